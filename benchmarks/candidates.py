@@ -63,7 +63,7 @@ def measured(folder: Path, rounds: int) -> list[dict[str, Any]]:
     one = dataclasses.replace(model, block_rows=1)
     many = dataclasses.replace(model, block_rows=POINTS)
     rng = np.random.default_rng(0)
-    num_labels, dim = model.model.head.num_labels, model.state.head.table.rows.shape[1]
+    num_labels, dim = model.model.spec.num_labels, model.state.head.table.rows.shape[1]
     words = rng.integers(0, model.model.num_features, (POINTS, WORDS))
     points = sparse.csr_matrix(
         (np.ones(words.size, np.float32), words.ravel(), np.arange(0, words.size + 1, WORDS)),

@@ -11,7 +11,6 @@ was chosen.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import functools
 import os
 import time
@@ -123,7 +122,7 @@ def programs_of(data: Path, preset: str) -> Iterator[Program]:
     config = resolve(snm.preset(preset), points)
     weighting = Weighting.fit(config.weighting, points.train.features)
     prepared = prepare(config, points.train, weighting)
-    model = dataclasses.replace(prepared.model, seed=0)
+    model = prepared.model
     start = functools.partial(init_state, model, jnp.uint32(0))
     state = jax.jit(start)()
 
@@ -144,9 +143,9 @@ def programs_of(data: Path, preset: str) -> Iterator[Program]:
 
     rows = np.arange(min(ROWS, points.train.features.shape[0]))
     block = block_of(weighting.apply(points.train.features), rows)
-    answers = compiled_top.fresh(model, min(100, points.train.num_labels), None)
+    answers = compiled_top.__wrapped__(model, min(100, points.train.num_labels), None)
     yield Program("best", lambda: answers.lower(state, block), lambda: (state, block))
-    queries = compiled_queries.fresh(model, None)
+    queries = compiled_queries.__wrapped__(model, None)
     yield Program("queries", lambda: queries.lower(state, block), lambda: (state, block))
 
 

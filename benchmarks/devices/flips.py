@@ -170,10 +170,10 @@ def compared(
     weighting = Weighting.fit(config.weighting, train.features)
     places = {name: make_mesh(name, train.num_labels, config.batch_size) for name in ("", *meshes)}
     model = make_model(config, train.num_features, train.num_labels)
-    assert model.head.exclude == "all" and isinstance(model.head.mined, int)
+    assert model.spec.exclude == "all" and isinstance(model.spec.mined, int)
     sources = {
         name: dataclasses.replace(
-            source_of(config, model.head, train, None, weighting, mesh),
+            source_of(config, model.spec, train, None, weighting, mesh),
             schedule=Schedule(config.schedule, steps),
         )
         for name, mesh in places.items()
@@ -204,7 +204,7 @@ def compared(
             found[name, "own state"].add(number, mine, other)
         one = after
     for (name, what), flips in found.items():
-        yield name, what, model.head.mined, flips
+        yield name, what, model.spec.mined, flips
 
 
 def _step(model: Any, source: Any, shape: Any, mesh: Any) -> Any:

@@ -62,8 +62,8 @@ _ints = functools.partial(_of, dtype=jnp.int32)
 def evaluation(target: Target, **spec: Any) -> Program:
     """The search for the best labels of 512 points among all."""
     model = model_of(SHAPE, 16)
-    of = dataclasses.replace(model.head, **spec, mining_kernel="off")
-    model = dataclasses.replace(model, head=of)
+    of = dataclasses.replace(model.spec, **spec, mining_kernel="off")
+    model = dataclasses.replace(model, spec=of)
     return compile_scoring("", model, 1, 1 << 16, target, devices_of(target, 1), (1, 1))
 
 
@@ -79,9 +79,9 @@ def shard_step(target: Target) -> Program:
 def head_step(target: Target, *, dim: int = SHAPE.dim, mined: int = 16, **spec: Any) -> Program:
     """A step of the head, from queries to updated class rows."""
     model = dataclasses.replace(model_of(SHAPE, mined), dim=dim)
-    head = dataclasses.replace(model.head, **spec, mining_kernel="off")
+    head = dataclasses.replace(model.spec, **spec, mining_kernel="off")
     n, size = SHAPE.batch, head.sampled + 1
-    state = abstract_state(dataclasses.replace(model, head=head)).head
+    state = abstract_state(dataclasses.replace(model, spec=head)).head
     terms = SparseRows(_ints(n), _of(n), _ints(n + 1))
     shapes = _placed(target, (state, _of(n, dim), terms, Sample(_ints(size), _ints())))
 

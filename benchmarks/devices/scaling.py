@@ -69,7 +69,7 @@ def model_and_source(labels: int, features: int, batch: int, data_parts: int) ->
     for matrix, width in zip(matrices, (features, labels), strict=True):
         matrix.resize(matrix.shape[0], width)
     source = make_source(
-        model.head, *matrices, BatchSettings(batch_size=batch), data_parts=data_parts
+        model.spec, *matrices, BatchSettings(batch_size=batch), data_parts=data_parts
     )  # fmt: skip
     return model, source
 
@@ -149,7 +149,7 @@ def stepper(data: Any, batch: int, mesh_text: str, mined: int) -> Callable[[], N
     model = make_model(resolve(config, data), train.num_features, train.num_labels)
     mesh = make_mesh(mesh_text, train.num_labels, batch)
     unweighted = Weighting("none")
-    source = source_of(resolve(config, data), model.head, train, None, unweighted, mesh)
+    source = source_of(resolve(config, data), model.spec, train, None, unweighted, mesh)
     stack = source.stack(0, STEPS)
     stack = stack if mesh is None else spread_stack(stack, source.data_parts, mesh)
     state = initial(model, mesh)

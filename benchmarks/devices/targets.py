@@ -54,7 +54,7 @@ def compiled(target: str, program: str, shape: str, mined: int | str, head: dict
     of = SHAPES[shape]
     count = of.sampled if mined == "all" else int(mined)
     model = model_of(of, count)
-    model = dataclasses.replace(model, head=dataclasses.replace(model.head, **head))
+    model = dataclasses.replace(model, spec=dataclasses.replace(model.spec, **head))
     there, devices = TARGETS[target], devices_of(TARGETS[target], 1)
     if program == "evaluation":
         return compile_scoring(program, model, 1, 1 << 16, there, devices, (1, 1))

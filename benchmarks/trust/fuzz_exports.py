@@ -73,7 +73,7 @@ def _opened(place: Path) -> None:
         assert "\n" not in str(error), "more than one line"
         return
     model, state = found.model, found.state
-    assert state.head.table.rows.shape == (model.head.num_labels, model.dim * model.members)
+    assert state.head.table.rows.shape == (model.spec.num_labels, model.dim * model.members)
     assert state.features.rows.shape == (model.num_features, model.dim * model.members)
     assert state.head.table.rows.dtype == state.features.rows.dtype == np.float32
 

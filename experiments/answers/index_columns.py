@@ -82,7 +82,7 @@ def main(data: tyro.conf.Positional[tuple[Path, ...]], out: Path) -> None:
         with tempfile.TemporaryDirectory() as place:
             snm.train(folder, config, Path(place) / "run")
             predictor = snm.load(Path(place) / "run")
-            about = {"data": dataset.name, "labels": predictor.model.head.num_labels}
+            about = {"data": dataset.name, "labels": predictor.model.spec.num_labels}
             sets.append({**about, "columns": measured(predictor, dataset.test.features)})
         write_json(out, {"settings": SETTINGS, "points": POINTS, "sets": sets})
 

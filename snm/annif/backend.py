@@ -122,7 +122,7 @@ class SnmBackend(TfidfVectorizerMixin, AnnifLearningBackend):
         if not rows:
             return
         dataset = self._dataset(vstack(rows, format="csr"), subjects)
-        names, known = dataset.label_names, self._predictor.model.head.num_labels
+        names, known = dataset.label_names, self._predictor.model.spec.num_labels
         assert names is not None
         if names[:known] != tuple(self._predictor.label_names or ()):
             found = "a vocabulary of other subjects, or in another order: train again"
@@ -145,7 +145,7 @@ class SnmBackend(TfidfVectorizerMixin, AnnifLearningBackend):
         predictor, limit = self._predictor, int(params["limit"])
         assert predictor is not None
         counts = self._counts([document.text for document in documents])
-        limit = min(limit, predictor.model.head.num_labels)
+        limit = min(limit, predictor.model.spec.num_labels)
         if limit < 1:
             return SuggestionBatch.from_sequence([[]] * len(documents), self.project.subjects)
         with self._as_annif_errors():

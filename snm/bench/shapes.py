@@ -156,7 +156,7 @@ def model_of(shape: Shape, mined: int) -> Model:
         compute_dtype=shape.compute_dtype,
     )
     return Model(
-        head=head,
+        spec=head,
         num_features=shape.num_features,
         dim=shape.dim,
         encoder="relu",
@@ -166,13 +166,12 @@ def model_of(shape: Shape, mined: int) -> Model:
         tower_learning_rate=0.01,
         tower_momentum=0.9,
         scale_learning_rate=0.0,
-        seed=SEED,
     )
 
 
 def state_of(shape: Shape) -> TrainState:
     """The initial parameters; their shapes do not depend on k'."""
-    return initial(model_of(shape, 16))
+    return initial(model_of(shape, 16), seed=SEED)
 
 
 def queries_of(shape: Shape, count: int) -> jax.Array:
@@ -184,7 +183,7 @@ def source_of(shape: Shape, mined: int, points: int, *, resident: bool = False) 
     """The data loader over `points` synthetic points, as in training."""
     features, labels = points_of(shape, points)
     return make_source(
-        model_of(shape, mined).head,
+        model_of(shape, mined).spec,
         features,
         labels,
         BatchSettings(batch_size=shape.batch, seed=SEED),

@@ -110,7 +110,7 @@ def measure(
       InputError: k is out of range, or no point has a label.
     """
     model, state = predictor.model, predictor.state
-    num_labels = model.head.num_labels
+    num_labels = model.spec.num_labels
     if not 1 <= k < num_labels:
         raise InputError("--k", str(k), f"1 to {num_labels - 1} of {num_labels} labels")
     kept = np.flatnonzero(np.diff(points.labels.indptr))
@@ -209,7 +209,7 @@ def bounds_of_run(
         raise InputError("--delta", str(delta), "a probability between 0 and 1")
     if any(not (math.isfinite(rho) and rho > 0) for rho in rhos):
         raise InputError("--rho", str(min(rhos)), "margins above 0")
-    spec, n = predictor.model.head, len(train.squares)
+    spec, n = predictor.model.spec, len(train.squares)
     complexity, radius, longest = _complexity(predictor, train)
     reach = radius * longest
     grid = tuple(sorted(rhos)) or tuple(2 * reach / 2**i for i in range(_MARGINS, 0, -1))

@@ -129,7 +129,7 @@ def _run(command: Predict) -> None:
     threshold = None if command.threshold is None else predictor.threshold(command.threshold)
     predictor.checked_k(command.k)  # before anything is printed
     among = None if command.labels is None else _labels_of(command.labels, predictor)
-    form = FORMS[command.format](predictor.label_names, predictor.model.head.num_labels)
+    form = FORMS[command.format](predictor.label_names, predictor.model.spec.num_labels)
     rows = unknown = 0
     with contextlib.ExitStack() as holding:
         blocks = _blocks(command, predictor, holding)

@@ -97,10 +97,9 @@ def _check_data(dataset: Dataset) -> None:
 
 
 def _check_labels(labels: csr_matrix) -> None:
-    """Each label of a point is there once, in order, with the value 1."""
-    if not labels.has_canonical_format:
-        expected = "each once, in ascending order (`labels.sum_duplicates()` makes that)"
-        raise InputError("labels", "labels of a point that repeat, or are in no order", expected)
+    """Each label of a point is there once, with the value 1."""
+    if not labels.has_canonical_format:  # its ids are in order
+        raise InputError("labels", "a label that a point has twice", "each label of a point once")
     low, high = (labels.data.min(), labels.data.max()) if labels.nnz else (1, 1)
     if low != 1 or high != 1:
         expected = "1 for each label of a point; `Points.weights` has weights"

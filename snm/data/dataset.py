@@ -55,6 +55,8 @@ class Points:
         if self.features.shape[0] != self.labels.shape[0]:
             found = f"{self.features.shape[0]} rows of features, {self.labels.shape[0]} of labels"
             raise InputError("points", found, "equal numbers of rows")
+        if not self.labels.has_sorted_indices:  # such as of a product of matrices
+            object.__setattr__(self, "labels", self.labels.sorted_indices())
         if self.filter is not None and len(self.filter):
             low, high = self.filter.min(axis=0), self.filter.max(axis=0)
             if (low < 0).any() or (high >= self.labels.shape).any():

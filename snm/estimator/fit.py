@@ -53,7 +53,6 @@ class Watch:
         """Precision at 1 over the points that have labels, in [0, 1]."""
         some = np.flatnonzero(np.diff(self.labels.indptr))
         plain = Weighting.fit("none", self.features)
-        model = dataclasses.replace(model, seed=0)  # members share what is compiled
         best, _ = Predictor(model, state, plain).predict(self.features[some], 1)
         return float(np.mean(np.asarray(self.labels[some, best[:, 0]]) != 0))
 

@@ -94,7 +94,7 @@ def evaluate_points(
       InputError: the width of features or labels differs from the model's, or a threshold as in
         `Predictor.threshold`.
     """
-    num_labels = predictor.model.head.num_labels
+    num_labels = predictor.model.spec.num_labels
     if points.num_labels != num_labels:
         raise InputError("labels", f"{points.num_labels}", f"{num_labels}, as in training")
     ks = tuple(k for k in ks if k <= num_labels)
@@ -167,7 +167,7 @@ class _Probabilities:
     """
 
     def __init__(self, predictor: Predictor, thresholds: Sequence[str | float], k: int):
-        num_labels = predictor.model.head.num_labels
+        num_labels = predictor.model.spec.num_labels
         self._likely = predictor.calibration is not None
         self._names, self._k = [str(one) for one in thresholds], k
         self._cuts = [predictor.threshold(one) for one in thresholds]

@@ -40,7 +40,7 @@ def arrays_of(predictor: Predictor) -> dict[str, np.ndarray]:
     """
     model, state = predictor.model, predictor.state
     head = state.head
-    bias = np.zeros(model.head.num_labels, np.float32) if head.bias is None else head.bias
+    bias = np.zeros(model.spec.num_labels, np.float32) if head.bias is None else head.bias
     found = {
         "feature_rows": as_float(state.features.rows),
         "class_rows": as_float(head.table.rows),
@@ -99,7 +99,7 @@ def manifest_of(predictor: Predictor, origin: dict[str, Any]) -> dict[str, Any]:
         "format": FORMAT,
         **origin,
         "num_features": model.num_features,
-        "num_labels": model.head.num_labels,
+        "num_labels": model.spec.num_labels,
         "dim": model.dim,
         "members": model.members,
         "encoder": model.encoder,

@@ -140,7 +140,7 @@ def _alone(
     if weighting.num_features not in (None, model.num_features):
         found = f"{weighting.num_features} features"
         raise InputError(str(run.fitted_weighting), found, wanted.expected)
-    names = read_names(run.names, model.head.num_labels) if run.names.exists() else None
+    names = read_names(run.names, model.spec.num_labels) if run.names.exists() else None
     texts = Vectorizer.read(run.vectorizer) if run.vectorizer.exists() else None
     if texts is not None and texts.num_features != model.num_features:
         found = f"{texts.num_features} features"
@@ -150,7 +150,7 @@ def _alone(
 
 
 def _state(manifest: dict[str, Any], model: Model, array: ReadArray) -> TrainState:
-    width, num_labels = model.dim * model.members, model.head.num_labels
+    width, num_labels = model.dim * model.members, model.spec.num_labels
 
     def table(name: str, count: int) -> RowTable:
         if manifest["rows"] == "int8":
@@ -173,7 +173,7 @@ def _state(manifest: dict[str, Any], model: Model, array: ReadArray) -> TrainSta
     )
     head = Head(
         table("class_rows", num_labels),
-        placed("bias", num_labels) if model.head.bias else None,
+        placed("bias", num_labels) if model.spec.bias else None,
         _on_device(_of_members(multipliers)),
     )
     features = table("feature_rows", model.num_features)
@@ -191,7 +191,7 @@ def _on_device(array: NDArray) -> Array:
 
 
 def _memory(about: dict[str, Any], model: Model, array: ReadArray, full_check: bool) -> Memory:
-    points, d, num_labels = about["points"], model.num_features, model.head.num_labels
+    points, d, num_labels = about["points"], model.num_features, model.spec.num_labels
 
     def read(name: str, dtype: DTypeLike | None, *shape: int) -> NDArray:
         return array("memory", name, dtype, shape)

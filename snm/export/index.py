@@ -294,7 +294,7 @@ class IndexedPredictor:
 
     def _unseen(self, queries: NDArray[np.float32], rows: csr_matrix, k: int) -> tuple:
         """The top k labels that the index finds and that are not features of the point itself."""
-        seen, num_labels = pairs_of(rows), self.model.head.num_labels
+        seen, num_labels = pairs_of(rows), self.model.spec.num_labels
         labels, scores = self.search(queries, min(k + most_filtered(seen), num_labels))
         labels, places = kept_first(labels, seen, num_labels, k)
         return labels, np.take_along_axis(scores, places, axis=1)

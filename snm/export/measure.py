@@ -111,7 +111,7 @@ def _alone(predictor: Predictor) -> Predictor:
 
 def _counts(predictor: Predictor) -> tuple[list[int], int]:
     """The k of recall@k, and the k that is timed."""
-    num_labels = predictor.model.head.num_labels
+    num_labels = predictor.model.spec.num_labels
     return [k for k in _KS if k <= num_labels], min(_TIMED_K, num_labels)
 
 

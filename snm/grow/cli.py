@@ -81,7 +81,7 @@ def _run(command: Grow) -> None:
     old = RunFolder(command.run)
     if not old.finished():
         raise InputError(str(command.run), "a run that is not finished", "a finished one")
-    first = predictor.model.head.num_labels
+    first = predictor.model.spec.num_labels
     before = tuple(predictor.label_names or map(str, range(first)))
     dataset = None if command.data is None else load_data(command.data)
     of_run = ids_of_run(command.run)

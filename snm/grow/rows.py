@@ -49,7 +49,7 @@ def new_rows(
     Returns:
       float32 [new, dim], and their origins.
     """
-    first, count = predictor.model.head.num_labels, len(names)
+    first, count = predictor.model.spec.num_labels, len(names)
     sums = np.zeros((count, predictor.model.dim), np.float64)
     origin = np.full(count, "random", dtype="U6")
     if dataset is not None:

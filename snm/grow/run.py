@@ -80,7 +80,7 @@ def write_grown(
             trial |= {"points": len(memory.rows), "bytes": memory.nbytes}
         write_json(new.memory_trial, trial)
         result["memory"] = trial
-        first = predictor.model.head.num_labels
+        first = predictor.model.spec.num_labels
         if (shifts := old.read_adjustment(first)) is not None:
             save_shifts(new.adjustment, _grown_shifts(shifts, trial, len(names) - first, dataset))
     result |= {"metrics": {}, "grown_from": facts["grown_from"]}
@@ -102,7 +102,7 @@ def _write_members(
     Returns:
       how many of these rows start at what.
     """
-    first = predictor.model.head.num_labels
+    first = predictor.model.spec.num_labels
     frequency = None if dataset is None else dataset.label_frequency()
     origins = Origins(0, 0, 0)
     for member in range(1, predictor.model.members + 1):
@@ -130,7 +130,7 @@ def _grown_memory(
     dataset: Dataset | None,
 ) -> Memory:
     """The memory with the points of the data, and the new names where it stores names."""
-    first, new_names = predictor.model.head.num_labels, None
+    first, new_names = predictor.model.spec.num_labels, None
     if config.label_text == "on" and predictor.vectorizer is not None:
         new_names = points_of_names(names[first:], predictor.vectorizer, first)
     return grown_memory(memory, predictor, dataset, len(names), new_names)

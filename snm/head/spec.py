@@ -108,14 +108,14 @@ class HeadSpec:
 def in_precision(run: _Run) -> _Run:
     """Makes the matrix products of a function as precise as its first argument says.
 
-    That argument is a `HeadSpec`, or has one as `head`. It holds for the products that JAX derives
+    That argument is a `HeadSpec`, or has one as `spec`. It holds for the products that JAX derives
     from those of the function too, while it is traced. Without it, JAX asks for no precision: a TPU
     rounds float32 factors to bfloat16, and converts a whole table that a loop reads in blocks.
     """
 
     @functools.wraps(run)
     def traced(described: Any, *args: Any, **kwargs: Any) -> Any:
-        spec: HeadSpec = getattr(described, "head", described)
+        spec: HeadSpec = getattr(described, "spec", described)
         with jax.default_matmul_precision(spec.matmul_precision):
             return run(described, *args, **kwargs)
 

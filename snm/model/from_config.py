@@ -108,7 +108,7 @@ def make_model(config: ResolvedConfig, num_features: int, num_labels: int) -> Mo
       num_labels: K.
     """
     return Model(
-        head=head_spec(config, num_labels),
+        spec=head_spec(config, num_labels),
         num_features=num_features,
         dim=config.dim,
         encoder=config.encoder,
@@ -118,6 +118,5 @@ def make_model(config: ResolvedConfig, num_features: int, num_labels: int) -> Mo
         tower_learning_rate=config.tower_learning_rate,
         tower_momentum=config.tower_momentum,
         scale_learning_rate=config.scale_learning_rate,
-        seed=config.seed,
         drop_seen=config.seen == "drop",
     )

@@ -196,7 +196,7 @@ def best_labels(
       scores float32 [n, count], MASKED where there are fewer labels; and their labels as slots.
     """
     rows = state.head.table.rows
-    shard = Shard.of(rows, model.head.num_labels, label_axis)
+    shard = Shard.of(rows, model.spec.num_labels, label_axis)
     if added is not None and ids is None:
         added = added._replace(slots=added.slots - shard.first_row)
     best = best_scores(
@@ -209,8 +209,8 @@ def best_labels(
         bias=state.head.bias,
         first_row=shard.first_row,
         num_valid=shard.num_valid,
-        compute_dtype=jnp.dtype(model.head.compute_dtype),
-        kernel=model.head.mining_kernel,
+        compute_dtype=jnp.dtype(model.spec.compute_dtype),
+        kernel=model.spec.mining_kernel,
     )
     labels = best.slots + shard.first_row if ids is None else ids[best.slots]
     return shard.merge_topk(Best(best.scores, labels), count)
@@ -226,7 +226,7 @@ def _seen(
     if not model.drop_seen:
         return None
     real = jnp.arange(features.ids.shape[0]) < features.starts[-1]
-    labels = jnp.where(real, features.ids, model.head.num_labels)
+    labels = jnp.where(real, features.ids, model.spec.num_labels)
     if ids is None:
         return Masked(entry_rows(features), labels - shard.first_row)
     slots = jnp.minimum(jnp.searchsorted(ids, labels), ids.shape[0] - 1)
@@ -260,9 +260,9 @@ def pair_scores(
       float32 [E].
     """
     table = state.head.table.rows
-    shard = Shard.of(table, model.head.num_labels, label_axis)
+    shard = Shard.of(table, model.spec.num_labels, label_axis)
     place, here = shard.local(labels, table.shape[0])
-    kind = jnp.dtype(model.head.compute_dtype)
+    kind = jnp.dtype(model.spec.compute_dtype)
     products = jnp.einsum(
         "ed,ed->e",
         queries[rows].astype(kind),
@@ -290,7 +290,7 @@ def point_pairs_in_order(
     The axes are those of `train_step` and of `embed`; all devices have the same points.
     """
     rows = state.head.table.rows
-    shard = Shard.of(rows, model.head.num_labels, label_axis)
+    shard = Shard.of(rows, model.spec.num_labels, label_axis)
     return pairs_in_order(
         scaled_queries(model, state, features, **axes),
         rows,
@@ -299,5 +299,5 @@ def point_pairs_in_order(
         last=_seen(model, features, shard),
         shard=shard,
         bias=state.head.bias,
-        compute_dtype=jnp.dtype(model.head.compute_dtype),
+        compute_dtype=jnp.dtype(model.spec.compute_dtype),
     )

@@ -25,7 +25,7 @@ class Model:
     """The static description of a model. It is hashable: compiled programs are cached by it.
 
     Attributes:
-      head: sampling, mining and loss over the K labels.
+      spec: of the head: sampling, mining and loss over the K labels.
       num_features: d.
       dim: dimension of feature rows, queries and class rows.
       encoder: a name of `encoder.ENCODERS`.
@@ -35,13 +35,12 @@ class Model:
       tower_learning_rate: of the dense tower.
       tower_momentum: of the dense tower.
       scale_learning_rate: of the logarithm of a learned multiplier.
-      seed: of the initial values.
       members: models whose scores are added; 1 while training. See `inference.join`.
       drop_seen: labels with the numbers of a point's own features are never predicted for it, nor
         are they its negatives where the head excludes all known labels.
     """
 
-    head: HeadSpec
+    spec: HeadSpec
     num_features: int
     dim: int
     encoder: str
@@ -51,15 +50,14 @@ class Model:
     tower_learning_rate: float
     tower_momentum: float
     scale_learning_rate: float
-    seed: int
     members: int = 1
     drop_seen: bool = False
 
     @functools.cached_property
     def structure(self) -> nnx.GraphDef[Tower]:
         """The static part of the dense tower."""
-        key = jax.random.key(self.seed)
-        return init_tower(self.dim, self.encoder, self.head.compute_dtype, key)[0]
+        key = jax.random.key(0)  # of the parameters, which are no part of it
+        return init_tower(self.dim, self.encoder, self.spec.compute_dtype, key)[0]
 
     @functools.cached_property
     def tower_optimizer(self) -> optax.GradientTransformation:
@@ -93,7 +91,7 @@ class TrainState:
 
 def init_state(
     model: Model,
-    seed: jax.Array | None = None,
+    seed: jax.Array | int = 0,
     *,
     part: tuple[jax.Array, int] | None = None,
     feature_part: tuple[jax.Array, int] | None = None,
@@ -102,11 +100,11 @@ def init_state(
 
     Args:
       model: the description.
-      seed: uint32 scalar; None is `model.seed`. As data it lets members share the program.
+      seed: uint32 scalar. As data it lets members share the program.
       part: (i, n) for the i-th of n equal ranges of class rows; None is all rows.
       feature_part: the same for the feature rows.
     """
-    key = jax.random.key(model.seed if seed is None else seed)
+    key = jax.random.key(seed)
     features_key, head_key, tower_key = jax.random.split(key, 3)
     rows = random_rows(
         features_key,
@@ -114,16 +112,16 @@ def init_state(
         model.dim,
         length=model.feature_init,
         part=feature_part,
-        dtype=model.head.table_dtype,
+        dtype=model.spec.table_dtype,
     )
-    keeps = has_accumulator(model.head.row_optimizer)
+    keeps = has_accumulator(model.spec.row_optimizer)
     accumulator = jnp.zeros(rows.shape[0]) if keeps else None
-    tower = init_tower(model.dim, model.encoder, model.head.compute_dtype, tower_key)[1]
+    tower = init_tower(model.dim, model.encoder, model.spec.compute_dtype, tower_key)[1]
     return TrainState(
         features=RowTable(rows, accumulator),
         tower=tower,
         tower_state=model.tower_optimizer.init(tower),
-        head=init_head(model.head, head_key, model.dim, score_scale=model.score_scale, part=part),
+        head=init_head(model.spec, head_key, model.dim, score_scale=model.score_scale, part=part),
     )
 
 

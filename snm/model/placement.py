@@ -50,21 +50,23 @@ def state_specs(state: TrainState, mesh: Mesh) -> TrainState:
     )
 
 
-def initial(model: Model, mesh: Mesh | None = None, *, rows: bool = True) -> TrainState:
+def initial(
+    model: Model, mesh: Mesh | None = None, *, seed: int = 0, rows: bool = True
+) -> TrainState:
     """`init_state`, compiled; on a mesh, each device makes its shard, with equal numbers.
 
     Args:
       model: the description.
       mesh: the devices, or None for one.
+      seed: of the parameters; its lowest 32 bits count.
       rows: whether to make the rows of the tables; without, they are None, and need no room.
     """
-    start = compiled_start(dataclasses.replace(model, seed=0), mesh, rows)
-    return start(np.uint32(model.seed % 2**32))
+    return compiled_start(model, mesh, rows)(np.uint32(seed % 2**32))
 
 
 @functools.lru_cache(maxsize=8)
 def compiled_start(model: Model, mesh: Mesh | None, rows: bool = True) -> jax.stages.Wrapped:
-    """The compiled `init_state` of a seed; the model's plays no part, and members share it."""
+    """The compiled `init_state` of a seed, which members share."""
 
     def init(seed: jax.Array, **parts: Any) -> TrainState:
         state = init_state(model, seed, **parts)
@@ -161,7 +163,7 @@ def without_added(whole: TrainState, model: Model) -> TrainState:
     def cut(table: Any, count: int) -> Any:
         return jax.tree.map(lambda x: x[:count], table)
 
-    labels = model.head.num_labels
+    labels = model.spec.num_labels
     head = dataclasses.replace(
         whole.head, table=cut(whole.head.table, labels), bias=cut(whole.head.bias, labels)
     )

@@ -90,7 +90,7 @@ def train_step(
     grad_tower = jax.tree.map(shard.data_sum, grad_tower)
 
     ok = step.ok & jnp.all(jnp.isfinite(grad_sums)) & jnp.isfinite(optax.tree.sum(grad_tower))
-    ok = Shard.of(head.table.rows, model.head.num_labels, label_axis, data_axis).all(ok)
+    ok = Shard.of(head.table.rows, model.spec.num_labels, label_axis, data_axis).all(ok)
     if batch.columns is not None and not narrow:
         feature_rows = update_columns(
             state.features, batch.columns, features, grad_sums, learning_rate=rate, ok=ok
@@ -99,7 +99,7 @@ def train_step(
         feature_rows = update_rows(
             state.features,
             [(entries, shard.gather(grad_sums))],
-            optimizer=model.head.row_optimizer,
+            optimizer=model.spec.row_optimizer,
             learning_rate=rate,
             ok=ok,
             noise=noise_of(jax.random.fold_in(key, 3)) if narrow else None,
@@ -143,7 +143,7 @@ def forward_and_back(
     queries, pull_back = jax.vjp(functools.partial(apply_tower, model.structure), state.tower, sums)
     narrow = state.features.rows.dtype == jnp.uint16
     head, step = update_head(
-        model.head,
+        model.spec,
         state.head,
         queries,
         batch.terms,
@@ -189,7 +189,7 @@ def centroid_step(
     entries = shard.of_batch(batch.features, rows.shape[0])
     sums = _row_sums(rows, batch, shard, entries)
     queries = apply_tower(model.structure, state.tower, sums)
-    classes = Shard.of(table.rows, model.head.num_labels, label_axis, data_axis)
+    classes = Shard.of(table.rows, model.spec.num_labels, label_axis, data_axis)
     positives = classes.of_batch(batch.terms, table.rows.shape[0])
     ok = classes.all(jnp.all(jnp.isfinite(queries)))
     if batch.taken is not None:

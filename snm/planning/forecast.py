@@ -165,9 +165,7 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
     phase = first_phase(config, dataset)
     weighting = Weighting.fit(config.weighting, dataset.train.features)
     prepared = prepare_phase(config, dataset, weighting, phase)
-    mesh, source = prepared.mesh, prepared.source
-    # The seed is data of the batch.
-    model = dataclasses.replace(prepared.model, seed=0)
+    mesh, source, model = prepared.mesh, prepared.source, prepared.model
     state = shapes = abstract_state(model)
     if mesh is not None:
         shapes = shapes_on(state, mesh)
@@ -179,7 +177,7 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
     stages, batches = [], []
     last = [first for first, _ in prepared.stages[1:]] + [prepared.total_steps]
     for (first, head), end in zip(prepared.stages, last, strict=True):
-        staged, of_head = dataclasses.replace(model, head=head), source.with_head(head)
+        staged, of_head = dataclasses.replace(model, spec=head), source.with_spec(head)
         stack = of_head.stack(0, count)
         if mesh is not None:
             stack = spread_stack(stack, source.data_parts, mesh)
@@ -240,7 +238,7 @@ def _scoring(model: Model, source: Source, state: Any, members: int, mesh: Mesh 
     if parts > 1:
         block = jax.tree.map(lambda x: jax.ShapeDtypeStruct((parts, *x.shape), x.dtype), block)
     best = compiled_top(
-        dataclasses.replace(model, members=members), min(5, model.head.num_labels), mesh
+        dataclasses.replace(model, members=members), min(5, model.spec.num_labels), mesh
     )
     return best.lower(together, block)
 

@@ -55,11 +55,11 @@ def _changes(
         yield "--data-on host", dataclasses.replace(needs, resident=0)
     if has_accumulator(config.row_optimizer):
         of_features = {DATA: data, LABEL: label}[feature_axis(data, label)]
-        rows = 4 * (-(-model.num_features // of_features) + -(-model.head.num_labels // label))
+        rows = 4 * (-(-model.num_features // of_features) + -(-model.spec.num_labels // label))
         less = dataclasses.replace(
             needs,
             optimiser=max(needs.optimiser - rows, 0),
-            whole=max(needs.whole - 4 * (model.num_features + model.head.num_labels), 0),
+            whole=max(needs.whole - 4 * (model.num_features + model.spec.num_labels), 0),
         )
         yield "--row-optimizer sgd", less
     if needs.neighbours:

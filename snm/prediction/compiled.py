@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -38,36 +37,15 @@ _FLOATS_OF_PAIRS = 1 << 22
 of two, and is at least 256."""
 
 
-@functools.lru_cache(maxsize=64)
-def _without_seed(model: Model) -> Model:
-    return dataclasses.replace(model, seed=0)
-
-
-class _ProgramCache:
-    """Makes programs, and keeps them by model. Its seed plays no part in them: members share one.
-
-    Args:
-      fresh: makes a program of a model and what else it depends on.
-    """
-
-    def __init__(self, fresh: Callable[..., jax.stages.Wrapped]):
-        self.fresh = fresh
-        self._kept = functools.lru_cache(maxsize=8)(fresh)
-        functools.update_wrapper(self, fresh)
-
-    def __call__(self, model: Model, *rest: Any) -> jax.stages.Wrapped:
-        return self._kept(_without_seed(model), *rest)
-
-    def cache_clear(self) -> None:
-        """Forgets all programs."""
-        self._kept.cache_clear()
+_kept = functools.lru_cache(maxsize=8)
+"""Keeps the programs of a model and what else they depend on; members share them."""
 
 
 def _compiled(run: Callable[..., Any], tables: Sequence[int] = ()) -> jax.stages.Wrapped:
     return jax.jit(run, compiler_options=answer_options(tables))
 
 
-@_ProgramCache
+@_kept
 def compiled_top(model: Model, count: int, mesh: Mesh | None) -> jax.stages.Wrapped:
     """The compiled search for the best labels of a block of points, on one device or a mesh.
 
@@ -92,7 +70,7 @@ def compiled_top(model: Model, count: int, mesh: Mesh | None) -> jax.stages.Wrap
     return _compiled(best, table_bytes(model))
 
 
-@_ProgramCache
+@_kept
 def compiled_queries(model: Model, mesh: Mesh | None) -> jax.stages.Wrapped:
     """The compiled `scaled_queries`."""
     queries = functools.partial(scaled_queries, model)
@@ -122,19 +100,19 @@ def _on_points(
     return _compiled(on_all, tables)
 
 
-@_ProgramCache
+@_kept
 def compiled_pairs_in_order(model: Model, mesh: Mesh | None) -> jax.stages.Wrapped:
     """The compiled `point_pairs_in_order`."""
     return _on_whole(functools.partial(point_pairs_in_order, model), mesh)
 
 
-@_ProgramCache
+@_kept
 def compiled_parts(model: Model) -> jax.stages.Wrapped:
     """The compiled `feature_parts`, on one device."""
     return _compiled(functools.partial(feature_parts, model))
 
 
-@_ProgramCache
+@_kept
 def compiled_pairs(model: Model, mesh: Mesh | None) -> jax.stages.Wrapped:
     """The compiled `pair_scores`."""
     return _on_whole(functools.partial(pair_scores, model), mesh)

@@ -38,7 +38,7 @@ def pairs_in_order(
     Raises:
       InputError: another number of features.
     """
-    mesh, num_labels = predictor.mesh, predictor.model.head.num_labels
+    mesh, num_labels = predictor.mesh, predictor.model.spec.num_labels
     order, first = compiled_pairs_in_order(predictor.model, mesh), 0
     blocks = Blocks(predictor.weighting, predictor.block_rows, predictor.block_entries)
     for count, block in blocks.of(predictor.as_rows(features)):

@@ -79,7 +79,7 @@ class Predictor:
         """The sizes; the arrays and the vocabulary would fill pages."""
         model = self.model
         parts = [
-            counted(model.head.num_labels, "label"),
+            counted(model.spec.num_labels, "label"),
             counted(model.num_features, "feature"),
             counted(model.members, "member"),
             *(["of texts"] if self.vectorizer is not None else []),
@@ -121,7 +121,7 @@ class Predictor:
         """The points, how many labels, and those to choose from, checked."""
         rows = self.as_rows(features)
         among = self._among(labels, rows.shape[0])
-        return rows, checked_k(k, among, self.model.head.num_labels), among
+        return rows, checked_k(k, among, self.model.spec.num_labels), among
 
     def _top(
         self, rows: csr_matrix, k: int, among: NDArray[np.int32] | csr_matrix | None
@@ -130,7 +130,7 @@ class Predictor:
         if sparse.issparse(among):
             yield from self._top_of_pairs(rows, among, k)
             return
-        ids = None if among is None else padded(among, self.model.head.num_labels)
+        ids = None if among is None else padded(among, self.model.spec.num_labels)
         score = compiled_top(self.model, k if ids is None else min(k, len(ids)), self.mesh)
         placed = None if ids is None else beside_points(ids, self.mesh)
         blocks = self._blocking(self.mesh, rows.shape[0])
@@ -240,7 +240,7 @@ class Predictor:
           InputError: an id that is not from 0 to K - 1, an unknown name, one of several labels, or
             a name where the labels have none.
         """
-        return ids_of_labels(labels, self.model.head.num_labels, self._id_of_name)
+        return ids_of_labels(labels, self.model.spec.num_labels, self._id_of_name)
 
     @functools.cached_property
     def _id_of_name(self) -> dict[str, int]:
@@ -249,7 +249,7 @@ class Predictor:
     def _among(self, labels: Any, num_points: int) -> NDArray[np.int32] | csr_matrix | None:
         if labels is None:
             return None
-        return candidates_of(labels, num_points, self.model.head.num_labels)
+        return candidates_of(labels, num_points, self.model.spec.num_labels)
 
     def _top_of_pairs(
         self, features: csr_matrix, among: csr_matrix, k: int
@@ -283,7 +283,7 @@ class Predictor:
         Raises:
           InputError: not from 1 to K.
         """
-        return checked_k(k, self._among(labels, num_points), self.model.head.num_labels)
+        return checked_k(k, self._among(labels, num_points), self.model.spec.num_labels)
 
     def witnesses(
         self, features: csr_matrix | Sequence[str], answers: NDArray[np.int32]

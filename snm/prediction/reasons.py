@@ -96,7 +96,7 @@ def reasons_of(
                 asked.ravel(),
                 np.arange(len(asked) + 1) * asked.shape[1],
             ),
-            shape=(len(asked), predictor.model.head.num_labels),
+            shape=(len(asked), predictor.model.spec.num_labels),
         )
         votes = values_at(memory.additions(weighted, queries), mask).reshape(asked.shape)
         spoken = memory.witnesses(weighted, queries, answers)

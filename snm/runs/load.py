@@ -75,7 +75,7 @@ def with_memory(predictor: Predictor, folder: RunFolder) -> Predictor:
     Raises:
       InputError: a file of these is missing or damaged.
     """
-    shifts = folder.read_adjustment(predictor.model.head.num_labels)
+    shifts = folder.read_adjustment(predictor.model.spec.num_labels)
     if shifts is not None:
         predictor = dataclasses.replace(predictor, state=adjusted(predictor.state, shifts))
     if not folder.has(folder.memory_trial):
@@ -87,7 +87,7 @@ def with_memory(predictor: Predictor, folder: RunFolder) -> Predictor:
     if not trial["used"]:
         return predictor
     shape = {"num_features": predictor.model.num_features,
-             "num_labels": predictor.model.head.num_labels}  # fmt: skip
+             "num_labels": predictor.model.spec.num_labels}  # fmt: skip
     return dataclasses.replace(
         predictor, memory=load_memory(folder.checked(folder.memory), **shape)
     )

@@ -73,7 +73,7 @@ def make_app(
     model = predictor.model
     exact = predictor.predictor if isinstance(predictor, IndexedPredictor) else predictor
     meters = Meters()
-    most = min(limits.max_k, model.head.num_labels)
+    most = min(limits.max_k, model.spec.num_labels)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -131,7 +131,7 @@ def make_app(
         count = min(k or 5, most)
         left_out = left_out_of(question.exclude, exact, rows.shape[0])
         found = count + max(map(len, left_out), default=0)
-        if found > most < model.head.num_labels:
+        if found > most < model.spec.num_labels:
             expected = f"at most {most} with those to leave out (see --max-k)"
             raise InputError("exclude", f"{found} labels to find", expected)
         asked, reasons = (rows, min(found, most), among), None
@@ -151,7 +151,7 @@ def make_app(
     async def health() -> Health:
         """Whether the service is up, and the properties of its model."""
         return Health(
-            labels=model.head.num_labels,
+            labels=model.spec.num_labels,
             features=model.num_features,
             texts=exact.vectorizer is not None,
             names=predictor.label_names is not None,

@@ -127,7 +127,7 @@ class Engine:
             return
         width, num_labels = (
             self._predictor.model.num_features,
-            self._predictor.model.head.num_labels,
+            self._predictor.model.spec.num_labels,
         )
         ids, starts = np.zeros(size, np.int32), np.arange(size + 1)
         rows = csr_matrix((np.ones(size, np.float32), ids, starts), shape=(size, width))

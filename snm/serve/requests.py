@@ -44,7 +44,7 @@ def among_of(
     if not isinstance(labels[0], list):
         return predictor.ids_of([label for label in labels if not isinstance(label, list)])
     each = [predictor.ids_of(of_point) for of_point in labels if isinstance(of_point, list)]
-    found = candidates_of(each, num_points, predictor.model.head.num_labels)
+    found = candidates_of(each, num_points, predictor.model.spec.num_labels)
     assert not isinstance(found, np.ndarray)
     return found
 

@@ -101,9 +101,9 @@ def compile_run(
     found = []
     ends = [first for first, _ in prepared.stages[1:]] + [prepared.total_steps]
     for (first, head), end in zip(prepared.stages, ends, strict=True):
-        model = dataclasses.replace(prepared.model, head=head, seed=0)
+        model = dataclasses.replace(prepared.model, spec=head)
         name = f"training, k' {head.mined}"
-        batches = source.with_head(head)
+        batches = source.with_spec(head)
         made = compile_training(name, model, batches, target, devices, (data, label), count)
         share = (end - first) / prepared.total_steps
         found.append(dataclasses.replace(made, share=share))
@@ -137,7 +137,7 @@ def compile_training(
       steps: of a dispatch.
       longest_sort: scores of a point that one sort may order; by default a quarter of the sample.
     """
-    longest = model.head.sampled // 4 if longest_sort is None else longest_sort
+    longest = model.spec.sampled // 4 if longest_sort is None else longest_sort
     steps = min(steps, source.steps_per_epoch)
     mesh, placed = _placement(devices, sizes)
     with compiling_for(target.backend, target.memory, target.on_chip):
@@ -154,7 +154,7 @@ def compile_training(
                 placed(stack, stack_specs(stack, parts)),
             )
         program = _fresh_steps(model, source, mesh)
-        turns = mean_blocks(model.head.sampled + 1, sizes[1]) if sizes[1] > 1 else 1
+        turns = mean_blocks(model.spec.sampled + 1, sizes[1]) if sizes[1] > 1 else 1
         return compiled(name, steps, program, shapes, tables, longest, turns)
 
 
@@ -198,8 +198,8 @@ def compile_scoring(
         one = abstract_state(model)
         together = jax.eval_shape(lambda state: join([state] * members), one)
         tables = _tables(together, sizes)
-        count = min(_ANSWERS, model.head.num_labels)
-        best = compiled_top.fresh(dataclasses.replace(model, members=members), count, mesh)
+        count = min(_ANSWERS, model.spec.num_labels)
+        best = compiled_top.__wrapped__(dataclasses.replace(model, members=members), count, mesh)
         if mesh is None:
             shapes = placed(together), placed(block)
         else:

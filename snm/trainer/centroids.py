@@ -55,8 +55,7 @@ def centroids(prepared: Prepared, state: TrainState) -> TrainState:
       prepared: the training, whose points are visited once.
       state: new parameters, consumed.
     """
-    # The seed plays no part: all members share the program.
-    model = dataclasses.replace(prepared.model, seed=0)
+    model = prepared.model
     large = state.head.table.rows.size > _MOST_ON_HOST
     many = prepared.source.num_points * model.dim > _MOST_QUERIES
     on_devices = large or many or prepared.mesh is not None

@@ -70,7 +70,7 @@ def evaluate(
         raise InputError(given, f"{given} with searched_by", "one of them")
     folder = RunFolder(local(run))
     predictor = load(folder.path) if searched_by is None else searched_by
-    most = predictor.model.head.num_labels
+    most = predictor.model.spec.num_labels
     for k in () if ks is None else ks:
         if not 1 <= k <= most:
             raise InputError("--k", f"{k}", f"1 to {most}, the number of labels")

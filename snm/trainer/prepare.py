@@ -145,7 +145,7 @@ def prepare(
         if rows is not None:
             rows = np.append(rows, np.arange(points.num_points, len(numbers)))
         points = points.beside(more)
-    source = source_of(config, model.head, points, rows, weighting, mesh, mean_weight)
+    source = source_of(config, model.spec, points, rows, weighting, mesh, mean_weight)
     total_steps = config.epochs * source.steps_per_epoch
     watched = config.evaluate_every if config.validation_fraction else 0
     marks = config.checkpoint_every, watched, probe_every  # where dispatches end

@@ -36,7 +36,7 @@ class StepPrograms:
     Args:
       model: the model.
       source: the batches.
-      heads: pairs of a first step and the head from there on, ascending; none keeps `model.head`.
+      heads: pairs of a first step and the head from there on, ascending; none keeps `model.spec`.
       mesh: the devices that hold the state, or None for one.
       options: of the compiler.
 
@@ -57,10 +57,9 @@ class StepPrograms:
     ):
         self.model, self.source, self.mesh, self._options = model, source, mesh, options
         self.cuts = [step for step, _ in heads]
-        # The seed is data of the batch, so that members share the program.
         self._stages = [
-            (dataclasses.replace(model, head=head, seed=0), source.with_head(head))
-            for _, head in heads or [(0, model.head)]
+            (dataclasses.replace(model, spec=head), source.with_spec(head))
+            for _, head in heads or [(0, model.spec)]
         ]
         self._programs: dict[Any, Any] = {}
         self._compiled: set[tuple[Any, int]] = set()

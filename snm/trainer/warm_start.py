@@ -85,7 +85,7 @@ def initial_state(
     """
     model, mesh = prepared.model, prepared.mesh
     if warm_start is None:
-        state = initial(model, mesh)
+        state = initial(model, mesh, seed=prepared.config.seed)
         return state if prepared.config.class_init == "random" else centroids(prepared, state)
     # Sharded as it is read: a process may have no room for all of it. To reorder rows, each of
     # several processes needs them all.
@@ -107,10 +107,11 @@ def initial_state(
         raise InputError(
             f"--warm-start {warm_start.run}", f"a run with weighting {theirs}", expected
         )
-    fresh = initial(model, mesh, rows=False)  # the device may have no room for two sets
+    # Without rows: the device may have no room for two sets.
+    fresh = initial(model, mesh, seed=prepared.config.seed, rows=False)
     dtype = abstract_state(model).features.rows.dtype
     # A fixed multiplier is a setting of this run, a learned one a parameter of the other.
-    learned = model.head.learn_scale
+    learned = model.spec.learn_scale
     return dataclasses.replace(
         fresh,
         features=_with_rows(fresh.features, old.features, dtype),
@@ -133,10 +134,10 @@ def _reordered(
     rows = dataclasses.replace(head.table, rows=head.table.rows[slots], accumulator=None)
     bias = None if head.bias is None else head.bias[slots]
     most = len(slots) - 1  # the labels here may be fewer than the other run sampled
-    sampled, mined = min(model.head.sampled, most), min(model.head.mined, most)
-    spec = dataclasses.replace(model.head, num_labels=len(slots), sampled=sampled, mined=mined)
+    sampled, mined = min(model.spec.sampled, most), min(model.spec.mined, most)
+    spec = dataclasses.replace(model.spec, num_labels=len(slots), sampled=sampled, mined=mined)
     state = dataclasses.replace(state, head=dataclasses.replace(head, table=rows, bias=bias))
-    return dataclasses.replace(model, head=spec), state
+    return dataclasses.replace(model, spec=spec), state
 
 
 def _with_rows(fresh: RowTable, old: RowTable, dtype: np.dtype) -> RowTable:
@@ -148,8 +149,8 @@ def _with_rows(fresh: RowTable, old: RowTable, dtype: np.dtype) -> RowTable:
 
 
 def _described(model: Model) -> str:
-    bias = "with" if model.head.bias else "without"
+    bias = "with" if model.spec.bias else "without"
     return (
-        f"{model.num_features} features, {model.head.num_labels} labels, dim {model.dim}, "
+        f"{model.num_features} features, {model.spec.num_labels} labels, dim {model.dim}, "
         f"encoder {model.encoder}, {bias} bias"
     )

@@ -162,7 +162,7 @@ class TestOfAProject:
                 backend.learn(corpus_of([("chair", [5])]))
         with pytest.raises(OperationFailedException, match="train again"):
             backend_of(place, 4).learn(corpus_of([("chair", [2])]))
-        assert snm.load(place / "snm-run").model.head.num_labels == 5
+        assert snm.load(place / "snm-run").model.spec.num_labels == 5
 
     def test_what_it_cannot_do_is_one_line(self, place, tmp_path, monkeypatch):
         from annif.exception import AnnifException
@@ -195,7 +195,7 @@ class TestOfAProject:
             backend.learn(corpus_of(documents(3, 5)))
         grown = backend_of(place, 6, memory="off")
         grown.learn(corpus_of([("fjord apple", [5])]))
-        assert snm.load(place / "snm-run").model.head.num_labels == 6
+        assert snm.load(place / "snm-run").model.spec.num_labels == 6
 
     def test_training_that_fails_or_is_interrupted_leaves_the_model(self, place, monkeypatch):
         from annif.exception import AnnifException

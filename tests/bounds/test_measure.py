@@ -157,7 +157,7 @@ def test_the_command(run, capsys):
     if "softmax" in str(run):
         assert "softmax" in five["why_not"]
     else:
-        spec = load(run).model.head
+        spec = load(run).model.spec
         weights = sampled_vartheta(spec.head_loss.ranks)
         assert five["theta_l1"] == pytest.approx(1.0, rel=1e-6)
         assert five["theta_l2"] <= lemma2_bound(weights, spec.sampled, spec.num_labels)

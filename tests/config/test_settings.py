@@ -341,7 +341,7 @@ def test_labels_that_would_weigh_or_repeat_are_refused():
         (value(2), "values from 1 to 2, expected 1 for each label"),
         (value(0), "values from 0 to 1"),
         (value(np.nan), "values from nan to nan"),
-        (twice, "labels of a point that repeat"),
+        (twice, "a label that a point has twice"),
     ):
         for part in ("train", "test"):
             with pytest.raises(InputError, match=f"labels: found {said}"):

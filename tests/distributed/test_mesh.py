@@ -137,7 +137,7 @@ def compiled_step(mesh, num_labels=200_000, features=100_000, **changes):
     matrix.resize(64, features)
     labels = data.train.labels.copy()
     labels.resize(64, num_labels)
-    source = make_source(model.head, matrix, labels, BatchSettings(batch_size=32),
+    source = make_source(model.spec, matrix, labels, BatchSettings(batch_size=32),
                          data_parts=mesh.shape["data"])  # fmt: skip
     step = compiled_steps(model, source, source.shape(0), mesh)
     return step.lower(abstract_on(mesh, model), (), source.stack(0, 1)).compile()

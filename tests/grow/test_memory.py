@@ -52,7 +52,7 @@ def labelled(points):
 
 
 def dense(predictor, features):
-    width = predictor.model.head.num_labels
+    width = predictor.model.spec.num_labels
     labels, scores = predictor.predict(features, width)
     found = np.zeros((features.shape[0], width), np.float32)
     np.put_along_axis(found, labels.astype(int), scores, axis=1)

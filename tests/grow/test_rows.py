@@ -54,7 +54,7 @@ def test_scores_of_old_labels_do_not_change(place):
     first = tiny.LABELS - NEW
     found = []
     for model in (before, after):
-        width = model.model.head.num_labels
+        width = model.model.spec.num_labels
         labels, scores = model.predict(test.features, k=width)
         table = np.zeros((tiny.TEST_POINTS, width), np.float32)
         np.put_along_axis(table, labels.astype(int), scores, axis=1)

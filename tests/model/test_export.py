@@ -41,8 +41,8 @@ def lowered(program, platform, *shapes, **options):
 @pytest.mark.parametrize("name", HEADS)
 def test_a_training_step_lowers_for_all_platforms(name, mined, platform):
     model = model_of(SMALL, mined)
-    model = dataclasses.replace(model, head=dataclasses.replace(model.head, **HEADS[name]))
-    source = dataclasses.replace(source_of(SMALL, mined, 64, resident=True), spec=model.head)
+    model = dataclasses.replace(model, spec=dataclasses.replace(model.spec, **HEADS[name]))
+    source = dataclasses.replace(source_of(SMALL, mined, 64, resident=True), spec=model.spec)
     arrays = source.resident_arrays()
 
     def steps(state, stack):
@@ -85,7 +85,7 @@ def test_products_ask_for_the_precision_of_the_settings(asked):
     """All products of a step and of a prediction, those of the backward pass too."""
     model = model_of(SMALL, 128)
     model = dataclasses.replace(
-        model, head=dataclasses.replace(model.head, loss="softmax", matmul_precision=asked)
+        model, spec=dataclasses.replace(model.spec, loss="softmax", matmul_precision=asked)
     )
     source = source_of(SMALL, 128, 64)
     stack = source.stack(0, 1)
@@ -104,8 +104,8 @@ def test_products_ask_for_the_precision_of_the_settings(asked):
 def test_scores_have_the_bits_that_the_settings_ask_for(asked, factors, bits):
     """Against float64. A CPU keeps all 24 bits of float32 factors; bfloat16 has 8 everywhere."""
     model = model_of(SMALL, 4)
-    head = dataclasses.replace(model.head, matmul_precision=asked, compute_dtype=factors)
-    model = dataclasses.replace(model, head=head)
+    head = dataclasses.replace(model.spec, matmul_precision=asked, compute_dtype=factors)
+    model = dataclasses.replace(model, spec=head)
     state = init_state(model)
     rng = np.random.default_rng(0)
     queries = rng.normal(size=(8, SMALL.dim)).astype(np.float32)

@@ -30,9 +30,9 @@ def test_a_start_without_rows_has_all_else_and_needs_no_room_for_them(mesh):
     """A warm start has the rows of another run."""
     model = model_of(SHAPES["eurlex"], 16)
     model = dataclasses.replace(
-        model, head=dataclasses.replace(model.head, row_optimizer="adagrad", learn_scale=True)
+        model, spec=dataclasses.replace(model.spec, row_optimizer="adagrad", learn_scale=True)
     )
-    devices = mesh_here(mesh, model.head.num_labels, 512)
+    devices = mesh_here(mesh, model.spec.num_labels, 512)
     whole, bare = (initial(model, devices, rows=rows) for rows in (True, False))
     assert bare.features.rows is None and bare.head.table.rows is None
     for part in ("tower", "tower_state"):
@@ -41,7 +41,7 @@ def test_a_start_without_rows_has_all_else_and_needs_no_room_for_them(mesh):
         np.testing.assert_array_equal(mine.accumulator, other.accumulator)
         assert mine.accumulator.sharding == other.accumulator.sharding
     assert float(bare.head.log_scale) == float(whole.head.log_scale)
-    program = compiled_start(dataclasses.replace(model, seed=0), devices, False)
+    program = compiled_start(model, devices, False)
     used = program.lower(np.uint32(0)).compile().memory_analysis()
     room = used.temp_size_in_bytes + used.output_size_in_bytes
     assert room < min(whole.features.rows.nbytes, whole.head.table.rows.nbytes)

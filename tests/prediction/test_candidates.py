@@ -38,7 +38,7 @@ def predictor_of(*, members=2, drop_seen=False, memory=True, mesh=None, bias=Tru
     model = dataclasses.replace(model, members=members, drop_seen=drop_seen)
     states = []
     for seed in range(members):
-        state = init_state(dataclasses.replace(model, members=1, seed=seed))
+        state = init_state(dataclasses.replace(model, members=1), seed)
         if bias:
             random = 0.3 * jax.random.normal(jax.random.key(seed + 50), state.head.bias.shape)
             state = dataclasses.replace(state, head=dataclasses.replace(state.head, bias=random))
@@ -196,7 +196,7 @@ def test_few_programs_are_compiled_and_they_read_the_rows_of_the_labels_alone():
     counts = []
     for num_labels in (1000, 100_000):
         model = dataclasses.replace(
-            predictor.model, head=dataclasses.replace(predictor.model.head, num_labels=num_labels)
+            predictor.model, spec=dataclasses.replace(predictor.model.spec, num_labels=num_labels)
         )
         block = next(iter(predictor._blocks(features)))[1]
         state = jax.eval_shape(

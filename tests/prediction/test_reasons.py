@@ -37,7 +37,7 @@ def predictor_of(encoder="residual", *, members=2, memory=False):
     model = make_model(tiny.resolved(config), D, K)
     states = []
     for seed in range(members):
-        state = init_state(dataclasses.replace(model, seed=seed))
+        state = init_state(model, seed)
         keys = jax.random.split(jax.random.key(seed + 50))
         tower = jax.tree.map(lambda x, key=keys[0]: jax.random.normal(key, x.shape) / 3,
                              state.tower)  # fmt: skip

@@ -210,7 +210,7 @@ def test_negatives_weigh_as_much_as_positives(tiny_data, changes, most):
     config = settings_of(tiny_data, **changes)
     assert config.sampled == most
     prepared = prepare(config, tiny_data.train, Weighting.fit("none", tiny_data.train.features))
-    source, spec = prepared.source, prepared.model.head
+    source, spec = prepared.source, prepared.model.spec
     batch = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), source.stack(1, 1))
     labels = set(batch.terms.ids[batch.terms.values != 0].tolist())
     assert batch.sample.num_drawn == len(labels) > (8 if config.positives == "all" else 4)
@@ -233,7 +233,7 @@ def test_the_loss_of_equal_scores_counts_no_candidates(tiny_data):
         config = settings_of(tiny_data, mined=mined)
         prepared = prepare(config, tiny_data.train, Weighting.fit("none", tiny_data.train.features))
         batch = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), prepared.source.stack(1, 1))
-        spec = prepared.model.head
+        spec = prepared.model.spec
         head = init_head(spec, jax.random.key(0), 4)
         zeros = jnp.zeros((8, 4))
         _, step = update_head(

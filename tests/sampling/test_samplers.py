@@ -38,7 +38,7 @@ def source_with(data, name, *, resident=False, data_parts=None):
     config = resolve(config, data)
     model = make_model(config, data.train.num_features, data.train.num_labels)
     source = make_source(
-        model.head, data.train.features, data.train.labels,
+        model.spec, data.train.features, data.train.labels,
         BatchSettings(batch_size=16, seed=9, sampler=name, frequency_power=0.5),
         resident=resident, data_parts=data_parts,
     )  # fmt: skip
@@ -107,7 +107,7 @@ def test_a_new_sampler_is_one_entry_of_the_table(resident, data, monkeypatch):
     """No other file has to know it: its samples reach the compiled steps, which train."""
     monkeypatch.setitem(SAMPLERS, "log-uniform", LogUniform)
     model, source = source_with(data, "log-uniform", resident=resident)
-    expected = LogUniform(K, model.head.sampled + 1, seed=9)
+    expected = LogUniform(K, model.spec.sampled + 1, seed=9)
     assert source.sampler == expected
     resident_arrays, stack = source.resident_arrays(), source.stack(0, 2)
     for step in (0, 1):
@@ -158,7 +158,7 @@ def test_the_host_sees_the_positives_of_whole_batches(resident, parts, data, mon
 
 def test_nothing_is_drawn_where_all_labels_are_negatives(data):
     config = resolve(dataclasses.replace(tiny.CONFIG, sampled="all", mined="all"), data)
-    head = make_model(config, data.train.num_features, K).head
+    head = make_model(config, data.train.num_features, K).spec
     source = make_source(
         head, data.train.features, data.train.labels,
         BatchSettings(batch_size=16, seed=9, sampler="frequency", frequency_power=0.5),

@@ -45,7 +45,7 @@ LONGEST_SORT = 1024
 def source_for(shape, mined, data_parts):
     features, labels = points_of(SHAPES[shape], STEPS * SHAPES[shape].batch)
     return make_source(
-        model_of(SHAPES[shape], mined).head, features, labels,
+        model_of(SHAPES[shape], mined).spec, features, labels,
         BatchSettings(batch_size=SHAPES[shape].batch, seed=SEED),
         resident=True, data_parts=data_parts,
     )  # fmt: skip
@@ -54,7 +54,7 @@ def source_for(shape, mined, data_parts):
 def step(target, shape, mined, sizes=(1, 1), **spec) -> Program:
     count = SHAPES[shape].sampled if mined == "all" else mined
     model = model_of(SHAPES[shape], count)
-    model = dataclasses.replace(model, head=dataclasses.replace(model.head, **spec))
+    model = dataclasses.replace(model, spec=dataclasses.replace(model.spec, **spec))
     source = source_for(shape, count, sizes[0])
     devices = devices_of(TARGETS[target], sizes[0] * sizes[1])
     # Of 256 mined, folds are sorted: a quarter of the sample or less.
@@ -67,7 +67,7 @@ def step(target, shape, mined, sizes=(1, 1), **spec) -> Program:
 def scoring(target, shape, sizes=(1, 1), **spec) -> Program:
     """The search for the best labels: that of an evaluation, and on one device of a prediction."""
     model = model_of(SHAPES[shape], 16)
-    model = dataclasses.replace(model, head=dataclasses.replace(model.head, **spec))
+    model = dataclasses.replace(model, spec=dataclasses.replace(model.spec, **spec))
     devices = devices_of(TARGETS[target], sizes[0] * sizes[1])
     return compile_scoring("evaluation", model, 1, 1 << 16, TARGETS[target], devices, sizes)
 

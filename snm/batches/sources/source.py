@@ -121,7 +121,7 @@ class Source(abc.ABC):
             divisor=1,
         )
 
-    def with_head(self, head: HeadSpec) -> Self:
+    def with_spec(self, head: HeadSpec) -> Self:
         """A source of the same batches for a head that differs in B, k' or scale alone."""
         if head == self.spec:
             return self

@@ -116,7 +116,7 @@ def test_a_process_makes_its_own_parts_of_the_same_batches(sampler, resident, da
 
     def source(own):
         monkeypatch.setattr("snm.batches.sources.build.local_data_parts", lambda _: own)
-        return source_of(config, model.head, dataset.train, rows, weighting, mesh)
+        return source_of(config, model.spec, dataset.train, rows, weighting, mesh)
 
     def same(mine, every, own, axis):
         cut = (slice(None),) * axis + (slice(own.start, own.stop),)
@@ -150,7 +150,7 @@ def test_a_batch_from_the_device_is_that_from_the_host(positives, data):
     found = []
     for data_on in ("host", "device"):
         settings = dataclasses.replace(config, data_on=data_on)
-        source = source_of(settings, model.head, dataset.train, None, weighting, mesh)
+        source = source_of(settings, model.spec, dataset.train, None, weighting, mesh)
         resident = source.resident_arrays()
         assert len(jax.tree.leaves(resident)) == (6 if data_on == "device" else 0)
         for step in range(source.steps_per_epoch):
@@ -176,7 +176,7 @@ def test_sharded_arrays_equal_the_originals(data):
     mesh = make_mesh("data=2,label=4", tiny.LABELS, 16)
     assert local_data_parts(mesh) == range(2)
     source = make_source(
-        make_model(config, tiny.FEATURES, tiny.LABELS).head, dataset.train.features,
+        make_model(config, tiny.FEATURES, tiny.LABELS).spec, dataset.train.features,
         dataset.train.labels, BatchSettings(batch_size=16), data_parts=2,
     )  # fmt: skip
     stack = source.stack(0, 2)
@@ -209,7 +209,7 @@ with process_group(Meeting(f"127.0.0.1:{port}", processes, number, 20)):
     config = resolve(snm.preset("default"), data)
     mesh = make_mesh(f"data={processes}", data.train.num_labels, config.batch_size)
     weighting = fit_weighting("tfidf", data.train.features)
-    head = make_model(config, data.train.num_features, data.train.num_labels).head
+    head = make_model(config, data.train.num_features, data.train.num_labels).spec
     source = source_of(config, head, data.train, None, weighting, mesh)
     source.stack(0, 1)
     mapped = {}

@@ -133,7 +133,7 @@ def test_a_run_from_before_the_setting_goes_on_without(trained, tmp_path):
 
 def test_a_grown_run_keeps_it_and_new_labels_get_theirs(trained, tmp_path):
     data, run, _ = trained
-    old = load(run).model.head.num_labels
+    old = load(run).model.spec.num_labels
     names = tmp_path / "names.txt"
     names.write_text(f"{old}\n")
     grown = tmp_path / "grown"

@@ -183,4 +183,4 @@ def test_fewer_labels_than_the_other_run_sampled(tmp_path):
         data, train=train, test=test, label_names=data.label_names[:12], sha256="few"
     )
     result = snm.train(few, every, tmp_path / "b", warm_start=tmp_path / "a")
-    assert load(tmp_path / "b").model.head.num_labels == 12 and result["metrics"]["P@1"] > 0
+    assert load(tmp_path / "b").model.spec.num_labels == 12 and result["metrics"]["P@1"] > 0

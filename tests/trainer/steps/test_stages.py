@@ -180,9 +180,9 @@ def test_each_stage_draws_its_own_number_of_labels(data, tmp_path):
     prepared = prepare(settings, data.train, Weighting.fit(settings.weighting, data.train.features))
     state = initial_state(prepared)
     for step in range(12):
-        head = dataclasses.replace(prepared.model.head, sampled=(4, 8, 16)[step // 4])
-        source = prepared.source.with_head(head)
-        alone = dataclasses.replace(prepared.model, head=head)
+        head = dataclasses.replace(prepared.model.spec, sampled=(4, 8, 16)[step // 4])
+        source = prepared.source.with_spec(head)
+        alone = dataclasses.replace(prepared.model, spec=head)
         program = compiled_steps(alone, source, source.shape_of_step(step))
         state, _ = program(state, (), source.stack(step, 1))
     for found, wanted in zip(arrays(tmp_path / "resized"), jax.tree.leaves(state), strict=True):
