@@ -33,7 +33,7 @@ class Points:
 
     Attributes:
       features: float32 CSR [n, d] with sorted ids.
-      labels: float32 CSR [n, K] of ones with sorted ids.
+      labels: float32 CSR [n, K] of ones; ids that are not in order are sorted.
       filter: int64 [pairs, 2] of (row, label) that evaluation leaves out, or None.
       weights: float32 [n], at least 0, what a training point's loss is multiplied by; None is 1 for
         all.
