@@ -213,14 +213,14 @@ def _step(model: Any, source: Any, shape: Any, mesh: Any) -> Any:
     from jax.sharding import PartitionSpec
 
     from snm.batches.device_parts import stack_specs
-    from snm.distributed.mesh import DATA, on_mesh, table_axes
+    from snm.distributed.mesh import DATA, axes_of, on_mesh
     from snm.head import by_threshold as thresholds
     from snm.head import head
     from snm.head.mining import mine
     from snm.model.placement import state_specs
     from snm.model.train_step import train_step
 
-    axes = {} if mesh is None else {**table_axes(mesh), "data_axis": DATA}
+    axes = axes_of(mesh)
     make_problem = head.make_problem
 
     def run(state: Any, stack: Any) -> Any:
@@ -238,7 +238,9 @@ def _step(model: Any, source: Any, shape: Any, mesh: Any) -> Any:
 
         item = jax.tree.map(lambda leaf: leaf[0], stack)
         with mock.patch.object(head, "make_problem", record):
-            state, metrics = train_step(model, state, source.materialize((), item, shape), **axes)
+            state, metrics = train_step(
+                model, state, source.materialize((), item, shape), axes=axes
+            )
         return state, metrics.loss, recorded[0]
 
     if mesh is None:

@@ -8,7 +8,7 @@ rows belong to no label or feature, never change, and are not written to files.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -16,7 +16,18 @@ from jax.sharding import Mesh
 
 from snm.errors import InputError
 
-__all__ = ["DATA", "LABEL", "feature_axis", "make_mesh", "on_mesh", "parse_mesh", "table_axes"]
+__all__ = [
+    "DATA",
+    "LABEL",
+    "ONE_DEVICE",
+    "Axes",
+    "axes_of",
+    "feature_axis",
+    "make_mesh",
+    "on_mesh",
+    "parse_mesh",
+    "table_axes",
+]
 
 DATA, LABEL = "data", "label"
 
@@ -93,9 +104,33 @@ def feature_axis(data: int, label: int) -> str:
     return DATA if data > label else LABEL
 
 
-def table_axes(mesh: Mesh) -> dict[str, str]:
-    """The mesh axes that shard the class and feature tables, as keyword arguments of a step."""
-    return {"label_axis": LABEL, "feature_axis": feature_axis(mesh.shape[DATA], mesh.shape[LABEL])}
+class Axes(NamedTuple):
+    """The mesh axes over which a step or a prediction is cut; None where it is not.
+
+    Attributes:
+      label: cuts the class rows.
+      features: cuts the feature rows; one of the other two.
+      data: cuts the points; see `snm.distributed.collectives`. Without it, all devices have the
+        same points.
+    """
+
+    label: str | None = None
+    features: str | None = None
+    data: str | None = None
+
+
+ONE_DEVICE = Axes()
+"""Nothing is cut."""
+
+
+def table_axes(mesh: Mesh) -> Axes:
+    """The mesh axes that shard the class and feature tables, for points that are not cut."""
+    return Axes(LABEL, feature_axis(mesh.shape[DATA], mesh.shape[LABEL]))
+
+
+def axes_of(mesh: Mesh | None) -> Axes:
+    """The mesh axes of a training step, whose points are cut as well."""
+    return ONE_DEVICE if mesh is None else table_axes(mesh)._replace(data=DATA)
 
 
 def on_mesh(mesh: Mesh, run: Callable[..., Any], in_specs: Any, out_specs: Any) -> Any:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from snm.distributed.collectives import Shard
+from snm.distributed.mesh import ONE_DEVICE, Axes
 from snm.head.spec import in_precision
 from snm.head.state import Head
 from snm.model.encoder import apply_tower
@@ -132,16 +133,15 @@ def embed(
     state: TrainState,
     features: SparseRows,
     *,
-    data_axis: str | None = None,
-    feature_axis: str | None = None,
+    axes: Axes = ONE_DEVICE,
 ) -> jax.Array:
     """Queries float32 [n, members * dim] of weighted features, without dropout.
 
     The part of each member has unit length, before it is multiplied by the member's multiplier.
-    The axes are those of `train_step`; without `data_axis` all devices have the same points.
+    The axes are those of `train_step`.
     """
     rows = state.features.rows
-    shard = Shard.of(rows, model.num_features, feature_axis, data_axis)
+    shard = Shard.of(rows, model.num_features, axes.features, axes.data)
     sums = shard.row_sums(rows, features)
     if model.members == 1:
         return apply_tower(model.structure, state.tower, sums)
@@ -154,7 +154,7 @@ def embed(
 
 
 def scaled_queries(
-    model: Model, state: TrainState, features: SparseRows, **axes: str | None
+    model: Model, state: TrainState, features: SparseRows, *, axes: Axes = ONE_DEVICE
 ) -> jax.Array:
     """Queries float32 [n, members * dim], times the multiplier of each member.
 
@@ -162,7 +162,7 @@ def scaled_queries(
     of `embed`.
     """
     multipliers = jnp.repeat(jnp.exp(jnp.atleast_1d(state.head.log_scale)), model.dim)
-    return embed(model, state, features, **axes) * multipliers[None, :]
+    return embed(model, state, features, axes=axes) * multipliers[None, :]
 
 
 @in_precision
@@ -175,8 +175,7 @@ def best_labels(
     added: Added | None = None,
     ids: jax.Array | None = None,
     queries: jax.Array | None = None,
-    label_axis: str | None = None,
-    **axes: str | None,
+    axes: Axes = ONE_DEVICE,
 ) -> Best:
     """The exact `count` best labels for each point, of all K or of some; ties go to the lowest.
 
@@ -189,18 +188,17 @@ def best_labels(
       ids: int32 [S] ascending, the labels to choose from, padded with K; None is all K. The cost
         grows with S, not with K.
       queries: float32 [n, members * dim], the `scaled_queries` of the points, if they are known.
-      label_axis: as in `train_step`.
-      axes: as in `embed`.
+      axes: as in `train_step`.
 
     Returns:
       scores float32 [n, count], MASKED where there are fewer labels; and their labels as slots.
     """
     rows = state.head.table.rows
-    shard = Shard.of(rows, model.spec.num_labels, label_axis)
+    shard = Shard.of(rows, model.spec.num_labels, axes.label)
     if added is not None and ids is None:
         added = added._replace(slots=added.slots - shard.first_row)
     best = best_scores(
-        scaled_queries(model, state, features, **axes) if queries is None else queries,
+        scaled_queries(model, state, features, axes=axes) if queries is None else queries,
         rows,
         ids,
         min(count, rows.shape[0] if ids is None else ids.shape[0]),
@@ -242,8 +240,7 @@ def pair_scores(
     rows: jax.Array,
     labels: jax.Array,
     *,
-    label_axis: str | None = None,
-    feature_axis: str | None = None,
+    axes: Axes = ONE_DEVICE,
 ) -> jax.Array:
     """Scores of some (query, label) pairs; reads the class rows of these labels only.
 
@@ -253,14 +250,13 @@ def pair_scores(
       queries: float32 [n, members * dim], from `scaled_queries`.
       rows: int32 [E], the query of each pair.
       labels: int32 [E]; K is padding, whose score is undefined.
-      label_axis: as in `train_step`; all devices have the same pairs.
-      feature_axis: not used; queries are whole.
+      axes: as in `train_step`; all devices have the same queries and pairs.
 
     Returns:
       float32 [E].
     """
     table = state.head.table.rows
-    shard = Shard.of(table, model.spec.num_labels, label_axis)
+    shard = Shard.of(table, model.spec.num_labels, axes.label)
     place, here = shard.local(labels, table.shape[0])
     kind = jnp.dtype(model.spec.compute_dtype)
     products = jnp.einsum(
@@ -282,17 +278,16 @@ def point_pairs_in_order(
     relevant: SparseRows,
     left_out: Masked,
     *,
-    label_axis: str | None = None,
-    **axes: str | None,
+    axes: Axes = ONE_DEVICE,
 ) -> jax.Array:
     """`pair_counts.pairs_in_order` of the relevant labels of each point, over all K labels.
 
-    The axes are those of `train_step` and of `embed`; all devices have the same points.
+    The axes are those of `train_step`; all devices have the same points.
     """
     rows = state.head.table.rows
-    shard = Shard.of(rows, model.spec.num_labels, label_axis)
+    shard = Shard.of(rows, model.spec.num_labels, axes.label)
     return pairs_in_order(
-        scaled_queries(model, state, features, **axes),
+        scaled_queries(model, state, features, axes=axes),
         rows,
         relevant,
         left_out,

@@ -39,11 +39,11 @@ def state_specs(state: TrainState, mesh: Mesh) -> TrainState:
     everywhere = PartitionSpec()
     axes = table_axes(mesh)
 
-    def by_rows(of: Any, axis: str = axes["label_axis"]) -> Any:
+    def by_rows(of: Any, axis: str | None = axes.label) -> Any:
         return jax.tree.map(lambda x: PartitionSpec(axis, *[None] * (len(x.shape) - 1)), of)
 
     return TrainState(
-        features=by_rows(state.features, axes["feature_axis"]),
+        features=by_rows(state.features, axes.features),
         tower=jax.tree.map(lambda _: everywhere, state.tower),
         tower_state=jax.tree.map(lambda _: everywhere, state.tower_state),
         head=Head(by_rows(state.head.table), by_rows(state.head.bias), everywhere),  # type: ignore[arg-type]
@@ -78,8 +78,7 @@ def compiled_start(model: Model, mesh: Mesh | None, rows: bool = True) -> jax.st
 
     def own(seed: jax.Array) -> TrainState:
         part, feature_part = (
-            (jax.lax.axis_index(axis), mesh.shape[axis])
-            for axis in (axes["label_axis"], axes["feature_axis"])
+            (jax.lax.axis_index(axis), mesh.shape[axis]) for axis in (axes.label, axes.features)
         )
         return init(seed, part=part, feature_part=feature_part)
 

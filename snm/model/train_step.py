@@ -14,6 +14,7 @@ from jax import lax
 
 from snm.batches.batch import Batch
 from snm.distributed.collectives import Shard
+from snm.distributed.mesh import ONE_DEVICE, Axes
 from snm.head.head import update_head
 from snm.head.spec import in_precision
 from snm.head.state import Head, HeadStep
@@ -58,9 +59,7 @@ def train_step(
     state: TrainState,
     batch: Batch,
     *,
-    label_axis: str | None = None,
-    data_axis: str | None = None,
-    feature_axis: str | None = None,
+    axes: Axes = ONE_DEVICE,
 ) -> tuple[TrainState, StepMetrics]:
     """One step: embed the points, mine negatives, and update the rows that the batch uses.
 
@@ -68,16 +67,13 @@ def train_step(
       model: the description.
       state: parameters; donate their buffers.
       batch: the points.
-      label_axis: mesh axis over which the class rows are sharded, or None.
-      data_axis: mesh axis over which the points are sharded, or None; see
-        `snm.distributed.collectives`.
-      feature_axis: mesh axis over which the feature rows are sharded, one of these two, or None.
+      axes: of the mesh, over which tables and points are sharded.
 
     Returns:
       The parameters after the step, and its metrics, which are equal on all devices.
     """
     rows = state.features.rows
-    shard = Shard.of(rows, model.num_features, feature_axis, data_axis)
+    shard = Shard.of(rows, model.num_features, axes.features, axes.data)
     key = _key_of(batch)
     features = batch.features
     rate = model.learning_rate * batch.decay
@@ -85,12 +81,11 @@ def train_step(
 
     entries = shard.of_batch(features, rows.shape[0])
     sums = _row_sums(rows, batch, shard, entries)
-    axes = {"label_axis": label_axis, "data_axis": data_axis}
-    _, head, step, grad_tower, grad_sums = forward_and_back(model, state, batch, sums, **axes)
+    _, head, step, grad_tower, grad_sums = forward_and_back(model, state, batch, sums, axes=axes)
     grad_tower = jax.tree.map(shard.data_sum, grad_tower)
 
     ok = step.ok & jnp.all(jnp.isfinite(grad_sums)) & jnp.isfinite(optax.tree.sum(grad_tower))
-    ok = Shard.of(head.table.rows, model.spec.num_labels, label_axis, data_axis).all(ok)
+    ok = Shard.of(head.table.rows, model.spec.num_labels, axes.label, axes.data).all(ok)
     if batch.columns is not None and not narrow:
         feature_rows = update_columns(
             state.features, batch.columns, features, grad_sums, learning_rate=rate, ok=ok
@@ -122,8 +117,7 @@ def forward_and_back(
     batch: Batch,
     sums: jax.Array,
     *,
-    label_axis: str | None = None,
-    data_axis: str | None = None,
+    axes: Axes = ONE_DEVICE,
 ) -> tuple[jax.Array, Head, HeadStep, Any, jax.Array]:
     """From the sums of feature rows through tower and head, and back.
 
@@ -132,8 +126,7 @@ def forward_and_back(
       state: parameters.
       batch: the points.
       sums: float32 [n, dim], of each point.
-      label_axis: as in `train_step`.
-      data_axis: as in `train_step`.
+      axes: as in `train_step`.
 
     Returns:
       The queries, float32 [n, dim]; the head after its step, and what it found; the gradients of
@@ -155,8 +148,8 @@ def forward_and_back(
         key=jax.random.fold_in(key, 1),
         noise=noise_of(jax.random.fold_in(key, 2)) if narrow else None,
         taken=batch.taken,
-        axis_name=label_axis,
-        data_axis=data_axis,
+        axis_name=axes.label,
+        data_axis=axes.data,
     )
     return queries, head, step, *pull_back(step.query_gradient)
 
@@ -167,9 +160,7 @@ def centroid_step(
     state: TrainState,
     batch: Batch,
     *,
-    label_axis: str | None = None,
-    data_axis: str | None = None,
-    feature_axis: str | None = None,
+    axes: Axes = ONE_DEVICE,
 ) -> tuple[TrainState, jax.Array]:
     """Adds the query of each point, times the weight of its terms, to the rows of its positives.
 
@@ -177,19 +168,17 @@ def centroid_step(
       model: the description.
       state: parameters; donate their buffers. Only class rows change.
       batch: the points, from `Source.for_centroids`.
-      label_axis: as in `train_step`.
-      data_axis: as in `train_step`.
-      feature_axis: as in `train_step`.
+      axes: as in `train_step`.
 
     Returns:
       The parameters, and whether all queries were finite; if not, no row was written.
     """
     rows, table = state.features.rows, state.head.table
-    shard = Shard.of(rows, model.num_features, feature_axis, data_axis)
+    shard = Shard.of(rows, model.num_features, axes.features, axes.data)
     entries = shard.of_batch(batch.features, rows.shape[0])
     sums = _row_sums(rows, batch, shard, entries)
     queries = apply_tower(model.structure, state.tower, sums)
-    classes = Shard.of(table.rows, model.spec.num_labels, label_axis, data_axis)
+    classes = Shard.of(table.rows, model.spec.num_labels, axes.label, axes.data)
     positives = classes.of_batch(batch.terms, table.rows.shape[0])
     ok = classes.all(jnp.all(jnp.isfinite(queries)))
     if batch.taken is not None:
@@ -225,7 +214,7 @@ def train_steps(
     materialize: Any,
     *,
     step: Step = train_step,
-    **axes: str | None,
+    axes: Axes = ONE_DEVICE,
 ) -> tuple[TrainState, Any]:
     """Several steps in one dispatch: a scan of `step` over stacked batches."""
-    return lax.scan(lambda s, item: step(model, s, materialize(item), **axes), state, batches)
+    return lax.scan(lambda s, item: step(model, s, materialize(item), axes=axes), state, batches)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.batches.csr_blocks import power_of_two
-from snm.distributed.mesh import DATA, on_mesh, table_axes
+from snm.distributed.mesh import DATA, ONE_DEVICE, Axes, on_mesh, table_axes
 from snm.distributed.processes import everywhere
 from snm.machine.compiler import answer_options
 from snm.model.inference import best_labels, pair_scores, point_pairs_in_order, scaled_queries
@@ -59,14 +59,14 @@ def compiled_top(model: Model, count: int, mesh: Mesh | None) -> jax.stages.Wrap
         added: Added | None = None,
         ids: jax.Array | None = None,
         queries: jax.Array | None = None,
-        **axes: str | None,
+        axes: Axes = ONE_DEVICE,
     ) -> Best:
         return best_labels(
-            model, state, block, count, added=added, ids=ids, queries=queries, **axes
+            model, state, block, count, added=added, ids=ids, queries=queries, axes=axes
         )
 
     if mesh is not None:
-        return _on_points(mesh, best, table_bytes(model, mesh), **table_axes(mesh))
+        return _on_points(mesh, best, table_bytes(model, mesh))
     return _compiled(best, table_bytes(model))
 
 
@@ -77,19 +77,18 @@ def compiled_queries(model: Model, mesh: Mesh | None) -> jax.stages.Wrapped:
     tables = table_bytes(model, mesh)
     if mesh is None:
         return _compiled(queries, tables)
-    return _on_points(mesh, queries, tables, feature_axis=table_axes(mesh)["feature_axis"])
+    return _on_points(mesh, queries, tables)
 
 
-def _on_points(
-    mesh: Mesh, run: Callable[..., Any], tables: Sequence[int], **axes: str
-) -> jax.stages.Wrapped:
+def _on_points(mesh: Mesh, run: Callable[..., Any], tables: Sequence[int]) -> jax.stages.Wrapped:
     """`run` of a state and arrays of points on a mesh; its results are gathered on all devices."""
-    cut = mesh.shape[DATA] > 1
+    cut, axes = mesh.shape[DATA] > 1, table_axes(mesh)
 
     def of_part(state: TrainState, *points: Any) -> Any:
         if not cut:
-            return run(state, *points, **axes)
-        found = run(state, *jax.tree.map(lambda x: x[0], points), data_axis=DATA, **axes)
+            return run(state, *points, axes=axes)
+        points = jax.tree.map(lambda x: x[0], points)
+        found = run(state, *points, axes=axes._replace(data=DATA))
         return jax.tree.map(lambda x: jax.lax.all_gather(x, DATA, tiled=True), found)
 
     def on_all(state: TrainState, *points: Any) -> Any:
@@ -160,7 +159,7 @@ def _on_whole(run: Callable[..., Any], mesh: Mesh | None) -> jax.stages.Wrapped:
     """`run` of a state and arrays; on a mesh, all devices have the same arrays."""
     if mesh is None:
         return _compiled(run)
-    run = functools.partial(run, **table_axes(mesh))
+    run = functools.partial(run, axes=table_axes(mesh))
 
     def on_all(state: TrainState, *arrays: Any) -> jax.Array:
         whole = jax.tree.map(lambda _: PartitionSpec(), arrays)

@@ -15,7 +15,7 @@ from jax.sharding import Mesh, PartitionSpec
 
 from snm.batches.device_parts import points_specs, stack_specs
 from snm.batches.sources.source import Source
-from snm.distributed.mesh import DATA, on_mesh, table_axes
+from snm.distributed.mesh import axes_of, on_mesh
 from snm.head.spec import HeadSpec
 from snm.machine.compiler import OptionsOf, step_options
 from snm.model.model import Model, TrainState, abstract_state
@@ -122,11 +122,11 @@ def compiled_steps(
     if not source.resident and mesh is None:
         return _compiled_stream(model, step, options)
     chosen = options(table_bytes(model, mesh))
-    axes = {} if mesh is None else {**table_axes(mesh), "data_axis": DATA}
+    axes = axes_of(mesh)
 
     def steps(state: TrainState, resident: Any, stack: Any) -> Any:
         materialize = functools.partial(source.materialize, resident, shape=shape)
-        return train_steps(model, state, stack, materialize, step=step, **axes)
+        return train_steps(model, state, stack, materialize, step=step, axes=axes)
 
     if mesh is not None:
         here = mesh

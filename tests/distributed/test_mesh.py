@@ -156,7 +156,7 @@ def compiled_step(mesh, num_labels=200_000, features=100_000, **changes):
 )
 def test_no_table_is_copied_or_communicated(text, changes):
     mesh = make_mesh(text, 200_000, 32)
-    of_features = 800_000 // mesh.shape[table_axes(mesh)["feature_axis"]]
+    of_features = 800_000 // mesh.shape[table_axes(mesh).features]
     of_labels = 200_000 // mesh.shape[LABEL]
     compiled = compiled_step(mesh, features=800_000, **changes)
     text = compiled.as_text()
