@@ -1,0 +1,97 @@
+"""Refuses settings and data that do not go together, before anything is trained."""
+
+from __future__ import annotations
+
+from scipy.sparse import csr_matrix
+
+from snm.config.resolved import ResolvedConfig
+from snm.config.settings import Config
+from snm.config.stages import Sizes
+from snm.data.dataset import Dataset
+from snm.errors import InputError
+from snm.losses.sampled import LOSSES
+from snm.sampling.samplers import SAMPLERS
+
+__all__ = ["check_bound", "check_data", "check_sampler", "check_stages"]
+
+
+def check_data(dataset: Dataset) -> None:
+    """Refuses data that have nothing to learn, and labels with values that would count."""
+    for points in (dataset.train, dataset.test):
+        if points is not None:
+            _check_labels(points.labels)
+    if dataset.train.num_labels < 2:
+        found = f"{dataset.train.num_labels} label"
+        raise InputError("data", found, "at least 2: there are no negatives")
+    if not len(dataset.train.labelled()):
+        expected = "at least one"
+        if dataset.train.weights is not None:
+            expected = f"{expected} that does not weigh 0"
+        raise InputError("data", "no training point with a label", expected)
+
+
+def _check_labels(labels: csr_matrix) -> None:
+    """Each label of a point is there once, with the value 1."""
+    if not labels.has_canonical_format:  # its ids are in order
+        raise InputError("labels", "a label that a point has twice", "each label of a point once")
+    low, high = (labels.data.min(), labels.data.max()) if labels.nnz else (1, 1)
+    if low != 1 or high != 1:
+        expected = "1 for each label of a point; `Points.weights` has weights"
+        raise InputError("labels", f"values from {low:g} to {high:g}", expected)
+
+
+def check_sampler(config: Config) -> None:
+    """Refuses weights over the ranks of labels that are drawn with replacement.
+
+    A label that is drawn again takes no second slot: the negatives would weigh less than asked for,
+    by an amount that depends on the draw, and rarely drawn labels would not be weighed up.
+    """
+    if LOSSES[config.loss].takes_ranks and SAMPLERS[config.sampler].needs_label_frequency:
+        found = f"{config.sampler} with --loss {config.loss}"
+        expected = "uniform, or --loss softmax: weights of ranks need labels that are drawn once"
+        raise InputError("--sampler", found, expected)
+
+
+def check_stages(config: ResolvedConfig, num_labels: int, stages: list[Sizes]) -> None:
+    """Refuses sizes that B, k' or the score scale cannot start from."""
+    where, start = "--sampled-start", config.sampled_start
+    if start and SAMPLERS[config.sampler].needs_batch_positives:
+        found = f"{start} with --sampler {config.sampler}"
+        raise InputError(where, found, "0: the batch decides how many candidates there are")
+    if isinstance(start, int) and start >= num_labels:
+        found = f"{start} of {num_labels} labels"
+        raise InputError(where, found, f"at most {num_labels - 1}, or `all` others")
+    if config.mined_start and config.mined == "all":
+        found = f"{config.mined_start}, with --mined all"
+        raise InputError("--mined-start", found, "0: k' is B at every step")
+    for stage in stages:
+        if stage.mined > stage.sampled:
+            where = "--mined-start" if config.mined_start else "--sampled-start"
+            found = f"a stage with {stage.mined} mined of {stage.sampled} sampled labels"
+            raise InputError(where, found, "at most as many mined as sampled, at every step")
+
+
+def check_bound(config: ResolvedConfig, stages: list[Sizes]) -> None:
+    """Refuses a loss that should bound the retrieval loss, and does not (Reddi et al., Theorem 3).
+
+    That needs theta_j that add up to 1 or more over the k hardest of all labels but the positive;
+    `rank_weights.power_law` says why no more is needed.
+    """
+    if config.weight_scale != "surrogate":
+        return
+    where, k = "--weight-scale surrogate", config.retrieval_k
+    sampler = SAMPLERS[config.sampler]
+    if sampler.needs_label_frequency or sampler.needs_batch_positives:
+        found = f"--sampler {config.sampler}"
+        raise InputError(where, found, "--sampler uniform: each label must be as likely as others")
+    if (fewest := min(stage.mined for stage in stages)) < k:
+        found = f"{fewest} mined negatives and --retrieval-k {k}"
+        flag = "--sampled" if config.mined == "all" else "--mined"
+        expected = f"{flag} {k} or more, at every step: fewer bound no retrieval loss at {k}"
+        raise InputError(where, found, expected)
+    if config.exclude == "all":
+        found = "--exclude all"
+        raise InputError(where, found, "--exclude positive: the loss must count every other label")
+    if config.negative_weight < 1:
+        found = f"--negative-weight {config.negative_weight}"
+        raise InputError(where, found, "1 or more: less bounds no retrieval loss")
