@@ -26,6 +26,7 @@ class Evaluate:
       snm evaluate runs/eurlex --auc
       snm evaluate runs/eurlex --index out/index
       snm evaluate runs/eurlex --threshold micro-f1 macro-f1 0.5
+      snm evaluate runs/eurlex --by-label labels.csv
     """
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
@@ -48,6 +49,10 @@ class Evaluate:
     """Compute micro-F1, macro-F1 and the F1 of points too, of the labels that are at least so
     likely: probabilities, or micro-f1, macro-f1 or f1@k, as `snm predict --threshold`."""
 
+    by_label: Annotated[Path | None, arg(metavar="FILE")] = None
+    """Write a CSV file of labels, those first that the answers miss most often: training and test
+    points, how often a label is among the best answers, and how often rightly."""
+
     def __call__(self) -> None:
         """Runs the verb."""
         from snm.system.cache_folder import keep_programs
@@ -62,13 +67,20 @@ def _run(command: Evaluate) -> None:
     Raises:
       InputError: no run, data without test points or of another shape, or an index of another run.
     """
+    from snm.cli.label_table import write_label_table
     from snm.cli.metrics_tables import metrics_table, print_metrics
+    from snm.cli.outputs import refuse_kept
+    from snm.runs.load import ids_of_run
     from snm.runs.unfinished import remark_unfinished
+    from snm.system.files import check_writable
     from snm.system.terminal import console, waiting
     from snm.trainer.evaluate import evaluate
 
     if command.threshold == ():
         raise InputError("--threshold", "nothing", "probabilities, micro-f1, macro-f1 or f1@k")
+    if command.by_label is not None:
+        check_writable("--by-label", command.by_label)
+        refuse_kept("--by-label", command.by_label)
     if command.k == ():
         raise InputError("--k", "nothing", "numbers of answers, such as 1 10")
     ks = None if command.k == type(command).k else command.k
@@ -91,7 +103,10 @@ def _run(command: Evaluate) -> None:
             ks=ks,
             auc=command.auc or None,
             thresholds=command.threshold or (),
+            by_label=command.by_label is not None,
         )
+    if command.by_label is not None:
+        write_label_table(command.by_label, found.pop("by_label"), ids_of_run(run).label_names)
     if index is not None:
         with waiting(f"searching {index}"):
             by_index = evaluate(run, data, same_ids=same_ids, ks=ks, searched_by=searched)

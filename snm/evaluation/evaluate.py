@@ -60,6 +60,7 @@ def evaluate_points(
     ks: Sequence[int] = KS,
     auc: bool = False,
     thresholds: Sequence[str | float] = (),
+    by_label: bool = False,
     on_progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
     """Evaluates a model on labelled points.
@@ -79,6 +80,7 @@ def evaluate_points(
         model's own scores, without the votes of a memory.
       thresholds: to measure F1 at, as in `Predictor.threshold`, each on the answers that it was
         chosen on; those of a number are 50.
+      by_label: whether to count the answers of each label as well.
       on_progress: called with the number of points done.
 
     Returns:
@@ -88,7 +90,10 @@ def evaluate_points(
       `reliability`: of the probabilities of the best answers of points with labels, as
       `Reliability.result` says, and their number a point `k`, if the model has probabilities;
       `at_threshold`: of each threshold its name as `threshold`, and what `F1.result` says, if any
-      is asked for.
+        is asked for;
+      `by_label`, if asked for: int64 [K] each, over the points that have labels: `train`, the
+        training points of a label; `test`, the points that carry it; `answers`, the points that
+        have it among their best max(ks) answers, and `right`, those of them that carry it.
 
     Raises:
       InputError: the width of features or labels differs from the model's, or a threshold as in
@@ -104,12 +109,14 @@ def evaluate_points(
         propensity=propensities(label_frequency, num_train, propensity_a, propensity_b),
         groups=frequency_groups(label_frequency),
     )
-    every, others = start, start
+    every, others, each = start, start, F1.start(num_labels)
     of_probabilities = _Probabilities(predictor, thresholds, max(ks))
     for rows, answers, p, truth in _answers(predictor, points, max(max(ks), of_probabilities.most)):
         every = every.update(answers, truth)
         if duplicates is not None:
             others = others.update(answers, truth, leave_out=duplicates[rows])
+        if by_label:
+            each = each.update(answers[:, : max(ks)], truth)
         if p is not None:
             of_probabilities.update(answers, p, truth)
         if on_progress:
@@ -119,6 +126,9 @@ def evaluate_points(
         "by_label_frequency": every.by_group(max(ks)),
         **of_probabilities.result(),
     }
+    if by_label:
+        counts = {"test": each.true, "answers": each.answers, "right": each.hits}
+        found["by_label"] = {"k": max(ks), "train": label_frequency, **counts}
     repeats = duplicates is not None and bool(duplicates.any())
     if repeats:
         found["without_repeats"] = others.result()

@@ -37,6 +37,7 @@ def evaluate(
     ks: Sequence[int] | None = None,
     auc: bool | None = None,
     thresholds: Sequence[str | float] = (),
+    by_label: bool = False,
     on_progress: Callable[[int], None] | None = None,
     searched_by: Any | None = None,
 ) -> dict[str, Any]:
@@ -53,6 +54,8 @@ def evaluate(
       ks: the numbers of answers that metrics are computed at, each 1 to K; None is 1, 3 and 5.
       auc: also the AUC; None is the setting of the run.
       thresholds: of probabilities, to measure F1 at; as in `Predictor.threshold`.
+      by_label: also the counts of each label, as arrays; `train` is None where nothing is known of
+        the training points.
       on_progress: called with the number of points done.
       searched_by: answers in place of the run's predictor, such as an `IndexedPredictor` of it. It
         has the best labels alone, so that neither `auc` nor `thresholds` can be had.
@@ -92,10 +95,19 @@ def evaluate(
     if dataset.sha256 == facts["sha256"] or not trained_on:
         trained_on.append(dataset.train)
     found = score_test_points(
-        predictor, config, dataset, on_progress, thresholds, trained_on, ks=ks or KS
+        predictor,
+        config,
+        dataset,
+        on_progress,
+        thresholds,
+        trained_on,
+        ks=ks or KS,
+        by_label=by_label,
     )
     if not dataset.train.num_points:  # nothing is known of the frequencies
         found["by_label_frequency"] = []
+        if by_label:
+            found["by_label"]["train"] = None
         for part in ("metrics", "without_repeats"):
             measures = found.get(part, {})
             for name in [name for name in measures if name.startswith("PS")]:
@@ -205,6 +217,7 @@ def score_test_points(
     trained_on: Sequence[Points] = (),
     *,
     ks: Sequence[int] = KS,
+    by_label: bool = False,
 ) -> dict[str, Any]:
     """Metrics of a model on the test points of a data set that has some.
 
@@ -216,6 +229,7 @@ def score_test_points(
       thresholds: as in `evaluate`.
       trained_on: points that a test point may repeat; by default train of the data set.
       ks: as in `evaluation.evaluate_points`.
+      by_label: as there.
 
     Returns:
       As `evaluation.evaluate_points`.
@@ -234,5 +248,6 @@ def score_test_points(
         ks=ks,
         auc=config.auc,
         thresholds=thresholds,
+        by_label=by_label,
         on_progress=on_progress,
     )
