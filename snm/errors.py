@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import errno
+import os
 import re
 from collections.abc import Iterable
 
@@ -17,6 +18,7 @@ __all__ = [
     "duration",
     "first_line",
     "is_full",
+    "lacks_memory",
     "nearest",
     "reason_of",
 ]
@@ -74,6 +76,29 @@ def is_full(error: OSError) -> bool:
 def _wrote_less(error: Exception) -> bool:
     """Whether it is NumPy's for a file that took less than it has, which has no number."""
     return re.fullmatch(r"\d+ requested and \d+ written", str(error)) is not None
+
+
+def lacks_memory(error: BaseException | None) -> bool:
+    """Whether an error, or one that it came from, is for lack of memory or of threads.
+
+    Other packages turn these into errors of their own, such as of a file that they could not read.
+
+    Example:
+      >>> lacks_memory(RuntimeError("can't start new thread")), lacks_memory(RuntimeError("no"))
+      (True, False)
+    """
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+            return True
+        if any(said in str(error) for said in _NO_MEMORY):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+_NO_MEMORY = ("can't start new thread", "std::bad_alloc", os.strerror(errno.ENOMEM))
 
 
 def nearest(word: str, known: Iterable[str], otherwise: str) -> str:

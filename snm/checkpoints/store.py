@@ -37,7 +37,7 @@ from snm.distributed.processes import (
     is_first_process,
     least_of_processes,
 )
-from snm.errors import InputError, first_line
+from snm.errors import InputError, first_line, lacks_memory
 from snm.system import disk
 from snm.system.files import sync_names, sync_tree
 from snm.system.sealed_json import checksum
@@ -263,6 +263,7 @@ class Checkpoints:
 
         Raises:
           DamagedError: a file differs from what was written; the message names it.
+          MemoryError: no memory or no threads are left to load it with.
         """
         from orbax.checkpoint import v1 as ocp
 
@@ -284,6 +285,8 @@ class Checkpoints:
             with ALONE, context:
                 return ocp.load_checkpointables(str(path), dict(state=abstract))["state"]
         except (ValueError, KeyError, TypeError) as error:  # whole, as its checksums say
+            if lacks_memory(error):
+                raise MemoryError(f"{path}: no room to load the checkpoint") from error
             raise DamagedError(path, f"arrays of another model: {first_line(error)}") from error
 
     def verify(self, step: int) -> Note:

@@ -22,7 +22,14 @@ from snm.cli.parse_errors import explained, unwrapped
 from snm.cli.setting_groups import joined
 from snm.config.settings import Config, preset, read_config
 from snm.distributed.launch import leave
-from snm.errors import InputError, StoppedError, is_full, nearest, reason_of
+from snm.errors import (
+    InputError,
+    StoppedError,
+    is_full,
+    lacks_memory,
+    nearest,
+    reason_of,
+)
 from snm.stores.address import Address
 from snm.stores.objects import StoreError
 from snm.system import timing
@@ -50,6 +57,10 @@ def main(args: Sequence[str] | None = None) -> None:
     timing.restart(timing.process_started() if args is None else None, "starting")
     status = _guarded(words)
     leave(status)
+    if args is None and isinstance(status, _AtOnce):
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+        os._exit(status)
     sys.exit(status)
 
 
@@ -224,6 +235,10 @@ def _of_disk(error: BaseException | None) -> bool:
     return isinstance(error, OSError) and (is_full(error) or error.errno == errno.EIO)
 
 
+class _AtOnce(int):
+    """A status to exit with at once: threads may wait for others, which could not start."""
+
+
 def _guarded(words: list[str]) -> int:
     """Runs a command; an error becomes one line on stderr and an exit status."""
     try:
@@ -240,17 +255,22 @@ def _guarded(words: list[str]) -> int:
     except (ArithmeticError, StoreError) as error:
         return _said(str(error), 1)
     except MemoryError as error:
-        return _said(f"out of memory: {error}" if str(error) else "out of memory", 1)
+        return _AtOnce(_said(f"out of memory: {error}" if str(error) else "out of memory", 1))
     except BrokenPipeError:  # nobody reads on; Python would write what is left at its exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except (AssertionError, RuntimeError) as error:
-        if (said := _without_device(error)) is None:
-            raise
-        return _said(said, 2)
     except OSError as error:  # a full disk, say
         where = "" if error.filename is None else f"{error.filename}: "
         return _said(f"{where}{reason_of(error)}", 1)
+    except Exception as error:
+        if lacks_memory(error):
+            limits = "see `ulimit -v` and `ulimit -u`"
+            return _AtOnce(_said(f"out of memory or of threads: {limits}", 1))
+        if not isinstance(error, (AssertionError, RuntimeError)):
+            raise
+        if (said := _without_device(error)) is None:
+            raise
+        return _said(said, 2)
     return 0
 
 

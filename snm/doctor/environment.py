@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from snm.doctor.findings import Finding
-from snm.errors import InputError, first_line, reason_of
+from snm.errors import InputError, first_line, lacks_memory, reason_of
 from snm.machine.versions import version_of
 from snm.system.cache_folder import folder as cache_folder
 
@@ -88,6 +88,8 @@ def devices() -> list[Any] | str:
 
         return jax.devices()
     except Exception as error:  # a broken driver can raise any error
+        if lacks_memory(error):
+            raise
         return first_line(error)
 
 

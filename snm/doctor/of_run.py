@@ -14,7 +14,7 @@ from snm.config.resolved import ResolvedConfig
 from snm.data.load import load as load_dataset
 from snm.doctor.environment import devices
 from snm.doctor.findings import Finding
-from snm.errors import InputError, counted, first_line
+from snm.errors import InputError, counted, first_line, lacks_memory
 from snm.machine.versions import version_of
 from snm.runs.folder import RunFolder
 from snm.runs.load import load
@@ -115,6 +115,8 @@ def _answers(
         yield _damage("model", error, "train anew into another folder")
         return
     except Exception as error:  # a damaged checkpoint can raise any error
+        if lacks_memory(error):
+            raise
         found = f"a checkpoint cannot be read: {first_line(error)}"
         yield Finding("error", "model", found, "train anew")
         return

@@ -48,6 +48,27 @@ def test_a_process_that_cannot_read_takes_part(saved, together, monkeypatch):
     assert told[1:] == [0, 0]
 
 
+def test_a_lack_of_memory_is_no_damage(saved, monkeypatch):
+    """Orbax makes an error of its own of one that a thread or an allocation raised."""
+    like = {"rows": np.zeros(6)}
+
+    def load(*_):
+        try:
+            raise causes[0]
+        except Exception as error:
+            raise KeyError("incompatible handler") from error
+
+    monkeypatch.setattr("orbax.checkpoint.v1.load_checkpointables", load)
+    causes = [RuntimeError("can't start new thread"), MemoryError(), OSError(12, "no"),
+              ValueError("INTERNAL: std::bad_alloc"), ValueError("another shape")]  # fmt: skip
+    while len(causes) > 1:
+        with pytest.raises(MemoryError, match=f"{STEP}: no room to load"):
+            saved.load(STEP, like)
+        del causes[0]
+    with pytest.raises(DamagedError, match="arrays of another model: 'incompatible handler'"):
+        saved.load(STEP, like)
+
+
 def test_what_another_process_found_is_damage_here_too(saved, together):
     _, others = together
     first, *_ = sorted(saved.read(STEP).files)

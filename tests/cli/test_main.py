@@ -81,6 +81,26 @@ def test_an_error_that_is_not_of_the_device_is_raised(monkeypatch):
         main.main(["train"])
 
 
+def test_a_lack_of_threads_is_one_line_and_holds_up_no_exit():
+    """Also where a thread waits for one that could not start."""
+    code = (
+        "import sys, threading\n"
+        "from snm.cli import main\n"
+        "def run(words):\n"
+        "    threading.Thread(target=threading.Event().wait).start()\n"
+        '    try: raise RuntimeError("can\'t start new thread")\n'
+        "    except RuntimeError as error: raise KeyError('a handler') from error\n"
+        "main._run = run\n"
+        "main.main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "train"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 1
+    said = "snm: error: out of memory or of threads: see `ulimit -v` and `ulimit -u`\n"
+    assert done.stderr == said
+
+
 def test_a_device_that_never_answers_does_not_hold_up_the_version(monkeypatch):
     monkeypatch.setattr(about, "_START", 0.2)
     monkeypatch.setattr(about, "_LOOK", "import time; time.sleep(60)")

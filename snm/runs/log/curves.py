@@ -7,14 +7,17 @@ numbers of a run do not need. Import this module where a file is opened, not bef
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import queue
+import threading
+import types
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from snm.system.imports import without
 
 with without("torch"):
-    from tensorboardX import SummaryWriter
+    from tensorboardX import SummaryWriter, event_file_writer
     from tensorboardX.record_writer import register_writer_factory
 
 __all__ = ["curves"]
@@ -30,7 +33,32 @@ def curves(folder: Path, purge_step: int | None) -> SummaryWriter:
       purge_step: the first step that is written again, or None.
     """
     register_writer_factory(_PREFIX, _CurveFiles())
-    return SummaryWriter(f"{_PREFIX}:{folder}", purge_step=purge_step)
+    with _within_a_process():
+        return SummaryWriter(f"{_PREFIX}:{folder}", purge_step=purge_step)
+
+
+_CHANGING = threading.Lock()  # of the module below
+
+
+@contextlib.contextmanager
+def _within_a_process() -> Iterator[None]:
+    """Writers that are made within pass events to their thread without multiprocessing.
+
+    Its queue starts a second thread with the first event. Where no thread is left for it, nothing
+    takes the events, and whoever closes the writer waits for ever.
+    """
+    with _CHANGING:
+        usual = event_file_writer.multiprocessing
+        event_file_writer.multiprocessing = types.SimpleNamespace(Queue=_Events)
+        try:
+            yield
+        finally:
+            event_file_writer.multiprocessing = usual
+
+
+class _Events(queue.Queue[Any]):
+    def close(self) -> None:
+        """Does nothing; multiprocessing's ends a thread."""
 
 
 class _CurveFile:

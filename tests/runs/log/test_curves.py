@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import threading
 
 import pytest
 import tiny
@@ -9,6 +10,7 @@ from small_runs import stop_after
 from tensorboardX.proto.event_pb2 import Event
 
 import snm
+from snm.runs.log.curves import curves
 
 
 def scalars(folder):
@@ -43,3 +45,13 @@ def test_curves_have_the_numbers_of_the_log(tmp_path):
     found = scalars(tmp_path / "run" / "tensorboard" / "train")
     assert {at: found[at] for at in wanted} == pytest.approx(wanted)
     assert len({step for _, step in wanted}) >= 6
+
+
+def test_events_start_no_thread_of_their_own(tmp_path):
+    """Where it could not start, closing the file would wait for ever."""
+    before = set(threading.enumerate())
+    board = curves(tmp_path / "train", None)
+    board.add_scalar("loss", 0.5, 3)
+    assert len(set(threading.enumerate()) - before) == 1
+    board.close()
+    assert scalars(tmp_path / "train") == {("loss", 3): 0.5}
