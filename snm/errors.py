@@ -57,10 +57,17 @@ def reason_of(error: Exception) -> str:
       ('permission denied', 'no')
       >>> reason_of(OSError("25600 requested and 25568 written"))
       'no space left, or a limit on the size of files'
+      >>> reason_of(OSError("Not at /tmp/A")), reason_of(ValueError("CRC of A"))
+      ('not at /tmp/A', 'CRC of A')
     """
     if _wrote_less(error):
         return "no space left, or a limit on the size of files"
-    return (getattr(error, "strerror", None) or str(error)).lower()
+    if _found_no_room(error):
+        return os.strerror(errno.ENOSPC).lower()
+    if reason := getattr(error, "strerror", None):
+        return str(reason).lower()
+    text = str(error)  # may have a path
+    return text if text[1:2].isupper() else text[:1].lower() + text[1:]
 
 
 def is_full(error: OSError) -> bool:
@@ -70,12 +77,24 @@ def is_full(error: OSError) -> bool:
       >>> is_full(OSError(errno.ENOSPC, "No space left")), is_full(PermissionError(13, "denied"))
       (True, False)
     """
-    return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) or _wrote_less(error)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return True
+    return _wrote_less(error) or _found_no_room(error)
 
 
 def _wrote_less(error: Exception) -> bool:
     """Whether it is NumPy's for a file that took less than it has, which has no number."""
     return re.fullmatch(r"\d+ requested and \d+ written", str(error)) is not None
+
+
+def _found_no_room(error: Exception) -> bool:
+    """Whether it is NumPy's for a disk without the room that an array needs, without a number too.
+
+    Example:
+      >>> _found_no_room(OSError("Not enough free space to write 640 bytes after offset 128"))
+      True
+    """
+    return str(error).startswith("Not enough free space to write ")
 
 
 def lacks_memory(error: BaseException | None) -> bool:

@@ -19,6 +19,8 @@ from command_line import call, contents, refused
 from scipy import sparse
 
 import snm
+from snm.checkpoints.disk_errors import REASONS
+from snm.checkpoints.store import Checkpoints
 from snm.cli import main
 from snm.cli import version as about
 from snm.cli.metrics_tables import print_metrics, print_summary
@@ -79,6 +81,17 @@ def test_an_error_that_is_not_of_the_device_is_raised(monkeypatch):
     monkeypatch.setattr(main, "_run", wrong)
     with pytest.raises(AssertionError, match="a fault"):
         main.main(["train"])
+
+
+def test_a_path_in_an_error_keeps_its_case(tmp_path, monkeypatch, capsys):
+    error = Checkpoints(tmp_path / "Runs").failure(8, REASONS[0])
+
+    def full(words):
+        raise error
+
+    monkeypatch.setattr(main, "_run", full)
+    call("train", status=1)
+    assert f"{tmp_path}/Runs/8: no space left on device; the" in capsys.readouterr().err
 
 
 def test_a_lack_of_threads_is_one_line_and_holds_up_no_exit():
