@@ -18,6 +18,7 @@ __all__ = [
     "duration",
     "first_line",
     "is_full",
+    "is_wanted",
     "lacks_memory",
     "nearest",
     "reason_of",
@@ -95,6 +96,18 @@ def _found_no_room(error: Exception) -> bool:
       True
     """
     return str(error).startswith("Not enough free space to write ")
+
+
+def is_wanted(error: Exception, otherwise: str) -> str:
+    """What is expected of a file that was not read: permission, where the system denied it.
+
+    Example:
+      >>> is_wanted(PermissionError(13, "denied"), "a TOML file")
+      'permission to read it'
+      >>> is_wanted(FileNotFoundError(2, "no such file"), "a TOML file")
+      'a TOML file'
+    """
+    return "permission to read it" if isinstance(error, PermissionError) else otherwise
 
 
 def lacks_memory(error: BaseException | None) -> bool:

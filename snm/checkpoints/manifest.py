@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from snm.errors import InputError, first_line
+from snm.errors import InputError, first_line, is_wanted, reason_of
 from snm.system.files import fingerprint
 from snm.system.sealed_json import read_sealed, write_sealed
 
-__all__ = ["MANIFEST", "DamagedError", "Note", "difference", "fingerprints"]
+__all__ = ["MANIFEST", "DamagedError", "Note", "denied", "difference", "fingerprints"]
 
 MANIFEST = "manifest.json"
 """The name of its file."""
@@ -50,9 +50,12 @@ class Note:
         Raises:
           DamagedError: it is missing, unreadable, differs from what was written, or is of another
             step.
+          InputError: it may not be read.
         """
         try:
             note = cls(**read_sealed(path / MANIFEST))
+        except PermissionError as error:
+            raise denied(path, error) from error
         except (OSError, ValueError, TypeError) as error:
             raise DamagedError(path, f"{MANIFEST}: {first_line(error)}") from error
         objects = (note.progress, note.about, note.files)
@@ -65,6 +68,12 @@ class Note:
     def write(self, path: Path) -> None:
         """Writes it into the folder of a checkpoint, whose files must be on the disk before."""
         write_sealed(path / MANIFEST, dataclasses.asdict(self))
+
+
+def denied(path: Path, error: PermissionError) -> InputError:
+    """What to raise where a file of a checkpoint may not be read, which says nothing of damage."""
+    where = path if error.filename is None else error.filename
+    return InputError(str(where), reason_of(error), is_wanted(error, "a file of the checkpoint"))
 
 
 def fingerprints(

@@ -27,6 +27,7 @@ from snm.checkpoints.manifest import (
     MANIFEST,
     DamagedError,
     Note,
+    denied,
     difference,
     fingerprints,
 )
@@ -295,17 +296,21 @@ class Checkpoints:
         Raises:
           DamagedError: a file differs from what was written; the message names it. Also where only
             another process found that, so that all go on with the same checkpoint.
+          InputError: a file may not be read.
         """
         path = self.path(step)
-        trouble: DamagedError | None = None
+        trouble: InputError | None = None
         note, differences = None, {}
         try:
             note = self.read(step)
             found = fingerprints(path, note.files, _is_mine)
             for name in sorted(note.files.keys() | found.keys()):
                 differences[name] = difference(note.files.get(name), found.get(name))
-        except DamagedError as error:
+        except InputError as error:
             trouble = error
+        except PermissionError as error:
+            trouble = denied(path, error)
+            trouble.__cause__ = error
         except OSError as error:
             trouble = DamagedError(path, first_line(error))
             trouble.__cause__ = error

@@ -5,7 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-__all__ = ["Finding", "Level"]
+__all__ = ["PERMIT", "Finding", "Level"]
+
+PERMIT = "give this user the right to read it"
+"""The advice on a file that may not be read."""
 
 Level = Literal["ok", "note", "warning", "error"]
 

@@ -17,7 +17,7 @@ from snm.data.load import SYNTHETIC, fetched, load
 from snm.data.repository.registry import read_registry
 from snm.data.statistics import describe, dominant_feature, duplicate_rows
 from snm.doctor.environment import devices
-from snm.doctor.findings import Finding
+from snm.doctor.findings import PERMIT, Finding
 from snm.doctor.of_files import advice_on_files
 from snm.doctor.text_scan import Scan, scan, sniff
 from snm.errors import InputError, counted
@@ -86,6 +86,8 @@ def _sizes(facts: dict[str, Any]) -> str:
 
 def _advice(folder: Path, of_points: list[Path], error: InputError) -> str:
     """Advice for data that cannot be read; of its files, those of points have a header."""
+    if isinstance(error.__cause__, PermissionError):
+        return PERMIT
     named = [path for path in of_points if error.where.startswith(str(path))]
     path = max(named, key=lambda one: len(str(one)), default=Path(error.where))
     if path.suffix in (".txt", ".gz") and path in of_points:

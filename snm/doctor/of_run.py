@@ -13,7 +13,7 @@ from snm.checkpoints.manifest import DamagedError
 from snm.config.resolved import ResolvedConfig
 from snm.data.load import load as load_dataset
 from snm.doctor.environment import devices
-from snm.doctor.findings import Finding
+from snm.doctor.findings import PERMIT, Finding
 from snm.errors import InputError, counted, first_line, lacks_memory
 from snm.machine.versions import version_of
 from snm.runs.folder import RunFolder
@@ -88,6 +88,8 @@ def _last_line(log: Path) -> dict[str, Any]:
 
 def _damage(what: str, error: InputError, otherwise: str) -> Finding:
     """An error, with the remedy that it names; where it names none, with another one."""
+    if isinstance(error.__cause__, PermissionError):
+        return Finding("error", what, error.as_flags, PERMIT)
     if isinstance(error, DamagedError):
         otherwise = "the same `snm train` command goes on from the checkpoint before it"
     said = error.expected.partition(": ")[2]

@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+from denied import deny
 
 from snm.checkpoints import store
 from snm.checkpoints.manifest import MANIFEST, DamagedError
 from snm.checkpoints.store import Checkpoints
+from snm.errors import InputError
 
 STEP = 3
 
@@ -46,6 +48,15 @@ def test_a_process_that_cannot_read_takes_part(saved, together, monkeypatch):
     with pytest.raises(DamagedError, match=MANIFEST):
         saved.verify(STEP)
     assert told[1:] == [0, 0]
+
+
+def test_a_file_that_may_not_be_read_is_not_damaged(saved, together, monkeypatch):
+    told, _ = together
+    name, *_ = sorted(saved.read(STEP).files)
+    deny(monkeypatch, saved.path(STEP) / name)
+    with pytest.raises(InputError, match="found permission denied, expected permission") as said:
+        saved.newest_whole({"rows": np.zeros(6)})
+    assert said.value.where == str(saved.path(STEP) / name) and told == [0]
 
 
 def test_a_lack_of_memory_is_no_damage(saved, monkeypatch):

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 import tiny
 from command_line import call, refused
+from denied import deny
 
 import snm
 from snm.config.resolve import resolve
@@ -153,6 +154,15 @@ def test_data_under_other_names(tmp_path, name, text, advice):
     said = found(tmp_path, "error")["reading"]
     assert "no training file" in said.found
     assert advice.split(":")[0] in said.advice
+
+
+@pytest.mark.parametrize("name", ["train.txt", "labels.txt"])
+def test_a_file_that_may_not_be_read(folder, name, monkeypatch):
+    deny(monkeypatch, folder / name)
+    said = found(folder, "error")["reading"]
+    expected = "found permission denied, expected permission to read it"
+    assert said.found == f"{folder / name}: {expected}"
+    assert said.advice == "give this user the right to read it"
 
 
 def test_filters_and_other_files_without_a_header(folder):

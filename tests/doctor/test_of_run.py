@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tiny
 from command_line import call, refused
+from denied import deny
 from earlier import without_manifest
 
 import snm
@@ -38,6 +39,18 @@ def test_a_good_run(run, capsys):
     assert "train at step 12" in levels(run)["checkpoints"].found
     call("doctor", run)
     assert "the model predicts" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["weighting.npz", "config.toml", "run.json", "manifest.json", "checkpoints/12/manifest.json"],
+)
+def test_a_file_that_may_not_be_read_is_not_to_be_made_anew(run, name, monkeypatch):
+    deny(monkeypatch, run / name)
+    (said,) = [said for said in levels(run).values() if said.level == "error"]
+    expected = "found permission denied, expected permission to read it"
+    assert said.found == f"{run / name}: {expected}"
+    assert said.advice == "give this user the right to read it"
 
 
 def test_damaged_runs(run, tmp_path, capsys):
