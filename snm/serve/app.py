@@ -36,7 +36,14 @@ from snm.serve.messages import (
     Question,
     Witness,
 )
-from snm.serve.requests import TooLargeError, among_of, as_input_error, left_out_of, rows_of
+from snm.serve.requests import (
+    OnceRoute,
+    TooLargeError,
+    among_of,
+    as_input_error,
+    left_out_of,
+    rows_of,
+)
 
 __all__ = ["make_app"]
 
@@ -99,6 +106,7 @@ def make_app(
         redoc_url=None,
         responses=_ANY_ERROR,
     )
+    app.router.route_class = OnceRoute
     add_docs(app)
     app.add_middleware(Limited, most=limits.max_bytes, seconds=limits.patience)
     app.add_middleware(HostChecked, names=hosts)
@@ -281,6 +289,8 @@ def _answer_errors(app: FastAPI, example: str) -> None:
 
     @app.exception_handler(HTTPException)
     async def other(request: Request, error: HTTPException) -> JSONResponse:
+        if isinstance(error.__cause__, InputError):  # of the body
+            return refusal(400, str(error.__cause__))
         if error.status_code == 400:  # FastAPI's, of a body that is no Unicode or nested too deeply
             return no_json(type(error.__cause__).__name__)
         text = f"{request.method} {request.url.path}: {error.detail.lower()}"

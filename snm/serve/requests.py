@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from fastapi import Request, Response
+from fastapi.routing import APIRoute
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
@@ -17,7 +20,14 @@ from snm.prediction.inputs import without_zeros
 from snm.prediction.predictor import Predictor
 from snm.serve.messages import ENTRIES, VECTOR, Label, Question
 
-__all__ = ["TooLargeError", "among_of", "as_input_error", "left_out_of", "rows_of"]
+__all__ = [
+    "OnceRoute",
+    "TooLargeError",
+    "among_of",
+    "as_input_error",
+    "left_out_of",
+    "rows_of",
+]
 
 _ID = re.compile("0|[1-9][0-9]{0,9}")
 _SHOWN = 40  # characters of what was found
@@ -25,6 +35,38 @@ _NAMES = {"list": "a list", "string": "a text", "integer": "a whole number",
           "boolean": "true or false"}  # fmt: skip
 _NOT_OF_THE_BODY = ("body", "[key]", ENTRIES, VECTOR)  # parts of places that pydantic adds
 _LEAST = {"greater_than_equal": "ge", "less_than_equal": "le"}
+
+
+class OnceRoute(APIRoute):
+    """A route whose body has each key once: of two values, JSON would keep the last unasked."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """FastAPI's handler, of requests that read their body so."""
+        handler = super().get_route_handler()
+
+        async def once(request: Request) -> Response:
+            return await handler(_Once(request.scope, request.receive))
+
+        return once
+
+
+class _Once(Request):
+    async def json(self) -> Any:
+        """The body.
+
+        Raises:
+          InputError: an object has a key twice.
+        """
+        return json.loads(await self.body(), object_pairs_hook=_once)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        counts = Counter(name for name, _ in pairs)
+        twice = max(counts, key=lambda name: counts[name])
+        raise InputError("body", f"{_short(twice)} twice in one object", "each name once")
+    return found
 
 
 class TooLargeError(Exception):

@@ -191,6 +191,8 @@ def test_concurrent_requests_get_their_own_answers(address, served, tiny_run):
 BAD = {
     "no JSON": (b"{", 400, "body: found no JSON"),
     "a form": (b"texts=word1", 400, 'expected JSON such as {"texts": ["some words"]}'),
+    "a name twice": (b'{"texts": ["a"], "texts": ["b"]}', 400, 'found "texts" twice in one object'),
+    "an id twice": (b'{"features": [{"3": 1, "3": 2}]}', 400, 'found "3" twice in one object'),
     "deep JSON": (b"[" * 5000, 400, "body: found no JSON"),
     "no Unicode": (b'{"texts": ["\xff"]}', 400, "body: found no JSON"),
     "nothing": (b"{}", 400, "both or neither of texts and features, expected one of them"),
