@@ -313,7 +313,7 @@ class Metrics:
                 worth, top = got @ self.class_weight, best @ self.class_weight
                 out[f"PSP@{k}"] = 100.0 * float(worth.sum() / top.sum())
                 out[f"PSnDCG@{k}"] = 100.0 * float((discount[:k] @ worth) / (discount[:k] @ top))
-            covered = np.count_nonzero(self.best_rank < k)
+            covered = int(np.count_nonzero(self.best_rank < k))
             out[f"coverage@{k}"] = 100.0 * covered / int(self.occurs.sum())
         return out
 

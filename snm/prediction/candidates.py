@@ -23,6 +23,7 @@ __all__ = [
     "best_of_pairs",
     "by_name",
     "candidates_of",
+    "checked_answers",
     "checked_k",
     "ids_of_labels",
     "only",
@@ -62,6 +63,8 @@ def candidates_of(labels: Any, num_points: int, num_labels: int) -> NDArray[np.i
     if isinstance(labels, str):
         raise InputError("labels", "one text", "ids of labels")
     labels = labels if isinstance(labels, np.ndarray) else list(labels)
+    if not len(labels) and not num_points:  # the labels of each point
+        return csr_matrix((0, num_labels), dtype=np.float32)
     if not len(labels):
         raise InputError("labels", "no label", "at least one")
     if np.ndim(labels[0]) == 0:
@@ -94,6 +97,33 @@ def _checked(labels: Sequence[int] | NDArray, num_labels: int) -> NDArray[np.int
     if wrong.any():
         raise _no_label(ids[np.argmax(wrong)], num_labels)
     return ids.astype(np.int32)
+
+
+def checked_answers(answers: Any, num_points: int, num_labels: int) -> NDArray[np.int32]:
+    """Labels as `Predictor.top` gives them for points: int32 [n, k], -1 where there is none.
+
+    Args:
+      answers: k ids for each point.
+      num_points: n.
+      num_labels: K.
+
+    Raises:
+      InputError: of another number of points, no ids, or an id that is not from -1 to K - 1.
+    """
+    try:
+        found = np.asarray(answers)
+    except ValueError as error:  # another number for each point
+        expected = "as many for each, -1 where there is none"
+        raise InputError("answers", "other numbers of labels", expected) from error
+    of_ids = found.dtype.kind in "iu" or not found.size
+    if found.ndim != 2 or len(found) != num_points or not of_ids:
+        shown = f"an array of {found.dtype} {found.shape}"
+        raise InputError("answers", shown, f"ids of labels, {num_points} x k")
+    wrong = (found < -1) | (found >= num_labels)
+    if wrong.any():
+        expected = f"an id from 0 to {num_labels - 1}, or -1 for none"
+        raise InputError("answers", f"label {found[wrong][0]}", expected)
+    return found.astype(np.int32)
 
 
 def _no_label(label: Any, num_labels: int) -> InputError:

@@ -25,6 +25,7 @@ from snm.prediction.candidates import (
     best_of_pairs,
     by_name,
     candidates_of,
+    checked_answers,
     checked_k,
     ids_of_labels,
     only,
@@ -295,12 +296,13 @@ class Predictor:
           answers: int [n, k], the labels that `top` gave.
 
         Raises:
-          InputError: as in `top`; or the model has no memory.
+          InputError: as in `top`; `answers` as in `reasons`; or the model has no memory.
         """
         if self.memory is None:
             found = "a run without a memory of neighbours"
             raise InputError("witnesses", found, "one trained with --memory on")
         rows = self.as_rows(features)
+        answers = self._answers(answers, rows)
         witnesses, first = [], 0
         for count, block in self._blocks(rows):
             weighted, queries = self._of_memory(self.memory, rows, first, count, block)
@@ -325,11 +327,16 @@ class Predictor:
           for each point and each of its labels, the terms of its score and who voted for it.
 
         Raises:
-          InputError: as in `top`; or the model is spread over a mesh.
+          InputError: as in `top`; answers that are not labels, or of another number of points; or
+            the model is spread over a mesh.
         """
         if self.mesh is not None:
             raise InputError("reasons", "a model on a mesh", "one on one device, as of snm.load")
-        return reasons_of(self, self.as_rows(features), answers, most)
+        rows = self.as_rows(features)
+        return reasons_of(self, rows, self._answers(answers, rows), most)
+
+    def _answers(self, answers: Any, rows: csr_matrix) -> NDArray[np.int32]:
+        return checked_answers(answers, rows.shape[0], self.model.head.num_labels)
 
     def _of_memory(self, memory: Memory, features: csr_matrix, first: int, count: int,
                    block: SparseRows, queries: Any = None) -> tuple[csr_matrix, Any]:  # fmt: skip

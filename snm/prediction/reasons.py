@@ -77,11 +77,10 @@ def reasons_of(
     Args:
       predictor: on one device.
       rows: CSR [n, d], not weighted.
-      answers: int [n, k]; a label of -1 has a reason without terms.
+      answers: int32 [n, k], checked; a label of -1 has a reason without terms.
       most: features of a label that are listed one by one.
     """
     head, memory = predictor.state.head, predictor.memory
-    answers = np.asarray(answers, np.int32)
     asked = np.maximum(answers, 0)
     bias, votes = np.zeros(answers.shape), np.zeros(answers.shape)
     if head.bias is not None:

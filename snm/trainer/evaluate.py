@@ -101,7 +101,7 @@ def evaluate(
         on_progress,
         thresholds,
         trained_on,
-        ks=ks or KS,
+        ks=KS if ks is None or not len(ks) else [int(k) for k in ks],
         by_label=by_label,
     )
     if not dataset.train.num_points:  # nothing is known of the frequencies

@@ -63,6 +63,8 @@ def test_metrics_at_other_numbers_of_answers(run, capsys):
     """Recall and nDCG at 2 and 10 from the answers themselves."""
     data = snm.load_data(run.parent / "data")
     found = snm.evaluate(run, ks=(10, 2))["metrics"]
+    assert snm.evaluate(run, ks=np.array([10, 2]))["metrics"] == found
+    assert {type(value) for value in found.values()} == {int, float}
     assert {name.partition("@")[2] for name in found if "@" in name} == {"2", "10"}
     labels, _ = snm.load(run).predict(data.test.features, k=10)
     recall, gain = [], []

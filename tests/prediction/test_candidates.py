@@ -248,3 +248,10 @@ def test_bad_labels(labels, said):
     with pytest.raises(InputError) as error:
         predictor_of(memory=False).predict(points(POINTS, 4), 2, labels)
     assert said in str(error.value)
+
+
+def test_no_points_have_no_candidates():
+    predictor, features = predictor_of(), points(POINTS, 4)[:0]
+    for labels in (None, [], np.zeros((0, 3), np.int32)):
+        found, scores = predictor.predict(features, 3, labels)
+        assert found.shape == scores.shape == (0, 3)

@@ -151,3 +151,23 @@ def test_as_json():
         "votes": 0.0,
     }
     assert reason.as_json(None)["features"][0][0] == reason.features[0][0]
+
+
+@pytest.mark.parametrize(
+    ("answers", "found"),
+    [
+        ([[K]], f"label {K}, expected an id from 0 to {K - 1}, or -1 for none"),
+        ([[3, -2]], "label -2"),
+        ([[2**40]], f"label {2**40}"),
+        ([[3], [4]], r"an array of int64 \(2, 1\), expected ids of labels, 1 x k"),
+        ([3], r"an array of int64 \(1,\)"),
+        ([[0.5]], "an array of float64"),
+        ([[1], [1, 2]], "other numbers of labels"),
+    ],
+)
+def test_answers_that_are_no_labels(answers, found):
+    model = predictor_of(memory=True)
+    for explain in (model.reasons, model.witnesses):
+        with pytest.raises(InputError, match=f"answers: found {found}"):
+            explain(counts(1, 7), answers)
+    assert model.reasons(counts(1, 7), [[-1]])[0][0].features == []
