@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.data.dataset import Dataset, Points
+from snm.data.formats.records import composed
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError, counted
 
@@ -107,8 +108,11 @@ def slots_by_name(here: IdSpace, there: IdSpace, *, same_ids: bool) -> NDArray[n
             if len(set(space.label_names or ())) < space.num_labels:
                 found, expected = "a label name twice", "different names, to map labels by them"
                 raise InputError(space.name, found, expected)
-        ids = {name: label for label, name in enumerate(there.label_names)}
-        return np.array([ids.get(name, -1) for name in here.label_names], np.int64)
+        names = [[*map(composed, space)] for space in (here.label_names, there.label_names)]
+        if any(len(set(space)) < len(space) for space in names):  # which the spelling tells apart
+            names = [[*here.label_names], [*there.label_names]]
+        ids = {name: label for label, name in enumerate(names[1])}
+        return np.array([ids.get(name, -1) for name in names[0]], np.int64)
     if here.num_labels != there.num_labels:
         expected = f"{there.num_labels}, as in training"
         raise InputError(here.name, f"{here.num_labels} labels", expected)

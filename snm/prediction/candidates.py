@@ -17,6 +17,7 @@ from scipy import sparse
 from scipy.sparse import csr_matrix
 
 from snm.batches.csr_blocks import power_of_two
+from snm.data.formats.records import composed
 from snm.errors import InputError
 
 __all__ = [
@@ -169,8 +170,8 @@ def ids_of_labels(
     for label in labels:
         if not isinstance(label, str):
             ids.append(label)
-        elif label in id_of_name:
-            if (number := id_of_name[label]) == _SEVERAL:
+        elif (number := id_of_name.get(label, id_of_name.get(composed(label)))) is not None:
+            if number == _SEVERAL:
                 raise InputError("labels", f"{label!r}, the name of several labels", "an id")
             ids.append(number)
         else:

@@ -10,8 +10,10 @@ from data.documents import TEXTS, read, write
 from sklearn.feature_extraction.text import CountVectorizer
 
 import snm
+from snm.data.id_space import IdSpace, slots_by_name
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError
+from snm.prediction.candidates import by_name, ids_of_labels
 
 NEXT = [("a saw and a wave", ["tools", "sea"]), ("the apple", ["fruit & nuts"]), ("zz", ["sea"])]
 
@@ -129,3 +131,23 @@ def test_damaged_vectorizers(tmp_path, change):
     path.write_text("{")
     with pytest.raises(InputError, match="damaged JSON"):
         Vectorizer.read(path)
+
+
+def test_labels_of_data_that_spell_accents_apart(tmp_path):
+    """As an earlier import wrote them; the new data have them as they are there."""
+    before, after = tmp_path / "jan", tmp_path / "feb"
+    (source,) = write(tmp_path / "in", "jsonl", ["a cup", "a tea"], [["caf\u00e9"], ["tea"]])
+    call("data", "import", source, "--out", before)
+    apart = ("cafe\u0301", "tea")
+    (before / "labels.txt").write_text("".join(f"{name}\n" for name in apart), encoding="utf-8")
+    for new_labels in ("refuse", "drop"):
+        out = after / new_labels
+        call("data", "import", source, "--out", out, "--like", before, "--new-labels", new_labels)
+        data, rows = read(out)
+        assert data.label_names == apart and rows == [["cafe\u0301"], ["tea"]]
+    # Imported without --like, they are found by what they look like.
+    call("data", "import", source, "--out", tmp_path / "alone")
+    spaces = [IdSpace.of(snm.load_data(place)) for place in (tmp_path / "alone", before)]
+    assert spaces[0].label_names == ("caf\u00e9", "tea")
+    assert slots_by_name(*spaces, same_ids=False).tolist() == [0, 1]
+    assert ids_of_labels(["cafe\u0301"], 2, by_name(spaces[0].label_names)).tolist() == [0]

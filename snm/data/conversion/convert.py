@@ -8,7 +8,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.data.formats.foreign import Row
+from snm.data.formats.records import composed
 from snm.data.formats.text_writer import TextWriter
 from snm.data.vectorizer import Kind, Vectorizer
 from snm.errors import InputError
@@ -206,6 +207,8 @@ def build(
       InputError: no training point, no label, or no weight above 0.
     """
     ids = {name: label for label, name in enumerate(known)}
+    # Rows have composed names; data that were imported before may spell them otherwise.
+    spelled = {composed(name): name for name in reversed(known) if composed(name) not in ids}
     appending, left_out = new_labels == "append", dict[str, None]()  # a set in order
     counts = Counts({"train": 0, "test": 0}, num_features, 0, 0, 0)
     weights: list[NDArray[np.float32]] = []
@@ -221,6 +224,8 @@ def build(
             for chunk in _chunks(numbered):
                 is_test = np.array([part_of(name, number) == "test" for number, _ in chunk])
                 found = features_of([row for _, row in chunk])
+                if spelled:
+                    chunk = [(number, _named_as(spelled, row)) for number, row in chunk]
                 for label in itertools.chain.from_iterable(row.labels for _, row in chunk):
                     if appending:
                         ids.setdefault(label, len(ids))
@@ -264,6 +269,10 @@ def build(
     names = "".join(f"{name}\n" for name in ids)
     disk.write(out / "labels.txt", names.encode())
     return counts
+
+
+def _named_as(spelled: Mapping[str, str], row: Row) -> Row:
+    return row._replace(labels=tuple(spelled.get(name, name) for name in row.labels))
 
 
 def _joined_by(names: Collection[str]) -> str | None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from snm.data.formats.records import (
+    composed,
     csv_rows,
     json_objects,
     missing,
@@ -150,8 +151,8 @@ def read_rows(path: Path, form: str, options: ReadOptions = _PLAIN) -> Iterator[
 
 
 def _distinct_names(names: Iterator[str]) -> tuple[str, ...]:
-    """Label names in order of first occurrence, each as `one_line`, empty ones dropped."""
-    return tuple(dict.fromkeys(found for name in names if (found := one_line(name))))
+    """Label names in order of first occurrence, each composed and in one line; no empty ones."""
+    return tuple(dict.fromkeys(found for name in names if (found := composed(one_line(name)))))
 
 
 def _weight(where: str, field: str, value: object) -> float:

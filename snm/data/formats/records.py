@@ -12,6 +12,7 @@ import json
 import math
 import re
 import sys
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -29,6 +30,7 @@ from snm.errors import InputError, counted
 __all__ = [
     "NUMBER",
     "STDIN",
+    "composed",
     "csv_rows",
     "delimiter_of",
     "json_objects",
@@ -73,6 +75,16 @@ def one_line(name: str) -> str:
     return " ".join(name.replace("\ufeff", " ").split())
 
 
+def composed(name: str) -> str:
+    r"""A name in Unicode's composed form (NFC): letters with accents are one character each.
+
+    Example:
+      >>> composed("cafe\u0301") == "caf\u00e9"
+      True
+    """
+    return unicodedata.normalize("NFC", name)
+
+
 def named(path: Path) -> str:
     """What messages call a file."""
     return "standard input" if path == STDIN else str(path)
@@ -82,7 +94,8 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yields (number from 1, line without its end) of a UTF-8 file; `.gz` is unpacked.
 
     Raises:
-      InputError: a file that cannot be read, a line of over 16 MiB, or bytes that are not UTF-8.
+      InputError: a file that cannot be read, a line of over 16 MiB, a NUL byte, or bytes that are
+        not UTF-8.
     """
     if path == STDIN and sys.stdin is None:
         raise InputError(named(path), "closed", "points to label")
@@ -96,7 +109,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
                 if number == 1:
                     line = line.removeprefix(BYTE_ORDER_MARK)
                 try:
-                    yield number, line.decode("utf-8").rstrip("\r\n")
+                    text = line.decode("utf-8").rstrip("\r\n")
                 except UnicodeDecodeError as error:
                     bad = ascii(line[error.start : error.start + 8])
                     where, expected = f"{named(path)}:{number}", "UTF-8"
@@ -106,6 +119,9 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
                         expected += ", as `gunzip -c` makes of gzip"
                     found = f"bytes that are not text ({bad})"
                     raise InputError(where, found, expected) from error
+                if "\0" in text:
+                    raise InputError(f"{named(path)}:{number}", "a NUL byte", "text in UTF-8")
+                yield number, text
     except UNREADABLE as error:
         raise unreadable(named(path), error) from error
 

@@ -126,3 +126,19 @@ def test_utf_16_is_told(tmp_path):
     path.write_text("text,labels\na,b\n", encoding="utf-16")
     with pytest.raises(InputError, match=r"points.csv:1: found bytes .* expected UTF-8, as `iconv"):
         list(read_rows(path, "csv"))
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.fasttext"])
+def test_a_nul_byte_is_refused(tmp_path, name):
+    """It would part a word in two."""
+    path = tmp_path / name
+    path.write_bytes(b"text,labels\nbel\0ow,a\n")
+    with pytest.raises(InputError, match=f"{name}:2: found a NUL byte, expected text"):
+        list(numbered_lines(path))
+
+
+def test_labels_that_look_the_same_are_one(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text('text,labels\none,"caf\u00e9,cafe\u0301,cafe"\n', encoding="utf-8")
+    (row,) = read_rows(path, "csv")
+    assert row.labels == ("caf\u00e9", "cafe")
