@@ -137,7 +137,7 @@ def run_training(command: Train) -> None:
     with waiting("planning"), part("starting"):
         from snm.config.resolve import resolve
         from snm.distributed.mesh import make_mesh
-        from snm.planning.fit_check import refuse_what_cannot_fit
+        from snm.planning.fit_check import little_disk, refuse_what_cannot_fit
         from snm.runs.folder import RunFolder
         from snm.runs.mirror import place_of
         from snm.stores.address import Address
@@ -151,6 +151,9 @@ def run_training(command: Train) -> None:
             asked = RunFolder(place.folder).as_decided(command.settings, dataset.sha256)
             config = resolve(asked, dataset)
             refuse_what_cannot_fit(dataset, config, command.device_memory)
+            warning = little_disk(dataset, config, place.folder)
+            if warning is not None and not RunFolder(place.folder).result.exists():
+                console.print(warning, soft_wrap=True)
             mesh = make_mesh(config.mesh, dataset.train.num_labels, config.batch_size)
         with progress_bar() as bar, _stop_wished() as stop:
             events = resolved_training(

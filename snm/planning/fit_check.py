@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import shutil
+from pathlib import Path
 
 import jax
 
@@ -30,6 +32,7 @@ from snm.planning.remedies import ways_to_fit
 
 __all__ = [
     "Room",
+    "little_disk",
     "peak_to_compare",
     "refuse_what_cannot_fit",
     "remedies",
@@ -148,11 +151,32 @@ def refuse_what_cannot_fit(dataset: Dataset, config: ResolvedConfig, memory: str
         )
 
 
+def little_disk(dataset: Dataset, config: ResolvedConfig, folder: Path) -> str | None:
+    """Tells of a disk without room for one checkpoint, which the first one would find; or None.
+
+    Args:
+      dataset: loaded.
+      config: the settings.
+      folder: of the run; it need not be there yet.
+    """
+    there = next(one for one in (folder.absolute(), *folder.absolute().parents) if one.exists())
+    free, size = shutil.disk_usage(there).free, _state_size(config, dataset)
+    if free >= size:
+        return None
+    found = f"the disk of {folder} has {size_in_words(free)} free"
+    return f"warning: {found}, and a checkpoint takes {size_in_words(size)}"
+
+
+def _state_size(config: ResolvedConfig, dataset: Dataset) -> int:
+    """Bytes of a member's tables, which a checkpoint holds."""
+    train = dataset.train
+    return state_bytes(abstract_state(make_model(config, train.num_features, train.num_labels)))
+
+
 def _rough_size(config: ResolvedConfig, dataset: Dataset) -> int:
     """Bytes of all members' tables, and of the scores of a batch against its sample."""
     train = dataset.train
-    model = make_model(config, train.num_features, train.num_labels)
-    tables = state_bytes(abstract_state(model)) * config.members
+    tables = _state_size(config, dataset) * config.members
     if jax.default_backend() != "cpu":
         tables //= parse_mesh(config.mesh)[1]
     sampled = max(SizeSchedule.of(config, train.num_labels).sampled)

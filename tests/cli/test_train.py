@@ -1,10 +1,14 @@
 """What `snm train` shows while it trains."""
 
+import shutil
+import types
+
 import pytest
 import tiny
 from command_line import call
 
 from snm.cli.train import _Display
+from snm.planning import fit_check
 from snm.runs.events import Finished, Started, Stepped
 from snm.system.terminal import progress_bar
 
@@ -65,6 +69,22 @@ def test_a_stall_at_the_start_does_not_change_what_steps_will_take(capsys):
     for step in range(1, 12):
         display.show(Stepped(step, 16, 1.0, seconds=1.1 if step == 3 else 0.1))
     assert "about 39 s of steps left" in capsys.readouterr().out  # 0.1 s for each of 389 steps
+
+
+def test_a_disk_without_room_for_a_checkpoint_is_told_at_the_start(
+    data, tmp_path, capsys, monkeypatch
+):
+    words = "train", data, "--run-dir", tmp_path / "run", *tiny.FLAGS
+    for free, told in ((5 << 20, 0), (1000, 1), (1000, 0)):  # the last finds it finished
+        found = types.SimpleNamespace(
+            disk_usage=lambda path, free=free: types.SimpleNamespace(free=free)
+        )
+        monkeypatch.setattr(fit_check, "shutil", found)
+        if told:
+            shutil.rmtree(tmp_path / "run")
+        call(*words)
+        said = f"warning: the disk of {tmp_path / 'run'} has 0 MiB free, and a checkpoint takes"
+        assert capsys.readouterr().out.count(said) == told
 
 
 def test_a_finished_run_is_called_finished(tiny_run, capsys):
