@@ -91,8 +91,12 @@ def make_app(
             on_batch=meters.batches.observe,
             on_waiting=meters.waiting.set,
         )
-        await asyncio.to_thread(engine.warm)
-        engine.start()
+        try:
+            await asyncio.to_thread(engine.warm)
+            engine.start()
+        except Exception as error:
+            app.state.failed = error  # for who runs the server
+            raise
         app.state.engine = engine
         yield
         await engine.stop()

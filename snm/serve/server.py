@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
 import socket
 from collections.abc import Callable
@@ -12,7 +13,7 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from snm.errors import InputError, reason_of
+from snm.errors import InputError, lacks_memory, reason_of
 
 __all__ = ["listen", "make_server", "run"]
 
@@ -63,16 +64,33 @@ def make_server(
 
 
 def run(server: uvicorn.Server, listening: socket.socket) -> None:
-    """Answers until SIGINT or SIGTERM; then finishes open requests and returns."""
+    """Answers until SIGINT or SIGTERM; then finishes open requests and returns.
+
+    Raises:
+      Exception: what made the application fail at its start, where that lacks memory or threads.
+    """
+
+    def lack() -> Exception | None:
+        error = getattr(getattr(server.config.app, "state", None), "failed", None)
+        return error if lacks_memory(error) else None
+
+    def is_news(record: logging.LogRecord) -> bool:
+        return lack() is None  # else uvicorn would tell a traceback of what is raised below
+
+    logger = logging.getLogger("uvicorn.error")
     signals = (signal.SIGINT, signal.SIGTERM)
     # When the requests are finished, uvicorn raises the signal that it was stopped with once more,
     # for the handler from before: an orderly end is no death by a signal.
     before = {number: signal.signal(number, lambda *_: None) for number in signals}
+    logger.addFilter(is_news)
     try:
         server.run(sockets=[listening])
     finally:
+        logger.removeFilter(is_news)
         for number, handler in before.items():
             signal.signal(number, handler)
+        if (error := lack()) is not None:
+            raise error  # in place of uvicorn's exit
 
 
 class _Server(uvicorn.Server):

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import httpx
 import pytest
-from command_line import refused
+from command_line import call, refused
 from serve.served import get, post, serving, started
 
 from snm.serve import server as servers
+from snm.serve.engine import Engine
 from snm.serve.guards import HostChecked
 
 
@@ -119,6 +120,20 @@ def test_a_client_that_does_not_read_is_dropped(impatient):
             except OSError:
                 break
     assert get(f"{impatient}/health").status_code == 200
+
+
+@pytest.mark.parametrize("step", ["warm", "start"])
+def test_a_start_without_memory_or_threads_is_one_line(tiny_run, capsys, monkeypatch, step):
+    def lacks(self):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(Engine, step, lacks)
+    call("serve", tiny_run / "run", "--port", "0", status=1)
+    said = capsys.readouterr().err
+    assert said.endswith(
+        "snm: error: out of memory or of threads: see `ulimit -v` and `ulimit -u`\n"
+    )
+    assert "Traceback" not in said and "startup failed" not in said
 
 
 def test_the_end_under_load(served):
