@@ -301,9 +301,8 @@ class Predictor:
         if self.memory is None:
             found = "a run without a memory of neighbours"
             raise InputError("witnesses", found, "one trained with --memory on")
-        rows = self.as_rows(features)
+        rows, witnesses, first = self.as_rows(features), [], 0
         answers = self._answers(answers, rows)
-        witnesses, first = [], 0
         for count, block in self._blocks(rows):
             weighted, queries = self._of_memory(self.memory, rows, first, count, block)
             witnesses += self.memory.witnesses(weighted, queries, answers[first : first + count])
@@ -327,8 +326,7 @@ class Predictor:
           for each point and each of its labels, the terms of its score and who voted for it.
 
         Raises:
-          InputError: as in `top`; answers that are not labels, or of another number of points; or
-            the model is spread over a mesh.
+          InputError: as in `top`; answers that are no labels; or the model is spread over a mesh.
         """
         if self.mesh is not None:
             raise InputError("reasons", "a model on a mesh", "one on one device, as of snm.load")

@@ -19,8 +19,6 @@ from command_line import call, contents, refused
 from scipy import sparse
 
 import snm
-from snm.checkpoints.disk_errors import REASONS
-from snm.checkpoints.store import Checkpoints
 from snm.cli import main
 from snm.cli import version as about
 from snm.cli.metrics_tables import print_metrics, print_summary
@@ -81,37 +79,6 @@ def test_an_error_that_is_not_of_the_device_is_raised(monkeypatch):
     monkeypatch.setattr(main, "_run", wrong)
     with pytest.raises(AssertionError, match="a fault"):
         main.main(["train"])
-
-
-def test_a_path_in_an_error_keeps_its_case(tmp_path, monkeypatch, capsys):
-    error = Checkpoints(tmp_path / "Runs").failure(8, REASONS[0])
-
-    def full(words):
-        raise error
-
-    monkeypatch.setattr(main, "_run", full)
-    call("train", status=1)
-    assert f"{tmp_path}/Runs/8: no space left on device; the" in capsys.readouterr().err
-
-
-def test_a_lack_of_threads_is_one_line_and_holds_up_no_exit():
-    """Also where a thread waits for one that could not start."""
-    code = (
-        "import sys, threading\n"
-        "from snm.cli import main\n"
-        "def run(words):\n"
-        "    threading.Thread(target=threading.Event().wait).start()\n"
-        '    try: raise RuntimeError("can\'t start new thread")\n'
-        "    except RuntimeError as error: raise KeyError('a handler') from error\n"
-        "main._run = run\n"
-        "main.main()\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, "train"], capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 1
-    said = "snm: error: out of memory or of threads: see `ulimit -v` and `ulimit -u`\n"
-    assert done.stderr == said
 
 
 def test_a_device_that_never_answers_does_not_hold_up_the_version(monkeypatch):
