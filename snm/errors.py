@@ -16,9 +16,9 @@ __all__ = [
     "StoppedError",
     "counted",
     "duration",
+    "expected_of",
     "first_line",
     "is_full",
-    "is_wanted",
     "lacks_memory",
     "nearest",
     "reason_of",
@@ -98,13 +98,13 @@ def _found_no_room(error: Exception) -> bool:
     return str(error).startswith("Not enough free space to write ")
 
 
-def is_wanted(error: Exception, otherwise: str) -> str:
+def expected_of(error: Exception, otherwise: str) -> str:
     """What is expected of a file that was not read: permission, where the system denied it.
 
     Example:
-      >>> is_wanted(PermissionError(13, "denied"), "a TOML file")
+      >>> expected_of(PermissionError(13, "denied"), "a TOML file")
       'permission to read it'
-      >>> is_wanted(FileNotFoundError(2, "no such file"), "a TOML file")
+      >>> expected_of(FileNotFoundError(2, "no such file"), "a TOML file")
       'a TOML file'
     """
     return "permission to read it" if isinstance(error, PermissionError) else otherwise

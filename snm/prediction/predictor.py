@@ -334,7 +334,7 @@ class Predictor:
         return reasons_of(self, rows, self._answers(answers, rows), most)
 
     def _answers(self, answers: Any, rows: csr_matrix) -> NDArray[np.int32]:
-        return checked_answers(answers, rows.shape[0], self.model.head.num_labels)
+        return checked_answers(answers, rows.shape[0], self.model.spec.num_labels)
 
     def _of_memory(self, memory: Memory, features: csr_matrix, first: int, count: int,
                    block: SparseRows, queries: Any = None) -> tuple[csr_matrix, Any]:  # fmt: skip
