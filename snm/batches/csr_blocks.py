@@ -17,9 +17,9 @@ __all__ = [
     "block_of",
     "csr_of",
     "likely_most",
-    "padded",
     "power_of_two",
     "repeat",
+    "rounded_up",
     "slice_of",
     "take",
 ]
@@ -46,11 +46,11 @@ def csr_of(matrix: csr_matrix) -> Csr:
     return Csr(matrix.indptr, matrix.indices, matrix.data)
 
 
-def padded(entries: int) -> int:
+def rounded_up(entries: int) -> int:
     """A number of entries, rounded up by at most an eighth: similar batches share a program.
 
     Example:
-      >>> [padded(entries) for entries in (0, 9, 100, 1001)]
+      >>> [rounded_up(entries) for entries in (0, 9, 100, 1001)]
       [8, 16, 104, 1024]
     """
     most = max(entries, 8)

@@ -6,7 +6,7 @@ examples of a batch. The rows of the feature table are sharded over the larger a
 along `label`, queries and the entries of updates along `data`, and sums of feature rows along the
 axis that shards them. They never exchange a score matrix or anything of the size of a table.
 
-Without axes (one device) every method returns its argument.
+Without axes (one device) nothing is exchanged.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Answers of a trained model: blocks of points, their best labels, probabilities and thresholds.
 
 Public names: `predictor.Predictor`; `candidates`, to answer from some labels only;
-`calibration` and `thresholds`, chosen on held-out points; `order`, for the AUC; `compiled`, the
-programs; `digits`, how answers are written; `inputs`, what points may be given as.
+`calibration` and `thresholds`, chosen on held-out points; `pairs_in_order`, for the AUC;
+`compiled`, the programs; `digits`, how answers are written; `inputs`, what points may be given as.
 """

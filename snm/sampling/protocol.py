@@ -66,8 +66,8 @@ class SamplerInputs:
 class Sampler(Protocol):
     """Draws the labels that a batch is scored against.
 
-    Implementations are frozen. A draw is a function of the object, the step and the positives
-    alone. `snm.sampling.samplers.SAMPLERS` holds the classes by name.
+    Implementations are frozen. A draw is a function of the object, the seed, the step and the
+    positives alone. `snm.sampling.samplers.SAMPLERS` holds the classes by name.
 
     Attributes:
       needs_label_frequency: whether `build` reads `SamplerInputs.label_frequency`.

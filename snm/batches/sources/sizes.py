@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from snm.batches.csr_blocks import likely_most, padded
+from snm.batches.csr_blocks import likely_most, rounded_up
 from snm.batches.dropout import entries_left, keys_of_points
 from snm.batches.epoch_order import Order
 from snm.batches.sources.counts import PointCounts
@@ -56,19 +56,19 @@ class EpochSizes:
     def of(self, epoch: int) -> Entries:
         """The entries of an epoch, counted from 0."""
         if epoch not in self._found:
-            left = whole = self._padded(epoch, self.counts.features)
+            left = whole = self._rounded(epoch, self.counts.features)
             if self.dropout:
                 left = self._left(epoch)
-            self._found[epoch] = Entries(left, self._padded(epoch, self.counts.labels), whole)
+            self._found[epoch] = Entries(left, self._rounded(epoch, self.counts.labels), whole)
         return self._found[epoch]
 
     def _left(self, epoch: int) -> int:
         every = self.counts.features
         keys = keys_of_points(self.order.seed, epoch, np.arange(self.order.num_points))
         likely = likely_most(every, self.width, 1 - self.dropout)
-        return self._padded(epoch, entries_left(keys, every, self.dropout), likely)
+        return self._rounded(epoch, entries_left(keys, every, self.dropout), likely)
 
-    def _padded(self, epoch: int, counts: np.ndarray, likely: int | None = None) -> int:
+    def _rounded(self, epoch: int, counts: np.ndarray, likely: int | None = None) -> int:
         order = self.order.epoch(epoch)[0].reshape(-1, self.width)
         most = int(np.append(counts, 0)[order].sum(axis=1).max())
-        return padded(max(most, likely_most(counts, self.width) if likely is None else likely))
+        return rounded_up(max(most, likely_most(counts, self.width) if likely is None else likely))
