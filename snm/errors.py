@@ -12,16 +12,17 @@ import re
 from collections.abc import Iterable
 
 __all__ = [
+    "NO_ROOM",
     "InputError",
     "StoppedError",
     "counted",
     "duration",
-    "expected_of",
     "first_line",
     "is_full",
     "lacks_memory",
     "nearest",
     "reason_of",
+    "unread",
 ]
 
 
@@ -98,16 +99,22 @@ def _found_no_room(error: Exception) -> bool:
     return str(error).startswith("Not enough free space to write ")
 
 
-def expected_of(error: Exception, otherwise: str) -> str:
-    """What is expected of a file that was not read: permission, where the system denied it.
+def unread(where: object, error: Exception, expected: str) -> InputError:
+    """What to raise of a file that was not read: it wants permission, where the system denied it.
+
+    Args:
+      where: the file.
+      error: of the system.
+      expected: in other cases.
 
     Example:
-      >>> expected_of(PermissionError(13, "denied"), "a TOML file")
-      'permission to read it'
-      >>> expected_of(FileNotFoundError(2, "no such file"), "a TOML file")
-      'a TOML file'
+      >>> print(unread("a.toml", PermissionError(13, "Permission denied"), "a TOML file"))
+      a.toml: found permission denied, expected permission to read it
+      >>> print(unread("a.toml", FileNotFoundError(2, "No such file"), "a TOML file"))
+      a.toml: found no such file, expected a TOML file
     """
-    return "permission to read it" if isinstance(error, PermissionError) else otherwise
+    denied = isinstance(error, PermissionError)
+    return InputError(str(where), reason_of(error), "permission to read it" if denied else expected)
 
 
 def lacks_memory(error: BaseException | None) -> bool:
@@ -129,6 +136,9 @@ def lacks_memory(error: BaseException | None) -> bool:
         error = error.__cause__ or error.__context__
     return False
 
+
+NO_ROOM = "out of memory or of threads: see `ulimit -v` and `ulimit -u`"
+"""The line of an error that `lacks_memory`."""
 
 _NO_MEMORY = ("can't start new thread", "std::bad_alloc", os.strerror(errno.ENOMEM))
 

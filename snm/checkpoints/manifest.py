@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from snm.errors import InputError, expected_of, first_line, reason_of
+from snm.errors import InputError, first_line, unread
 from snm.system.files import fingerprint
 from snm.system.sealed_json import read_sealed, write_sealed
 
@@ -73,7 +73,7 @@ class Note:
 def denied(path: Path, error: PermissionError) -> InputError:
     """What to raise where a file of a checkpoint may not be read, which says nothing of damage."""
     where = path if error.filename is None else error.filename
-    return InputError(str(where), reason_of(error), expected_of(error, "a file of the checkpoint"))
+    return unread(where, error, "a file of the checkpoint")
 
 
 def fingerprints(

@@ -229,6 +229,7 @@ class Checkpoints:
 
         Raises:
           DamagedError: the manifest of the newest checkpoint is damaged.
+          InputError: it may not be read.
         """
         newest = self.latest()
         return None if newest is None else self.read(newest).progress.get("best_step") or newest
@@ -244,6 +245,7 @@ class Checkpoints:
 
         Raises:
           DamagedError: the manifest is damaged.
+          InputError: it may not be read.
         """
         return Note.read(self.path(step), step)
 

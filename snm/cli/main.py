@@ -23,6 +23,7 @@ from snm.cli.setting_groups import joined
 from snm.config.settings import Config, preset, read_config
 from snm.distributed.launch import leave
 from snm.errors import (
+    NO_ROOM,
     InputError,
     StoppedError,
     is_full,
@@ -261,11 +262,11 @@ def _guarded(words: list[str]) -> int:
         return 1
     except OSError as error:  # a full disk, say
         where = "" if error.filename is None else f"{error.filename}: "
-        return _said(f"{where}{reason_of(error)}", 1)
+        status = _said(f"{where}{reason_of(error)}", 1)
+        return _AtOnce(status) if lacks_memory(error) else status
     except Exception as error:
         if lacks_memory(error):
-            limits = "see `ulimit -v` and `ulimit -u`"
-            return _AtOnce(_said(f"out of memory or of threads: {limits}", 1))
+            return _AtOnce(_said(NO_ROOM, 1))
         if not isinstance(error, (AssertionError, RuntimeError)):
             raise
         if (said := _without_device(error)) is None:

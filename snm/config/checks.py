@@ -66,7 +66,9 @@ def checked_settings(config: Settings, hints: Mapping[str, Any]) -> Settings:
     for name, (_, table) in TABLES.items():
         if not isinstance(given[name], str):
             found = repr(given[name])
-            raise InputError(_flag(name), found, f"a name; an own object gets one in {table}")
+            raise InputError(
+                _flag(name), found, f"a name; add your own object to {table} under one"
+            )
     values = {name: checked(_flag(name), value, hints[name]) for name, value in given.items()}
     config = dataclasses.replace(config, **values)
     for name, value in values.items():

@@ -186,7 +186,9 @@ def _sampled(config: Config, dataset: Dataset, members: int, splits: int) -> int
     drawn = sampled not in ("all", num_labels - 1) or config.sampled_start
     if config.sampler != "uniform" and not drawn:
         found = f"{config.sampler} with all {num_labels - 1} other labels as negatives"
-        raise InputError("--sampler", found, "--sampled with fewer, or uniform: none is drawn")
+        raise InputError(
+            "--sampler", found, "fewer --sampled, or --sampler uniform: otherwise none is drawn"
+        )
     return sampled
 
 

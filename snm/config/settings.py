@@ -26,7 +26,7 @@ from snm.config.fields import (
     RunSettings,
     StartSettings,
 )
-from snm.errors import InputError, expected_of, nearest, reason_of
+from snm.errors import InputError, nearest, unread
 from snm.system.files import write_whole
 
 __all__ = [
@@ -139,7 +139,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(str(path), reason_of(error), expected_of(error, "a TOML file")) from error
+        raise unread(path, error, "a TOML file") from error
     except (ValueError, RecursionError) as error:
         # Also numbers of thousands of digits and brackets of thousands of levels.
         raise InputError(str(path), f"no TOML: {error}", "lines `key = value`") from error

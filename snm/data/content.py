@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import NamedTuple
 
-from snm.errors import InputError, expected_of, reason_of
+from snm.errors import InputError, unread
 
 __all__ = ["Content", "sha256_of"]
 
@@ -53,9 +53,7 @@ def _stamps(files: list[Path]) -> list[tuple[int, int, int]]:
     try:
         found = [file.stat() for file in files]
     except OSError as error:
-        raise InputError(
-            str(error.filename), reason_of(error), expected_of(error, "a readable file")
-        ) from error
+        raise unread(error.filename, error, "a readable file") from error
     return [(one.st_ino, one.st_size, one.st_mtime_ns) for one in found]
 
 
@@ -71,8 +69,6 @@ def sha256_of(files: list[Path]) -> str:
             with file.open("rb") as stream:
                 content = hashlib.file_digest(stream, "sha256").hexdigest()
         except OSError as error:
-            raise InputError(
-                str(file), reason_of(error), expected_of(error, "a readable file")
-            ) from error
+            raise unread(file, error, "a readable file") from error
         total.update(f"{file.name} {content}\n".encode())
     return total.hexdigest()

@@ -35,8 +35,8 @@ class Points:
       features: float32 CSR [n, d] with sorted ids.
       labels: float32 CSR [n, K] of ones; ids that are not in order are sorted.
       filter: int64 [pairs, 2] of (row, label) that evaluation leaves out, or None.
-      weights: float32 [n], at least 0, what a training point's loss is multiplied by; None is 1 for
-        all.
+      weights: float32 [n], at least 0, what a training point's loss is multiplied by, over their
+        mean; None is 1 for all.
       label_weights: float32 [K], above 0, what the loss of a training point's label is multiplied
         by as well; None is 1 for all.
 

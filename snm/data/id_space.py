@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.data.dataset import Dataset, Points
-from snm.data.formats.records import composed
+from snm.data.names import composed
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError, counted
 

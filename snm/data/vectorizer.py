@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.errors import InputError, expected_of, reason_of
+from snm.errors import InputError, unread
 from snm.system import disk
 
 __all__ = [
@@ -183,7 +183,7 @@ class Vectorizer:
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
-            raise InputError(str(path), reason_of(error), expected_of(error, expected)) from error
+            raise unread(path, error, expected) from error
         except (ValueError, RecursionError) as error:
             raise InputError(str(path), "damaged JSON", expected) from error
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from snm.errors import InputError, expected_of, reason_of
+from snm.errors import InputError, unread
 from snm.runs.folder import write_json
 from snm.system.files import fingerprint
 from snm.system.sealed_json import read_sealed, sealed
@@ -53,7 +53,7 @@ def read_manifest(
             raise ValueError("other names than of files")
     except OSError as error:
         expected = f"the folder of `snm export --to {form}`"
-        raise InputError(str(path), reason_of(error), expected_of(error, expected)) from error
+        raise unread(path, error, expected) from error
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(str(path), f"no manifest, or a damaged one ({error})", _WROTE) from error
     for file, wanted in files.items():
@@ -62,9 +62,7 @@ def read_manifest(
         try:
             whole = fingerprint(folder / file) == wanted
         except OSError as error:
-            raise InputError(
-                str(folder / file), reason_of(error), expected_of(error, _WROTE)
-            ) from error
+            raise unread(folder / file, error, _WROTE) from error
         if not whole:
             raise InputError(str(folder / file), "a damaged file (its checksum differs)", _WROTE)
     return found

@@ -68,8 +68,9 @@ def write_grown(
     new.write(config, facts, predictor.weighting, names, vectorizer)
     origins = _write_members(old, new, config, predictor, names, dataset, facts["sha256"])
     result = old.read_result()
-    for measured in ("by_label_frequency", "without_repeats", "reliability", "memory"):
-        result.pop(measured, None)
+    measured = ("by_label_frequency", "without_repeats", "reliability", "validation", "memory")
+    for name in measured:
+        result.pop(name, None)
     memory = None
     # Also of a memory that did not pay: probabilities and thresholds are in it.
     if old.has(old.memory_trial):

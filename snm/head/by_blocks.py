@@ -76,9 +76,10 @@ def by_blocks(
     ok &= jnp.all(jnp.isfinite(gradients.grad_mined))
     if grad_scores is not None:
         ok &= jnp.all(jnp.isfinite(grad_scores))
-    if dense is not None:
-        ok &= _loss_is_finite(problem, positive_scores, dense, context)
     shard = problem.shard
+    ahead = None if dense is None else _loss_ahead(problem, positive_scores, dense, context)
+    if ahead is not None:
+        ok &= jnp.isfinite(shard.data_sum(loss + shard.sum(ahead)))
     ok = shard.all(ok)
 
     plan = block_plan(_walk_length(problem), of_platform(_BLOCK))
@@ -121,7 +122,7 @@ def by_blocks(
         table = update_rows(
             table,
             [(positives, shard.gather(problem.queries))],
-            optimizer=problem.row_optimizer,
+            optimizer=problem.spec.row_optimizer,
             learning_rate=learning_rate,
             ok=ok,
             unit_norm=True,
@@ -258,17 +259,17 @@ def _first_walk(
     return dense.finish(carry, positive_scores, weights, problem.shard)
 
 
-def _loss_is_finite(
+def _loss_ahead(
     problem: Problem, positive_scores: jax.Array, dense: DenseForm, context: Any
-) -> jax.Array:
-    """Whether the loss of this device's blocks will be finite, known before the first write.
+) -> jax.Array | None:
+    """The loss of this device's blocks before the first write, or 0 where it is sure to be finite.
 
-    A bound on all scores tells it as a rule. Where the bound is not finite, the scores may still
-    be far below it: a walk that only reads adds the loss up.
+    A bound on all scores tells that as a rule. Where the bound is not finite, the scores may still
+    be far below it: a walk that only reads adds the loss up. None for a loss without a bound.
     """
     bound = dense.bound(_highest_score(problem), problem.counts)
     if bound is None:
-        return jnp.bool_(True)
+        return None
     plan = block_plan(_walk_length(problem), of_platform(_BLOCK))
 
     def one_block(loss: jax.Array, start: jax.Array) -> jax.Array:
@@ -281,8 +282,8 @@ def _loss_is_finite(
     bounded = jnp.isfinite(problem.num_slots * bound * terms)
     return lax.cond(
         bounded,
-        lambda: jnp.bool_(True),
-        lambda: jnp.isfinite(_walk(problem, plan, one_block, jnp.float32(0))),
+        lambda: jnp.float32(0),
+        lambda: _walk(problem, plan, one_block, jnp.float32(0)),
     )
 
 
@@ -333,7 +334,7 @@ def _write_block(
     new, total = step_rows(
         RowTable(rows, old),
         gradient,
-        optimizer=problem.row_optimizer,
+        optimizer=problem.spec.row_optimizer,
         learning_rate=learning_rate,
         unit_norm=True,
     )

@@ -78,7 +78,7 @@ def by_pairs(
     table = update_rows(
         problem.table,
         [(block, queries) for block in blocks],
-        optimizer=problem.row_optimizer,
+        optimizer=problem.spec.row_optimizer,
         learning_rate=learning_rate,
         ok=ok,
         unit_norm=True,

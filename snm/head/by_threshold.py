@@ -20,7 +20,6 @@ from jax import lax
 
 from snm.head.by_pairs import few_pairs
 from snm.head.problem import Problem, ScoreGradients
-from snm.head.spec import HeadSpec
 from snm.losses.reductions import MASKED
 from snm.losses.sampled import TermScores
 from snm.losses.sampled.protocol import ThresholdForm
@@ -42,11 +41,12 @@ _CACHED = {"cpu": 1 << 18, "gpu": 1 << 23, "tpu": 1 << 23}
 cache. On an accelerator all: a loop over parts would wait for each, and too few scores fill it."""
 
 
-def mines_by_threshold(spec: HeadSpec, problem: Problem) -> bool:
+def mines_by_threshold(problem: Problem) -> bool:
     """Whether the loss allows it, the scores are few enough to hold, and many are mined, or all.
 
     The terms of a point must be able to share what is mined for it.
     """
+    spec = problem.spec
     form = spec.head_loss.threshold
     if form is None:
         return False
@@ -59,20 +59,18 @@ def mines_by_threshold(spec: HeadSpec, problem: Problem) -> bool:
     return problem.shard.alone and fits and many and (shared or problem.one_term_a_row)
 
 
-def by_threshold(
-    spec: HeadSpec, problem: Problem, positive_scores: jax.Array, scores: jax.Array
-) -> ScoreGradients:
+def by_threshold(problem: Problem, positive_scores: jax.Array, scores: jax.Array) -> ScoreGradients:
     """The loss of all terms on the k' highest scores of their points, and its gradient.
 
     Scores that tie for the last places share them: the loss is what any choice among them gives,
     the gradient the mean over the choices (of labels that were drawn with the same probability).
 
     Args:
-      spec: of the head.
       problem: the batch and its sample.
       positive_scores: float32 [T].
       scores: float32 [n, size], of all slots, MASKED where none may be chosen.
     """
+    spec = problem.spec
     form = spec.head_loss.threshold
     assert form is not None
     log_weights = None

@@ -9,7 +9,6 @@ from snm.errors import InputError
 from snm.head.by_threshold import by_threshold, every_score, left_out, mines_by_threshold
 from snm.head.mining import mine
 from snm.head.problem import Problem, ScoreGradients, term_scores
-from snm.head.spec import HeadSpec
 from snm.losses.reductions import MASKED
 from snm.losses.sampled import HeadLoss, TermScores
 from snm.losses.sampled.protocol import Draw
@@ -17,9 +16,7 @@ from snm.losses.sampled.protocol import Draw
 __all__ = ["score_gradients"]
 
 
-def score_gradients(
-    spec: HeadSpec, problem: Problem, key: jax.Array | None
-) -> tuple[jax.Array, ScoreGradients]:
+def score_gradients(problem: Problem, key: jax.Array | None) -> tuple[jax.Array, ScoreGradients]:
     """The scores of the positives, the loss of the mined negatives, and its gradient.
 
     The mined negatives are found in one of three ways. All give the same loss:
@@ -28,30 +25,31 @@ def score_gradients(
     * by threshold: which scores are among the k' best, where their order does not matter;
     * not at all, where every sampled negative enters a list.
     """
-    whole = _takes_whole_sample(spec, problem)
-    if not whole and not mines_by_threshold(spec, problem):
+    whole = _takes_whole_sample(problem)
+    if not whole and not mines_by_threshold(problem):
         positive_scores = term_scores(problem)
-        return positive_scores, _of_mined(spec, problem, positive_scores, key)
+        return positive_scores, _of_mined(problem, positive_scores, key)
     scores = every_score(problem)
     positive_scores = term_scores(problem, scores)
     scores = left_out(problem, scores)
     by = _of_whole_sample if whole else by_threshold
-    return positive_scores, by(spec, problem, positive_scores, scores)
+    return positive_scores, by(problem, positive_scores, scores)
 
 
-def _takes_whole_sample(spec: HeadSpec, problem: Problem) -> bool:
-    loss = spec.head_loss
+def _takes_whole_sample(problem: Problem) -> bool:
+    loss = problem.spec.head_loss
     unordered = loss.per_list and not loss.needs_order and loss.dense is None
-    return unordered and spec.mines_all and problem.shard.alone
+    return unordered and problem.spec.mines_all and problem.shard.alone
 
 
 def _of_whole_sample(
-    spec: HeadSpec, problem: Problem, positive_scores: jax.Array, scores: jax.Array
+    problem: Problem, positive_scores: jax.Array, scores: jax.Array
 ) -> ScoreGradients:
     """The loss of every sampled negative: nothing is sorted, and the gradient is a matrix."""
+    loss = problem.spec.head_loss
 
     def loss_of(positive: jax.Array, negative: jax.Array) -> jax.Array:
-        return _value(spec.head_loss, _terms(problem, positive, negative, negative > MASKED / 2))
+        return _value(loss, _terms(problem, positive, negative, negative > MASKED / 2))
 
     value, (grad_positive, grad_scores) = jax.value_and_grad(loss_of, argnums=(0, 1))(
         positive_scores, scores
@@ -60,19 +58,18 @@ def _of_whole_sample(
 
 
 def _of_mined(
-    spec: HeadSpec, problem: Problem, positive_scores: jax.Array, key: jax.Array | None
+    problem: Problem, positive_scores: jax.Array, key: jax.Array | None
 ) -> ScoreGradients:
     """The loss as a function of the positive and the mined scores, and of nothing else."""
-    best = mine(spec, problem)
-    loss, per_list = spec.head_loss, spec.head_loss.per_list
+    best, loss = mine(problem), problem.spec.head_loss
 
     def loss_of(positive: jax.Array, mined: jax.Array) -> jax.Array:
         slots, log_weights = best.slots, None
-        if not per_list and not problem.one_term_a_row:
+        if not loss.per_list and not problem.one_term_a_row:
             mined, slots = mined[problem.term_rows], slots[problem.term_rows]
         if loss.uses_log_weights and problem.log_weights is not None:
             log_weights = problem.log_weights[slots]
-        where = _negatives(spec, problem, mined, slots)
+        where = _negatives(problem, mined, slots)
         terms = _terms(problem, positive, mined, where, log_weights)
         return _value(loss, terms, _draw(problem, key))
 
@@ -112,15 +109,15 @@ def _terms(
     )
 
 
-def _negatives(spec: HeadSpec, problem: Problem, mined: jax.Array, slots: jax.Array) -> jax.Array:
+def _negatives(problem: Problem, mined: jax.Array, slots: jax.Array) -> jax.Array:
     """Which of the mined are negatives of each term, or each list: bool, as `mined`."""
     where = mined > MASKED / 2
     if problem.excluded is not None:
         where &= slots != problem.excluded[:, None]
-    if spec.head_loss.takes_ranks:  # the weights end after k' ranks
+    if problem.spec.head_loss.takes_ranks:  # the weights end after k' ranks
         return where
     # Of k' + 1 mined, a term that left none of them out keeps the k' hardest.
-    return where & (jnp.cumsum(where, axis=1) <= spec.mined)
+    return where & (jnp.cumsum(where, axis=1) <= problem.spec.mined)
 
 
 def _draw(problem: Problem, key: jax.Array | None) -> Draw | None:

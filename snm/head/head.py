@@ -85,7 +85,7 @@ def update_head(
     problem = make_problem(spec, head, scaled, terms, sample, known, seen, shard, noise, taken)
 
     # Score the positives, mine the sample, and differentiate the loss.
-    positive_scores, gradients = score_gradients(spec, problem, key)
+    positive_scores, gradients = score_gradients(problem, key)
     # Update rows: pair by pair if few are mined, otherwise by matrix products.
     dense = spec.head_loss.dense if gradients.grad_scores is None else None
     if dense is None and gradients.grad_scores is None and few_pairs(spec.mined, problem.num_slots):

@@ -11,7 +11,6 @@ import jax.numpy as jnp
 from jax import lax
 
 from snm.head.problem import Problem
-from snm.head.spec import HeadSpec
 from snm.machine.platform import of_platform
 from snm.topk.blocks import Best, Masked
 from snm.topk.search import best_scores
@@ -27,19 +26,18 @@ for both, and the mask would keep the scores of a step from staying on the chip 
 """
 
 
-def mine(spec: HeadSpec, problem: Problem) -> Best:
+def mine(problem: Problem) -> Best:
     """The k' highest scoring sampled labels of each point.
 
     Args:
-      spec: k', the loss, and what a point leaves out.
-      problem: n queries and the sampled slots.
+      problem: n queries, the sampled slots, and what a point leaves out.
 
     Returns:
       Scores float32 [n, m] and slots int32 [n, m]. m is k', or k' + 1 where each term leaves out a
       slot of its own; 0 where nothing is mined. Scores are in descending order if the loss asks for
       it, otherwise in any.
     """
-    n = problem.queries.shape[0]
+    spec, n = problem.spec, problem.queries.shape[0]
     if spec.head_loss.dense_only:
         return Best(jnp.zeros((n, 0)), jnp.zeros((n, 0), jnp.int32))
     excluded = problem.excluded
@@ -77,7 +75,7 @@ def _best(problem: Problem, count: int, ordered: bool) -> Best:
             num_valid=shard.num_valid,
             compute_dtype=problem.compute_dtype,
             ordered=ordered,
-            kernel=problem.mining_kernel,
+            kernel=problem.spec.mining_kernel,
         )
         return Best(best.scores, best.slots + first_slot)
 

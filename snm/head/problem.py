@@ -31,46 +31,53 @@ class Problem:
     """A batch, its sample, and the slots that each term or point leaves out.
 
     Attributes:
+      spec: of the head.
       table: class rows of this shard.
       bias: float32 [N] or None.
       queries: float32 [n, dim], already times the score multiplier.
       terms: positives as an [n, K] block; values are the weights of the terms in the loss.
       term_rows: int32 [T], the row of each term.
-      one_term_a_row: static; if True, term t belongs to row t.
       term_slots: int32 [T], the slot of each term's positive, or -1.
       ids: int32 [S], the label of each slot, ascending; None if slot j is label j.
-      num_slots: S.
       log_weights: float32 [S] or None, added to the negatives of a softmax.
       counts: float32 [T] or None, how many negatives each term has, where it is not B.
       excluded: int32 [T] or None, the slot that each term leaves out.
       masked: pairs of row and slot that no term of the row may use, or None.
       shard: which label rows are here.
-      row_optimizer: a name of `snm.tables.optimizers.ROW_OPTIMIZERS`.
-      compute_dtype: type of the factors of matrix products.
       noise: uint32 scalar, the seed of stochastic rounding; see `snm.tables.rounding`.
       taken: bool scalar, whether anything may be written; None if it may.
-      mining_kernel: auto, on or off; see `snm.topk.kernel.choice`.
     """
 
+    spec: HeadSpec
     table: RowTable
     bias: jax.Array | None
     queries: jax.Array
     terms: SparseRows
     term_rows: jax.Array
-    one_term_a_row: bool
     term_slots: jax.Array
     ids: jax.Array | None
-    num_slots: int
     log_weights: jax.Array | None
     excluded: jax.Array | None
     masked: Masked | None
     shard: Shard
-    row_optimizer: str
-    compute_dtype: jnp.dtype
     noise: jax.Array | None = None
     taken: jax.Array | None = None
     counts: jax.Array | None = None
-    mining_kernel: str = "auto"
+
+    @property
+    def num_slots(self) -> int:
+        """S, the sampled labels, or all."""
+        return self.spec.num_labels if self.ids is None else self.ids.shape[0]
+
+    @property
+    def one_term_a_row(self) -> bool:
+        """Whether term t belongs to row t."""
+        return self.spec.positives == "one"
+
+    @property
+    def compute_dtype(self) -> jnp.dtype:
+        """Type of the factors of matrix products."""
+        return jnp.dtype(self.spec.compute_dtype)
 
     def own_slots(self) -> tuple[jax.Array, jax.Array]:
         """The range [first, end) of slots whose labels this shard holds."""
@@ -179,31 +186,27 @@ def make_problem(
             raise ValueError("update_head needs `known` labels for exclude='all'")
         masked = _slots_left_out(known, seen, sample, num_slots)
     n = scaled.shape[0]
-    one = spec.positives == "one"
-    term_rows = jnp.arange(n, dtype=jnp.int32) if one else entry_rows(terms)
+    one_a_row = spec.positives == "one"
+    term_rows = jnp.arange(n, dtype=jnp.int32) if one_a_row else entry_rows(terms)
     counts = None
     if sample is not None and sample.num_drawn is not None and spec.head_loss.takes_ranks:
         counts = _counted(sample.num_drawn, num_slots, excluded, masked, term_rows, n)
     return Problem(
+        spec=spec,
         table=head.table,
         bias=head.bias,
         queries=scaled,
         terms=terms,
         term_rows=term_rows,
-        one_term_a_row=one,
         term_slots=term_slots,
         ids=ids,
-        num_slots=num_slots,
         log_weights=None if log_weights is None else jnp.asarray(log_weights),
         excluded=excluded,
         masked=masked,
         shard=shard,
-        row_optimizer=spec.row_optimizer,
-        compute_dtype=jnp.dtype(spec.compute_dtype),
         noise=noise,
         taken=taken,
         counts=counts,
-        mining_kernel=spec.mining_kernel,
     )
 
 

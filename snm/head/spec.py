@@ -79,7 +79,7 @@ class HeadSpec:
     matmul_precision: str = "float32"
     table_dtype: str = "float32"
     mining_kernel: str = "auto"
-    head_loss: HeadLoss = field(init=False)
+    head_loss: HeadLoss = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.loss, HeadLoss):

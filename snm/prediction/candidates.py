@@ -17,7 +17,7 @@ from scipy import sparse
 from scipy.sparse import csr_matrix
 
 from snm.batches.csr_blocks import power_of_two
-from snm.data.formats.records import composed
+from snm.data.names import composed
 from snm.errors import InputError
 
 __all__ = [
@@ -115,7 +115,9 @@ def checked_answers(answers: Any, num_points: int, num_labels: int) -> NDArray[n
         found = np.asarray(answers)
     except ValueError as error:  # another number for each point
         expected = "as many for each, -1 where there is none"
-        raise InputError("answers", "other numbers of labels", expected) from error
+        raise InputError(
+            "answers", "different numbers of labels for the points", expected
+        ) from error
     of_ids = found.dtype.kind in "iu" or not found.size
     if found.ndim != 2 or len(found) != num_points or not of_ids:
         shown = f"an array of {found.dtype} {found.shape}"
@@ -146,6 +148,12 @@ def checked_k(k: int | None, among: NDArray[np.int32] | csr_matrix | None, num_l
 
 def by_name(names: Sequence[str]) -> dict[str, int]:
     """The id of each label's name, for `ids_of_labels`, which refuses those of several labels."""
+    ids = _first_of(names)
+    # Older data may spell a name otherwise than the composed form in which it is asked for.
+    return _first_of([composed(name) for name in names]) | ids
+
+
+def _first_of(names: Sequence[str]) -> dict[str, int]:
     ids = {name: label for label, name in enumerate(names)}
     if len(ids) < len(names):
         ids |= {name: _SEVERAL for name, count in Counter(names).items() if count > 1}

@@ -32,7 +32,7 @@ from snm.config.auto import auto_size
 from snm.config.resolved import ResolvedConfig, read_resolved
 from snm.config.settings import Config, config_text
 from snm.data.weighting import Weighting
-from snm.errors import InputError, expected_of, reason_of
+from snm.errors import InputError, reason_of, unread
 from snm.memory.adjustment import load_shifts
 from snm.runs.manifest import CONFIG, MAY_CHANGE, Manifest, manifest_path, read_manifest
 from snm.runs.schema import FACTS, RESULT, TRIAL, Field, validated
@@ -384,9 +384,7 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(
-            str(path), reason_of(error), expected_of(error, "a file of the run")
-        ) from error
+        raise unread(path, error, "a file of the run") from error
     except (ValueError, RecursionError) as error:
         raise InputError(str(path), "damaged JSON", "a file written by `snm train`") from error
 

@@ -20,7 +20,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from snm.errors import InputError, expected_of, reason_of
+from snm.errors import InputError, reason_of, unread
 from snm.system.files import fingerprint, write_whole
 from snm.system.sealed_json import checksum, read_sealed, write_sealed
 
@@ -70,7 +70,7 @@ class Manifest:
         try:
             found = fingerprint(path)
         except OSError as error:
-            raise InputError(str(path), reason_of(error), expected_of(error, expected)) from error
+            raise unread(path, error, expected) from error
         if found not in wanted:
             what = "a damaged or changed file (its checksum differs)"
             raise InputError(str(path), what, expected)
@@ -145,7 +145,7 @@ def read_manifest(folder: Path) -> Manifest | None:
     except FileNotFoundError:
         return None
     except PermissionError as error:
-        raise InputError(str(path), reason_of(error), expected_of(error, _AGAIN)) from error
+        raise unread(path, error, _AGAIN) from error
     except (OSError, ValueError, TypeError) as error:
         damage = f"a damaged manifest ({reason_of(error)})"
         raise InputError(str(path), damage, _AGAIN) from error

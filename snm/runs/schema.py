@@ -174,6 +174,7 @@ EXPORT = {
 
 RESULT = {
     "metrics": _METRICS,
+    "validation": _OBJECT._replace(needed=False),
     "members": _whole(1, _MOST)._replace(needed=False),
     "steps": _whole(0),
     "best_step": _whole(0),

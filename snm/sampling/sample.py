@@ -88,7 +88,7 @@ def check_sample(
         raise InputError(where, found, f"ascending labels, then {num_labels} in unused slots")
     drop = np.asarray(sample.drop)
     if drop.ndim or drop.dtype.kind not in "iu" or not 0 <= drop <= size:
-        raise InputError(where, f"drop {sample.drop!r}", f"a slot from 0 to {size}")
+        raise InputError(where, f"drop {drop}", f"a slot from 0 to {size}")
     if sample.log_weights is not None:
         weights = np.asarray(sample.log_weights)
         if weights.shape != ids.shape or weights.dtype.kind != "f":

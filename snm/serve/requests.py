@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ from snm.prediction.candidates import candidates_of
 from snm.prediction.inputs import without_zeros
 from snm.prediction.predictor import Predictor
 from snm.serve.messages import ENTRIES, VECTOR, Label, Question
+from snm.system.repeated_keys import repeated_key
 
 __all__ = [
     "OnceRoute",
@@ -61,12 +61,9 @@ class _Once(Request):
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        counts = Counter(name for name, _ in pairs)
-        twice = max(counts, key=lambda name: counts[name])
+    if (twice := repeated_key(pairs)) is not None:
         raise InputError("body", f"{_short(twice)} twice in one object", "each name once")
-    return found
+    return dict(pairs)
 
 
 class TooLargeError(Exception):

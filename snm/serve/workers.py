@@ -22,7 +22,7 @@ from typing import Any
 
 from prometheus_client.multiprocess import mark_process_dead
 
-from snm.errors import InputError
+from snm.errors import NO_ROOM, InputError, lacks_memory
 from snm.system.signals import SIGNALS
 
 __all__ = ["Work", "supervise"]
@@ -130,6 +130,11 @@ def _work(work: Work, listening: socket.socket, tell: Any) -> None:
     except InputError as error:
         print(f"snm: error: {error.as_flags}", file=sys.stderr)
         raise SystemExit(2) from None
+    except Exception as error:
+        if not lacks_memory(error):
+            raise
+        print(f"snm: error: {NO_ROOM}", file=sys.stderr, flush=True)
+        os._exit(1)  # at once: threads may wait for others, which could not start
 
 
 def _stop(workers: list[_Worker], grace: float) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 
-from snm.errors import InputError
+from snm.errors import InputError, lacks_memory
 
 __all__ = ["import_own_modules"]
 
@@ -15,8 +15,9 @@ _VARIABLE = "SNM_IMPORT"
 def import_own_modules() -> None:
     """Imports the modules that `$SNM_IMPORT` names, such as one that adds a loss to `LOSSES`.
 
-    A name, or several with commas, on PYTHONPATH. Processes that a command starts do it too. No
-    file that is read can name a module: that would let data or a run run code.
+    It is a name, or several with commas, of modules on PYTHONPATH. The processes in which
+    `snm compare` trains import them too. No file that is read can name a module: that would let
+    data or a run run code.
 
     Raises:
       InputError: a module that cannot be imported.
@@ -25,5 +26,7 @@ def import_own_modules() -> None:
         try:
             importlib.import_module(name)
         except Exception as error:  # whatever the module raises
+            if lacks_memory(error):
+                raise
             text = " ".join(f"{type(error).__name__}: {error}".split())
             raise InputError(f"{_VARIABLE}={name}", text, "a module on PYTHONPATH") from error

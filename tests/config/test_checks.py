@@ -182,5 +182,5 @@ def test_what_stands_in_the_table_of_losses_is_an_object(monkeypatch):
 
 
 def test_an_own_object_goes_by_a_name():
-    with pytest.raises(InputError, match="expected a name; an own object gets one in LOSSES"):
+    with pytest.raises(InputError, match="expected a name; add your own object to LOSSES"):
         dataclasses.replace(preset("default"), loss=_Own()).check()

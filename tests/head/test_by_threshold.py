@@ -94,7 +94,7 @@ def compare(case):
 
     def gradients(positive):
         scores = left_out(problem, every_score(problem))
-        return by_threshold(case.spec, problem, positive, scores)
+        return by_threshold(problem, positive, scores)
 
     got = jax.jit(gradients)(positive)
     np.testing.assert_allclose(got.loss, loss, rtol=1e-5)
@@ -140,7 +140,7 @@ def test_loss_and_gradient_of_every_negative(name):
     case = small_case(**EVERY[name])
     spec = dataclasses.replace(case.spec, mined=case.spec.sampled)
     case = off_the_kink(case._replace(spec=spec))
-    assert mines_by_threshold(spec, problem_of(case))
+    assert mines_by_threshold(problem_of(case))
     compare(case)
 
 
@@ -171,17 +171,18 @@ def test_positives_are_looked_up_where_every_label_has_a_slot(bias):
     np.testing.assert_array_equal(got, positive_scores(case))
     np.testing.assert_array_equal(term_scores(problem), positive_scores(case))
     # Products of bfloat16 factors have too few bits: nothing is looked up in them.
-    rounded = dataclasses.replace(problem, compute_dtype=jnp.dtype("bfloat16"))
+    of_bfloat16 = dataclasses.replace(case.spec, compute_dtype="bfloat16")
+    rounded = dataclasses.replace(problem, spec=of_bfloat16)
     np.testing.assert_array_equal(term_scores(rounded, jnp.zeros_like(got)), positive_scores(case))
 
 
 def test_which_steps_take_it():
     case = small_case(num_labels=400, sampled=300, mined=40, loss="softmax", **ALL)
     problem = problem_of(case)
-    assert mines_by_threshold(case.spec, problem)
+    assert mines_by_threshold(problem)
     few = dataclasses.replace(case.spec, mined=3)
-    assert not mines_by_threshold(few, problem)
+    assert not mines_by_threshold(dataclasses.replace(problem, spec=few))
     ranks = dataclasses.replace(case.spec, loss="powl", options=LossOptions(vartheta="power-law"))
-    assert not mines_by_threshold(ranks, problem)
+    assert not mines_by_threshold(dataclasses.replace(problem, spec=ranks))
     several = dataclasses.replace(case.spec, exclude="positive")
-    assert not mines_by_threshold(several, problem_of(case._replace(spec=several)))
+    assert not mines_by_threshold(problem_of(case._replace(spec=several)))

@@ -15,7 +15,7 @@ from snm.machine.platform import platform
 
 def mined(case):
     problem = problem_of(case)
-    best = jax.jit(lambda: mine(case.spec, problem))()
+    best = jax.jit(lambda: mine(problem))()
     return np.asarray(best.scores), np.asarray(best.slots)
 
 

@@ -42,11 +42,20 @@ def test_a_wrong_setting_is_refused(changes, said):
         ({"vartheta": "topp"}, "LossOptions vartheta: found 'topp', expected for example top"),
         ({"phi": "square"}, "LossOptions phi: found 'square', expected "),
         ({"weight_scale": "sum"}, "LossOptions weight_scale: found 'sum', expected mean or surr"),
-        ({"temperature": 0}, "LossOptions temperature: found 0, expected above 0"),
-        ({"ramp_rho": -1.0}, "LossOptions ramp_rho: found -1.0, expected above 0"),
-        ({"list_grade": np.nan}, "LossOptions list_grade: found nan, expected above 0"),
-        ({"subsample_draws": 0}, "LossOptions subsample_draws: found 0, expected 1 or more"),
-        ({"negative_weight": -0.1}, "LossOptions negative_weight: found -0.1, expected 0 or more"),
+        ({"temperature": 0}, "LossOptions temperature: found 0, expected a finite number above 0"),
+        ({"ramp_rho": -1.0}, "LossOptions ramp_rho: found -1.0, expected a finite number above 0"),
+        (
+            {"list_grade": np.nan},
+            "LossOptions list_grade: found nan, expected a finite number a",
+        ),
+        (
+            {"subsample_draws": 0},
+            "LossOptions subsample_draws: found 0, expected a finite number of",
+        ),
+        (
+            {"negative_weight": -0.1},
+            "LossOptions negative_weight: found -0.1, expected a finite number",
+        ),
     ],
 )
 def test_a_wrong_option_of_a_loss_is_refused(changes, said):

@@ -64,7 +64,7 @@ def test_what_a_sampler_may_draw():
         (dict(ids=[0.5, 1.5, 2]), "ids float64[3], expected"),
         (dict(ids=[0, 1]), "2 slots, expected 3: B and one for the positive"),
         (dict(drop=-1), "drop -1, expected a slot from 0 to 3"),
-        (dict(drop=4), "drop 4, expected a slot from 0 to 3"),
+        (dict(drop=np.int32(4)), "drop 4, expected a slot from 0 to 3"),
         (dict(log_weights=np.zeros(2)), "log_weights float64[2], expected floats [3], one a slot"),
         (dict(log_weights=np.array([0, np.nan, 0])), "log_weights that are NaN or inf, expected"),
         (dict(log_weights=np.array([0, np.inf, 0])), "log_weights that are NaN or inf, expected"),

@@ -126,7 +126,7 @@ def _own_rows(matrix: csr_matrix, rows: NDArray[np.int64]) -> csr_matrix:
 
 
 def _weighed_labels(points: Points, rows: NDArray[np.int64], mean_weight: float) -> csr_matrix:
-    """The labels of some points; the values are the weights of the points and of the labels."""
+    """The labels of some points; values are the weights of points, over their mean, and labels."""
     labels = _own_rows(points.labels, rows)
     if points.weights is None and points.label_weights is None:
         return labels

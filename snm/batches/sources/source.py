@@ -73,8 +73,8 @@ class Source(abc.ABC):
       sizes: of the batches of each epoch, with the order of the N points that have labels.
       features: float32 CSR [m, d], weighted: points counts.first .. counts.first + m - 1, those
         that the parts in `own` may have.
-      labels: float32 CSR [m, K] of the same points; the values are the weights of the points,
-        which are above 0, times those of the labels.
+      labels: float32 CSR [m, K] of the same points; the values are the weights of the points over
+        their mean, which are above 0, times those of the labels.
       sampler_of: builds the sampler of a head; None where all labels are negatives.
       own: the parts that this process makes, None for all; the batches are the same for any.
       schedule: of the learning rates.
@@ -121,11 +121,9 @@ class Source(abc.ABC):
             divisor=1,
         )
 
-    def with_spec(self, head: HeadSpec) -> Self:
+    def with_spec(self, spec: HeadSpec) -> Self:
         """A source of the same batches for a head that differs in B, k' or scale alone."""
-        if head == self.spec:
-            return self
-        return dataclasses.replace(self, spec=head)
+        return dataclasses.replace(self, spec=spec)
 
     @property
     def order(self) -> Order:

@@ -65,8 +65,8 @@ class Import:
     labels: str = "labels"
     """Field or column that holds the labels."""
     weight_column: str | None = None
-    """Field or column with the weights of training points, by which training multiplies their
-    losses; 0 leaves a point out of training."""
+    """Field or column with the weights of training points. Training multiplies their losses by
+    these, over the mean; 0 leaves a point out of training."""
     label_separator: str | None = None
     """Separator of labels; by default a comma in CSV and white space in raw text."""
     min_label_count: int = 1
@@ -180,10 +180,13 @@ def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
             features = text_features(texts)
         if features.vectorizer is not None:
             features.vectorizer.write(folder / "vectorizer.json")
+        known = () if names is None else names.names
+        if like is not None:
+            known = like.names
         counts = build(
             folder, rows.by_part(kept), features.of, features.width, rows.part_of,
             passing("writing points"),
-            known=like.names if like else names.names if names else (),
+            known=known,
             new_labels="drop" if command.new_labels == "drop" else "append",
             weighted=command.weight_column is not None, source=str(command.source),
         )  # fmt: skip

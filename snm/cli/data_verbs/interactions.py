@@ -201,7 +201,7 @@ def _interactions(command: Interactions) -> Iterator[Interaction]:
     """
     from snm.data.conversion.interactions import Interaction
     from snm.data.formats.foreign import detect
-    from snm.data.formats.records import one_line
+    from snm.data.names import one_line
 
     form = detect(command.source, None)
     if form not in _ROWS:

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.data.formats.foreign import Row
-from snm.data.formats.records import composed
 from snm.data.formats.text_writer import TextWriter
+from snm.data.names import composed
 from snm.data.vectorizer import Kind, Vectorizer
 from snm.errors import InputError
 from snm.system import disk

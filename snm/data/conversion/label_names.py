@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from snm.data.formats.foreign import Row, detect, numbered_lines
-from snm.data.formats.records import csv_rows, json_objects, one_line, place_of, value_of
+from snm.data.formats.records import csv_rows, json_objects, place_of, value_of
+from snm.data.names import composed, one_line
 from snm.errors import InputError
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def read_label_names(
     taken: dict[str, None] = {}  # a set in order
     numbered = []
     for label, text in enumerate(_texts(path, field, default_field)):
-        name = one_line(text)
+        name = composed(one_line(text))
         if not name or name in taken:
             while not name or name in taken:
                 name = f"{name} ({label})".lstrip()

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.data.formats.gzipped import ALWAYS_ALLOWED, MAX_RATIO, TOO_LARGE
-from snm.errors import InputError, expected_of, reason_of
+from snm.errors import InputError, unread
 
 __all__ = [
     "DAMAGE",
@@ -186,9 +186,7 @@ def iter_npz(
         try:
             archive = stack.enter_context(zipfile.ZipFile(path))
         except DAMAGE as error:
-            raise InputError(
-                str(path), reason_of(error), expected_of(error, "a SciPy .npz file")
-            ) from error
+            raise unread(path, error, "a SciPy .npz file") from error
 
         refuse_bomb(path, archive, "less, or arrays saved with compressed=False")
 

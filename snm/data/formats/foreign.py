@@ -15,16 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from snm.data.formats.records import (
-    composed,
     csv_rows,
     json_objects,
     missing,
     number_of,
     numbered_lines,
-    one_line,
     place_of,
     value_of,
 )
+from snm.data.names import composed, one_line
 from snm.errors import InputError
 
 if TYPE_CHECKING:

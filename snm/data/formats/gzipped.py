@@ -12,7 +12,7 @@ import zlib
 from pathlib import Path
 from typing import BinaryIO
 
-from snm.errors import InputError, expected_of, reason_of
+from snm.errors import InputError, unread
 
 __all__ = [
     "ALWAYS_ALLOWED",
@@ -85,4 +85,4 @@ def unreadable(where: str | Path, error: Exception) -> InputError:
         return InputError(str(where), f"damaged gzip data ({error})", "an intact file")
     if str(error) == TOO_LARGE:
         return InputError(str(where), TOO_LARGE, "less, or the unpacked file (see gunzip)")
-    return InputError(str(where), reason_of(error), expected_of(error, "a readable file"))
+    return unread(where, error, "a readable file")

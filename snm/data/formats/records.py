@@ -12,8 +12,6 @@ import json
 import math
 import re
 import sys
-import unicodedata
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,11 +24,11 @@ from snm.data.formats.gzipped import (
     unreadable,
 )
 from snm.errors import InputError, counted
+from snm.system.repeated_keys import repeated_key
 
 __all__ = [
     "NUMBER",
     "STDIN",
-    "composed",
     "csv_rows",
     "delimiter_of",
     "json_objects",
@@ -38,7 +36,6 @@ __all__ = [
     "named",
     "number_of",
     "numbered_lines",
-    "one_line",
     "place_of",
     "value_of",
 ]
@@ -65,24 +62,6 @@ def number_of(text: str) -> float:
     text = text.strip(" \t\r")  # not all that Unicode calls space
     number = float(text) if re.fullmatch(NUMBER, text) else math.nan
     return number if math.isfinite(number) else math.nan
-
-
-def one_line(name: str) -> str:
-    """A name with single spaces for white space, of which there is none at its ends.
-
-    A byte order mark counts as white space: readers drop it where a file begins with it.
-    """
-    return " ".join(name.replace("\ufeff", " ").split())
-
-
-def composed(name: str) -> str:
-    r"""A name in Unicode's composed form (NFC): letters with accents are one character each.
-
-    Example:
-      >>> composed("cafe\u0301") == "caf\u00e9"
-      True
-    """
-    return unicodedata.normalize("NFC", name)
 
 
 def named(path: Path) -> str:
@@ -131,11 +110,9 @@ class _FaultError(ValueError):
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        counts = Counter(name for name, _ in pairs)
-        raise _FaultError(f"field {max(counts, key=lambda name: counts[name])!r} twice")
-    return found
+    if (twice := repeated_key(pairs)) is not None:
+        raise _FaultError(f"field {twice!r} twice")
+    return dict(pairs)
 
 
 _JSON = json.JSONDecoder(object_pairs_hook=_once)

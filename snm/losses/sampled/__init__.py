@@ -1,11 +1,11 @@
 """Losses that the classification head trains: one object each, looked up in one table.
 
 Public: `HeadLoss`, what the head asks of a loss; `TermScores`, what it passes; `LOSSES`, by name;
-`LossOptions`, their parameters.
+`LossOptions`, their parameters, with the `SampleSizes`; `Draw`, of their random draws.
 """
 
-from snm.losses.sampled.options import LossOptions
-from snm.losses.sampled.protocol import HeadLoss, TermScores
+from snm.losses.sampled.options import LossOptions, SampleSizes
+from snm.losses.sampled.protocol import Draw, HeadLoss, TermScores
 from snm.losses.sampled.table import LOSSES
 
-__all__ = ["LOSSES", "HeadLoss", "LossOptions", "TermScores"]
+__all__ = ["LOSSES", "Draw", "HeadLoss", "LossOptions", "SampleSizes", "TermScores"]

@@ -79,11 +79,13 @@ class LossOptions:
         for name in _ABOVE_0:
             value = getattr(self, name)
             if not 0 < value < math.inf:
-                raise InputError(f"LossOptions {name}", f"{value}", "above 0")
+                raise InputError(f"LossOptions {name}", f"{value}", "a finite number above 0")
         for name, least in _AT_LEAST.items():
             value = getattr(self, name)
             if not least <= value < math.inf:
-                raise InputError(f"LossOptions {name}", f"{value}", f"{least} or more")
+                raise InputError(
+                    f"LossOptions {name}", f"{value}", f"a finite number of at least {least}"
+                )
 
 
 def check_words(options: Any, known_words: Mapping[str, Collection[str]]) -> None:

@@ -36,7 +36,8 @@ def scores_held_out(folder: RunFolder, config: ResolvedConfig) -> dict[str, Any]
             return {}
         step = max(told, key=lambda step: told[step][config.monitor])  # the first of equal ones
         best.append((step, told[step]))
-    names = [name for name in best[0][1] if all(name in scores for _, scores in best)]
+    first = best[0][1]
+    names = [name for name in first if all(scores.get(name) is not None for _, scores in best)]
     means = {name: float(np.mean([scores[name] for _, scores in best])) for name in names}
     for name in ("points", "points_without_labels"):
         means[name] = int(means[name])
@@ -45,7 +46,8 @@ def scores_held_out(folder: RunFolder, config: ResolvedConfig) -> dict[str, Any]
 
 
 def _is_number(scores: dict[str, Any], config: ResolvedConfig) -> bool:
-    return math.isfinite(scores.get(config.monitor) or math.nan)
+    score = scores.get(config.monitor)  # the log has null where there is no number
+    return score is not None and math.isfinite(score)
 
 
 def _evaluations(log: Path, phase: str) -> Iterator[tuple[int, dict[str, Any]]]:

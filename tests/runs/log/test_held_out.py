@@ -37,6 +37,13 @@ def test_each_member_counts_at_its_best_and_the_last_word_on_a_step(tmp_path):
     }
 
 
+def test_a_score_of_0_counts_and_a_metric_that_is_no_number_is_left_out(tmp_path):
+    some = line("train", 10, 0.0).replace('"P@1": 5.0', '"AUC": null, "P@1": 5.0')
+    folder = folder_of(tmp_path, some, line("member-2", 10, 0.0))
+    found = scores_held_out(folder, CONFIG)["validation"]
+    assert found["metrics"] == {"points": 30, "points_without_labels": 1, "P@1": 5.0, "P@3": 0.0}
+
+
 @pytest.mark.parametrize("lines", [(), (line("train", 10, 1.0),), (line("train", 10, None),)])
 def test_nothing_is_said_where_a_member_was_not_evaluated(tmp_path, lines):
     assert scores_held_out(folder_of(tmp_path, *lines), CONFIG) == {}
