@@ -148,12 +148,12 @@ def checked_k(k: int | None, among: NDArray[np.int32] | csr_matrix | None, num_l
 
 def by_name(names: Sequence[str]) -> dict[str, int]:
     """The id of each label's name, for `ids_of_labels`, which refuses those of several labels."""
-    ids = _first_of(names)
+    ids = _ids_of(names)
     # Older data may spell a name otherwise than the composed form in which it is asked for.
-    return _first_of([composed(name) for name in names]) | ids
+    return _ids_of([composed(name) for name in names]) | ids
 
 
-def _first_of(names: Sequence[str]) -> dict[str, int]:
+def _ids_of(names: Sequence[str]) -> dict[str, int]:
     ids = {name: label for label, name in enumerate(names)}
     if len(ids) < len(names):
         ids |= {name: _SEVERAL for name, count in Counter(names).items() if count > 1}

@@ -10,6 +10,7 @@ from command_line import call, refused
 from data.documents import read
 
 import snm
+from snm.data.conversion.label_names import read_label_names
 
 TITLES = ["Red\u2028 Candle\r\n", "Saw", "", "Saw", "Never used", "Saw (3)", None]
 NAMES = ("Red Candle", "Saw", "(2)", "Saw (3)", "Never used", "Saw (3) (5)", "(6)")
@@ -177,3 +178,11 @@ def test_names_that_cannot_be_read(tmp_path, capsys, name, text, words, said):
         (tmp_path / name).write_text(text)
     assert said in refused(capsys, *command, *words, "--out", tmp_path / "data")
     assert not (tmp_path / "data").exists()
+
+
+def test_texts_that_look_alike_are_told_apart(tmp_path):
+    """Names are composed, as all that are imported; the second spelling gets its number."""
+    path = tmp_path / "Y.txt"
+    path.write_text("cafe\u0301\ncaf\u00e9\n", encoding="utf-8")
+    found = read_label_names(path, None, "text", lambda done: None)
+    assert found.names == ("caf\u00e9", "caf\u00e9 (1)") and found.numbered == ["caf\u00e9 (1)"]

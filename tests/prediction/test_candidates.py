@@ -19,6 +19,7 @@ from snm.model.inference import join
 from snm.model.model import init_state
 from snm.model.placement import join_on_mesh, spread
 from snm.prediction import compiled
+from snm.prediction.candidates import by_name, ids_of_labels
 from snm.prediction.compiled import compiled_pairs, compiled_top
 
 K, D, POINTS = 600, 600, 30
@@ -255,3 +256,15 @@ def test_no_points_have_no_candidates():
     for labels in (None, [], np.zeros((0, 3), np.int32)):
         found, scores = predictor.predict(features, 3, labels)
         assert found.shape == scores.shape == (0, 3)
+
+
+def test_a_name_is_found_in_either_spelling():
+    """Older data may have names that are not composed; two that look alike are told as two."""
+    apart, whole = "cafe\u0301", "caf\u00e9"
+    assert ids_of_labels([whole, apart], 2, by_name(["tea", apart])).tolist() == [1, 1]
+    assert ids_of_labels([apart, whole], 2, by_name(["tea", whole])).tolist() == [1, 1]
+    several = by_name([apart, whole])
+    assert ids_of_labels([apart], 2, several).tolist() == [0]
+    assert ids_of_labels([whole], 2, several).tolist() == [1]
+    with pytest.raises(InputError, match="an unknown label"):
+        ids_of_labels(["caf"], 2, several)
