@@ -162,7 +162,7 @@ def test_as_json():
         ([[3], [4]], r"an array of int64 \(2, 1\), expected ids of labels, 1 x k"),
         ([3], r"an array of int64 \(1,\)"),
         ([[0.5]], "an array of float64"),
-        ([[1], [1, 2]], "other numbers of labels"),
+        ([[1], [1, 2]], "different numbers of labels for the points"),
     ],
 )
 def test_answers_that_are_no_labels(answers, found):
