@@ -229,7 +229,7 @@ def _step(model: Any, source: Any, shape: Any, mesh: Any) -> Any:
         # Runs the unchanged step and records the scoring problem that it builds.
         def record(spec: Any, *args: Any) -> Any:
             problem = make_problem(spec, *args)
-            best = mine(spec, problem)
+            best = mine(problem)
             every = None
             if mesh is None:
                 every = thresholds.left_out(problem, thresholds.every_score(problem))
