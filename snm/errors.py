@@ -59,8 +59,8 @@ def reason_of(error: Exception) -> str:
       ('permission denied', 'no')
       >>> reason_of(OSError("25600 requested and 25568 written"))
       'no space left, or a limit on the size of files'
-      >>> reason_of(OSError("Not at /tmp/A")), reason_of(ValueError("CRC of A"))
-      ('not at /tmp/A', 'CRC of A')
+      >>> reason_of(OSError("Not at runs/A")), reason_of(ValueError("CRC of A"))
+      ('not at runs/A', 'CRC of A')
     """
     if _wrote_less(error):
         return "no space left, or a limit on the size of files"

@@ -48,7 +48,6 @@ class Evaluate:
     threshold: Annotated[tuple[str, ...] | None, arg(metavar="P|GOAL ...")] = None
     """Compute micro-F1, macro-F1 and the F1 of points too, of the labels that are at least so
     likely: probabilities, or micro-f1, macro-f1 or f1@k, as `snm predict --threshold`."""
-
     by_label: Annotated[Path | None, arg(metavar="FILE")] = None
     """Write a CSV file of labels, those first that the answers miss most often: training and test
     points, how often a label is among the best answers, and how often rightly."""
@@ -67,9 +66,9 @@ def _run(command: Evaluate) -> None:
     Raises:
       InputError: no run, data without test points or of another shape, or an index of another run.
     """
-    from snm.cli.label_table import write_label_table
     from snm.cli.metrics_tables import metrics_table, print_metrics
     from snm.cli.outputs import refuse_kept
+    from snm.evaluation.label_table import write_label_table
     from snm.runs.load import ids_of_run
     from snm.runs.unfinished import remark_unfinished
     from snm.system.files import check_writable

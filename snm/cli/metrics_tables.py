@@ -11,7 +11,7 @@ from rich.text import Text
 from snm.errors import counted
 from snm.system.terminal import console, displayed, say
 
-__all__ = ["metrics_table", "print_metrics", "print_summary"]
+__all__ = ["metrics_table", "print_held_out", "print_metrics", "print_summary"]
 
 
 def print_summary(found: dict[str, Any], title: str) -> None:
@@ -27,6 +27,17 @@ def print_summary(found: dict[str, Any], title: str) -> None:
     _print_area(found)
     _print_calibration(found)
     _print_unlabelled(found)
+
+
+def print_held_out(held: dict[str, Any]) -> None:
+    """Prints a line of `validation` of a result."""
+    found = held["metrics"]
+    ks = [k for k in (1, 3, 5) if f"P@{k}" in found]
+    names, values = "/".join(map(str, ks)), " / ".join(f"{found[f'P@{k}']:.2f}" for k in ks)
+    steps = ", ".join(f"{step:,}" for step in held["steps"])
+    each = "" if len(held["steps"]) == 1 else ", each member alone"
+    points = counted(found["points"], "held-out point")
+    say(f"{points}: P@{names} {values}{each}; best {held['monitor']} at step {steps}")
 
 
 def print_metrics(found: dict[str, Any], title: str) -> None:

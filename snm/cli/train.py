@@ -295,21 +295,15 @@ class _Display:
 
 
 def _print_result(result: dict[str, Any], name: str, run_dir: Path | Address) -> None:
-    from snm.cli.metrics_tables import print_summary
+    from snm.cli.metrics_tables import print_held_out, print_summary
     from snm.system.terminal import console, say
 
     if result["metrics"]:
         print_summary(result, f"{name}: test points")
     else:
         console.print("no test points, so nothing was evaluated")
-    if (held := result.get("validation")) is not None:
-        found = held["metrics"]
-        ks = [k for k in (1, 3, 5) if f"P@{k}" in found]
-        names, values = "/".join(map(str, ks)), " / ".join(f"{found[f'P@{k}']:.2f}" for k in ks)
-        steps = ", ".join(f"{step:,}" for step in held["steps"])
-        each = "" if len(held["steps"]) == 1 else ", each member alone"
-        points = counted(found["points"], "held-out point")
-        say(f"{points}: P@{names} {values}{each}; best {held['monitor']} at step {steps}")
+    if "validation" in result:
+        print_held_out(result["validation"])
     say(
         f"{result['epochs']:.4g} epoch{'s' * (result['epochs'] != 1)} in {result['seconds']:.1f} s "
         f"({result['examples_per_second']:,.0f} examples/s), "

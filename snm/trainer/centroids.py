@@ -55,19 +55,18 @@ def centroids(prepared: Prepared, state: TrainState) -> TrainState:
       prepared: the training, whose points are visited once.
       state: new parameters, consumed.
     """
-    model = prepared.model
     large = state.head.table.rows.size > _MOST_ON_HOST
-    many = prepared.source.num_points * model.dim > _MOST_QUERIES
+    many = prepared.source.num_points * prepared.model.dim > _MOST_QUERIES
     on_devices = large or many or prepared.mesh is not None
-    return (_on_devices if on_devices else _on_host)(prepared, model, state)
+    return (_on_devices if on_devices else _on_host)(prepared, state)
 
 
-def _on_host(prepared: Prepared, model: Model, state: TrainState) -> TrainState:
+def _on_host(prepared: Prepared, state: TrainState) -> TrainState:
     """As `centroids`, from the queries of blocks of points."""
     table = state.head.table
     rows = np.array(as_float(table.rows), np.float32)
     rows *= _SHORT * np.exp(np.asarray(state.head.log_scale))
-    for queries, labels in _embedded(model, state, prepared.source):
+    for queries, labels in _embedded(prepared.model, state, prepared.source):
         finite = np.isfinite(queries).all(axis=1)
         _add_to_rows(rows, queries[finite], labels[finite])
     lengths = np.sqrt(np.einsum("kd,kd->k", rows, rows))
@@ -103,7 +102,7 @@ def _add_to_rows(
     rows[found] += csr_matrix((labels.data, slots, labels.indptr), shape).T @ queries
 
 
-def _on_devices(prepared: Prepared, model: Model, state: TrainState) -> TrainState:
+def _on_devices(prepared: Prepared, state: TrainState) -> TrainState:
     """As `centroids`, by a step that adds to the rows in place."""
     source, mesh = prepared.source.for_centroids(), prepared.mesh
     resident = source.resident_arrays()
@@ -118,7 +117,7 @@ def _on_devices(prepared: Prepared, model: Model, state: TrainState) -> TrainSta
         if shape not in compiled:
             # A pass is one visit to the points: compiling is most of it.
             compiled[shape] = compiled_steps(
-                model, source, shape, mesh, centroid_step, answer_options
+                prepared.model, source, shape, mesh, centroid_step, answer_options
             )
         state, _ = compiled[shape](state, resident, stack)
     return _changed(state, _of_unit_length)

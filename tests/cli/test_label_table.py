@@ -7,7 +7,7 @@ import tiny
 from command_line import call, contents, refused
 
 import snm
-from snm.cli.label_table import write_label_table
+from snm.evaluation.label_table import write_label_table
 
 
 def rows_of(path):

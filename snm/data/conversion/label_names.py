@@ -57,10 +57,10 @@ def read_label_names(
     taken: dict[str, None] = {}  # a set in order
     numbered = []
     for label, text in enumerate(_texts(path, field, default_field)):
-        name = composed(one_line(text))
-        if not name or name in taken:
-            while not name or name in taken:
-                name = f"{name} ({label})".lstrip()
+        name = plain = composed(one_line(text))
+        while not name or name in taken:
+            name = f"{name} ({label})".lstrip()
+        if name != plain:
             numbered.append(name)
         taken[name] = None
         on_progress(label + 1)

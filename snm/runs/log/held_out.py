@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +27,10 @@ def scores_held_out(folder: RunFolder, config: ResolvedConfig) -> dict[str, Any]
       `validation`, with the `monitor` that says which is best, the `steps` of the members, and the
       means of their `metrics`; nothing where no member was evaluated.
     """
-    best = []
+    found, best = _evaluations(folder.log), []
     for number in range(1, config.members + 1):
-        found = dict(_evaluations(folder.log, phase_names(number)[0]))
-        told = {step: scores for step, scores in found.items() if _is_number(scores, config)}
+        of_member = found.get(phase_names(number)[0], {})
+        told = {step: scores for step, scores in of_member.items() if _is_number(scores, config)}
         if not told:
             return {}
         step = max(told, key=lambda step: told[step][config.monitor])  # the first of equal ones
@@ -50,13 +49,14 @@ def _is_number(scores: dict[str, Any], config: ResolvedConfig) -> bool:
     return score is not None and math.isfinite(score)
 
 
-def _evaluations(log: Path, phase: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The steps of the evaluations of a phase, as they were logged, and their metrics.
+def _evaluations(log: Path) -> dict[str, dict[int, dict[str, Any]]]:
+    """By phase and step, the metrics that were logged last.
 
     A run that was killed may have left half a line, and repeats the steps after its checkpoint.
     """
+    found: dict[str, dict[int, dict[str, Any]]] = {}
     if not log.exists():
-        return
+        return found
     with log.open(encoding="utf-8") as lines:
         for line in lines:
             if '"evaluated"' not in line:
@@ -65,5 +65,6 @@ def _evaluations(log: Path, phase: str) -> Iterator[tuple[int, dict[str, Any]]]:
                 entry = json.loads(line)
             except ValueError:
                 continue
-            if entry.get("event") == "evaluated" and entry.get("phase") == phase:
-                yield entry["step"], entry["metrics"]
+            if entry.get("event") == "evaluated":
+                found.setdefault(entry.get("phase"), {})[entry["step"]] = entry["metrics"]
+    return found
