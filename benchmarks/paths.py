@@ -29,7 +29,7 @@ from snm.config.resolve import resolve
 from snm.config.settings import preset
 from snm.data.load import load
 from snm.data.weighting import Weighting
-from snm.head import gradients, head
+from snm.head import plan
 from snm.machine.compiler import step_options
 from snm.machine.versions import surroundings
 from snm.model.placement import initial, table_bytes
@@ -50,10 +50,10 @@ WAYS = {
     "top-k on all cores": _without(search, "parallel_top_k", lax.top_k),
     "candidates of blocks": _without(search, "choose_quota", lambda *_, **__: None),
     "folds of 16 scores": _without(search, "WIDTH", 1 << 20),
-    "mining by threshold": _without(gradients, "mines_by_threshold", lambda *_: False),
-    "whole lists, not mined": _without(gradients, "_takes_whole_sample", lambda *_: False),
-    "products": _without(head, "few_pairs", lambda *_: True),
-    "pairs": _without(head, "few_pairs", lambda *_: False),
+    "mining by threshold": _without(plan, "_finds_threshold", lambda *_: False),
+    "whole lists, not mined": _without(plan, "_takes_whole_lists", lambda *_: False),
+    "products": _without(plan, "few_pairs", lambda *_: True),
+    "pairs": _without(plan, "few_pairs", lambda *_: False),
 }
 """Name -> the step without it."""
 

@@ -34,7 +34,7 @@ from snm.bench.cli import described
 from snm.bench.machine import Machine
 from snm.bench.shapes import SHAPES, source_of
 from snm.bench.steps import StepContestants
-from snm.head import by_pairs
+from snm.head import plan
 from snm.system.files import write_whole
 from snm.tables.bag import embedding_bag_gather
 from snm.tables.table import SparseRows, entry_rows
@@ -103,12 +103,12 @@ def rows_under(sets: Mapping[str, str]) -> Iterator[Row]:
 
 def pairs_rows() -> Iterator[Row]:
     """Updates pair by pair, and by matrix products, whatever `PAIRS_LIMIT` says."""
-    before = by_pairs.PAIRS_LIMIT["gpu"]
+    before = plan.PAIRS_LIMIT["gpu"]
     for shape, (sampled, counts) in PAIRS.items():
         for form, limit in (("pairs", 1), ("products", 10**9)):
-            by_pairs.PAIRS_LIMIT["gpu"] = limit
+            plan.PAIRS_LIMIT["gpu"] = limit
             yield from ({"form": form, **step_of(shape, k, sampled)} for k in counts)
-    by_pairs.PAIRS_LIMIT["gpu"] = before
+    plan.PAIRS_LIMIT["gpu"] = before
 
 
 def add_sorted(rows: jax.Array, block: SparseRows, steps: jax.Array) -> jax.Array:

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 from jax.sharding import SingleDeviceSharding
 
 from snm.bench.shapes import SHAPES, model_of, source_of
-from snm.head import by_pairs, by_threshold, mining
+from snm.head import by_threshold, plan
 from snm.head.head import update_head
 from snm.machine import compiler
 from snm.machine.platform import compiling_for
@@ -80,7 +80,7 @@ def head_step(target: Target, *, dim: int = SHAPE.dim, mined: int = 16, **spec: 
     """A step of the head, from queries to updated class rows."""
     model = dataclasses.replace(model_of(SHAPE, mined), dim=dim)
     head = dataclasses.replace(model.spec, **spec, mining_kernel="off")
-    n, size = SHAPE.batch, head.sampled + 1
+    n, size = SHAPE.batch, head.num_slots
     state = abstract_state(dataclasses.replace(model, spec=head)).head
     terms = SparseRows(_ints(n), _of(n), _ints(n + 1))
     shapes = _placed(target, (state, _of(n, dim), terms, Sample(_ints(size), _ints())))
@@ -149,11 +149,11 @@ MENDS = {
     ),
     "mask": Mend(
         5, head_step, targets=("h100",),
-        patches=lambda: [mock.patch.dict(mining._MASKED_FROM, {"gpu": 64})],
+        patches=lambda: [mock.patch.dict(plan._MASKED_FROM, {"gpu": 64})],
     ),
     "pairs": Mend(
         6, head_step, keywords={"mined": 256}, targets=("v5e", "v5p"),
-        patches=lambda: [mock.patch.dict(by_pairs.PAIRS_LIMIT, {"tpu": 64})],
+        patches=lambda: [mock.patch.dict(plan.PAIRS_LIMIT, {"tpu": 64})],
     ),
     "threshold": Mend(
         6, head_step, keywords={"mined": 256, "sampled": 8192}, targets=("h100",),

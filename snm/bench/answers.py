@@ -17,6 +17,7 @@ from snm.bench.shapes import Shape, model_of, points_of, queries_of, state_of
 from snm.data.weighting import Weighting
 from snm.machine.compiler import answer_options
 from snm.prediction.predictor import Predictor
+from snm.topk.blocks import LabelRows
 from snm.topk.search import best_scores
 
 __all__ = ["predict_contest", "retrieval_contest"]
@@ -34,7 +35,7 @@ def retrieval_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
 
     def search(dtype: Any) -> Any:
         def best(queries: jax.Array, table: jax.Array) -> Any:
-            return best_scores(queries, table, None, _BEST, compute_dtype=dtype)
+            return best_scores(queries, LabelRows(table), _BEST, compute_dtype=dtype)
 
         return jax.jit(best, compiler_options=answer_options())
 

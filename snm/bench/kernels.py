@@ -22,6 +22,7 @@ from snm.tables.bag import embedding_bag
 from snm.tables.by_row import sum_columns, update_columns
 from snm.tables.table import RowTable
 from snm.tables.updates import update_rows
+from snm.topk.blocks import LabelRows
 from snm.topk.search import best_scores
 
 __all__ = ["bag_contest", "draw_contest", "score_contest"]
@@ -133,7 +134,9 @@ def score_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
     def call_of(count: int) -> Callable[[], Any]:
         dtype = jnp.dtype(shape.compute_dtype)
         best = _compiled(
-            lambda queries, table, ids: best_scores(queries, table, ids, count, compute_dtype=dtype)
+            lambda queries, table, ids: best_scores(
+                queries, LabelRows(table, ids), count, compute_dtype=dtype
+            )
         )
         return lambda: jax.block_until_ready(best(queries, table, next(turn)))
 

@@ -304,7 +304,7 @@ def _theorem_5(
         return {"why_not": f"the loss is {loss.name}, and the theorem is on POWL and BOWL"}
     if sampler != "uniform":
         return {"why_not": f"labels were drawn by the {sampler} sampler, and theta is for uniform"}
-    if spec.positives == "all" and positive_weights == "sum":
+    if not spec.one_positive and positive_weights == "sum":
         several = "a point's loss is a sum over its labels, and the theorem is on one label a point"
         return {"why_not": several}
     l1, l2 = theta_norms(sampled_vartheta(loss.ranks), spec.sampled, spec.num_labels)
@@ -320,7 +320,7 @@ def _theorem_5(
     return {
         "loss": kind,
         "phi": phi,
-        **({"note": left_out + "it is that of all other labels"} if spec.exclude == "all" else {}),
+        **({"note": left_out + "it is that of all other labels"} if spec.excludes_known else {}),
         "theta_l1": l1,
         "theta_l2": l2,
         "lipschitz": slope,

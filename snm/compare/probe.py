@@ -127,7 +127,7 @@ class Probe:
         scores = np.asarray(_scores(predictor, queries, ids)).astype(np.float64) / scale
         known = self._points.labels[:, ids].toarray() != 0
         excluded = ids == self._positives[:, None]
-        if self._spec.exclude == "all":
+        if self._spec.excludes_known:
             excluded = self._excluded[:, ids].toarray()
         scores[excluded] = -np.inf
         allowed = ~excluded
@@ -163,10 +163,10 @@ class Probe:
         draws = 1 if spec.samples_all else _GRADIENT_DRAWS
         found = []
         for draw in range(draws):
-            sample = None if spec.samples_all else self._sample(draw, spec.sampled + 1)
+            sample = None if spec.samples_all else self._sample(draw, spec.num_slots)
             gradient = _query_gradient(
                 spec, predictor.state.head, queries, terms, sample,
-                known if spec.exclude == "all" else None, jax.random.key(draw),
+                known if spec.excludes_known else None, jax.random.key(draw),
             )  # fmt: skip
             found.append(np.asarray(gradient, np.float64))
         mean = np.mean(found, axis=0)

@@ -2,6 +2,6 @@
 
 Public names: `spec.HeadSpec`, `state.Head`, `state.init_head`, `head.update_head`, all of which
 `snm` exports. A step goes through the modules in this order: `problem` (what is compared with
-what); `gradients`, which mines by order (`mining`) or by threshold (`by_threshold`)
-and takes the loss; then `by_pairs` or `by_blocks` (row updates).
+what); `plan` (which way costs least); `gradients`, which mines by order (`mining`) or by threshold
+(`by_threshold`) and takes the loss; then `by_pairs` or `by_blocks` (row updates).
 """

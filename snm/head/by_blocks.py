@@ -15,31 +15,28 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from snm.head.problem import Problem, Result, ScoreGradients, positive_block
+from snm.head.problem import Problem, Result, RowStep, ScoreGradients, positive_block
 from snm.losses.reductions import MASKED
 from snm.losses.sampled.protocol import BlockScores, DenseForm
-from snm.machine.platform import of_platform
 from snm.tables.bag import embedding_bag
 from snm.tables.optimizers import step_rows
 from snm.tables.rounding import rounded_steps, to_nearest
 from snm.tables.table import RowTable
 from snm.tables.updates import update_rows
-from snm.topk.blocks import BlockPlan, block_plan, read_block, score_block
+from snm.topk.blocks import Block, BlockPlan, block_plan, score_block
 
 __all__ = ["by_blocks", "mean_blocks"]
 
-_BLOCK = {"cpu": 4096, "gpu": 4096, "tpu": 4096}
-"""By platform: labels a block. On a CPU timed: scores, gradient and rows stay near the cache. On
+_BLOCK = 4096
+"""Labels a block. On a CPU timed: scores, gradient and rows stay near the cache. On
 others not timed: with 256 points and rows of 512, a block's rows and scores are 12 MiB, a small
 part of the temporaries, and a sample of 8192 takes two turns of the loop."""
 
 
 def by_blocks(
     problem: Problem,
-    positive_scores: jax.Array,
     gradients: ScoreGradients,
-    dense: DenseForm | None,
-    learning_rate: jax.Array | float,
+    row_step: RowStep,
 ) -> Result:
     """Walks the sample in blocks: gradient of a block of scores, two products, rows updated.
 
@@ -49,18 +46,15 @@ def by_blocks(
 
     Args:
       problem: of the step.
-      positive_scores: float32 [T], of the terms.
       gradients: what is known of the loss and its gradient.
-      dense: computes the loss of a block's scores and their gradient; None where
-        `gradients.grad_scores` has it.
-      learning_rate: of the class rows.
+      row_step: how the class rows move.
 
     Returns:
       The table and biases after the step, the gradient of the queries, and the loss.
     """
-    loss, grad_scores = gradients.loss, gradients.grad_scores
-    grad_positive = gradients.grad_positive
-    context = None
+    positive_scores, loss, grad_positive, *_, grad_scores = gradients
+    learning_rate = row_step.learning_rate
+    dense, context = problem.plan.dense, None
     if dense is not None and dense.reads_first:
         extra, grad_extra, context = _first_walk(problem, positive_scores, dense)
         loss, grad_positive = loss + extra, grad_positive + grad_extra
@@ -70,7 +64,7 @@ def by_blocks(
     if problem.ids is not None:
         positives = positive_block(problem, jnp.where(problem.term_slots < 0, grad_positive, 0))
         grad_queries = embedding_bag(problem.table.rows, positives)
-    ok = problem.may_be_taken() & jnp.all(jnp.isfinite(grad_queries))
+    ok = row_step.may_write(problem.queries) & jnp.all(jnp.isfinite(grad_queries))
     ok &= jnp.isfinite(loss) & jnp.all(jnp.isfinite(grad_positive))
     # The gradient of a loss may be NaN where its value is finite, such as that of a square root.
     ok &= jnp.all(jnp.isfinite(gradients.grad_mined))
@@ -82,40 +76,39 @@ def by_blocks(
         ok &= jnp.isfinite(shard.data_sum(loss + shard.sum(ahead)))
     ok = shard.all(ok)
 
-    plan = block_plan(_walk_length(problem), of_platform(_BLOCK))
+    blocks = block_plan(_walk_length(problem), _BLOCK)
     if grad_scores is not None:
-        plan = BlockPlan(1, grad_scores.shape[1])
+        blocks = BlockPlan(1, grad_scores.shape[1])
 
     def one_block(carry: tuple, start: jax.Array) -> tuple:
         table, bias, grad_queries, loss = carry
-        rows, place, begin = _read(problem, table.rows, start, plan.size)
-        gradient = jnp.zeros((problem.queries.shape[0], plan.size), jnp.float32)
+        block = _read(problem, table, bias, start, blocks.size)
+        gradient = jnp.zeros((problem.queries.shape[0], blocks.size), jnp.float32)
         if grad_scores is not None:
             gradient = grad_scores
         if dense is not None:
-            scores = _masked_scores(problem, rows, place, begin, bias)
-            block = _block_scores(problem, positive_scores, scores, begin)
-            value, gradient = _dense_gradient(problem, dense, context, block)
+            scores = _block_scores(problem, positive_scores, block)
+            value, gradient = _dense_gradient(problem, dense, context, scores)
             loss = loss + value
-        gradient = _scatter(gradient, _every_row(gradients.slots), gradients.slots - begin,
+        gradient = _scatter(gradient, _every_row(gradients.slots), gradients.slots - block.begin,
                             gradients.grad_mined)  # fmt: skip
-        gradient = _scatter(gradient, problem.term_rows, problem.term_slots - begin, grad_positive)
-        here = place < table.rows.shape[0]
-        gradient = jnp.where(here[None, :], gradient, 0)
+        gradient = _scatter(gradient, problem.term_rows, problem.term_slots - block.begin,
+                            grad_positive)  # fmt: skip
+        gradient = jnp.where(block.real[None, :], gradient, 0)
 
-        factor = gradient.astype(problem.compute_dtype)
-        grad_queries = grad_queries + _product(factor, rows.astype(problem.compute_dtype), 1, 0)
+        factor, rows = (x.astype(problem.compute_dtype) for x in (gradient, block.rows))
+        grad_queries = grad_queries + _product(factor, rows, 1, 0)
         grad_rows = _product(factor, problem.queries.astype(problem.compute_dtype), 0, 0)
         grad_rows = shard.data_sum(grad_rows)
-        table = _write_block(problem, table, place, rows, grad_rows, learning_rate, ok)
+        table = _write_block(problem, table, block, grad_rows, row_step, ok)
         if bias is not None:
             step = shard.data_sum(jnp.sum(gradient, axis=0))
             step = jnp.where(ok, -learning_rate * step, 0)
-            bias = bias.at[place].add(step, mode="drop")
+            bias = bias.at[block.place].add(step, mode="drop")
         return table, bias, grad_queries, loss
 
     carry = (problem.table, problem.bias, grad_queries, jnp.float32(0))
-    table, bias, grad_queries, value = _walk(problem, plan, one_block, carry)
+    table, bias, grad_queries, value = _walk(problem, blocks, one_block, carry)
 
     if positives is not None:
         positives = shard.gather_block(positives)
@@ -126,7 +119,7 @@ def by_blocks(
             learning_rate=learning_rate,
             ok=ok,
             unit_norm=True,
-            noise=problem.noise,
+            noise=row_step.noise,
             first_row=shard.first_row,
         )
         if bias is not None:
@@ -143,7 +136,7 @@ def mean_blocks(num_slots: int, parts: int) -> int:
       num_slots: of the sample.
       parts: shards of the class rows.
     """
-    return math.ceil(num_slots / parts / block_plan(num_slots, of_platform(_BLOCK)).size)
+    return math.ceil(num_slots / parts / block_plan(num_slots, _BLOCK).size)
 
 
 def _walk_length(problem: Problem) -> int:
@@ -152,43 +145,28 @@ def _walk_length(problem: Problem) -> int:
 
 
 def _walk(
-    problem: Problem, plan: BlockPlan, one_block: Callable[[Any, jax.Array], Any], carry: Any
+    problem: Problem, blocks: BlockPlan, one_block: Callable[[Any, jax.Array], Any], carry: Any
 ) -> Any:
     """Calls `one_block` for each block of all slots, or of those that this shard holds."""
     shard = problem.shard
     if shard.axis_name is None or problem.ids is None:
-        starts = jnp.arange(plan.num_blocks, dtype=jnp.int32) * plan.size
+        starts = jnp.arange(blocks.num_blocks, dtype=jnp.int32) * blocks.size
         return lax.scan(lambda c, start: (one_block(c, start), None), carry, starts)[0]
     # The slots of a shard are contiguous; their number is known at run time only. All data parts
     # walk the same blocks, so that they can sum the gradients of the rows.
     first, end = problem.own_slots()
-    blocks = (end - first + plan.size - 1) // plan.size
-    return lax.fori_loop(0, blocks, lambda i, c: one_block(c, first + i * plan.size), carry)
+    count = (end - first + blocks.size - 1) // blocks.size
+    return lax.fori_loop(0, count, lambda i, c: one_block(c, first + i * blocks.size), carry)
 
 
 def _read(
-    problem: Problem, rows: jax.Array, start: jax.Array, size: int
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """`read_block`, with the block's first slot counted over all shards."""
-    first = problem.shard.first_row
-    valid = problem.shard.num_valid
-    block, place, begin = read_block(rows, problem.ids, start, size, first, valid)
-    return block, place, begin + first if problem.ids is None else begin
-
-
-def _masked_scores(
-    problem: Problem, rows: jax.Array, place: jax.Array, begin: jax.Array, bias: jax.Array | None
-) -> jax.Array:
-    return score_block(
-        problem.queries,
-        rows,
-        place,
-        begin,
-        num_rows=problem.table.rows.shape[0],
-        masked=problem.masked,
-        bias=bias,
-        compute_dtype=problem.compute_dtype,
-    )
+    problem: Problem, table: RowTable, bias: jax.Array | None, start: jax.Array, size: int
+) -> Block:
+    """Reads a block, whose first slot is counted over all shards."""
+    block = problem.labels._replace(table=table.rows, bias=bias).block(start, size)
+    if problem.ids is None:
+        block = block._replace(begin=block.begin + problem.shard.first_row)
+    return block
 
 
 def _of_terms(problem: Problem, scores: jax.Array, begin: jax.Array) -> jax.Array:
@@ -203,15 +181,16 @@ def _of_terms(problem: Problem, scores: jax.Array, begin: jax.Array) -> jax.Arra
     return scores
 
 
-def _block_scores(
-    problem: Problem, positive_scores: jax.Array, scores: jax.Array, begin: jax.Array
-) -> BlockScores:
-    """A block of scores [n, size] as the terms of the loss see it."""
+def _block_scores(problem: Problem, positive_scores: jax.Array, block: Block) -> BlockScores:
+    """The scores of a block as the terms of the loss see it."""
+    scores = score_block(
+        problem.queries, block, masked=problem.masked, compute_dtype=problem.compute_dtype
+    )
     return BlockScores(
         positive_scores,
         problem.terms.values,
-        _of_terms(problem, scores, begin),
-        _log_weights(problem, begin, scores.shape[1]),
+        _of_terms(problem, scores, block.begin),
+        _log_weights(problem, block.begin, scores.shape[1]),
         problem.counts,
     )
 
@@ -247,15 +226,14 @@ def _first_walk(
     Returns:
       What `DenseForm.finish` returns.
     """
-    plan = block_plan(_walk_length(problem), of_platform(_BLOCK))
+    blocks = block_plan(_walk_length(problem), _BLOCK)
     weights = problem.terms.values
 
     def one_block(carry: jax.Array, start: jax.Array) -> jax.Array:
-        rows, place, begin = _read(problem, problem.table.rows, start, plan.size)
-        scores = _masked_scores(problem, rows, place, begin, problem.bias)
-        return dense.add(carry, _block_scores(problem, positive_scores, scores, begin))
+        block = _read(problem, problem.table, problem.bias, start, blocks.size)
+        return dense.add(carry, _block_scores(problem, positive_scores, block))
 
-    carry = _walk(problem, plan, one_block, dense.start(positive_scores))
+    carry = _walk(problem, blocks, one_block, dense.start(positive_scores))
     return dense.finish(carry, positive_scores, weights, problem.shard)
 
 
@@ -270,20 +248,18 @@ def _loss_ahead(
     bound = dense.bound(_highest_score(problem), problem.counts)
     if bound is None:
         return None
-    plan = block_plan(_walk_length(problem), of_platform(_BLOCK))
+    blocks = block_plan(_walk_length(problem), _BLOCK)
 
     def one_block(loss: jax.Array, start: jax.Array) -> jax.Array:
-        rows, place, begin = _read(problem, problem.table.rows, start, plan.size)
-        scores = _masked_scores(problem, rows, place, begin, problem.bias)
-        block = _block_scores(problem, positive_scores, scores, begin)
-        return loss + dense.block(context, block)[0]
+        block = _read(problem, problem.table, problem.bias, start, blocks.size)
+        return loss + dense.block(context, _block_scores(problem, positive_scores, block))[0]
 
     terms = jnp.sum(jnp.abs(problem.terms.values))
     bounded = jnp.isfinite(problem.num_slots * bound * terms)
     return lax.cond(
         bounded,
         lambda: jnp.float32(0),
-        lambda: _walk(problem, plan, one_block, jnp.float32(0)),
+        lambda: _walk(problem, blocks, one_block, jnp.float32(0)),
     )
 
 
@@ -322,25 +298,25 @@ def _product(left: jax.Array, right: jax.Array, of_left: int, of_right: int) -> 
 def _write_block(
     problem: Problem,
     table: RowTable,
-    place: jax.Array,
-    rows: jax.Array,
+    block: Block,
     gradient: jax.Array,
-    learning_rate: jax.Array | float,
+    row_step: RowStep,
     ok: jax.Array,
 ) -> RowTable:
     """Updates the distinct rows of a block, except those whose gradient is not finite."""
-    accumulator = table.accumulator
+    accumulator, rows, place = table.accumulator, block.rows, block.place
     old = None if accumulator is None else accumulator.at[place].get(mode="fill", fill_value=0)
     new, total = step_rows(
         RowTable(rows, old),
         gradient,
         optimizer=problem.spec.row_optimizer,
-        learning_rate=learning_rate,
+        learning_rate=row_step.learning_rate,
         unit_norm=True,
     )
     stored = to_nearest(rows, table.rows.dtype)  # as it was read
     numbers = place + problem.shard.first_row
-    new = rounded_steps(stored, new, learning_rate * gradient, numbers, problem.noise)
+    steps = row_step.learning_rate * gradient
+    new = rounded_steps(stored, new, steps, numbers, row_step.noise)
     finite = jnp.isfinite(jnp.sum(gradient, axis=1))
     place = jnp.where(ok & finite, place, table.rows.shape[0])
     if accumulator is not None:

@@ -11,41 +11,25 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from snm.head.problem import Problem, Result, ScoreGradients, positive_block
-from snm.machine.platform import of_platform
+from snm.head.problem import Problem, Result, RowStep, ScoreGradients, positive_block
 from snm.tables.bag import embedding_bag
 from snm.tables.table import SparseRows
 from snm.tables.updates import update_rows
 
-__all__ = ["PAIRS_LIMIT", "by_pairs", "few_pairs"]
-
-PAIRS_LIMIT = {"cpu": 64, "gpu": 64, "tpu": 160}
-"""By platform: matrix products replace pairs where k' times this is above B.
-
-A pair moves three rows of memory, and a column of the gradient matrix costs two rows of
-multiply-adds a point, of which a CPU does about 64 in the same time. The number for TPU comes from
-the bytes that a step compiled for v5e moves at k' 256 of 32,768, not from a timing. On an H200 a
-step by pairs takes 0.69 of the time of one by products at k' 512 of 32,768, and 0.89 at 64 of
-4,096, where the limit is (`benchmarks/results/gpu-forms.json`).
-"""
-
-
-def few_pairs(mined: int, num_slots: int) -> bool:
-    """Whether one row update a mined pair moves less memory than matrix products."""
-    return mined * of_platform(PAIRS_LIMIT) <= num_slots
+__all__ = ["by_pairs"]
 
 
 def by_pairs(
     problem: Problem,
     gradients: ScoreGradients,
-    learning_rate: jax.Array | float,
+    row_step: RowStep,
 ) -> Result:
     """Reads and updates one row a pair of a query with a positive or a mined label.
 
     Args:
       problem: of the step.
       gradients: of T positives and m mined labels a point.
-      learning_rate: of the class rows.
+      row_step: how the class rows move.
 
     Returns:
       The table and biases after the step, the gradient of the queries, and the loss.
@@ -68,7 +52,7 @@ def by_pairs(
     # Reads end here: every write below depends on `ok`, and so on them. A query that is NaN may
     # leave the loss finite, where all of its pairs weigh 0, and still spoil rows by 0 * NaN.
     ok = jnp.isfinite(loss) & jnp.all(jnp.isfinite(grad_queries))
-    ok = shard.all(ok & problem.may_be_taken())
+    ok = shard.all(ok & row_step.may_write(problem.queries))
     # A row is updated by all points that name it, on whatever device they are.
     queries = shard.gather(problem.queries)
     blocks = [shard.gather_block(block) for block in blocks]
@@ -79,17 +63,18 @@ def by_pairs(
         problem.table,
         [(block, queries) for block in blocks],
         optimizer=problem.spec.row_optimizer,
-        learning_rate=learning_rate,
+        learning_rate=row_step.learning_rate,
         ok=ok,
         unit_norm=True,
         touched=touched,
-        noise=problem.noise,
+        noise=row_step.noise,
         first_row=shard.first_row,
     )
     bias = problem.bias
     if bias is not None:
         for block in blocks:
-            bias = bias.at[block.ids].add(jnp.where(ok, -learning_rate * block.values, 0))
+            step = -row_step.learning_rate * block.values
+            bias = bias.at[block.ids].add(jnp.where(ok, step, 0))
     return Result(table, bias, grad_queries, loss, ok)
 
 

@@ -18,45 +18,20 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from snm.head.by_pairs import few_pairs
 from snm.head.problem import Problem, ScoreGradients
 from snm.losses.reductions import MASKED
 from snm.losses.sampled import TermScores
 from snm.losses.sampled.protocol import ThresholdForm
 from snm.machine.platform import by_platform, of_platform
 from snm.topk.bisection import Mined, mined_weights
-from snm.topk.blocks import block_plan, read_block, score_block
+from snm.topk.blocks import block_plan, score_block
 from snm.topk.digits import mined_by_digits
 
-__all__ = ["by_threshold", "every_score", "left_out", "mines_by_threshold"]
+__all__ = ["by_threshold", "every_score", "left_out"]
 
-_FEWEST = {"cpu": 32, "gpu": 32, "tpu": 32}
-"""By platform: mined, at least. On a CPU timed: blocks that keep the best are as fast for fewer,
-and give ties an order. Others have a kernel for that, which keeps the best of few on the chip."""
-_SCORES = {"cpu": 1 << 23, "gpu": 1 << 23, "tpu": 1 << 23}
-"""By platform: scores held at once, 32 MiB. On a CPU timed: above that fresh pages cost more than a
-sort. On others a bound of the temporaries, of which compiled steps hold at most 150 MiB."""
 _CACHED = {"cpu": 1 << 18, "gpu": 1 << 23, "tpu": 1 << 23}
 """By platform: scores searched together. On a CPU 1 MB: every pass but the first finds them in
 cache. On an accelerator all: a loop over parts would wait for each, and too few scores fill it."""
-
-
-def mines_by_threshold(problem: Problem) -> bool:
-    """Whether the loss allows it, the scores are few enough to hold, and many are mined, or all.
-
-    The terms of a point must be able to share what is mined for it.
-    """
-    spec = problem.spec
-    form = spec.head_loss.threshold
-    if form is None:
-        return False
-    shared = problem.excluded is None and form.per_point
-    fits = problem.queries.shape[0] * problem.num_slots <= of_platform(_SCORES)
-    many = spec.mines_all or (
-        of_platform(_FEWEST) <= spec.mined < problem.num_slots
-        and not few_pairs(spec.mined, problem.num_slots)
-    )
-    return problem.shard.alone and fits and many and (shared or problem.one_term_a_row)
 
 
 def by_threshold(problem: Problem, positive_scores: jax.Array, scores: jax.Array) -> ScoreGradients:
@@ -87,7 +62,8 @@ def by_threshold(problem: Problem, positive_scores: jax.Array, scores: jax.Array
     def per_row(values: jax.Array) -> jax.Array:
         return jax.ops.segment_sum(values, rows, scores.shape[0], indices_are_sorted=True)
 
-    return ScoreGradients.of_all_slots(*form.gradients(terms, chosen, sums, per_row))
+    gradients = form.gradients(terms, chosen, sums, per_row)
+    return ScoreGradients.of_all_slots(positive_scores, *gradients)
 
 
 def every_score(problem: Problem) -> jax.Array:
@@ -96,17 +72,8 @@ def every_score(problem: Problem) -> jax.Array:
     MASKED where a slot has no label; `left_out` masks those that the point leaves out.
     """
     size = block_plan(problem.num_slots, problem.num_slots).size
-    rows, place, begin = read_block(problem.table.rows, problem.ids, jnp.int32(0), size, 0)
-    return score_block(
-        problem.queries,
-        rows,
-        place,
-        begin,
-        num_rows=problem.table.rows.shape[0],
-        masked=None,
-        bias=problem.bias,
-        compute_dtype=problem.compute_dtype,
-    )
+    block = problem.labels.block(jnp.int32(0), size)
+    return score_block(problem.queries, block, compute_dtype=problem.compute_dtype)
 
 
 def left_out(problem: Problem, scores: jax.Array) -> jax.Array:

@@ -6,43 +6,37 @@ import jax
 import jax.numpy as jnp
 
 from snm.errors import InputError
-from snm.head.by_threshold import by_threshold, every_score, left_out, mines_by_threshold
+from snm.head.by_threshold import by_threshold, every_score, left_out
 from snm.head.mining import mine
+from snm.head.plan import Mining
 from snm.head.problem import Problem, ScoreGradients, term_scores
 from snm.losses.reductions import MASKED
 from snm.losses.sampled import HeadLoss, TermScores
 from snm.losses.sampled.protocol import Draw
+from snm.topk.blocks import Best
 
 __all__ = ["score_gradients"]
 
 
-def score_gradients(problem: Problem, key: jax.Array | None) -> tuple[jax.Array, ScoreGradients]:
+def score_gradients(problem: Problem, key: jax.Array | None) -> ScoreGradients:
     """The scores of the positives, the loss of the mined negatives, and its gradient.
 
-    The mined negatives are found in one of three ways. All give the same loss:
-
-    * by order: the k' best of each point, hardest first;
-    * by threshold: which scores are among the k' best, where their order does not matter;
-    * not at all, where every sampled negative enters a list.
+    Negatives are mined as the plan of the step says; see `snm.head.plan.Mining`.
     """
-    whole = _takes_whole_sample(problem)
-    if not whole and not mines_by_threshold(problem):
+    mining = problem.plan.mining
+    if mining in (Mining.BY_ORDER, Mining.NONE):
         positive_scores = term_scores(problem)
-        return positive_scores, _of_mined(problem, positive_scores, key)
+        n = problem.queries.shape[0]
+        best = mine(problem) if mining is Mining.BY_ORDER else Best.none(n)
+        return _of_mined(problem, positive_scores, best, key)
     scores = every_score(problem)
     positive_scores = term_scores(problem, scores)
     scores = left_out(problem, scores)
-    by = _of_whole_sample if whole else by_threshold
-    return positive_scores, by(problem, positive_scores, scores)
+    of_all = _of_whole_lists if mining is Mining.WHOLE_LISTS else by_threshold
+    return of_all(problem, positive_scores, scores)
 
 
-def _takes_whole_sample(problem: Problem) -> bool:
-    loss = problem.spec.head_loss
-    unordered = loss.per_list and not loss.needs_order and loss.dense is None
-    return unordered and problem.spec.mines_all and problem.shard.alone
-
-
-def _of_whole_sample(
+def _of_whole_lists(
     problem: Problem, positive_scores: jax.Array, scores: jax.Array
 ) -> ScoreGradients:
     """The loss of every sampled negative: nothing is sorted, and the gradient is a matrix."""
@@ -54,14 +48,14 @@ def _of_whole_sample(
     value, (grad_positive, grad_scores) = jax.value_and_grad(loss_of, argnums=(0, 1))(
         positive_scores, scores
     )
-    return ScoreGradients.of_all_slots(value, grad_positive, grad_scores)
+    return ScoreGradients.of_all_slots(positive_scores, value, grad_positive, grad_scores)
 
 
 def _of_mined(
-    problem: Problem, positive_scores: jax.Array, key: jax.Array | None
+    problem: Problem, positive_scores: jax.Array, best: Best, key: jax.Array | None
 ) -> ScoreGradients:
     """The loss as a function of the positive and the mined scores, and of nothing else."""
-    best, loss = mine(problem), problem.spec.head_loss
+    loss = problem.spec.head_loss
 
     def loss_of(positive: jax.Array, mined: jax.Array) -> jax.Array:
         slots, log_weights = best.slots, None
@@ -77,7 +71,7 @@ def _of_mined(
         positive_scores, best.scores
     )
     grad_mined = jnp.where(best.scores > MASKED / 2, grad_mined, 0)
-    return ScoreGradients(value, grad_positive, grad_mined, best.slots)
+    return ScoreGradients(positive_scores, value, grad_positive, grad_mined, best.slots)
 
 
 def _value(loss: HeadLoss, terms: TermScores, draw: Draw | None = None) -> jax.Array:

@@ -21,9 +21,9 @@ import jax.numpy as jnp
 
 from snm.distributed.collectives import Shard
 from snm.head.by_blocks import by_blocks
-from snm.head.by_pairs import by_pairs, few_pairs
+from snm.head.by_pairs import by_pairs
 from snm.head.gradients import score_gradients
-from snm.head.problem import make_problem
+from snm.head.problem import RowStep, make_problem
 from snm.head.spec import HeadSpec, in_precision
 from snm.head.state import Head, HeadStep
 from snm.sampling.sample import Sample
@@ -82,16 +82,14 @@ def update_head(
     if spec.score_factor != 1.0:
         scale = scale * spec.score_factor
     scaled = queries * scale
-    problem = make_problem(spec, head, scaled, terms, sample, known, seen, shard, noise, taken)
+    problem = make_problem(spec, head, scaled, terms, sample, known, seen, shard)
+    row_step = RowStep(learning_rate, noise, taken)
 
     # Score the positives, mine the sample, and differentiate the loss.
-    positive_scores, gradients = score_gradients(problem, key)
+    gradients = score_gradients(problem, key)
     # Update rows: pair by pair if few are mined, otherwise by matrix products.
-    dense = spec.head_loss.dense if gradients.grad_scores is None else None
-    if dense is None and gradients.grad_scores is None and few_pairs(spec.mined, problem.num_slots):
-        result = by_pairs(problem, gradients, learning_rate)
-    else:
-        result = by_blocks(problem, positive_scores, gradients, dense, learning_rate)
+    update = by_pairs if problem.plan.by_pairs else by_blocks
+    result = update(problem, gradients, row_step)
 
     log_scale = head.log_scale
     if spec.learn_scale:

@@ -11,19 +11,10 @@ import jax.numpy as jnp
 from jax import lax
 
 from snm.head.problem import Problem
-from snm.machine.platform import of_platform
 from snm.topk.blocks import Best, Masked
 from snm.topk.search import best_scores
 
 __all__ = ["mine"]
-
-_MASKED_FROM = {"cpu": 64, "gpu": 1}
-"""By platform: from how many mined on, a slot that a term leaves out is masked before mining.
-
-Where they are few, one more is mined and left out later; to order many takes longer than to find
-them (timed on CPUs). XLA:GPU has a top-k kernel for at most 16, and sorts for 17. XLA:TPU has one
-for both, and the mask would keep the scores of a step from staying on the chip (compiled for v5e).
-"""
 
 
 def mine(problem: Problem) -> Best:
@@ -33,21 +24,16 @@ def mine(problem: Problem) -> Best:
       problem: n queries, the sampled slots, and what a point leaves out.
 
     Returns:
-      Scores float32 [n, m] and slots int32 [n, m]. m is k', or k' + 1 where each term leaves out a
-      slot of its own; 0 where nothing is mined. Scores are in descending order if the loss asks for
-      it, otherwise in any.
+      Scores float32 [n, count] and slots int32 [n, count], in descending order or in any, as the
+      plan of the step says.
     """
-    spec, n = problem.spec, problem.queries.shape[0]
-    if spec.head_loss.dense_only:
-        return Best(jnp.zeros((n, 0)), jnp.zeros((n, 0), jnp.int32))
-    excluded = problem.excluded
-    if excluded is not None and problem.one_term_a_row and spec.mined >= of_platform(_MASKED_FROM):
-        # The point has one term: mask the slot that it leaves out, and no order is needed.
-        own = Masked(jnp.arange(n, dtype=jnp.int32), excluded)
-        problem, excluded = dataclasses.replace(problem, masked=own), None
-    ordered = excluded is not None or spec.head_loss.needs_order
-    count = min(spec.mined + (excluded is not None), problem.num_slots)
-    return _best(problem, count, ordered)
+    plan = problem.plan
+    if plan.masks_own:
+        assert problem.excluded is not None
+        n = problem.queries.shape[0]
+        own = Masked(jnp.arange(n, dtype=jnp.int32), problem.excluded)
+        problem = dataclasses.replace(problem, masked=own)
+    return _best(problem, plan.count, plan.sorted)
 
 
 def _best(problem: Problem, count: int, ordered: bool) -> Best:
@@ -61,18 +47,14 @@ def _best(problem: Problem, count: int, ordered: bool) -> Best:
         masked = Masked(masked.rows, masked.slots - shard.first_row)
 
     def best_of(ids: jax.Array | None, first_slot: jax.Array | int) -> Best:
-        places = masked
+        places, labels = masked, problem.labels._replace(ids=ids)
         if masked is not None and ids is not None:
             places = Masked(masked.rows, masked.slots - first_slot)
         best = best_scores(
             problem.queries,
-            problem.table.rows,
-            ids,
-            min(count, problem.table.rows.shape[0] if ids is None else ids.shape[0]),
+            labels,
+            min(count, labels.num_slots),
             masked=places,
-            bias=problem.bias,
-            first_row=shard.first_row,
-            num_valid=shard.num_valid,
             compute_dtype=problem.compute_dtype,
             ordered=ordered,
             kernel=problem.spec.mining_kernel,

@@ -1,4 +1,4 @@
-"""The inputs of one step of the head (batch, sample, exclusions), and its results."""
+"""The scores of one step of the head (batch, sample, exclusions), its row step and its results."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from snm.distributed.collectives import Shard
+from snm.head.plan import StepPlan, plan_step
 from snm.head.spec import HeadSpec
 from snm.head.state import Head
 from snm.machine.platform import of_platform
@@ -16,10 +17,17 @@ from snm.sampling.sample import Array, Sample, excluded_slots, slots_of
 from snm.tables.products import entry_products
 from snm.tables.rounding import as_float
 from snm.tables.table import RowTable, SparseRows, entry_rows
-from snm.topk.blocks import Masked
+from snm.topk.blocks import LabelRows, Masked
 
-__all__ = ["Problem", "Result", "ScoreGradients", "make_problem", "positive_block", "term_scores"]
-
+__all__ = [
+    "Problem",
+    "Result",
+    "RowStep",
+    "ScoreGradients",
+    "make_problem",
+    "positive_block",
+    "term_scores",
+]
 
 _LOOKS_UP = {"cpu": True, "gpu": False, "tpu": False}
 """By platform: whether positives' scores are looked up among those of all labels. On a CPU timed.
@@ -41,11 +49,9 @@ class Problem:
       ids: int32 [S], the label of each slot, ascending; None if slot j is label j.
       log_weights: float32 [S] or None, added to the negatives of a softmax.
       counts: float32 [T] or None, how many negatives each term has, where it is not B.
-      excluded: int32 [T] or None, the slot that each term leaves out.
-      masked: pairs of row and slot that no term of the row may use, or None.
+      excluded: int32 [T], the slot that each term leaves out; None where known labels are excluded.
+      masked: pairs of row and slot that no term of the row may use; None where they are not.
       shard: which label rows are here.
-      noise: uint32 scalar, the seed of stochastic rounding; see `snm.tables.rounding`.
-      taken: bool scalar, whether anything may be written; None if it may.
     """
 
     spec: HeadSpec
@@ -60,9 +66,13 @@ class Problem:
     excluded: jax.Array | None
     masked: Masked | None
     shard: Shard
-    noise: jax.Array | None = None
-    taken: jax.Array | None = None
     counts: jax.Array | None = None
+
+    @property
+    def plan(self) -> StepPlan:
+        """How the step is computed."""
+        n = self.queries.shape[0]
+        return plan_step(self.spec, n, self.num_slots, alone=self.shard.alone)
 
     @property
     def num_slots(self) -> int:
@@ -70,9 +80,16 @@ class Problem:
         return self.spec.num_labels if self.ids is None else self.ids.shape[0]
 
     @property
+    def labels(self) -> LabelRows:
+        """The slots as labels to score."""
+        shard = self.shard
+        rows = self.table.rows
+        return LabelRows(rows, self.ids, self.bias, shard.first_row, shard.num_valid)
+
+    @property
     def one_term_a_row(self) -> bool:
         """Whether term t belongs to row t."""
-        return self.spec.positives == "one"
+        return self.spec.one_positive
 
     @property
     def compute_dtype(self) -> jnp.dtype:
@@ -86,20 +103,37 @@ class Problem:
         start, end = jnp.searchsorted(self.ids, ends)  # type: ignore[arg-type]
         return start, end
 
-    def may_be_taken(self) -> jax.Array:
-        """Whether the step is to be taken, and its queries are finite: bool scalar."""
-        finite = jnp.all(jnp.isfinite(self.queries))
-        return finite if self.taken is None else finite & self.taken
-
     def local(self, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Rows of `labels` in this shard's table (0 if it has none), and whether it has one."""
         return self.shard.local(labels, self.table.rows.shape[0])
+
+
+class RowStep(NamedTuple):
+    """What the update of the class rows needs beside their gradient.
+
+    Attributes:
+      learning_rate: float32 scalar, of the class rows and of the biases.
+      noise: uint32 scalar, the seed of stochastic rounding (see `snm.tables.rounding`); None for
+        float32 rows.
+      taken: bool scalar, False for a padding step at the end of a dispatch, which must write
+        nothing; None for True.
+    """
+
+    learning_rate: jax.Array | float
+    noise: jax.Array | None = None
+    taken: jax.Array | None = None
+
+    def may_write(self, queries: jax.Array) -> jax.Array:
+        """Whether the step is to be taken, and its queries are finite: bool scalar."""
+        finite = jnp.all(jnp.isfinite(queries))
+        return finite if self.taken is None else finite & self.taken
 
 
 class ScoreGradients(NamedTuple):
     """The loss, and its gradient with respect to the scores that it was computed from.
 
     Attributes:
+      positive: float32 [T], the scores of the positives.
       loss: float32 scalar, of this device's terms; a dense form adds its part later.
       grad_positive: float32 [T].
       grad_mined: float32 [n, m]; 0 for masked ones.
@@ -108,6 +142,7 @@ class ScoreGradients(NamedTuple):
         is 0 then. Otherwise None.
     """
 
+    positive: jax.Array
     loss: jax.Array
     grad_positive: jax.Array
     grad_mined: jax.Array
@@ -116,12 +151,16 @@ class ScoreGradients(NamedTuple):
 
     @classmethod
     def of_all_slots(
-        cls, loss: jax.Array, grad_positive: jax.Array, grad_scores: jax.Array
+        cls,
+        positive: jax.Array,
+        loss: jax.Array,
+        grad_positive: jax.Array,
+        grad_scores: jax.Array,
     ) -> ScoreGradients:
         """The gradient of all slots as a matrix."""
         n = grad_scores.shape[0]
         none = jnp.zeros((n, 0)), jnp.zeros((n, 0), jnp.int32)
-        return cls(loss, grad_positive, *none, grad_scores)
+        return cls(positive, loss, grad_positive, *none, grad_scores)
 
 
 class Result(NamedTuple):
@@ -143,10 +182,8 @@ def make_problem(
     known: SparseRows | None,
     seen: SparseRows | None,
     shard: Shard,
-    noise: jax.Array | None,
-    taken: jax.Array | None = None,
 ) -> Problem:
-    """Describes a step: its queries, its slots, and which of these each term or point leaves out.
+    """Describes the scores of a step: queries, slots, and which of these each term leaves out.
 
     Args:
       spec: of the head.
@@ -157,9 +194,6 @@ def make_problem(
       known: [n, K], all labels of the points; None where a term leaves out its own positive alone.
       seen: [n, K], items that are no negatives of the points either; None for none.
       shard: the part of the class rows that this device has.
-      noise: of rows in bfloat16; None for float32.
-      taken: bool scalar, False for a padding step at the end of a dispatch, which must write
-        nothing; None for True.
 
     Raises:
       ValueError: no sample or no `known` where the spec needs one, or lists of all positives where
@@ -175,8 +209,8 @@ def make_problem(
         num_slots, term_slots = ids.shape[0], slots_of(ids, terms.ids)
 
     masked, excluded = None, None
-    if spec.exclude == "positive":
-        if spec.head_loss.per_list and spec.positives == "all":
+    if not spec.excludes_known:
+        if spec.head_loss.per_list and not spec.one_positive:
             raise ValueError("lists of all positives need exclude='all': no label is both")
         excluded = (
             terms.ids if sample is None else excluded_slots(sample, terms.ids, slots=term_slots)
@@ -186,8 +220,7 @@ def make_problem(
             raise ValueError("update_head needs `known` labels for exclude='all'")
         masked = _slots_left_out(known, seen, sample, num_slots)
     n = scaled.shape[0]
-    one_a_row = spec.positives == "one"
-    term_rows = jnp.arange(n, dtype=jnp.int32) if one_a_row else entry_rows(terms)
+    term_rows = jnp.arange(n, dtype=jnp.int32) if spec.one_positive else entry_rows(terms)
     counts = None
     if sample is not None and sample.num_drawn is not None and spec.head_loss.takes_ranks:
         counts = _counted(sample.num_drawn, num_slots, excluded, masked, term_rows, n)
@@ -204,8 +237,6 @@ def make_problem(
         excluded=excluded,
         masked=masked,
         shard=shard,
-        noise=noise,
-        taken=taken,
         counts=counts,
     )
 

@@ -95,6 +95,21 @@ class HeadSpec:
         object.__setattr__(self, "head_loss", loss)
 
     @property
+    def num_slots(self) -> int:
+        """The labels to draw for a batch: B, and one in place of a positive that is among them."""
+        return self.sampled + 1
+
+    @property
+    def one_positive(self) -> bool:
+        """Whether each point has one term in the loss, which belongs to one of its labels."""
+        return self.positives == "one"
+
+    @property
+    def excludes_known(self) -> bool:
+        """Whether no known label of a point is its negative, so that a step needs `known`."""
+        return self.exclude == "all"
+
+    @property
     def samples_all(self) -> bool:
         """Whether every label but the positive is a negative, so that nothing is drawn."""
         return self.sampled == self.num_labels - 1

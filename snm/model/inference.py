@@ -20,7 +20,7 @@ from snm.model.model import Model, TrainState
 from snm.model.pair_counts import pairs_in_order
 from snm.tables.rounding import as_float
 from snm.tables.table import RowTable, SparseRows, entry_rows
-from snm.topk.blocks import Added, Best, Masked
+from snm.topk.blocks import Added, Best, LabelRows, Masked
 from snm.topk.search import best_scores
 
 __all__ = [
@@ -193,25 +193,22 @@ def best_labels(
     Returns:
       scores float32 [n, count], MASKED where there are fewer labels; and their labels as slots.
     """
-    rows = state.head.table.rows
+    rows, bias = state.head.table.rows, state.head.bias
     shard = Shard.of(rows, model.spec.num_labels, axes.label)
+    labels = LabelRows(rows, ids, bias, shard.first_row, shard.num_valid)
     if added is not None and ids is None:
         added = added._replace(slots=added.slots - shard.first_row)
     best = best_scores(
         scaled_queries(model, state, features, axes=axes) if queries is None else queries,
-        rows,
-        ids,
-        min(count, rows.shape[0] if ids is None else ids.shape[0]),
+        labels,
+        min(count, labels.num_slots),
         masked=_seen(model, features, shard, ids),
         added=added,
-        bias=state.head.bias,
-        first_row=shard.first_row,
-        num_valid=shard.num_valid,
         compute_dtype=jnp.dtype(model.spec.compute_dtype),
         kernel=model.spec.mining_kernel,
     )
-    labels = best.slots + shard.first_row if ids is None else ids[best.slots]
-    return shard.merge_topk(Best(best.scores, labels), count)
+    found = best.slots + shard.first_row if ids is None else ids[best.slots]
+    return shard.merge_topk(Best(best.scores, found), count)
 
 
 def _seen(

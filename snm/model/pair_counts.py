@@ -9,7 +9,7 @@ from jax import lax
 from snm.distributed.collectives import Shard
 from snm.losses.reductions import MASKED
 from snm.tables.table import SparseRows, entry_rows
-from snm.topk.blocks import Masked, block_plan, read_block, score_block
+from snm.topk.blocks import LabelRows, Masked, block_plan, score_block
 
 __all__ = ["pairs_in_order"]
 
@@ -48,6 +48,7 @@ def pairs_in_order(
       int32 [entries], the same on every shard; values of padding entries are undefined.
     """
     num_rows = table.shape[0]
+    labels = LabelRows(table, bias=bias, num_valid=shard.num_valid)
     plan = block_plan(num_rows, _BLOCK)
     starts = jnp.arange(plan.num_blocks, dtype=jnp.int32) * plan.size
     rows = entry_rows(relevant)
@@ -62,21 +63,13 @@ def pairs_in_order(
     )
 
     def block(start: jax.Array, masked: Masked | None) -> tuple[jax.Array, jax.Array]:
-        parts = read_block(table, None, start, plan.size, 0, shard.num_valid)
-        scores = score_block(
-            queries,
-            *parts,
-            num_rows=num_rows,
-            masked=masked,
-            bias=bias,
-            compute_dtype=compute_dtype,
-        )
-        begin = parts[2]
+        read = labels.block(start, plan.size)
+        scores = score_block(queries, read, masked=masked, compute_dtype=compute_dtype)
         if last is not None:
             # Lower than any score, but above the values that mean masked.
-            places = last.in_block(begin, plan.size)
+            places = last.in_block(read.begin, plan.size)
             scores = scores.at[places].min(MASKED / 4, mode="drop")
-        return scores, begin
+        return scores, read.begin
 
     def own(found: jax.Array, start: jax.Array) -> tuple[jax.Array, None]:
         scores, begin = block(start, None)

@@ -154,7 +154,7 @@ def compile_training(
                 placed(stack, stack_specs(stack, parts)),
             )
         program = _fresh_steps(model, source, mesh)
-        turns = mean_blocks(model.spec.sampled + 1, sizes[1]) if sizes[1] > 1 else 1
+        turns = mean_blocks(model.spec.num_slots, sizes[1]) if sizes[1] > 1 else 1
         return compiled(name, steps, program, shapes, tables, longest, turns)
 
 

@@ -12,7 +12,17 @@ from snm.losses.reductions import MASKED
 from snm.machine.platform import of_platform
 from snm.tables.rounding import as_float
 
-__all__ = ["Added", "Best", "BlockPlan", "Masked", "block_plan", "read_block", "score_block"]
+__all__ = [
+    "Added",
+    "Best",
+    "Block",
+    "BlockPlan",
+    "LabelRows",
+    "Masked",
+    "block_plan",
+    "score_block",
+    "score_rows",
+]
 
 
 WIDTH = 16  # slots of one fold; see `snm.topk.search`
@@ -104,6 +114,11 @@ class Best(NamedTuple):
     scores: jax.Array
     slots: jax.Array
 
+    @classmethod
+    def none(cls, num_queries: int) -> Best:
+        """No score of any query: count is 0."""
+        return cls(jnp.zeros((num_queries, 0)), jnp.zeros((num_queries, 0), jnp.int32))
+
 
 class BlockPlan(NamedTuple):
     """A partition of the slots into blocks of `size`; the last block overlaps or is padded."""
@@ -126,87 +141,107 @@ def block_plan(num_slots: int, longest: int, unit: int | None = None) -> BlockPl
     return BlockPlan(-(-num_slots // size), size)
 
 
-def read_block(
-    table: jax.Array,
-    ids: jax.Array | None,
-    start: jax.Array,
-    size: int,
-    first_row: jax.Array | int,
-    num_valid: jax.Array | None = None,
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Reads the class rows of the slots start .. start + size - 1.
+class Block(NamedTuple):
+    """The class rows and biases of a block of slots.
 
-    Args:
-      table: [N, dim] in the storage type, the rows of labels first_row .. first_row + N - 1.
-      ids: int32 [S], the label of each slot, or None if slot j is row j of the table.
-      start: int32 scalar.
-      size: slots to read, static.
+    Attributes:
+      rows: float32 [size, dim].
+      place: int32 [size], their indices in the table; N where the slot has no row here.
+      begin: int32 scalar, the first slot of the block.
+      real: bool [size], whether the slot has a row here.
+      bias: float32 [size], or None.
+    """
+
+    rows: jax.Array
+    place: jax.Array
+    begin: jax.Array
+    real: jax.Array
+    bias: jax.Array | None
+
+
+class LabelRows(NamedTuple):
+    """Labels to score: the slots of a search, and the class rows that this shard has of them.
+
+    Attributes:
+      table: [N, dim] in the storage type, or bfloat16: the rows of labels first_row ..
+        first_row + N - 1.
+      ids: int32 [S] ascending, the label of each slot; None if slot j is row j of the table.
+      bias: float32 [N] or None, added to the score of each label.
       first_row: the label of the table's first row.
       num_valid: the number of table rows that belong to labels; None if all do.
-
-    Returns:
-      float32 [size, dim] rows; int32 [size], their indices in the table, N where the slot has no
-      row here; and int32 scalar, the first slot of the block. This is before `start` if the last
-      block would end past the table; slots that the block before it covers have index N.
     """
-    num_rows = table.shape[0]
-    valid = num_rows if num_valid is None else num_valid
-    if ids is None:
-        begin = jnp.clip(start, 0, max(num_rows - size, 0))
-        if size > num_rows:
-            table = jnp.pad(table, ((0, size - num_rows), (0, 0)))
-        rows = as_float(lax.dynamic_slice_in_dim(table, begin, size))
-        place = begin + jnp.arange(size, dtype=jnp.int32)
-        return rows, jnp.where((place >= start) & (place < valid), place, num_rows), begin
-    slots = start + jnp.arange(size, dtype=jnp.int32)
-    place = ids.at[slots].get(mode="fill", fill_value=-1) - first_row
-    place = jnp.where((place >= 0) & (place < valid), place, num_rows)
-    return as_float(table.at[place].get(mode="clip")), place, start
+
+    table: jax.Array
+    ids: jax.Array | None = None
+    bias: jax.Array | None = None
+    first_row: jax.Array | int = 0
+    num_valid: jax.Array | None = None
+
+    @property
+    def num_slots(self) -> int:
+        """S."""
+        return self.table.shape[0] if self.ids is None else self.ids.shape[0]
+
+    def block(self, start: jax.Array, size: int) -> Block:
+        """Reads the slots start .. start + size - 1.
+
+        Where slots are rows, the block begins before `start` if it would end past the table; slots
+        that the block before it covers count as without a row.
+        """
+        num_rows = self.table.shape[0]
+        valid = num_rows if self.num_valid is None else self.num_valid
+        if self.ids is None:
+            table, begin = self.table, jnp.clip(start, 0, max(num_rows - size, 0))
+            if size > num_rows:
+                table = jnp.pad(table, ((0, size - num_rows), (0, 0)))
+            rows = as_float(lax.dynamic_slice_in_dim(table, begin, size))
+            place = begin + jnp.arange(size, dtype=jnp.int32)
+            real = (place >= start) & (place < valid)
+            place = jnp.where(real, place, num_rows)
+        else:
+            begin = start
+            slots = start + jnp.arange(size, dtype=jnp.int32)
+            place = self.ids.at[slots].get(mode="fill", fill_value=-1) - self.first_row
+            real = (place >= 0) & (place < valid)
+            place = jnp.where(real, place, num_rows)
+            rows = as_float(self.table.at[place].get(mode="clip"))
+        bias = None if self.bias is None else self.bias.at[place].get(mode="clip")
+        return Block(rows, place, begin, real, bias)
 
 
 def score_block(
     queries: jax.Array,
-    rows: jax.Array,
-    place: jax.Array,
-    begin: jax.Array,
+    block: Block,
     *,
-    num_rows: int,
-    masked: Masked | None,
-    bias: jax.Array | None,
-    compute_dtype: jnp.dtype,
+    masked: Masked | None = None,
+    compute_dtype: jnp.dtype = jnp.float32,
 ) -> jax.Array:
-    """Scores a block from `read_block`; MASKED where the slot has no label or is excluded.
-
-    Returns:
-      float32 [n, size].
-    """
-    scores = score_rows(queries, rows, place, begin, masked, bias, compute_dtype)
-    return jnp.where((place < num_rows)[None, :], scores, MASKED)
+    """Scores a block: float32 [n, size]; MASKED where the slot has no row or is excluded."""
+    scores = score_rows(queries, block, masked=masked, compute_dtype=compute_dtype)
+    return jnp.where(block.real[None, :], scores, MASKED)
 
 
 def score_rows(
     queries: jax.Array,
-    rows: jax.Array,
-    place: jax.Array,
-    begin: jax.Array,
-    masked: Masked | None,
-    bias: jax.Array | None,
-    compute_dtype: jnp.dtype,
-    added: Added | None = None,
+    block: Block,
     *,
+    masked: Masked | None = None,
+    added: Added | None = None,
+    compute_dtype: jnp.dtype = jnp.float32,
     on_cpu: bool = False,
 ) -> jax.Array:
-    """`score_block` without masking the slots that have no label: their scores are undefined."""
+    """`score_block` without masking the slots that have no row: their scores are undefined."""
     scores = lax.dot_general(
         queries.astype(compute_dtype),
-        rows.astype(compute_dtype),
+        block.rows.astype(compute_dtype),
         (((1,), (1,)), ((), ())),
         preferred_element_type=jnp.float32,
     )
     if added is not None:
-        scores = added.added_to(scores, begin, on_cpu=on_cpu)
+        scores = added.added_to(scores, block.begin, on_cpu=on_cpu)
     if masked is not None:
-        scores = scores.at[masked.in_block(begin, rows.shape[0])].set(MASKED, mode="drop")
-    if bias is not None:
-        scores = scores + bias.at[place].get(mode="clip")[None, :]
+        places = masked.in_block(block.begin, block.rows.shape[0])
+        scores = scores.at[places].set(MASKED, mode="drop")
+    if block.bias is not None:
+        scores = scores + block.bias[None, :]
     return scores

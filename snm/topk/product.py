@@ -11,7 +11,7 @@ from jax import lax
 
 from snm.losses.reductions import MASKED
 from snm.machine.platform import platform
-from snm.topk.blocks import Best, Masked
+from snm.topk.blocks import Best, LabelRows, Masked
 from snm.topk.search import best_scores
 
 __all__ = ["product_top_k"]
@@ -110,11 +110,9 @@ def _top(
         stored = lax.bitcast_convert_type(rows, jnp.uint16)
     best = best_scores(
         queries,
-        stored,
-        None,
+        LabelRows(stored, bias=offsets),
         count,
         masked=masked,
-        bias=offsets,
         compute_dtype=compute_dtype,
         kernel=kernel,
     )

@@ -24,9 +24,9 @@ from snm.topk.blocks import (
     Added,
     Best,
     BlockPlan,
+    LabelRows,
     Masked,
     block_plan,
-    read_block,
     score_rows,
 )
 from snm.topk.kernel.choice import kernel_forms
@@ -54,33 +54,25 @@ maxima and 16 scores of each fold that is kept, in place of the block, of which 
 
 def best_scores(
     queries: jax.Array,
-    table: jax.Array,
-    ids: jax.Array | None,
+    labels: LabelRows,
     count: int,
     *,
     masked: Masked | None = None,
     added: Added | None = None,
-    bias: jax.Array | None = None,
-    first_row: jax.Array | int = 0,
-    num_valid: jax.Array | None = None,
     compute_dtype: jnp.dtype = jnp.float32,
     ordered: bool = True,
     kernel: str = "auto",
 ) -> Best:
-    """The exact top `count` of the sampled labels for each query; ties go to the lowest slot.
+    """The exact top `count` of the labels for each query; ties go to the lowest slot.
 
-    Takes n x S x dim multiply-adds and the memory of one block, and reads each sampled row once.
+    Takes n x S x dim multiply-adds and the memory of one block, and reads each label's row once.
 
     Args:
       queries: float32 [n, dim].
-      table: [N, dim] rows in the storage type, or bfloat16.
-      ids: int32 [S] ascending, the sampled labels, or None for all rows of the table.
+      labels: the S sampled labels, or all of a shard.
       count: how many to keep.
       masked: pairs that must not be chosen.
       added: values to add to the scores of some pairs.
-      bias: float32 [N], added to the score of each label.
-      first_row: the label of the table's first row.
-      num_valid: the number of table rows that belong to labels; None if all do.
       compute_dtype: type of the factors of the matrix product; it accumulates in float32.
       ordered: whether to return scores in descending order. On a CPU, to sort hundreds takes longer
         than to find them.
@@ -89,7 +81,7 @@ def best_scores(
     Returns:
       The top scores and their slots.
     """
-    slots = table.shape[0] if ids is None else ids.shape[0]
+    slots = labels.num_slots
 
     def form(longest: int, on_cpu: bool) -> functools.partial[Best]:
         unit = UNIT["cpu"] if on_cpu else UNIT["gpu"]
@@ -110,14 +102,13 @@ def best_scores(
     kernels = kernel_forms(
         kernel,
         queries,
-        table,
-        slots,
+        labels,
         count,
         masked=masked is not None,
         added=added is not None,
         compute_dtype=compute_dtype,
     )
-    arguments = queries, table, ids, masked, added, bias, first_row, num_valid
+    arguments = queries, labels, masked, added
     if kernels:
         return lax.platform_dependent(*arguments, default=accelerator, **kernels)
     return by_platform(*arguments, cpu=cpu, default=accelerator)
@@ -125,13 +116,9 @@ def best_scores(
 
 def _search_blocks(
     queries: jax.Array,
-    table: jax.Array,
-    ids: jax.Array | None,
+    labels: LabelRows,
     masked: Masked | None,
     added: Added | None,
-    bias: jax.Array | None,
-    first_row: jax.Array | int,
-    num_valid: jax.Array | None,
     *,
     count: int,
     plan: BlockPlan,
@@ -143,22 +130,22 @@ def _search_blocks(
     n = queries.shape[0]
 
     def scores_of(start: jax.Array, size: int = plan.size) -> tuple[jax.Array, jax.Array]:
-        rows, place, begin = read_block(table, ids, start, size, first_row, num_valid)
-        real = place < table.shape[0]
+        block = labels.block(start, size)
 
         def product() -> jax.Array:
             return score_rows(
-                queries, rows, place, begin, masked, bias, compute_dtype, added, on_cpu=on_cpu
-            )
+                queries, block, masked=masked, added=added, compute_dtype=compute_dtype,
+                on_cpu=on_cpu,
+            )  # fmt: skip
 
         def masked_product() -> jax.Array:
-            return jnp.where(real[None, :], product(), MASKED)
+            return jnp.where(block.real[None, :], product(), MASKED)
 
         # XLA:CPU writes a masked copy of all scores, which most blocks do not need. An accelerator
         # fuses the mask, and a branch would make it wait for the host.
         if on_cpu:
-            return lax.cond(jnp.all(real), product, masked_product), begin
-        return masked_product(), begin
+            return lax.cond(jnp.all(block.real), product, masked_product), block.begin
+        return masked_product(), block.begin
 
     def merge_block(best: Best, start: jax.Array) -> tuple[Best, None]:
         return _merge(best, *scores_of(start)), None
@@ -190,7 +177,7 @@ def _search_blocks(
         return _scan_blocks(merge_block, none, starts)[0]
 
     quota = choose_quota(count, plan.num_blocks, plan.size)
-    if not on_cpu or ids is None or quota is None:
+    if not on_cpu or labels.ids is None or quota is None:
         return by_merging()
 
     def candidates_of(_: None, start: jax.Array) -> tuple[None, Candidates]:

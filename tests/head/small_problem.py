@@ -32,7 +32,6 @@ def problem_of(case: Case) -> Problem:
     shard = Shard.of(case.head.table.rows, case.spec.num_labels, None, None)
     return make_problem(
         case.spec, case.head, case.queries, case.terms, case.sample, case.known, case.seen, shard,
-        None,
     )  # fmt: skip
 
 

@@ -10,13 +10,14 @@ from head_reference import row_of_term
 
 from snm.head import by_blocks as module
 from snm.head.by_blocks import by_blocks, mean_blocks
-from snm.head.problem import ScoreGradients
+from snm.head.problem import RowStep, ScoreGradients
 from snm.head.state import Head
 from snm.tables.table import RowTable
 
 pytestmark = pytest.mark.usefixtures("all_24_bits")
 
 RATE = 0.3
+ROW_STEP = RowStep(RATE)
 
 
 def dense_step(case, grad_positive, of_slots):
@@ -90,16 +91,18 @@ CASES = {
 @pytest.mark.parametrize("block", [4096, 7], ids=["one block", "blocks, the last overlapping"])
 @pytest.mark.parametrize("name", CASES)
 def test_mined_pairs(name, block, monkeypatch):
-    monkeypatch.setattr(module, "_BLOCK", {"cpu": block})
+    monkeypatch.setattr(module, "_BLOCK", block)
     case = unit(small_case(**CASES[name]))
     grad_positive, values, slots = gradients_of(case)
     of_slots = np.zeros((N, len(slot_labels(case))))
     np.put_along_axis(of_slots, slots, values, axis=1)
     problem = problem_of(case)
-    gradients = ScoreGradients(jnp.float32(1.5), *map(jnp.asarray, (grad_positive, values, slots)))
-    step = jax.jit(
-        lambda given: by_blocks(problem, jnp.zeros(len(grad_positive)), given, None, RATE)
+    gradients = ScoreGradients(
+        jnp.zeros(len(grad_positive)),
+        jnp.float32(1.5),
+        *map(jnp.asarray, (grad_positive, values, slots)),
     )
+    step = jax.jit(lambda given: by_blocks(problem, given, ROW_STEP))
     compare(case, step(gradients), grad_positive, of_slots)
 
 
@@ -111,11 +114,12 @@ def test_a_whole_matrix(name):
     of_slots = np.random.default_rng(1).normal(size=(N, size)).astype(np.float32)
     problem = problem_of(case)
     gradients = ScoreGradients.of_all_slots(
-        jnp.float32(1.5), jnp.asarray(grad_positive), jnp.asarray(of_slots)
+        jnp.zeros(len(grad_positive)),
+        jnp.float32(1.5),
+        jnp.asarray(grad_positive),
+        jnp.asarray(of_slots),
     )
-    step = jax.jit(
-        lambda given: by_blocks(problem, jnp.zeros(len(grad_positive)), given, None, RATE)
-    )
+    step = jax.jit(lambda given: by_blocks(problem, given, ROW_STEP))
     compare(case, step(gradients), grad_positive, of_slots)
 
 
@@ -125,12 +129,12 @@ def not_finite(of_positive=0.0, of_mined=0.0, of_matrix=None):
     grad_positive, values, slots = gradients_of(case)
     grad_positive[1] += of_positive
     values[2, 1] += of_mined
-    loss, grad_positive = jnp.float32(1.5), jnp.asarray(grad_positive)
+    given = jnp.zeros(len(grad_positive)), jnp.float32(1.5), jnp.asarray(grad_positive)
     if of_matrix is None:
-        return case, ScoreGradients(loss, grad_positive, jnp.asarray(values), jnp.asarray(slots))
+        return case, ScoreGradients(*given, jnp.asarray(values), jnp.asarray(slots))
     matrix = np.zeros((N, len(slot_labels(case))), np.float32)
     matrix[2, 1] = of_matrix
-    return case, ScoreGradients.of_all_slots(loss, grad_positive, jnp.asarray(matrix))
+    return case, ScoreGradients.of_all_slots(*given, jnp.asarray(matrix))
 
 
 @pytest.mark.parametrize(
@@ -140,8 +144,7 @@ def not_finite(of_positive=0.0, of_mined=0.0, of_matrix=None):
 )
 def test_what_is_not_finite_changes_nothing(changes):
     case, gradients = not_finite(**changes)
-    size = len(gradients.grad_positive)
-    got = by_blocks(problem_of(case), jnp.zeros(size), gradients, None, RATE)
+    got = by_blocks(problem_of(case), gradients, ROW_STEP)
     assert not got.ok
     np.testing.assert_array_equal(got.table.rows, case.head.table.rows)
     np.testing.assert_array_equal(got.bias, case.head.bias)
@@ -150,8 +153,7 @@ def test_what_is_not_finite_changes_nothing(changes):
 @pytest.mark.parametrize("of_matrix", [None, 0.5])
 def test_what_is_finite_changes_rows(of_matrix):
     case, gradients = not_finite(of_matrix=of_matrix)
-    size = len(gradients.grad_positive)
-    got = by_blocks(problem_of(case), jnp.zeros(size), gradients, None, RATE)
+    got = by_blocks(problem_of(case), gradients, ROW_STEP)
     assert got.ok and not np.array_equal(got.table.rows, case.head.table.rows)
 
 

@@ -10,10 +10,10 @@ from head.small_problem import K, S, own_slots, positive_scores, problem_of, slo
 from head_reference import rank_weights, row_of_term
 
 from snm.head import by_threshold as module
-from snm.head.by_threshold import by_threshold, every_score, left_out, mines_by_threshold
+from snm.head.by_threshold import by_threshold, every_score, left_out
+from snm.head.plan import Mining
 from snm.head.problem import term_scores
 from snm.losses.reductions import MASKED
-from snm.losses.sampled import LossOptions
 
 ALL = dict(exclude="all", positives="all")
 CASES = {
@@ -140,7 +140,7 @@ def test_loss_and_gradient_of_every_negative(name):
     case = small_case(**EVERY[name])
     spec = dataclasses.replace(case.spec, mined=case.spec.sampled)
     case = off_the_kink(case._replace(spec=spec))
-    assert mines_by_threshold(problem_of(case))
+    assert problem_of(case).plan.mining is Mining.BY_THRESHOLD
     compare(case)
 
 
@@ -174,15 +174,3 @@ def test_positives_are_looked_up_where_every_label_has_a_slot(bias):
     of_bfloat16 = dataclasses.replace(case.spec, compute_dtype="bfloat16")
     rounded = dataclasses.replace(problem, spec=of_bfloat16)
     np.testing.assert_array_equal(term_scores(rounded, jnp.zeros_like(got)), positive_scores(case))
-
-
-def test_which_steps_take_it():
-    case = small_case(num_labels=400, sampled=300, mined=40, loss="softmax", **ALL)
-    problem = problem_of(case)
-    assert mines_by_threshold(problem)
-    few = dataclasses.replace(case.spec, mined=3)
-    assert not mines_by_threshold(dataclasses.replace(problem, spec=few))
-    ranks = dataclasses.replace(case.spec, loss="powl", options=LossOptions(vartheta="power-law"))
-    assert not mines_by_threshold(dataclasses.replace(problem, spec=ranks))
-    several = dataclasses.replace(case.spec, exclude="positive")
-    assert not mines_by_threshold(problem_of(case._replace(spec=several)))

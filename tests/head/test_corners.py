@@ -10,7 +10,7 @@ from devices import cpu_only
 from head.steps import K, check, same_bits, stepped
 from head_reference import QUICK, csr, loss_of, make_case, reference
 
-from snm.head import by_pairs, by_threshold
+from snm.head import plan
 from snm.head.head import update_head
 from snm.head.state import Head
 from snm.losses import rank_weights as weights
@@ -33,7 +33,7 @@ from snm.topk import search as scoring
 def test_many_mined_of_several_blocks(monkeypatch, options):
     """Each block gives a share, found by counting; only a loss of ranks puts them in order."""
     monkeypatch.setattr(scoring, "_CPU_BLOCK", 160)
-    monkeypatch.setitem(by_pairs.PAIRS_LIMIT, "cpu", 1)
+    monkeypatch.setitem(plan.PAIRS_LIMIT, "cpu", 1)
     joins = []
     monkeypatch.setattr(
         scoring,
@@ -180,7 +180,7 @@ def test_a_step_is_refused_for_its_loss_and_not_for_a_bound_of_it(highest, ok, l
     How a large batch is computed must not decide that.
     """
     if large:
-        monkeypatch.setattr(by_threshold, "_SCORES", dict.fromkeys(by_threshold._SCORES, 0))
+        monkeypatch.setattr(plan, "HELD_SCORES", 0)
     case = make_case(num_labels=20, sampled=19, mined=19, n=2, dim=4, phi="exponential",
                      learn_scale=False)  # fmt: skip
     rows = np.zeros((20, 4), np.float32)

@@ -1,13 +1,11 @@
 """`mine` against a stable sort of all scores of the sample."""
 
-import dataclasses
-
 import jax
 import numpy as np
 import pytest
 from head.small_problem import N, S, problem_of, slot_scores, small_case
 
-from snm.head import mining
+from snm.head import plan
 from snm.head.mining import mine
 from snm.losses.reductions import MASKED
 from snm.machine.platform import platform
@@ -31,7 +29,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_the_best_in_falling_order(name, monkeypatch):
     """Of equal scores the slot that comes first, as a stable sort has it."""
-    monkeypatch.setitem(mining._MASKED_FROM, platform(), 64)  # a GPU leaves out the own one first
+    monkeypatch.setitem(plan._MASKED_FROM, platform(), 64)  # a GPU leaves out the own one first
     case = small_case(loss="powl", **CASES[name])
     scores, slots = mined(case)
     every = slot_scores(case)
@@ -70,12 +68,3 @@ def test_of_many_the_own_is_never_mined():
         -np.sort(-scores, axis=1), -np.sort(-every, axis=1, kind="stable")[:, :64]
     )
     assert not (slots == np.asarray(problem.excluded)[:, None]).any()
-
-
-def test_a_loss_of_all_alike_mines_nothing():
-    case = small_case(mined=S - 1)
-    assert case.spec.head_loss.dense_only
-    scores, slots = mined(case)
-    assert scores.shape == slots.shape == (N, 0)
-    some = dataclasses.replace(case.spec, mined=S - 2)
-    assert not some.head_loss.dense_only

@@ -21,8 +21,8 @@ from snm.batches.sources.build import make_source
 from snm.batches.sources.source import BatchSettings
 from snm.bench.shapes import SEED, SHAPES, model_of, points_of, source_of
 from snm.distributed.collectives import Shard
-from snm.head import by_threshold, mining
-from snm.head.by_pairs import few_pairs
+from snm.head import by_threshold, plan
+from snm.head.plan import few_pairs
 from snm.machine import compiler
 from snm.machine.platform import compiling_for
 from snm.sampling import permutation
@@ -224,7 +224,7 @@ def test_a_part_of_a_table_copied_to_the_chip_is_found(monkeypatch):
 
 def test_a_sort_of_one_more_than_16_is_found(monkeypatch):
     """What XLA:GPU makes of the 17 best."""
-    monkeypatch.setattr(mining, "_MASKED_FROM", {"cpu": 64})
+    monkeypatch.setattr(plan, "_MASKED_FROM", {"cpu": 64})
     assert any("sorts" in fault for fault in step("h100", "amazon670k", 16).faults)
 
 

@@ -9,7 +9,7 @@ from snm.losses.reductions import MASKED
 from snm.topk import blocks
 from snm.topk import search as scoring
 from snm.topk.block_quotas import Candidates, choose_quota, merge_candidates
-from snm.topk.blocks import Added, Best, Masked, block_plan
+from snm.topk.blocks import Added, Best, LabelRows, Masked, block_plan
 from snm.topk.search import best_scores
 
 N, DIM = 5, 4
@@ -66,7 +66,8 @@ def test_best_scores_are_the_head_of_a_stable_sort(longest, sampled, with_bias):
 
     @jax.jit
     def several(queries, table, ids, bias, masked):
-        return [best_scores(queries, table, ids, c, bias=bias, masked=masked) for c in (1, 7, 60)]
+        labels = LabelRows(table, ids, bias)
+        return [best_scores(queries, labels, c, masked=masked) for c in (1, 7, 60)]
 
     got = several(queries, table, ids_device, bias, masked)
     for count, best in zip((1, 7, 60), got, strict=True):
@@ -89,7 +90,8 @@ def test_what_is_added_to_scores_of_pairs(longest, monkeypatch, entries):
     np.add.at(expected, (rows[here], slots[here]), values[here])
     order = np.argsort(-expected, axis=1, kind="stable")
 
-    search = jax.jit(lambda added, count: best_scores(queries, table, None, count, added=added),
+    labels = LabelRows(table)
+    search = jax.jit(lambda added, count: best_scores(queries, labels, count, added=added),
                      static_argnums=1)  # fmt: skip
     for count in (1, 7):
         best = order[:, :count]
@@ -116,8 +118,7 @@ def test_candidates_of_blocks_give_the_top_k_of_a_large_count(monkeypatch, kind,
     ids = np.sort(rng.choice(1100, 1024, replace=False)).astype(np.int32)
     best = best_scores(
         jnp.asarray(queries),
-        jnp.asarray(table),
-        jnp.asarray(ids),
+        LabelRows(jnp.asarray(table), jnp.asarray(ids)),
         100,
         masked=masked and Masked(*(jnp.array(part) for part in zip(*masked, strict=True))),
         ordered=ordered,
@@ -168,7 +169,7 @@ def test_fewer_labels_than_wanted(monkeypatch, num_labels):
     monkeypatch.setattr(scoring, "_CPU_BLOCK", 16)
     queries, table = integers(4, N, DIM), integers(5, num_labels, DIM)
     masked = Masked(jnp.array([0, 0, 2]), jnp.array([0, 1, num_labels - 1]))
-    got = best_scores(queries, table, None, num_labels + 3, masked=masked)
+    got = best_scores(queries, LabelRows(table), num_labels + 3, masked=masked)
     scores, slots = brute_force(
         queries, table, None, num_labels, masked=[(0, 0), (0, 1), (2, num_labels - 1)]
     )
@@ -179,7 +180,7 @@ def test_fewer_labels_than_wanted(monkeypatch, num_labels):
 def test_a_shard_sees_its_own_labels_only():
     queries, table = integers(6, N, DIM), integers(7, 40, DIM)
     ids = jnp.arange(0, 120, 3, dtype=jnp.int32)  # labels 40 .. 79 are this shard's
-    got = best_scores(jnp.asarray(queries), jnp.asarray(table), ids, 6, first_row=40)
+    got = best_scores(jnp.asarray(queries), LabelRows(jnp.asarray(table), ids, first_row=40), 6)
     check(got, brute_force(queries, table, ids, 6, first_row=40))
     assert set(np.asarray(ids)[got.slots.reshape(-1)]) <= set(range(40, 80))
 
@@ -200,7 +201,7 @@ def test_cpu_and_accelerator_blocks_give_the_same(monkeypatch, sampled):
     monkeypatch.setattr(scoring, "_CPU_BLOCK", 64)
     monkeypatch.setattr(scoring, "_ACCELERATOR_NUMBERS", 200 * (N + DIM))
     monkeypatch.setattr(scoring, "by_platform", both)
-    best_scores(jnp.asarray(queries), jnp.asarray(table), ids, 3)
+    best_scores(jnp.asarray(queries), LabelRows(jnp.asarray(table), ids), 3)
     ((cpu, accelerator),) = forms
     assert cpu.num_blocks > accelerator.num_blocks
 
@@ -216,7 +217,7 @@ def test_a_block_of_an_accelerator_has_so_many_scores_and_rows(monkeypatch, quer
 
     monkeypatch.setattr(scoring, "by_platform", chosen)
     shapes = (jax.ShapeDtypeStruct((n, dim), jnp.float32) for n in (queries, 3_000_000))
-    jax.eval_shape(lambda *given: best_scores(*given, None, 3), *shapes)
+    jax.eval_shape(lambda queries, table: best_scores(queries, LabelRows(table), 3), *shapes)
     held, after = (plan.size * (queries + dim) for plan in plans)
     most = scoring._ACCELERATOR_NUMBERS
     assert 0.9 * most < held < 1.1 * most
@@ -228,7 +229,7 @@ def test_bfloat16_is_close():
     queries, table = (rng.normal(size=(n, 64)).astype(np.float32) for n in (N, 300))
     queries /= np.linalg.norm(queries, axis=1, keepdims=True)
     table /= np.linalg.norm(table, axis=1, keepdims=True)
-    got = best_scores(queries, table, None, 8, compute_dtype=jnp.bfloat16)
+    got = best_scores(queries, LabelRows(table), 8, compute_dtype=jnp.bfloat16)
     assert got.scores.dtype == jnp.float32
     want, _ = brute_force(queries, table, None, 8)
     # A relative error of 2^-9 in each factor changes a score by a few thousandths.

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from snm.losses.reductions import MASKED
 from snm.machine.platform import compiling_for
 from snm.topk import search
-from snm.topk.blocks import WIDTH, Best
+from snm.topk.blocks import WIDTH, Best, LabelRows
 from snm.topk.search import best_scores
 from snm.topk.strided_folds import merged_in_order, top_of_strided_folds
 
@@ -70,7 +70,7 @@ def test_the_accelerator_form_equals_a_stable_sort(monkeypatch, ties, count):
     monkeypatch.setattr(search, "_CPU_BLOCK", 64)
     monkeypatch.setattr(search, "_ACCELERATOR_NUMBERS", 128 * (5 + 4))
     with jax.default_matmul_precision("float32"), compiling_for("gpu", 1 << 34):
-        got = best_scores(jnp.asarray(queries), jnp.asarray(table), None, count)
+        got = best_scores(jnp.asarray(queries), LabelRows(jnp.asarray(table)), count)
     want, slots = stable(queries @ table.T, count)
     np.testing.assert_allclose(got.scores, want, rtol=1e-5)
     np.testing.assert_array_equal(got.slots, slots)

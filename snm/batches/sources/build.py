@@ -80,7 +80,7 @@ def source_of(
         frequency_power=config.frequency_power,
         resized=bool(config.sampled_start),
     )
-    one, kind = spec.positives == "one", _sampler_kind(spec, settings)
+    one, kind = spec.one_positive, _sampler_kind(spec, settings)
     of_points = np.diff(weighting.starts(points.features))
     counts = PointCounts.of(of_points, points.labels, labelled, own.start, kind, one_positive=one)
     entries = [int(each.sum()) for each in (counts.features, counts.labels)]
@@ -169,7 +169,7 @@ def make_source(
     parts = data_parts or 1
     if counts is None:
         labelled = np.flatnonzero(np.diff(labels.indptr))
-        one, kind = spec.positives == "one", _sampler_kind(spec, settings)
+        one, kind = spec.one_positive, _sampler_kind(spec, settings)
         of_points = np.diff(features.indptr)
         counts = PointCounts.of(of_points, labels, labelled, 0, kind, one_positive=one)
         features, labels = rows_of(features, labelled), rows_of(labels, labelled)
@@ -222,7 +222,7 @@ def _sampler_of(
     def sampler_of(head: HeadSpec) -> Sampler | None:
         if kind is None or head.samples_all:
             return None
-        return of_size(head.num_labels, head.sampled + 1)
+        return of_size(head.num_labels, head.num_slots)
 
     return sampler_of
 

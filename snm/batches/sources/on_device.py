@@ -121,7 +121,7 @@ class DeviceSource(Source):
         if self.sampler is not None and draw is not None:
             reads = self.sampler.needs_batch_positives
             sample = draw(item.step, self._positives_of(terms) if reads else None, item.key[1])
-        known_or_none = known if self.spec.exclude == "all" else None
+        known_or_none = known if self.spec.excludes_known else None
         seen = block if self.settings.drop_seen else None
         if self.settings.input_dropout:
             block = with_dropout(block, jnp.asarray(item.dropout), self.settings.input_dropout)

@@ -67,7 +67,7 @@ class HostSource(Source):
             features = without_dropped(seen, keys, share, sizes.features)
         known = take(csr_of(self.labels), here, sizes.labels)
         terms = self._terms(known, points, positives)
-        known_or_none = known if self.spec.exclude == "all" else None
+        known_or_none = known if self.spec.excludes_known else None
         return features, terms, known_or_none, seen if self.settings.drop_seen else None
 
     def materialize(self, resident: Any, item: Any, shape: tuple[int, int]) -> Batch:

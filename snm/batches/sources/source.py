@@ -220,7 +220,7 @@ class Source(abc.ABC):
         """
         xp, real = points.__array_namespace__(), points >= 0
         divisor = np.float32(self.divisor or self.batch_size)
-        if self.spec.positives == "one":
+        if self.spec.one_positive:
             place = xp.where(real, known.starts[:-1] + positives, 0)
             weights = xp.where(real, known.values[place] / divisor, np.float32(0.0))
             return SparseRows(known.ids[place], weights, xp.arange(len(real) + 1, dtype=np.int32))
@@ -259,7 +259,7 @@ class Source(abc.ABC):
             labels = self._positives_of(terms)
         sample = sampler.on_host(step, labels)
         where = f"sampler {type(sampler).__name__}, step {step}"
-        slots = None if sampler.needs_batch_positives else self.spec.sampled + 1
+        slots = None if sampler.needs_batch_positives else self.spec.num_slots
         ranks = self.spec.head_loss.takes_ranks
         check_sample(sample, where, self.spec.num_labels, slots=slots, ranks=ranks)
         return sample

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from snm.losses.reductions import MASKED
 from snm.machine.platform import platform
-from snm.topk.blocks import Added, Best, Masked
+from snm.topk.blocks import Added, Best, LabelRows, Masked
 from snm.topk.kernel.numbers import Tiles
 from snm.topk.kernel.plan import Sizes, saves, tiles_for
 
@@ -39,8 +39,7 @@ def form_of(name: str) -> Callable[..., Best]:
 def kernel_forms(
     kernel: str,
     queries: jax.Array,
-    table: jax.Array,
-    num_slots: int,
+    labels: LabelRows,
     count: int,
     *,
     masked: bool,
@@ -53,8 +52,7 @@ def kernel_forms(
       kernel: auto takes the kernel on a TPU where it saves memory traffic; on, wherever it fits;
         off, nowhere. See `snm.topk.kernel.plan`.
       queries: float32 [n, dim].
-      table: [N, dim].
-      num_slots: S.
+      labels: S slots.
       count: how many are kept.
       masked: whether pairs are excluded.
       added: whether values are added to pairs, which the kernel cannot do.
@@ -68,7 +66,8 @@ def kernel_forms(
     here = platform()
     if kernel == "off" or added or here not in _NAMES:
         return {}
-    sizes = Sizes(queries.shape[0], num_slots, queries.shape[1], count, table.dtype.itemsize)
+    (n, dim), size = queries.shape, labels.table.dtype.itemsize
+    sizes = Sizes(n, labels.num_slots, dim, count, size)
     tiles = tiles_for(here, sizes)
     if tiles is None:
         return {}
@@ -83,26 +82,22 @@ def _search(
     count: int,
     compute_dtype: jnp.dtype,
     queries: jax.Array,
-    table: jax.Array,
-    ids: jax.Array | None,
+    labels: LabelRows,
     masked: Masked | None,
     added: Added | None,
-    bias: jax.Array | None,
-    first_row: jax.Array | int,
-    num_valid: jax.Array | None,
 ) -> Best:
     """`best_scores`: reads the rows of the slots, and has the kernel search them."""
     del added  # none, or there would be no kernel
-    rows, offsets, real = table, bias, None
-    num_rows = table.shape[0]
-    valid = num_rows if num_valid is None else num_valid
-    if ids is not None:
-        place = ids - first_row
+    rows, offsets, real = labels.table, labels.bias, None
+    num_rows = rows.shape[0]
+    valid = num_rows if labels.num_valid is None else labels.num_valid
+    if labels.ids is not None:
+        place = labels.ids - labels.first_row
         real = (place >= 0) & (place < valid)
         place = jnp.where(real, place, 0)
-        rows = table.at[place].get(mode="clip")
-        offsets = None if bias is None else bias[place]
-    elif num_valid is not None:
+        rows = rows.at[place].get(mode="clip")
+        offsets = None if offsets is None else offsets[place]
+    elif labels.num_valid is not None:
         real = jnp.arange(num_rows, dtype=jnp.int32) < valid
     if real is not None:
         offsets = jnp.where(real, 0.0 if offsets is None else offsets, -jnp.inf)

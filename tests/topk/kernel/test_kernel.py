@@ -10,7 +10,7 @@ import pytest
 from benchmarks.devices import topk_kernel
 from benchmarks.devices.topk_kernel import Shape, case_of, check_cases, scores_of, wrong
 from snm.losses.reductions import MASKED
-from snm.topk import Masked, best_scores
+from snm.topk import LabelRows, Masked, best_scores
 from snm.topk.kernel.choice import _search, form_of
 from snm.topk.kernel.excluded import excluded_bits
 from snm.topk.kernel.numbers import Tiles, precision_of
@@ -81,12 +81,10 @@ def test_it_serves_the_search_of_a_sample(form, sampled):
     ids = jnp.asarray([*range(10, 90, 3), 999, 999], jnp.int32) if sampled else None
     masked = Masked(jnp.array([0, 0, 3]), jnp.array([12, 12, 14]))
     valid = jnp.int32(35)
-    given = dict(masked=masked, bias=bias, first_row=40, num_valid=valid)
-    want = best_scores(queries, table, ids, 15, **given)
+    labels = LabelRows(table, ids, bias, 40, valid)
+    want = best_scores(queries, labels, 15, masked=masked)
     run = functools.partial(form_of(form), interpret=True)
-    got = _search(
-        run, TILES[form], 15, jnp.float32, queries, table, ids, masked, None, bias, 40, valid
-    )
+    got = _search(run, TILES[form], 15, jnp.float32, queries, labels, masked, None)
     np.testing.assert_array_equal(got.scores, want.scores)
     real = np.asarray(want.scores) > MASKED / 2
     assert 0 < real.sum() < real.size or not sampled

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import pytest
 
 from snm.machine.platform import compiling_for
-from snm.topk import Masked, best_scores
+from snm.topk import LabelRows, Masked, best_scores
 from snm.topk.kernel.choice import kernel_forms
 from snm.topk.kernel.numbers import VMEM, Tiles
 from snm.topk.kernel.plan import Sizes, kernel_bytes, product_bytes, tiles_for
@@ -50,9 +50,10 @@ def test_where_there_is_none(platform, count):
 
 def forms(platform, kernel="auto", queries=512, dim=512, slots=32768, **given):
     options = dict(masked=True, added=False, compute_dtype=jnp.float32) | given
+    labels = LabelRows(jnp.zeros((8, dim)), jnp.zeros(slots, jnp.int32))
     with compiling_for(platform, 1 << 34):
         return [*kernel_forms(
-            kernel, jnp.zeros((queries, dim)), jnp.zeros((8, dim)), slots, 16, **options
+            kernel, jnp.zeros((queries, dim)), labels, 16, **options
         )]  # fmt: skip
 
 
@@ -73,7 +74,7 @@ def test_the_program_of_a_cpu_stays_what_it_is():
     def search(kernel):
         def run(queries, table, ids):
             own = Masked(jnp.arange(8, dtype=jnp.int32), jnp.arange(8, dtype=jnp.int32))
-            return best_scores(queries, table, ids, 4, masked=own, kernel=kernel)
+            return best_scores(queries, LabelRows(table, ids), 4, masked=own, kernel=kernel)
 
         shapes = jnp.zeros((8, 4)), jnp.zeros((99, 4)), jnp.arange(50, dtype=jnp.int32)
         return str(jax.make_jaxpr(run)(*shapes))
