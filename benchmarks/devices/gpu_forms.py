@@ -39,7 +39,7 @@ from snm.system.files import write_whole
 from snm.tables.bag import embedding_bag_gather
 from snm.tables.table import SparseRows, entry_rows
 from snm.tables.updates import add_scatter
-from snm.topk.digits import mined_by_digits
+from snm.topk.digits import top_by_digits
 from snm.topk.strided_folds import top_of_strided_folds
 
 ROUNDS, CALLS = 7, 20
@@ -189,7 +189,7 @@ def best_rows() -> Iterator[Row]:
         forms: list[tuple[int, str, Callable[[jax.Array], Any]]] = [
             (16, "folds", lambda x: top_of_strided_folds(x, jnp.int32(0), 16)),
             (16, "lax.top_k", lambda x: lax.top_k(x, 16)),
-            (64, "digits", lambda x: mined_by_digits(x, 64)),
+            (64, "digits", lambda x: top_by_digits(x, 64)),
             (64, "lax.top_k", lambda x: lax.top_k(x, 64)),
         ]
         for count, form, run in forms:

@@ -23,9 +23,9 @@ from snm.losses.reductions import MASKED
 from snm.losses.sampled import TermScores
 from snm.losses.sampled.protocol import ThresholdForm
 from snm.machine.platform import by_platform, of_platform
-from snm.topk.bisection import Mined, mined_weights
+from snm.topk.bisection import TopThreshold, top_by_bisection
 from snm.topk.blocks import block_plan, score_block
-from snm.topk.digits import mined_by_digits
+from snm.topk.digits import top_by_digits
 
 __all__ = ["by_threshold", "every_score", "left_out"]
 
@@ -95,7 +95,7 @@ def _by_rows(
     scores: jax.Array,
     positive: jax.Array | None,
     log_weights: jax.Array | None,
-) -> tuple[Mined, jax.Array]:
+) -> tuple[TopThreshold, jax.Array]:
     """Which scores of each point are mined, and what the loss sums over them: some rows at a time.
 
     Args:
@@ -114,16 +114,15 @@ def _by_rows(
     rows = next(even, -(-n // -(-n // most)))
     turns = -(-n // rows)
 
-    def some_rows(part: tuple[jax.Array, jax.Array | None]) -> tuple[Mined, jax.Array]:
+    def some_rows(part: tuple[jax.Array, jax.Array | None]) -> tuple[TopThreshold, jax.Array]:
         scores, positive = part
         if mined is None:
-            every = jnp.full(scores.shape[0], MASKED / 2)
-            found = Mined(every, every, jnp.zeros_like(every))
+            found = TopThreshold.of_all(scores.shape[0])
         else:
             found = by_platform(
                 scores,
-                cpu=functools.partial(mined_weights, count=mined),
-                default=functools.partial(mined_by_digits, count=mined),
+                cpu=functools.partial(top_by_bisection, count=mined),
+                default=functools.partial(top_by_digits, count=mined),
             )
         return found, form.row_sums(found.weights(scores), scores, positive, log_weights)
 

@@ -10,7 +10,7 @@ from snm.head.by_threshold import by_threshold, every_score, left_out
 from snm.head.mining import mine
 from snm.head.plan import Mining
 from snm.head.problem import Problem, ScoreGradients, term_scores
-from snm.losses.reductions import MASKED
+from snm.losses.reductions import unmasked
 from snm.losses.sampled import HeadLoss, TermScores
 from snm.losses.sampled.protocol import Draw
 from snm.topk.blocks import Best
@@ -43,7 +43,7 @@ def _of_whole_lists(
     loss = problem.spec.head_loss
 
     def loss_of(positive: jax.Array, negative: jax.Array) -> jax.Array:
-        return _value(loss, _terms(problem, positive, negative, negative > MASKED / 2))
+        return _value(loss, _terms(problem, positive, negative, unmasked(negative)))
 
     value, (grad_positive, grad_scores) = jax.value_and_grad(loss_of, argnums=(0, 1))(
         positive_scores, scores
@@ -70,7 +70,7 @@ def _of_mined(
     value, (grad_positive, grad_mined) = jax.value_and_grad(loss_of, argnums=(0, 1))(
         positive_scores, best.scores
     )
-    grad_mined = jnp.where(best.scores > MASKED / 2, grad_mined, 0)
+    grad_mined = jnp.where(unmasked(best.scores), grad_mined, 0)
     return ScoreGradients(positive_scores, value, grad_positive, grad_mined, best.slots)
 
 
@@ -105,7 +105,7 @@ def _terms(
 
 def _negatives(problem: Problem, mined: jax.Array, slots: jax.Array) -> jax.Array:
     """Which of the mined are negatives of each term, or each list: bool, as `mined`."""
-    where = mined > MASKED / 2
+    where = unmasked(mined)
     if problem.excluded is not None:
         where &= slots != problem.excluded[:, None]
     if problem.spec.head_loss.takes_ranks:  # the weights end after k' ranks

@@ -26,6 +26,7 @@ __all__ = [
     "reduced",
     "scored_pairs",
     "split_positive",
+    "unmasked",
     "weighed",
     "widened",
 ]
@@ -35,6 +36,11 @@ Reduce = Callable[[jax.Array], jax.Array]
 MASKED = -1e30
 """The score of a label that must not be chosen. Finite, so that no gradient becomes 0 * inf;
 every surrogate and softmax give it the loss 0 and the gradient 0."""
+
+
+def unmasked(scores: jax.Array) -> jax.Array:
+    """Which scores are of labels that may be chosen: bool, as `scores`."""
+    return scores > MASKED / 2
 
 
 def widened(*scores: ArrayLike) -> tuple[tuple[jax.Array, ...], jnp.dtype]:

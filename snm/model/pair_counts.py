@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from snm.distributed.collectives import Shard
-from snm.losses.reductions import MASKED
+from snm.losses.reductions import MASKED, unmasked
 from snm.tables.table import SparseRows, entry_rows
 from snm.topk.blocks import LabelRows, Masked, block_plan, score_block
 
@@ -75,7 +75,7 @@ def pairs_in_order(
         scores, begin = block(start, None)
         slot = place - begin
         score = scores[rows, jnp.clip(slot, 0, plan.size - 1)]
-        inside = here & (slot >= 0) & (slot < plan.size) & (score > MASKED / 2)
+        inside = here & (slot >= 0) & (slot < plan.size) & unmasked(score)
         return jnp.where(inside, score, found), None
 
     found, _ = lax.scan(own, jnp.zeros(entries, queries.dtype), starts)
@@ -83,7 +83,7 @@ def pairs_in_order(
 
     def beaten(count: jax.Array, start: jax.Array) -> tuple[jax.Array, None]:
         scores, _ = block(start, masked)
-        scores = jnp.where(scores > MASKED / 2, scores, jnp.inf)  # masked labels are never counted
+        scores = jnp.where(unmasked(scores), scores, jnp.inf)  # masked labels are never counted
 
         def of_one(entry: tuple[jax.Array, jax.Array]) -> jax.Array:
             row, score = entry

@@ -1,8 +1,8 @@
 """Exact top-k of label scores, computed block by block."""
 
 from snm.losses.reductions import MASKED as MASKED
-from snm.topk.bisection import Mined as Mined
-from snm.topk.bisection import mined_weights as mined_weights
+from snm.topk.bisection import TopThreshold as TopThreshold
+from snm.topk.bisection import top_by_bisection as top_by_bisection
 from snm.topk.blocks import Best as Best
 from snm.topk.blocks import BlockPlan as BlockPlan
 from snm.topk.blocks import LabelRows as LabelRows
@@ -17,9 +17,9 @@ __all__ = [
     "BlockPlan",
     "LabelRows",
     "Masked",
-    "Mined",
+    "TopThreshold",
     "best_scores",
     "block_plan",
-    "mined_weights",
     "product_top_k",
+    "top_by_bisection",
 ]

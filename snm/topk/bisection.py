@@ -16,9 +16,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from snm.losses.reductions import MASKED
+from snm.losses.reductions import MASKED, unmasked
 
-__all__ = ["Mined", "ThresholdRange", "collect_above", "find_threshold", "mined_weights"]
+__all__ = ["ThresholdRange", "TopThreshold", "collect_above", "find_threshold", "top_by_bisection"]
 
 _WORD_BITS = 32
 # Halving closes any interval of float32 numbers in fewer: there are 277 powers of two from the
@@ -43,8 +43,8 @@ class ThresholdRange(NamedTuple):
     high: jax.Array
 
 
-class Mined(NamedTuple):
-    """The k highest scores of each row, given by thresholds.
+class TopThreshold(NamedTuple):
+    """Which scores of each row are the k highest, given by thresholds.
 
     Attributes:
       low: float32 [n]; scores >= low are among the k highest or tie with the k-th.
@@ -57,13 +57,19 @@ class Mined(NamedTuple):
     high: jax.Array
     share: jax.Array
 
+    @classmethod
+    def of_all(cls, num_rows: int) -> TopThreshold:
+        """Every score that is not MASKED."""
+        lowest = jnp.full(num_rows, MASKED / 2)
+        return cls(lowest, lowest, jnp.zeros(num_rows))
+
     def weights(self, scores: jax.Array) -> jax.Array:
-        """Weights [n, S]: 1 for mined scores, `share` for those tied for the last ranks, else 0."""
+        """float32 [n, S]: 1 for the highest, `share` for those tied for the last ranks, else 0."""
         tied = jnp.where(scores >= self.low[:, None], self.share[:, None], 0)
         return jnp.where(scores >= self.high[:, None], 1.0, tied)
 
 
-def mined_weights(scores: jax.Array, count: int) -> Mined:
+def top_by_bisection(scores: jax.Array, count: int) -> TopThreshold:
     """Finds the `count` highest scores of each row by bisection; all scores if a row has fewer.
 
     Args:
@@ -72,9 +78,9 @@ def mined_weights(scores: jax.Array, count: int) -> Mined:
     """
     low, high = find_threshold(scores, count, count)
     certain, possible = _count_reaching(scores, high), _count_reaching(scores, low)
-    # In a row with fewer scores, those in between are mined whole.
+    # In a row with fewer scores, those in between count whole.
     share = (jnp.minimum(count, possible) - certain) / jnp.maximum(possible - certain, 1)
-    return Mined(low, high, share.astype(jnp.float32))
+    return TopThreshold(low, high, share.astype(jnp.float32))
 
 
 def find_threshold(scores: jax.Array, fewest: int, most: int) -> ThresholdRange:
@@ -87,7 +93,7 @@ def find_threshold(scores: jax.Array, fewest: int, most: int) -> ThresholdRange:
       fewest: at least 1.
       most: at least `fewest`, less than S.
     """
-    least = jnp.min(jnp.where(scores > MASKED / 2, scores, jnp.inf), axis=1)
+    least = jnp.min(jnp.where(unmasked(scores), scores, jnp.inf), axis=1)
     greatest = jnp.max(scores, axis=1)
     # No score is >= above. Next to 0, the next float is subnormal and may be flushed to 0.
     above = jnp.maximum(jnp.nextafter(greatest, jnp.inf), greatest + 1e-30)
@@ -126,7 +132,7 @@ def find_threshold(scores: jax.Array, fewest: int, most: int) -> ThresholdRange:
 
 def _moments(scores: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Mean and standard deviation of the scores of each row that are not MASKED."""
-    real = scores > MASKED / 2
+    real = unmasked(scores)
     count = jnp.maximum(jnp.sum(real, axis=1), 1)
     mean = jnp.sum(jnp.where(real, scores, 0), axis=1) / count
     centred = jnp.where(real, scores - mean[:, None], 0)
@@ -145,7 +151,7 @@ def collect_above(scores: jax.Array, floor: jax.Array, room: int) -> tuple[jax.A
       float32 [n, room] scores, MASKED after the last one found, and int32 [n, room], their columns.
     """
     bits = math.gcd(scores.shape[1], _WORD_BITS)
-    passed = (scores >= floor[:, None]) & (scores > MASKED / 2)
+    passed = (scores >= floor[:, None]) & unmasked(scores)
     passed = passed.reshape(scores.shape[0], -1, bits)
     words = _pack_bits(passed)
     counts = lax.population_count(words).astype(jnp.int32)

@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from snm.losses.reductions import MASKED
-from snm.topk.bisection import Mined
+from snm.losses.reductions import MASKED, unmasked
+from snm.topk.bisection import TopThreshold
 
-__all__ = ["mined_by_digits"]
+__all__ = ["top_by_digits"]
 
 _BITS = 32
 _DIGIT = 4
@@ -23,8 +23,8 @@ _SIGN = np.uint32(1 << (_BITS - 1))
 _ALL = np.uint32((1 << _BITS) - 1)
 
 
-def mined_by_digits(scores: jax.Array, count: int) -> Mined:
-    """`mined_weights` without a loop of unknown length; the weights are the same.
+def top_by_digits(scores: jax.Array, count: int) -> TopThreshold:
+    """`top_by_bisection` without a loop of unknown length; the weights are the same.
 
     Args:
       scores: float32 [n, S]; MASKED scores are never selected.
@@ -42,7 +42,7 @@ def mined_by_digits(scores: jax.Array, count: int) -> Mined:
 
     none = jnp.zeros(scores.shape[0], jnp.uint32)
     last = _number(lax.fori_loop(0, _BITS // _DIGIT, one_digit, none))
-    real = scores > MASKED / 2
+    real = unmasked(scores)
     fewer = last <= MASKED / 2
     last = jnp.where(fewer, jnp.min(jnp.where(real, scores, jnp.inf), axis=1), last)
     reached = scores >= last[:, None]
@@ -51,7 +51,7 @@ def mined_by_digits(scores: jax.Array, count: int) -> Mined:
     high = jnp.where(fewer | (possible == count), last, next_higher)
     certain = jnp.sum(scores >= high[:, None], axis=1)
     share = (count - certain) / jnp.maximum(possible - certain, 1)
-    return Mined(last, high, share.astype(jnp.float32))
+    return TopThreshold(last, high, share.astype(jnp.float32))
 
 
 def _ordered(scores: jax.Array) -> jax.Array:

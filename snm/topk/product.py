@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from snm.losses.reductions import MASKED
+from snm.losses.reductions import MASKED, unmasked
 from snm.machine.platform import platform
 from snm.topk.blocks import Best, LabelRows, Masked
 from snm.topk.search import best_scores
@@ -126,7 +126,7 @@ def _forward(count: int, compute_dtype: Any, kernel: str, *args: Any) -> tuple[B
 
 def _backward(count: int, compute_dtype: Any, kernel: str, kept: tuple, grad_best: Best) -> tuple:
     queries, rows, offsets, _, best = kept
-    grad_scores = jnp.where(best.scores > MASKED / 2, grad_best.scores, 0)
+    grad_scores = jnp.where(unmasked(best.scores), grad_best.scores, 0)
     chosen = rows[best.slots].astype(jnp.float32)
     grad_queries = jnp.einsum("nk,nkd->nd", grad_scores, chosen)
     grad_chosen = grad_scores[:, :, None] * queries[:, None, :]

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from snm.losses.reductions import MASKED
+from snm.losses.reductions import unmasked
 from snm.topk.blocks import WIDTH, Best
 
 __all__ = ["merged_in_order", "top_of_strided_folds"]
@@ -49,7 +49,7 @@ def top_of_strided_folds(scores: jax.Array, begin: jax.Array, count: int) -> tup
     # jnp.min, not a slice: XLA:CPU sorts whole rows if a top-k is sliced.
     last = jnp.min(top, axis=1)
     at_last = jnp.sum(maxima >= last[:, None], axis=1) > jnp.sum(highest >= last[:, None], axis=1)
-    return Best(top, slots), ~jnp.any(at_last & (last > MASKED / 2))
+    return Best(top, slots), ~jnp.any(at_last & unmasked(last))
 
 
 def merged_in_order(first: Best, second: Best) -> Best:

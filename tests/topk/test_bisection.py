@@ -8,14 +8,14 @@ import pytest
 from head_reference import by_sorting
 
 from snm.losses.reductions import MASKED
-from snm.topk.bisection import collect_above, find_threshold, mined_weights
+from snm.topk.bisection import collect_above, find_threshold, top_by_bisection
 
 S = 97
 
 
 @functools.cache
 def weights_of(count):
-    return jax.jit(lambda scores: mined_weights(scores, count).weights(scores))
+    return jax.jit(lambda scores: top_by_bisection(scores, count).weights(scores))
 
 
 ROWS = {

@@ -7,8 +7,8 @@ import pytest
 from head_reference import by_sorting
 
 from snm.losses.reductions import MASKED
-from snm.topk.bisection import mined_weights
-from snm.topk.digits import mined_by_digits
+from snm.topk.bisection import top_by_bisection
+from snm.topk.digits import top_by_digits
 
 SIZE = 96
 RNG = np.random.default_rng(0)
@@ -32,7 +32,7 @@ SCORES = np.stack([np.asarray(row, np.float32) for row in ROWS.values()])
 @pytest.mark.parametrize("count", [1, 2, 3, 31, 48, 95])
 def test_weights_are_those_of_a_sort(count):
     expected = np.stack([by_sorting(row, count) for row in SCORES])
-    found = jax.jit(mined_by_digits, static_argnums=1)(SCORES, count)
+    found = jax.jit(top_by_digits, static_argnums=1)(SCORES, count)
     weights = np.asarray(found.weights(jnp.asarray(SCORES)))
     for name, got, wanted in zip(ROWS, weights, expected, strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-6, err_msg=name)
@@ -40,10 +40,10 @@ def test_weights_are_those_of_a_sort(count):
 
 def test_weights_are_those_of_bisection():
     scores = jnp.asarray(SCORES[[name != "tiny and huge" for name in ROWS]])
-    one, other = (find(scores, 31).weights(scores) for find in (mined_by_digits, mined_weights))
+    one, other = (find(scores, 31).weights(scores) for find in (top_by_digits, top_by_bisection))
     np.testing.assert_allclose(one, other, rtol=1e-6)
 
 
 def test_the_number_of_passes_is_known():
-    program = str(jax.make_jaxpr(lambda scores: mined_by_digits(scores, 7))(SCORES))
+    program = str(jax.make_jaxpr(lambda scores: top_by_digits(scores, 7))(SCORES))
     assert " while[" not in program and "length=8" in program
