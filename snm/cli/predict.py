@@ -83,9 +83,9 @@ class Predict:
     """Add to each label the probability that it is right; with --format sparse, in place of the
     scores. `snm train` fits them where it tries a memory of neighbours."""
     threshold: Annotated[str | None, arg(metavar="P|GOAL")] = None
-    """Leave out labels of a lower probability than this, from 0 to 1; or than the one that makes
-    micro-f1, macro-f1 or f1@k highest, which `snm train` chooses on the points that tell the
-    probabilities: on the best 50 answers of each, or the best k."""
+    """The least probability of a label: a number from 0 to 1, or micro-f1, macro-f1 or f1@k, the
+    threshold with the highest F1 on held-out points, over the best 50 labels of each or the best k.
+    `snm train` chooses it on the points that fit the probabilities."""
     explain: bool = False
     """Add the terms of each score, which is a sum over features or words, a bias, and the votes of
     neighbours; and, where the run uses a memory of neighbours, the training points that voted for

@@ -49,7 +49,8 @@ class ModelSettings:
     dim: int = 512
     """Dimension of embeddings and class rows."""
     encoder: Literal["relu", "linear", "residual"] = "residual"
-    """Layers over the feature embedding: ReLU and linear (the paper's), none, or both added."""
+    """Layers over the feature embedding: relu is ReLU, then a linear layer (the paper's); linear is
+    no further layer; residual adds a linear layer of the ReLU to the embedding."""
     feature_init: float | Literal["auto"] = "auto"
     """Length of a feature row at the start; auto is 1, and less from 32 features a point on."""
     score_scale: float | Literal["auto"] = "auto"
@@ -82,11 +83,12 @@ class LossSettings:
     ramp_rho: float = 1.0
     """Margin of the ramp surrogate."""
     sampled: int | Literal["all", "auto"] = "auto"
-    """B, the negatives drawn for each batch: a number, all other labels, or a size that suits K;
-    in-batch has as many as the batch."""
+    """B, the negatives drawn for each batch: a number, all other labels, or auto: 2048 for
+    several members, 4096 for one, 8192 for one where labels are many; in-batch has as many as the
+    batch."""
     mined: int | Literal["all", "auto"] = "auto"
     """k', how many of them, the highest scoring, enter the loss: a number, all, which is negative
-    sampling, or one that suits K."""
+    sampling, or auto, from 256 for few labels to 32 for many."""
     sampled_start: int | Literal["all"] = 0
     """Let B go from this to `sampled` over the run, by halves or doubles; 0 keeps it constant."""
     mined_start: int | Literal["all"] = 0
@@ -122,8 +124,8 @@ class LossSettings:
     """The frequency sampler draws in proportion to frequency to this power."""
     seen: Literal["auto", "keep", "drop"] = "auto"
     """For recommenders, whose features and labels are the same items: whether items that a point
-    already has may be predicted. drop never predicts them; auto drops them if no training point
-    has such a label."""
+    already has may be predicted. drop never predicts them; auto drops them if they are at most
+    1% of the labels of the training points, and far fewer than by chance."""
     item_splits: int | Literal["auto"] = "auto"
     """Further splits of each training point, in which half of its features are labels, where both
     are a recommender's items; auto is 1 where --seen drops, else 0."""
@@ -148,19 +150,20 @@ class OptimizationSettings:
     """Members, passes, rates and number types."""
 
     members: int | Literal["auto"] = "auto"
-    """Models trained from other seeds, whose scores are added; auto is 3 where the training points
-    are few, else 1."""
+    """Number of models, trained with different seeds; their scores are added. auto is 3 up to
+    83,333 training points and 3 GiB of tables, else 1."""
     members_at_once: int | Literal["auto"] = "auto"
     """Members that train side by side in threads, on one CPU; auto is all of them where their
     tables are small. It changes time and memory, never the result."""
     epochs: int | Literal["auto", "few"] = "auto"
-    """Passes over the training points, may be raised on a finished run; auto suits their number,
-    those of a label, and how many features they have; few is one pass, or up to 30 of few points,
+    """Epochs; may be raised on a finished run. auto follows from the number of training points,
+    those of a label, and how many features they have; few is one epoch, or up to 30 of few points,
     and up to 4 where they have many features."""
     batch_size: int = 256
     """Points a step."""
     learning_rate: float | Literal["auto"] = "auto"
-    """Rate of feature and class rows, on the mean loss of a batch; auto suits the loss."""
+    """Rate of feature and class rows, on the mean loss of a batch; auto is set by the loss:
+    20, or more for ranksvm and some listwise losses."""
     schedule: Literal["constant", "linear", "cosine"] = "linear"
     """How the rates fall over the run."""
     row_optimizer: str = "sgd"

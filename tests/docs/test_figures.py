@@ -14,6 +14,7 @@ PAGES = {
     "benchmarks/devices/COMPILERS.md": 34,
     "docs/after.md": 130,
     "docs/choosing.md": 30,
+    "docs/default-preset.md": 50,
     "docs/devices.md": 2,
     "docs/export.md": 25,
     "docs/gpu.md": 90,
