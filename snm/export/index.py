@@ -348,6 +348,8 @@ class IndexedPredictor:
         labels: Any = None,
     ) -> tuple[NDArray, NDArray]:
         """As `Predictor.predict`, but approximate, unless among `labels`."""
+        if labels is not None:
+            return self.predictor.predict(features, k, labels)
         rows = self.predictor.as_rows(features)
-        k = self.predictor.checked_k(k, labels, rows.shape[0])
-        return stacked(self.top(rows, k, labels), k)
+        k = self.predictor.checked_k(k, None, rows.shape[0])
+        return stacked(self.top(rows, k), k)

@@ -241,10 +241,12 @@ class Predictor:
           InputError: an id that is not from 0 to K - 1, an unknown name, one of several labels, or
             a name where the labels have none.
         """
-        return ids_of_labels(labels, self.model.spec.num_labels, self._id_of_name)
+        named = any(isinstance(label, str) for label in labels)  # else no name need be read
+        return ids_of_labels(labels, self.model.spec.num_labels, self.id_of_name if named else {})
 
     @functools.cached_property
-    def _id_of_name(self) -> dict[str, int]:
+    def id_of_name(self) -> dict[str, int]:
+        """For `ids_of_labels`; of millions of labels the first use takes seconds."""
         return by_name(self.label_names or ())
 
     def _among(self, labels: Any, num_points: int) -> NDArray[np.int32] | csr_matrix | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ from snm.serve.requests import (
     TooLargeError,
     among_of,
     as_input_error,
+    has_names,
     left_out_of,
     rows_of,
 )
@@ -81,6 +83,11 @@ def make_app(
     exact = predictor.predictor if isinstance(predictor, IndexedPredictor) else predictor
     meters = Meters()
     most = min(limits.max_k, model.spec.num_labels)
+
+    @functools.cache
+    def names_read() -> asyncio.Future[Any]:
+        # The index of names takes seconds of millions of labels: others are answered meanwhile.
+        return asyncio.ensure_future(asyncio.to_thread(lambda: exact.id_of_name))
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -139,6 +146,8 @@ def make_app(
             rows = await asyncio.to_thread(rows_of, *asked_for)
         else:
             rows = rows_of(*asked_for)
+        if has_names(question.labels) or has_names(question.exclude):
+            await asyncio.shield(names_read())
         among = among_of(question.labels, exact, rows.shape[0])
         count = min(k or 5, most)
         left_out = left_out_of(question.exclude, exact, rows.shape[0])

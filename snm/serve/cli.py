@@ -89,6 +89,7 @@ def _run(options: Serve) -> None:
     from snm.system.terminal import say
 
     try:
+        import snm.serve.app  # noqa: F401
         from snm.serve.server import listen
         from snm.serve.workers import supervise
     except ImportError as error:

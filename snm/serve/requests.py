@@ -25,6 +25,7 @@ __all__ = [
     "TooLargeError",
     "among_of",
     "as_input_error",
+    "has_names",
     "left_out_of",
     "rows_of",
 ]
@@ -68,6 +69,15 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 class TooLargeError(Exception):
     """A request of more points than one may have."""
+
+
+def has_names(labels: list[Label] | list[list[Label]] | None) -> bool:
+    """Whether some of the labels are names, not ids."""
+    return any(
+        isinstance(label, str)
+        for of_point in labels or ()
+        for label in (of_point if isinstance(of_point, list) else (of_point,))
+    )
 
 
 def among_of(

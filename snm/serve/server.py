@@ -17,9 +17,13 @@ from snm.errors import InputError, lacks_memory, reason_of
 
 __all__ = ["listen", "make_server", "run"]
 
+_BACKLOG = 2048  # connections that wait to be accepted, as uvicorn has it
+
 
 def listen(host: str, port: int) -> socket.socket:
-    """Binds a socket; port 0 selects a free one.
+    """Binds a socket and listens; port 0 selects a free one.
+
+    Who connects before the server answers, waits.
 
     Raises:
       InputError: an address that cannot be used.
@@ -35,6 +39,7 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
+        listening.listen(_BACKLOG)  # two sockets may be bound to one address until one listens
     except (OSError, OverflowError) as error:
         listening.close()
         raise InputError(where, reason_of(error), "a free address of this machine") from error
@@ -67,15 +72,16 @@ def run(server: uvicorn.Server, listening: socket.socket) -> None:
     """Answers until SIGINT or SIGTERM; then finishes open requests and returns.
 
     Raises:
-      Exception: what made the application fail at its start, where that lacks memory or threads.
+      InputError: what the application lacked at its start, such as a package.
+      Exception: what made it fail at its start, where that lacks memory or threads.
     """
 
-    def lack() -> Exception | None:
+    def failed() -> Exception | None:
         error = getattr(getattr(server.config.app, "state", None), "failed", None)
-        return error if lacks_memory(error) else None
+        return error if isinstance(error, InputError) or lacks_memory(error) else None
 
     def is_news(record: logging.LogRecord) -> bool:
-        return lack() is None  # else uvicorn would tell a traceback of what is raised below
+        return failed() is None  # else uvicorn would tell a traceback of what is raised below
 
     logger = logging.getLogger("uvicorn.error")
     signals = (signal.SIGINT, signal.SIGTERM)
@@ -89,7 +95,7 @@ def run(server: uvicorn.Server, listening: socket.socket) -> None:
         logger.removeFilter(is_news)
         for number, handler in before.items():
             signal.signal(number, handler)
-        if (error := lack()) is not None:
+        if (error := failed()) is not None:
             raise error  # in place of uvicorn's exit
 
 

@@ -22,6 +22,7 @@ from snm.system import disk
 
 __all__ = [
     "check_writable",
+    "ends_within_line",
     "fingerprint",
     "made_whole",
     "make_folder",
@@ -42,6 +43,15 @@ def fingerprint(path: Path) -> list[int]:
         while piece := file.read(_PIECE):
             size, crc = size + len(piece), zlib.crc32(piece, crc)
     return [size, crc]
+
+
+def ends_within_line(path: Path) -> bool:
+    """Whether the last byte of a file is no newline; an empty file ends with a line."""
+    with path.open("rb") as file:
+        if not file.seek(0, os.SEEK_END):
+            return False
+        file.seek(-1, os.SEEK_END)
+        return file.read(1) != b"\n"
 
 
 def make_folder(path: Path) -> None:

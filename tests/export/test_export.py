@@ -124,6 +124,8 @@ def test_an_index_of_few_labels_is_exact(run, tmp_path, capsys, library):
     for mine, theirs in zip(searched.predict(test.features, 7), predictor.predict(test.features, 7),
                             strict=True):  # fmt: skip
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-5)
+    among = [searched.predict(test.features, 2, labels) for labels in ([3, 5, 8], iter([3, 5, 8]))]
+    np.testing.assert_array_equal(*(labels for labels, _ in among))
     call("evaluate", run, "--index", out, "--json")
     found = json.loads(capsys.readouterr().out)
     assert found["by_index"] == found["metrics"]

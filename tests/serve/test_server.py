@@ -16,9 +16,11 @@ import pytest
 from command_line import call, refused
 from serve.served import get, post, serving, started
 
+from snm.errors import InputError
 from snm.serve import server as servers
 from snm.serve.engine import Engine
 from snm.serve.guards import HostChecked
+from snm.serve.server import listen
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +136,27 @@ def test_a_start_without_memory_or_threads_is_one_line(tiny_run, capsys, monkeyp
         "snm: error: out of memory or of threads: see `ulimit -v` and `ulimit -u`\n"
     )
     assert "Traceback" not in said and "startup failed" not in said
+
+
+def test_a_package_that_the_start_lacks_is_one_line(tiny_run, capsys, monkeypatch):
+    def lacks(self):
+        raise InputError("texts", "no scikit-learn", "pip install 'snm[sklearn]'")
+
+    monkeypatch.setattr(Engine, "warm", lacks)
+    call("serve", tiny_run / "run", "--port", "0", status=2)
+    said = capsys.readouterr().err
+    assert said.endswith(
+        "snm: error: texts: found no scikit-learn, expected pip install 'snm[sklearn]'\n"
+    )
+    assert "Traceback" not in said
+
+
+def test_an_address_is_taken_from_the_start():
+    """Also before the server accepts: two sockets may be bound to one until one listens."""
+    with listen("127.0.0.1", 0) as listening:
+        port = listening.getsockname()[1]
+        with pytest.raises(InputError, match="a free address"):
+            listen("127.0.0.1", port)
 
 
 def test_the_end_under_load(served):

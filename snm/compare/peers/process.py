@@ -194,6 +194,7 @@ def _native_output_discarded() -> Iterator[None]:
 def _asked(name: str, *arguments: Any) -> dict[str, Any]:
     keys = ("data", "weighting", "seed", "threads", "validation_fraction", "seen", "propensity")
     given = dict(zip(keys, arguments, strict=True))
+    given["propensity"] = list(given["propensity"])  # as it is read back from JSON
     return {**given, "settings": _peer(name).settings}
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from snm.compare.report.summary import spread, with_spread
 from snm.errors import counted
+from snm.system.escapes import plain
 
 __all__ = ["Sheet", "device_words", "markdown", "sheets"]
 
@@ -223,7 +224,7 @@ def markdown(results: dict[str, Any]) -> str:
         lines.append("| " + " | ".join(sheet.columns) + " |")
         lines.append("|---|" + "---:|" * (len(sheet.columns) - 1))
         lines += ["| " + " | ".join(_escaped(cell) for cell in row) + " |" for row in sheet.rows]
-    return "\n".join(lines) + "\n"
+    return plain("\n".join(lines) + "\n")  # the name of a folder may be no UTF-8
 
 
 def device_words(named: str) -> str:

@@ -216,7 +216,10 @@ def build(
     with (
         TextWriter(out / "train.txt") as train,
         TextWriter(out / "test.txt") as test,
-        (out / "train_rows.txt").open("w", encoding="utf-8", newline="\n") as sources,
+        # The name of a file may be no UTF-8.
+        (out / "train_rows.txt").open(
+            "w", encoding="utf-8", errors="backslashreplace", newline="\n"
+        ) as sources,
     ):
         writers = {"train": train, "test": test}
         for name, rows in parts:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from snm.runs.events import Evaluated, Event, Probed, Stepped
+from snm.system.files import ends_within_line
 
 __all__ = ["EventLog"]
 
@@ -32,6 +33,8 @@ class EventLog:
 
         self._phase, self._path = phase, folder / "log.jsonl"
         self._lines = self._path.open("a", encoding="utf-8")
+        if ends_within_line(self._path):  # a full disk, or a kill: the half line stays alone
+            self._lines.write("\n")
         # Steps after the last checkpoint are repeated: TensorBoard drops their old points.
         self._board = curves(folder / "tensorboard" / phase, step + 1 if step else None)
 

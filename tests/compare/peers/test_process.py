@@ -177,6 +177,8 @@ def test_run_peer_reuses_a_result_with_equal_arguments(
     assert [path.name for path in out.parent.iterdir()] == ["fake.json"]
     amazon = run_peer("fake", data, out, weighting="none", threads=1, propensity=(0.6, 2.6))
     assert len(started) == 3 and amazon["asked"]["propensity"] == [0.6, 2.6]
+    run_peer("fake", data, out, weighting="none", threads=1, propensity=(0.6, 2.6))
+    assert len(started) == 3  # a tuple and the list of the file are the same
     assert amazon["metrics"]["P@1"] == 50.0
     assert amazon["metrics"]["PSP@1"] != pytest.approx(found["metrics"]["PSP@1"], rel=1e-3)
 

@@ -10,7 +10,7 @@ from compare.comparison import BASE, NAMES, arm, full, many, results
 
 from snm.compare.report.page import page
 from snm.compare.report.plots import drawing
-from snm.compare.report.tables import sheets
+from snm.compare.report.tables import markdown, sheets
 from snm.compare.report.verdict import verdict
 from snm.errors import InputError
 
@@ -129,6 +129,15 @@ def test_names_are_escaped():
     assert "&lt;i&gt;&amp;amp;" in text
     assert "<h1>a&lt;b&gt;&amp;: SNM" in text
     assert "snm compare a&amp;b --out &#39;x&lt;y&#39;" in text
+
+
+def test_the_name_of_a_folder_that_is_no_text():
+    """Bytes that are not UTF-8 are lone surrogates, which no file of text takes."""
+    found = full()
+    found["command"], found["data"]["name"] = "snm compare caf\udce9", "caf\udce9"
+    for text in (page(found), markdown(found)):
+        assert "caf\\udce9" in text
+        text.encode()
 
 
 def test_plots_describe_their_figures():

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import shlex
 
 import numpy as np
@@ -48,6 +49,15 @@ def test_a_test_file(tmp_path, capsys):
     wanted = CountVectorizer().fit(TEXTS).transform([*texts, "unknown words only"])
     np.testing.assert_array_equal(data.test.features.toarray(), wanted.toarray())
     assert data.test.features[20].nnz == 0 and data.test.labels[20].indices.tolist() == [3]
+
+
+def test_the_name_of_a_file_may_be_no_text(tmp_path):
+    """The rows of points name their file: bytes that are not UTF-8 are escaped."""
+    (source,) = write(tmp_path / "in", "jsonl")
+    source = source.rename(source.with_name(os.fsdecode(b"caf\xe9.jsonl")))
+    call("data", "import", source, "--out", tmp_path / "out")
+    rows = (tmp_path / "out" / "train_rows.txt").read_text(encoding="utf-8").splitlines()
+    assert len(rows) == 60 and rows[0].endswith("caf\\udce9.jsonl:1")
 
 
 @pytest.mark.parametrize("form", ["jsonl", "csv"])

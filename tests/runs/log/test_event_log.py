@@ -22,3 +22,17 @@ def test_numbers_that_json_does_not_have_become_null(tmp_path):
     first, second, third = (json.loads(line, parse_constant=refuse) for line in lines)
     assert first["loss"] is None and second["loss"] is None and first["seconds"] == 0.5
     assert third["found"] == {"x": None, "y": [1, None], "z": 3}
+
+
+def test_an_event_after_half_a_line_has_a_line_of_its_own(tmp_path):
+    """A full disk takes a part of a line; the same command goes on once there is room."""
+    with EventLog(tmp_path, "train", 0) as log:
+        log.write(Stepped(1, 8, 0.5, 0.5))
+    path = tmp_path / "log.jsonl"
+    path.write_text(path.read_text() + '{"time": 1')
+    for step in (2, 3):
+        with EventLog(tmp_path, "train", step) as log:
+            log.write(Stepped(step, 8, 0.5, 0.5))
+    first, half, *others = path.read_text().splitlines()
+    assert half == '{"time": 1'
+    assert [json.loads(line)["step"] for line in (first, *others)] == [1, 2, 3]
