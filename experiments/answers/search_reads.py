@@ -21,7 +21,7 @@ import tyro
 import snm
 from experiments.command_line import run_command
 from snm.data.dataset import Dataset
-from snm.evaluation.evaluate import evaluate_points
+from snm.evaluation.evaluate import TrainCounts, evaluate_points
 from snm.machine.versions import machine
 from snm.memory import neighbors
 from snm.memory.memory import FOUND
@@ -78,7 +78,8 @@ def scored(model: Predictor, among: Stored | None, parts: Dataset) -> dict[str, 
         begun = time.perf_counter()
         among.similar(features, FOUND)
         found["milliseconds"] = 1000 * (time.perf_counter() - begun) / points.num_points
-    metrics = evaluate_points(model, points, parts.label_frequency(), parts.train.num_points)
+    train = TrainCounts(parts.label_frequency(), parts.train.num_points)
+    metrics = evaluate_points(model, points, train)
     return {**found, **{key: metrics["metrics"][key] for key in KEYS}}
 
 

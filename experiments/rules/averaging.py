@@ -27,7 +27,7 @@ from experiments.command_line import run_command
 from experiments.defaults.default_preset import START, dataset_of
 from snm.data.dataset import Dataset
 from snm.distributed.dataset import label_frequency
-from snm.evaluation.evaluate import evaluate_points
+from snm.evaluation.evaluate import TrainCounts, evaluate_points
 from snm.machine.versions import machine
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import write_json
@@ -95,7 +95,8 @@ def averaged(parts: Dataset, schedule: str, seed: int) -> dict[str, dict[str, fl
 
 def _scores(predictor: Predictor, parts: Dataset) -> dict[str, float]:
     """Metrics on the held-out part."""
-    found = evaluate_points(predictor, parts.test, label_frequency(parts), parts.train.num_points)
+    train = TrainCounts(label_frequency(parts), parts.train.num_points)
+    found = evaluate_points(predictor, parts.test, train)
     return {key: found["metrics"][key] for key in KEYS}
 
 

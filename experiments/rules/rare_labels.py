@@ -28,7 +28,7 @@ from scipy.sparse import csr_matrix, hstack
 import snm
 from experiments.command_line import run_command
 from snm.data.dataset import Dataset
-from snm.evaluation.evaluate import evaluate_points
+from snm.evaluation.evaluate import TrainCounts, evaluate_points
 from snm.machine.versions import machine
 from snm.runs.folder import write_json
 
@@ -104,7 +104,8 @@ def measured(parts: Dataset, seed: int) -> dict[str, Any]:
         config = dataclasses.replace(snm.preset("default"), seed=seed, **SAME)
         result = snm.train(parts, config, f"{place}/run")
         alone = snm.load(f"{place}/run", memory=False)
-        model = evaluate_points(alone, parts.test, parts.label_frequency(), parts.train.num_points)
+        train = TrainCounts(parts.label_frequency(), parts.train.num_points)
+        model = evaluate_points(alone, parts.test, train)
     return {
         "model": {key: model["metrics"][key] for key in KEYS},
         "whole": {key: result["metrics"][key] for key in KEYS},

@@ -53,7 +53,7 @@ class Probe:
 
     def __init__(self, dataset: Dataset, config: ResolvedConfig):
         num_labels = dataset.train.num_labels
-        self._dataset, self._spec = dataset, head_spec(config, num_labels)
+        self._spec = head_spec(config, num_labels)
         rng = np.random.default_rng(_SEED)
         labelled = np.flatnonzero(np.diff(dataset.train.labels.indptr))
         # The limit matters if training samples all of very many labels; a sample represents them.
@@ -85,10 +85,7 @@ class Probe:
         """
         found: dict[str, Any] = {}
         if self._test is not None:
-            metrics = evaluate_points(
-                predictor, self._test, self._dataset.label_frequency(),
-                self._dataset.train.num_points,
-            )["metrics"]  # fmt: skip
+            metrics = evaluate_points(predictor, self._test, None)["metrics"]
             found["test"] = {k: v for k, v in metrics.items() if k[:2] in ("R@", "P@")}
         features = predictor.weighting.apply(self._points.features)
         block = block_of(features, np.arange(self._points.num_points))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,23 @@ from snm.prediction.pairs_in_order import pairs_in_order
 from snm.prediction.predictor import Predictor
 from snm.prediction.thresholds import LOOKED_AT
 
-__all__ = ["evaluate_points", "has_score", "without_filtered_labels"]
+__all__ = ["TrainCounts", "evaluate_points", "has_score", "without_filtered_labels"]
+
+
+class TrainCounts(NamedTuple):
+    """What PSP, PSnDCG and the groups by label frequency need to know of the training set.
+
+    Attributes:
+      label_frequency: int64 [K], the points of the whole training set with each label.
+      num_points: the points of the whole training set, at least 1.
+      a: A of the propensity model of Jain et al. (2016), at least 0.
+      b: B of that model, above 0.
+    """
+
+    label_frequency: NDArray[np.int64]
+    num_points: int
+    a: float = 0.55
+    b: float = 1.5
 
 
 def without_filtered_labels(points: Points) -> Points:
@@ -51,11 +67,8 @@ def has_score(points: Points, metric: str) -> bool:
 def evaluate_points(
     predictor: Predictor,
     points: Points,
-    label_frequency: NDArray[np.int64],
-    num_train: int,
+    train: TrainCounts | None,
     *,
-    propensity_a: float = 0.55,
-    propensity_b: float = 1.5,
     duplicates: NDArray[np.bool_] | None = None,
     ks: Sequence[int] = KS,
     auc: bool = False,
@@ -69,10 +82,8 @@ def evaluate_points(
       predictor: the model.
       points: features and true labels; the (point, label) pairs of their filter count neither as
         correct nor as wrong.
-      label_frequency: int [K], the number of points of the whole training set with each label.
-      num_train: the number of points of the whole training set.
-      propensity_a: A of Jain et al. (2016).
-      propensity_b: B of Jain et al. (2016).
+      train: counts of the training set. None where they are unknown; then there is no PSP, no
+        PSnDCG and no group of labels.
       duplicates: bool [n], points whose features are equal to those of a training point. A second
         set of metrics leaves them out.
       ks: the numbers of answers that metrics are computed at, as far as there are as many labels.
@@ -85,15 +96,17 @@ def evaluate_points(
 
     Returns:
       `metrics`: name -> value in percent, and the counts `points` and `points_without_labels`;
-      `by_label_frequency`: one row for each tenth of the labels, rarest first;
+      `by_label_frequency`: one row for each tenth of the labels, rarest first; none without
+        `train`;
       `without_repeats`: `metrics` over the points that are not `duplicates`, if there are any;
       `reliability`: of the probabilities of the best answers of points with labels, as
       `Reliability.result` says, and their number a point `k`, if the model has probabilities;
       `at_threshold`: of each threshold its name as `threshold`, and what `F1.result` says, if any
         is asked for;
-      `by_label`, if asked for: int64 [K] each, over the points that have labels: `train`, the
-        training points of a label; `test`, the points that carry it; `answers`, the points that
-        have it among their best max(ks) answers, and `right`, those of them that carry it.
+      `by_label`, if asked for: `k`, which is max(ks), and arrays, int64 [K] each: `train`, the
+        training points of a label, or None without `train`; and over the points that have labels,
+        `test`, the points that carry it; `answers`, the points that have it among their best k
+        answers, and `right`, those of them that carry it.
 
     Raises:
       InputError: the width of features or labels differs from the model's, or a threshold as in
@@ -106,8 +119,8 @@ def evaluate_points(
     start = Metrics.start(
         num_labels,
         ks=ks,
-        propensity=propensities(label_frequency, num_train, propensity_a, propensity_b),
-        groups=frequency_groups(label_frequency),
+        propensity=None if train is None else propensities(*train),
+        groups=None if train is None else frequency_groups(train.label_frequency),
     )
     every, others, each = start, start, F1.start(num_labels)
     of_probabilities = _Probabilities(predictor, thresholds, max(ks))
@@ -128,7 +141,8 @@ def evaluate_points(
     }
     if by_label:
         counts = {"test": each.true, "answers": each.answers, "right": each.hits}
-        found["by_label"] = {"k": max(ks), "train": label_frequency, **counts}
+        known = None if train is None else train.label_frequency
+        found["by_label"] = {"k": max(ks), "train": known, **counts}
     repeats = duplicates is not None and bool(duplicates.any())
     if repeats:
         found["without_repeats"] = others.result()

@@ -17,7 +17,7 @@ from snm.data.load import load as load_dataset
 from snm.distributed.dataset import duplicate_test_rows, label_frequency
 from snm.distributed.processes import has_several_processes
 from snm.errors import InputError, counted
-from snm.evaluation.evaluate import evaluate_points, has_score
+from snm.evaluation.evaluate import TrainCounts, evaluate_points, has_score
 from snm.evaluation.metrics import KS
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
@@ -87,31 +87,16 @@ def evaluate(
         config = dataclasses.replace(config, auc=auc)
     if searched_by is not None:
         config = dataclasses.replace(config, auc=False)
-    facts = folder.read_facts()
-    trained_on = trained_before(facts)
-    if dataset.sha256 != facts["sha256"] and not has_several_processes():
-        with contextlib.suppress(InputError, StoreError):
-            trained_on.append(own_data(facts).train)
-    if dataset.sha256 == facts["sha256"] or not trained_on:
-        trained_on.append(dataset.train)
     found = score_test_points(
         predictor,
         config,
         dataset,
-        on_progress,
-        thresholds,
-        trained_on,
+        trained_on=_points_trained_on(folder.read_facts(), dataset),
         ks=KS if ks is None or not len(ks) else [int(k) for k in ks],
+        thresholds=thresholds,
         by_label=by_label,
+        on_progress=on_progress,
     )
-    if not dataset.train.num_points:  # nothing is known of the frequencies
-        found["by_label_frequency"] = []
-        if by_label:
-            found["by_label"]["train"] = None
-        for part in ("metrics", "without_repeats"):
-            measures = found.get(part, {})
-            for name in [name for name in measures if name.startswith("PS")]:
-                del measures[name]
     return {**found, "notes": notes} if notes else found
 
 
@@ -168,6 +153,27 @@ def data_of_run(
     return dataset, notes
 
 
+def _points_trained_on(facts: dict[str, Any], dataset: Dataset) -> list[Points]:
+    """The points that a run and the runs it came from were trained on, as far as they are known.
+
+    Args:
+      facts: of the run.
+      dataset: the data set that the run is evaluated on. Its train counts where it is the data set
+        of the run, or where no other points are known.
+
+    Returns:
+      At least one set of points, perhaps an empty one.
+    """
+    found = trained_before(facts)
+    own = dataset.sha256 == facts["sha256"]
+    if not own and not has_several_processes():
+        with contextlib.suppress(InputError, StoreError):
+            found.append(own_data(facts).train)
+    if own or not found:
+        found.append(dataset.train)
+    return found
+
+
 def trained_before(facts: dict[str, Any]) -> list[Points]:
     """What the runs were trained on that a run came from, as far as it can be read here.
 
@@ -212,24 +218,25 @@ def score_test_points(
     predictor: Predictor,
     config: Config,
     dataset: Dataset,
-    on_progress: Callable[[int], None] | None = None,
-    thresholds: Sequence[str | float] = (),
-    trained_on: Sequence[Points] = (),
     *,
+    trained_on: Sequence[Points] = (),
     ks: Sequence[int] = KS,
+    thresholds: Sequence[str | float] = (),
     by_label: bool = False,
+    on_progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
     """Metrics of a model on the test points of a data set that has some.
 
     Args:
       predictor: of the model.
       config: the propensity model, and whether to measure the AUC.
-      dataset: with test points; the frequencies of the labels are those of its train.
-      on_progress: called with the number of points done.
-      thresholds: as in `evaluate`.
+      dataset: with test points; the frequencies of the labels are those of its train, and unknown
+        where that has no points.
       trained_on: points that a test point may repeat; by default train of the data set.
       ks: as in `evaluation.evaluate_points`.
+      thresholds: as there.
       by_label: as there.
+      on_progress: called with the number of points done.
 
     Returns:
       As `evaluation.evaluate_points`.
@@ -237,13 +244,14 @@ def score_test_points(
     assert dataset.test is not None
     repeats = [duplicate_test_rows(dataclasses.replace(dataset, train=points))
                for points in trained_on or [dataset.train]]  # fmt: skip
+    train = None
+    if num_points := dataset.train.num_points:
+        frequency = label_frequency(dataset)
+        train = TrainCounts(frequency, num_points, config.propensity_a, config.propensity_b)
     return evaluate_points(
         predictor,
         dataset.test,
-        label_frequency(dataset),
-        max(1, dataset.train.num_points),
-        propensity_a=config.propensity_a,
-        propensity_b=config.propensity_b,
+        train,
         duplicates=np.any(repeats, axis=0),
         ks=ks,
         auc=config.auc,

@@ -16,7 +16,6 @@ from typing import Any
 import jax
 import numpy as np
 from jax.sharding import Mesh
-from numpy.typing import NDArray
 
 from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset, Points, summary_of_weights
@@ -25,7 +24,7 @@ from snm.data.weighting import Weighting
 from snm.distributed.dataset import label_frequency
 from snm.distributed.processes import is_first_process
 from snm.errors import InputError, counted, nearest
-from snm.evaluation.evaluate import evaluate_points, has_score
+from snm.evaluation.evaluate import TrainCounts, evaluate_points, has_score
 from snm.evaluation.metrics import metric_names
 from snm.machine.versions import versions
 from snm.model.model import TrainState
@@ -245,8 +244,10 @@ class PhaseRun:
         return Predictor(self.model, state, self._weighting, mesh=self.mesh)
 
     @functools.cached_property
-    def _label_frequency(self) -> NDArray[np.int64]:
-        return label_frequency(self._dataset)
+    def _train_counts(self) -> TrainCounts:
+        config, num_points = self._config, self._dataset.train.num_points
+        frequency = label_frequency(self._dataset)
+        return TrainCounts(frequency, num_points, config.propensity_a, config.propensity_b)
 
     @property
     def _validation(self) -> Validation | None:
@@ -255,15 +256,9 @@ class PhaseRun:
             return None
 
         def metrics(state: TrainState) -> dict[str, float]:
-            return evaluate_points(
-                self._predictor(state),
-                held_out,
-                self._label_frequency,
-                self._dataset.train.num_points,
-                propensity_a=config.propensity_a,
-                propensity_b=config.propensity_b,
-                auc=config.auc,
-            )["metrics"]
+            predictor = self._predictor(state)
+            found = evaluate_points(predictor, held_out, self._train_counts, auc=config.auc)
+            return found["metrics"]
 
         every = config.evaluate_every or self.source.steps_per_epoch
         return Validation(metrics, every, config.monitor, config.patience)

@@ -52,7 +52,9 @@ def scores(
         return {"metrics": {}}
     with part("test points"):
         trained_on = [dataset.train, *trained_before(facts)]
-        return score_test_points(predictor, config, dataset, look, trained_on=trained_on)
+        return score_test_points(
+            predictor, config, dataset, trained_on=trained_on, on_progress=look
+        )
 
 
 def figures(config: ResolvedConfig, done: list[Trained], at_once: int) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def whole_scores(predictor, features):
 
 
 def score(predictor, points, **options):
-    return evaluate_points(predictor, points, np.ones(K, np.int64), 60, auc=True, **options)
+    return evaluate_points(predictor, points, None, auc=True, **options)
 
 
 @pytest.mark.parametrize("block", [4096, 16], ids=["one block", "blocks, the last overlapping"])

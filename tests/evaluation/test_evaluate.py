@@ -7,7 +7,7 @@ import pytest
 import tiny
 
 import snm
-from snm.evaluation.evaluate import evaluate_points
+from snm.evaluation.evaluate import TrainCounts, evaluate_points
 from snm.evaluation.metrics import KS, Metrics, propensities
 
 A, B = 0.6, 2.6
@@ -33,20 +33,31 @@ def expected_of(model, points, dataset):
 def test_repeats_and_propensities_of_several_blocks(model, dataset):
     points = dataset.test
     repeats = np.arange(tiny.TEST_POINTS) % 3 == 0
-    found = evaluate_points(
-        model,
-        points,
-        dataset.label_frequency(),
-        tiny.POINTS,
-        propensity_a=A,
-        propensity_b=B,
-        duplicates=repeats,
-    )
+    train = TrainCounts(dataset.label_frequency(), tiny.POINTS)
+    amazon = train._replace(a=A, b=B)
+    found = evaluate_points(model, points, amazon, duplicates=repeats)
     assert found["metrics"] == pytest.approx(expected_of(model, points, dataset))
     fresh = points.take(np.flatnonzero(~repeats))
     assert found["without_repeats"] == pytest.approx(expected_of(model, fresh, dataset))
-    other = evaluate_points(model, points, dataset.label_frequency(), tiny.POINTS)["metrics"]
+    other = evaluate_points(model, points, train)["metrics"]
     assert other["P@1"] == found["metrics"]["P@1"] and other["PSP@5"] != found["metrics"]["PSP@5"]
+
+
+def test_without_counts_of_the_training_set(model, dataset):
+    """What needs no frequency is the same, to the last bit and in the same order."""
+    train = TrainCounts(dataset.label_frequency(), tiny.POINTS)
+    options = dict(duplicates=np.arange(tiny.TEST_POINTS) % 3 == 0, by_label=True, auc=True)
+    known, found = (evaluate_points(model, dataset.test, one, **options) for one in (train, None))
+    assert list(found) == list(known)
+    for part in ("metrics", "without_repeats"):
+        left = [(key, one) for key, one in known[part].items() if not key.startswith("PS")]
+        assert list(found[part].items()) == left and len(left) < len(known[part])
+    assert found["by_label_frequency"] == [] and len(known["by_label_frequency"]) == 10
+    of_known, of_found = known["by_label"], found["by_label"]
+    assert list(of_found) == list(of_known) and of_found["train"] is None
+    np.testing.assert_array_equal(of_known["train"], train.label_frequency)
+    for name in ("k", "test", "answers", "right"):
+        np.testing.assert_array_equal(of_found[name], of_known[name])
 
 
 def test_propensities_are_those_of_the_settings(tmp_path):

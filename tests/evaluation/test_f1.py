@@ -63,7 +63,7 @@ def test_of_an_evaluation(tiny_run, filtered):
     """The answers of a whole search, cut here."""
     curve = Curve("logistic", (1.0, 0.0, 0.0), (-5.0, 0.0, 9.0), (0.05, 0.3, 0.95))
     model = snm.load(tiny_run / "run")
-    test, frequency = snm.load_data(tiny_run / "data").test, np.ones(20, np.int64)
+    test = snm.load_data(tiny_run / "data").test
     own = Threshold(0.4, 12, (3, 4), (0.2, 0.9))
     calibration = Calibration(9, curve, curve, {"micro-f1": own})
     model = dataclasses.replace(model, block_rows=8, calibration=calibration)
@@ -77,8 +77,8 @@ def test_of_an_evaluation(tiny_run, filtered):
     p = np.interp(scores, curve.knots, curve.probabilities).astype(np.float32)
     least = np.where(labels == 3, 0.2, np.where(labels == 4, 0.9, 0.4)).astype(np.float32)
     some = truth.any(axis=1)
-    found = evaluate_points(model, test, frequency, 60, thresholds=["micro-f1", "0.3"])
-    plain = evaluate_points(model, test, frequency, 60)
+    found = evaluate_points(model, test, None, thresholds=["micro-f1", "0.3"])
+    plain = evaluate_points(model, test, None)
     told = found.pop("at_threshold")
     assert found == plain  # the other answers are those without a threshold
     assert [one["threshold"] for one in told] == ["micro-f1", "0.3"]

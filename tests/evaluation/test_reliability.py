@@ -42,7 +42,7 @@ def test_exact_probabilities_have_the_error_of_chance():
 def test_of_an_evaluation(tiny_run, filtered):
     curve = Curve("logistic", (1.0, 0.0, 0.0), (-5.0, 0.0, 9.0), (0.05, 0.3, 0.95))
     model = snm.load(tiny_run / "run")
-    test, frequency = snm.load_data(tiny_run / "data").test, np.ones(20, np.int64)
+    test = snm.load_data(tiny_run / "data").test
     model = dataclasses.replace(model, block_rows=8, calibration=Calibration(9, curve, curve))
     labels, scores = model.predict(test.features, 20)
     pairs = np.stack([np.arange(20), labels[:, 1]], axis=1)
@@ -56,11 +56,11 @@ def test_of_an_evaluation(tiny_run, filtered):
     some = truth.any(axis=1)
     p = np.interp(scores[:, :5], curve.knots, curve.probabilities)
     expected = Reliability.start().update(p[some], right[some]).result()
-    found = evaluate_points(model, test, frequency, 60)
+    found = evaluate_points(model, test, None)
     assert found["reliability"].pop("k") == 5
     assert found["reliability"]["answers"] == expected["answers"] == 5 * some.sum()
     assert found["reliability"]["ECE"] == pytest.approx(expected["ECE"], abs=1e-6)
-    without = evaluate_points(dataclasses.replace(model, calibration=None), test, frequency, 60)
+    without = evaluate_points(dataclasses.replace(model, calibration=None), test, None)
     assert "reliability" not in without and without["metrics"] == found["metrics"]
 
 
@@ -69,10 +69,10 @@ def test_a_block_of_points_without_labels_tells_nothing(tiny_run):
     model = dataclasses.replace(
         snm.load(tiny_run / "run"), block_rows=8, calibration=Calibration(9, curve, curve)
     )
-    test, frequency = snm.load_data(tiny_run / "data").test, np.ones(20, np.int64)
+    test = snm.load_data(tiny_run / "data").test
     labels = test.labels.tolil()
     labels[16:] = 0  # the last block of three
     last = dataclasses.replace(test, labels=labels.tocsr())
-    found = evaluate_points(model, last, frequency, 60)["reliability"]
-    assert found == evaluate_points(model, test.take(np.arange(16)), frequency, 60)["reliability"]
+    found = evaluate_points(model, last, None)["reliability"]
+    assert found == evaluate_points(model, test.take(np.arange(16)), None)["reliability"]
     assert found["answers"] > 0

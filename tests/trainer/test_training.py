@@ -14,7 +14,7 @@ import snm
 from snm.data.id_space import IdSpace
 from snm.data.weighting import Weighting
 from snm.errors import InputError
-from snm.evaluation.evaluate import evaluate_points
+from snm.evaluation.evaluate import TrainCounts, evaluate_points
 from snm.losses.sampled import LOSSES
 from snm.runs.events import (
     Evaluated,
@@ -169,7 +169,8 @@ def test_early_stopping_keeps_the_best_and_refits(data, tmp_path):
     assert phases[1].last_step == first // 2 * STEPS_PER_EPOCH
     assert newest(run, "refit") == result["steps"] == phases[1].last_step
     # The model of the run is that of the refit.
-    scored = evaluate_points(snm.load(run), data.test, data.label_frequency(), 60)
+    train = TrainCounts(data.label_frequency(), 60)
+    scored = evaluate_points(snm.load(run), data.test, train)
     assert scored["metrics"] == result["metrics"]
     assert list(training(data, STOPS_EARLY, run))[-1].result == result
 
