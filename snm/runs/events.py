@@ -117,6 +117,27 @@ class Progress:
     skipped: int = 0
     skipped_in_a_row: int = 0
 
+    def record(self, score: float, step: int, patience: int) -> bool:
+        """Records an evaluation, and sets `stopped` where early stopping ends the run.
+
+        Args:
+          score: the value of the monitored metric. NaN, such as the AUC of points without labels,
+            is below every number.
+          step: the steps done by then.
+          patience: evaluations without a better score after which to stop; 0 never stops.
+
+        Returns:
+          Whether the score is the best so far.
+        """
+        before = self.best_score
+        best = before is None or score > before or (math.isnan(before) and not math.isnan(score))
+        if best:
+            self.best_score, self.best_step, self.stale = score, step, 0
+        else:
+            self.stale += 1
+            self.stopped = bool(patience) and self.stale >= patience
+        return best
+
 
 @dataclasses.dataclass(frozen=True)
 class Started:

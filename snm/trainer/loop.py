@@ -138,7 +138,7 @@ def run_steps(
     with writer_for(checkpoints, state, kept) as writer:
         stacks = ahead(lambda step: programs.stage_at(step)[1], plan, mesh, steps_per_dispatch)
         for first, count, stack in stacks:
-            with clock.stopped():  # compiling is no part of the steps' time
+            with clock.paused():  # compiling is no part of the steps' time
                 program = programs.of_steps(first, state, resident, stack)
             with part("steps"):
                 state, metrics = program(state, resident, stack)
@@ -160,7 +160,7 @@ def run_steps(
                 with part("held-out points"):
                     found = validating.metrics(state)
                 score = found[validating.monitor]
-                best = _note(progress, score, done, validating.patience)
+                best = progress.record(score, done, validating.patience)
                 yield Evaluated(done, found, best)
             if probing is not None:
                 yield Probed(done, progress.seconds, probing.look(state))
@@ -267,7 +267,7 @@ class _Clock:
         return self._last - last
 
     @contextlib.contextmanager
-    def stopped(self) -> Iterator[None]:
+    def paused(self) -> Iterator[None]:
         """The block does not count."""
         begun = time.perf_counter()
         yield
@@ -280,19 +280,6 @@ def _due(step: int, every: int, last: int) -> bool:
 
 def _if_due(one: _Look | None, step: int, last: int) -> _Look | None:
     return one if one is not None and _due(step, one.every, last) else None
-
-
-def _note(progress: Progress, score: float, step: int, patience: int) -> bool:
-    """Records a score in `progress`; returns whether it is the best so far."""
-    before = progress.best_score
-    # A score that is no number, such as that of no label, is below each that is one.
-    best = before is None or (score > before if before == before else score == score)
-    if best:
-        progress.best_score, progress.best_step, progress.stale = score, step, 0
-    else:
-        progress.stale += 1
-        progress.stopped = bool(patience) and progress.stale >= patience
-    return best
 
 
 def dispatches(

@@ -19,12 +19,12 @@ from snm.losses.sampled import LOSSES
 from snm.runs.events import (
     Evaluated,
     Probed,
+    Progress,
     Saved,
     Started,
 )
 from snm.runs.folder import RunFolder
 from snm.trainer import phase
-from snm.trainer.loop import Progress, _note
 from snm.trainer.prepare import prepare
 from snm.trainer.training import training
 from snm.trainer.warm_start import WarmStart, initial_state
@@ -338,7 +338,7 @@ def test_end_to_end_on_real_data(tmp_path):
 def test_a_score_that_is_no_number_is_below_each_that_is_one():
     """Such as an AUC of held-out points without labels."""
     progress = Progress()
-    noted = [_note(progress, score, step, 2) for step, score in enumerate([np.nan, np.nan, 0.5])]
-    assert noted == [True, False, True] and (progress.best_step, progress.stale) == (2, 0)
-    noted = [_note(progress, score, 3, 2) for score in (np.nan, 0.4)]
-    assert noted == [False, False] and progress.stopped and progress.best_score == 0.5
+    best = [progress.record(score, step, 2) for step, score in enumerate([np.nan, np.nan, 0.5])]
+    assert best == [True, False, True] and (progress.best_step, progress.stale) == (2, 0)
+    best = [progress.record(score, 3, 2) for score in (np.nan, 0.4)]
+    assert best == [False, False] and progress.stopped and progress.best_score == 0.5
