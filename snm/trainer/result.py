@@ -14,7 +14,7 @@ from snm.system.timing import part
 from snm.trainer.evaluate import score_test_points, trained_before
 from snm.trainer.phase import Trained
 
-__all__ = ["data_of_result", "facts_of", "figures", "scores"]
+__all__ = ["data_of_result", "facts_of", "test_metrics", "training_figures"]
 
 
 def facts_of(
@@ -40,14 +40,27 @@ def data_of_result(dataset: Dataset, facts: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def scores(
+def test_metrics(
     predictor: Predictor,
     config: ResolvedConfig,
     dataset: Dataset,
     facts: dict[str, Any],
     look: Callable[[int], None],
 ) -> dict[str, Any]:
-    """The metrics on the test points, and what comes with them; without these, no metrics."""
+    """What the result says of the test points.
+
+    Args:
+      predictor: the model of the run, with its memory if it has one.
+      config: the settings of the run.
+      dataset: that the run was trained on, perhaps with test points.
+      facts: of the run.
+      look: called with the number of points done.
+
+    Returns:
+      As `evaluation.evaluate_points`: `metrics` and `by_label_frequency`; `without_repeats`, where
+      test points repeat training points; and `reliability`, where the model has probabilities.
+      Without test points `metrics` alone, which is empty.
+    """
     if dataset.test is None:
         return {"metrics": {}}
     with part("test points"):
@@ -57,8 +70,24 @@ def scores(
         )
 
 
-def figures(config: ResolvedConfig, done: list[Trained], at_once: int) -> dict[str, Any]:
-    """What the result says of the steps and their time; steps are those of the first member."""
+def training_figures(config: ResolvedConfig, done: list[Trained], at_once: int) -> dict[str, Any]:
+    """What the result says of the steps and their time.
+
+    Args:
+      config: the settings of the run.
+      done: the last phase of each member.
+      at_once: how many members trained side by side.
+
+    Returns:
+      `members`: their number;
+      `steps`, `epochs` and `best_step`: of the first member; the best step is the last where
+        nothing was evaluated;
+      `skipped_steps`: of all members;
+      `epochs_asked`: of the settings;
+      `seconds`: of training; the sum over the members divided by `at_once`, but no less than the
+        time of the slowest;
+      `examples_per_second`: visits of points by all members, divided by `seconds`.
+    """
     each = [run.progress.seconds for run in done]
     seconds = max(max(each), sum(each) / at_once)
     progress = done[0].progress

@@ -44,7 +44,7 @@ from snm.trainer.memory.notes import never_tried, noted
 from snm.trainer.memory.plan import MemoryPlan
 from snm.trainer.phase import Phase, PhaseRun, Trained, first_phase
 from snm.trainer.prepare import members_at_once, names_not_tried
-from snm.trainer.result import data_of_result, facts_of, figures, scores
+from snm.trainer.result import data_of_result, facts_of, test_metrics, training_figures
 from snm.trainer.together import Stop, in_order
 from snm.trainer.warm_start import WarmStart
 
@@ -256,11 +256,11 @@ def resolved_training(
             predictor = with_memory(predictor, folder)
         ready = times().whole  # the model is on disk; what follows only tells how good it is
         result = {
-            **scores(predictor, config, dataset, facts, _stopping(stop, last_step)),
+            **test_metrics(predictor, config, dataset, facts, _stopping(stop, last_step)),
             **(scores_held_out(folder, config) if config.validation_fraction else {}),
             **({} if remembered is None else {"memory": remembered}),
             "data": data_of_result(dataset, facts),
-            **figures(config, done, at_once),
+            **training_figures(config, done, at_once),
             "time": {**times()._asdict(), "model": ready},
             **surroundings(),
         }
