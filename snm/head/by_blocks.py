@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from snm.head.problem import Problem, Result, RowStep, ScoreGradients, positive_block
+from snm.head.problem import HeadUpdate, Problem, RowStep, ScoreGradients, positive_block
 from snm.losses.reductions import MASKED
 from snm.losses.sampled.protocol import BlockScores, DenseForm
 from snm.tables.bag import embedding_bag
@@ -37,7 +37,7 @@ def by_blocks(
     problem: Problem,
     gradients: ScoreGradients,
     row_step: RowStep,
-) -> Result:
+) -> HeadUpdate:
     """Walks the sample in blocks: gradient of a block of scores, two products, rows updated.
 
     A block's rows are read, updated and written before the next block is read. No slot is in two
@@ -50,7 +50,7 @@ def by_blocks(
       row_step: how the class rows move.
 
     Returns:
-      The table and biases after the step, the gradient of the queries, and the loss.
+      The update, whose `ok` may be False although rows were written (see `HeadStep`).
     """
     positive_scores, loss, grad_positive, *_, grad_scores = gradients
     learning_rate = row_step.learning_rate
@@ -126,7 +126,7 @@ def by_blocks(
             step = jnp.where(ok, -learning_rate * positives.values, 0)
             bias = bias.at[positives.ids].add(step)
     loss = shard.data_sum(loss + shard.sum(value))
-    return Result(table, bias, shard.sum(grad_queries), loss, ok & jnp.isfinite(loss))
+    return HeadUpdate(table, bias, shard.sum(grad_queries), loss, ok & jnp.isfinite(loss))
 
 
 def mean_blocks(num_slots: int, parts: int) -> int:

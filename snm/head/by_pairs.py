@@ -11,7 +11,7 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from snm.head.problem import Problem, Result, RowStep, ScoreGradients, positive_block
+from snm.head.problem import HeadUpdate, Problem, RowStep, ScoreGradients, positive_block
 from snm.tables.bag import embedding_bag
 from snm.tables.table import SparseRows
 from snm.tables.updates import update_rows
@@ -23,7 +23,7 @@ def by_pairs(
     problem: Problem,
     gradients: ScoreGradients,
     row_step: RowStep,
-) -> Result:
+) -> HeadUpdate:
     """Reads and updates one row a pair of a query with a positive or a mined label.
 
     Args:
@@ -32,7 +32,7 @@ def by_pairs(
       row_step: how the class rows move.
 
     Returns:
-      The table and biases after the step, the gradient of the queries, and the loss.
+      The update, whose `ok` is False where nothing was written.
     """
     shard = problem.shard
     n, count = gradients.slots.shape
@@ -75,7 +75,7 @@ def by_pairs(
         for block in blocks:
             step = -row_step.learning_rate * block.values
             bias = bias.at[block.ids].add(jnp.where(ok, step, 0))
-    return Result(table, bias, grad_queries, loss, ok)
+    return HeadUpdate(table, bias, grad_queries, loss, ok)
 
 
 def _beside(left: SparseRows, right: SparseRows) -> SparseRows:

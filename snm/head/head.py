@@ -88,12 +88,12 @@ def update_head(
     # Score the positives, mine the sample, and differentiate the loss.
     gradients = score_gradients(problem, key)
     # Update rows: pair by pair if few are mined, otherwise by matrix products.
-    update = by_pairs if problem.plan.by_pairs else by_blocks
-    result = update(problem, gradients, row_step)
+    update_by = by_pairs if problem.plan.by_pairs else by_blocks
+    update = update_by(problem, gradients, row_step)
 
     log_scale = head.log_scale
     if spec.learn_scale:
-        gradient = shard.data_sum(jnp.sum(result.grad_queries * scaled))
-        log_scale = log_scale - jnp.where(result.ok, scale_learning_rate * gradient, 0)
-    step = HeadStep(result.loss, result.grad_queries * scale, result.ok)
-    return Head(result.table, result.bias, log_scale), step
+        gradient = shard.data_sum(jnp.sum(update.grad_queries * scaled))
+        log_scale = log_scale - jnp.where(update.ok, scale_learning_rate * gradient, 0)
+    step = HeadStep(update.loss, update.grad_queries * scale, update.ok)
+    return Head(update.table, update.bias, log_scale), step

@@ -1,4 +1,4 @@
-"""The scores of one step of the head (batch, sample, exclusions), its row step and its results."""
+"""The scores of one step of the head (batch, sample, exclusions), its row step and its update."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from snm.tables.table import RowTable, SparseRows, entry_rows
 from snm.topk.blocks import LabelRows, Masked
 
 __all__ = [
+    "HeadUpdate",
     "Problem",
-    "Result",
     "RowStep",
     "ScoreGradients",
     "make_problem",
@@ -163,8 +163,17 @@ class ScoreGradients(NamedTuple):
         return cls(positive, loss, grad_positive, *none, grad_scores)
 
 
-class Result(NamedTuple):
-    """Parameters after the step, gradient of the scaled queries, loss, whether all is finite."""
+class HeadUpdate(NamedTuple):
+    """The class rows and biases after a step, and what the rest of the step needs of it.
+
+    Attributes:
+      table: class rows of this shard, and their optimiser's state, after the step.
+      bias: float32 [N] or None, after the step.
+      grad_queries: float32 [n, dim], the gradient of the loss with respect to the scaled queries
+        (`Problem.queries`) of this device, summed over the label shards.
+      loss: float32 scalar, before the step, summed over all devices.
+      ok: bool scalar, as in `HeadStep`; the same on every device.
+    """
 
     table: RowTable
     bias: jax.Array | None

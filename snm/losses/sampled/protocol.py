@@ -124,9 +124,9 @@ class ThresholdForm(Protocol):
 
     @property
     def per_point(self) -> bool:
-        """Whether the gradients that the terms of a point give to a score differ by a factor only.
+        """Whether all terms of a point share the gradient of its negatives up to a factor.
 
-        Otherwise each point must have one term.
+        If not, the form serves `positives='one'` only.
         """
 
     def row_sums(
