@@ -85,7 +85,7 @@ def make_case(
     else:
         terms = csr(known.ids, np.r_[rng.random(len(ids)) / n, zeros], starts)
     if sample is None and not spec.samples_all:
-        sample = uniform_host(seed, 0, num_labels, spec.sampled + 1)
+        sample = uniform_host(seed, 0, num_labels=num_labels, size=spec.sampled + 1)
     if callable(sample):
         sample = sample(np.asarray(terms.ids))
     barred = None

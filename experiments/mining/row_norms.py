@@ -89,7 +89,7 @@ def train(parts: snm.Dataset, rate: float, mined: int, project: bool, epochs: in
         for first in range(0, len(order) - BATCH + 1, BATCH):
             points = order[first : first + BATCH]
             entries = labels.indptr[points] + (rng.random(BATCH) * counts[points]).astype(int)
-            sample = uniform_host(0, number, num_labels, sampled + 1)
+            sample = uniform_host(0, number, num_labels=num_labels, size=sampled + 1)
             params = step(
                 params,
                 inputs[points].toarray(),

@@ -43,9 +43,11 @@ def draw_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
     if machine.platform == "cpu":
 
         def draw() -> Any:
-            return uniform_host(SEED, next(steps), shape.num_labels, size)
+            return uniform_host(SEED, next(steps), num_labels=shape.num_labels, size=size)
     else:
-        drawn = _compiled(lambda step: uniform_device(SEED, step, shape.num_labels, size))
+        drawn = _compiled(
+            lambda step: uniform_device(SEED, step, num_labels=shape.num_labels, size=size)
+        )
 
         def draw() -> Any:
             return jax.block_until_ready(drawn(np.int32(next(steps))))
@@ -125,10 +127,8 @@ def bag_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
 def score_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
     """The scores of a batch against the sample, and the top k' of them."""
     queries, table = queries_of(shape, shape.batch), state_of(shape).head.table.rows
-    samples = [
-        jnp.asarray(uniform_host(SEED, step, shape.num_labels, shape.sampled + 1).ids)
-        for step in range(_BATCHES)
-    ]
+    sizes = {"num_labels": shape.num_labels, "size": shape.sampled + 1}
+    samples = [jnp.asarray(uniform_host(SEED, step, **sizes).ids) for step in range(_BATCHES)]
     turn = itertools.cycle(samples)
 
     def call_of(count: int) -> Callable[[], Any]:

@@ -114,7 +114,7 @@ class Probe:
         }
 
     def _sample(self, draw: int, size: int) -> Any:
-        return uniform_host(_SEED, draw, self._spec.num_labels, size)
+        return uniform_host(_SEED, draw, num_labels=self._spec.num_labels, size=size)
 
     def _negatives(
         self, predictor: Predictor, queries: jax.Array, of_positives: np.ndarray, scale: float

@@ -13,7 +13,7 @@ from snm.sampling.sample import Array, Sample
 __all__ = ["InBatchSampler", "in_batch", "in_batch_log_weights"]
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class InBatchSampler:
     """Takes the distinct positives of each batch; nothing is drawn at random.
 
@@ -32,26 +32,31 @@ class InBatchSampler:
     def build(cls, inputs: SamplerInputs) -> InBatchSampler:
         """The sampler of a run; its samples have min(T, K) slots instead of `inputs.size`."""
         sizes = inputs.num_points, inputs.batch_size
-        return cls(inputs.num_labels, in_batch_log_weights(inputs.draws, *sizes))
+        weights = in_batch_log_weights(inputs.draws, *sizes)
+        return cls(num_labels=inputs.num_labels, label_log_weights=weights)
 
     def on_host(self, step: int, positives: np.ndarray[Any, Any] | None) -> Sample:
         """The sample of a batch by its positives, int32 [T]; `step` is not read."""
         return self._sample(positives)
 
-    def on_device(self, step: Array, positives: Array | None, seed: Array | None = None) -> Sample:
-        """The same in JAX; `seed` is not read."""
+    def on_device(self, step: Array, positives: Array | None, seed: Array) -> Sample:
+        """The same in JAX; `step` and `seed` are not read."""
         return self._sample(positives)
 
     def _sample(self, positives: Array | None) -> Sample:
         if positives is None:
             raise ValueError("in-batch sampling needs the positives of the batch; found None")
         size = min(positives.size, self.num_labels)
-        weights = self.label_log_weights
-        return in_batch(positives, size, self.num_labels, label_log_weights=weights)
+        return in_batch(
+            positives,
+            num_labels=self.num_labels,
+            size=size,
+            label_log_weights=self.label_log_weights,
+        )
 
 
 def in_batch(
-    labels: Array, size: int, num_labels: int, *, label_log_weights: Array | None = None
+    labels: Array, *, num_labels: int, size: int, label_log_weights: Array | None = None
 ) -> Sample:
     """The distinct positives of a batch as the sample of all its points ("in-batch negatives").
 
@@ -61,10 +66,10 @@ def in_batch(
     Args:
       labels: int32, any shape, of NumPy or JAX: the positives of the batch. Entries outside
         0 .. K-1 are padding.
+      num_labels: K, static.
       size: S, static: at least the number of distinct positives in any batch. If a batch had
         more, those with the highest ids would be missing; `min(labels.size, num_labels)` always
         suffices.
-      num_labels: K, static.
       label_log_weights: float32 [K] or None: the correction of each label, from
         `in_batch_log_weights`.
 

@@ -101,6 +101,7 @@ class Sampler(Protocol):
 
         A run whose training set is on the device draws with it, and needs no sample of the host.
         It may follow another random stream, by the same law. The third argument is the seed of the
-        run, a uint32 scalar: data, so that members share the program.
+        run, a uint32 scalar: data, so that members share the program. A draw reads it in place of a
+        seed that the object has.
         """
         ...

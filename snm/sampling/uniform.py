@@ -16,7 +16,7 @@ from snm.sampling.sample import STREAM, Array, Sample, host_rng
 __all__ = ["UniformSampler", "uniform_device", "uniform_host"]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class UniformSampler:
     """Draws labels uniformly, without replacement: the sampling of Reddi et al. (2019).
 
@@ -39,21 +39,18 @@ class UniformSampler:
     @classmethod
     def build(cls, inputs: SamplerInputs) -> UniformSampler:
         """The sampler of a run."""
-        return cls(inputs.num_labels, inputs.size, inputs.seed)
+        return cls(num_labels=inputs.num_labels, size=inputs.size, seed=inputs.seed)
 
     def on_host(self, step: int, positives: np.ndarray[Any, Any] | None = None) -> Sample:
         """`uniform_host`; `positives` is not read."""
-        return uniform_host(self.seed, step, self.num_labels, self.size)
+        return uniform_host(self.seed, step, num_labels=self.num_labels, size=self.size)
 
-    def on_device(
-        self, step: Array, positives: Array | None = None, seed: Array | None = None
-    ) -> Sample:
-        """`uniform_device`; `positives` is not read. Without `seed`, that of the object."""
-        own = self.seed if seed is None else seed
-        return uniform_device(own, step, self.num_labels, self.size)
+    def on_device(self, step: Array, positives: Array | None, seed: Array) -> Sample:
+        """`uniform_device`; neither `positives` nor the seed of the object is read."""
+        return uniform_device(seed, step, num_labels=self.num_labels, size=self.size)
 
 
-def uniform_host(seed: int, step: int, num_labels: int, size: int) -> Sample:
+def uniform_host(seed: int, step: int, *, num_labels: int, size: int) -> Sample:
     """Draws `size` of `num_labels` labels uniformly, without replacement, with NumPy.
 
     For B negatives, ask for size = B + 1. Draw B + 1 labels in uniformly random order and leave
@@ -87,7 +84,7 @@ def uniform_host(seed: int, step: int, num_labels: int, size: int) -> Sample:
     return Sample(np.sort(ids.astype(np.int32)), drop)
 
 
-def uniform_device(seed: int | Array, step: int | Array, num_labels: int, size: int) -> Sample:
+def uniform_device(seed: int | Array, step: int | Array, *, num_labels: int, size: int) -> Sample:
     """Draws `size` of `num_labels` labels uniformly, without replacement, on the device.
 
     The labels are the images of 0 .. size-1 under a pseudo-random permutation of 0 .. K-1 (see

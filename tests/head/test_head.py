@@ -22,7 +22,7 @@ def logq_sample(size):
 
 
 def batch_sample(size):
-    return lambda labels: in_batch(labels, size, K)
+    return lambda labels: in_batch(labels, num_labels=K, size=size)
 
 
 ALL = K - 1

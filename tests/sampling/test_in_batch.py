@@ -32,11 +32,12 @@ from snm.trainer.prepare import prepare
 
 def test_in_batch_takes_each_positive_once():
     labels = np.array([[3, 1, 9], [1, -1, 0]], np.int32)  # 9 and -1 are padding
-    sample = jax.jit(in_batch, static_argnums=(1, 2))(labels, 5, 9)
+    compiled = jax.jit(in_batch, static_argnames=("num_labels", "size"))
+    sample = compiled(labels, num_labels=9, size=5)
     np.testing.assert_array_equal(sample.ids, [0, 1, 3, 9, 9])
     assert sample.drop == 5 and sample.log_weights is None and sample.num_drawn == 3
     weights = np.arange(9, dtype=np.float32)
-    sample = in_batch(labels, 5, 9, label_log_weights=weights)
+    sample = in_batch(labels, num_labels=9, size=5, label_log_weights=weights)
     np.testing.assert_array_equal(sample.log_weights, [0, 1, 3, -np.inf, -np.inf])
 
 
@@ -145,7 +146,7 @@ def test_host_and_device_find_the_same_labels(labels, size):
     distinct = sorted({int(label) for label in labels if 0 <= label < 7})[:size]
     unused = size - len(distinct)
     for given_labels in (labels, jnp.asarray(labels)):
-        sample = in_batch(given_labels, size, 7, label_log_weights=weights)
+        sample = in_batch(given_labels, num_labels=7, size=size, label_log_weights=weights)
         assert all(isinstance(array, type(given_labels)) for array in sample)
         np.testing.assert_array_equal(sample.ids, distinct + [7] * unused)
         expected = [*weights[distinct], *[-np.inf] * unused]
@@ -156,10 +157,10 @@ def test_host_and_device_find_the_same_labels(labels, size):
 
 
 def test_a_sample_has_a_slot_for_each_positive_or_label():
-    sampler = InBatchSampler(5, np.zeros(5, np.float32))
+    sampler = InBatchSampler(num_labels=5, label_log_weights=np.zeros(5, np.float32))
     assert sampler.on_host(0, np.array([4, 4, 5], np.int32)).ids.tolist() == [4, 5, 5]
     positives = jnp.array([0, 1, 2, 3, 4, 4, 2], jnp.int32)
-    assert jax.jit(sampler.on_device)(0, positives).ids.tolist() == [0, 1, 2, 3, 4]
+    assert jax.jit(sampler.on_device)(0, positives, 0).ids.tolist() == [0, 1, 2, 3, 4]
     with pytest.raises(ValueError, match="positives of the batch"):
         sampler.on_host(0, None)
 

@@ -44,7 +44,7 @@ def test_accelerators_find_the_same_images_without_walking(num_labels, keys):
 
 def test_network_has_no_duplicates_at_large_k():
     num_labels = 670_091
-    ids = np.asarray(uniform_device(0, 1, num_labels, 32_769).ids)
+    ids = np.asarray(uniform_device(0, 1, num_labels=num_labels, size=32_769).ids)
     assert ids.dtype == np.int32 and np.all(np.diff(ids.astype(np.int64)) > 0)
     assert ids[0] >= 0 and ids[-1] < num_labels
     assert stats.kstest(ids / num_labels, "uniform").pvalue > P_VALUE

@@ -61,7 +61,7 @@ def test_a_draw_is_a_function_of_the_step_and_keeps_its_shape(name):
     samples = [sampler.on_host(step, positives) for step in (0, 5, 5)]
     if sampler.on_device is not None:
         draw = jax.jit(sampler.on_device)
-        samples += [draw(jnp.int32(step), positives) for step in (5, 5)]
+        samples += [draw(jnp.int32(step), positives, jnp.uint32(4)) for step in (5, 5)]
         assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(samples[-1]))
     for sample in samples:
         ids = np.asarray(sample.ids)
@@ -78,7 +78,7 @@ def test_a_draw_is_a_function_of_the_step_and_keeps_its_shape(name):
             np.testing.assert_array_equal(mine, other)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class LogUniform:
     """Draws label j with probability log((j + 2) / (j + 1)) / log(K + 1), with replacement."""
 
@@ -91,7 +91,7 @@ class LogUniform:
 
     @classmethod
     def build(cls, inputs: SamplerInputs) -> LogUniform:
-        return cls(inputs.num_labels, inputs.size, inputs.seed)
+        return cls(num_labels=inputs.num_labels, size=inputs.size, seed=inputs.seed)
 
     def log_q(self, labels):
         return np.log(np.log1p(1 / (labels + 1)) / np.log1p(self.num_labels))
@@ -107,7 +107,7 @@ def test_a_new_sampler_is_one_entry_of_the_table(resident, data, monkeypatch):
     """No other file has to know it: its samples reach the compiled steps, which train."""
     monkeypatch.setitem(SAMPLERS, "log-uniform", LogUniform)
     model, source = source_with(data, "log-uniform", resident=resident)
-    expected = LogUniform(K, model.spec.sampled + 1, seed=9)
+    expected = LogUniform(num_labels=K, size=model.spec.sampled + 1, seed=9)
     assert source.sampler == expected
     resident_arrays, stack = source.resident_arrays(), source.stack(0, 2)
     for step in (0, 1):

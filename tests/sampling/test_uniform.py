@@ -27,10 +27,11 @@ both = pytest.mark.parametrize("sampler", ["host", "device"])
 @functools.cache
 def many_draws(sampler: str, num_labels: int, size: int, draws: int):
     """ids [draws, size] and drop [draws] of steps 0 .. draws - 1."""
+    sizes = {"num_labels": num_labels, "size": size}
     if sampler == "host":
-        samples = [uniform_host(11, step, num_labels, size) for step in range(draws)]
+        samples = [uniform_host(11, step, **sizes) for step in range(draws)]
         return np.stack([s.ids for s in samples]), np.stack([s.drop for s in samples])
-    draw = jax.jit(jax.vmap(lambda step: uniform_device(11, step, num_labels, size)))
+    draw = jax.jit(jax.vmap(lambda step: uniform_device(11, step, **sizes)))
     sample = draw(jnp.arange(draws))
     return np.asarray(sample.ids), np.asarray(sample.drop)
 
@@ -112,19 +113,21 @@ def test_gaps_between_sorted_labels(sampler, num_labels):
 
 @both
 def test_pure_function_of_seed_and_step(sampler):
-    draw = uniform_host if sampler == "host" else uniform_device
-    first, again = draw(3, 4, 1000, 50), draw(3, 4, 1000, 50)
+    function = uniform_host if sampler == "host" else uniform_device
+    draw = functools.partial(function, num_labels=1000, size=50)
+    first, again = draw(3, 4), draw(3, 4)
     np.testing.assert_array_equal(first.ids, again.ids)
     assert first.drop == again.drop and first.log_weights is None
-    for other in (draw(3, 5, 1000, 50), draw(4, 4, 1000, 50), draw(4, 3, 1000, 50)):
+    for other in (draw(3, 5), draw(4, 4), draw(4, 3)):
         # Two unrelated draws share 50 * 50 / 1000 = 2.5 labels on average.
         assert len(np.intersect1d(first.ids, other.ids)) < 12
 
 
 def test_device_draw_is_the_same_compiled_and_traced():
-    compiled = jax.jit(uniform_device, static_argnums=(2, 3))
+    draw = functools.partial(uniform_device, num_labels=500, size=20)
+    compiled = jax.jit(draw)
     for step in (0, 7):
-        plain, traced = uniform_device(1, step, 500, 20), compiled(1, jnp.int32(step), 500, 20)
+        plain, traced = draw(1, step), compiled(1, jnp.int32(step))
         np.testing.assert_array_equal(plain.ids, traced.ids)
         assert plain.drop == traced.drop and traced.drop.dtype == jnp.int32
 
@@ -141,15 +144,16 @@ def test_all_labels(sampler):
 def test_impossible_sizes_are_refused(sampler, size):
     draw = uniform_host if sampler == "host" else uniform_device
     with pytest.raises(ValueError, match=f"found size {size} of 5"):
-        draw(0, 0, 5, size)
+        draw(0, 0, num_labels=5, size=size)
 
 
 def test_the_object_draws_what_the_functions_draw():
     sampler = UniformSampler(num_labels=1000, size=50, seed=3)
     on_device = jax.jit(sampler.on_device)
     for found, expected in (
-        (sampler.on_host(4), uniform_host(3, 4, 1000, 50)),
-        (on_device(jnp.int32(4), None), uniform_device(3, 4, 1000, 50)),
+        (sampler.on_host(4), uniform_host(3, 4, num_labels=1000, size=50)),
+        # The seed is that of the call: members of a run share the program and the object.
+        (on_device(jnp.int32(4), None, 9), uniform_device(9, 4, num_labels=1000, size=50)),
     ):
         np.testing.assert_array_equal(found.ids, expected.ids)
         assert found.drop == expected.drop and found.log_weights is None
