@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import enum
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -21,13 +22,15 @@ from snm.head.state import Head, HeadStep
 from snm.model.encoder import apply_tower
 from snm.model.model import Model, TrainState
 from snm.tables.by_row import sum_columns, update_columns
-from snm.tables.rounding import noise_of
+from snm.tables.rounding import noise_for
 from snm.tables.table import RowTable, SparseRows
 from snm.tables.updates import update_rows
 
 __all__ = [
+    "Backward",
     "Step",
     "StepMetrics",
+    "StepStream",
     "centroid_step",
     "forward_and_back",
     "train_step",
@@ -37,6 +40,21 @@ __all__ = [
 
 Step = Callable[..., tuple[TrainState, Any]]
 """`train_step`, or a function of the same arguments; returns the parameters, and what it found."""
+
+
+class StepStream(enum.IntEnum):
+    """What random numbers of a step are drawn for.
+
+    The values are part of a run's bits: a run that goes on with others ends elsewhere.
+    """
+
+    LOSS = 1
+    CLASS_ROUNDING = 2
+    FEATURE_ROUNDING = 3
+
+    def of(self, key: jax.Array) -> jax.Array:
+        """The key of this use, from the key of the step."""
+        return jax.random.fold_in(key, self.value)
 
 
 class StepMetrics(NamedTuple):
@@ -51,6 +69,24 @@ class StepMetrics(NamedTuple):
 
     loss: jax.Array
     ok: jax.Array
+
+
+class Backward(NamedTuple):
+    """What a step found on the way from the sums of feature rows to the head and back.
+
+    Attributes:
+      queries: float32 [n, dim].
+      head: the head after its step.
+      step: what the head found.
+      grad_tower: the gradient of the parameters of the tower, on this shard.
+      grad_sums: float32 [n, dim], the gradient of the sums.
+    """
+
+    queries: jax.Array
+    head: Head
+    step: HeadStep
+    grad_tower: Any
+    grad_sums: jax.Array
 
 
 @in_precision
@@ -77,16 +113,17 @@ def train_step(
     key = _key_of(batch)
     features = batch.features
     rate = model.learning_rate * batch.decay
-    narrow = rows.dtype == jnp.uint16
 
     entries = shard.of_batch(features, rows.shape[0])
     sums = _row_sums(rows, batch, shard, entries)
-    _, head, step, grad_tower, grad_sums = forward_and_back(model, state, batch, sums, axes=axes)
-    grad_tower = jax.tree.map(shard.data_sum, grad_tower)
+    back = forward_and_back(model, state, batch, sums, axes=axes)
+    head, grad_sums = back.head, back.grad_sums
+    grad_tower = jax.tree.map(shard.data_sum, back.grad_tower)
 
-    ok = step.ok & jnp.all(jnp.isfinite(grad_sums)) & jnp.isfinite(optax.tree.sum(grad_tower))
+    ok = back.step.ok & jnp.all(jnp.isfinite(grad_sums)) & jnp.isfinite(optax.tree.sum(grad_tower))
     ok = Shard.of(head.table.rows, model.spec.num_labels, axes.label, axes.data).all(ok)
-    if batch.columns is not None and not narrow:
+    noise = noise_for(rows, StepStream.FEATURE_ROUNDING.of(key))
+    if batch.columns is not None and noise is None:
         feature_rows = update_columns(
             state.features, batch.columns, features, grad_sums, learning_rate=rate, ok=ok
         )
@@ -97,7 +134,7 @@ def train_step(
             optimizer=model.spec.row_optimizer,
             learning_rate=rate,
             ok=ok,
-            noise=noise_of(jax.random.fold_in(key, 3)) if narrow else None,
+            noise=noise,
             first_row=shard.first_row,
         )
     steps, tower_state = model.tower_optimizer.update(grad_tower, state.tower_state, state.tower)
@@ -108,7 +145,7 @@ def train_step(
         (tower, tower_state),
         (state.tower, state.tower_state),
     )
-    return TrainState(feature_rows, tower, tower_state, head), StepMetrics(step.loss, ok)
+    return TrainState(feature_rows, tower, tower_state, head), StepMetrics(back.step.loss, ok)
 
 
 def forward_and_back(
@@ -118,7 +155,7 @@ def forward_and_back(
     sums: jax.Array,
     *,
     axes: Axes = ONE_DEVICE,
-) -> tuple[jax.Array, Head, HeadStep, Any, jax.Array]:
+) -> Backward:
     """From the sums of feature rows through tower and head, and back.
 
     Args:
@@ -127,14 +164,9 @@ def forward_and_back(
       batch: the points.
       sums: float32 [n, dim], of each point.
       axes: as in `train_step`.
-
-    Returns:
-      The queries, float32 [n, dim]; the head after its step, and what it found; the gradients of
-      the tower, on this shard, and of the sums.
     """
     key = _key_of(batch)
     queries, pull_back = jax.vjp(functools.partial(apply_tower, model.structure), state.tower, sums)
-    narrow = state.features.rows.dtype == jnp.uint16
     head, step = update_head(
         model.spec,
         state.head,
@@ -145,13 +177,13 @@ def forward_and_back(
         scale_learning_rate=model.scale_learning_rate * batch.decay,
         known=batch.known,
         seen=batch.seen,
-        key=jax.random.fold_in(key, 1),
-        noise=noise_of(jax.random.fold_in(key, 2)) if narrow else None,
+        key=StepStream.LOSS.of(key),
+        noise=noise_for(state.head.table.rows, StepStream.CLASS_ROUNDING.of(key)),
         taken=batch.taken,
         axis_name=axes.label,
         data_axis=axes.data,
     )
-    return queries, head, step, *pull_back(step.query_gradient)
+    return Backward(queries, head, step, *pull_back(step.query_gradient))
 
 
 @in_precision
@@ -189,7 +221,7 @@ def centroid_step(
         optimizer="sgd",
         learning_rate=-1.0,
         ok=ok,
-        noise=noise_of(_key_of(batch)) if table.rows.dtype == jnp.uint16 else None,
+        noise=noise_for(table.rows, _key_of(batch)),  # the only draw here
         first_row=classes.first_row,
     )
     head = dataclasses.replace(state.head, table=RowTable(summed.rows, table.accumulator))
@@ -197,6 +229,7 @@ def centroid_step(
 
 
 def _key_of(batch: Batch) -> jax.Array:
+    """The key of the step, from which `StepStream.of` makes that of each use."""
     return jax.random.fold_in(jax.random.wrap_key_data(batch.key), batch.step)
 
 

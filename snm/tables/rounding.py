@@ -19,7 +19,7 @@ from jax import lax
 from snm.tables.hashing import GOLDEN, mixed
 from snm.tables.int8 import from_int8
 
-__all__ = ["as_float", "noise_of", "rounded_rows", "rounded_steps", "storage", "to_nearest"]
+__all__ = ["as_float", "noise_for", "rounded_rows", "rounded_steps", "storage", "to_nearest"]
 
 
 def storage(dtype: str) -> jnp.dtype:
@@ -49,9 +49,17 @@ def to_nearest(rows: jax.Array, dtype: jnp.dtype) -> jax.Array:
     return lax.bitcast_convert_type(rows.astype(jnp.bfloat16), jnp.uint16)
 
 
-def noise_of(key: jax.Array) -> jax.Array:
-    """Draws the uint32 scalar that seeds the rounding of one step; `key` is consumed."""
-    return jax.random.bits(key, (), jnp.uint32)
+def noise_for(rows: jax.Array, key: jax.Array) -> jax.Array | None:
+    """Draws what seeds the stochastic rounding of rows in one step.
+
+    Args:
+      rows: [K, dim], in the storage type.
+      key: a PRNG key, consumed; of these rows and this step alone.
+
+    Returns:
+      uint32 scalar; None where the rows are float32, which are not rounded.
+    """
+    return jax.random.bits(key, (), jnp.uint32) if rows.dtype == jnp.uint16 else None
 
 
 def rounded_rows(

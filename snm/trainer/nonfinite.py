@@ -117,7 +117,7 @@ def _finite(model: Model, state: TrainState, batch: Batch) -> list[jax.Array]:
     )
     sums = embedding_bag(state.features.rows, features)
     # The new class rows are not used, so XLA computes no update and copies no table.
-    queries, _, step, grad_tower, grad_sums = forward_and_back(model, state, batch, sums)
+    back = forward_and_back(model, state, batch, sums)
     head = state.head
     rest = [head.log_scale] + ([] if head.bias is None else [head.bias])
     return [
@@ -125,13 +125,13 @@ def _finite(model: Model, state: TrainState, batch: Batch) -> list[jax.Array]:
         by_point(used),
         jnp.isfinite(sums).all(axis=1),
         _all_finite(state.tower),
-        jnp.isfinite(queries).all(axis=1),
+        jnp.isfinite(back.queries).all(axis=1),
         jnp.isfinite(as_float(head.table.rows)).all(),
         _all_finite(rest),
-        jnp.isfinite(step.loss),
-        jnp.isfinite(step.query_gradient).all(axis=1),
-        _all_finite(grad_tower),
-        jnp.isfinite(grad_sums).all(axis=1),
+        jnp.isfinite(back.step.loss),
+        jnp.isfinite(back.step.query_gradient).all(axis=1),
+        _all_finite(back.grad_tower),
+        jnp.isfinite(back.grad_sums).all(axis=1),
     ]
 
 

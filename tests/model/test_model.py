@@ -19,8 +19,9 @@ from snm.model.encoder import ENCODERS, apply_tower, init_tower
 from snm.model.from_config import head_spec, make_model
 from snm.model.inference import best_labels
 from snm.model.model import abstract_state, init_state
-from snm.model.train_step import train_step
-from snm.tables.table import normalize
+from snm.model.train_step import StepStream, train_step
+from snm.tables.rounding import as_float
+from snm.tables.table import RowTable, normalize
 
 POINTS, FEATURES, LABELS, SAMPLED, MINED = 6, 11, 9, 5, 2
 
@@ -186,6 +187,28 @@ def test_each_step_rounds_by_random_bits_of_its_own(points, changes):
     for rows_of in (lambda state: state.features.rows, lambda state: state.head.table.rows):
         np.testing.assert_array_equal(rows_of(first), rows_of(again))
         assert (rows_of(first) != rows_of(other)).any()
+
+
+def test_class_rows_round_by_their_own_type(points):
+    """Whatever that of the feature rows is."""
+    model, source = setup(settings(table_dtype="bfloat16"), points)
+    batch, narrow = batch_of(source, 0), init_state(model)
+    features = RowTable(as_float(narrow.features.rows), narrow.features.accumulator)
+    mixed, of_mixed = one_step(model, dataclasses.replace(narrow, features=features), batch)
+    after, _ = one_step(model, narrow, batch)
+    assert bool(of_mixed.ok)
+    assert mixed.features.rows.dtype == jnp.float32
+    np.testing.assert_array_equal(mixed.head.table.rows, after.head.table.rows)
+
+
+def test_streams_of_a_step_keep_their_numbers():
+    """Others would change how a run that was begun goes on."""
+    key = jax.random.key(3)
+    numbers = {"LOSS": 1, "CLASS_ROUNDING": 2, "FEATURE_ROUNDING": 3}
+    assert {stream.name: stream.value for stream in StepStream} == numbers
+    for stream in StepStream:
+        expected = jax.random.fold_in(key, numbers[stream.name])
+        assert (jax.random.key_data(stream.of(key)) == jax.random.key_data(expected)).all()
 
 
 def test_shapes_of_parameters(points):

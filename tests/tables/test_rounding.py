@@ -12,7 +12,7 @@ import snm
 from snm.export.arrays import arrays_of
 from snm.runs.events import Stepped
 from snm.tables.bag import embedding_bag_gather, embedding_bag_loop
-from snm.tables.rounding import as_float, rounded_rows, storage, to_nearest
+from snm.tables.rounding import as_float, noise_for, rounded_rows, storage, to_nearest
 from snm.tables.table import RowTable, SparseRows
 from snm.tables.updates import _segments_loop, _segments_scatter, update_rows
 
@@ -64,11 +64,18 @@ def test_steps_too_small_for_the_type_count_on_average():
 def test_float32_stays_and_other_types_are_refused():
     x = jnp.ones((2, 3)) * 1.2345
     ids = jnp.arange(2)
+    assert noise_for(x, jax.random.key(0)) is None
     assert rounded_rows(x, jnp.float32, ids, None) is x
     with pytest.raises(ValueError, match="needs noise"):
         rounded_rows(x, NARROW, ids, None)
     with pytest.raises(ValueError, match="float16"):
         storage("float16")
+
+
+def test_noise_is_one_number_of_the_key():
+    noise = noise_for(jnp.zeros((2, 3), NARROW), jax.random.key(7))
+    assert noise.shape == () and noise.dtype == jnp.uint32
+    assert noise == jax.random.bits(jax.random.key(7), (), jnp.uint32)
 
 
 def test_storage_is_bfloat16():
