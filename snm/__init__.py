@@ -1,9 +1,9 @@
 """Extreme classification in JAX with Stochastic Negative Mining.
 
-The names below are the public interface; each is imported when it is first used, so that
-`import snm` costs nothing and works before a device is set up. It adds a flag to `XLA_FLAGS` with
-which loops over rows are quicker on a CPU, and sets `NPROC` in a container that has time for fewer
-cores than its machine has; after the first use of a device neither has an effect.
+`import snm` changes two environment variables, which JAX reads at the first use of a device: it
+adds a flag to `XLA_FLAGS` with which loops over rows are quicker on a CPU, and sets `NPROC` in a
+container that has time for fewer cores than its machine has. It does no more: the names below, the
+public interface, are imported when they are first used.
 
 Example:
   >>> import snm
@@ -28,10 +28,12 @@ if TYPE_CHECKING:
     from snm.export.load import load
     from snm.head.head import update_head
     from snm.head.spec import HeadSpec
-    from snm.head.state import Head, init_head
-    from snm.losses.sampled import LossOptions
+    from snm.head.state import Head, HeadStep, init_head
+    from snm.losses.sampled import HeadLoss, LossOptions
     from snm.prediction.predictor import Predictor
-    from snm.tables.table import normalize
+    from snm.sampling.sample import Sample
+    from snm.sampling.uniform import uniform_host
+    from snm.tables.table import SparseRows, normalize
     from snm.trainer.evaluate import evaluate
     from snm.trainer.training import train, training
 
@@ -49,8 +51,13 @@ _HOMES = {
     "InputError": "errors",
     "Head": "head.state",
     "HeadSpec": "head.spec",
+    "HeadStep": "head.state",
     "init_head": "head.state",
+    "HeadLoss": "losses.sampled",
     "LossOptions": "losses.sampled",
+    "Sample": "sampling.sample",
+    "uniform_host": "sampling.uniform",
+    "SparseRows": "tables.table",
     "update_head": "head.head",
     "Predictor": "prediction.predictor",
     "SNMClassifier": "estimator.classifier",
@@ -65,12 +72,16 @@ __all__ = [
     "Config",
     "Dataset",
     "Head",
+    "HeadLoss",
     "HeadSpec",
+    "HeadStep",
     "InputError",
     "LossOptions",
     "Points",
     "Predictor",
     "SNMClassifier",
+    "Sample",
+    "SparseRows",
     "evaluate",
     "generate",
     "init_head",
@@ -82,6 +93,7 @@ __all__ = [
     "read_config",
     "train",
     "training",
+    "uniform_host",
     "update_head",
 ]
 
@@ -108,4 +120,10 @@ def predict(run: Any, features: Any, k: int | None = None) -> Any:
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'snm' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"snm.{_HOMES[name]}"), name)
+    value = getattr(importlib.import_module(f"snm.{_HOMES[name]}"), name)
+    globals()[name] = value  # so that the next use does not come here
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
