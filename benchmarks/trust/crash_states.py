@@ -125,7 +125,7 @@ def _goes_on(bench: Bench, path: Path, safe: dict[str, int]) -> tuple[Any, bool]
     data = bench.data
     facts = {"data": data.name, "sha256": data.sha256, "num_features": data.train.num_features,
              "num_labels": data.train.num_labels, "warm_start": None}  # fmt: skip
-    folder.check(folder.as_begun(bench.config), facts)
+    folder.check(folder.for_older_run(bench.config), facts)
     steps = []
     for phase, where in (("train", "checkpoints"), ("member-2", "checkpoints/member-2")):
         store, newest = folder.checkpoints(2, phase), 0

@@ -148,7 +148,7 @@ def run_training(command: Train) -> None:
         console.print(note)
     with place_of(command.run_dir) as place:
         with waiting("planning"), part("planning"):
-            asked = RunFolder(place.folder).as_decided(command.settings, dataset.sha256)
+            asked = RunFolder(place.folder).with_recorded_choices(command.settings, dataset.sha256)
             config = resolve(asked, dataset)
             refuse_what_cannot_fit(dataset, config, command.device_memory)
             warning = little_disk(dataset, config, place.folder)

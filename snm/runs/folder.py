@@ -44,7 +44,7 @@ __all__ = ["RunFolder", "read_json", "write_json"]
 
 _LAST_SETTING = "steps_per_dispatch"  # of every version
 _OLDER_SAMPLED = (8192, 16_384, 32_768)  # what `--sampled auto` was for one member and many labels
-_DECIDED = ("label_text", "input_dropout", "feature_init", "memory", "logit_adjustment")
+_CHOICES = ("label_text", "input_dropout", "feature_init", "memory", "logit_adjustment")
 """Settings whose `auto` looks at more than counts, or at `--epochs`, which may be raised."""
 
 
@@ -216,8 +216,12 @@ class RunFolder:
     def _json(self, path: Path, fields: dict[str, Field]) -> dict[str, Any]:
         return validated(path, read_json(self.checked(path)), fields)
 
-    def as_begun(self, config: ResolvedConfig) -> ResolvedConfig:
-        """The settings, without what the run is older than."""
+    def for_older_run(self, config: ResolvedConfig) -> ResolvedConfig:
+        """The settings, changed where the folder holds a run of an older version.
+
+        Settings that its `config.toml` lacks are set to what that version did, so that the run
+        goes on unchanged.
+        """
         if not self.config.exists():
             return config
         self.settings()  # refuses what is damaged or cut off
@@ -243,8 +247,8 @@ class RunFolder:
             config = dataclasses.replace(config, class_init="random", epochs=epochs)
         return config
 
-    def as_decided(self, config: Config, sha256: str) -> Config:
-        """The settings, with what the run decided for those of `_DECIDED` that are left open.
+    def with_recorded_choices(self, config: Config, sha256: str) -> Config:
+        """The settings, with what the run chose for those of `_CHOICES` that are left open.
 
         So a run of 3 passes, which has no dropout, keeps that where more passes are asked for. Of a
         run on other data nothing is kept: `check` refuses it.
@@ -256,13 +260,13 @@ class RunFolder:
         Raises:
           InputError: another of these settings than the run's is asked for.
         """
-        left_open = [name for name in _DECIDED if getattr(config, name) == "auto"]
+        left_open = [name for name in _CHOICES if getattr(config, name) == "auto"]
         if not left_open or not self.config.exists():
             return config
         begun = self.settings()
         if self.read_facts()["sha256"] != sha256:
             return config
-        for name in _DECIDED:
+        for name in _CHOICES:
             if name not in left_open:
                 self._refuse_other(name, getattr(begun, name), getattr(config, name))
         return dataclasses.replace(config, **{name: getattr(begun, name) for name in left_open})
@@ -361,11 +365,9 @@ class RunFolder:
             found = f"a run with --warm-start {old_facts['warm_start']}"
             expected = f"{facts['warm_start']}: choose another --run-dir"
             raise InputError(str(self.path), found, expected)
-        for field in dataclasses.fields(Config):
-            if field.name not in MAY_CHANGE:
-                self._refuse_other(
-                    field.name, getattr(old, field.name), getattr(config, field.name)
-                )
+        for name in (field.name for field in dataclasses.fields(Config)):
+            if name not in MAY_CHANGE:
+                self._refuse_other(name, getattr(old, name), getattr(config, name))
 
     def _refuse_other(self, name: str, before: Any, now: Any) -> None:
         if before != now:

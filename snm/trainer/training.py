@@ -26,6 +26,7 @@ from snm.machine.versions import surroundings
 from snm.prediction.predictor import Predictor
 from snm.runs.events import Event, Finished, Noted
 from snm.runs.folder import RunFolder
+from snm.runs.is_complete import result_is_current
 from snm.runs.load import (
     assemble,
     checkpoints_intact,
@@ -36,7 +37,6 @@ from snm.runs.log.held_out import scores_held_out
 from snm.runs.log.progress_bar import in_notebook, with_bar
 from snm.runs.members import member_seed, phase_names
 from snm.runs.mirror import place_of
-from snm.runs.stands import result_stands
 from snm.stores.copies import local
 from snm.system.locks import LOCK, locked
 from snm.system.timing import part, restart, times
@@ -142,7 +142,7 @@ def training(
             dataset = data if isinstance(data, Dataset) else load_together(data)
         yield from (Noted(0, note) for note in not_tried(config, dataset))
         with place_of(run_dir) as place:
-            asked = RunFolder(place.folder).as_decided(config, dataset.sha256)
+            asked = RunFolder(place.folder).with_recorded_choices(config, dataset.sha256)
             yield from place.follow(
                 resolved_training(
                     dataset,
@@ -188,7 +188,7 @@ def resolved_training(
     """
     folder = RunFolder(Path(run_dir), apart=share is not None)
     facts = facts_of(dataset, source, warm_start)
-    config = folder.as_begun(config)
+    config = folder.for_older_run(config)
     if has_several_processes() and stop is not None:
         stop = AgreedStop(stop)
     # What can be refused is refused before anything is written.
@@ -224,8 +224,8 @@ def resolved_training(
                 raise InputError(f"--run-dir {folder.path}", found, "the same command again")
         setup.write(facts)
         barrier("the folder is there")
-        whole_result = begun.done and result_stands(folder, config) and memory.stands(folder)
-        if whole_result and checkpoints_intact(folder, config):
+        ended = begun.done and result_is_current(folder, config) and memory.is_carried_out(folder)
+        if ended and checkpoints_intact(folder, config):
             yield Finished(folder.read_result())
             return
         if is_first_process():

@@ -53,8 +53,8 @@ def test_a_run_with_the_older_number_of_negatives_goes_on(tiny_run, tmp_path, mo
     monkeypatch.setattr("snm.runs.folder.auto_size", lambda num_labels, **settings: 7)
     of_rule, asked = (dataclasses.replace(written, sampled=count) for count in (7, 6))
     assert written.sampled not in (6, 7)
-    assert folder.as_begun(of_rule) == written
-    assert folder.as_begun(asked) == asked
+    assert folder.for_older_run(of_rule) == written
+    assert folder.for_older_run(asked) == asked
 
 
 def test_an_interrupted_run_goes_on_to_the_same_end(folder):

@@ -335,7 +335,7 @@ def test_every_truncation_of_the_settings_is_one_line(place, run, sealed):
     config = resolve(CONFIG, snm.load_data(place / "data"))
     for size in range(len(raw) - 2):  # the last character is the number of steps a dispatch
         path.write_bytes(raw[:size])
-        readers = (folder.settings, lambda: snm.load(run), lambda: folder.as_begun(config))
+        readers = (folder.settings, lambda: snm.load(run), lambda: folder.for_older_run(config))
         for read in readers[: 3 if size % 20 == 0 else 1]:
             with pytest.raises(
                 InputError, match=r"config\.toml|manifest\.json|^[a-z_]+: found"

@@ -11,9 +11,9 @@ from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
+from snm.runs.is_complete import memory_is_readable
 from snm.runs.load import watched_member
 from snm.runs.schema import INHERITED
-from snm.runs.stands import memory_stands
 from snm.system.timing import part
 from snm.trainer.memory.files import forget_memory, try_memory
 from snm.trainer.memory.inherited import Inherited, inherit_memory, inherited
@@ -77,9 +77,9 @@ class MemoryPlan:
         """What `run.json` keeps of it, so that a run goes on where the other one is gone."""
         return {} if self.taken is None else {INHERITED: self.taken.trial}
 
-    def stands(self, folder: RunFolder) -> bool:
+    def is_carried_out(self, folder: RunFolder) -> bool:
         """Whether a run that ended has the files of the memory that is planned."""
-        return (self.kept is None and self._trial is None) or memory_stands(folder)
+        return (self.kept is None and self._trial is None) or memory_is_readable(folder)
 
     def carry_out(
         self,

@@ -128,7 +128,7 @@ def test_a_run_from_before_the_setting_goes_on_without(trained, tmp_path):
     (copy / "config.toml").write_text("".join(x for x in lines if "logit" not in x))
     (copy / "manifest.json").unlink()
     folder = RunFolder(copy)
-    assert folder.as_begun(folder.settings()).logit_adjustment == "off"
+    assert folder.for_older_run(folder.settings()).logit_adjustment == "off"
 
 
 def test_a_grown_run_keeps_it_and_new_labels_get_theirs(trained, tmp_path):

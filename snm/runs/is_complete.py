@@ -1,4 +1,4 @@
-"""Whether what a run wrote at its end can be read, and is what is asked for now."""
+"""Whether a run has all that it writes at its end: readable, and as it is asked for now."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from snm.errors import InputError
 from snm.memory.store import load_memory
 from snm.runs.folder import RunFolder
 
-__all__ = ["memory_stands", "result_stands"]
+__all__ = ["memory_is_readable", "result_is_current"]
 
 
-def result_stands(folder: RunFolder, config: Config) -> bool:
+def result_is_current(folder: RunFolder, config: Config) -> bool:
     """Whether there is a result, of as many epochs as are asked for, and with the AUC if asked."""
     try:
         if not folder.finished():
@@ -23,7 +23,7 @@ def result_stands(folder: RunFolder, config: Config) -> bool:
     return result.get("epochs_asked", config.epochs) == config.epochs
 
 
-def memory_stands(folder: RunFolder) -> bool:
+def memory_is_readable(folder: RunFolder) -> bool:
     """Whether what held-out points chose can be read as it was written."""
     try:
         used, facts = folder.read_trial()["used"], folder.read_facts()
