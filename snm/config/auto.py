@@ -10,9 +10,9 @@ import math
 from typing import Literal
 
 from snm.config.passes import FREQUENT, MOST_OF_LONG, few_epochs
+from snm.memory.choose import FEWEST_POINTS
 
 __all__ = [
-    "FEWEST_POINTS",
     "auto_class_init",
     "auto_drops_seen",
     "auto_feature_init",
@@ -32,8 +32,6 @@ _MOST_POINTS_OF_THREE = 83_333  # a pass of three members then makes a quarter o
 _TOGETHER = 3 << 30  # bytes of rows that members have together, in answers
 _SIDE_BY_SIDE = 1 << 30  # the same, while they train at once
 _MINED_LABELS = 1 << 18  # k' K: the fewer labels, the more of them are mined
-FEWEST_POINTS = 200
-"""Training points below which no memory is tried."""
 _FEWEST_FOR_NAMES = 500  # training points below which no label names are tried
 _POINTS_TO_SPARE = 40_000  # of which a single member does not miss those that choose a memory
 _MOST_STORED = 40_000_000  # values of sparse points; to choose a memory takes 42 bytes for each

@@ -22,6 +22,7 @@ from snm.distributed.dataset import has_negative, ones_of_rows, seen_labels
 from snm.distributed.processes import has_several_processes
 from snm.errors import InputError
 from snm.losses.sampled import LOSSES
+from snm.memory.choose import FEWEST_POINTS
 from snm.memory.label_names import try_names
 from snm.sampling.samplers import SAMPLERS
 from snm.system.timing import part
@@ -227,9 +228,9 @@ def _memory(
     if config.memory == "on":  # it is tried or refused
         if (refused := _not_at_hand(dataset, "--memory")) is not None:
             raise InputError("--memory on", *refused)
-        if dataset.train.num_points < rules.FEWEST_POINTS:
+        if dataset.train.num_points < FEWEST_POINTS:
             found = f"{dataset.train.num_points} training points"
-            raise InputError("--memory on", found, f"at least {rules.FEWEST_POINTS} to choose from")
+            raise InputError("--memory on", found, f"at least {FEWEST_POINTS} to choose from")
         return "on"
     if config.memory == "off" or _not_at_hand(dataset, "--memory") is not None:
         return "off"

@@ -8,10 +8,11 @@ from typing import Any
 
 from scipy.sparse import csr_matrix
 
-from snm.config.auto import FEWEST_POINTS, auto_weighting
+from snm.config.auto import auto_weighting
 from snm.config.settings import PRESETS, Config, preset
 from snm.data.weighting import filled
 from snm.errors import InputError, nearest
+from snm.memory.choose import FEWEST_POINTS
 
 __all__ = ["SETTINGS", "config_of", "weighted_for", "with_memory_for"]
 

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csr_matrix
 
-from snm.config.auto import FEWEST_POINTS
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
 from snm.errors import InputError, counted
 from snm.losses.reductions import MASKED
+from snm.memory.choose import FEWEST_POINTS
 from snm.memory.memory import Memory, Witness
 from snm.model.model import Model, TrainState
 from snm.prediction.calibration import Calibration
