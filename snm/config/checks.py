@@ -32,7 +32,7 @@ Settings = TypeVar("Settings", bound="Config")
 TABLES = {
     "loss": ("snm.losses.sampled.table", "LOSSES"),
     "phi": ("snm.losses.surrogates", "SURROGATES"),
-    "vartheta": ("snm.losses.sampled.ranks", "RANK_SHAPES"),
+    "vartheta": ("snm.losses.sampled.options", "RANK_SHAPES"),
     "sampler": ("snm.sampling.samplers", "SAMPLERS"),
     "row_optimizer": ("snm.tables.optimizers", "ROW_OPTIMIZERS"),
 }

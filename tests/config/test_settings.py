@@ -181,7 +181,7 @@ def test_what_a_listwise_loss_is_trained_with(loss):
         # POWL of single terms, with the hinge and equal weights.
         assert isinstance(spec.head_loss, Powl) and not spec.head_loss.per_list
         assert spec.head_loss.phi is hinge
-        assert spec.head_loss.ranks.mined == pytest.approx(np.full(8, 1 / 8))
+        assert spec.head_loss.ranks.mined_weights == pytest.approx(np.full(8, 1 / 8))
         return
     assert spec.head_loss.name == loss and spec.head_loss.grade == found.score_scale
     # Of a linear psi every score in [-1, 1] times the multiplier is above -offset.

@@ -9,7 +9,7 @@ from head_reference import QUICK, make_case, spec_of
 from snm.errors import InputError
 from snm.head.head import update_head
 from snm.head.spec import HeadSpec
-from snm.losses.sampled import LOSSES, HeadLoss, LossOptions
+from snm.losses.sampled import LOSSES, HeadLoss, LossOptions, SampleSizes
 from snm.losses.sampled.listwise import ListLoss
 from snm.losses.sampled.ranks import RankWeights
 from snm.losses.surrogates import SURROGATES
@@ -77,9 +77,8 @@ def test_a_loss_has_the_parameters_of_its_spec():
         "vartheta": "power-law", "weight_scale": "surrogate", "retrieval_k": 2,
         "power_alpha": 2.0, "tail_epsilon": 0.1, "subsample_draws": 7, "negative_weight": 3.0,
     }  # fmt: skip
-    assert spec_of(**SIZES, loss="bowl", **ranks).head_loss.ranks == RankWeights(
-        "power-law", 2, 8, 20, "surrogate", 2, 2.0, 0.1, 7, 3.0
-    )
+    found = spec_of(**SIZES, loss="bowl", phi="ramp", **ranks).head_loss.ranks
+    assert found == RankWeights(LossOptions(**ranks), SampleSizes(20, 8, 2))
     for name in ("listnet", "rankcosine"):
         spec = spec_of(**SIZES, loss=name, transformation="linear", temperature=0.5, list_grade=3)
         assert spec.head_loss == ListLoss(name, "linear", 0.5, 3, pytest.approx(1.1 * 3 / 0.5))

@@ -11,7 +11,8 @@ import pytest
 
 from snm.errors import InputError
 from snm.losses import rank_weights as weights
-from snm.losses.sampled.ranks import RANK_SHAPES, RankWeights
+from snm.losses.sampled.options import RANK_SHAPES, LossOptions, SampleSizes
+from snm.losses.sampled.ranks import RankWeights
 from snm.losses.theta import (
     check_vartheta,
     lemma2_bound,
@@ -68,13 +69,17 @@ def test_weight_vectors_by_hand():
     assert weights.epsilon_tail(10, 9, 0.0, **SURROGATE).tolist() == [2.0] * 9 + [0.0]
 
 
-SETTINGS = dict(num_mined=3, sampled=8, num_labels=20, retrieval_k=2, alpha=2.0, epsilon=0.1)
+def weights_of(vartheta, mined=3, **options):
+    options = LossOptions(
+        vartheta=vartheta, retrieval_k=2, power_alpha=2.0, tail_epsilon=0.1, **options
+    )
+    return RankWeights(options, SampleSizes(num_labels=20, sampled=8, mined=mined))
 
 
 @pytest.mark.parametrize("shape", RANK_SHAPES)
 @pytest.mark.parametrize("scale", ["mean", "surrogate"])
 def test_every_shape_gives_the_weights_of_a_whole_sample(shape, scale):
-    found = RankWeights(shape=shape, scale=scale, **SETTINGS)
+    found = weights_of(shape, weight_scale=scale)
     vector = found.of_sample()
     assert vector.dtype == np.float64
     assert check_vartheta(vector, 8, 20) is not None
@@ -86,17 +91,28 @@ def test_every_shape_gives_the_weights_of_a_whole_sample(shape, scale):
         "subsample": [first] * 3 + [0] * 5,
     }
     assert vector == pytest.approx(by_hand[shape], rel=1e-6)
-    assert (found.mined.dtype, found.mined.shape) == (np.float32, (3,))
+    assert (found.mined_weights.dtype, found.mined_weights.shape) == (np.float32, (3,))
 
 
 def test_negative_sampling_is_all_tail():
     """k' = B: every sampled negative has one weight, which needs no ranks; 1/8 or 19 / (2 * 8)."""
     for shape in ("top", "epsilon-tail"):
-        found = RankWeights(shape=shape, **SETTINGS | dict(num_mined=8, factor=2.0))
-        assert found.equal_sampled and found.mined.shape == (0,)
+        found = weights_of(shape, mined=8, negative_weight=2.0)
+        assert found.equal_sampled and found.mined_weights.shape == (0,)
         assert found.tail == pytest.approx(2 / 8)
         assert found.of_sample() == pytest.approx(2 * weights.negative_sampling(8))
-    assert not RankWeights(shape="power-law", **SETTINGS | dict(num_mined=8)).equal_sampled
+    assert not weights_of("power-law", mined=8).equal_sampled
+
+
+def test_weights_that_differ_in_nothing_are_equal():
+    """So a loss object does not change, and no step compiles again, for an option it ignores."""
+    plain = weights_of("top")
+    for unread in ({"transformation": "sigmoid"}, {"temperature": 0.5}, {"phi": "logistic"}):
+        same = weights_of("top", **unread)
+        assert same == plain and hash(same) == hash(plain)
+    for read in ({"weight_scale": "surrogate"}, {"negative_weight": 2.0}, {"subsample_draws": 7}):
+        assert weights_of("top", **read) != plain
+    assert weights_of("top", mined=4) != plain != weights_of("epsilon-tail")
 
 
 @pytest.mark.parametrize(

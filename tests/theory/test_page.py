@@ -11,6 +11,7 @@ from scipy import special
 from snm.losses.listwise import ranksvm
 from snm.losses.ordered import powl
 from snm.losses.rank_weights import top
+from snm.losses.sampled import LossOptions, SampleSizes
 from snm.losses.sampled.ranks import RankWeights
 from snm.losses.theta import theta_from_vartheta
 from snm.theory.auc import corollary_1, empirical_auc, rank_shatter_bound
@@ -45,9 +46,10 @@ def test_the_example_of_a_calibrated_loss():
 
 
 def test_epsilon_tail_weighs_every_sampled_rank():
-    weights = RankWeights(shape="epsilon-tail", num_mined=3, sampled=8, num_labels=20, epsilon=0.01)
+    sizes = SampleSizes(num_labels=20, sampled=8, mined=3)
+    weights = RankWeights(LossOptions(vartheta="epsilon-tail", tail_epsilon=0.01), sizes)
     np.testing.assert_allclose(weights.of_sample(), [1 / 3] * 3 + [0.01 / 3] * 5, rtol=1e-6)
-    assert min(RankWeights(num_mined=3, sampled=8, num_labels=20).of_sample()) == 0
+    assert min(RankWeights(LossOptions(), sizes).of_sample()) == 0
 
 
 def test_the_example_of_the_norms():

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from snm.errors import InputError, nearest
 from snm.losses.listwise import TRANSFORMATIONS
-from snm.losses.sampled.ranks import RANK_SHAPES
+from snm.losses.rank_weights import Vector, power_law, top
 from snm.losses.surrogates import SURROGATES
 
-__all__ = ["LossOptions", "SampleSizes", "check_words"]
-
-_WORDS: dict[str, Collection[str]] = {
-    "phi": SURROGATES,
-    "vartheta": RANK_SHAPES,
-    "weight_scale": ("mean", "surrogate"),
-    "transformation": TRANSFORMATIONS,
-}
-_ABOVE_0 = ("ramp_rho", "temperature", "list_grade")
-_AT_LEAST = {"retrieval_k": 1, "power_alpha": 0, "tail_epsilon": 0, "subsample_draws": 1,
-             "negative_weight": 0}  # fmt: skip
+__all__ = ["RANK_SHAPES", "LossOptions", "RankShape", "SampleSizes", "check_words"]
 
 
 class SampleSizes(NamedTuple):
@@ -39,6 +29,67 @@ class SampleSizes(NamedTuple):
     mined: int
 
 
+@dataclass(frozen=True)
+class RankShape:
+    """How the weights fall over the ranks of the mined negatives.
+
+    Its functions see the options that `RankWeights` keeps; the others have their defaults.
+
+    Attributes:
+      of_ranks: from the options and the sizes to the weights of ranks 1 .. k', float64 [k'].
+      tail: from the options to the weight of each rank past k', relative to a mined one's.
+      equal_over_mined: whether the k' ranks weigh the same and the others nothing, so that order is
+        moot.
+      equal_if_all_mined: whether all ranks weigh the same where k' = B.
+      drawn: whether ranks are drawn in proportion to the weights instead of summed over.
+    """
+
+    of_ranks: Callable[[LossOptions, SampleSizes], Vector]
+    tail: Callable[[LossOptions], float] = lambda _: 0.0
+    equal_over_mined: bool = False
+    equal_if_all_mined: bool = False
+    drawn: bool = False
+
+
+def _top(options: LossOptions, sizes: SampleSizes) -> Vector:
+    return top(sizes.mined, **_scaled(options, sizes))
+
+
+def _power_law(options: LossOptions, sizes: SampleSizes) -> Vector:
+    return power_law(sizes.mined, options.power_alpha, **_scaled(options, sizes))
+
+
+def _scaled(options: LossOptions, sizes: SampleSizes) -> dict[str, Any]:
+    """The arguments of `top` and its kin that say what the weights add up to."""
+    return dict(
+        scale=options.weight_scale,
+        sampled=sizes.sampled,
+        num_labels=sizes.num_labels,
+        retrieval_k=options.retrieval_k,
+    )
+
+
+RANK_SHAPES: dict[str, RankShape] = {
+    "top": RankShape(_top, equal_over_mined=True, equal_if_all_mined=True),
+    "power-law": RankShape(_power_law),
+    "epsilon-tail": RankShape(
+        _top, tail=lambda options: options.tail_epsilon, equal_if_all_mined=True
+    ),
+    "subsample": RankShape(_top, drawn=True),
+}
+"""Name of `--vartheta` -> shape."""
+
+_WORDS: dict[str, Collection[str]] = {
+    "phi": SURROGATES,
+    "vartheta": RANK_SHAPES,
+    "weight_scale": ("mean", "surrogate"),
+    "transformation": TRANSFORMATIONS,
+}
+_ABOVE_0 = ("ramp_rho", "temperature", "list_grade")
+_AT_LEAST = {"retrieval_k": 1, "power_alpha": 0, "tail_epsilon": 0, "subsample_draws": 1,
+             "negative_weight": 0}  # fmt: skip
+
+
 @dataclass(frozen=True, kw_only=True)
 class LossOptions:
     """The parameters of the losses, by the names of the command line; hashable.
@@ -49,7 +100,7 @@ class LossOptions:
     Attributes:
       phi: surrogate of the ordered weighted losses, a name of `surrogates.SURROGATES`.
       ramp_rho: margin of the ramp surrogate, above 0.
-      vartheta: shape of the weights over ranks, a name of `ranks.RANK_SHAPES`.
+      vartheta: shape of the weights over ranks, a name of `RANK_SHAPES`.
       weight_scale: mean (the mined negatives weigh 1 together) or surrogate ((K-1)/(kB) each).
       retrieval_k: k of the retrieval loss, which only the surrogate scale needs.
       power_alpha: exponent of power-law, at least 0.

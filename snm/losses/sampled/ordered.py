@@ -27,7 +27,7 @@ from snm.losses.surrogates import Surrogate, hinge, surrogate
 
 __all__ = ["Bowl", "Powl", "RankSVM"]
 
-_ONE = RankWeights()
+_ONE = RankWeights(LossOptions(), SampleSizes(num_labels=2, sampled=1, mined=1))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Bowl(HeadLoss):
     def configured(self, options: LossOptions, sizes: SampleSizes) -> Bowl:
         """With the surrogate and the rank weights of the options."""
         phi = surrogate(options.phi, options.ramp_rho)
-        return dataclasses.replace(self, phi=phi, ranks=RankWeights.of(options, sizes))
+        return dataclasses.replace(self, phi=phi, ranks=RankWeights(options, sizes))
 
     def margin(self, positive: jax.Array, negative: jax.Array) -> jax.Array:
         """The margin of each negative [T, m], of which phi is taken."""
@@ -74,7 +74,7 @@ class Bowl(HeadLoss):
         """Where all mined negatives have one weight and the others none."""
         if self.dense_only:
             return _Threshold(self, self.ranks.tail)
-        return None if self.needs_order else _Threshold(self, float(self.ranks.mined[0]))
+        return None if self.needs_order else _Threshold(self, float(self.ranks.mined_weights[0]))
 
     def value(self, scores: TermScores, draw: Draw | None = None) -> jax.Array:
         """The weighted sum of the terms' losses."""
@@ -82,8 +82,9 @@ class Bowl(HeadLoss):
             positive = scores.positive
             values = jnp.zeros_like(positive) if self.pairwise else self.phi(positive)
             return jnp.sum(weighed(scores.weights, values))
-        count = min(len(self.ranks.mined), scores.negative.shape[1])
-        vartheta = self._drawn(draw, count) if self.ranks.draws else self.ranks.mined[:count]
+        of_mined = self.ranks.mined_weights
+        count = min(len(of_mined), scores.negative.shape[1])
+        vartheta = self._drawn(draw, count) if self.ranks.drawn_ranks else of_mined[:count]
         if scores.counts is not None:
             vartheta = jnp.atleast_2d(vartheta) * self.ranks.shares(scores.counts)[:, None]
         values = (sampled_powl if self.pairwise else sampled_bowl)(
@@ -101,7 +102,7 @@ class Bowl(HeadLoss):
         """Weights [T, count] of ranks drawn with replacement in proportion to vartheta."""
         if draw is None:
             raise ValueError("update_head needs a key for vartheta='subsample'")
-        vartheta, draws = self.ranks.mined, self.ranks.draws
+        vartheta, draws = self.ranks.mined_weights, self.ranks.drawn_ranks
         ranks = draw(lambda key, shape: subsample(key, vartheta, draws, shape)[0])
         counts = jax.nn.one_hot(ranks, count, dtype=jnp.float32).sum(axis=-2)
         return counts * np.float32(np.sum(vartheta, dtype=np.float64) / draws)
@@ -129,10 +130,7 @@ class RankSVM(Powl):
 
     def configured(self, options: LossOptions, sizes: SampleSizes) -> RankSVM:
         """With the sizes; it reads no option."""
-        ranks = RankWeights(
-            num_mined=sizes.mined, sampled=sizes.sampled, num_labels=sizes.num_labels
-        )
-        return dataclasses.replace(self, ranks=ranks)
+        return dataclasses.replace(self, ranks=RankWeights(LossOptions(), sizes))
 
     def learning_rate(self, transformation: str) -> float:
         """60: its scores have no multiplier."""
