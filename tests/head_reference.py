@@ -181,7 +181,7 @@ class Wanted(NamedTuple):
 def loss_of(case: Case, rows, bias, queries, log_scale, *, ranks=None):
     """The weighted sum of the terms' losses; float64 in, float64 out."""
     spec, terms, sample = case.spec, case.terms, case.sample
-    if spec.head_loss.per_list:
+    if spec.head_loss.scores_per_point:
         return lists_of(case, rows, bias, queries, log_scale)
     row = row_of_term(case)
     kept = jnp.asarray(negatives_of(case))

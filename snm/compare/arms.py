@@ -138,7 +138,7 @@ def plan_arms(
     for number, loss in enumerate(losses):
         check_name("--losses", "loss", loss)
         changes: Changes = {} if loss == base.loss else {"loss": loss}
-        if changes and not LOSSES[loss].ordered:
+        if changes and not LOSSES[loss].takes_rank_options:
             changes |= _LISTWISE if LOSSES[loss].listwise else _SOFTMAX
         if LOSSES[loss].listwise:
             changes |= _LISTS
@@ -153,7 +153,7 @@ def plan_arms(
         changed = settings(middle)
         config = dataclasses.replace(arms[0].config, **changed)
         of_ordered = "loss" not in changed and OF_ORDERED.keys() & changed
-        if of_ordered and not LOSSES[config.loss].ordered:
+        if of_ordered and not LOSSES[config.loss].takes_rank_options:
             found = f"{name} where {config.loss} is the first loss"
             raise InputError("--extras", found, "bowl or powl, whose weights and surrogate it sets")
         used = "" if config.mined == "all" else f" (k' {middle})"
@@ -200,7 +200,7 @@ def grid_of(config: ResolvedConfig) -> list[Changes]:
     """
     weight = config.negative_weight
     second: list[Changes] = [{"negative_weight": weight}, {"negative_weight": 4 * weight}]
-    if not LOSSES[config.loss].ordered:
+    if not LOSSES[config.loss].takes_rank_options:
         scale = config.score_scale
         second = [{"score_scale": scale}, {"score_scale": round(scale * 0.7, 3)}]
     rates = [round(config.learning_rate * factor, 6) for factor in (1 / 3, 1.0, 3.0)]

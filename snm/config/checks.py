@@ -124,7 +124,7 @@ def _check_loss(config: Config) -> None:
         found = "a learned bias" if config.bias else "--learn-score-scale True"
         instead = "--no-bias" if config.bias else "--learn-score-scale False"
         raise InputError("--transformation linear", found, f"{instead}: psi must stay positive")
-    if not kind.ordered:
+    if not kind.takes_rank_options:
         for name, plain in OF_ORDERED.items():
             value = getattr(config, name)
             if value != plain:

@@ -59,7 +59,7 @@ def _of_mined(
 
     def loss_of(positive: jax.Array, mined: jax.Array) -> jax.Array:
         slots, log_weights = best.slots, None
-        if not loss.per_list and not problem.one_term_a_row:
+        if not loss.scores_per_point and not problem.one_term_a_row:
             mined, slots = mined[problem.term_rows], slots[problem.term_rows]
         if loss.uses_log_weights and problem.log_weights is not None:
             log_weights = problem.log_weights[slots]
@@ -108,7 +108,7 @@ def _negatives(problem: Problem, mined: jax.Array, slots: jax.Array) -> jax.Arra
     where = unmasked(mined)
     if problem.excluded is not None:
         where &= slots != problem.excluded[:, None]
-    if problem.spec.head_loss.takes_ranks:  # the weights end after k' ranks
+    if problem.spec.head_loss.stops_at_mined:
         return where
     # Of k' + 1 mined, a term that left none of them out keeps the k' hardest.
     return where & (jnp.cumsum(where, axis=1) <= problem.spec.mined)

@@ -98,7 +98,7 @@ def plan_step(spec: HeadSpec, num_points: int, num_slots: int, *, alone: bool) -
     elif alone and _finds_threshold(spec, num_points, num_slots):
         mining = Mining.BY_THRESHOLD
     else:
-        mining = Mining.NONE if loss.dense_only else Mining.BY_ORDER
+        mining = Mining.NONE if loss.weighs_all_alike else Mining.BY_ORDER
     # Where the gradient of all scores is one matrix, it has the dense part, and no pairs are left.
     in_parts = mining in (Mining.BY_ORDER, Mining.NONE)
     own = not spec.excludes_known
@@ -107,7 +107,7 @@ def plan_step(spec: HeadSpec, num_points: int, num_slots: int, *, alone: bool) -
     return StepPlan(
         mining,
         count=min(spec.mined + spare, num_slots),
-        sorted=spare or loss.needs_order,
+        sorted=spare or loss.needs_sorted,
         masks_own=masks_own,
         dense=loss.dense if in_parts else None,
         by_pairs=in_parts and loss.dense is None and few_pairs(spec.mined, num_slots),
@@ -121,7 +121,7 @@ def few_pairs(mined: int, num_slots: int) -> bool:
 
 def _takes_whole_lists(spec: HeadSpec) -> bool:
     loss = spec.head_loss
-    return loss.per_list and not loss.needs_order and loss.dense is None and spec.mines_all
+    return loss.scores_per_point and not loss.needs_sorted and loss.dense is None and spec.mines_all
 
 
 def _finds_threshold(spec: HeadSpec, num_points: int, num_slots: int) -> bool:

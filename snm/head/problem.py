@@ -219,7 +219,7 @@ def make_problem(
 
     masked, excluded = None, None
     if not spec.excludes_known:
-        if spec.head_loss.per_list and not spec.one_positive:
+        if spec.head_loss.scores_per_point and not spec.one_positive:
             raise ValueError("lists of all positives need exclude='all': no label is both")
         excluded = (
             terms.ids if sample is None else excluded_slots(sample, terms.ids, slots=term_slots)
@@ -231,7 +231,7 @@ def make_problem(
     n = scaled.shape[0]
     term_rows = jnp.arange(n, dtype=jnp.int32) if spec.one_positive else entry_rows(terms)
     counts = None
-    if sample is not None and sample.num_drawn is not None and spec.head_loss.takes_ranks:
+    if sample is not None and sample.num_drawn is not None and spec.head_loss.stops_at_mined:
         counts = _counted(sample.num_drawn, num_slots, excluded, masked, term_rows, n)
     return Problem(
         spec=spec,

@@ -37,7 +37,7 @@ def head_spec(config: ResolvedConfig, num_labels: int) -> HeadSpec:
     of_head, of_loss = (
         {name: getattr(config, name) for name in names} for names in (_OF_HEAD, _OF_LOSS)
     )
-    lists = LOSSES[config.loss].per_list  # others share a program whatever their scale
+    lists = LOSSES[config.loss].scores_per_point  # others share a program whatever their scale
     return HeadSpec(
         **of_head
         | dict(
@@ -88,7 +88,7 @@ def head_stages(
 
 def _sized(head: HeadSpec, sizes: Sizes) -> HeadSpec:
     options = head.options
-    if head.head_loss.per_list:
+    if head.head_loss.scores_per_point:
         options = dataclasses.replace(options, list_grade=options.list_grade * sizes.scale)
     return dataclasses.replace(
         head,

@@ -179,7 +179,7 @@ def test_what_a_listwise_loss_is_trained_with(loss):
     spec = head_spec(found, 50)
     if loss == "ranksvm":
         # POWL of single terms, with the hinge and equal weights.
-        assert isinstance(spec.head_loss, Powl) and not spec.head_loss.per_list
+        assert isinstance(spec.head_loss, Powl) and not spec.head_loss.scores_per_point
         assert spec.head_loss.phi is hinge
         assert spec.head_loss.ranks.mined_weights == pytest.approx(np.full(8, 1 / 8))
         return

@@ -47,7 +47,7 @@ def test_the_best_in_falling_order(name, monkeypatch):
 @pytest.mark.parametrize("bias", [False, True])
 def test_without_order_they_are_the_same_scores(bias):
     case = small_case(exclude="all", positives="all", bias=bias)
-    assert not case.spec.head_loss.needs_order
+    assert not case.spec.head_loss.needs_sorted
     scores, slots = mined(case)
     every = slot_scores(case)
     for row, found, where in zip(every, scores, slots, strict=True):

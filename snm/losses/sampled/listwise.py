@@ -90,7 +90,9 @@ class ListLoss(HeadLoss):
     grade: float = 1.0
     offset: float = _OFFSET
 
-    listwise = per_list = takes_temperature = True
+    listwise = True
+    scores_per_point = True
+    takes_temperature = True
 
     def configured(self, options: LossOptions, sizes: SampleSizes) -> ListLoss:
         """With the transformation, the temperature and the grade of the options."""

@@ -42,7 +42,8 @@ class Bowl(HeadLoss):
     phi: Surrogate = hinge
     ranks: RankWeights = _ONE
     name = "bowl"
-    ordered = takes_ranks = True
+    takes_rank_options = True
+    stops_at_mined = True
     pairwise = False
 
     def configured(self, options: LossOptions, sizes: SampleSizes) -> Bowl:
@@ -55,12 +56,12 @@ class Bowl(HeadLoss):
         return -negative
 
     @property
-    def needs_order(self) -> bool:
+    def needs_sorted(self) -> bool:
         """Whether the ranks have different weights."""
         return not self.ranks.equal_mined
 
     @property
-    def dense_only(self) -> bool:
+    def weighs_all_alike(self) -> bool:
         """Whether all sampled negatives weigh the same."""
         return self.ranks.equal_sampled
 
@@ -72,13 +73,13 @@ class Bowl(HeadLoss):
     @property
     def threshold(self) -> ThresholdForm | None:
         """Where all mined negatives have one weight and the others none."""
-        if self.dense_only:
+        if self.weighs_all_alike:
             return _Threshold(self, self.ranks.tail)
-        return None if self.needs_order else _Threshold(self, float(self.ranks.mined_weights[0]))
+        return None if self.needs_sorted else _Threshold(self, float(self.ranks.mined_weights[0]))
 
     def value(self, scores: TermScores, draw: Draw | None = None) -> jax.Array:
         """The weighted sum of the terms' losses."""
-        if self.dense_only:  # the dense form has all negatives
+        if self.weighs_all_alike:  # the dense form has all negatives
             positive = scores.positive
             values = jnp.zeros_like(positive) if self.pairwise else self.phi(positive)
             return jnp.sum(weighed(scores.weights, values))
@@ -125,7 +126,7 @@ class RankSVM(Powl):
     """RankSVM on two grades of relevance: its pairs are those of POWL, all of one weight."""
 
     name = "ranksvm"
-    ordered = False  # as settings go: hinge and weights are fixed
+    takes_rank_options = False  # the hinge and equal weights are fixed
     listwise = True
 
     def configured(self, options: LossOptions, sizes: SampleSizes) -> RankSVM:

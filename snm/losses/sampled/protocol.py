@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import jax
 
@@ -36,8 +36,8 @@ class TermScores(NamedTuple):
       positive: float32 [T], the score of each term's positive.
       rows: int32 [T], non-decreasing: the point of the batch that each term belongs to.
       weights: float32 [T], of each term in the loss; 0 marks padding.
-      negative: float32 [T, m], scores of the mined negatives, hardest first where the loss asks
-        for an order. For a loss of lists [n, m]: one row a point.
+      negative: float32 [T, m], scores of the mined negatives, hardest first where the loss has
+        `needs_sorted`. [n, m], one row a point, where it has `scores_per_point`.
       where: bool, the shape of `negative`: which of them are negatives.
       log_weights: float32, the shape of `negative`, or None: the logQ correction of the sampler.
       counts: float32 [T], how many negatives each term has, mined or not; None where that is B.
@@ -170,17 +170,27 @@ class HeadLoss(abc.ABC):
 
     Attributes:
       name: as on the command line.
-      ordered: whether it takes a surrogate and weights over ranks from the settings (POWL, BOWL).
-      listwise: whether it is a learning-to-rank loss, whose unit is the list of a point.
-      per_list: whether the step passes scores list by list, negatives [n, m] (see `TermScores`).
+      takes_rank_options: whether it reads the options of the surrogate and of the weights over
+        ranks (phi, vartheta, weight_scale, negative_weight and what belongs to them), as POWL and
+        BOWL do. If not, `Config` refuses them.
+      takes_temperature: whether it divides scores by `--temperature`. If not, `Config` refuses it.
+      listwise: whether it is a learning-to-rank loss, whose unit is the list of a point. It decides
+        on settings, not on the step: with all positives of a point, `Config` asks for
+        `--exclude all`, and `snm compare` trains such a loss on these lists, at its own rate.
+      scores_per_point: whether `TermScores.negative` is [n, m], one row a point; otherwise [T, m].
       uses_log_weights: whether it adds the logQ correction of a sampler to negatives' scores.
-      takes_temperature: whether it divides scores by `--temperature`.
-      takes_ranks: whether its weights end after k' ranks of unmasked negatives. If not, the step
-        masks those past k'.
+      stops_at_mined: whether its weights belong to ranks, and end after k' ranks of unmasked
+        negatives. If not, the step masks those past k'. If so, samples need distinct labels, and
+        `TermScores` has `counts` where a batch decides how many there are.
     """
 
     name: str
-    ordered = listwise = per_list = uses_log_weights = takes_temperature = takes_ranks = False
+    takes_rank_options: ClassVar[bool] = False
+    takes_temperature: ClassVar[bool] = False
+    listwise: ClassVar[bool] = False
+    scores_per_point: ClassVar[bool] = False
+    uses_log_weights: ClassVar[bool] = False
+    stops_at_mined: ClassVar[bool] = False
 
     @abc.abstractmethod
     def value(self, scores: TermScores, draw: Draw | None = None) -> jax.Array:
@@ -209,13 +219,13 @@ class HeadLoss(abc.ABC):
         return False
 
     @property
-    def needs_order(self) -> bool:
+    def needs_sorted(self) -> bool:
         """Whether the mined negatives must come hardest first."""
         return False
 
     @property
-    def dense_only(self) -> bool:
-        """Whether the dense form is all there is: every sampled negative has one weight."""
+    def weighs_all_alike(self) -> bool:
+        """Whether all sampled negatives weigh the same: none is mined, and `dense` has all."""
         return False
 
     @property

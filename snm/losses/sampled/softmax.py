@@ -45,7 +45,7 @@ class Softmax(HeadLoss):
         return True
 
     @property
-    def dense_only(self) -> bool:
+    def weighs_all_alike(self) -> bool:
         """Whether nothing is mined."""
         return self.mines_all
 
