@@ -10,6 +10,7 @@ import numpy as np
 from snm.config import auto as rules
 from snm.config import passes
 from snm.config.data_checks import check_bound, check_data, check_sampler, check_stages
+from snm.config.loss_options import loss_options
 from snm.config.resolved import ResolvedConfig, unresolved_values
 from snm.config.settings import Config, preset
 from snm.config.stages import SizeSchedule
@@ -90,7 +91,7 @@ def _members(config: Config, dataset: Dataset) -> int:
 
 def _score_scale(config: Config, dataset: Dataset) -> tuple[float, bool]:
     """The multiplier of scores, and whether it is learned."""
-    exponentials = LOSSES[config.loss].takes_exponentials(config.transformation)
+    exponentials = LOSSES[config.loss].takes_exponentials(loss_options(config))
     scale, learned = config.score_scale, config.learn_score_scale
     if learned == "auto":
         suits = rules.auto_learn_scale(
@@ -105,7 +106,7 @@ def _score_scale(config: Config, dataset: Dataset) -> tuple[float, bool]:
 def _learning_rate(config: Config) -> float:
     if config.learning_rate != "auto":
         return config.learning_rate
-    return LOSSES[config.loss].learning_rate(config.transformation)
+    return LOSSES[config.loss].auto_learning_rate(loss_options(config))
 
 
 def _epochs(config: Config, dataset: Dataset, class_init: str, splits: int) -> int:

@@ -8,22 +8,18 @@ from fractions import Fraction
 from math import floor
 
 from snm.config.checks import check_name
+from snm.config.loss_options import loss_options
 from snm.config.resolved import ResolvedConfig
 from snm.config.stages import Sizes, SizeSchedule
 from snm.head.spec import HeadSpec
-from snm.losses.sampled import LOSSES, LossOptions
+from snm.losses.sampled import LOSSES
 from snm.model.model import Model
 
 __all__ = ["head_spec", "head_stages", "make_model"]
 
-
-def _shared(kind: type) -> set[str]:
-    """The fields of a dataclass that settings of the same name fill."""
-    return {field.name for field in dataclasses.fields(kind)} & _SETTINGS
-
-
-_SETTINGS = {field.name for field in dataclasses.fields(ResolvedConfig)}
-_OF_HEAD, _OF_LOSS = _shared(HeadSpec), _shared(LossOptions)
+_OF_HEAD = {field.name for field in dataclasses.fields(HeadSpec)} & {
+    field.name for field in dataclasses.fields(ResolvedConfig)
+}
 
 
 def head_spec(config: ResolvedConfig, num_labels: int) -> HeadSpec:
@@ -34,9 +30,7 @@ def head_spec(config: ResolvedConfig, num_labels: int) -> HeadSpec:
     """
     check_name("loss", "loss", config.loss)
     sampled = num_labels - 1 if config.sampled == "all" else config.sampled
-    of_head, of_loss = (
-        {name: getattr(config, name) for name in names} for names in (_OF_HEAD, _OF_LOSS)
-    )
+    of_head = {name: getattr(config, name) for name in _OF_HEAD}
     lists = LOSSES[config.loss].scores_per_point  # others share a program whatever their scale
     return HeadSpec(
         **of_head
@@ -44,7 +38,7 @@ def head_spec(config: ResolvedConfig, num_labels: int) -> HeadSpec:
             num_labels=num_labels,
             sampled=sampled,
             mined=sampled if config.mined == "all" else config.mined,
-            options=LossOptions(**of_loss, list_grade=config.score_scale if lists else 1.0),
+            options=loss_options(config, list_grade=config.score_scale if lists else 1.0),
             learn_scale=config.learn_score_scale,
         )
     )

@@ -25,7 +25,7 @@ from snm.config.settings import (
 )
 from snm.data.evidence import evidence_lost
 from snm.errors import InputError
-from snm.losses.sampled import LOSSES
+from snm.losses.sampled import LOSSES, LossOptions
 from snm.losses.sampled.ordered import Powl
 from snm.losses.surrogates import hinge
 from snm.model.from_config import head_spec
@@ -174,7 +174,7 @@ def test_what_a_listwise_loss_is_trained_with(loss):
     data = snm.generate(points=100, test_points=0, features=60, labels=50, seed=0,
                         labels_per_point=2, nonzeros_per_point=5)  # fmt: skip
     found = resolve(dataclasses.replace(preset("default"), loss=loss, mined=8), data)
-    assert found.learning_rate == LOSSES[loss].learning_rate("exponential")
+    assert found.learning_rate == LOSSES[loss].auto_learning_rate(LossOptions())
     assert found.score_scale == (1.0 if loss == "ranksvm" else rules.auto_score_scale(50))
     spec = head_spec(found, 50)
     if loss == "ranksvm":

@@ -11,6 +11,7 @@ from scipy.sparse import csr_matrix
 from small_runs import STEPS_PER_EPOCH, arrays, config, log, newest, same, stop_after
 
 import snm
+from snm.config.loss_options import loss_options
 from snm.data.id_space import IdSpace
 from snm.data.weighting import Weighting
 from snm.errors import InputError
@@ -91,7 +92,7 @@ def test_listwise_losses_learn(loss, changes, data, tmp_path):
     assert result["metrics"]["P@1"] >= 40
     if asked.learning_rate == "auto":
         rate = snm.load(tmp_path / "run").model.learning_rate
-        assert rate == LOSSES[loss].learning_rate(asked.transformation)
+        assert rate == LOSSES[loss].auto_learning_rate(loss_options(asked))
 
 
 @pytest.mark.parametrize(

@@ -110,11 +110,11 @@ class ListLoss(HeadLoss):
         """Whether the loss applies a transformation to scores."""
         return LIST_LOSSES[self.name].transforms
 
-    def takes_exponentials(self, transformation: str) -> bool:
+    def takes_exponentials(self, options: LossOptions) -> bool:
         """Unless the transformation is linear."""
-        return transformation != "linear"
+        return options.transformation != "linear"
 
-    def learning_rate(self, transformation: str) -> float:
+    def auto_learning_rate(self, options: LossOptions) -> float:
         """The best of two or three on held-out points of `citeulike-t-14k`.
 
         `experiments/mining/README.md` has them. 20 where a loss is as steep as softmax. RankCosine
@@ -122,7 +122,7 @@ class ListLoss(HeadLoss):
         first, and the multiplier of linear scores cancels. Where one point in ten has a label, its
         row is updated so often that a tenth may suit.
         """
-        return LIST_LOSSES[self.name].rates.get(transformation, 20.0)
+        return LIST_LOSSES[self.name].rates.get(options.transformation, 20.0)
 
     def value(self, scores: TermScores, draw: Draw | None = None) -> jax.Array:
         """The sum of the lists' losses, each times its weight: float32 scalar."""

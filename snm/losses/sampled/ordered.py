@@ -133,7 +133,7 @@ class RankSVM(Powl):
         """With the sizes; it reads no option."""
         return dataclasses.replace(self, ranks=RankWeights(LossOptions(), sizes))
 
-    def learning_rate(self, transformation: str) -> float:
+    def auto_learning_rate(self, options: LossOptions) -> float:
         """60: its scores have no multiplier."""
         return 60.0
 

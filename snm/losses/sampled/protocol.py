@@ -202,15 +202,22 @@ class HeadLoss(abc.ABC):
         """
 
     def configured(self, options: LossOptions, sizes: SampleSizes) -> HeadLoss:
-        """This loss with its part of the options, for a sample of some sizes."""
+        """The loss that trains: this one with its part of the options, for some sample sizes."""
         return self
 
-    def takes_exponentials(self, transformation: str) -> bool:
-        """Whether it takes exponentials of scores: the scale is then an inverse temperature."""
+    def takes_exponentials(self, options: LossOptions) -> bool:
+        """Whether it takes exponentials of scores: the scale is then an inverse temperature.
+
+        Settings are resolved with the objects of `LOSSES`, which are not configured: the options
+        are those that the loss will be configured with.
+        """
         return False
 
-    def learning_rate(self, transformation: str) -> float:
-        """The rate of `--learning-rate auto`: 20, from held-out points of `citeulike-t-14k`."""
+    def auto_learning_rate(self, options: LossOptions) -> float:
+        """The rate of `--learning-rate auto`: 20, from held-out points of `citeulike-t-14k`.
+
+        The options are those of `takes_exponentials`.
+        """
         return 20.0
 
     @property

@@ -40,7 +40,7 @@ class Softmax(HeadLoss):
         """Whether k' is B; it reads no option."""
         return Softmax(mines_all=sizes.mined == sizes.sampled)
 
-    def takes_exponentials(self, transformation: str) -> bool:
+    def takes_exponentials(self, options: LossOptions) -> bool:
         """Always: it is a softmax."""
         return True
 

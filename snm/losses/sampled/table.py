@@ -1,4 +1,9 @@
-"""The losses of the head by name."""
+"""The losses of the head by name.
+
+The objects of `LOSSES` are prototypes, with default parameters and for no sample in particular.
+They answer what settings depend on before there are sizes: the flags of `HeadLoss`, `transforms`,
+`takes_exponentials` and `auto_learning_rate`. `configured` makes the object that trains.
+"""
 
 from __future__ import annotations
 
@@ -12,4 +17,4 @@ __all__ = ["LOSSES"]
 _ALL: tuple[HeadLoss, ...] = (Bowl(), Powl(), Softmax(), *LISTS, RankSVM())
 
 LOSSES: dict[str, HeadLoss] = {loss.name: loss for loss in _ALL}
-"""Name on the command line -> loss, with its default parameters."""
+"""Name on the command line -> prototype of the loss."""
