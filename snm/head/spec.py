@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
 import jax
@@ -37,16 +37,21 @@ _PLAIN = LossOptions()
 class HeadSpec:
     """What the head computes; hashable, static under `jax.jit`.
 
+    The defaults are the paper's: BOWL, one positive a point, the term's own positive excluded, no
+    bias. Those of `snm.Config` differ.
+
     Raises:
-      InputError: a word that a setting does not know, or sizes that are not
-        1 <= k' <= B <= K - 1.
+      InputError: a word that a setting does not know, sizes that are not 1 <= k' <= B <= K - 1, or
+        options beside a loss object.
 
     Attributes:
       num_labels: K.
       sampled: B, the negatives drawn for each term; K - 1 stands for all other labels.
       mined: k', how many of them enter the loss; B is negative sampling.
-      loss: a name of `losses.sampled.LOSSES`, or a loss object of your own.
-      options: the parameters of the loss where it is a name; a loss object has its own.
+      loss: a name of `losses.sampled.LOSSES`, or a loss object of your own, which trains as it is:
+        an object of `LOSSES` must be `configured` first.
+      options: the parameters of the loss where it is a name. A loss object has its own, so that
+        only the defaults may stand beside it.
       exclude: positive (the term's own, as in the paper) or all (every known label of the point:
         another loss, in which known positives are never negatives).
       positives: one term a point, or all labels of a point as terms.
@@ -60,8 +65,8 @@ class HeadSpec:
       table_dtype: of the class rows, float32 or bfloat16.
       mining_kernel: auto, on or off: whether one kernel of an accelerator mines, which keeps the
         scores on the chip; see `snm.topk.kernel.choice`.
-      head_loss: the loss with its parameters. Specs are equal only if these are: where a name comes
-        to mean another loss or surrogate, no program of the old one is taken for it.
+      head_loss: the configured loss. It is part of equality and hash: a new object under a name in
+        `LOSSES` or `SURROGATES` never reuses a program of the old one.
     """
 
     num_labels: int
@@ -84,6 +89,12 @@ class HeadSpec:
     def __post_init__(self) -> None:
         if not isinstance(self.loss, HeadLoss):
             check_words(self, {"loss": LOSSES})
+        elif self.options != _PLAIN:
+            names = (each.name for each in fields(LossOptions))
+            given = [n for n in names if getattr(self.options, n) != getattr(_PLAIN, n)]
+            found = f"{', '.join(given)} beside a loss object"
+            expected = f"none: the object of loss {self.loss.name} has its own parameters"
+            raise InputError("HeadSpec options", found, expected)
         check_words(self, _WORDS)
         if not 1 <= self.mined <= self.sampled < self.num_labels:
             found = f"mined {self.mined}, sampled {self.sampled}, {self.num_labels} labels"

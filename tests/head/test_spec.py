@@ -1,5 +1,7 @@
 """A `HeadSpec` refuses what it would otherwise compute something else for."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -62,6 +64,20 @@ def test_a_wrong_option_of_a_loss_is_refused(changes, said):
     with pytest.raises(InputError) as error:
         LossOptions(**changes)
     assert str(error.value).startswith(said)
+
+
+def test_options_beside_a_loss_object_are_refused():
+    """They would change nothing: the object has its own parameters."""
+    options = LossOptions(temperature=0.5, phi="logistic")
+    with pytest.raises(InputError) as error:
+        HeadSpec(**SIZES, loss=ListLoss("listnet"), options=options)
+    assert str(error.value) == (
+        "HeadSpec options: found phi, temperature beside a loss object, "
+        "expected none: the object of loss listnet has its own parameters"
+    )
+    with pytest.raises(InputError, match="beside a loss object"):
+        dataclasses.replace(HeadSpec(**SIZES, options=options), loss=ListLoss("listnet"))
+    HeadSpec(**SIZES, loss=ListLoss("listnet"), options=LossOptions())
 
 
 def test_right_ones_are_taken():
