@@ -30,20 +30,22 @@ _DEVIATIONS = 5.0
 class Csr(NamedTuple):
     """A sparse [m, K] matrix in CSR form, of NumPy or JAX arrays.
 
+    The fields stand in the order of `SparseRows`.
+
     Attributes:
-      starts: integers [m + 1]; row i holds entries starts[i]:starts[i + 1].
       ids: integers [entries], the column of each entry.
       values: numbers [entries].
+      starts: integers [m + 1]; row i holds entries starts[i]:starts[i + 1].
     """
 
-    starts: Any
     ids: Any
     values: Any
+    starts: Any
 
 
 def csr_of(matrix: csr_matrix) -> Csr:
     """The arrays of a SciPy matrix, which are not copied."""
-    return Csr(matrix.indptr, matrix.indices, matrix.data)
+    return Csr(ids=matrix.indices, values=matrix.data, starts=matrix.indptr)
 
 
 def rounded_up(entries: int) -> int:
@@ -134,21 +136,21 @@ def slice_of(matrix: csr_matrix, first: int, last: int, rows: int, entries: int)
       entries: at least as many as these rows have.
 
     Returns:
-      NumPy arrays: int32 starts [rows + 1], int32 ids and float32 values [entries]; those of the
+      NumPy arrays: int32 ids and float32 values [entries], int32 starts [rows + 1]; those of the
       matrix where they are all of it, with nothing beyond.
     """
     if (first, last, rows, entries) == (0, matrix.shape[0], matrix.shape[0], matrix.nnz):
         return Csr(
-            matrix.indptr.astype(np.int32, copy=False),
-            matrix.indices.astype(np.int32, copy=False),
-            matrix.data.astype(np.float32, copy=False),
+            ids=matrix.indices.astype(np.int32, copy=False),
+            values=matrix.data.astype(np.float32, copy=False),
+            starts=matrix.indptr.astype(np.int32, copy=False),
         )
     begin, end = int(matrix.indptr[first]), int(matrix.indptr[last])
     starts = np.full(rows + 1, end - begin, np.int32)
     starts[: last - first + 1] = matrix.indptr[first : last + 1] - begin
     ids, values = np.zeros(entries, np.int32), np.zeros(entries, np.float32)
     ids[: end - begin], values[: end - begin] = matrix.indices[begin:end], matrix.data[begin:end]
-    return Csr(starts, ids, values)
+    return Csr(ids=ids, values=values, starts=starts)
 
 
 def power_of_two(count: int, at_least: int = 1) -> int:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from snm.batches.csr_blocks import Csr, block_of, csr_of, repeat, take
+from snm.batches.csr_blocks import block_of, csr_of, repeat, take
 
 
 @settings(max_examples=25, deadline=None)
@@ -24,7 +24,7 @@ def test_a_block_has_the_rows_of_the_matrix(points, share, seed):
     expected = np.where(np.array(points)[:, None] >= 0, dense[points], 0)
     total = int((expected != 0).sum())
     host = csr_of(matrix)
-    device = Csr(*(jnp.asarray(array) for array in host))
+    device = jax.tree.map(jnp.asarray, host)
     entries = 64
     for block in (
         take(host, np.array(points), entries),

@@ -67,7 +67,11 @@ class DeviceSource(Source):
         points, *entries = self._room
         shape = jax.ShapeDtypeStruct
         return tuple(
-            Csr(shape((points + 1,), np.int32), shape((n,), np.int32), shape((n,), np.float32))
+            Csr(
+                ids=shape((n,), np.int32),
+                values=shape((n,), np.float32),
+                starts=shape((points + 1,), np.int32),
+            )
             for n in entries
         )
 
