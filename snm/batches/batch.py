@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
-from snm.sampling.sample import Sample
+from snm.sampling.sample import Array, Sample
 from snm.tables.by_row import Columns
 from snm.tables.table import SparseRows
 
-__all__ = ["OF_POINTS", "Batch", "Rows", "own_part"]
+__all__ = ["OF_POINTS", "Batch", "PointNumbers", "own_part"]
+
+Scalar = jax.Array | np.generic
+"""A scalar as the host sends it, or as the step has it."""
 
 OF_POINTS = ("features", "terms", "known", "seen", "points", "positives", "dropout")
 """The fields of what the host sends that belong to points: a mesh cuts them over `data`."""
@@ -27,7 +31,8 @@ class Batch(NamedTuple):
       step: int32 scalar, counted from 0 over the whole run.
       key: uint32 [2], key data of the run's seed; as data, so that other seeds share the program.
       columns: the entries of `features` by feature, or None if the device does not use them.
-      seen: [n, d] block of all features, or None if they are no labels to leave out.
+      seen: [n, K] block of all features, as labels to leave out, or None. Features and labels
+        number the same items.
       decay: float32 scalar, the factor of the learning rates.
       taken: bool scalar, whether the step is taken; None: it is. Steps that fill up a dispatch are
         not, and change nothing.
@@ -45,13 +50,13 @@ class Batch(NamedTuple):
     taken: jax.Array | None = None
 
 
-class Rows(NamedTuple):
+class PointNumbers(NamedTuple):
     """What the host sends for a step where the device has the points.
 
     Attributes:
       points: int32 [n], rows of the resident arrays; -1 pads.
       positives: int32 [n], which of its labels each point draws.
-      dropout: the keys of `snm.batches.dropout`, or None.
+      dropout: uint32 [n], the keys of `snm.batches.dropout`, or None.
       sample: as in `Batch`, or None if the device draws.
       step: as in `Batch`.
       key: as in `Batch`.
@@ -59,17 +64,20 @@ class Rows(NamedTuple):
       taken: as in `Batch`.
     """
 
-    points: Any
-    positives: Any
-    dropout: Any
-    sample: Any
-    step: Any
-    key: Any
-    decay: Any
-    taken: Any
+    points: Array
+    positives: Array
+    dropout: Array | None
+    sample: Sample | None
+    step: Scalar
+    key: Array
+    decay: Scalar
+    taken: Scalar
 
 
 def own_part(item: Any) -> Any:
-    """What a device has of a `Batch` or `Rows` cut into parts: their leading axis has length 1."""
+    """What a device has of a `Batch` or `PointNumbers` that is cut into parts.
+
+    The leading axis of what belongs to points has length 1, and goes.
+    """
     cut = {name: getattr(item, name) for name in OF_POINTS if hasattr(item, name)}
     return item._replace(**jax.tree.map(lambda x: x[0], cut))

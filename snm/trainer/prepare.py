@@ -12,7 +12,7 @@ from jax.sharding import Mesh
 from numpy.typing import NDArray
 
 from snm.batches.dispatches import steps_of_dispatch
-from snm.batches.items import with_splits
+from snm.batches.item_splits import with_splits
 from snm.batches.schedule import Schedule
 from snm.batches.sources.build import source_of
 from snm.batches.sources.source import Source

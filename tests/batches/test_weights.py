@@ -12,7 +12,7 @@ from head_reference import QUICK
 from scipy import sparse
 
 from snm.batches.dispatches import steps_of_dispatch
-from snm.batches.items import with_splits
+from snm.batches.item_splits import with_splits
 from snm.batches.sources.build import source_of
 from snm.data.dataset import Dataset, Points
 from snm.data.id_space import IdSpace, in_ids_of

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from snm.batches.batch import Batch, Rows, own_part
+from snm.batches.batch import Batch, PointNumbers, own_part
 from snm.batches.csr_blocks import Csr, slice_of, take
 from snm.batches.dropout import keys_of_points, with_dropout
 from snm.batches.sources.source import Source
@@ -79,20 +79,27 @@ class DeviceSource(Source):
     def _room(self) -> tuple[int, int, int]:
         return self.room or (len(self.counts.labels), self.features.nnz, self.labels.nnz)
 
-    def _items(self, steps: range, length: int) -> list[Rows]:
-        rows = [self._rows(step) for step in steps]
-        return rows + [rows[-1]._replace(taken=np.False_)] * (length - len(rows))
+    def _items(self, steps: range, length: int) -> list[PointNumbers]:
+        items = [self._item(step) for step in steps]
+        return items + [items[-1]._replace(taken=np.False_)] * (length - len(items))
 
-    def _rows(self, step: int) -> Rows:
-        points, positives, of_step = self._drawn(step)
+    def _item(self, step: int) -> PointNumbers:
+        drawn = self._drawn(step)
         keys = None
         if self.settings.input_dropout:
             epoch = step // self.steps_per_epoch
-            keys = self._owned(keys_of_points(self.order.seed, epoch, points))
+            keys = self._owned(keys_of_points(self.order.seed, epoch, drawn.points))
         draws = self._device_draw is not None
-        sample = None if draws else self._host_sample(step, points, positives)
-        numbers = self._numbers(points), self._owned(positives).astype(np.int32)
-        return Rows(*numbers, keys, sample, **of_step, taken=np.True_)
+        return PointNumbers(
+            points=self._numbers(drawn.points),
+            positives=self._owned(drawn.positives).astype(np.int32),
+            dropout=keys,
+            sample=None if draws else self._host_sample(step, drawn.points, drawn.positives),
+            step=drawn.step,
+            key=drawn.key,
+            decay=drawn.decay,
+            taken=np.True_,
+        )
 
     def _numbers(self, points: np.ndarray) -> np.ndarray:
         """Numbers of points as `resident_arrays` has them: each part counts its own from 0."""
@@ -125,9 +132,17 @@ class DeviceSource(Source):
         if self.sampler is not None and draw is not None:
             reads = self.sampler.needs_batch_positives
             sample = draw(item.step, self._positives_of(terms) if reads else None, item.key[1])
-        known_or_none = known if self.spec.excludes_known else None
         seen = block if self.settings.drop_seen else None
         if self.settings.input_dropout:
             block = with_dropout(block, jnp.asarray(item.dropout), self.settings.input_dropout)
-        of_step = item.step, item.key, item.decay
-        return Batch(block, terms, known_or_none, sample, *of_step, None, seen, item.taken)
+        return Batch(
+            features=block,
+            terms=terms,
+            known=known if self.spec.excludes_known else None,
+            sample=sample,
+            step=item.step,
+            key=item.key,
+            decay=item.decay,
+            seen=seen,
+            taken=item.taken,
+        )

@@ -42,18 +42,31 @@ class HostSource(Source):
         return [self._batch(step) for step in steps]
 
     def _batch(self, step: int) -> Batch:
-        points, positives, of_step = self._drawn(step)
-        epoch = step // self.steps_per_epoch
+        drawn = self._drawn(step)
+        points, positives = drawn.points, drawn.positives
+        epoch, columns = step // self.steps_per_epoch, None
         if self.data_parts == 1:
             features, terms, known, seen = self._blocks(epoch, points, positives)
             sample = self._host_sample(step, points, positives, terms)
-            columns = None if self.num_frequent is None else columns_of(features, self.num_frequent)
-            return Batch(features, terms, known, sample, columns=columns, seen=seen, **of_step)
-        cut = zip(self._owned(points), self._owned(positives), strict=True)
-        parts = [self._blocks(epoch, *part) for part in cut]
-        features, terms, known, seen = jax.tree.map(lambda *leaves: np.stack(leaves), *parts)
-        sample = self._host_sample(step, points, positives)
-        return Batch(features, terms, known, sample, seen=seen, **of_step)
+            if self.num_frequent is not None:
+                columns = columns_of(features, self.num_frequent)
+        else:
+            cut = zip(self._owned(points), self._owned(positives), strict=True)
+            parts = [self._blocks(epoch, *part) for part in cut]
+            features, terms, known, seen = jax.tree.map(lambda *leaves: np.stack(leaves), *parts)
+            sample = self._host_sample(step, points, positives)
+        of_step: Any = drawn  # of NumPy; a `Batch` is typed as what it is inside the step
+        return Batch(
+            features=features,
+            terms=terms,
+            known=known,
+            sample=sample,
+            step=of_step.step,
+            key=of_step.key,
+            decay=of_step.decay,
+            columns=columns,
+            seen=seen,
+        )
 
     def _blocks(
         self, epoch: int, points: np.ndarray, positives: np.ndarray

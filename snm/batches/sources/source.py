@@ -3,7 +3,7 @@
 A run is cut into dispatches of several steps. `source.stack(first, count)` is what the host sends
 for one of them, with one entry a step. `source.materialize(resident, item, shape)` turns an entry
 into a `Batch` inside the compiled step. A `HostSource` sends the batch itself; a `DeviceSource`
-keeps the training set on the device and sends row numbers.
+keeps the training set on the device and sends the numbers of points.
 
 The order of the points (`snm.batches.epoch_order`), the positives drawn and the sampled labels are
 functions of (seed, step) alone, so a checkpoint holds nothing of them. A source makes whole batches
@@ -17,10 +17,11 @@ import abc
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import jax
 import numpy as np
+from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.batches.batch import Batch
@@ -62,6 +63,24 @@ class BatchSettings:
     resized: bool = False
 
 
+class DrawnStep(NamedTuple):
+    """What the host draws for a step, and the numbers that go with it.
+
+    Attributes:
+      points: int64 [batch_size]; -1 is an empty place.
+      positives: int64 [batch_size], which of its labels each point draws.
+      step: int32, as in `Batch`.
+      key: uint32 [2], as in `Batch`.
+      decay: float32, as in `Batch`.
+    """
+
+    points: NDArray[np.int64]
+    positives: NDArray[np.int64]
+    step: np.int32
+    key: NDArray[np.uint32]
+    decay: np.float32
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Source(abc.ABC):
     """The training points, cut into steps.
@@ -99,7 +118,7 @@ class Source(abc.ABC):
         return self.sampler_of(self.spec)
 
     @functools.cached_property
-    def _key(self) -> Any:
+    def _key(self) -> NDArray[np.uint32]:
         return np.array([0, self.order.seed % 2**32], np.uint32)  # as `jax.random.key`, uncompiled
 
     def whole(self) -> Self:
@@ -190,18 +209,18 @@ class Source(abc.ABC):
     def _items(self, steps: range, length: int) -> list[Any]:
         """What the host sends for some steps, and what fills the stack up to `length`."""
 
-    def _drawn(self, step: int) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
-        """The points of a step, which of its labels each draws, and `step`, `key`, `decay`.
-
-        Returns:
-          int64 [batch_size], of which -1 is an empty place, and int64 [batch_size].
-        """
+    def _drawn(self, step: int) -> DrawnStep:
         order, draw = self.order.epoch(step // self.steps_per_epoch)
         points = order[step % self.steps_per_epoch]
         counts = self.counts.labels[points]
         positives = np.where(points >= 0, (draw[points] * counts).astype(np.int64), 0)
-        decay = self.schedule(step)
-        return points, positives, {"step": np.int32(step), "key": self._key, "decay": decay}
+        return DrawnStep(
+            points=points,
+            positives=positives,
+            step=np.int32(step),
+            key=self._key,
+            decay=self.schedule(step),
+        )
 
     def _owned(self, of_points: np.ndarray) -> np.ndarray:
         """The part of an array of a batch's points that this process makes, by data parts."""

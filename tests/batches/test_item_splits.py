@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from snm.batches.items import with_splits
+from snm.batches.item_splits import with_splits
 from snm.data.dataset import Points
 
 
