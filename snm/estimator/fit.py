@@ -161,7 +161,7 @@ class MemberFit:
             checkpoint_every=0,
             validation=validation,
             on_nonfinite=self.config.on_nonfinite,
-            rows=prepared.rows,
+            point_ids=prepared.point_ids,
             stop=stop,
         )
         try:

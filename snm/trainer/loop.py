@@ -88,7 +88,7 @@ def run_steps(
     validation: Validation | None = None,
     probe: Probe | None = None,
     on_nonfinite: str = "stop",
-    rows: np.ndarray | None = None,
+    point_ids: np.ndarray | None = None,
     stop: Callable[[], bool] | None = None,
     keep: Callable[[TrainState], None] | None = None,
 ) -> Iterator[Event]:
@@ -105,7 +105,7 @@ def run_steps(
       validation: what is evaluated on the way, or nothing.
       probe: what else looks at the state, or nothing.
       on_nonfinite: `stop` raises; `skip` leaves such steps out, and raises after an epoch of them.
-      rows: int [N], the number of each point of the source in messages; None counts from 0.
+      point_ids: int64 [N], what messages call each point of the source; None numbers them from 0.
       stop: asked after every dispatch. After True the loop saves a checkpoint and ends; a run that
         goes on from there takes the same path as one that was never stopped.
       keep: called with the state after the last step.
@@ -131,7 +131,7 @@ def run_steps(
         staged, batches = programs.stage_at(step)
         return diagnose(staged, batches, resident, state, step, loss, on_mesh=mesh is not None)
 
-    reports = _Reports(source, progress, where, rows, on_nonfinite)
+    reports = _Reports(source, progress, where, point_ids, on_nonfinite)
     clock = reports.clock
     kept = None if mesh is None else functools.partial(without_added, model=programs.model)
     stopping = False
@@ -188,7 +188,7 @@ class _Reports:
       source: the batches.
       progress: counters of the run, updated in place.
       where: finds what was not finite, given a step and its loss.
-      rows: int [N], the number of each point of the source in messages; None counts from 0.
+      point_ids: int64 [N], what messages call each point of the source; None numbers them from 0.
       on_nonfinite: `stop` or `skip`.
     """
 
@@ -197,11 +197,12 @@ class _Reports:
         source: Source,
         progress: Progress,
         where: Callable[[int, float], NonFinite],
-        rows: np.ndarray | None,
+        point_ids: np.ndarray | None,
         on_nonfinite: str,
     ):
         self._source, self._progress = source, progress
-        self._where, self._rows, self._stops = where, rows, on_nonfinite == "stop"
+        self._where, self._point_ids = where, point_ids
+        self._stops = on_nonfinite == "stop"
         self._waiting: collections.deque[tuple[int, int, Any]] = collections.deque()
         self.clock = _Clock()
 
@@ -225,7 +226,7 @@ class _Reports:
         losses, ok = losses[:count], ok[:count]  # the rest fills the dispatch up
         for place in np.flatnonzero(~ok):
             step = first + int(place)
-            named = points_of_step(self._source, step, self._rows)
+            named = points_of_step(self._source, step, self._point_ids)
             if self._stops:
                 raise NonFiniteError(step, self._where(step, float(losses[place])), named)
             yield Skipped(step, NonFinite.of_loss(float(losses[place])).tensor, named)
@@ -235,7 +236,8 @@ class _Reports:
             last = first + int(np.flatnonzero(~ok)[-1])
             hint = f"{progress.skipped_in_a_row} steps in a row were skipped: that is an epoch"
             found = self._where(last, float(losses[last - first]))
-            raise NonFiniteError(last, found, points_of_step(self._source, last, self._rows), hint)
+            named = points_of_step(self._source, last, self._point_ids)
+            raise NonFiniteError(last, found, named, hint)
         seconds = self.clock.read()
         progress.step = first + count
         progress.seconds += seconds

@@ -75,11 +75,11 @@ def diagnose(
     return NonFinite.of_loss(loss)
 
 
-def points_of_step(source: Source, step: int, rows: np.ndarray | None) -> list[int]:
-    """The points of a step's batch, as their entries of `rows` (int [N]) where it is given."""
+def points_of_step(source: Source, step: int, point_ids: np.ndarray | None) -> list[int]:
+    """The points of a step's batch, as their entries of `point_ids`, int64 [N], if it is given."""
     points = _places_of_step(source, step)
     points = points[points >= 0]
-    return (points if rows is None else rows[points]).tolist()
+    return (points if point_ids is None else point_ids[points]).tolist()
 
 
 def _places_of_step(source: Source, step: int) -> np.ndarray:

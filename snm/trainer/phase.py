@@ -210,7 +210,7 @@ class PhaseRun:
             validation=self._validation,
             probe=self._looking,
             on_nonfinite=config.on_nonfinite,
-            rows=self._prepared.rows,
+            point_ids=self._prepared.point_ids,
             stop=stop,
             keep=self._keep if config.members == 1 else None,
         )

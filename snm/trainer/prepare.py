@@ -72,9 +72,9 @@ class Prepared:
       model: with the last B, k' and score scale of the run.
       stages: the first step of each stage, and its head.
       total_steps: `config.epochs` passes over the points.
-      rows: int64 [N], for each point of the source the one that it was, or was split from; -1 - l
-        for the name of label l.
       steps_per_dispatch: steps that the device runs between two exchanges with the host.
+      point_ids: int64 [N], the row in the training file of each point of the source; -1 - l for the
+        name of label l.
     """
 
     config: ResolvedConfig
@@ -84,7 +84,7 @@ class Prepared:
     stages: list[tuple[int, HeadSpec]]
     total_steps: int
     steps_per_dispatch: int
-    rows: NDArray[np.int64]
+    point_ids: NDArray[np.int64]
 
     @property
     def checkpoint_every(self) -> int:
@@ -139,11 +139,11 @@ def prepare(
     model = make_model(config, points.num_features, num_labels)
     given = points.num_points
     points, rows = with_splits(points, rows, config.item_splits, config.seed)
-    numbers = np.arange(points.num_points) % given
+    point_ids = np.arange(points.num_points) % given  # a split is of the row that it was made from
     if more is not None:
-        numbers = np.append(numbers, -1 - more.labels.indices.astype(np.int64))
+        point_ids = np.append(point_ids, -1 - more.labels.indices.astype(np.int64))
         if rows is not None:
-            rows = np.append(rows, np.arange(points.num_points, len(numbers)))
+            rows = np.append(rows, np.arange(points.num_points, len(point_ids)))
         points = points.beside(more)
     source = source_of(config, model.spec, points, rows, weighting, mesh, mean_weight)
     total_steps = config.epochs * source.steps_per_epoch
@@ -160,7 +160,7 @@ def prepare(
         steps_per_dispatch=steps_of_dispatch(
             source, config.steps_per_dispatch or steps_per_dispatch(), marks
         ),
-        rows=numbers[points.labelled(rows)],
+        point_ids=point_ids[points.labelled(rows)],
     )
 
 

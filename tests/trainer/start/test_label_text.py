@@ -104,8 +104,8 @@ def test_no_name_is_held_out(place):
     found = prepare(config, data.train, Weighting.fit("l2", data.train.features), phase.rows,
                     trained_beside(config, data))  # fmt: skip
     assert found.source.num_points == 880
-    assert found.rows[:800].tolist() == phase.rows.tolist()
-    assert found.rows[800:].tolist() == (-1 - np.arange(named_texts.LABELS)).tolist()
+    assert found.point_ids[:800].tolist() == phase.rows.tolist()
+    assert found.point_ids[800:].tolist() == (-1 - np.arange(named_texts.LABELS)).tolist()
 
 
 def test_auto_is_on_where_names_pay(place, tmp_path):
