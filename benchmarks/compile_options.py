@@ -29,11 +29,11 @@ from snm.data.weighting import Weighting
 from snm.machine.versions import machine
 from snm.model.model import init_state
 from snm.model.train_step import centroid_step, train_step
-from snm.prediction.compiled import compiled_queries, compiled_top
 from snm.prediction.predictor import ROWS
+from snm.prediction.programs import jitted_queries, jitted_top
 from snm.runs.folder import write_json
 from snm.trainer.prepare import prepare
-from snm.trainer.programs import compiled_steps
+from snm.trainer.programs import jitted_steps
 
 _LEVEL: dict[str, Any] = {"xla_backend_optimization_level": 1}
 _FUSION: dict[str, Any] = {"xla_cpu_use_fusion_emitters": False}
@@ -134,7 +134,7 @@ def programs_of(data: Path, preset: str) -> Iterator[Program]:
     ):
         count = min(prepared.steps_per_dispatch, source.steps_per_epoch)
         rest = source.resident_arrays(), source.stack(0, count)
-        steps = compiled_steps(model, source, source.shape_of_step(0), None, step)
+        steps = jitted_steps(model, source, source.shape_of_step(0), None, step)
         yield Program(
             name,
             functools.partial(steps.lower, state, *rest),
@@ -143,9 +143,9 @@ def programs_of(data: Path, preset: str) -> Iterator[Program]:
 
     rows = np.arange(min(ROWS, points.train.features.shape[0]))
     block = block_of(weighting.apply(points.train.features), rows)
-    answers = compiled_top.__wrapped__(model, min(100, points.train.num_labels), None)
+    answers = jitted_top.__wrapped__(model, min(100, points.train.num_labels), None)
     yield Program("best", lambda: answers.lower(state, block), lambda: (state, block))
-    queries = compiled_queries.__wrapped__(model, None)
+    queries = jitted_queries.__wrapped__(model, None)
     yield Program("queries", lambda: queries.lower(state, block), lambda: (state, block))
 
 

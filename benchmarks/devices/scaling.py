@@ -79,13 +79,13 @@ def compiled(labels: int, features: int, batch: int, mesh_text: str) -> str:
     from snm.batches.device_parts import spread_stack
     from snm.distributed.mesh import DATA, make_mesh
     from snm.model.placement import abstract_on
-    from snm.trainer.programs import compiled_steps
+    from snm.trainer.programs import jitted_steps
 
     mesh = make_mesh(mesh_text, labels, batch)
     assert mesh is not None
     model, source = model_and_source(labels, features, batch, mesh.shape[DATA])
     stack = spread_stack(source.stack(0, 1), source.data_parts, mesh)
-    step = compiled_steps(model, source, source.shape(0), mesh)
+    step = jitted_steps(model, source, source.shape(0), mesh)
     return step.lower(abstract_on(mesh, model), (), stack).compile().as_text()
 
 
@@ -140,7 +140,7 @@ def stepper(data: Any, batch: int, mesh_text: str, mined: int) -> Callable[[], N
     from snm.distributed.mesh import make_mesh
     from snm.model.from_config import make_model
     from snm.model.placement import initial
-    from snm.trainer.programs import compiled_steps
+    from snm.trainer.programs import jitted_steps
 
     config = dataclasses.replace(
         snm.preset("default"), batch_size=batch, mined=mined, **TIMED_SETTINGS
@@ -153,7 +153,7 @@ def stepper(data: Any, batch: int, mesh_text: str, mined: int) -> Callable[[], N
     stack = source.stack(0, STEPS)
     stack = stack if mesh is None else spread_stack(stack, source.data_parts, mesh)
     state = initial(model, mesh)
-    step = compiled_steps(model, source, source.shape(0), mesh)
+    step = jitted_steps(model, source, source.shape(0), mesh)
 
     def call() -> None:
         nonlocal state

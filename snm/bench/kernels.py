@@ -31,7 +31,7 @@ _NUMBER = 4  # bytes of a float32 and of an int32
 _BATCHES = 4  # used in rotation, so that a call does not find the previous call's rows cached
 
 
-def _compiled(function: Callable[..., Any], **how: Any) -> Any:
+def _jitted(function: Callable[..., Any], **how: Any) -> jax.stages.Wrapped:
     """`jax.jit` with the options of a training step, which such parts are in."""
     return jax.jit(function, compiler_options=step_options(), **how)
 
@@ -45,7 +45,7 @@ def draw_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
         def draw() -> Any:
             return uniform_host(SEED, next(steps), num_labels=shape.num_labels, size=size)
     else:
-        drawn = _compiled(
+        drawn = _jitted(
             lambda step: uniform_device(SEED, step, num_labels=shape.num_labels, size=size)
         )
 
@@ -83,11 +83,11 @@ def bag_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
     table = jax.random.normal(jax.random.key(SEED), (shape.num_features, shape.dim))
     steps = jax.random.normal(jax.random.key(SEED + 1), (shape.batch, shape.dim)) * 1e-3
 
-    @_compiled
+    @_jitted
     def forward(rows: jax.Array, block: Any, columns: Any) -> jax.Array:
         return embedding_bag(rows, block) if columns is None else sum_columns(rows, columns, block)
 
-    @functools.partial(_compiled, donate_argnums=0)
+    @functools.partial(_jitted, donate_argnums=0)
     def update(rows: jax.Array, block: Any, columns: Any, steps: jax.Array) -> jax.Array:
         ok = jnp.bool_(True)
         if columns is None:
@@ -133,7 +133,7 @@ def score_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
 
     def call_of(count: int) -> Callable[[], Any]:
         dtype = jnp.dtype(shape.compute_dtype)
-        best = _compiled(
+        best = _jitted(
             lambda queries, table, ids: best_scores(
                 queries, LabelRows(table, ids), count, compute_dtype=dtype
             )

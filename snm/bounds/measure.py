@@ -77,7 +77,7 @@ class Sample:
 
 
 @functools.lru_cache(maxsize=8)
-def _compiled(model: Model, count: int) -> Any:
+def _jitted(model: Model, count: int) -> jax.stages.Wrapped:
     def embed_and_search(state: TrainState, block: SparseRows) -> tuple[Any, Any]:
         multipliers = jnp.repeat(jnp.exp(jnp.atleast_1d(state.head.log_scale)), model.dim)
         queries = embed(model, state, block) * multipliers[None, :]
@@ -122,7 +122,7 @@ def measure(
     labels = csr_matrix(points.labels[kept])
     table = np.asarray(as_float(state.head.table.rows))
     bias = None if state.head.bias is None else np.asarray(state.head.bias, np.float64)
-    embed_and_search = _compiled(model, k + 1)
+    embed_and_search = _jitted(model, k + 1)
     width = table.shape[1]
     gram, sums, squares = np.zeros((width, width)), np.zeros(width), np.empty(len(kept))
     found = []

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from fractions import Fraction
 from math import floor
+from typing import NamedTuple
 
 from snm.config.checks import check_name
 from snm.config.loss_options import loss_options
@@ -15,7 +16,19 @@ from snm.head.spec import HeadSpec
 from snm.losses.sampled import LOSSES
 from snm.model.model import Model
 
-__all__ = ["head_spec", "head_stages", "make_model"]
+__all__ = ["Stage", "head_spec", "head_stages", "make_model"]
+
+
+class Stage(NamedTuple):
+    """Steps of a run that share B, k' and the score scale, up to the first step of the next stage.
+
+    Attributes:
+      first_step: counted from 0 over the whole run.
+      spec: the head.
+    """
+
+    first_step: int
+    spec: HeadSpec
 
 _OF_HEAD = {field.name for field in dataclasses.fields(HeadSpec)} & {
     field.name for field in dataclasses.fields(ResolvedConfig)
@@ -49,8 +62,8 @@ def head_stages(
     num_labels: int,
     steps: int,
     sizes: Callable[[Fraction], Sizes] | None = None,
-) -> list[tuple[int, HeadSpec]]:
-    """The heads of a run of `steps` steps, each with the first step that uses it.
+) -> list[Stage]:
+    """The stages of a run of `steps` steps, in order; the first begins at step 0.
 
     There is one, unless B, k' or the score scale start from another value than they end at.
 
@@ -67,15 +80,15 @@ def head_stages(
         sizes = SizeSchedule.of(config, num_labels)
         ends = sizes.shares[:-1]
         if not ends:
-            return [(0, head)]
+            return [Stage(0, head)]
         # A stage begins with the first step after which more than the `end` before it is done.
         to_look_at = sorted({0, *(floor(end * steps) for end in ends)})
-    stages: list[tuple[int, HeadSpec]] = []
+    stages: list[Stage] = []
     before: Sizes | None = None
     for step in to_look_at:
         now = sizes(Fraction(step + 1, steps))
         if now != before:
-            stages.append((step, _sized(head, now)))
+            stages.append(Stage(step, _sized(head, now)))
             before = now
     return stages
 

@@ -22,9 +22,9 @@ from snm.tables.table import RowTable
 
 __all__ = [
     "abstract_on",
-    "compiled_start",
     "gathered",
     "initial",
+    "jitted_start",
     "join_on_mesh",
     "shapes_on",
     "spread",
@@ -61,12 +61,15 @@ def initial(
       seed: of the parameters; its lowest 32 bits count.
       rows: whether to make the rows of the tables; without, they are None, and need no room.
     """
-    return compiled_start(model, mesh, rows)(np.uint32(seed % 2**32))
+    return jitted_start(model, mesh, rows)(np.uint32(seed % 2**32))
 
 
 @functools.lru_cache(maxsize=8)
-def compiled_start(model: Model, mesh: Mesh | None, rows: bool = True) -> jax.stages.Wrapped:
-    """The compiled `init_state` of a seed, which members share."""
+def jitted_start(model: Model, mesh: Mesh | None, rows: bool = True) -> jax.stages.Wrapped:
+    """`jax.jit` of `init_state`, which members share; it takes a seed.
+
+    It compiles at its first call, or by `.lower(...).compile()`.
+    """
 
     def init(seed: jax.Array, **parts: Any) -> TrainState:
         state = init_state(model, seed, **parts)

@@ -40,13 +40,13 @@ from snm.machine.memory import available_memory, resident_memory
 from snm.machine.platform import device_bytes, platform
 from snm.model.inference import join
 from snm.model.model import Model, abstract_state
-from snm.model.placement import compiled_start, shapes_on
+from snm.model.placement import jitted_start, shapes_on
 from snm.planning.programs import Programs, StageProgram
-from snm.prediction.compiled import compiled_top
 from snm.prediction.predictor import ROWS
+from snm.prediction.programs import jitted_top
 from snm.trainer.phase import first_phase, prepare_phase
 from snm.trainer.prepare import members_at_once, trained_beside
-from snm.trainer.programs import compiled_steps
+from snm.trainer.programs import jitted_steps
 
 __all__ = [
     "PARTS",
@@ -172,21 +172,22 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
     count = min(prepared.steps_per_dispatch, source.steps_per_epoch)
     resident = source.resident_shapes()
 
-    start = _temporary(compiled_start(model, mesh).lower(np.uint32(0)))
+    start = _temporary(jitted_start(model, mesh).lower(np.uint32(0)))
     begun = time.perf_counter()
-    stages, batches = [], []
-    last = [first for first, _ in prepared.stages[1:]] + [prepared.total_steps]
-    for (first, head), end in zip(prepared.stages, last, strict=True):
-        staged, of_head = dataclasses.replace(model, spec=head), source.with_spec(head)
-        stack = of_head.stack(0, count)
+    programs, batches = [], []
+    ends = [stage.first_step for stage in prepared.stages[1:]] + [prepared.total_steps]
+    for stage, end in zip(prepared.stages, ends, strict=True):
+        of_stage = dataclasses.replace(model, spec=stage.spec)
+        its_source = source.with_spec(stage.spec)
+        stack = its_source.stack(0, count)
         if mesh is not None:
             stack = spread_stack(stack, source.data_parts, mesh)
-        program = compiled_steps(
-            staged, of_head, source.shape(0), mesh, options=prepared.step_options
+        steps = jitted_steps(
+            of_stage, its_source, source.shape(0), mesh, options=prepared.step_options
         )
-        step = program.lower(shapes, resident, stack).compile()
-        share = (end - first) / prepared.total_steps
-        stages.append(StageProgram(share, staged, of_head, step))
+        compiled = steps.lower(shapes, resident, stack).compile()
+        share = (end - stage.first_step) / prepared.total_steps
+        programs.append(StageProgram(share, of_stage, its_source, compiled))
         batches.append(sum(_bytes_here(leaf) for leaf in jax.tree.leaves(stack)))
     compile_seconds = time.perf_counter() - begun
     scores = _temporary(_scoring(model, source, state, config.members, mesh))
@@ -209,7 +210,7 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
         programs=max(before - read, 0),
         stack=max(batches),
         start=start,
-        step=max(int(one.step.memory_analysis().temp_size_in_bytes) for one in stages),
+        step=max(int(one.step.memory_analysis().temp_size_in_bytes) for one in programs),
         scores=scores,
         resident=state_bytes(resident) // source.data_parts,
         aside=(watches or prepared.checkpoint_every < prepared.total_steps) and has_room(shapes),
@@ -223,7 +224,7 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
     )
     host, device = account(needs, on_cpu)
     return Forecast(host, device, needs, source.steps_per_epoch), Programs(
-        stages, count, compile_seconds, mesh
+        programs, count, compile_seconds, mesh
     )
 
 
@@ -237,7 +238,7 @@ def _scoring(model: Model, source: Source, state: Any, members: int, mesh: Mesh 
     block = block_of(source.features, np.arange(rows))
     if parts > 1:
         block = jax.tree.map(lambda x: jax.ShapeDtypeStruct((parts, *x.shape), x.dtype), block)
-    best = compiled_top(
+    best = jitted_top(
         dataclasses.replace(model, members=members), min(5, model.spec.num_labels), mesh
     )
     return best.lower(together, block)

@@ -2,5 +2,6 @@
 
 Public names: `predictor.Predictor`; `candidates`, to answer from some labels only;
 `calibration` and `thresholds`, chosen on held-out points; `pairs_in_order`, for the AUC;
-`compiled`, the programs; `digits`, how answers are written; `inputs`, what points may be given as.
+`programs`, which are kept by model; `digits`, how answers are written; `inputs`, what points may be
+given as.
 """

@@ -11,9 +11,9 @@ from scipy.sparse import csr_matrix
 
 from snm.batches.csr_blocks import block_of, power_of_two
 from snm.distributed.processes import everywhere
-from snm.prediction.compiled import compiled_pairs_in_order
 from snm.prediction.point_blocks import Blocks
 from snm.prediction.predictor import Predictor
+from snm.prediction.programs import jitted_pairs_in_order
 from snm.topk.blocks import Masked
 
 __all__ = ["pairs_in_order"]
@@ -39,7 +39,7 @@ def pairs_in_order(
       InputError: another number of features.
     """
     mesh, num_labels = predictor.mesh, predictor.model.spec.num_labels
-    order, first = compiled_pairs_in_order(predictor.model, mesh), 0
+    order, first = jitted_pairs_in_order(predictor.model, mesh), 0
     blocks = Blocks(predictor.weighting, predictor.block_rows, predictor.block_entries)
     for count, block in blocks.of(predictor.as_rows(features)):
         rows = np.full(predictor.block_rows, -1, np.int64)

@@ -32,9 +32,9 @@ from snm.prediction.candidates import (
     padded,
     values_at,
 )
-from snm.prediction.compiled import compiled_queries, compiled_top, scores_of_pairs
 from snm.prediction.inputs import as_rows
 from snm.prediction.point_blocks import Blocks, beside_points, one_ahead, stacked
+from snm.prediction.programs import jitted_queries, jitted_top, scores_of_pairs
 from snm.prediction.reasons import Reason, reasons_of
 from snm.prediction.thresholds import Threshold, threshold_of
 from snm.tables.table import SparseRows
@@ -132,7 +132,7 @@ class Predictor:
             yield from self._top_of_pairs(rows, among, k)
             return
         ids = None if among is None else padded(among, self.model.spec.num_labels)
-        score = compiled_top(self.model, k if ids is None else min(k, len(ids)), self.mesh)
+        score = jitted_top(self.model, k if ids is None else min(k, len(ids)), self.mesh)
         placed = None if ids is None else beside_points(ids, self.mesh)
         blocks = self._blocking(self.mesh, rows.shape[0])
 
@@ -142,7 +142,7 @@ class Predictor:
             for count, block in blocks.of(rows):
                 added = queries = None
                 if self.mesh is None:  # a program of its own, which other methods call too
-                    queries = compiled_queries(self.model, None)(self.state, block)
+                    queries = jitted_queries(self.model, None)(self.state, block)
                 if self.memory is not None:
                     points = self._of_memory(self.memory, rows, first, count, block, queries)
                     votes = self.memory.additions(*points)
@@ -362,7 +362,7 @@ class Predictor:
             yield self._queries(block, count)
 
     def _queries(self, block: SparseRows, count: int) -> NDArray[np.float32]:
-        return np.asarray(compiled_queries(self.model, self.mesh)(self.state, block))[:count]
+        return np.asarray(jitted_queries(self.model, self.mesh)(self.state, block))[:count]
 
     def most_entries(self, features: csr_matrix) -> int:
         """The feature entries of the fullest block of points, CSR [n, d]."""

@@ -25,8 +25,8 @@ from snm.model.inference import join
 from snm.model.model import Model, abstract_state
 from snm.model.placement import shapes_on, table_bytes
 from snm.model.train_step import train_steps
-from snm.prediction.compiled import compiled_top
 from snm.prediction.predictor import ROWS
+from snm.prediction.programs import jitted_top
 from snm.tables.table import SparseRows
 from snm.targets.account import Account, account
 from snm.targets.devices import compiled_for_target, devices_of
@@ -34,7 +34,7 @@ from snm.targets.faults import faults
 from snm.targets.module import Module
 from snm.targets.table import Target
 from snm.trainer.phase import first_phase, prepare_phase
-from snm.trainer.programs import compiled_steps
+from snm.trainer.programs import jitted_steps
 
 __all__ = ["Program", "compile_run", "compile_scoring", "compile_training", "compiled"]
 
@@ -99,13 +99,13 @@ def compile_run(
         prepared = prepare_phase(config, dataset, weighting, phase)
     source, count = prepared.source, prepared.steps_per_dispatch
     found = []
-    ends = [first for first, _ in prepared.stages[1:]] + [prepared.total_steps]
-    for (first, head), end in zip(prepared.stages, ends, strict=True):
-        model = dataclasses.replace(prepared.model, spec=head)
-        name = f"training, k' {head.mined}"
-        batches = source.with_spec(head)
+    ends = [stage.first_step for stage in prepared.stages[1:]] + [prepared.total_steps]
+    for stage, end in zip(prepared.stages, ends, strict=True):
+        model = dataclasses.replace(prepared.model, spec=stage.spec)
+        name = f"training, k' {stage.spec.mined}"
+        batches = source.with_spec(stage.spec)
         made = compile_training(name, model, batches, target, devices, (data, label), count)
-        share = (end - first) / prepared.total_steps
+        share = (end - stage.first_step) / prepared.total_steps
         found.append(dataclasses.replace(made, share=share))
     entries = block_of(source.features, np.arange(min(ROWS, source.features.shape[0]))).ids.shape[0]
     scored = prepared.model, config.members, entries, target
@@ -158,15 +158,15 @@ def compile_training(
         return compiled(name, steps, program, shapes, tables, longest, turns)
 
 
-def _fresh_steps(model: Model, source: Source, mesh: Mesh | None) -> Any:
-    """`compiled_steps`, never one that was traced for another platform."""
+def _fresh_steps(model: Model, source: Source, mesh: Mesh | None) -> jax.stages.Wrapped:
+    """`jitted_steps`, never one that was traced for another platform."""
     if mesh is None and not source.resident:
         return jax.jit(
             lambda state, _, stack: train_steps(model, state, stack, lambda batch: batch),
             donate_argnums=0,
             compiler_options=step_options(table_bytes(model)),
         )
-    return compiled_steps(model, source, source.shape(0), mesh)
+    return jitted_steps(model, source, source.shape(0), mesh)
 
 
 def compile_scoring(
@@ -199,7 +199,7 @@ def compile_scoring(
         together = jax.eval_shape(lambda state: join([state] * members), one)
         tables = _tables(together, sizes)
         count = min(_ANSWERS, model.spec.num_labels)
-        best = compiled_top.__wrapped__(dataclasses.replace(model, members=members), count, mesh)
+        best = jitted_top.__wrapped__(dataclasses.replace(model, members=members), count, mesh)
         if mesh is None:
             shapes = placed(together), placed(block)
         else:

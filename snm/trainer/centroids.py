@@ -6,7 +6,6 @@ import dataclasses
 import itertools
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import jax
 import numpy as np
@@ -19,14 +18,14 @@ from snm.data.weighting import Weighting
 from snm.machine.compiler import answer_options
 from snm.model.model import Model, TrainState
 from snm.model.train_step import centroid_step
-from snm.prediction.compiled import compiled_queries
 from snm.prediction.point_blocks import Blocks, one_ahead
 from snm.prediction.predictor import ROWS
+from snm.prediction.programs import jitted_queries
 from snm.tables.rounding import as_float, to_nearest
 from snm.tables.table import RowTable, normalize
 from snm.trainer.loop import ahead, dispatches
 from snm.trainer.prepare import Prepared
-from snm.trainer.programs import compiled_steps
+from snm.trainer.programs import jitted_steps
 
 __all__ = ["centroids"]
 
@@ -80,7 +79,7 @@ def _embedded(
     """Queries [m, dim], times the multiplier of scores, and labels [m, K], a block at a time."""
 
     def begun() -> Iterator[tuple[jax.Array, csr_matrix]]:
-        embed, first = compiled_queries(model, None), 0
+        embed, first = jitted_queries(model, None), 0
         # The features of a source are weighted.
         for count, block in Blocks(Weighting("none"), ROWS, entries=8).of(source.features):
             yield embed(state, block), source.labels[first : first + count]
@@ -108,25 +107,25 @@ def _on_devices(prepared: Prepared, state: TrainState) -> TrainState:
     resident = source.resident_arrays()
     if mesh is not None:
         resident = spread_points(resident, source.data_parts, mesh)
-    compiled: dict[Any, Any] = {}
+    programs: dict[tuple[int, int], jax.stages.Wrapped] = {}
     state = _changed(state, _shortened)
     steps = prepared.steps_per_dispatch
-    plan = list(dispatches(source, 0, source.steps_per_epoch, steps, [], []))
+    plan = list(dispatches(source, 0, source.steps_per_epoch, steps, marks=[], stage_starts=[]))
     for first, _, stack in ahead(lambda _: source, plan, mesh, steps):
         shape = source.shape_of_step(first)
-        if shape not in compiled:
+        if shape not in programs:
             # A pass is one visit to the points: compiling is most of it.
-            compiled[shape] = compiled_steps(
+            programs[shape] = jitted_steps(
                 prepared.model, source, shape, mesh, centroid_step, answer_options
             )
-        state, _ = compiled[shape](state, resident, stack)
+        state, _ = programs[shape](state, resident, stack)
     return _changed(state, _of_unit_length)
 
 
 def _changed(state: TrainState, change: Callable[[jax.Array], jax.Array]) -> TrainState:
     """The state with its class rows changed, in place."""
-    compiled = jax.jit(change, donate_argnums=0, compiler_options=answer_options())
-    return _with_class_rows(state, compiled(state.head.table.rows))
+    changed = jax.jit(change, donate_argnums=0, compiler_options=answer_options())
+    return _with_class_rows(state, changed(state.head.table.rows))
 
 
 def _with_class_rows(state: TrainState, rows: jax.Array) -> TrainState:

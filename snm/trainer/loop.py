@@ -123,7 +123,8 @@ def run_steps(
     if mesh is not None:
         resident = spread_points(resident, source.data_parts, mesh)
     marks = [checkpoint_every, *(one.every for one in (validation, probe) if one is not None)]
-    plan = dispatches(source, progress.step, last_step, steps_per_dispatch, marks, programs.cuts)
+    starts = [stage.first_step for stage in programs.stages]
+    plan = dispatches(source, progress.step, last_step, steps_per_dispatch, marks, starts)
     if probe is not None and not progress.step:
         yield Probed(0, 0.0, probe.look(state))
 
@@ -139,7 +140,7 @@ def run_steps(
         stacks = ahead(lambda step: programs.stage_at(step)[1], plan, mesh, steps_per_dispatch)
         for first, count, stack in stacks:
             with clock.paused():  # compiling is no part of the steps' time
-                program = programs.of_steps(first, state, resident, stack)
+                program = programs.for_dispatch(first, state, resident, stack)
             with part("steps"):
                 state, metrics = program(state, resident, stack)
             reports.add(first, count, metrics)
@@ -285,13 +286,20 @@ def _if_due(one: _Look | None, step: int, last: int) -> _Look | None:
 
 
 def dispatches(
-    source: Source, first: int, last: int, longest: int, marks: list[int], cuts: list[int]
+    source: Source, first: int, last: int, longest: int, marks: list[int], stage_starts: list[int]
 ) -> Iterator[tuple[int, int]]:
-    """Splits steps first to last - 1 at the ends of epochs, multiples of `marks`, and `cuts`."""
+    """Splits steps first to last - 1 into dispatches of at most `longest` steps.
+
+    Dispatches end with epochs, at multiples of `marks`, and before `stage_starts`, the first steps
+    of stages.
+
+    Yields:
+      The first step of each, and its number of steps.
+    """
     marks = [source.steps_per_epoch, *(mark for mark in marks if mark)]
     while first < last:
         stop = min(last, first + longest, *(first - first % mark + mark for mark in marks))
-        stop = min([stop, *(cut for cut in cuts if cut > first)])
+        stop = min([stop, *(start for start in stage_starts if start > first)])
         yield first, stop - first
         first = stop
 

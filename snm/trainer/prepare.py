@@ -25,10 +25,9 @@ from snm.data.weighting import Weighting
 from snm.distributed.host_copy import state_bytes
 from snm.distributed.mesh import make_mesh
 from snm.errors import InputError
-from snm.head.spec import HeadSpec
 from snm.machine.compiler import OptionsOf, answer_options, step_options
 from snm.machine.platform import of_platform, platform
-from snm.model.from_config import head_stages, make_model
+from snm.model.from_config import Stage, head_stages, make_model
 from snm.model.model import Model, abstract_state
 
 __all__ = [
@@ -70,7 +69,7 @@ class Prepared:
       mesh: the devices, or None for one.
       source: the batches.
       model: with the last B, k' and score scale of the run.
-      stages: the first step of each stage, and its head.
+      stages: of the run, in order; the first begins at step 0.
       total_steps: `config.epochs` passes over the points.
       steps_per_dispatch: steps that the device runs between two exchanges with the host.
       point_ids: int64 [N], the row in the training file of each point of the source; -1 - l for the
@@ -81,7 +80,7 @@ class Prepared:
     mesh: Mesh | None
     source: Source
     model: Model
-    stages: list[tuple[int, HeadSpec]]
+    stages: list[Stage]
     total_steps: int
     steps_per_dispatch: int
     point_ids: NDArray[np.int64]

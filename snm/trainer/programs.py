@@ -1,4 +1,4 @@
-"""The compiled steps of a training: each compiled once, the first one beside other work."""
+"""The jitted steps of a training: each compiled once, the first one beside other work."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from jax.sharding import Mesh, PartitionSpec
 from snm.batches.device_parts import points_specs, stack_specs
 from snm.batches.sources.source import Source
 from snm.distributed.mesh import axes_of, on_mesh
-from snm.head.spec import HeadSpec
 from snm.machine.compiler import OptionsOf, step_options
+from snm.model.from_config import Stage
 from snm.model.model import Model, TrainState, abstract_state
 from snm.model.placement import state_specs, table_bytes
 from snm.model.train_step import Step, train_step, train_steps
 from snm.system.timing import waiting_for
 
-__all__ = ["StepPrograms", "compiled_steps"]
+__all__ = ["StepPrograms", "jitted_steps"]
 
 _ALONE = threading.Lock()
 """Held while a step is compiled. Members that train side by side share their programs, and jax
@@ -36,7 +36,7 @@ class StepPrograms:
     Args:
       model: the model.
       source: the batches.
-      heads: pairs of a first step and the head from there on, ascending; none keeps `model.spec`.
+      stages: of the run, in order; none is one stage with `model.spec`.
       mesh: the devices that hold the state, or None for one.
       options: of the compiler.
 
@@ -44,29 +44,29 @@ class StepPrograms:
       model: as given.
       source: as given.
       mesh: as given.
-      cuts: the first step of each stage.
+      stages: as given, at least one.
     """
 
     def __init__(
         self,
         model: Model,
         source: Source,
-        heads: Sequence[tuple[int, HeadSpec]] = (),
+        stages: Sequence[Stage] = (),
         mesh: Mesh | None = None,
         options: OptionsOf = step_options,
     ):
         self.model, self.source, self.mesh, self._options = model, source, mesh, options
-        self.cuts = [step for step, _ in heads]
-        self._stages = [
-            (dataclasses.replace(model, spec=head), source.with_spec(head))
-            for _, head in heads or [(0, model.spec)]
+        self.stages = list(stages) or [Stage(0, model.spec)]
+        self._of_stages = [
+            (dataclasses.replace(model, spec=stage.spec), source.with_spec(stage.spec))
+            for stage in self.stages
         ]
-        self._programs: dict[Any, Any] = {}
-        self._compiled: set[tuple[Any, int]] = set()
+        self._programs: dict[tuple[tuple[int, int], int], jax.stages.Wrapped] = {}
+        self._compiled: set[tuple[jax.stages.Wrapped, int]] = set()
 
     def stage_at(self, step: int) -> tuple[Model, Source]:
         """The model and the batches of a step."""
-        return self._stages[self._stage(step)]
+        return self._of_stages[self._number(step)]
 
     def begin(self, count: int) -> None:
         """Starts to compile the program of the first steps, in a thread; on one device only.
@@ -83,44 +83,64 @@ class StepPrograms:
             # What fails here fails again, and is told, when the step is taken.
             with contextlib.suppress(Exception), _ALONE:
                 stack, resident = source.stack(0, count), source.resident_shapes()
+                # The result is not needed: the first call finds it in JAX's cache.
                 program.lower(abstract_state(model), resident, stack).compile()
 
         threading.Thread(target=compile_it, name="compiling").start()
 
-    def of_steps(self, first: int, state: TrainState, resident: Any, stack: Any) -> Any:
-        """The program of a stack of steps from `first` on, compiled for its arguments."""
+    def for_dispatch(
+        self, first: int, state: TrainState, resident: Any, stack: Any
+    ) -> jax.stages.Wrapped:
+        """The program of the dispatch whose first step is `first`, compiled for its arguments."""
         program, count = self._program(first), len(stack.step)
         if (program, count) not in self._compiled:
             with waiting_for("jit(steps)"), _ALONE:
+                # As in `begin`: only JAX's cache keeps the result, and the call finds it there.
                 program.lower(state, resident, stack).compile()
             self._compiled.add((program, count))
         return program
 
-    def _stage(self, step: int) -> int:
-        return max(bisect.bisect_right(self.cuts, step) - 1, 0)
+    def _number(self, step: int) -> int:
+        """The number of the stage that a step belongs to."""
+        return bisect.bisect_right(self.stages, step, key=lambda stage: stage.first_step) - 1
 
-    def _program(self, step: int) -> Any:
-        stage = self._stage(step)
-        model, source = self._stages[stage]
+    def _program(self, step: int) -> jax.stages.Wrapped:
+        number = self._number(step)
+        model, source = self._of_stages[number]
         shape = source.shape_of_step(step)
-        if (shape, stage) not in self._programs:
-            self._programs[shape, stage] = compiled_steps(
+        if (shape, number) not in self._programs:
+            self._programs[shape, number] = jitted_steps(
                 model, source, shape, self.mesh, options=self._options
             )
-        return self._programs[shape, stage]
+        return self._programs[shape, number]
 
 
-def compiled_steps(
+def jitted_steps(
     model: Model,
     source: Source,
     shape: tuple[int, int],
     mesh: Mesh | None = None,
     step: Step = train_step,
     options: OptionsOf = step_options,
-) -> Any:
-    """A compiled program of several steps that updates the parameters in place."""
+) -> jax.stages.Wrapped:
+    """`jax.jit` of several steps, with the state donated.
+
+    It compiles at its first call, or by `.lower(...).compile()`.
+
+    Args:
+      model: the model, with the head of the stage.
+      source: the batches of that head.
+      shape: `source.shape` of the epoch.
+      mesh: the devices that hold the state, or None for one.
+      step: what is done with each batch.
+      options: of the compiler.
+
+    Returns:
+      A function of a state, `source.resident_arrays()` and `source.stack(...)`. It returns the new
+      state, whose arrays take the place of the old ones, and the metrics of each step.
+    """
     if not source.resident and mesh is None:
-        return _compiled_stream(model, step, options)
+        return _jitted_stream(model, step, options)
     chosen = options(table_bytes(model, mesh))
     axes = axes_of(mesh)
 
@@ -144,8 +164,8 @@ def compiled_steps(
 
 
 @functools.lru_cache(maxsize=8)
-def _compiled_stream(model: Model, step: Step, options: OptionsOf) -> Any:
-    """The program for streamed batches; members and repeated fits share it."""
+def _jitted_stream(model: Model, step: Step, options: OptionsOf) -> jax.stages.Wrapped:
+    """`jitted_steps` of streamed batches; members and repeated fits share it."""
 
     def steps(state: TrainState, resident: Any, stack: Any) -> Any:
         return train_steps(model, state, stack, lambda batch: batch, step=step)

@@ -20,12 +20,12 @@ from snm.distributed.mesh import LABEL, feature_axis, make_mesh, on_mesh, parse_
 from snm.errors import InputError
 from snm.model.from_config import make_model
 from snm.model.model import init_state
-from snm.model.placement import abstract_on, compiled_start, initial, spread
-from snm.prediction.compiled import compiled_top
+from snm.model.placement import abstract_on, initial, jitted_start, spread
 from snm.prediction.pairs_in_order import pairs_in_order
+from snm.prediction.programs import jitted_top
 from snm.tables import table as rows_module
 from snm.tables.table import SparseRows
-from snm.trainer.programs import compiled_steps
+from snm.trainer.programs import jitted_steps
 
 # -- the start ---------------------------------------------------------------------------------
 
@@ -49,8 +49,8 @@ def test_every_device_initialises_only_its_own_rows(
     text, block, of_features, of_labels, monkeypatch, request
 ):
     monkeypatch.setattr(rows_module, "_RANDOM_ROWS", block)
-    compiled_start.cache_clear()  # its programs have another block
-    request.addfinalizer(compiled_start.cache_clear)
+    jitted_start.cache_clear()  # its programs have another block
+    request.addfinalizer(jitted_start.cache_clear)
     mesh = make_mesh(text, 203, 32)
     model = model_of(row_optimizer="adagrad")
     whole = init_state(model)
@@ -139,7 +139,7 @@ def compiled_step(mesh, num_labels=200_000, features=100_000, **changes):
     labels.resize(64, num_labels)
     source = make_source(model.spec, matrix, labels, BatchSettings(batch_size=32),
                          data_parts=mesh.shape["data"])  # fmt: skip
-    step = compiled_steps(model, source, source.shape(0), mesh)
+    step = jitted_steps(model, source, source.shape(0), mesh)
     return step.lower(abstract_on(mesh, model), (), source.stack(0, 1)).compile()
 
 
@@ -226,9 +226,9 @@ def test_a_feature_shard_may_be_empty():
     state, devices = init_state(model), make_mesh("data=8", 203, 32)
     dense = np.random.default_rng(0).normal(size=(8, 3)).astype(np.float32)
     ids, starts = np.tile(np.arange(3, dtype=np.int32), 8), np.arange(0, 25, 3, dtype=np.int32)
-    whole = compiled_top(model, 5, None)(state, SparseRows(ids, dense.reshape(-1), starts))
+    whole = jitted_top(model, 5, None)(state, SparseRows(ids, dense.reshape(-1), starts))
     stacked = SparseRows(ids.reshape(8, 3), dense, np.tile(np.int32([0, 3]), (8, 1)))
-    found = compiled_top(model, 5, devices)(spread(state, devices), stacked)
+    found = jitted_top(model, 5, devices)(spread(state, devices), stacked)
     np.testing.assert_array_equal(found.slots, whole.slots)
     np.testing.assert_allclose(found.scores, whole.scores, rtol=1e-5, atol=1e-6)
 

@@ -21,7 +21,7 @@ from snm.evaluation.evaluate import evaluate_points
 from snm.export.index import IndexedPredictor, Settings, build_index
 from snm.export.measure import measure
 from snm.model import pair_counts
-from snm.prediction.compiled import compiled_pairs_in_order, compiled_top
+from snm.prediction.programs import jitted_pairs_in_order, jitted_top
 from snm.runs.events import Stepped
 from snm.runs.load import load
 from snm.theory.auc import empirical_auc
@@ -127,7 +127,7 @@ def test_drop_requires_as_many_features_as_labels():
 @pytest.mark.parametrize("block", [4096, 16], ids=["one block", "three, the last overlapping"])
 def test_predictions_are_the_top_of_the_unseen_labels(trained, monkeypatch, block):
     monkeypatch.setattr(scoring, "_CPU_BLOCK", block)
-    compiled_top.cache_clear()
+    jitted_top.cache_clear()
     predictor, test = snm.load(trained), visits().test
     assert predictor.model.drop_seen
     whole = all_scores(predictor, test.features)
@@ -143,14 +143,14 @@ def test_predictions_are_the_top_of_the_unseen_labels(trained, monkeypatch, bloc
         rtol=1e-5,
         atol=1e-6,
     )
-    compiled_top.cache_clear()
+    jitted_top.cache_clear()
 
 
 @pytest.mark.parametrize("block", [4096, 16], ids=["one block", "three, the last overlapping"])
 def test_auc_ranks_seen_labels_below_all_others(trained, monkeypatch, block):
     """Also a relevant seen label, which ties with the other seen ones."""
     monkeypatch.setattr(pair_counts, "_BLOCK", block)
-    compiled_pairs_in_order.cache_clear()
+    jitted_pairs_in_order.cache_clear()
     predictor, test = snm.load(trained), visits().test
     truth = test.labels.toarray()
     truth[0, test.features[0].indices[:2]] = 1
@@ -160,7 +160,7 @@ def test_auc_ranks_seen_labels_below_all_others(trained, monkeypatch, block):
     points = Points(test.features, sparse.csr_matrix(truth))
     found = evaluate_points(predictor, points, None, auc=True)
     assert found["metrics"]["AUC"] == pytest.approx(100 * expected, rel=1e-9)
-    compiled_pairs_in_order.cache_clear()
+    jitted_pairs_in_order.cache_clear()
 
 
 @pytest.mark.parametrize("library", ["faiss", "hnswlib"])

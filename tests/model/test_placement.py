@@ -8,7 +8,7 @@ import pytest
 from devices import mesh_here
 
 from snm.bench.shapes import SHAPES, model_of
-from snm.model.placement import compiled_start, initial, table_bytes
+from snm.model.placement import initial, jitted_start, table_bytes
 
 ROW = 512 * 4  # of Amazon-670K: 135,909 features and 670,091 labels
 
@@ -41,7 +41,7 @@ def test_a_start_without_rows_has_all_else_and_needs_no_room_for_them(mesh):
         np.testing.assert_array_equal(mine.accumulator, other.accumulator)
         assert mine.accumulator.sharding == other.accumulator.sharding
     assert float(bare.head.log_scale) == float(whole.head.log_scale)
-    program = compiled_start(model, devices, False)
+    program = jitted_start(model, devices, False)
     used = program.lower(np.uint32(0)).compile().memory_analysis()
     room = used.temp_size_in_bytes + used.output_size_in_bytes
     assert room < min(whole.features.rows.nbytes, whole.head.table.rows.nbytes)

@@ -18,9 +18,9 @@ from snm.model.from_config import make_model
 from snm.model.inference import join
 from snm.model.model import init_state
 from snm.model.placement import join_on_mesh, spread
-from snm.prediction import compiled
+from snm.prediction import programs
 from snm.prediction.candidates import by_name, ids_of_labels
-from snm.prediction.compiled import compiled_pairs, compiled_top
+from snm.prediction.programs import jitted_pairs, jitted_top
 
 K, D, POINTS = 600, 600, 30
 
@@ -150,7 +150,7 @@ def test_the_best_of_labels_of_each_point(case):
 
 def test_more_pairs_than_are_scored_at_once(monkeypatch):
     """256 at once, where a block of 16 points has 9,600."""
-    monkeypatch.setattr(compiled, "_FLOATS_OF_PAIRS", 1)
+    monkeypatch.setattr(programs, "_FLOATS_OF_PAIRS", 1)
     predictor, features = predictor_of(memory=False), points(POINTS, 4)
     mask = sparse.csr_matrix(np.ones((POINTS, K), np.float32))
     found, expected = predictor.predict(features, 5, mask), predictor.predict(features, 5)
@@ -186,13 +186,13 @@ def test_on_a_mesh(text, drop_seen):
 @pytest.mark.slow
 def test_few_programs_are_compiled_and_they_read_the_rows_of_the_labels_alone():
     predictor, features = predictor_of(), points(POINTS, 4)
-    compiled_top.cache_clear()
-    compiled_pairs.cache_clear()
+    jitted_top.cache_clear()
+    jitted_pairs.cache_clear()
     for size in (1, 10, 100, 256):
         predictor.predict(features, 5, shared(size))
         predictor.predict(features, 5, [shared(size, seed) for seed in range(POINTS)])
-    assert compiled_top(predictor.model, 5, None)._cache_size() == 1
-    assert compiled_pairs(predictor.model, None)._cache_size() <= 6  # 256 pairs to 4,096 and more
+    assert jitted_top(predictor.model, 5, None)._cache_size() == 1
+    assert jitted_pairs(predictor.model, None)._cache_size() <= 6  # 256 pairs to 4,096 and more
     # 100 times as many labels, and the operations stay.
     counts = []
     for num_labels in (1000, 100_000):
@@ -206,7 +206,7 @@ def test_few_programs_are_compiled_and_they_read_the_rows_of_the_labels_alone():
             )
         )
         ids = jax.ShapeDtypeStruct((256,), jnp.int32)
-        lowered = compiled_top(model, 5, None).lower(state, block, None, ids)
+        lowered = jitted_top(model, 5, None).lower(state, block, None, ids)
         counts.append(lowered.compile().cost_analysis()["flops"])
     assert counts[0] == counts[1]
 

@@ -23,7 +23,7 @@ from snm.sampling.in_batch import InBatchSampler
 from snm.sampling.protocol import SamplerInputs
 from snm.sampling.sample import Sample, host_rng, sample_of_draws
 from snm.sampling.samplers import SAMPLERS
-from snm.trainer.programs import compiled_steps
+from snm.trainer.programs import jitted_steps
 
 K = 40
 
@@ -117,7 +117,7 @@ def test_a_new_sampler_is_one_entry_of_the_table(resident, data, monkeypatch):
             np.testing.assert_array_equal(found, drawn)
     state = init_state(model)
     before = np.asarray(state.head.table.rows).copy()
-    state, metrics = compiled_steps(model, source, source.shape(0))(state, resident_arrays, stack)
+    state, metrics = jitted_steps(model, source, source.shape(0))(state, resident_arrays, stack)
     assert np.isfinite(metrics.loss).all() and metrics.ok.all() and metrics.loss.shape == (2,)
     assert not np.array_equal(before, state.head.table.rows)
 

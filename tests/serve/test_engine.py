@@ -9,7 +9,7 @@ import pytest
 from serve.served import WORDS, get, post, serving
 
 import snm
-from snm.prediction.compiled import compiled_top
+from snm.prediction.programs import jitted_top
 from snm.serve import engine as engines
 
 
@@ -127,7 +127,7 @@ def test_the_first_requests_compile_nothing(served):
     """Whatever a point has: no, one, or all features."""
     engine = engines.Engine(served, most=15, queue=9)
     engine.warm()
-    programs = [compiled_top(served.model, count, None) for count in (10, 15)]
+    programs = [jitted_top(served.model, count, None) for count in (10, 15)]
     before = [program._cache_size() for program in programs]
     assert min(before) >= 1
     for text in ("", "word1", " ".join(WORDS)):

@@ -12,8 +12,8 @@ from snm.config.resolve import resolve
 from snm.data.dataset import Points
 from snm.data.weighting import Weighting
 from snm.model.model import init_state
-from snm.prediction.compiled import compiled_queries
 from snm.prediction.predictor import Predictor
+from snm.prediction.programs import jitted_queries
 from snm.tables.rounding import as_float
 from snm.trainer import centroids as module
 from snm.trainer.prepare import prepare
@@ -131,7 +131,7 @@ def test_a_query_that_is_not_finite_changes_no_row(most, monkeypatch):
 
 
 def test_members_and_answers_share_the_program_of_queries():
-    compiled_queries.cache_clear()
+    jitted_queries.cache_clear()
     state, _, _, train = started()
     settings = dataclasses.replace(snm.preset("default"), dim=16, members=1, batch_size=32,
                                    mined=4, sampled=16)  # fmt: skip
@@ -139,4 +139,4 @@ def test_members_and_answers_share_the_program_of_queries():
     prepared = prepare(resolve(dataclasses.replace(settings, seed=5), DATA), train, weighting)
     initial_state(prepared)
     list(Predictor(prepared.model, state, weighting).queries(train.features))
-    assert compiled_queries(prepared.model, None)._cache_size() == 1
+    assert jitted_queries(prepared.model, None)._cache_size() == 1

@@ -41,7 +41,7 @@ def test_runs_plans_and_the_estimator_have_one_set_up(schedule, data, tmp_path):
     assert expected.source.schedule == Schedule(schedule, 12)
     assert expected.model == make_model(config, tiny.FEATURES, tiny.LABELS)
     assert expected.stages == head_stages(config, tiny.LABELS, 12)
-    assert [spec.mined for _, spec in expected.stages] == [8, 4, 3]
+    assert [stage.spec.mined for stage in expected.stages] == [8, 4, 3]
 
     phase = PhaseRun(RunFolder(tmp_path / "run"), config, data, weighting,
                      first_phase(config, data), None)  # fmt: skip
@@ -51,9 +51,9 @@ def test_runs_plans_and_the_estimator_have_one_set_up(schedule, data, tmp_path):
     for found in (phase._prepared, fit._prepared):
         assert (found.model, found.stages) == (expected.model, expected.stages)
     # A plan compiles every stage.
-    assert [one.model.spec for one in programs.stages] == [head for _, head in expected.stages]
+    assert [one.model.spec for one in programs.stages] == [stage.spec for stage in expected.stages]
     assert [one.share for one in programs.stages] == pytest.approx([1 / 3] * 3)
-    assert programs.model == dataclasses.replace(expected.model, spec=expected.stages[0][1])
+    assert programs.model == dataclasses.replace(expected.model, spec=expected.stages[0].spec)
     for source in (phase.source, fit._prepared.source, programs.source):
         for mine, theirs in zip(batches(source), batches(expected.source), strict=True):
             np.testing.assert_array_equal(mine, theirs)

@@ -18,7 +18,7 @@ from snm.trainer import centroids as centroids_module
 from snm.trainer.centroids import centroids
 from snm.trainer.loop import ahead, dispatches
 from snm.trainer.prepare import Prepared, prepare
-from snm.trainer.programs import compiled_steps
+from snm.trainer.programs import jitted_steps
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def test_looks_at_the_model_leave_nothing_to_fill_up(data, tmp_path, monkeypatch
 def test_steps_are_planned_as_they_are_taken(data):
     """A billion of them begin at once: 4 + 3 an epoch, and batches are those of their steps."""
     source = prepared(data, steps_per_dispatch=4).source
-    plan = dispatches(source, 0, 10**9, 4, [], [])
+    plan = dispatches(source, 0, 10**9, 4, marks=[], stage_starts=[])
     taken = list(itertools.islice(ahead(lambda _: source, plan, None, 4), 4))
     assert [(first, count) for first, count, _ in taken] == [(0, 4), (4, 3), (7, 4), (11, 3)]
     assert [int(stack.step[0]) for *_, stack in taken] == [0, 4, 7, 11]
@@ -99,7 +99,7 @@ def test_steps_that_fill_up_change_nothing(data, changes):
     one = prepared(data, **changes)
     source, shape = one.source, one.source.shape(0)
     resident = source.resident_arrays()
-    steps = compiled_steps(one.model, source, shape)
+    steps = jitted_steps(one.model, source, shape)
     alone, told = steps(initial(one.model), resident, source.stack(0, 2))
     filled, more = steps(initial(one.model), resident, source.stack(0, 2, 5))
     assert more.ok.tolist() == [True, True, False, False, False]
@@ -125,7 +125,7 @@ def test_members_have_the_same_program(data):
     for seed in (0, 1_000_003):
         one = prepared(data, seed=seed)
         model = one.model
-        steps = compiled_steps(model, one.source, one.source.shape(0))
+        steps = jitted_steps(model, one.source, one.source.shape(0))
         resident = jax.eval_shape(one.source.resident_arrays)
         texts.append(steps.lower(abstract_state(model), resident, one.source.stack(0, 2)).as_text())
     assert texts[0] == texts[1]

@@ -19,7 +19,7 @@ from snm.model.from_config import head_stages
 from snm.model.model import abstract_state
 from snm.runs.folder import RunFolder
 from snm.trainer.prepare import prepare
-from snm.trainer.programs import compiled_steps
+from snm.trainer.programs import jitted_steps
 from snm.trainer.warm_start import initial_state
 
 
@@ -183,7 +183,7 @@ def test_each_stage_draws_its_own_number_of_labels(data, tmp_path):
         head = dataclasses.replace(prepared.model.spec, sampled=(4, 8, 16)[step // 4])
         source = prepared.source.with_spec(head)
         alone = dataclasses.replace(prepared.model, spec=head)
-        program = compiled_steps(alone, source, source.shape_of_step(step))
+        program = jitted_steps(alone, source, source.shape_of_step(step))
         state, _ = program(state, (), source.stack(step, 1))
     for found, wanted in zip(arrays(tmp_path / "resized"), jax.tree.leaves(state), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)

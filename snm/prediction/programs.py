@@ -1,4 +1,7 @@
-"""The compiled programs of prediction, on one device or a mesh, kept by model."""
+"""The jitted programs of prediction, on one device or a mesh, kept by model.
+
+Each compiles at its first call with arguments of new shapes, or by `.lower(...).compile()`.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +27,11 @@ from snm.tables.table import SparseRows
 from snm.topk.blocks import Added, Best
 
 __all__ = [
-    "compiled_pairs",
-    "compiled_pairs_in_order",
-    "compiled_parts",
-    "compiled_queries",
-    "compiled_top",
+    "jitted_pairs",
+    "jitted_pairs_in_order",
+    "jitted_parts",
+    "jitted_queries",
+    "jitted_top",
     "scores_of_pairs",
 ]
 
@@ -41,13 +44,13 @@ _kept = functools.lru_cache(maxsize=8)
 """Keeps the programs of a model and what else they depend on; members share them."""
 
 
-def _compiled(run: Callable[..., Any], tables: Sequence[int] = ()) -> jax.stages.Wrapped:
+def _jitted(run: Callable[..., Any], tables: Sequence[int] = ()) -> jax.stages.Wrapped:
     return jax.jit(run, compiler_options=answer_options(tables))
 
 
 @_kept
-def compiled_top(model: Model, count: int, mesh: Mesh | None) -> jax.stages.Wrapped:
-    """The compiled search for the best labels of a block of points, on one device or a mesh.
+def jitted_top(model: Model, count: int, mesh: Mesh | None) -> jax.stages.Wrapped:
+    """`jax.jit` of the search for the best labels of a block of points, on one device or a mesh.
 
     It takes the state, the block, what is added to the scores, if anything is, the labels to choose
     from, if not all, and on one device the queries, if they are known; as `best_labels`.
@@ -67,16 +70,16 @@ def compiled_top(model: Model, count: int, mesh: Mesh | None) -> jax.stages.Wrap
 
     if mesh is not None:
         return _on_points(mesh, best, table_bytes(model, mesh))
-    return _compiled(best, table_bytes(model))
+    return _jitted(best, table_bytes(model))
 
 
 @_kept
-def compiled_queries(model: Model, mesh: Mesh | None) -> jax.stages.Wrapped:
-    """The compiled `scaled_queries`."""
+def jitted_queries(model: Model, mesh: Mesh | None) -> jax.stages.Wrapped:
+    """`jax.jit` of `scaled_queries`."""
     queries = functools.partial(scaled_queries, model)
     tables = table_bytes(model, mesh)
     if mesh is None:
-        return _compiled(queries, tables)
+        return _jitted(queries, tables)
     return _on_points(mesh, queries, tables)
 
 
@@ -96,24 +99,24 @@ def _on_points(mesh: Mesh, run: Callable[..., Any], tables: Sequence[int]) -> ja
         inputs = (state_specs(state, mesh), *jax.tree.map(lambda _: spec, points))
         return on_mesh(mesh, of_part, inputs, PartitionSpec())(state, *points)
 
-    return _compiled(on_all, tables)
+    return _jitted(on_all, tables)
 
 
 @_kept
-def compiled_pairs_in_order(model: Model, mesh: Mesh | None) -> jax.stages.Wrapped:
-    """The compiled `point_pairs_in_order`."""
+def jitted_pairs_in_order(model: Model, mesh: Mesh | None) -> jax.stages.Wrapped:
+    """`jax.jit` of `point_pairs_in_order`."""
     return _on_whole(functools.partial(point_pairs_in_order, model), mesh)
 
 
 @_kept
-def compiled_parts(model: Model) -> jax.stages.Wrapped:
-    """The compiled `feature_parts`, on one device."""
-    return _compiled(functools.partial(feature_parts, model))
+def jitted_parts(model: Model) -> jax.stages.Wrapped:
+    """`jax.jit` of `feature_parts`, on one device."""
+    return _jitted(functools.partial(feature_parts, model))
 
 
 @_kept
-def compiled_pairs(model: Model, mesh: Mesh | None) -> jax.stages.Wrapped:
-    """The compiled `pair_scores`."""
+def jitted_pairs(model: Model, mesh: Mesh | None) -> jax.stages.Wrapped:
+    """`jax.jit` of `pair_scores`."""
     return _on_whole(functools.partial(pair_scores, model), mesh)
 
 
@@ -138,7 +141,7 @@ def scores_of_pairs(
     Returns:
       float32 [entries], in the order of the entries.
     """
-    scored = compiled_pairs(model, mesh)
+    scored = jitted_pairs(model, mesh)
     rows = np.repeat(np.arange(mask.shape[0], dtype=np.int32), np.diff(mask.indptr))
     found = np.empty(mask.nnz, np.float32)
     most = power_of_two(_FLOATS_OF_PAIRS // queries.shape[1], 256)
@@ -158,7 +161,7 @@ def scores_of_pairs(
 def _on_whole(run: Callable[..., Any], mesh: Mesh | None) -> jax.stages.Wrapped:
     """`run` of a state and arrays; on a mesh, all devices have the same arrays."""
     if mesh is None:
-        return _compiled(run)
+        return _jitted(run)
     run = functools.partial(run, axes=table_axes(mesh))
 
     def on_all(state: TrainState, *arrays: Any) -> jax.Array:
@@ -166,4 +169,4 @@ def _on_whole(run: Callable[..., Any], mesh: Mesh | None) -> jax.stages.Wrapped:
         inputs = (state_specs(state, mesh), *whole)
         return on_mesh(mesh, run, inputs, PartitionSpec())(state, *arrays)
 
-    return _compiled(on_all)
+    return _jitted(on_all)
