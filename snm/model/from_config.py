@@ -30,6 +30,7 @@ class Stage(NamedTuple):
     first_step: int
     spec: HeadSpec
 
+
 _OF_HEAD = {field.name for field in dataclasses.fields(HeadSpec)} & {
     field.name for field in dataclasses.fields(ResolvedConfig)
 }
