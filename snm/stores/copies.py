@@ -7,6 +7,7 @@ names, sizes and versions of the objects. While these stay, the copy is used aga
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import time
@@ -26,6 +27,8 @@ __all__ = ["home_of", "local"]
 
 _UNUSED = 86400.0  # seconds after which another copy of the same folder is removed
 _COPIES = 5  # tries, where the store changes meanwhile
+_used: dict[Path, int] = {}
+"""Copies that this process has asked for, and descriptors that lock them until it ends."""
 
 
 def home_of(address: Address, kind: str) -> Path:
@@ -133,10 +136,29 @@ def _of_size(path: Path, size: int) -> str | None:
 
 
 def _forget_others(place: Path) -> None:
-    """Removes copies that no process has asked for in a day; marks this one as used."""
+    """Removes copies that no process has asked for in a day, nor uses; marks this one as used."""
     with contextlib.suppress(OSError):
         os.utime(place)
+        if place not in _used:
+            _used[place] = _lock(place, fcntl.LOCK_SH)
         others = [one for one in place.parent.iterdir() if one.is_dir() and one != place]
         for other in others:
             if time.time() - other.stat().st_mtime > _UNUSED:
-                disk.remove_tree(other)
+                with contextlib.suppress(OSError):  # a server, which may open it once more
+                    os.close(_lock(other, fcntl.LOCK_EX))
+                    disk.remove_tree(other)
+
+
+def _lock(place: Path, kind: int) -> int:
+    """The descriptor of a locked folder.
+
+    Raises:
+      BlockingIOError: another process has it in use.
+    """
+    number = os.open(place, os.O_RDONLY)
+    try:
+        fcntl.flock(number, kind | fcntl.LOCK_NB)
+    except OSError:
+        os.close(number)
+        raise
+    return number
