@@ -301,7 +301,7 @@ def test_some_points_on_a_device_take_the_room_of_all():
     spec = head_spec(config, LABELS)
     some, whole = (source_of(config, spec, weighted, rows, fitted) for rows in (every[:3], None))
     shapes = [jax.tree.map(np.shape, source.resident_arrays()) for source in (some, whole)]
-    assert shapes[0] == shapes[1] == (((5,), (12,), (12,)), ((5,), (8,), (8,)))  # one weighs 0
+    assert shapes[0] == shapes[1] == (((12,), (12,), (5,)), ((8,), (8,), (5,)))  # one weighs 0
     fitting = dataclasses.replace(some, room=None)
     for source in (some, whole, fitting):
         made = jax.tree.map(lambda x: (x.shape, x.dtype), source.resident_arrays())
