@@ -32,7 +32,7 @@ def planned(n=4, slots=301, alone=True, **options):
         (dict(loss="bowl", options=POWER_LAW, **ALL), Mining.BY_ORDER),
         (dict(loss="listnet", mined=300, **ALL), Mining.WHOLE_LISTS),
         (dict(loss="listnet", **ALL), Mining.BY_ORDER),
-        (dict(loss="listmle", mined=300, **ALL), Mining.BY_ORDER),
+        (dict(loss="listmle", mined=300, **ALL), Mining.WHOLE_LISTS),
     ],
     ids=str,
 )

@@ -9,7 +9,6 @@ from snm.errors import InputError
 
 def answer(listening, ready):
     """Tells every connection the id of this process."""
-    listening.listen(16)  # bound so far
     ready()
     while True:
         connection, _ = listening.accept()
@@ -24,10 +23,12 @@ def fail(listening, ready):
 
 def fail_beside_another(listening, ready):
     """The first process answers, and all later ones end."""
-    try:
-        socket.create_connection(listening.getsockname()).close()
-    except ConnectionRefusedError:
-        answer(listening, ready)
+    with socket.create_connection(listening.getsockname(), timeout=2) as connection:
+        try:
+            connection.recv(16)
+        except TimeoutError:  # it waits to be accepted, by nobody
+            connection.close()
+            answer(listening, ready)
     raise InputError("here", "another process", "none")
 
 
