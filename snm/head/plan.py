@@ -32,8 +32,6 @@ _FEWEST_BY_THRESHOLD = 32
 """Mined, at least, where a threshold finds them. On a CPU timed: blocks that keep the best are as
 fast for fewer, and give ties an order. Others have a kernel for that, which keeps the best of few
 on the chip."""
-
-
 _MASKED_FROM = {"cpu": 64, "gpu": 1}
 """By platform: from how many mined on, a slot that a term leaves out is masked before mining.
 

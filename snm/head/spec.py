@@ -48,10 +48,10 @@ class HeadSpec:
       num_labels: K.
       sampled: B, the negatives drawn for each term; K - 1 stands for all other labels.
       mined: k', how many of them enter the loss; B is negative sampling.
-      loss: a name of `losses.sampled.LOSSES`, or a loss object of your own, which trains as it is:
-        an object of `LOSSES` must be `configured` first.
-      options: the parameters of the loss where it is a name. A loss object has its own, so that
-        only the defaults may stand beside it.
+      loss: a name or an object of `losses.sampled.LOSSES`, or a loss object of your own, which
+        trains as it is.
+      options: the parameters of a loss of `LOSSES`. An object of your own has its own, so that only
+        the defaults may stand beside it.
       exclude: positive (the term's own, as in the paper) or all (every known label of the point:
         another loss, in which known positives are never negatives).
       positives: one term a point, or all labels of a point as terms.
@@ -87,22 +87,24 @@ class HeadSpec:
     head_loss: HeadLoss = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.loss, HeadLoss):
+        loss = self.loss
+        if not isinstance(loss, HeadLoss):
             check_words(self, {"loss": LOSSES})
-        elif self.options != _PLAIN:
+            loss = LOSSES[loss]
+        known = any(loss is one for one in LOSSES.values())
+        if not known and self.options != _PLAIN:
             names = (each.name for each in fields(LossOptions))
             given = [n for n in names if getattr(self.options, n) != getattr(_PLAIN, n)]
             found = f"{', '.join(given)} beside a loss object"
-            expected = f"none: the object of loss {self.loss.name} has its own parameters"
+            expected = f"none: the object of loss {loss.name} has its own parameters"
             raise InputError("HeadSpec options", found, expected)
         check_words(self, _WORDS)
         if not 1 <= self.mined <= self.sampled < self.num_labels:
             found = f"mined {self.mined}, sampled {self.sampled}, {self.num_labels} labels"
             raise InputError("HeadSpec", found, "1 <= mined <= sampled < num_labels")
-        loss = self.loss
-        if isinstance(loss, str):
+        if known:
             sizes = SampleSizes(self.num_labels, self.sampled, self.mined)
-            loss = LOSSES[loss].configured(self.options, sizes)
+            loss = loss.configured(self.options, sizes)
         object.__setattr__(self, "head_loss", loss)
 
     @property

@@ -83,7 +83,15 @@ def test_options_beside_a_loss_object_are_refused():
 def test_right_ones_are_taken():
     for loss in LOSSES:
         HeadSpec(**SIZES, loss=loss)
-    HeadSpec(num_labels=2, sampled=1, mined=1, loss=LOSSES["bowl"])
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_an_object_of_the_table_is_its_name(name):
+    """It is a prototype, for no sample in particular: it is configured like one that is named."""
+    options = LossOptions(phi="logistic", temperature=0.5)
+    named, given = (HeadSpec(**SIZES, loss=x, options=options) for x in (name, LOSSES[name]))
+    assert named.head_loss == given.head_loss
+    assert (given.head_loss == LOSSES[name]) == (name == "softmax")
 
 
 def test_a_loss_has_the_parameters_of_its_spec():
