@@ -214,6 +214,8 @@ def test_few_programs_are_compiled_and_they_read_the_rows_of_the_labels_alone():
 def test_ids_of_names():
     names = tuple(f"name {label}" for label in range(K))
     predictor = dataclasses.replace(predictor_of(memory=False), label_names=names)
+    assert predictor.ids_of([7, np.int32(3)]).tolist() == [7, 3]
+    assert "id_of_name" not in vars(predictor)  # of millions of labels it takes seconds
     assert predictor.ids_of(["name 7", 3, "name 599"]).tolist() == [7, 3, 599]
     with pytest.raises(InputError, match="labels: found an unknown label 'name 600', expected a n"):
         predictor.ids_of(["name 7", "name 600"])
