@@ -10,7 +10,7 @@ import math
 from typing import Literal
 
 from snm.config.passes import FREQUENT, MOST_OF_LONG, few_epochs
-from snm.memory.choose import FEWEST_POINTS
+from snm.memory.sizes import FEWEST_POINTS
 
 __all__ = [
     "auto_class_init",

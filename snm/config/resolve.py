@@ -23,8 +23,8 @@ from snm.distributed.dataset import has_negative, ones_of_rows, seen_labels
 from snm.distributed.processes import has_several_processes
 from snm.errors import InputError
 from snm.losses.sampled import LOSSES
-from snm.memory.choose import FEWEST_POINTS
 from snm.memory.label_names import try_names
+from snm.memory.sizes import FEWEST_POINTS
 from snm.sampling.samplers import SAMPLERS
 from snm.system.timing import part
 

@@ -12,7 +12,7 @@ from snm.config.auto import auto_weighting
 from snm.config.settings import PRESETS, Config, preset
 from snm.data.weighting import filled
 from snm.errors import InputError, nearest
-from snm.memory.choose import FEWEST_POINTS
+from snm.memory.sizes import FEWEST_POINTS
 
 __all__ = ["SETTINGS", "config_of", "weighted_for", "with_memory_for"]
 

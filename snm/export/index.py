@@ -351,5 +351,5 @@ class IndexedPredictor:
         if labels is not None:
             return self.predictor.predict(features, k, labels)
         rows = self.predictor.as_rows(features)
-        k = self.predictor.checked_k(k, None, rows.shape[0])
+        k = self.predictor.checked_k(k)
         return stacked(self.top(rows, k), k)

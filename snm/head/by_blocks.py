@@ -28,9 +28,9 @@ from snm.topk.blocks import Block, BlockPlan, block_plan, score_block
 __all__ = ["by_blocks", "mean_blocks"]
 
 _BLOCK = 4096
-"""Labels a block. On a CPU timed: scores, gradient and rows stay near the cache. On
-others not timed: with 256 points and rows of 512, a block's rows and scores are 12 MiB, a small
-part of the temporaries, and a sample of 8192 takes two turns of the loop."""
+"""Labels a block. On a CPU timed: scores, gradient and rows stay near the cache. On others not
+timed: with 256 points and rows of 512, a block's rows and scores are 12 MiB, a small part of the
+temporaries, and a sample of 8192 takes two turns of the loop."""
 
 
 def by_blocks(
@@ -52,7 +52,8 @@ def by_blocks(
     Returns:
       The update, whose `ok` may be False although rows were written (see `HeadStep`).
     """
-    positive_scores, loss, grad_positive, *_, grad_scores = gradients
+    loss, grad_positive = gradients.loss, gradients.grad_positive
+    positive_scores, grad_scores = gradients.positive, gradients.grad_scores
     learning_rate = row_step.learning_rate
     dense, context = problem.plan.dense, None
     if dense is not None and dense.reads_first:
@@ -76,7 +77,7 @@ def by_blocks(
         ok &= jnp.isfinite(shard.data_sum(loss + shard.sum(ahead)))
     ok = shard.all(ok)
 
-    blocks = block_plan(_walk_length(problem), _BLOCK)
+    blocks = block_plan(problem.labels.num_slots, _BLOCK)
     if grad_scores is not None:
         blocks = BlockPlan(1, grad_scores.shape[1])
 
@@ -139,11 +140,6 @@ def mean_blocks(num_slots: int, parts: int) -> int:
     return math.ceil(num_slots / parts / block_plan(num_slots, _BLOCK).size)
 
 
-def _walk_length(problem: Problem) -> int:
-    """Number of slots that this shard walks: its own rows if all labels are negatives."""
-    return problem.table.rows.shape[0] if problem.ids is None else problem.num_slots
-
-
 def _walk(
     problem: Problem, blocks: BlockPlan, one_block: Callable[[Any, jax.Array], Any], carry: Any
 ) -> Any:
@@ -171,7 +167,7 @@ def _read(
 
 def _of_terms(problem: Problem, scores: jax.Array, begin: jax.Array) -> jax.Array:
     """Scores of a block for each term, its own left-out slot masked: [T, size]."""
-    if not problem.one_term_a_row:
+    if not problem.spec.one_positive:
         scores = scores[problem.term_rows]
     if problem.excluded is not None:
         slots = problem.excluded - begin
@@ -200,7 +196,7 @@ def _dense_gradient(
 ) -> tuple[jax.Array, jax.Array]:
     """Loss and gradient [n, size] of a block of scores that all have one weight."""
     value, gradient = dense.block(context, block)
-    if not problem.one_term_a_row:
+    if not problem.spec.one_positive:
         gradient = jax.ops.segment_sum(
             gradient, problem.term_rows, problem.queries.shape[0], indices_are_sorted=True
         )
@@ -226,7 +222,7 @@ def _first_walk(
     Returns:
       What `DenseForm.finish` returns.
     """
-    blocks = block_plan(_walk_length(problem), _BLOCK)
+    blocks = block_plan(problem.labels.num_slots, _BLOCK)
     weights = problem.terms.values
 
     def one_block(carry: jax.Array, start: jax.Array) -> jax.Array:
@@ -248,7 +244,7 @@ def _loss_ahead(
     bound = dense.bound(_highest_score(problem), problem.counts)
     if bound is None:
         return None
-    blocks = block_plan(_walk_length(problem), _BLOCK)
+    blocks = block_plan(problem.labels.num_slots, _BLOCK)
 
     def one_block(loss: jax.Array, start: jax.Array) -> jax.Array:
         block = _read(problem, problem.table, problem.bias, start, blocks.size)

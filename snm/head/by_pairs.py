@@ -42,7 +42,7 @@ def by_pairs(
     mined = SparseRows(place, grad_mined, jnp.arange(n + 1, dtype=jnp.int32) * count)
     positives = positive_block(problem, gradients.grad_positive)
     # One positive a point follows its mined labels: a loop for it alone would cost more.
-    blocks = [_beside(mined, positives)] if problem.one_term_a_row else [mined, positives]
+    blocks = [_beside(mined, positives)] if problem.spec.one_positive else [mined, positives]
 
     grad_queries = functools.reduce(
         jnp.add, [embedding_bag(problem.table.rows, block) for block in blocks]

@@ -51,7 +51,7 @@ def by_threshold(problem: Problem, positive_scores: jax.Array, scores: jax.Array
     log_weights = None
     if spec.head_loss.uses_log_weights and problem.log_weights is not None:
         log_weights = jnp.pad(problem.log_weights, (0, scores.shape[1] - problem.num_slots))
-    positive = positive_scores if problem.one_term_a_row else None
+    positive = positive_scores if problem.spec.one_positive else None
     count = None if spec.mines_all else spec.mined
     found, sums = _by_rows(form, count, scores, positive, log_weights)
     chosen = found.weights(scores)

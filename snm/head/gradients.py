@@ -59,7 +59,7 @@ def _of_mined(
 
     def loss_of(positive: jax.Array, mined: jax.Array) -> jax.Array:
         slots, log_weights = best.slots, None
-        if not loss.scores_per_point and not problem.one_term_a_row:
+        if not loss.scores_per_point and not problem.spec.one_positive:
             mined, slots = mined[problem.term_rows], slots[problem.term_rows]
         if loss.uses_log_weights and problem.log_weights is not None:
             log_weights = problem.log_weights[slots]

@@ -87,11 +87,6 @@ class Problem:
         return LabelRows(rows, self.ids, self.bias, shard.first_row, shard.num_valid)
 
     @property
-    def one_term_a_row(self) -> bool:
-        """Whether term t belongs to row t."""
-        return self.spec.one_positive
-
-    @property
     def compute_dtype(self) -> jnp.dtype:
         """Type of the factors of matrix products."""
         return jnp.dtype(self.spec.compute_dtype)
@@ -309,7 +304,7 @@ def term_scores(problem: Problem, every: jax.Array | None = None) -> jax.Array:
         return every[problem.term_rows, problem.terms.ids]
     place, here = problem.local(problem.terms.ids)
     rows, queries = problem.table.rows, problem.queries
-    if problem.one_term_a_row:
+    if problem.spec.one_positive:
         scores = jnp.sum(queries * as_float(rows[place]), axis=-1)
     else:
         scores = entry_products(rows, problem.terms._replace(ids=place), queries)

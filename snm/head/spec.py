@@ -91,8 +91,8 @@ class HeadSpec:
         if not isinstance(loss, HeadLoss):
             check_words(self, {"loss": LOSSES})
             loss = LOSSES[loss]
-        known = any(loss is one for one in LOSSES.values())
-        if not known and self.options != _PLAIN:
+        of_table = any(loss is one for one in LOSSES.values())
+        if not of_table and self.options != _PLAIN:
             names = (each.name for each in fields(LossOptions))
             given = [n for n in names if getattr(self.options, n) != getattr(_PLAIN, n)]
             found = f"{', '.join(given)} beside a loss object"
@@ -102,7 +102,7 @@ class HeadSpec:
         if not 1 <= self.mined <= self.sampled < self.num_labels:
             found = f"mined {self.mined}, sampled {self.sampled}, {self.num_labels} labels"
             raise InputError("HeadSpec", found, "1 <= mined <= sampled < num_labels")
-        if known:
+        if of_table:
             sizes = SampleSizes(self.num_labels, self.sampled, self.mined)
             loss = loss.configured(self.options, sizes)
         object.__setattr__(self, "head_loss", loss)
@@ -114,7 +114,7 @@ class HeadSpec:
 
     @property
     def one_positive(self) -> bool:
-        """Whether each point has one term in the loss, which belongs to one of its labels."""
+        """Whether each point has one term in the loss: term t is of point t."""
         return self.positives == "one"
 
     @property

@@ -7,8 +7,9 @@ Public names, by module:
 - `row_tops`: `tops_of_rows`: the highest values of each row of a sparse matrix.
 - `memory`: `Memory`, `MemorySettings`, `Witness`: stored points, the votes of a point's neighbours,
   and who voted for a label.
+- `sizes`: `FEWEST_POINTS` that a memory takes.
 - `choose`: `choose`, `Trial`: settings from held-out points, or none where it does not pay;
-  `FEWEST_POINTS` that this takes; `are_in`: which labels a sparse matrix has.
+  `are_in`: which labels a sparse matrix has.
 - `adjustment`: `shifts_of`, `save_shifts`, `load_shifts`: lower scores for frequent
   labels, chosen on the same points.
 - `label_names`: `try_names`: whether label names are worth training on.

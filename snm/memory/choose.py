@@ -17,10 +17,7 @@ from snm.memory.memory import MemorySettings, votes, with_query_cosines
 from snm.memory.neighbors import Neighbors
 from snm.memory.row_tops import tops_of_rows
 
-__all__ = ["FEWEST_POINTS", "Trial", "are_in", "choose"]
-
-FEWEST_POINTS = 200
-"""Training points below which no memory is tried."""
+__all__ = ["Trial", "are_in", "choose"]
 
 
 class _Voting(NamedTuple):

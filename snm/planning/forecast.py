@@ -175,8 +175,7 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
     start = _temporary(jitted_start(model, mesh).lower(np.uint32(0)))
     begun = time.perf_counter()
     programs, batches = [], []
-    ends = [stage.first_step for stage in prepared.stages[1:]] + [prepared.total_steps]
-    for stage, end in zip(prepared.stages, ends, strict=True):
+    for stage, share in prepared.shares:
         of_stage = dataclasses.replace(model, spec=stage.spec)
         its_source = source.with_spec(stage.spec)
         stack = its_source.stack(0, count)
@@ -186,7 +185,6 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
             of_stage, its_source, source.shape(0), mesh, options=prepared.step_options
         )
         compiled = steps.lower(shapes, resident, stack).compile()
-        share = (end - stage.first_step) / prepared.total_steps
         programs.append(StageProgram(share, of_stage, its_source, compiled))
         batches.append(sum(_bytes_here(leaf) for leaf in jax.tree.leaves(stack)))
     compile_seconds = time.perf_counter() - begun

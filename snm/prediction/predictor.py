@@ -17,8 +17,8 @@ from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
 from snm.errors import InputError, counted
 from snm.losses.reductions import MASKED
-from snm.memory.choose import FEWEST_POINTS
 from snm.memory.memory import Memory, Witness
+from snm.memory.sizes import FEWEST_POINTS
 from snm.model.model import Model, TrainState
 from snm.prediction.calibration import Calibration
 from snm.prediction.candidates import (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -81,13 +80,8 @@ def make_app(
     """
     model = predictor.model
     exact = predictor.predictor if isinstance(predictor, IndexedPredictor) else predictor
-    meters = Meters()
+    meters, reading_names = Meters(), asyncio.Lock()
     most = min(limits.max_k, model.spec.num_labels)
-
-    @functools.cache
-    def names_read() -> asyncio.Future[Any]:
-        # The index of names takes seconds of millions of labels: others are answered meanwhile.
-        return asyncio.ensure_future(asyncio.to_thread(lambda: exact.id_of_name))
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -147,7 +141,9 @@ def make_app(
         else:
             rows = rows_of(*asked_for)
         if has_names(question.labels) or has_names(question.exclude):
-            await asyncio.shield(names_read())
+            # Of millions of labels the first time takes seconds: others are answered meanwhile.
+            async with reading_names:
+                await asyncio.to_thread(lambda: exact.id_of_name)
         among = among_of(question.labels, exact, rows.shape[0])
         count = min(k or 5, most)
         left_out = left_out_of(question.exclude, exact, rows.shape[0])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -88,13 +89,9 @@ def _run(options: Serve) -> None:
     from snm.runs.unfinished import remark_unfinished
     from snm.system.terminal import say
 
-    try:
-        import snm.serve.app  # noqa: F401
+    with _extra():
         from snm.serve.server import listen
         from snm.serve.workers import supervise
-    except ImportError as error:
-        found, expected = f"no {error.name}", "pip install 'snm[serve]'"
-        raise InputError("snm serve", found, expected) from error
     several = options.workers > 1
     predictor = _load(options)
     remark_unfinished(options.run)
@@ -129,6 +126,16 @@ def _run(options: Serve) -> None:
         supervise(work, options.workers, listening, grace=grace, on_ready=one_more, on_end=ended)
 
 
+@contextlib.contextmanager
+def _extra() -> Iterator[None]:
+    """Within it, a missing package is an `InputError` that names the extra."""
+    try:
+        yield
+    except ImportError as error:
+        found, expected = f"no {error.name}", "pip install 'snm[serve]'"
+        raise InputError("snm serve", found, expected) from error
+
+
 def _work(options: Serve, listening: socket.socket, ready: Callable[[], None]) -> None:
     """What one of several workers does."""
     from snm.system.cache_folder import keep_programs
@@ -152,8 +159,9 @@ def _serve(
     ready: Callable[[], None],
 ) -> None:
     """Compiles, and answers until it is stopped."""
-    from snm.serve.app import make_app
-    from snm.serve.server import make_server, run
+    with _extra():
+        from snm.serve.app import make_app
+        from snm.serve.server import make_server, run
 
     names = (options.host, *options.allowed_host)
     app, patience = make_app(predictor, options.limits, names), options.limits.patience

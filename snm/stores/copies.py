@@ -20,15 +20,15 @@ from snm.stores.objects import Found, GoneError, Objects, StoreError, safe
 from snm.stores.snapshots import Snapshot, download, newest
 from snm.system import disk
 from snm.system.cache_folder import folder as cache_folder
-from snm.system.files import made_whole
+from snm.system.files import flocked, made_whole
 from snm.system.locks import LOCK, locked
 
 __all__ = ["home_of", "local"]
 
 _UNUSED = 86400.0  # seconds after which another copy of the same folder is removed
 _COPIES = 5  # tries, where the store changes meanwhile
-_used: dict[Path, int] = {}
-"""Copies that this process has asked for, and descriptors that lock them until it ends."""
+_used: dict[Path, contextlib.ExitStack] = {}
+"""Copies that this process has asked for, and what holds their locks until it ends."""
 
 
 def home_of(address: Address, kind: str) -> Path:
@@ -140,25 +140,12 @@ def _forget_others(place: Path) -> None:
     with contextlib.suppress(OSError):
         os.utime(place)
         if place not in _used:
-            _used[place] = _lock(place, fcntl.LOCK_SH)
+            with contextlib.ExitStack() as stack:
+                stack.enter_context(flocked(place, fcntl.LOCK_SH | fcntl.LOCK_NB))
+                _used[place] = stack.pop_all()
         others = [one for one in place.parent.iterdir() if one.is_dir() and one != place]
         for other in others:
             if time.time() - other.stat().st_mtime > _UNUSED:
-                with contextlib.suppress(OSError):  # a server, which may open it once more
-                    os.close(_lock(other, fcntl.LOCK_EX))
+                # A server may hold it, which opens it once more.
+                with contextlib.suppress(OSError), flocked(other, fcntl.LOCK_EX | fcntl.LOCK_NB):
                     disk.remove_tree(other)
-
-
-def _lock(place: Path, kind: int) -> int:
-    """The descriptor of a locked folder.
-
-    Raises:
-      BlockingIOError: another process has it in use.
-    """
-    number = os.open(place, os.O_RDONLY)
-    try:
-        fcntl.flock(number, kind | fcntl.LOCK_NB)
-    except OSError:
-        os.close(number)
-        raise
-    return number

@@ -24,6 +24,7 @@ __all__ = [
     "check_writable",
     "ends_within_line",
     "fingerprint",
+    "flocked",
     "made_whole",
     "make_folder",
     "refuse_unreachable",
@@ -189,7 +190,7 @@ def _remove_left(path: Path) -> None:
         for left in list(path.parent.iterdir()):
             if name.fullmatch(left.name):
                 # On a network disk without locks it stays: its process may live.
-                with contextlib.suppress(OSError), _locked(left, fcntl.LOCK_NB):
+                with contextlib.suppress(OSError), flocked(left, fcntl.LOCK_EX | fcntl.LOCK_NB):
                     (disk.remove_tree if left.is_dir() else disk.remove)(left)
 
 
@@ -200,7 +201,7 @@ def _claimed(path: Path, make: Callable[[], None]) -> Iterator[None]:
         make()
         with contextlib.ExitStack() as stack:
             with contextlib.suppress(OSError):  # a network disk without locks
-                stack.enter_context(_locked(path, 0))
+                stack.enter_context(flocked(path, fcntl.LOCK_EX))
             # Between the two calls another process may have taken it for one that was left.
             if path.exists():
                 yield
@@ -208,10 +209,19 @@ def _claimed(path: Path, make: Callable[[], None]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _locked(path: Path, how: int) -> Iterator[None]:
+def flocked(path: Path, how: int) -> Iterator[None]:
+    """Holds a lock of flock(2) on a file or folder that is there.
+
+    Args:
+      path: of it.
+      how: `fcntl.LOCK_EX` or `LOCK_SH`, with `LOCK_NB` where it is not to wait.
+
+    Raises:
+      OSError: it is not there; or another process holds it, or the disk has no locks.
+    """
     number = os.open(path, os.O_RDONLY)
     try:
-        fcntl.flock(number, fcntl.LOCK_EX | how)
+        fcntl.flock(number, how)
         yield
     finally:
         os.close(number)

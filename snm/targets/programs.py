@@ -99,13 +99,11 @@ def compile_run(
         prepared = prepare_phase(config, dataset, weighting, phase)
     source, count = prepared.source, prepared.steps_per_dispatch
     found = []
-    ends = [stage.first_step for stage in prepared.stages[1:]] + [prepared.total_steps]
-    for stage, end in zip(prepared.stages, ends, strict=True):
+    for stage, share in prepared.shares:
         model = dataclasses.replace(prepared.model, spec=stage.spec)
         name = f"training, k' {stage.spec.mined}"
         batches = source.with_spec(stage.spec)
         made = compile_training(name, model, batches, target, devices, (data, label), count)
-        share = (end - stage.first_step) / prepared.total_steps
         found.append(dataclasses.replace(made, share=share))
     entries = block_of(source.features, np.arange(min(ROWS, source.features.shape[0]))).ids.shape[0]
     scored = prepared.model, config.members, entries, target

@@ -96,6 +96,15 @@ class Prepared:
         return epoch * -(-steps // epoch)
 
     @property
+    def shares(self) -> list[tuple[Stage, float]]:
+        """The stages, each with its share of the steps of the run."""
+        ends = [stage.first_step for stage in self.stages[1:]] + [self.total_steps]
+        return [
+            (stage, (end - stage.first_step) / self.total_steps)
+            for stage, end in zip(self.stages, ends, strict=True)
+        ]
+
+    @property
     def step_options(self) -> OptionsOf:
         """The compiler's options for the steps; a short training takes those that compile fast."""
         steps = self.total_steps * self.config.members

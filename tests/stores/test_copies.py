@@ -132,7 +132,7 @@ def test_copies_that_nobody_uses_are_removed(flaky, data):
     os.utime(old.parent, (yesterday, yesterday))
     local(DATA)
     assert old.exists()  # a server may serve it for weeks, and start workers that open it
-    os.close(copies._used.pop(old.parent))  # as at its end
+    copies._used.pop(old.parent).close()  # as at its end
     local(DATA)
     assert not old.exists()
 
