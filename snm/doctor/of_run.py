@@ -19,6 +19,7 @@ from snm.machine.versions import version_of
 from snm.runs.folder import RunFolder
 from snm.runs.load import load
 from snm.runs.members import phase_names
+from snm.runs.schema import RunFacts
 from snm.stores.objects import StoreError
 
 __all__ = ["examine_run"]
@@ -99,7 +100,7 @@ def _damage(what: str, error: InputError, otherwise: str) -> Finding:
 
 
 def _answers(
-    folder: RunFolder, config: ResolvedConfig, facts: dict[str, Any], finished: bool
+    folder: RunFolder, config: ResolvedConfig, facts: RunFacts, finished: bool
 ) -> Iterator[Finding]:
     import jax
     from scipy.sparse import csr_matrix
@@ -134,7 +135,7 @@ def _answers(
     yield Finding("ok", "model", found)
 
 
-def _data(facts: dict[str, Any]) -> Iterator[Finding]:
+def _data(facts: RunFacts) -> Iterator[Finding]:
     source = facts["data"]
     try:
         dataset = load_dataset(source)

@@ -35,6 +35,7 @@ from snm.model.inference import adjusted, join
 from snm.model.model import TrainState
 from snm.prediction.calibration import Calibration
 from snm.prediction.predictor import Predictor
+from snm.runs.schema import MemoryRecord
 from snm.trainer.memory.trial import find_memory, memory_split
 
 __all__ = ["SNMClassifier"]
@@ -117,7 +118,7 @@ class SNMClassifier(Answers, ClassifierMixin, BaseEstimator):
       ['a', 'b', 'c', 'd']
     """
 
-    memory_: dict[str, Any] | None
+    memory_: MemoryRecord | None
     _calibration: Calibration | None = None
     _shifts: np.ndarray | None = None
     _memory: Memory | None
@@ -229,8 +230,8 @@ class SNMClassifier(Answers, ClassifierMixin, BaseEstimator):
             self.memory_, self._memory, self._shifts = find_memory(
                 config, dataset, self._joined(self._states[:1]), self.predictor_
             )
-            if self.memory_["calibration"] is not None:
-                self._calibration = Calibration.read(self.memory_["calibration"])
+            if (curves := self.memory_.get("calibration")) is not None:
+                self._calibration = Calibration.read(curves)
             self.predictor_ = self._joined(self._states)
         return self
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +22,7 @@ from snm.runs.events import Progress
 from snm.runs.folder import RunFolder, write_json
 from snm.runs.load import load_member, used_checkpoints
 from snm.runs.members import member_seed, phase_names
-from snm.runs.schema import INHERITED
+from snm.runs.schema import MemoryRecord, RunFacts
 
 __all__ = ["write_grown"]
 
@@ -56,9 +55,9 @@ def write_grown(
         found = f"{old.adjustment.name} without {old.memory_trial.name}"
         raise InputError(str(old.path), found, "all files of the run")
     config = old.settings()
-    facts: dict[str, Any] = {**old.read_facts(), "num_labels": len(names)}
+    facts: RunFacts = {**old.read_facts(), "num_labels": len(names)}
     facts["grown_from"] = str(old.path.resolve())
-    facts.pop(INHERITED, None)  # of the labels there
+    facts.pop("inherited", None)  # of the labels there
     if dataset is not None:
         facts["data"] = dataset.name
         if source is not None:
@@ -138,11 +137,11 @@ def _grown_memory(
 
 
 def _grown_shifts(
-    shifts: NDArray[np.float32], trial: dict[str, Any], more: int, dataset: Dataset | None
+    shifts: NDArray[np.float32], trial: MemoryRecord, more: int, dataset: Dataset | None
 ) -> NDArray[np.float32]:
     """The logit adjustment with that of new labels: by their frequency, or the median."""
     new = np.full(more, np.median(shifts), np.float32)
-    if dataset is not None:
+    if dataset is not None and (adjustment := trial.get("adjustment")) is not None:
         frequency = dataset.label_frequency()[len(shifts) :]
-        new = shifts_of(frequency, trial["adjustment"]["strength"])
+        new = shifts_of(frequency, adjustment["strength"])
     return np.concatenate([shifts, new])

@@ -22,7 +22,7 @@ import dataclasses
 import json
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,15 @@ from snm.data.weighting import Weighting
 from snm.errors import InputError, reason_of, unread
 from snm.memory.adjustment import load_shifts
 from snm.runs.manifest import CONFIG, MAY_CHANGE, Manifest, manifest_path, read_manifest
-from snm.runs.schema import FACTS, RESULT, TRIAL, Field, validated
+from snm.runs.schema import (
+    FACTS,
+    RESULT,
+    TRIAL,
+    Field,
+    MemoryRecord,
+    RunFacts,
+    validated,
+)
 from snm.sampling.samplers import SAMPLERS
 from snm.system.files import fingerprint, make_folder, write_whole
 from snm.system.locks import LOCK
@@ -187,21 +195,21 @@ class RunFolder:
             raise InputError(str(self.config), found, expected)
         return config
 
-    def read_facts(self) -> dict[str, Any]:
+    def read_facts(self) -> RunFacts:
         """The content of `run.json`.
 
         Raises:
           InputError: it is missing, damaged, or no such content.
         """
-        return self._json(self.facts, FACTS)
+        return cast(RunFacts, self._json(self.facts, FACTS))
 
     def read_result(self) -> dict[str, Any]:
         """The content of `result.json`; see `read_facts`."""
         return self._json(self.result, RESULT)
 
-    def read_trial(self) -> dict[str, Any]:
+    def read_trial(self) -> MemoryRecord:
         """The content of `memory.json`; see `read_facts`."""
-        return self._json(self.memory_trial, TRIAL)
+        return cast(MemoryRecord, self._json(self.memory_trial, TRIAL))
 
     def read_adjustment(self, num_labels: int) -> NDArray[np.float32] | None:
         """What a logit adjustment adds to the score of each label, if the run has one.
@@ -271,7 +279,7 @@ class RunFolder:
                 self._refuse_other(name, getattr(begun, name), getattr(config, name))
         return dataclasses.replace(config, **{name: getattr(begun, name) for name in left_open})
 
-    def check(self, config: ResolvedConfig, facts: dict[str, Any]) -> None:
+    def check(self, config: ResolvedConfig, facts: RunFacts) -> None:
         """Checks that the folder is new, empty, or holds the same run; writes nothing.
 
         Args:
@@ -294,7 +302,7 @@ class RunFolder:
             path.stem in stems or path.name == LOCK for path in self.path.iterdir()
         )
 
-    def write(self, config: ResolvedConfig, facts: dict[str, Any], weighting: Weighting,
+    def write(self, config: ResolvedConfig, facts: RunFacts, weighting: Weighting,
               names: tuple[str, ...] | None, vectorizer: Path | None = None) -> None:  # fmt: skip
         """Creates the folder and the files that do not change during training, `config.toml` last.
 
@@ -354,7 +362,7 @@ class RunFolder:
         }
         dataclasses.replace(manifest, files=files, finished=checkpoints).write(self.path)
 
-    def _check_same_run(self, config: ResolvedConfig, facts: dict[str, Any]) -> None:
+    def _check_same_run(self, config: ResolvedConfig, facts: RunFacts) -> None:
         old, old_facts = self.settings(), self.read_facts()
         if old_facts["sha256"] != facts["sha256"]:
             found = f"a run on other data ({old_facts['data']})"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from pathlib import Path
-from typing import Any
 
 from jax.sharding import Mesh
 
@@ -26,6 +25,7 @@ from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder, read_json
 from snm.runs.manifest import manifest_path, read_manifest
 from snm.runs.members import member_seed, phase_names
+from snm.runs.schema import RunFacts
 from snm.stores.copies import local
 
 __all__ = [
@@ -81,9 +81,8 @@ def with_memory(predictor: Predictor, folder: RunFolder) -> Predictor:
     if not folder.has(folder.memory_trial):
         return predictor
     trial = folder.read_trial()
-    if trial.get("calibration") is not None:
-        calibration = Calibration.read(trial["calibration"])
-        predictor = dataclasses.replace(predictor, calibration=calibration)
+    if (curves := trial.get("calibration")) is not None:
+        predictor = dataclasses.replace(predictor, calibration=Calibration.read(curves))
     if not trial["used"]:
         return predictor
     shape = {"num_features": predictor.model.num_features,
@@ -110,7 +109,7 @@ def ids_of_run(run: str | Path) -> IdSpace:
     )
 
 
-def _names(folder: RunFolder, facts: dict[str, Any]) -> tuple[str, ...] | None:
+def _names(folder: RunFolder, facts: RunFacts) -> tuple[str, ...] | None:
     """The names of the labels, if there are any."""
     if not folder.has(folder.names):
         return None
@@ -129,7 +128,7 @@ def load_member(run: str | Path, member: int, mesh: Mesh | None = None) -> tuple
     return model, _member(folder, config, model, member, finished, mesh)
 
 
-def assemble(folder: RunFolder, config: ResolvedConfig, facts: dict[str, Any], weighting: Weighting,
+def assemble(folder: RunFolder, config: ResolvedConfig, facts: RunFacts, weighting: Weighting,
              names: tuple[str, ...] | None, finished: bool,
              mesh: Mesh | None = None, verify: bool = True,
              state: TrainState | None = None) -> Predictor:  # fmt: skip
@@ -166,7 +165,7 @@ def assemble(folder: RunFolder, config: ResolvedConfig, facts: dict[str, Any], w
 
 
 def watched_member(
-    folder: RunFolder, config: ResolvedConfig, facts: dict[str, Any], mesh: Mesh | None = None
+    folder: RunFolder, config: ResolvedConfig, facts: RunFacts, mesh: Mesh | None = None
 ) -> tuple[Model, TrainState]:
     """The first member as it was trained without the held-out points, before any refit.
 
@@ -227,7 +226,7 @@ def _is_index(folder: Path) -> bool:
     return False
 
 
-def _opened(run: str | Path) -> tuple[RunFolder, ResolvedConfig, dict[str, Any], bool]:
+def _opened(run: str | Path) -> tuple[RunFolder, ResolvedConfig, RunFacts, bool]:
     """The folder of a run, its settings, the content of `run.json`, and whether it is finished."""
     folder = RunFolder(local(run))
     if not folder.config.exists():

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NotRequired, TypedDict
 
 from snm.errors import InputError
 
-__all__ = ["EXPORT", "FACTS", "INHERITED", "RESULT", "TRIAL", "Field", "validated"]
+__all__ = [
+    "EXPORT",
+    "FACTS",
+    "RESULT",
+    "TRIAL",
+    "Field",
+    "MemoryRecord",
+    "RunFacts",
+    "validated",
+]
 
 _MOST = 2**31 - 1  # ids are int32
 
@@ -104,6 +113,40 @@ def _is_threshold(x: Any) -> bool:
     return fits and _in_unit([x["overall"], *(own or ())])
 
 
+class MemoryRecord(TypedDict):
+    """The content of `memory.json`: what held-out points chose, and what it costs.
+
+    Keys:
+      used: whether there is a memory.
+      held_out: how many points chose.
+      gain: of the mean of P@1, P@3 and P@5.
+      error: its standard error.
+      before: P@1, P@3 and P@5 without a memory.
+      precision: P@1, P@3 and P@5 with it.
+      settings: of the memory, as `snm.memory.memory.MemorySettings`.
+      calibration: curves from scores to probabilities, with thresholds; None where there is none.
+      adjustment: the logit adjustment: its `strength`, `before` and `precision`; None for none.
+      points: of the memory, 0 if it is not used.
+      bytes: of the memory, 0 if it is not used.
+      seconds: that the choice took.
+      inherited_from: the run that chose it, where that is another one.
+    """
+
+    used: bool
+    held_out: int
+    gain: float
+    error: float
+    before: Sequence[float]
+    precision: Sequence[float]
+    settings: dict[str, Any]
+    calibration: NotRequired[dict[str, Any] | None]
+    adjustment: NotRequired[dict[str, Any] | None]
+    points: int
+    bytes: int
+    seconds: float
+    inherited_from: NotRequired[str]
+
+
 TRIAL = {
     "used": _FLAG,
     "held_out": _whole(0),
@@ -131,8 +174,28 @@ TRIAL = {
 }
 """`memory.json`."""
 
-INHERITED = "inherited"
-"""What a run takes over from the run that it starts from: the content of its `memory.json`."""
+
+class RunFacts(TypedDict):
+    """The content of `run.json`: the data of a run, its sizes and its start.
+
+    Keys:
+      data: where the training data are, a path or a name.
+      sha256: of their content.
+      num_features: width of the points.
+      num_labels: K.
+      warm_start: the run whose parameters this one starts from, or None.
+      grown_from: the run that `snm grow` made this one of.
+      inherited: what was taken over from the run of `warm_start`; None is nothing.
+    """
+
+    data: str
+    sha256: str
+    num_features: int
+    num_labels: int
+    warm_start: str | None
+    grown_from: NotRequired[str]
+    inherited: NotRequired[MemoryRecord | None]
+
 
 FACTS = {
     "data": _TEXT,
@@ -141,7 +204,7 @@ FACTS = {
     "num_labels": _whole(2, _MOST),
     "warm_start": Field("a text or null", lambda x: x is None or isinstance(x, str)),
     "grown_from": _TEXT._replace(needed=False),
-    INHERITED: Field(
+    "inherited": Field(
         "the content of a memory.json, or null",
         lambda x: (
             x is None or (isinstance(x, dict) and all(_fits(x, n, f) for n, f in TRIAL.items()))

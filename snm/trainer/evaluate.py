@@ -22,6 +22,7 @@ from snm.evaluation.metrics import KS
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
 from snm.runs.load import ids_of_run, load
+from snm.runs.schema import RunFacts
 from snm.stores.address import Address
 from snm.stores.copies import local
 from snm.stores.objects import StoreError
@@ -153,7 +154,7 @@ def data_of_run(
     return dataset, notes
 
 
-def _points_trained_on(facts: dict[str, Any], dataset: Dataset) -> list[Points]:
+def _points_trained_on(facts: RunFacts, dataset: Dataset) -> list[Points]:
     """The points that a run and the runs it came from were trained on, as far as they are known.
 
     Args:
@@ -174,7 +175,7 @@ def _points_trained_on(facts: dict[str, Any], dataset: Dataset) -> list[Points]:
     return found
 
 
-def trained_before(facts: dict[str, Any]) -> list[Points]:
+def trained_before(facts: RunFacts) -> list[Points]:
     """What the runs were trained on that a run came from, as far as it can be read here.
 
     Their labels may be others; their features are the same. In several processes, and of runs in a
@@ -200,7 +201,7 @@ def trained_before(facts: dict[str, Any]) -> list[Points]:
     return found
 
 
-def own_data(facts: dict[str, Any]) -> Dataset:
+def own_data(facts: RunFacts) -> Dataset:
     """The data set that a run was trained on.
 
     Raises:

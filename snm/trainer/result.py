@@ -9,6 +9,7 @@ from typing import Any
 from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset
 from snm.prediction.predictor import Predictor
+from snm.runs.schema import RunFacts
 from snm.stores.address import Address
 from snm.system.timing import part
 from snm.trainer.evaluate import score_test_points, trained_before
@@ -19,7 +20,7 @@ __all__ = ["data_of_result", "facts_of", "test_metrics", "training_figures"]
 
 def facts_of(
     dataset: Dataset, source: str | Path | None, warm_start: str | Path | None
-) -> dict[str, Any]:
+) -> RunFacts:
     """What the folder of a run says of its data and its start."""
     return {
         "data": dataset.name if source is None else _absolute(source),
@@ -30,7 +31,7 @@ def facts_of(
     }
 
 
-def data_of_result(dataset: Dataset, facts: dict[str, Any]) -> dict[str, Any]:
+def data_of_result(dataset: Dataset, facts: RunFacts) -> dict[str, Any]:
     """What the result says of the data."""
     return {
         "name": dataset.name,
@@ -44,7 +45,7 @@ def test_metrics(
     predictor: Predictor,
     config: ResolvedConfig,
     dataset: Dataset,
-    facts: dict[str, Any],
+    facts: RunFacts,
     look: Callable[[int], None],
 ) -> dict[str, Any]:
     """What the result says of the test points.

@@ -37,6 +37,7 @@ from snm.runs.log.held_out import scores_held_out
 from snm.runs.log.progress_bar import in_notebook, with_bar
 from snm.runs.members import member_seed, phase_names
 from snm.runs.mirror import place_of
+from snm.runs.schema import MemoryRecord, RunFacts
 from snm.stores.copies import local
 from snm.system.locks import LOCK, locked
 from snm.system.timing import part, restart, times
@@ -206,60 +207,45 @@ def resolved_training(
         if there and is_first_process():
             hold()
             folder.check(config, facts)  # again, now that no other process can write
-        with part("weighting"):
-            weighting = fit_weighting(config.weighting, dataset.train.features)
-        whole = first_phase(config, dataset)
-        setup = _Setup(folder, config, dataset, weighting, start, whole)
-        memory = MemoryPlan.of(folder, config, dataset, start, facts)
-        facts |= memory.facts
-        first = whole
-        if memory.kept is not None and not config.validation_fraction:
-            first = dataclasses.replace(whole, rows=memory.kept)
-        begun = setup.phase(first, 1, probe=probe, probe_every=probe_every)
+        run = _Run.of(folder, config, dataset, start, facts)
+        begun = run.phase(run.first, 1, probe=probe, probe_every=probe_every)
         changed = _other_epochs(folder, config) if there and not begun.done else None
         if not there and is_first_process():
             hold()
             if folder.config.exists():
                 found = "a run that another process began just now"
                 raise InputError(f"--run-dir {folder.path}", found, "the same command again")
-        setup.write(facts)
+        run.write()
         barrier("the folder is there")
-        ended = begun.done and result_is_current(folder, config) and memory.is_carried_out(folder)
-        if ended and checkpoints_intact(folder, config):
+        if begun.done and run.is_ended:
             yield Finished(folder.read_result())
             return
         if is_first_process():
             folder.reopen()
-        setup.write(facts)
+        run.write()
         barrier("the folder is open")
-        for note in (changed, memory.note):
+        for note in (changed, run.memory.note):
             if note is not None:
                 yield Noted(0, note)
 
-        run_of = functools.partial(setup.member, begun=begun, profile=profile)
         at_once = members_at_once(config, begun.mesh)
-        members = [functools.partial(run_of, n) for n in range(1, config.members + 1)]
+        members = run.members(begun, profile)
+        del begun  # member 1 has it
         done = yield from in_order(members, at_once, stop)
-        del begun, first, run_of, members  # with the points as they were weighted for training
-
-        with part("reading the checkpoints"):
-            if share is not None:
+        del members  # with the points as they were weighted for training
+        if share is not None:
+            with part("reading the checkpoints"):
                 share()
-            trained, done[0].state = done[0].state, None  # the predictor's, which may replace it
-            predictor = assemble(folder, config, facts, weighting, dataset.label_names,
-                                 finished=True, mesh=done[0].mesh, state=trained)  # fmt: skip
-            del trained
         last_step = done[-1].progress.step
-        remembered = memory.carry_out(folder, config, dataset, facts, predictor)
+        predictor, remembered = run.model_of(done[0])
         if remembered is not None:
             yield from noted(folder, remembered, last_step)
-            predictor = with_memory(predictor, folder)
         ready = times().whole  # the model is on disk; what follows only tells how good it is
         result = {
-            **test_metrics(predictor, config, dataset, facts, _stopping(stop, last_step)),
+            **test_metrics(predictor, config, dataset, run.facts, _stopping(stop, last_step)),
             **(scores_held_out(folder, config) if config.validation_fraction else {}),
             **({} if remembered is None else {"memory": remembered}),
-            "data": data_of_result(dataset, facts),
+            "data": data_of_result(dataset, run.facts),
             **training_figures(config, done, at_once),
             "time": {**times()._asdict(), "model": ready},
             **surroundings(),
@@ -291,10 +277,18 @@ def _refuse_other_texts(folder: RunFolder, config: ResolvedConfig, dataset: Data
 
 
 @dataclasses.dataclass(frozen=True)
-class _Setup:
-    """What the phases of a run are made from; `whole` is the first of any member but the first.
+class _Run:
+    """What the phases of a run are made from, and what is made of them.
 
-    The first member may train on fewer points, if the memory is chosen on the others.
+    Attributes:
+      folder: of the run.
+      config: its settings.
+      dataset: as loaded.
+      weighting: of features, fitted.
+      start: another run, whose parameters this one starts from; or None.
+      memory: where its memory comes from.
+      facts: the content of `run.json`.
+      whole: the first phase of any member but the first.
     """
 
     folder: RunFolder
@@ -302,13 +296,56 @@ class _Setup:
     dataset: Dataset
     weighting: Weighting
     start: WarmStart | None
+    memory: MemoryPlan
+    facts: RunFacts
     whole: Phase
 
-    def write(self, facts: dict[str, Any]) -> None:
+    @classmethod
+    def of(
+        cls,
+        folder: RunFolder,
+        config: ResolvedConfig,
+        dataset: Dataset,
+        start: WarmStart | None,
+        facts: RunFacts,
+    ) -> _Run:
+        """Fits the weighting, and looks where the memory comes from.
+
+        Args:
+          folder: as the attribute.
+          config: as the attribute.
+          dataset: as the attribute.
+          start: as the attribute.
+          facts: what is known before.
+
+        Raises:
+          InputError: as `first_phase` and `MemoryPlan.of`.
+        """
+        with part("weighting"):
+            weighting = fit_weighting(config.weighting, dataset.train.features)
+        whole = first_phase(config, dataset)
+        memory = MemoryPlan.of(folder, config, dataset, start, facts)
+        return cls(folder, config, dataset, weighting, start, memory, memory.told(facts), whole)
+
+    @property
+    def first(self) -> Phase:
+        """The first phase of member 1: on fewer points, if a memory is chosen on the others."""
+        if self.memory.kept is None or self.config.validation_fraction:
+            return self.whole
+        return dataclasses.replace(self.whole, rows=self.memory.kept)
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether the folder has a whole result, of what is asked for."""
+        current = result_is_current(self.folder, self.config)
+        carried_out = current and self.memory.is_carried_out(self.folder)
+        return carried_out and checkpoints_intact(self.folder, self.config)
+
+    def write(self) -> None:
         """Writes what a run begins with; of several processes, the first does."""
         if is_first_process():
             names, texts = self.dataset.label_names, self.dataset.vectorizer
-            self.folder.write(self.config, facts, self.weighting, names, texts)
+            self.folder.write(self.config, self.facts, self.weighting, names, texts)
 
     def phase(
         self, phase: Phase, member: int, epochs: float | None = None, **looks: Any
@@ -318,28 +355,53 @@ class _Setup:
         return PhaseRun(self.folder, mine, self.dataset, self.weighting, phase, self.start, epochs,
                         member=member, **looks)  # fmt: skip
 
-    def member(
-        self, number: int, stop: Stop, *, begun: PhaseRun, profile: bool
-    ) -> Generator[Event, None, Trained]:
-        """Trains a member, and again on all points if asked; returns what is left of it.
+    def members(
+        self, begun: PhaseRun, profile: bool
+    ) -> list[Callable[[Stop], Generator[Event, None, Trained]]]:
+        """What trains each member, and again on all points if asked.
 
         Args:
-          number: counted from 1.
-          stop: tells whether to end early.
           begun: the first phase of member 1.
           profile: whether to trace member 1.
         """
+        later = range(2, self.config.members + 1)
+        return [
+            functools.partial(self._member, 1, begun, profile),
+            *(functools.partial(self._member, number, None, False) for number in later),
+        ]
+
+    def _member(
+        self, number: int, begun: PhaseRun | None, profile: bool, stop: Stop
+    ) -> Generator[Event, None, Trained]:
         train_name, refit_name = phase_names(number)
         run = begun
-        if number > 1:
+        if run is None:
             run = self.phase(dataclasses.replace(self.whole, name=train_name), number)
-        yield from run.run(profile and number == 1, stop)
+        yield from run.run(profile, stop)
         if self.config.refit:
             share = run.progress.best_step / run.source.steps_per_epoch
             run.state = None  # `begun` is held to the end
             run = self.phase(Phase(refit_name), number, share)
             yield from run.run(False, stop)
         return run.trained
+
+    def model_of(self, first: Trained) -> tuple[Predictor, MemoryRecord | None]:
+        """The model of all members, with its memory, and what `memory.json` says of that.
+
+        Args:
+          first: what is left of member 1. Its state is taken: the model may replace it.
+        """
+        folder, config = self.folder, self.config
+        with part("reading the checkpoints"):
+            trained, first.state = first.state, None
+            names = self.dataset.label_names
+            predictor = assemble(folder, config, self.facts, self.weighting, names,
+                                 finished=True, mesh=first.mesh, state=trained)  # fmt: skip
+            del trained
+        remembered = self.memory.carry_out(folder, config, self.dataset, self.facts, predictor)
+        if remembered is not None:
+            predictor = with_memory(predictor, folder)
+        return predictor, remembered
 
 
 def _stopping(stop: Callable[[], bool] | None, step: int) -> Callable[[int], None]:

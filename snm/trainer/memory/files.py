@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset
 from snm.memory.adjustment import save_shifts
 from snm.memory.store import save_memory
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder, write_json
+from snm.runs.schema import MemoryRecord
 from snm.system import disk
 from snm.trainer.memory.trial import Remembered, find_memory
 
@@ -22,7 +21,7 @@ def try_memory(
     dataset: Dataset,
     first: Predictor,
     whole: Predictor,
-) -> dict[str, Any]:
+) -> MemoryRecord:
     """Chooses a memory, and writes it to the run folder if it pays.
 
     Args:
@@ -46,7 +45,7 @@ def forget_memory(folder: RunFolder) -> None:
         disk.remove(path)
 
 
-def keep_memory(folder: RunFolder, remembered: Remembered) -> dict[str, Any]:
+def keep_memory(folder: RunFolder, remembered: Remembered) -> MemoryRecord:
     """Writes the files of a run, and returns the content of `memory.json`."""
     if remembered.memory is None:
         disk.remove(folder.memory)

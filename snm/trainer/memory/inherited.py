@@ -19,7 +19,7 @@ from snm.memory.adjustment import shifts_of
 from snm.memory.memory import MemorySettings
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
-from snm.runs.schema import INHERITED
+from snm.runs.schema import MemoryRecord
 from snm.system import disk
 from snm.trainer.memory.files import keep_memory
 from snm.trainer.memory.stored import memory_of, stored_rows
@@ -41,7 +41,7 @@ class Inherited(NamedTuple):
       note: why there is nothing, or not all; None where there is no reason to tell.
     """
 
-    trial: dict[str, Any] | None
+    trial: MemoryRecord | None
     note: str | None = None
 
 
@@ -63,8 +63,8 @@ def inherited(folder: RunFolder, config: ResolvedConfig, start: WarmStart, name:
         return Inherited(None, off if parent.has(parent.memory_trial) else None)
     if folder.config.exists():  # the other run may be gone by now
         begun = folder.read_facts()
-        if INHERITED in begun:
-            return Inherited(begun[INHERITED])
+        if "inherited" in begun:
+            return Inherited(begun["inherited"])
     if not parent.has(parent.memory_trial):
         return Inherited(None, (
             f"memory: not tried, as {name} has chosen none, and may have been trained on the "
@@ -88,17 +88,23 @@ def inherited(folder: RunFolder, config: ResolvedConfig, start: WarmStart, name:
         adjustment = {**adjustment, "strength": adjustment["strength"] * factor}
     if calibration is not None and (slots := start.slots) is not None:
         calibration = _renumbered(calibration, slots)
-    changed = {"settings": settings, "adjustment": adjustment, "calibration": calibration}
-    return Inherited({**trial, **changed, "inherited_from": name}, note)
+    taken: MemoryRecord = {
+        **trial,
+        "settings": settings,
+        "adjustment": adjustment,
+        "calibration": calibration,
+        "inherited_from": name,
+    }
+    return Inherited(taken, note)
 
 
 def inherit_memory(
     folder: RunFolder,
     config: ResolvedConfig,
     dataset: Dataset,
-    trial: dict[str, Any],
+    trial: MemoryRecord,
     whole: Predictor,
-) -> dict[str, Any]:
+) -> MemoryRecord:
     """Takes over what `inherited` found.
 
     Args:
@@ -118,9 +124,9 @@ def inherit_memory(
         rows, names = stored_rows(config, dataset), trained_beside(config, dataset)
         settings = MemorySettings(**trial["settings"])
         memory = memory_of(whole, dataset.train, rows, settings, names)
-    if trial["adjustment"] is not None:
-        shifts = shifts_of(dataset.label_frequency(), trial["adjustment"]["strength"])
-    found = {
+    if (adjustment := trial.get("adjustment")) is not None:
+        shifts = shifts_of(dataset.label_frequency(), adjustment["strength"])
+    found: MemoryRecord = {
         **trial,
         "points": 0 if memory is None else len(memory.rows),
         "bytes": 0 if memory is None else memory.nbytes,

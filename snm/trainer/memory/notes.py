@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from snm.config.settings import Config
 from snm.data.dataset import Dataset
@@ -12,6 +11,7 @@ from snm.distributed.processes import has_several_processes
 from snm.errors import counted
 from snm.runs.events import Noted
 from snm.runs.folder import RunFolder
+from snm.runs.schema import MemoryRecord
 from snm.trainer.phase import open_log
 
 __all__ = ["never_tried", "noted", "summaries"]
@@ -28,7 +28,7 @@ def never_tried(config: Config, dataset: Dataset) -> str | None:
     return None
 
 
-def _of_memory(found: dict[str, Any]) -> str:
+def _of_memory(found: MemoryRecord) -> str:
     where = found.get("inherited_from")
     if where is not None and not found["used"]:
         return f"memory: off, as for {where}, whose probabilities are taken over"
@@ -44,7 +44,7 @@ def _of_memory(found: dict[str, Any]) -> str:
     return f"memory: {nearest}, {what}; {cost}"
 
 
-def summaries(found: dict[str, Any]) -> list[str]:
+def summaries(found: MemoryRecord) -> list[str]:
     """What `try_memory` found, a line each: of the memory, and of an adjustment that is used."""
     lines = [_of_memory(found)]
     if (adjustment := found.get("adjustment")) is not None:
@@ -59,7 +59,7 @@ def summaries(found: dict[str, Any]) -> list[str]:
     return lines
 
 
-def noted(folder: RunFolder, found: dict[str, Any], step: int) -> Iterator[Noted]:
+def noted(folder: RunFolder, found: MemoryRecord, step: int) -> Iterator[Noted]:
     """Yields what `try_memory` tried, a line each, and keeps the lines in a log of their own.
 
     Args:

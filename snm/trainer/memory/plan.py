@@ -13,7 +13,7 @@ from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
 from snm.runs.is_complete import memory_is_readable
 from snm.runs.load import watched_member
-from snm.runs.schema import INHERITED
+from snm.runs.schema import MemoryRecord, RunFacts
 from snm.system.timing import part
 from snm.trainer.memory.files import forget_memory, try_memory
 from snm.trainer.memory.inherited import Inherited, inherit_memory, inherited
@@ -44,7 +44,7 @@ class MemoryPlan:
         config: ResolvedConfig,
         dataset: Dataset,
         start: WarmStart | None,
-        facts: dict[str, Any],
+        facts: RunFacts,
     ) -> MemoryPlan:
         """Looks for what can be tried or taken over.
 
@@ -59,7 +59,7 @@ class MemoryPlan:
           InputError: a damaged file of the run that it starts from.
         """
         if start is not None:
-            return cls(taken=inherited(folder, config, start, facts["warm_start"]))
+            return cls(taken=inherited(folder, config, start, str(facts["warm_start"])))
         split = memory_split(config, dataset)
         return cls() if split is None else cls(kept=split[0])
 
@@ -69,13 +69,14 @@ class MemoryPlan:
         return None if self.taken is None else self.taken.note
 
     @property
-    def _trial(self) -> dict[str, Any] | None:
+    def _trial(self) -> MemoryRecord | None:
         return None if self.taken is None else self.taken.trial
 
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What `run.json` keeps of it, so that a run goes on where the other one is gone."""
-        return {} if self.taken is None else {INHERITED: self.taken.trial}
+    def told(self, facts: RunFacts) -> RunFacts:
+        """The facts with what is taken over, so that a run goes on where the other one is gone."""
+        if self.taken is None:
+            return facts
+        return {**facts, "inherited": self.taken.trial}
 
     def is_carried_out(self, folder: RunFolder) -> bool:
         """Whether a run that ended has the files of the memory that is planned."""
@@ -86,9 +87,9 @@ class MemoryPlan:
         folder: RunFolder,
         config: ResolvedConfig,
         dataset: Dataset,
-        facts: dict[str, Any],
+        facts: RunFacts,
         whole: Predictor,
-    ) -> dict[str, Any] | None:
+    ) -> MemoryRecord | None:
         """Tries a memory or takes one over, and writes its files.
 
         Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from snm.memory.neighbors import Stored
 from snm.prediction.calibration import Calibration
 from snm.prediction.predictor import Predictor
 from snm.prediction.thresholds import LOOKED_AT, HeldOut, fit_thresholds
+from snm.runs.schema import MemoryRecord
 from snm.trainer.memory.stored import as_stored, memory_of, stored_rows, unit_queries, with_labels
 from snm.trainer.prepare import trained_beside
 
@@ -64,7 +65,7 @@ class Remembered(NamedTuple):
       shifts: float32 [K], of the logit adjustment; or None, if none pays.
     """
 
-    found: dict[str, Any]
+    found: MemoryRecord
     memory: Memory | None
     shifts: NDArray[np.float32] | None
 
@@ -81,11 +82,8 @@ def find_memory(
       whole: all members.
 
     Returns:
-      `found` is of: `used`; `held_out`, how many points chose; `gain` of the mean of P@1, P@3 and
-      P@5 and its standard `error`; `before` and `precision`, the three without and with it;
-      `settings`; `calibration`, the curve from scores to probabilities that the same points tell,
-      if they can, with thresholds; `adjustment`, with its `strength`, `precision` and that
-      `before`, or None; `points` and `bytes` of the memory, 0 if it is not used; `seconds`.
+      What was found, the memory, and the shifts of the adjustment. The same points tell the
+      curves from scores to probabilities, if they can.
     """
     begun = time.perf_counter()
     split = memory_split(config, dataset)
@@ -113,7 +111,7 @@ def find_memory(
         strength = trial.strength * config.members  # as the weight
         shifts = shifts_of(frequency, strength)
         adjustment = {"strength": strength, "before": trial.unadjusted, "precision": trial.adjusted}
-    found = {
+    found: MemoryRecord = {
         "used": memory is not None,
         "held_out": len(held),
         "gain": trial.gain,
