@@ -33,6 +33,7 @@ from snm.prediction.predictor import Predictor
 from snm.runs.events import Event, NonFiniteError, Noted, Progress, Started
 from snm.runs.folder import RunFolder
 from snm.runs.log.event_log import EventLog
+from snm.runs.members import member_seed
 from snm.system.imports import begin_imports
 from snm.system.timing import part
 from snm.trainer.loop import Probe, Validation, run_steps
@@ -40,7 +41,15 @@ from snm.trainer.prepare import Prepared, prepare, trained_beside
 from snm.trainer.programs import StepPrograms
 from snm.trainer.warm_start import WarmStart, initial_state
 
-__all__ = ["Phase", "PhaseRun", "Trained", "first_phase", "open_log", "prepare_phase"]
+__all__ = [
+    "Phase",
+    "PhaseRun",
+    "RunInputs",
+    "Trained",
+    "first_phase",
+    "open_log",
+    "prepare_phase",
+]
 
 _LATER = ("snm.runs.log.curves", "orbax.checkpoint.v1", "scipy.optimize")
 """Modules that a run needs at its first event, its first checkpoint and its end."""
@@ -93,19 +102,39 @@ class Trained:
     state: TrainState | None
 
 
+@dataclasses.dataclass(frozen=True)
+class RunInputs:
+    """What all phases of a run are made from.
+
+    Attributes:
+      folder: of the run.
+      config: its settings; in the inputs of a member, `seed` is that of the member.
+      dataset: as loaded.
+      weighting: of features, fitted.
+      warm_start: another run, whose parameters a new run starts from; or None.
+    """
+
+    folder: RunFolder
+    config: ResolvedConfig
+    dataset: Dataset
+    weighting: Weighting
+    warm_start: WarmStart | None = None
+
+    def of_member(self, member: int) -> RunInputs:
+        """Those of a member, counted from 1."""
+        seed = member_seed(self.config.seed, member)
+        return dataclasses.replace(self, config=dataclasses.replace(self.config, seed=seed))
+
+
 class PhaseRun:
     """One phase of a run: it is set up, goes on from its newest checkpoint, and trains.
 
     Args:
-      folder: of the run.
-      config: the settings; `seed` is that of the member.
-      dataset: as loaded.
-      weighting: of features, fitted.
+      inputs: of the member.
       phase: the points to train on, and those to watch.
-      warm_start: another run, whose parameters a new run starts from.
+      member: counted from 1.
       epochs: passes after which to stop; None is `config.epochs`. The rates fall over
         `config.epochs` either way.
-      member: counted from 1.
       probe: looks at the model now and then.
       probe_every: steps between its looks; 0 is once an epoch.
 
@@ -115,68 +144,63 @@ class PhaseRun:
 
     def __init__(
         self,
-        folder: RunFolder,
-        config: ResolvedConfig,
-        dataset: Dataset,
-        weighting: Weighting,
+        inputs: RunInputs,
         phase: Phase,
-        warm_start: WarmStart | None,
+        member: int = 1,
         epochs: float | None = None,
         *,
-        member: int = 1,
         probe: Callable[[Predictor], dict[str, Any]] | None = None,
         probe_every: int = 0,
     ):
-        self._folder, self._config, self._phase = folder, config, phase
-        self._dataset, self._weighting = dataset, weighting
+        self._inputs, self._phase, self._member = inputs, phase, member
+        config = inputs.config
         with part("preparing batches"):
             looks = 0 if probe is None else probe_every
-            self._prepared = prepare_phase(config, dataset, weighting, phase, looks)
+            self._prepared = prepare_phase(config, inputs.dataset, inputs.weighting, phase, looks)
         self.mesh, self.model = self._prepared.mesh, self._prepared.model
         self.source = self._prepared.source
         self.last_step = self._prepared.total_steps
         if epochs is not None:
             self.last_step = max(1, round(epochs * self.source.steps_per_epoch))
-        self._looking = None
+        self._probe = None
         if probe is not None:
             every = probe_every or self.source.steps_per_epoch
-            self._looking = Probe(lambda state: probe(self._predictor(state)), every)
+            self._probe = Probe(lambda state: probe(self._predictor(state)), every)
+        self._programs = StepPrograms(
+            self.model, self.source, self._prepared.stages, self.mesh, self._prepared.step_options
+        )
         about: dict[str, Any] = {
-            "data_sha256": dataset.sha256,
+            "data_sha256": inputs.dataset.sha256,
             "seed": config.seed,
             "manifest": True,
             "versions": versions(),
         }
-        self._checkpoints = folder.checkpoints(config.keep_checkpoints, phase.name, about)
+        self._checkpoints = inputs.folder.checkpoints(config.keep_checkpoints, phase.name, about)
         state, note, damaged = self._checkpoints.newest_whole(abstract_on(self.mesh, self.model))
-        self.state: TrainState | None = state
-        self._programs = StepPrograms(
-            self.model, self.source, self._prepared.stages, self.mesh, self._prepared.step_options
-        )
-        if note is None:
-            # Beside initial parameters, whose programs are smaller.
-            self._programs.begin(self._prepared.steps_per_dispatch)
-            begin_imports(*_LATER)
-            with part("initial parameters"):
-                self.state = initial_state(self._prepared, warm_start, member)
-            self.progress = Progress()
-        else:
-            self.progress = Progress(**note.progress)
-            _refuse_another(self._checkpoints.path(self.progress.step), note.about, about)
         on = "beginning again" if note is None else "going on from the one before it"
         self._notes = list(dict.fromkeys(f"{error}; {on}" for error in damaged))
-        before = about["versions"] if note is None else note.about["versions"]
-        changed = sorted(name for name, now in about["versions"].items() if before.get(name) != now)
-        if changed:
-            earlier = ", ".join(f"{name} {before.get(name)}" for name in changed)
-            self._notes.append(f"this run began with {earlier}: its bits may differ from here on")
-        if note is None and member == 1:
-            self._notes += _about_the_data(config, dataset, warm_start)
+        self.progress = Progress() if note is None else Progress(**note.progress)
+        self.state: TrainState | None = self._begun() if note is None else state
+        if note is not None:
+            _refuse_another(self._checkpoints.path(self.progress.step), note.about, about)
+            self._notes += _other_versions(note.about["versions"], about["versions"])
+        elif member == 1:
+            self._notes += _about_the_data(inputs)
+        self._refuse_fewer(config.epochs if epochs is None else epochs)
+
+    def _begun(self) -> TrainState:
+        """The parameters of a new phase, whose programs compile beside them."""
+        self._programs.begin(self._prepared.steps_per_dispatch)
+        begin_imports(*_LATER)
+        with part("initial parameters"):
+            return initial_state(self._prepared, self._inputs.warm_start, self._member)
+
+    def _refuse_fewer(self, asked: float) -> None:
+        """Refuses `asked` epochs where more are done."""
         if self.progress.step > self.last_step:
             done = self.progress.step / self.source.steps_per_epoch
             found = f"{done:.4g} epoch{'s' * (done != 1)} done ({self.progress.step:,} steps)"
-            asked = f"{config.epochs if epochs is None else epochs:.4g} asked"
-            expected = f"no fewer than these ({asked}, {self.last_step:,} steps)"
+            expected = f"no fewer than these ({asked:.4g} asked, {self.last_step:,} steps)"
             raise InputError("--epochs", found, expected)
 
     @property
@@ -186,7 +210,7 @@ class PhaseRun:
 
     def run(self, profile: bool, stop: Callable[[], bool] | None = None) -> Iterator[Event]:
         """Trains to the last step and writes the log; `stop` is asked whether to end earlier."""
-        config, source, phase = self._config, self.source, self._phase
+        config, source, phase = self._inputs.config, self.source, self._phase
         yield Started(
             phase.name,
             self.progress.step,
@@ -208,15 +232,16 @@ class PhaseRun:
             checkpoints=self._checkpoints,
             checkpoint_every=self._prepared.checkpoint_every,
             validation=self._validation,
-            probe=self._looking,
+            probe=self._probe,
             on_nonfinite=config.on_nonfinite,
             point_ids=self._prepared.point_ids,
             stop=stop,
             keep=self._keep if config.members == 1 else None,
         )
         self.state = None  # its buffers are donated to the first step
-        trace = self._folder.path / "profile" if profile and is_first_process() else None
-        with open_log(self._folder.path, phase.name, self.progress.step) as log:
+        folder = self._inputs.folder.path
+        trace = folder / "profile" if profile and is_first_process() else None
+        with open_log(folder, phase.name, self.progress.step) as log:
             notes = [Noted(self.progress.step, text) for text in self._notes]
             try:
                 for event in itertools.chain(notes, _traced(events, trace)):
@@ -232,7 +257,7 @@ class PhaseRun:
         """What is left to use of it at its end."""
         progress, source = self.progress, self.source
         best = progress.best_step or progress.step
-        used = self._config.members == 1 and self.mesh is None and best == progress.step
+        used = self._inputs.config.members == 1 and self.mesh is None and best == progress.step
         points = progress.step / source.steps_per_epoch * source.num_points
         state = self.state if used else None
         return Trained(progress, source.steps_per_epoch, points, self.mesh, state)
@@ -241,17 +266,17 @@ class PhaseRun:
         self.state = state
 
     def _predictor(self, state: TrainState) -> Predictor:
-        return Predictor(self.model, state, self._weighting, mesh=self.mesh)
+        return Predictor(self.model, state, self._inputs.weighting, mesh=self.mesh)
 
     @functools.cached_property
     def _train_counts(self) -> TrainCounts:
-        config, num_points = self._config, self._dataset.train.num_points
-        frequency = label_frequency(self._dataset)
+        config, dataset = self._inputs.config, self._inputs.dataset
+        frequency, num_points = label_frequency(dataset), dataset.train.num_points
         return TrainCounts(frequency, num_points, config.propensity_a, config.propensity_b)
 
     @property
     def _validation(self) -> Validation | None:
-        config, held_out = self._config, self._phase.held_out
+        config, held_out = self._inputs.config, self._phase.held_out
         if held_out is None:
             return None
 
@@ -264,10 +289,18 @@ class PhaseRun:
         return Validation(metrics, every, config.monitor, config.patience)
 
 
-def _about_the_data(
-    config: ResolvedConfig, dataset: Dataset, warm_start: WarmStart | None
-) -> list[str]:
+def _other_versions(before: dict[str, str], now: dict[str, str]) -> list[str]:
+    """Says which packages a run goes on with in another version than it began with."""
+    changed = sorted(name for name, version in now.items() if before.get(name) != version)
+    if not changed:
+        return []
+    earlier = ", ".join(f"{name} {before.get(name)}" for name in changed)
+    return [f"this run began with {earlier}: its bits may differ from here on"]
+
+
+def _about_the_data(inputs: RunInputs) -> list[str]:
     """What a new run says of its data and of where it starts, a line each."""
+    config, dataset, warm_start = inputs.config, inputs.dataset, inputs.warm_start
     notes = []
     if config.seen == "drop":
         note = "labels that are among a point's own features are never its answers"

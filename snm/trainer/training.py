@@ -18,7 +18,6 @@ from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config
 from snm.data.dataset import Dataset
 from snm.data.id_space import IdSpace, check_features
-from snm.data.weighting import Weighting
 from snm.distributed.dataset import fit_weighting, load_together
 from snm.distributed.processes import AgreedStop, barrier, has_several_processes, is_first_process
 from snm.errors import InputError, StoppedError
@@ -35,7 +34,7 @@ from snm.runs.load import (
 )
 from snm.runs.log.held_out import scores_held_out
 from snm.runs.log.progress_bar import in_notebook, with_bar
-from snm.runs.members import member_seed, phase_names
+from snm.runs.members import phase_names
 from snm.runs.mirror import place_of
 from snm.runs.schema import MemoryRecord, RunFacts
 from snm.stores.copies import local
@@ -43,7 +42,7 @@ from snm.system.locks import LOCK, locked
 from snm.system.timing import part, restart, times
 from snm.trainer.memory.notes import never_tried, noted
 from snm.trainer.memory.plan import MemoryPlan
-from snm.trainer.phase import Phase, PhaseRun, Trained, first_phase
+from snm.trainer.phase import Phase, PhaseRun, RunInputs, Trained, first_phase
 from snm.trainer.prepare import members_at_once, names_not_tried
 from snm.trainer.result import data_of_result, facts_of, test_metrics, training_figures
 from snm.trainer.together import Stop, in_order
@@ -207,8 +206,10 @@ def resolved_training(
         if there and is_first_process():
             hold()
             folder.check(config, facts)  # again, now that no other process can write
-        run = _Run.of(folder, config, dataset, start, facts)
-        begun = run.phase(run.first, 1, probe=probe, probe_every=probe_every)
+        with part("weighting"):
+            weighting = fit_weighting(config.weighting, dataset.train.features)
+        run = _Run.of(RunInputs(folder, config, dataset, weighting, start), facts)
+        begun = PhaseRun(run.inputs.of_member(1), run.first, probe=probe, probe_every=probe_every)
         changed = _other_epochs(folder, config) if there and not begun.done else None
         if not there and is_first_process():
             hold()
@@ -281,79 +282,55 @@ class _Run:
     """What the phases of a run are made from, and what is made of them.
 
     Attributes:
-      folder: of the run.
-      config: its settings.
-      dataset: as loaded.
-      weighting: of features, fitted.
-      start: another run, whose parameters this one starts from; or None.
-      memory: where its memory comes from.
+      inputs: of all phases.
+      memory: where the run's memory comes from.
       facts: the content of `run.json`.
       whole: the first phase of any member but the first.
     """
 
-    folder: RunFolder
-    config: ResolvedConfig
-    dataset: Dataset
-    weighting: Weighting
-    start: WarmStart | None
+    inputs: RunInputs
     memory: MemoryPlan
     facts: RunFacts
     whole: Phase
 
     @classmethod
-    def of(
-        cls,
-        folder: RunFolder,
-        config: ResolvedConfig,
-        dataset: Dataset,
-        start: WarmStart | None,
-        facts: RunFacts,
-    ) -> _Run:
-        """Fits the weighting, and looks where the memory comes from.
+    def of(cls, inputs: RunInputs, facts: RunFacts) -> _Run:
+        """Looks where the memory comes from.
 
         Args:
-          folder: as the attribute.
-          config: as the attribute.
-          dataset: as the attribute.
-          start: as the attribute.
+          inputs: as the attribute.
           facts: what is known before.
 
         Raises:
           InputError: as `first_phase` and `MemoryPlan.of`.
         """
-        with part("weighting"):
-            weighting = fit_weighting(config.weighting, dataset.train.features)
-        whole = first_phase(config, dataset)
-        memory = MemoryPlan.of(folder, config, dataset, start, facts)
-        return cls(folder, config, dataset, weighting, start, memory, memory.told(facts), whole)
+        whole = first_phase(inputs.config, inputs.dataset)
+        memory = MemoryPlan.of(
+            inputs.folder, inputs.config, inputs.dataset, inputs.warm_start, facts
+        )
+        return cls(inputs, memory, memory.told(facts), whole)
 
     @property
     def first(self) -> Phase:
         """The first phase of member 1: on fewer points, if a memory is chosen on the others."""
-        if self.memory.kept is None or self.config.validation_fraction:
+        if self.memory.kept is None or self.inputs.config.validation_fraction:
             return self.whole
         return dataclasses.replace(self.whole, rows=self.memory.kept)
 
     @property
     def is_ended(self) -> bool:
         """Whether the folder has a whole result, of what is asked for."""
-        current = result_is_current(self.folder, self.config)
-        carried_out = current and self.memory.is_carried_out(self.folder)
-        return carried_out and checkpoints_intact(self.folder, self.config)
+        folder, config = self.inputs.folder, self.inputs.config
+        current = result_is_current(folder, config) and self.memory.is_carried_out(folder)
+        return current and checkpoints_intact(folder, config)
 
     def write(self) -> None:
         """Writes what a run begins with; of several processes, the first does."""
         if is_first_process():
-            names, texts = self.dataset.label_names, self.dataset.vectorizer
-            self.folder.write(self.config, self.facts, self.weighting, names, texts)
-
-    def phase(
-        self, phase: Phase, member: int, epochs: float | None = None, **looks: Any
-    ) -> PhaseRun:
-        """A phase of a member, counted from 1; `PhaseRun` explains the other arguments."""
-        mine = dataclasses.replace(self.config, seed=member_seed(self.config.seed, member))
-        return PhaseRun(self.folder, mine, self.dataset, self.weighting, phase, self.start, epochs,
-                        member=member, **looks)  # fmt: skip
+            mine, dataset = self.inputs, self.inputs.dataset
+            mine.folder.write(
+                mine.config, self.facts, mine.weighting, dataset.label_names, dataset.vectorizer
+            )
 
     def members(
         self, begun: PhaseRun, profile: bool
@@ -364,7 +341,7 @@ class _Run:
           begun: the first phase of member 1.
           profile: whether to trace member 1.
         """
-        later = range(2, self.config.members + 1)
+        later = range(2, self.inputs.config.members + 1)
         return [
             functools.partial(self._member, 1, begun, profile),
             *(functools.partial(self._member, number, None, False) for number in later),
@@ -374,14 +351,14 @@ class _Run:
         self, number: int, begun: PhaseRun | None, profile: bool, stop: Stop
     ) -> Generator[Event, None, Trained]:
         train_name, refit_name = phase_names(number)
-        run = begun
+        inputs, run = self.inputs.of_member(number), begun
         if run is None:
-            run = self.phase(dataclasses.replace(self.whole, name=train_name), number)
+            run = PhaseRun(inputs, dataclasses.replace(self.whole, name=train_name), number)
         yield from run.run(profile, stop)
-        if self.config.refit:
-            share = run.progress.best_step / run.source.steps_per_epoch
+        if inputs.config.refit:
+            epochs = run.progress.best_step / run.source.steps_per_epoch
             run.state = None  # `begun` is held to the end
-            run = self.phase(Phase(refit_name), number, share)
+            run = PhaseRun(inputs, Phase(refit_name), number, epochs)
             yield from run.run(False, stop)
         return run.trained
 
@@ -391,14 +368,15 @@ class _Run:
         Args:
           first: what is left of member 1. Its state is taken: the model may replace it.
         """
-        folder, config = self.folder, self.config
+        folder, config, dataset = self.inputs.folder, self.inputs.config, self.inputs.dataset
         with part("reading the checkpoints"):
             trained, first.state = first.state, None
-            names = self.dataset.label_names
-            predictor = assemble(folder, config, self.facts, self.weighting, names,
-                                 finished=True, mesh=first.mesh, state=trained)  # fmt: skip
+            predictor = assemble(
+                folder, config, self.facts, self.inputs.weighting, dataset.label_names,
+                finished=True, mesh=first.mesh, state=trained,
+            )  # fmt: skip
             del trained
-        remembered = self.memory.carry_out(folder, config, self.dataset, self.facts, predictor)
+        remembered = self.memory.carry_out(folder, config, dataset, self.facts, predictor)
         if remembered is not None:
             predictor = with_memory(predictor, folder)
         return predictor, remembered

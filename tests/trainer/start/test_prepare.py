@@ -22,7 +22,7 @@ from snm.machine.platform import compiling_for
 from snm.model.from_config import head_stages, make_model
 from snm.planning.forecast import forecast
 from snm.runs.folder import RunFolder
-from snm.trainer.phase import PhaseRun, first_phase
+from snm.trainer.phase import PhaseRun, RunInputs, first_phase
 from snm.trainer.prepare import prepare
 
 
@@ -43,8 +43,8 @@ def test_runs_plans_and_the_estimator_have_one_set_up(schedule, data, tmp_path):
     assert expected.stages == head_stages(config, tiny.LABELS, 12)
     assert [stage.spec.mined for stage in expected.stages] == [8, 4, 3]
 
-    phase = PhaseRun(RunFolder(tmp_path / "run"), config, data, weighting,
-                     first_phase(config, data), None)  # fmt: skip
+    inputs = RunInputs(RunFolder(tmp_path / "run"), config, data, weighting)
+    phase = PhaseRun(inputs, first_phase(config, data))
     fit = MemberFit(config, data.train, weighting, None)
     _, programs = forecast(data, config)
     assert (phase.last_step, fit.num_steps) == (12, 12)
