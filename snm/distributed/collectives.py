@@ -31,34 +31,34 @@ class Shard(NamedTuple):
       first_row: the row of the whole table at which this shard starts.
       num_valid: the number of rows of this shard that exist in the whole table; the others are
         padding that makes the shards equal. None if all exist.
-      axis_name: the mesh axis that shards the rows, or None.
+      row_axis: the mesh axis that shards the rows, or None.
       data_axis: the mesh axis that shards the examples, or None; it may shard the feature rows too.
     """
 
     first_row: jax.Array | int
     num_valid: jax.Array | None
-    axis_name: str | None
+    row_axis: str | None
     data_axis: str | None
 
     @classmethod
     def of(
-        cls, rows: jax.Array, total: int, axis_name: str | None, data_axis: str | None = None
+        cls, rows: jax.Array, total: int, row_axis: str | None, data_axis: str | None = None
     ) -> Shard:
         """The shard of a device that holds `rows` of a table of `total` rows."""
-        if axis_name is None:
+        if row_axis is None:
             return cls(0, None, None, data_axis)
-        first = lax.axis_index(axis_name) * rows.shape[0]
-        return cls(first, jnp.clip(total - first, 0, rows.shape[0]), axis_name, data_axis)
+        first = lax.axis_index(row_axis) * rows.shape[0]
+        return cls(first, jnp.clip(total - first, 0, rows.shape[0]), row_axis, data_axis)
 
     @property
     def alone(self) -> bool:
         """Whether this device holds all rows and all examples."""
-        return self.axis_name is None and self.data_axis is None
+        return self.row_axis is None and self.data_axis is None
 
     @property
     def parts(self) -> int:
         """The number of shards of the rows."""
-        return 1 if self.axis_name is None else lax.axis_size(self.axis_name)
+        return 1 if self.row_axis is None else lax.axis_size(self.row_axis)
 
     @property
     def data_parts(self) -> int:
@@ -67,11 +67,11 @@ class Shard(NamedTuple):
 
     def sum(self, x: jax.Array) -> jax.Array:
         """The sum over the shards of the rows."""
-        return x if self.axis_name is None else lax.psum(x, self.axis_name)
+        return x if self.row_axis is None else lax.psum(x, self.row_axis)
 
     def max(self, x: jax.Array) -> jax.Array:
         """The maximum over the shards of the rows."""
-        return x if self.axis_name is None else lax.pmax(x, self.axis_name)
+        return x if self.row_axis is None else lax.pmax(x, self.row_axis)
 
     def data_sum(self, x: jax.Array) -> jax.Array:
         """The sum over the shards of the batch."""
@@ -79,7 +79,7 @@ class Shard(NamedTuple):
 
     def all(self, x: jax.Array) -> jax.Array:
         """Whether the bool x is true on every device."""
-        axes = tuple(dict.fromkeys(filter(None, (self.axis_name, self.data_axis))))
+        axes = tuple(dict.fromkeys(filter(None, (self.row_axis, self.data_axis))))
         return lax.pmin(x.astype(jnp.int32), axes) > 0 if axes else x
 
     def gather(self, x: jax.Array) -> jax.Array:
@@ -126,10 +126,10 @@ class Shard(NamedTuple):
         Each device receives parts * count scores and slots per example. Ties go to the lowest slot,
         because the shards are concatenated in order.
         """
-        if self.axis_name is None:
+        if self.row_axis is None:
             return best
-        scores = lax.all_gather(best.scores, self.axis_name, axis=1, tiled=True)
-        slots = lax.all_gather(best.slots, self.axis_name, axis=1, tiled=True)
+        scores = lax.all_gather(best.scores, self.row_axis, axis=1, tiled=True)
+        slots = lax.all_gather(best.slots, self.row_axis, axis=1, tiled=True)
         scores, place = lax.top_k(scores, min(count, scores.shape[1]))
         return Best(scores, jnp.take_along_axis(slots, place, axis=1))
 
@@ -141,7 +141,7 @@ class Shard(NamedTuple):
 
     def own_entries(self, block: SparseRows, num_rows: int) -> SparseRows:
         """The block with ids local to this shard; entries of other shards' rows get the value 0."""
-        if self.axis_name is None:
+        if self.row_axis is None:
             return block
         place, here = self.local(block.ids, num_rows)
         return SparseRows(place, jnp.where(here, block.values, 0), block.starts)
@@ -164,9 +164,9 @@ class Shard(NamedTuple):
           float32 [n, dim].
         """
         num_rows = rows.shape[0]
-        if self.axis_name is None or self.axis_name != self.data_axis:
+        if self.row_axis is None or self.row_axis != self.data_axis:
             return self.sum(embedding_bag(rows, self.own_entries(block, num_rows)))
         # The axis shards both rows and examples: each device sums its rows for all examples, and
         # the reduce-scatter returns to each device the totals of its own examples.
         of_batch = self.of_batch(block, num_rows) if of_batch is None else of_batch
-        return lax.psum_scatter(embedding_bag(rows, of_batch), self.axis_name, tiled=True)
+        return lax.psum_scatter(embedding_bag(rows, of_batch), self.row_axis, tiled=True)

@@ -145,7 +145,7 @@ def _walk(
 ) -> Any:
     """Calls `one_block` for each block of all slots, or of those that this shard holds."""
     shard = problem.shard
-    if shard.axis_name is None or problem.ids is None:
+    if shard.row_axis is None or problem.ids is None:
         starts = jnp.arange(blocks.num_blocks, dtype=jnp.int32) * blocks.size
         return lax.scan(lambda c, start: (one_block(c, start), None), carry, starts)[0]
     # The slots of a shard are contiguous; their number is known at run time only. All data parts

@@ -10,8 +10,8 @@ rows updated come out:
 `update_head` follows Algorithm 1 of Reddi et al. (2019): score the positives, mine the sampled
 labels, compute the loss, and update the rows with its gradient.
 
-All functions work on one shard of the class table. `axis_name` is the mesh axis over which the
-table is sharded; with None (one device) there are no collectives.
+All functions work on one shard of the class table. `axes` names the mesh axes over which the table
+and the points are sharded; on one device there are no collectives.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 
 from snm.distributed.collectives import Shard
+from snm.distributed.mesh import ONE_DEVICE, Axes
 from snm.head.by_blocks import by_blocks
 from snm.head.by_pairs import by_pairs
 from snm.head.gradients import score_gradients
@@ -47,8 +48,7 @@ def update_head(
     key: jax.Array | None = None,
     noise: jax.Array | None = None,
     taken: jax.Array | None = None,
-    axis_name: str | None = None,
-    data_axis: str | None = None,
+    axes: Axes = ONE_DEVICE,
 ) -> tuple[Head, HeadStep]:
     """One step of Stochastic Negative Mining (Reddi et al., 2019, Algorithm 1).
 
@@ -56,7 +56,7 @@ def update_head(
 
     Args:
       spec: the loss, the sample's size, and the rest; static.
-      head: parameters; with `axis_name`, this device's rows of them.
+      head: parameters; with `axes.label`, this device's rows of them.
       queries: float32 [n, dim], at least one, of unit length for scores in [-1, 1].
       terms: the positives as an [n, K] block: label ids, and the weight of each term in the loss
         (0 for padding). With `spec.positives == "one"`, entry i belongs to row i.
@@ -69,15 +69,15 @@ def update_head(
       key: consumed by the draws of `vartheta == "subsample"`.
       noise: uint32 scalar that the rounding of bfloat16 rows follows from, another each step.
       taken: bool scalar, whether the step is taken; if not, nothing is written. None: it is.
-      axis_name: mesh axis of the label shards, or None. Call within `jax.shard_map(...,
-        check_vma=False)`: the loops over rows start from constants, which its check refuses.
-      data_axis: mesh axis that the points are cut over, or None. `queries`, `terms` and `known`
-        are then this device's points; the weights of the terms are those of the whole batch.
+      axes: the mesh axes of the label shards and of the points; `features` is not used. Call
+        within `jax.shard_map(..., check_vma=False)`: the loops over rows start from constants,
+        which its check refuses. With `axes.data`, `queries`, `terms` and `known` are this device's
+        points; the weights of the terms are those of the whole batch.
 
     Returns:
       The updated head, and the loss with its gradient.
     """
-    shard = Shard.of(head.table.rows, spec.num_labels, axis_name, data_axis)
+    shard = Shard.of(head.table.rows, spec.num_labels, axes.label, axes.data)
     scale = jnp.exp(head.log_scale)
     if spec.score_factor != 1.0:
         scale = scale * spec.score_factor

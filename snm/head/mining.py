@@ -61,7 +61,7 @@ def _best(problem: Problem, count: int, ordered: bool) -> Best:
         )
         return Best(best.scores, best.slots + first_slot)
 
-    if shard.axis_name is None:
+    if shard.row_axis is None:
         return best_of(problem.ids, 0)
     if problem.ids is None:
         best = best_of(None, shard.first_row)

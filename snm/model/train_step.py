@@ -180,8 +180,7 @@ def forward_and_back(
         key=StepStream.LOSS.of(key),
         noise=noise_for(state.head.table.rows, StepStream.CLASS_ROUNDING.of(key)),
         taken=batch.taken,
-        axis_name=axes.label,
-        data_axis=axes.data,
+        axes=axes,
     )
     return Backward(queries, head, step, *pull_back(step.query_gradient))
 

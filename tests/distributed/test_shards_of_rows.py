@@ -9,6 +9,7 @@ import pytest
 from devices import mesh_here
 from jax.sharding import PartitionSpec
 
+from snm.distributed.mesh import ONE_DEVICE, Axes
 from snm.head.head import update_head
 from snm.head.spec import HeadSpec
 from snm.head.state import Head
@@ -27,17 +28,17 @@ def test_a_step_on_a_mesh_rounds_as_on_one_device(mined):
     queries = jnp.full((1, DIM), 1 / 8)
     terms = SparseRows(jnp.array([0], jnp.int32), jnp.ones(1), jnp.array([0, 1], jnp.int32))
 
-    def step(rows, axis=None):
+    def step(rows, axes=ONE_DEVICE):
         head = Head(RowTable(rows), None, jnp.float32(0))
         noise = jnp.uint32(5)
         moved, _ = update_head(
-            spec, head, queries, terms, None, learning_rate=0.01, noise=noise, axis_name=axis
+            spec, head, queries, terms, None, learning_rate=0.01, noise=noise, axes=axes
         )
         return moved.table.rows
 
     cut = PartitionSpec("label")
     sharded = jax.shard_map(
-        functools.partial(step, axis="label"), mesh=mesh_here("label=2", K, 1), in_specs=cut,
+        functools.partial(step, axes=Axes("label")), mesh=mesh_here("label=2", K, 1), in_specs=cut,
         out_specs=cut, check_vma=False,
     )  # fmt: skip
     one, two = np.asarray(jax.jit(step)(table)), np.asarray(jax.jit(sharded)(table))

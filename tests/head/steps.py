@@ -6,13 +6,14 @@ import jax
 import numpy as np
 from head_reference import LEARNING_RATE, QUICK, SCALE_RATE, Case, reference
 
+from snm.distributed.mesh import ONE_DEVICE
 from snm.head.head import update_head
 
 K = 302  # even: two shards have as many rows
 
 
 @functools.cache
-def compiled(spec, axis_name=None):
+def compiled(spec, axes=ONE_DEVICE):
     return jax.jit(
         lambda head, queries, terms, sample, known, seen, key: update_head(
             spec,
@@ -25,9 +26,9 @@ def compiled(spec, axis_name=None):
             known=known,
             seen=seen,
             key=key,
-            axis_name=axis_name,
+            axes=axes,
         ),
-        compiler_options=None if axis_name else QUICK,  # nested in another jit there
+        compiler_options=QUICK if axes == ONE_DEVICE else None,  # nested in another jit there
     )
 
 

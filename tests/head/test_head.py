@@ -11,6 +11,7 @@ from devices import need
 from head.steps import K, check, compiled, same_bits, stepped
 from head_reference import QUICK, derivatives_of, make_case, reference
 
+from snm.distributed.mesh import Axes
 from snm.losses.sampled.listwise import ListLoss
 from snm.sampling.frequency import FrequencySampler
 from snm.sampling.in_batch import in_batch
@@ -210,7 +211,7 @@ def on_two_shards(case):
     spec, *arrays = case
 
     def on_shard(*args):
-        head, step = compiled(spec, "label")(*args)
+        head, step = compiled(spec, Axes("label"))(*args)
         replicated = (step, head.log_scale)
         return head, step, jax.tree.map(lambda x: x[None], replicated)
 
