@@ -19,7 +19,9 @@ class InBatchSampler:
 
     Attributes:
       num_labels: K.
-      label_log_weights: float32 [K], from `in_batch_log_weights`.
+      label_log_weights: float32 [1 or 2, K], from `in_batch_log_weights`: of a whole batch and,
+        where it has fewer points, of the last one of an epoch.
+      steps_per_epoch: batches of an epoch.
     """
 
     needs_label_frequency: ClassVar[bool] = False
@@ -27,32 +29,36 @@ class InBatchSampler:
 
     num_labels: int
     label_log_weights: np.ndarray[Any, Any]
+    steps_per_epoch: int = 1
 
     @classmethod
     def build(cls, inputs: SamplerInputs) -> InBatchSampler:
         """The sampler of a run; its samples have min(T, K) slots instead of `inputs.size`."""
-        sizes = inputs.num_points, inputs.batch_size
-        weights = in_batch_log_weights(inputs.draws, *sizes)
-        return cls(num_labels=inputs.num_labels, label_log_weights=weights)
+        points, batch = inputs.num_points, inputs.batch_size
+        last = points % batch
+        weights = [in_batch_log_weights(inputs.draws, points, n) for n in (batch, last) if n]
+        return cls(
+            num_labels=inputs.num_labels,
+            label_log_weights=np.stack(weights),
+            steps_per_epoch=-(-points // batch),
+        )
 
     def on_host(self, step: int, positives: np.ndarray[Any, Any] | None) -> Sample:
-        """The sample of a batch by its positives, int32 [T]; `step` is not read."""
-        return self._sample(positives)
+        """The sample of a batch by its positives, int32 [T]."""
+        return self._sample(step, positives)
 
     def on_device(self, step: Array, positives: Array | None, seed: Array) -> Sample:
-        """The same in JAX; `step` and `seed` are not read."""
-        return self._sample(positives)
+        """The same in JAX; `seed` is not read."""
+        return self._sample(step, positives)
 
-    def _sample(self, positives: Array | None) -> Sample:
+    def _sample(self, step: Any, positives: Array | None) -> Sample:
         if positives is None:
             raise ValueError("in-batch sampling needs the positives of the batch; found None")
         size = min(positives.size, self.num_labels)
-        return in_batch(
-            positives,
-            num_labels=self.num_labels,
-            size=size,
-            label_log_weights=self.label_log_weights,
-        )
+        sample = in_batch(positives, num_labels=self.num_labels, size=size)
+        is_last = step % self.steps_per_epoch == self.steps_per_epoch - 1
+        row = is_last * (len(self.label_log_weights) - 1)
+        return _corrected(sample, self.label_log_weights, row)
 
 
 def in_batch(
@@ -86,11 +92,18 @@ def in_batch(
     ids = xp.sort(xp.where(repeated, num_labels, ordered))[:size]
     drop = xp.asarray(size, dtype=np.int32)
     count = xp.asarray(xp.sum(ids < num_labels), dtype=np.int32)
-    if label_log_weights is None:
-        return Sample(ids, drop, None, count)
+    sample = Sample(ids, drop, None, count)
+    return sample if label_log_weights is None else _corrected(sample, label_log_weights[None], 0)
+
+
+def _corrected(sample: Sample, label_log_weights: Array, row: Any) -> Sample:
+    """The sample with the log weights of its labels: a row of float32 [rows, K]."""
+    ids: Any = sample.ids
+    xp, num_labels = ids.__array_namespace__(), label_log_weights.shape[1]
     weights = xp.asarray(label_log_weights, dtype=np.float32)
-    found = weights[xp.minimum(ids, num_labels - 1)]
-    return Sample(ids, drop, xp.where(ids < num_labels, found, np.float32(-np.inf)), count)
+    found = weights[row, xp.minimum(ids, num_labels - 1)]
+    found = xp.where(ids < num_labels, found, np.float32(-np.inf))
+    return sample._replace(log_weights=found)
 
 
 def in_batch_log_weights(
@@ -104,6 +117,10 @@ def in_batch_log_weights(
     unbiased estimate of the sum over all labels that occur (Horvitz and Thompson, 1952). It is not
     conditioned on the point of the term being in the batch. Yi et al. (2019) estimate the same
     probability from a stream; here the labels are known.
+
+    The batches of a run take equally many points of each of up to 64 strips of the file
+    (`snm.batches.epoch_order.Order`). That makes no difference unless the order of the file tells
+    the labels: where it is sorted by them, a label is present more often than this says.
 
     Place by place, the label is missing with probability 1 - q / N, where N is the number of points
     that are left and q the expected sum of their p_i. If it is missing, each of its points is left

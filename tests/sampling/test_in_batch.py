@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import snm
+from snm.batches.epoch_order import Order
 from snm.batches.sources.build import make_source
 from snm.batches.sources.source import BatchSettings
 from snm.config.resolve import resolve
@@ -27,6 +28,7 @@ from snm.head.head import update_head
 from snm.head.spec import HeadSpec
 from snm.head.state import init_head
 from snm.sampling.in_batch import InBatchSampler, in_batch, in_batch_log_weights
+from snm.sampling.protocol import SamplerInputs
 from snm.trainer.prepare import prepare
 
 
@@ -157,12 +159,38 @@ def test_host_and_device_find_the_same_labels(labels, size):
 
 
 def test_a_sample_has_a_slot_for_each_positive_or_label():
-    sampler = InBatchSampler(num_labels=5, label_log_weights=np.zeros(5, np.float32))
+    sampler = InBatchSampler(num_labels=5, label_log_weights=np.zeros((1, 5), np.float32))
     assert sampler.on_host(0, np.array([4, 4, 5], np.int32)).ids.tolist() == [4, 5, 5]
     positives = jnp.array([0, 1, 2, 3, 4, 4, 2], jnp.int32)
     assert jax.jit(sampler.on_device)(0, positives, 0).ids.tolist() == [0, 1, 2, 3, 4]
     with pytest.raises(ValueError, match="positives of the batch"):
         sampler.on_host(0, None)
+
+
+@pytest.mark.parametrize(("points", "last"), [(300, 44), (512, 256)])
+def test_every_batch_of_an_epoch_estimates_the_sum_over_all_labels(points, last):
+    """The sum of the weights of a batch's labels is K on average, also of a short batch."""
+    labels = np.random.default_rng(0).permutation(points) % 60
+    order = Order.of(points, 256, seed=0)
+    assert order.points_in(order.steps - 1) == last
+    draws = np.tile(np.bincount(labels).astype(float), (2, 1))
+    sampler = InBatchSampler.build(
+        SamplerInputs(num_labels=60, size=61, seed=0, num_points=points, batch_size=256,
+                      label_draws=draws)
+    )  # fmt: skip
+    on_device = jax.jit(sampler.on_device)
+    estimates = np.zeros((200, order.steps))
+    for epoch in range(200):
+        for place, rows in enumerate(order.epoch(epoch)[0]):
+            step = epoch * order.steps + place
+            positives = np.where(rows >= 0, labels[rows], 60).astype(np.int32)
+            sample = sampler.on_host(step, positives)
+            estimates[epoch, place] = np.exp(sample.log_weights).sum()
+            if epoch == 0:
+                found = on_device(step, jnp.asarray(positives), 0)
+                np.testing.assert_array_equal(found.log_weights, sample.log_weights)
+    error = estimates.std(axis=0) / np.sqrt(200)
+    assert (np.abs(estimates.mean(axis=0) - 60) < 4 * error + 0.01).all()
 
 
 def test_sums_of_draws_are_those_of_a_loop():
