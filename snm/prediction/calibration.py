@@ -36,6 +36,7 @@ _INPUTS = 4  # of z
 _FOLDS = 3  # that choose the form of a curve
 _NONE = -1e30  # in place of the score of no label, which may be minus infinity
 _KNOTS = 129  # of a logistic function, which is linear between them
+_LEAST = 1e-6  # probability of the logistic curve, and of its opposite
 _Knots = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
@@ -227,7 +228,8 @@ def _logistic_of(z: NDArray) -> NDArray:
 def _logistic_knots(z: NDArray, right: NDArray, counts: NDArray, offset: float) -> _Knots:
     # As far as ranks beyond those that were seen go, and to probabilities near 0 and 1.
     at = np.linspace(min(z.min(), -12 - offset), max(z.max(), 12 - offset), _KNOTS)
-    return at, 1 / (1 + np.exp(-(at + offset)))
+    # Never certain: a wrong answer far beyond the others would cost an infinite loss.
+    return at, np.clip(_logistic_of(at + offset), _LEAST, 1 - _LEAST)
 
 
 def _isotonic_knots(z: NDArray, right: NDArray, counts: NDArray, offset: float) -> _Knots:

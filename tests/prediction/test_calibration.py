@@ -56,6 +56,18 @@ def test_probabilities_are_those_that_made_the_answers(what):
     np.testing.assert_allclose(found(3 * scores, members=3), told, rtol=1e-5)
 
 
+def test_no_answer_is_certain():
+    """A wrong answer far above all others costs a loss that is finite."""
+    rng = np.random.default_rng(0)
+    scores = np.sort(rng.normal(size=(40, 3)), axis=1)[:, ::-1].copy()
+    right = rng.random((40, 3)) < 1 / (1 + np.exp(-4 * scores))
+    scores[7, 0], right[7, 0] = 4000.0, False
+    found = Calibration.fit(scores, right)
+    for curve in (found.ranked, found.alone):
+        p = np.array(curve.probabilities)
+        assert (p > 0).all() and (p < 1).all()
+
+
 @pytest.mark.parametrize("alone", [False, True])
 @pytest.mark.parametrize("slope", [1.5, -1.5])
 def test_the_logistic_function_is_the_best_that_does_not_fall_with_the_score(slope, alone):
