@@ -185,7 +185,7 @@ def _answers(
             yield Found(
                 labels,
                 scores,
-                _without_features(chunk),
+                predictor.weighting.blank(chunk),
                 probabilities=p if command.probabilities else None,
                 fields=block.fields and block.fields[here],
                 reasons=_reasons(predictor, chunk, labels) if command.explain else None,
@@ -286,7 +286,7 @@ def _blocks(
 ) -> Iterator[_Block]:
     """The points of the input, some at a time; says how it is read."""
     from snm.data.formats.questions import read_questions
-    from snm.data.formats.records import STDIN, named
+    from snm.data.formats.records import named
     from snm.system.terminal import remark
 
     width, texts = predictor.model.num_features, predictor.vectorizer
@@ -309,10 +309,10 @@ def _blocks(
     if found.form != "sparse":
         return _of_texts(found.texts)
     source = command.input
-    if source == STDIN:
+    if not source.is_file() and source.suffix.lower() not in (".npz", ".npy"):  # a pipe
         # The readers of features go over a file twice.
         folder = holding.enter_context(tempfile.TemporaryDirectory())
-        source = Path(folder) / "standard-input.txt"
+        source = Path(folder) / "features.txt"
         with source.open("w", encoding="utf-8") as kept:
             kept.writelines(f"{line}\n" for _, line in found.lines)
     return _of_features(source, width, named(command.input))
@@ -338,14 +338,6 @@ def _of_texts(questions: Iterator[Question]) -> Iterator[_Block]:
     while chunk := list(itertools.islice(questions, _ROWS)):
         fields = [question.fields for question in chunk]
         yield _Block([question.text for question in chunk], fields if any(fields) else None)
-
-
-def _without_features(rows: csr_matrix) -> NDArray[np.bool_]:
-    """Which rows have no feature, or zeros alone: their scores would be those of no point."""
-    import numpy as np
-
-    counts = np.diff(np.concatenate([[0], np.cumsum(rows.data != 0)])[rows.indptr])
-    return counts == 0
 
 
 def _reasons(

@@ -85,6 +85,17 @@ class Weighting:
             return features.indptr
         return np.arange(features.shape[0] + 1, dtype=np.int64) * features.shape[1]
 
+    def blank(self, features: csr_matrix) -> NDArray[np.bool_]:
+        """Which rows of raw features, CSR [n, d], say nothing of their point: bool [n].
+
+        These are rows without a value other than 0, of which a model can answer with its biases
+        alone. `standard` has none: a row of zeros is a point like any other.
+        """
+        if self.mean is not None:
+            return np.zeros(features.shape[0], bool)
+        counts = np.concatenate([[0], np.cumsum(features.data != 0)])[features.indptr]
+        return np.diff(counts) == 0
+
     @classmethod
     def of_counts(cls, points: int, present: NDArray[np.int64]) -> Weighting:
         """The `tfidf` weighting from counts.

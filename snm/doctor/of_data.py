@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from snm.config.auto import auto_weighting
 from snm.config.settings import Config
 from snm.data.dataset import Dataset
 from snm.data.formats.layouts import find_files
 from snm.data.load import SYNTHETIC, fetched, load
 from snm.data.repository.registry import read_registry
 from snm.data.statistics import describe, dominant_feature, duplicate_rows
+from snm.data.weighting import filled
 from snm.doctor.environment import devices
 from snm.doctor.findings import PERMIT, Finding
 from snm.doctor.of_files import advice_on_files
@@ -154,12 +156,17 @@ def _rows(dataset: Dataset, facts: dict[str, Any]) -> Iterator[Finding]:
             "repeated rows",
             f"{inside:,} training points ({inside / train:.1%}) repeat an earlier one",
         )
+    features = dataset.train.features
+    negative = int(np.count_nonzero(features.data < 0))
+    standard = auto_weighting(filled(features), negative=negative > 0) == "standard"
     for part, points, what, then in (
         ("train", train, "labels", "left out of training"),
         ("train", train, "features", "only the biases of the labels train"),
         ("test", test, "labels", "metrics leave them out"),
         ("test", test, "features", "the answer is that of the biases"),
     ):
+        if what == "features" and standard:  # zeros are values like others there
+            continue
         count = facts[f"{part}_without_{what}"]
         if part == "train" and what == "labels" and count == train:
             yield Finding("error", "empty rows", "no training point has a label", "check the file")
@@ -171,7 +178,6 @@ def _rows(dataset: Dataset, facts: dict[str, Any]) -> Iterator[Finding]:
     if unused:
         found = f"{unused:,} of {facts['features']:,} features occur in no training point"
         yield Finding("note", "features", found)
-    negative = int(np.count_nonzero(dataset.train.features.data < 0))
     if negative:
         yield Finding(
             "note",

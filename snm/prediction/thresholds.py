@@ -27,6 +27,7 @@ from scipy.sparse import csr_matrix
 from snm.errors import InputError
 
 __all__ = [
+    "EXPECTED",
     "GOALS",
     "LOOKED_AT",
     "HeldOut",
@@ -42,7 +43,8 @@ LOOKED_AT = 50
 
 _LEAST = 10  # true held-out points of a label that has its own threshold
 _MOST_K = 10  # of F1@k
-_SAID = f"a probability from 0 to 1, micro-f1, macro-f1, or f1@k with k from 1 to {_MOST_K}"
+EXPECTED = f"a probability from 0 to 1, micro-f1, macro-f1, or f1@k with k from 1 to {_MOST_K}"
+"""What a threshold can be, for messages."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -203,7 +205,7 @@ def checked_threshold(asked: str | float) -> str | float:
     except ValueError:
         value = -1.0
     if not 0 <= value <= 1:
-        raise InputError("--threshold", str(asked), _SAID)
+        raise InputError("--threshold", str(asked), EXPECTED)
     return value
 
 

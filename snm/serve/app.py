@@ -22,7 +22,7 @@ from snm.export.index import IndexedPredictor
 from snm.prediction.digits import rounded
 from snm.prediction.predictor import Predictor
 from snm.prediction.reasons import Reason
-from snm.prediction.thresholds import Threshold
+from snm.prediction.thresholds import EXPECTED, Threshold
 from snm.serve.docs_page import add_docs
 from snm.serve.engine import Engine, FullError
 from snm.serve.guards import Counted, HostChecked, Limited, Meters, refusal
@@ -44,6 +44,7 @@ from snm.serve.requests import (
     has_names,
     left_out_of,
     rows_of,
+    shortened,
 )
 
 __all__ = ["make_app"]
@@ -160,7 +161,7 @@ def make_app(
         p = None
         if exact.calibration is not None:
             p = exact.probabilities(scores, ranked=among is None)
-        blank = (rows != 0).getnnz(axis=1) == 0
+        blank = exact.weighting.blank(rows)
         kept = _kept(labels, p, threshold, left_out, count)
         return _as_answers(labels, scores, p, kept, blank, reasons, exact)
 
@@ -282,6 +283,8 @@ def _answer_errors(app: FastAPI, example: str) -> None:
             expected = "names or ids of labels, or a list of these for each point"
             found = "no label" if first["type"] == "too_short" else "something else"
             return refusal(400, str(InputError(place, found, expected)))
+        if place == "threshold":  # the same
+            return refusal(400, str(InputError(place, shortened(first["input"]), EXPECTED)))
         return refusal(400, str(as_input_error(first, list(Question.model_fields), example)))
 
     @app.exception_handler(InputError)

@@ -9,6 +9,7 @@ from pydantic import (
     ConfigDict,
     Discriminator,
     Field,
+    StrictBool,
     StrictFloat,
     StrictInt,
     StrictStr,
@@ -65,7 +66,7 @@ class Question(BaseModel):
     exclude: list[Label] | list[list[Label]] | None = Field(
         None, description="names or ids of labels that are no answers; or a list for each point"
     )
-    explain: bool = Field(False, description="tell what the scores are sums of")
+    explain: StrictBool = Field(False, description="tell what the scores are sums of")
 
 
 class Parts(BaseModel):

@@ -28,12 +28,13 @@ __all__ = [
     "has_names",
     "left_out_of",
     "rows_of",
+    "shortened",
 ]
 
 _ID = re.compile("0|[1-9][0-9]{0,9}")
 _SHOWN = 40  # characters of what was found
 _NAMES = {"list": "a list", "string": "a text", "integer": "a whole number",
-          "boolean": "true or false"}  # fmt: skip
+          "boolean": "true or false", "dictionary": "an object"}  # fmt: skip
 _NOT_OF_THE_BODY = ("body", "[key]", ENTRIES, VECTOR)  # parts of places that pydantic adds
 _LEAST = {"greater_than_equal": "ge", "less_than_equal": "le"}
 
@@ -63,7 +64,7 @@ class _Once(Request):
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if (twice := repeated_key(pairs)) is not None:
-        raise InputError("body", f"{_short(twice)} twice in one object", "each name once")
+        raise InputError("body", f"{shortened(twice)} twice in one object", "each name once")
     return dict(pairs)
 
 
@@ -196,13 +197,14 @@ def as_input_error(error: Mapping[str, Any], fields: Sequence[str], example: str
     if kind in _LEAST:
         limit = error["ctx"][_LEAST[kind]]
         expected = f"{limit} or {'more' if kind == 'greater_than_equal' else 'less'}"
-        return InputError(where, _short(error["input"]), expected)
+        return InputError(where, shortened(error["input"]), expected)
     said = error["msg"].removeprefix("Input should be ")
     named = re.match(r"a valid (\w+)", said)
     expected = _NAMES.get(named[1], f"a {named[1]}") if named else said
-    return InputError(where, _short(error["input"]), expected)
+    return InputError(where, shortened(error["input"]), expected)
 
 
-def _short(value: Any) -> str:
+def shortened(value: Any) -> str:
+    """A part of a body as JSON, at most 40 characters of it."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."

@@ -6,10 +6,12 @@ import json
 import shutil
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import tiny
 from command_line import call, refused
 from denied import deny
+from scipy.sparse import csr_matrix, save_npz
 
 import snm
 from snm.config.resolve import resolve
@@ -232,3 +234,11 @@ def test_memory_equals_the_forecast_of_plan(folder, monkeypatch):
     fewer, _ = account(dataclasses.replace(big, members=2), on_cpu=True)
     less = max(sum(parts.values()) for parts in fewer.values())
     assert f"--members 2 ({plan_verb.size_in_words(less)})" in said.advice
+
+
+def test_rows_of_zeros_are_no_empty_rows_where_features_are_standardized(tmp_path):
+    rows = np.random.default_rng(0).integers(-1, 2, (60, 2)).astype(np.float32)
+    rows[0] = 0
+    np.save(tmp_path / "X.trn.npy", rows)
+    save_npz(tmp_path / "Y.trn.npz", csr_matrix(np.eye(3, dtype=np.float32)[np.arange(60) % 3]))
+    assert "empty rows" not in {finding.what for finding in of_data.examine_data(str(tmp_path))[0]}

@@ -245,7 +245,17 @@ BAD = {
     ),
     "a text in a list": (b'{"features": [["x"]]}', 400, 'features.0.0: found "x", expected a num'),
     "a number for a point": (b'{"features": [3]}', 400, "features.0: found 3, expected"),
-    "true for a threshold": (b'{"features": [{}], "threshold": true}', 400, "found true, expected"),
+    "true for a threshold": (
+        b'{"features": [{}], "threshold": true}',
+        400,
+        "threshold: found true, expected a probability from 0 to 1, micro-f1",
+    ),
+    "a text for explain": (
+        b'{"features": [{}], "explain": "yes"}',
+        400,
+        'explain: found "yes", expected true or false',
+    ),
+    "a list for a body": (b"[]", 400, "body: found [], expected an object"),
     "another field": (
         b'{"zzz": 1}',
         400,
