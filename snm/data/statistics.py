@@ -120,8 +120,8 @@ def duplicate_test_rows(dataset: Dataset) -> NDArray[np.bool_]:
     """Which test rows have exactly the features of some training row.
 
     Rows are compared by the bytes of their sorted ids and values. A Python set compares the full
-    bytes, so hash collisions do not matter. Stored zeros count as absent. All rows without
-    features are equal.
+    bytes, so hash collisions do not matter. Stored zeros count as absent. A row without features
+    repeats none.
 
     Returns:
       bool [n_test]; of length 0 without a test set.
@@ -133,15 +133,15 @@ def duplicate_test_rows(dataset: Dataset) -> NDArray[np.bool_]:
     features = dataset.train.features
     for first, last in row_blocks(features.indptr, _ENTRIES):
         seen |= wanted.intersection(_row_keys(features[first:last]))
-    return np.array([key in seen for key in tests], bool)
+    return np.array([key in seen and len(key) > 0 for key in tests], bool)
 
 
 def duplicate_rows(features: csr_matrix) -> NDArray[np.bool_]:
-    """Which rows of CSR [n, d] equal an earlier row: bool [n]."""
+    """Which rows of CSR [n, d] equal an earlier row: bool [n]. A row without features does not."""
     seen: set[bytes] = set()
     found = np.zeros(features.shape[0], bool)
     for number, key in enumerate(_row_keys(features)):
-        found[number] = key in seen
+        found[number] = key in seen and len(key) > 0
         seen.add(key)
     return found
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -66,14 +67,13 @@ class Targets:
                 raise InputError("classes", found, f"0 to {width - 1}, its columns, or None")
             return cls(form, np.arange(width), np.dtype(y.dtype))
         if classes is None:
-            if form == "lists":
-                try:
+            with _of_one_type():
+                if form == "lists":
                     classes = MultiLabelBinarizer().fit(y).classes_
-                except TypeError as error:  # no order, as of None and names
-                    found = f"labels of several types ({first_line(error)})"
-                    raise InputError("y", found, "names, or numbers") from error
-            else:
-                classes = np.unique(_column(y))
+                else:
+                    classes = np.unique(_column(y))
+        if any(isinstance(one, tuple | frozenset) for one in classes):
+            raise InputError("y", "labels that are tuples or sets", "names, or numbers")
         classes = np.unique(np.asarray(classes))
         return cls(form, classes, classes.dtype)
 
@@ -195,8 +195,19 @@ def _form(y: Any, *, pairs: Literal["lists", "dense"]) -> Form:
         y = np.asarray(y)
     if y.dtype.kind == "f":
         assert_all_finite(y, input_name="y")
-    check_classification_targets(y)
+    with _of_one_type():
+        check_classification_targets(y)
     return "dense" if y.ndim == 2 and y.shape[1] > 1 else "classes"
+
+
+@contextlib.contextmanager
+def _of_one_type() -> Iterator[None]:
+    """Says it in one line where labels have no order, as `None` and names."""
+    try:
+        yield
+    except TypeError as error:
+        found = f"labels of several types ({first_line(error)})"
+        raise InputError("y", found, "names, or numbers") from error
 
 
 def _is_lists(y: Any, *, pairs: bool) -> bool:

@@ -133,17 +133,24 @@ def _new_names(
     """The names of `--labels`, or those of the data that the run lacks."""
     from snm.data.formats.dispatch import read_lines
 
-    path, seen = command.labels, set(before)
+    path, there = command.labels, set(before)
     if path is None:
         if dataset is None or dataset.label_names is None or of_run.label_names is None:
             return ()
-        return tuple(name for name in dataset.label_names if name not in seen)
+        return tuple(name for name in dataset.label_names if name not in there)
     names = read_lines(path)
     if not names:
         raise InputError(str(path), "no name", "names of new labels, one per line")
+    line_of: dict[str, int] = {}
     for number, name in enumerate(names, 1):
-        if not name.strip() or name in seen:
-            found = "an empty line" if not name.strip() else f"{name!r}, which exists already"
+        found = None
+        if not name.strip():
+            found = "an empty line"
+        elif name in there:
+            found = f"{name!r}, which the run has already"
+        elif name in line_of:
+            found = f"{name!r}, which line {line_of[name]} has already"
+        if found is not None:
             raise InputError(f"{path}:{number}", found, "a new name on each line")
-        seen.add(name)
+        line_of[name] = number
     return tuple(names)

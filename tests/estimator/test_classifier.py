@@ -338,6 +338,10 @@ def test_a_random_state_that_is_no_seed(data, seed):
 def test_labels_of_several_types_are_refused():
     with pytest.raises(InputError, match=r"^y: found labels of several types .*expected names"):
         SNMClassifier(**SMALL).fit(np.eye(3), [["a", None], ["a"], ["b"]])
+    with pytest.raises(InputError, match=r"^y: found labels of several types .*expected names"):
+        SNMClassifier(**SMALL).fit(np.eye(3), ["a", None, "b"])
+    with pytest.raises(InputError, match=r"^y: found labels that are tuples"):
+        SNMClassifier(**SMALL).fit(np.eye(3), [[("a", 1)], [("b", 2)], [("a", 1)]])
 
 
 def test_classes_of_another_type_are_unknown():

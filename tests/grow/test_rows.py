@@ -197,7 +197,9 @@ def test_invalid_options(place, tmp_path, capsys):
     run, out, names = place / "run", tmp_path / "out", tmp_path / "names.txt"
     ask = ["grow", run, "--labels", names, "--output", out]
     names.write_text("name 3\n")
-    assert "names.txt:1: found 'name 3', which exists already" in refused(capsys, *ask)
+    assert "names.txt:1: found 'name 3', which the run has already" in refused(capsys, *ask)
+    names.write_text("a\na\n")
+    assert "names.txt:2: found 'a', which line 1 has already" in refused(capsys, *ask)
     names.write_text("a\n\n")
     assert "names.txt:2: found an empty line" in refused(capsys, *ask)
     names.write_text("")

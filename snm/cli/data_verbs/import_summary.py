@@ -15,6 +15,12 @@ if TYPE_CHECKING:
 
 __all__ = ["tell"]
 
+_MANY_EMPTY = 0.02  # of the points, those without a known word
+_PARTS_OF_WORDS = (
+    "parts of words are known more often: --analyzer char_wb --ngrams 1 3, or, for texts without "
+    "spaces between words, --analyzer char --ngrams 1 2"
+)
+
 
 def tell(command: Import, counts: Counts, vectorizer: Vectorizer | None) -> None:
     """Prints sizes, what is odd, and the next command."""
@@ -33,8 +39,12 @@ def tell(command: Import, counts: Counts, vectorizer: Vectorizer | None) -> None
     for what, count in (("label", counts.without_labels), ("feature", counts.without_features)):
         if count:
             say(f"{counted(count, 'point')} without a {what}")
+    of_words = vectorizer is not None and vectorizer.analyzer == "word" and command.like is None
+    if of_words and counts.without_features > _MANY_EMPTY * (train + test):
+        say(_PARTS_OF_WORDS)
     if (mark := counts.joined_by) is not None:
-        say(f"most labels hold {mark!r}: if it separates labels, --label-separator {mark!r}")
+        apart = f"--label-separator {mark!r}, or lists in JSON lines, keep them apart"
+        say(f"most labels hold {mark!r}: if it separates labels, {apart}")
     if names := counts.numbered_names:
         again = f"{counted(len(names), 'label')} with the text of another or none"
         say(f"{again}: named with their number, such as {names[0]!r}")

@@ -208,7 +208,8 @@ def iter_npz(
         except ValueError as error:  # bytes that are not text
             raise InputError(str(path), "a format that is not text", "'csr'") from error
         if kind != ["csr"]:
-            raise InputError(str(path), f"format {ascii(kind)[:40]}", "'csr'")
+            expected = "'csr', which `.tocsr()` makes"
+            raise InputError(str(path), f"format {ascii(kind)[:40]}", expected)
         shape_member = member("shape", "iu")
         shape = shape_member.read(min(shape_member.size, 3)).tolist()
         if len(shape) != 2 or not all(1 <= size < 2**31 for size in shape):

@@ -174,8 +174,9 @@ def _jsonl(path: Path, options: ReadOptions) -> Iterator[Row]:
             value_of(where, found, field, "", f"a text in {field!r} (see --text)")
             for field in options.text
         ]
-        expected = f"a list of names or numbers in {labels!r} (see --labels)"
-        names = value_of(where, found, labels, [], expected)
+        expected = f"a list of names or numbers in {labels!r}, or a single one (see --labels)"
+        single = type(found.get(labels)) in (str, int)
+        names = [found[labels]] if single else value_of(where, found, labels, [], expected)
         if not all(type(name) in (str, int) for name in names):
             raise InputError(where, f"{labels}: {names!r}"[:200], expected)
         weight = 1.0
