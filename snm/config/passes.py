@@ -24,6 +24,7 @@ _VISITS = 100_000  # of points, in a training by `--epochs auto`
 _MORE_VISITS = 250_000  # the same where `auto_more_visits`
 _MOST_PASSES = 30
 _MOST_OF_RARE = 10  # the same where class rows start at centroids, and labels have few points
+_FEWEST_VISITS = 10_000  # which the most passes allow in any case, if 30 are as many
 _FEW_POINTS = 30  # training points of a label below which it has few
 _TWO_PASSES = 50_000  # points from which 2 passes are enough, else 3
 _ONE_PASS = 250_000  # visits of a pass from which one is enough
@@ -115,25 +116,32 @@ def _passes_of_long(features: float) -> int:
     return min(MOST_OF_LONG, round(features / _LONG_PASS))
 
 
-def auto_most_passes(class_init: str, points_of_label: float) -> int:
+def auto_most_passes(class_init: str, points_of_label: float, num_points: int) -> int:
     """The most passes of `--epochs auto`: 30, or 10 where few points are soon learned by heart.
 
     Few points leave room for many passes in 100 thousand visits. Where labels have fewer than 30
     points, rows that start at centroids gain nothing clear after 10 passes, which are a third of
-    the time (`experiments/results/small-sets-passes.json`).
+    the time (`experiments/results/small-sets-passes.json`). But 10 passes over a few hundred points
+    are a few steps: there the most is what makes 10 thousand visits
+    (`experiments/results/few-points-passes.json`).
 
     Args:
       class_init: centroid or random.
       points_of_label: the mean over labels of the training points that have it.
+      num_points: training points.
 
     Example:
-      >>> [auto_most_passes("centroid", points) for points in (4.3, 42.4)]
+      >>> [auto_most_passes("centroid", points, 4_500) for points in (4.3, 42.4)]
       [10, 30]
-      >>> auto_most_passes("random", 4.3)
+      >>> [auto_most_passes("centroid", 4.3, num_points) for num_points in (250, 408, 900)]
+      [30, 25, 11]
+      >>> auto_most_passes("random", 4.3, 4_500)
       30
     """
-    rare = class_init == "centroid" and points_of_label < _FEW_POINTS
-    return _MOST_OF_RARE if rare else _MOST_PASSES
+    if class_init != "centroid" or points_of_label >= _FEW_POINTS:
+        return _MOST_PASSES
+    of_few = round(_FEWEST_VISITS / max(1, num_points))
+    return min(_MOST_PASSES, max(_MOST_OF_RARE, of_few))
 
 
 def auto_more_visits(

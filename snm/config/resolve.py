@@ -118,7 +118,7 @@ def _epochs(config: Config, dataset: Dataset, class_init: str, splits: int) -> i
         more = passes.auto_more_visits(
             class_init, of_label, dataset.train.points_per_feature, item_splits=splits
         )
-        most = passes.auto_most_passes(class_init, of_label)
+        most = passes.auto_most_passes(class_init, of_label, points)
         return passes.auto_epochs(points, features, item_splits=splits, more=more, most=most)
     return config.epochs
 
