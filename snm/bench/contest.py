@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from snm.bench.machine import Machine, Rates, Work
-from snm.machine.memory import reset_peak
+from snm.machine.ram import reset_peak
 
 __all__ = ["Contest", "Contestant", "Missing", "Ours", "held", "quartiles", "ratios"]
 

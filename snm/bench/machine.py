@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from snm.machine.memory import peak_memory
+from snm.machine.ram import peak_ram
 
 __all__ = ["Machine", "Rates", "Work"]
 
@@ -116,4 +116,4 @@ class Machine:
         The peak of a device counts from the start of the process and cannot be reset.
         """
         found = (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
-        return peak_memory() if self.platform == "cpu" or found is None else int(found)
+        return peak_ram() if self.platform == "cpu" or found is None else int(found)

@@ -27,7 +27,7 @@ from snm.distributed.processes import (
     least_of_processes,
 )
 from snm.errors import InputError
-from snm.machine.memory import available_memory
+from snm.machine.ram import available_ram
 
 __all__ = ["ApartWriter", "Store", "TogetherWriter", "Writer", "has_room", "writer_for"]
 
@@ -40,7 +40,7 @@ _PAUSE_SECONDS = 0.02
 
 def has_room(state: Any) -> bool:
     """Whether every process has memory for a copy of its part of a state; all must call this."""
-    return bool(least_of_processes(int(bytes_here(state) <= _ROOM * available_memory())))
+    return bool(least_of_processes(int(bytes_here(state) <= _ROOM * available_ram())))
 
 
 class Store(Protocol):
@@ -228,7 +228,7 @@ class ApartWriter(TogetherWriter):
 def _require_memory(state: Any) -> None:
     """Refuses, in all processes, a state that process 0 has no memory to gather."""
     size = state_bytes(state)
-    if not least_of_processes(int(not is_first_process() or size <= available_memory())):
+    if not least_of_processes(int(not is_first_process() or size <= available_ram())):
         found = f"{size / 2**30:.1f} GiB of tables, more than process 0 has free host memory for"
         raise InputError("--run-dir in a store", found, "a folder that all processes share")
 

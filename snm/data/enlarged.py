@@ -22,7 +22,7 @@ from scipy.sparse import block_diag, csr_matrix, vstack
 
 from snm.data.dataset import Dataset, Points, counts_of_ids
 from snm.errors import InputError
-from snm.machine.memory import available_memory
+from snm.machine.ram import available_ram
 
 __all__ = ["enlarge", "frequent_share"]
 
@@ -118,7 +118,7 @@ def _refuse_too_large(points: Points, count: int) -> None:
     """Refuses a number of points for which there is no memory."""
     entries = (points.features.nnz + points.labels.nnz) / points.num_points
     # Ids, values and row ends: of the domains, joined, and shuffled.
-    needed, free = 3 * count * (8 * entries + 16), available_memory()
+    needed, free = 3 * count * (8 * entries + 16), available_ram()
     if needed > free:
         found = f"a size that needs {needed / 2**30:,.1f} GiB of memory"
         raise InputError("--points", found, f"one for the {free / 2**30:,.1f} GiB that are free")

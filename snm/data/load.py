@@ -18,7 +18,7 @@ from snm.data.formats import dispatch as formats
 from snm.data.formats.binary import DAMAGE, npy_header
 from snm.data.formats.layouts import DATA_FILES, DataFiles
 from snm.errors import InputError
-from snm.machine.memory import available_memory
+from snm.machine.ram import available_ram
 from snm.stores import entries
 from snm.stores.copies import local
 from snm.system.cache_folder import folder as cache_folder
@@ -167,7 +167,7 @@ def _files_of(source: str | Path) -> DataFiles:
 def _share_of_memory(files: DataFiles) -> float:
     """What the parsed arrays may take, as a share of the memory that is free."""
     sizes = [file.stat().st_size * _growth(file) for file in (*files.train, *files.test)]
-    return sum(sizes) / max(1, available_memory())
+    return sum(sizes) / max(1, available_ram())
 
 
 def _growth(file: Path) -> float:

@@ -45,7 +45,7 @@ from numpy.typing import NDArray
 from snm.data.dataset import Dataset, Points
 from snm.data.formats.text import to_csr
 from snm.errors import InputError
-from snm.machine.memory import available_memory
+from snm.machine.ram import available_ram
 
 __all__ = ["default", "generate"]
 
@@ -305,7 +305,7 @@ def _refuse_too_large(entries: float, features: int, labels: int, topics: int) -
         "--labels": (8 * _LABEL_WORDS + 64) * labels,
         "topics": (16 * _TOPIC_WORDS + 16) * topics,
     }
-    needed, free = sum(sizes.values()), available_memory()
+    needed, free = sum(sizes.values()), available_ram()
     if needed > free:
         found = f"a size that needs {needed / 2**30:,.0f} GiB of memory"
         raise InputError(max(sizes, key=lambda name: sizes[name]), found,

@@ -10,7 +10,7 @@ from importlib import metadata
 from typing import Any
 
 from snm.machine.cores import xla_threads
-from snm.machine.memory import peak_memory
+from snm.machine.ram import peak_ram
 
 __all__ = ["machine", "surroundings", "version_of", "versions"]
 
@@ -21,7 +21,7 @@ def surroundings() -> dict[str, Any]:
 
     stats = jax.local_devices()[0].memory_stats() or {}
     return {
-        "peak_memory_bytes": peak_memory(),
+        "peak_memory_bytes": peak_ram(),
         "peak_device_memory_bytes": stats.get("peak_bytes_in_use"),
         **machine(),
     }

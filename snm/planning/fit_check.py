@@ -17,8 +17,8 @@ from snm.distributed.host_copy import state_bytes
 from snm.distributed.mesh import parse_mesh
 from snm.distributed.processes import from_first_process
 from snm.errors import InputError
-from snm.machine.memory import available_memory
 from snm.machine.platform import platform
+from snm.machine.ram import available_ram
 from snm.model.from_config import make_model
 from snm.model.model import abstract_state
 from snm.planning.forecast import (
@@ -138,7 +138,7 @@ def refuse_what_cannot_fit(dataset: Dataset, config: ResolvedConfig, memory: str
     """
     limit = device_memory() if memory is None else parse_bytes(memory)
     # What the process holds on a CPU, such as the data, is in the limit but not in the rough size.
-    free = available_memory() if platform() == "cpu" else limit
+    free = available_ram() if platform() == "cpu" else limit
     sure = memory is None and _SURE * _rough_size(config, dataset) + _BASE < free
     if from_first_process([int(sure)], 1)[0]:  # several processes compile all, or none
         return

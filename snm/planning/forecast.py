@@ -36,8 +36,8 @@ from snm.data.weighting import Weighting
 from snm.distributed.host_copy import state_bytes
 from snm.distributed.mesh import DATA
 from snm.errors import InputError
-from snm.machine.memory import available_memory, resident_memory
 from snm.machine.platform import device_bytes, platform
+from snm.machine.ram import available_ram, resident_ram
 from snm.model.inference import join
 from snm.model.model import Model, abstract_state
 from snm.model.placement import jitted_start, shapes_on
@@ -161,7 +161,7 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
       InputError: settings that training would refuse: a mesh, or a part without labels.
     """
     on_cpu = jax.default_backend() == "cpu"
-    before = resident_memory()
+    before = resident_ram()
     phase = first_phase(config, dataset)
     weighting = Weighting.fit(config.weighting, dataset.train.features)
     prepared = prepare_phase(config, dataset, weighting, phase)
@@ -350,7 +350,7 @@ def device_memory() -> int:
     """Bytes of the accelerator that trains, or the bytes of this machine open to this process."""
     if platform() != "cpu" and (limit := device_bytes()):
         return int(limit)
-    return available_memory() + resident_memory()
+    return available_ram() + resident_ram()
 
 
 _UNITS = {"": 1, "b": 1}

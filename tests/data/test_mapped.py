@@ -85,7 +85,7 @@ def test_pairs_of_files_in_many_pieces(tmp_path, monkeypatch):
 def test_large_files_are_mapped(folder, tmp_path, monkeypatch):
     size = sum(file.stat().st_size for file in folder.glob("*.txt") if file.stem != "labels")
     for free, mapped in ((4 * size + 4, False), (4 * size - 4, True)):
-        monkeypatch.setattr(loading, "available_memory", lambda free=free: free)
+        monkeypatch.setattr(loading, "available_ram", lambda free=free: free)
         assert is_mapped(load(folder, cache=tmp_path / "cache").train.features.data) == mapped
     assert not is_mapped(load(folder, cache=None).train.features.data)  # nowhere to keep them
 
@@ -98,7 +98,7 @@ def test_dense_files_count_as_the_entries_they_become(dtype, growth, tmp_path, m
     size = growth * (folder / "X.trn.npy").stat().st_size
     size += 4 * (folder / "Y.trn.npz").stat().st_size
     for free, mapped in ((4 * size + 4, False), (4 * size - 4, True)):
-        monkeypatch.setattr(loading, "available_memory", lambda free=free: free)
+        monkeypatch.setattr(loading, "available_ram", lambda free=free: free)
         assert is_mapped(load(folder, cache=tmp_path / "cache").train.features.data) == mapped
     (folder / "X.trn.npy").write_bytes(b"no array")
     with pytest.raises(InputError, match=r"X\.trn\.npy"):
@@ -109,7 +109,7 @@ def test_no_room_for_what_is_to_be_mapped(folder, tmp_path, monkeypatch):
     """Data that memory holds are read whole; larger ones, and what was asked for, are refused."""
     (place := tmp_path / "file").touch()
     size = sum(file.stat().st_size for file in folder.glob("*.txt") if file.stem != "labels")
-    monkeypatch.setattr(loading, "available_memory", lambda: 2 * size)
+    monkeypatch.setattr(loading, "available_ram", lambda: 2 * size)
     assert not is_mapped(load(folder, cache=place).train.features.data)
     with pytest.raises(
         InputError, match=r"cache folder .*file: found .*, expected a folder for the"
@@ -124,7 +124,7 @@ def test_no_room_for_what_is_to_be_mapped(folder, tmp_path, monkeypatch):
         load(arrays, cache=place, mapped=True)
     with pytest.raises(InputError, match="mapped: found True without a cache folder"):
         load(folder, cache=None, mapped=True)
-    monkeypatch.setattr(loading, "available_memory", lambda: size // 2)
+    monkeypatch.setattr(loading, "available_ram", lambda: size // 2)
     with pytest.raises(
         InputError, match=r"cache folder .*file: found file exists, expected a folder"
     ):
@@ -133,16 +133,16 @@ def test_no_room_for_what_is_to_be_mapped(folder, tmp_path, monkeypatch):
 
 def test_the_free_memory_is_within_the_limit_of_the_process(monkeypatch):
     # The use is a number of the test: threads of other tests end between two readings of it.
-    memory = snm.machine.memory
-    monkeypatch.setattr(memory, "_status", {"VmData": 60 << 20, "VmSize": 97 << 20}.get)
-    for limited, free in ((memory.resource.RLIMIT_DATA, 40), (memory.resource.RLIMIT_AS, 3)):
+    ram = snm.machine.ram
+    monkeypatch.setattr(ram, "_status", {"VmData": 60 << 20, "VmSize": 97 << 20}.get)
+    for limited, free in ((ram.resource.RLIMIT_DATA, 40), (ram.resource.RLIMIT_AS, 3)):
         limits = {limited: 100 << 20}
         monkeypatch.setattr(
-            memory.resource,
+            ram.resource,
             "getrlimit",
-            lambda one, limits=limits: (limits.get(one, memory.resource.RLIM_INFINITY),) * 2,
+            lambda one, limits=limits: (limits.get(one, ram.resource.RLIM_INFINITY),) * 2,
         )
-        assert memory.available_memory() == free << 20
+        assert ram.available_ram() == free << 20
 
 
 @pytest.mark.parametrize("kind", ["tfidf", "l2", "standard", "none"])

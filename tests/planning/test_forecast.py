@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 import snm
 from snm.config.resolve import resolve
 from snm.errors import InputError
-from snm.machine.memory import resident_memory
 from snm.machine.platform import compiling_for
+from snm.machine.ram import resident_ram
 from snm.memory.memory import Memory, MemorySettings
 from snm.planning import programs as module
 from snm.planning.fit_check import peak_to_compare, remedies
@@ -82,7 +82,7 @@ def test_memory_is_that_of_the_device_that_is_compiled_for():
     with compiling_for("tpu", 16 << 30):
         assert device_memory() == 16 << 30
     with compiling_for("cpu", 1):  # the memory of this machine
-        assert device_memory() > resident_memory()
+        assert device_memory() > resident_ram()
 
 
 def test_tables_and_optimiser_by_hand(folder):

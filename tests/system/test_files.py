@@ -150,7 +150,7 @@ def test_a_path_that_cannot_be_reached(tmp_path, monkeypatch):
 
 # What writes elsewhere: archives and their parts while they are fetched, scratch of comparisons and
 # measurements.
-ELSEWHERE = ("compare", "bench", "data/repository", "system/disk.py", "machine/memory.py")
+ELSEWHERE = ("compare", "bench", "data/repository", "system/disk.py", "machine/ram.py")
 
 
 def test_writing_goes_through_few_functions():

@@ -34,7 +34,7 @@ from snm.errors import InputError, nearest, reason_of
 from snm.evaluation.filters import apply_filter, kept_first, most_filtered, pairs_of
 from snm.evaluation.metrics import KS, Metrics, propensities
 from snm.machine.cores import num_cores
-from snm.machine.memory import peak_memory, peak_of_children, resident_memory
+from snm.machine.ram import peak_of_children, peak_ram, resident_ram
 
 __all__ = ["check", "main", "measure", "run_peer"]
 
@@ -144,7 +144,7 @@ def measure(
     test = Points(x_test, test.labels, test.filter)
     del dataset, train  # so that they do not count as memory of the package
 
-    before = resident_memory()
+    before = resident_ram()
     with _native_output_discarded():
         answers, seconds, predict_seconds = peer.train_and_predict(
             x,
@@ -154,7 +154,7 @@ def measure(
             seed=seed,
             threads=threads or num_cores(),
         )
-    peak = max(peak_memory(), peak_of_children())
+    peak = max(peak_ram(), peak_of_children())
     if seen == "drop":
         answers, _ = kept_first(answers, own, y.shape[1], min(wanted, y.shape[1]))
     package, version = peer.home.version(peer.package)

@@ -18,7 +18,7 @@ from snm.compare.records import read_record
 from snm.data.formats.dispatch import write_text
 from snm.data.synthetic import generate
 from snm.errors import InputError
-from snm.machine.memory import peak_memory
+from snm.machine.ram import peak_ram
 
 # -- names -------------------------------------------------------------------------------------
 
@@ -217,10 +217,10 @@ def test_peak_memory_excludes_that_of_the_parent() -> None:
     if not Path("/proc/self/status").exists():
         pytest.skip("memory of a process is told otherwise here")
     held = np.ones(1 << 27, np.uint8)  # 128 MiB in this process, much more than the child needs
-    code = "from snm.machine import memory; print(memory.resident_memory(), memory.peak_memory())"
+    code = "from snm.machine import ram; print(ram.resident_ram(), ram.peak_ram())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     now, peak = (int(word) for word in done.stdout.split())
-    assert 0 < now <= peak < peak_memory()
+    assert 0 < now <= peak < peak_ram()
     assert peak < held.nbytes + (1 << 26)
 
 

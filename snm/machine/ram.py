@@ -1,4 +1,4 @@
-"""Measures the memory of this process, without JAX."""
+"""Measures the RAM of this process, without JAX."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pathlib import Path
 from snm.machine.groups import control_groups
 
 __all__ = [
-    "available_memory",
-    "peak_memory",
+    "available_ram",
     "peak_of_children",
+    "peak_ram",
     "reset_peak",
-    "resident_memory",
+    "resident_ram",
 ]
 
 
@@ -27,7 +27,7 @@ _NAMES = (
 )
 
 
-def peak_memory() -> int:
+def peak_ram() -> int:
     """The peak resident memory in bytes.
 
     On Linux, the peak from getrusage includes that of the parent process before exec, so
@@ -52,13 +52,13 @@ def _maxrss(who: int) -> int:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
-def resident_memory() -> int:
+def resident_ram() -> int:
     """The resident memory in bytes; the peak on systems other than Linux."""
     found = _status("VmRSS")
-    return peak_memory() if found is None else found
+    return peak_ram() if found is None else found
 
 
-def available_memory() -> int:
+def available_ram() -> int:
     """The bytes that this process can still allocate on its machine or in its control groups."""
     limits = []
     with contextlib.suppress(OSError, ValueError, IndexError):
@@ -101,6 +101,6 @@ def _status(field: str) -> int | None:
 
 
 def reset_peak() -> None:
-    """Resets `peak_memory` to the current resident memory, if the kernel supports it."""
+    """Resets `peak_ram` to the current resident memory, if the kernel supports it."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from snm.machine import memory
+from snm.machine import ram
 
 SECOND = ("memory.max", "memory.current", "inactive_file")
 FIRST = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
@@ -20,20 +20,20 @@ def test_files_that_were_read_are_free(names, stat, free, tmp_path, monkeypatch)
     (tmp_path / used).write_text("60\n")
     if stat is not None:
         (tmp_path / "memory.stat").write_text(stat.replace("FILE", field))
-    monkeypatch.setattr(memory, "control_groups", lambda _: [tmp_path])
-    assert memory.available_memory() == free
+    monkeypatch.setattr(ram, "control_groups", lambda _: [tmp_path])
+    assert ram.available_ram() == free
 
 
 def test_a_group_without_a_limit_leaves_what_the_machine_has(tmp_path, monkeypatch):
-    monkeypatch.setattr(memory, "control_groups", lambda _: [])
+    monkeypatch.setattr(ram, "control_groups", lambda _: [])
     (tmp_path / "meminfo").write_text("MemTotal: 90 kB\nMemAvailable: 70 kB\n")
-    real = memory.Path
+    real = ram.Path
     monkeypatch.setattr(
-        memory,
+        ram,
         "Path",
         lambda name: real(tmp_path / "meminfo" if name == "/proc/meminfo" else name),
     )
-    assert memory.available_memory() == 70 << 10
+    assert ram.available_ram() == 70 << 10
     (tmp_path / "memory.max").write_text("max\n")
-    monkeypatch.setattr(memory, "control_groups", lambda _: [tmp_path])
-    assert memory.available_memory() == 70 << 10
+    monkeypatch.setattr(ram, "control_groups", lambda _: [tmp_path])
+    assert ram.available_ram() == 70 << 10
