@@ -1,13 +1,26 @@
 """`snm evaluate --by-label`: which labels the answers miss."""
 
 import csv
+import dataclasses
 
 import numpy as np
+import pytest
 import tiny
 from command_line import call, contents, refused
 
 import snm
 from snm.evaluation.label_table import write_label_table
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return tiny.write(tmp_path_factory.mktemp("data") / "tiny", names=True)
+
+
+@pytest.fixture(scope="module")
+def run(data):
+    snm.train(data, dataclasses.replace(tiny.CONFIG, epochs=1), data.parent / "run")
+    return data.parent / "run"
 
 
 def rows_of(path):
