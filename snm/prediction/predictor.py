@@ -121,8 +121,10 @@ class Predictor:
     ) -> tuple[csr_matrix, int, NDArray[np.int32] | csr_matrix | None]:
         """The points, how many labels, and those to choose from, checked."""
         rows = self.as_rows(features)
-        among = self._among(labels, rows.shape[0])
-        return rows, checked_k(k, among, self.model.spec.num_labels), among
+        among, num_labels = None, self.model.spec.num_labels
+        if labels is not None:
+            among = candidates_of(labels, rows.shape[0], num_labels)
+        return rows, checked_k(k, among, num_labels), among
 
     def _top(
         self, rows: csr_matrix, k: int, among: NDArray[np.int32] | csr_matrix | None
@@ -249,11 +251,6 @@ class Predictor:
         """For `ids_of_labels`; of millions of labels the first use takes seconds."""
         return by_name(self.label_names or ())
 
-    def _among(self, labels: Any, num_points: int) -> NDArray[np.int32] | csr_matrix | None:
-        if labels is None:
-            return None
-        return candidates_of(labels, num_points, self.model.spec.num_labels)
-
     def _top_of_pairs(
         self, features: csr_matrix, among: csr_matrix, k: int
     ) -> Iterator[tuple[NDArray, NDArray]]:
@@ -275,18 +272,16 @@ class Predictor:
                 scores = scores + values_at(self.memory.additions(weighted, queries), mask)
             yield best_of_pairs(mask, scores, k, MASKED)
 
-    def checked_k(self, k: int | None, labels: Any = None, num_points: int = 0) -> int:
-        """How many labels to answer with.
+    def checked_k(self, k: int | None) -> int:
+        """How many labels to answer with, where all may be answers.
 
         Args:
           k: as in `top`.
-          labels: as in `top`.
-          num_points: n.
 
         Raises:
           InputError: not from 1 to K.
         """
-        return checked_k(k, self._among(labels, num_points), self.model.spec.num_labels)
+        return checked_k(k, None, self.model.spec.num_labels)
 
     def witnesses(
         self, features: csr_matrix | Sequence[str], answers: NDArray[np.int32]

@@ -118,7 +118,8 @@ def test_the_best_of_labels_for_all_points(case):
     once = predictor.predict(features, 2, [2, 5, 9])
     np.testing.assert_array_equal(twice[0], once[0])
     same_program(twice[1], once[1])
-    assert predictor.checked_k(None, [5, 9]) == 2 and predictor.checked_k(None, [[5], [9]], 2) == 5
+    for some, count in (([5, 9], 2), ([[5]] * POINTS, 5)):
+        assert predictor.predict(features, labels=some)[0].shape == (POINTS, count)
 
 
 @pytest.mark.slow
