@@ -31,11 +31,12 @@ METRICS = ("P@1", "P@3", "P@5")
 def measured(run: Path, config: Config, dataset: Dataset, place: Path) -> dict[str, Any]:
     """Recall of int8 rows; precision and size of both exports of a run."""
     found: dict[str, Any] = {}
+    propensity = (config.propensity_a, config.propensity_b)
     for rows in ("float32", "int8"):
         out = place / rows
         Export(run, to="npy", output=out, rows=rows)()
         model = snm.load(out)
-        metrics = score_test_points(model, config, dataset)["metrics"]
+        metrics = score_test_points(model, dataset, propensity)["metrics"]
         files = [out / f"model-{table}.npy" for table in ("feature_rows", "class_rows")]
         size = sum(file.stat().st_size for file in files)
         found[rows] = {"MiB": size / 2**20, **{name: metrics[name] for name in METRICS}}

@@ -65,6 +65,7 @@ def measured(data: Path, seed: int) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as folder:
         snm.train(dataset, dataclasses.replace(snm.preset("default"), seed=seed), folder)
         predictor, config = snm.load(folder), RunFolder(Path(folder)).settings()
+    propensity = (config.propensity_a, config.propensity_b)
     table = predictor.state.head.table
     trained = np.asarray(table.rows)
     own = np.split(trained, predictor.model.members, axis=1)  # a part of each member
@@ -81,7 +82,7 @@ def measured(data: Path, seed: int) -> list[dict[str, Any]]:
         model = dataclasses.replace(
             predictor, state=dataclasses.replace(predictor.state, head=head)
         )
-        metrics = score_test_points(model, config, dataset)["metrics"]
+        metrics = score_test_points(model, dataset, propensity)["metrics"]
         told.append({"data": dataset.name, "seed": seed, "strength": strength}
                     | {name: metrics[name] for name in MEASURES})  # fmt: skip
     return told

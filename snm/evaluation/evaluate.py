@@ -21,7 +21,14 @@ from snm.prediction.pairs_in_order import pairs_in_order
 from snm.prediction.predictor import Predictor
 from snm.prediction.thresholds import LOOKED_AT
 
-__all__ = ["TrainCounts", "evaluate_points", "has_score", "without_filtered_labels"]
+__all__ = [
+    "PLAIN",
+    "Measures",
+    "TrainCounts",
+    "evaluate_points",
+    "has_score",
+    "without_filtered_labels",
+]
 
 
 class TrainCounts(NamedTuple):
@@ -38,6 +45,28 @@ class TrainCounts(NamedTuple):
     num_points: int
     a: float = 0.55
     b: float = 1.5
+
+
+class Measures(NamedTuple):
+    """What is measured of a model.
+
+    Attributes:
+      ks: the numbers of answers that metrics are computed at, as far as there are as many labels.
+      auc: whether to compute the AUC as well, which scores all labels twice more; it is of the
+        model's own scores, without the votes of a memory.
+      thresholds: to measure F1 at, as in `Predictor.threshold`, each on the answers that it was
+        chosen on; those of a number are 50.
+      by_label: whether to count the answers of each label as well.
+    """
+
+    ks: Sequence[int] = KS
+    auc: bool = False
+    thresholds: Sequence[str | float] = ()
+    by_label: bool = False
+
+
+PLAIN = Measures()
+"""Metrics at 1, 3 and 5 answers, and no more."""
 
 
 def without_filtered_labels(points: Points) -> Points:
@@ -68,12 +97,9 @@ def evaluate_points(
     predictor: Predictor,
     points: Points,
     train: TrainCounts | None,
+    measures: Measures = PLAIN,
     *,
     duplicates: NDArray[np.bool_] | None = None,
-    ks: Sequence[int] = KS,
-    auc: bool = False,
-    thresholds: Sequence[str | float] = (),
-    by_label: bool = False,
     on_progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
     """Evaluates a model on labelled points.
@@ -84,14 +110,9 @@ def evaluate_points(
         correct nor as wrong.
       train: counts of the training set. None where they are unknown; then there is no PSP, no
         PSnDCG and no group of labels.
+      measures: what to compute.
       duplicates: bool [n], points whose features are equal to those of a training point. A second
         set of metrics leaves them out.
-      ks: the numbers of answers that metrics are computed at, as far as there are as many labels.
-      auc: whether to compute the AUC as well, which scores all labels twice more; it is of the
-        model's own scores, without the votes of a memory.
-      thresholds: to measure F1 at, as in `Predictor.threshold`, each on the answers that it was
-        chosen on; those of a number are 50.
-      by_label: whether to count the answers of each label as well.
       on_progress: called with the number of points done.
 
     Returns:
@@ -115,7 +136,7 @@ def evaluate_points(
     num_labels = predictor.model.spec.num_labels
     if points.num_labels != num_labels:
         raise InputError("labels", f"{points.num_labels}", f"{num_labels}, as in training")
-    ks = tuple(k for k in ks if k <= num_labels)
+    ks = tuple(k for k in measures.ks if k <= num_labels)
     start = Metrics.start(
         num_labels,
         ks=ks,
@@ -123,12 +144,12 @@ def evaluate_points(
         groups=None if train is None else frequency_groups(train.label_frequency),
     )
     every, others, each = start, start, F1.start(num_labels)
-    of_probabilities = _Probabilities(predictor, thresholds, max(ks))
+    of_probabilities = _Probabilities(predictor, measures.thresholds, max(ks))
     for rows, answers, p, truth in _answers(predictor, points, max(max(ks), of_probabilities.most)):
         every = every.update(answers, truth)
         if duplicates is not None:
             others = others.update(answers, truth, leave_out=duplicates[rows])
-        if by_label:
+        if measures.by_label:
             each = each.update(answers[:, : max(ks)], truth)
         if p is not None:
             of_probabilities.update(answers, p, truth)
@@ -139,14 +160,14 @@ def evaluate_points(
         "by_label_frequency": every.by_group(max(ks)),
         **of_probabilities.result(),
     }
-    if by_label:
+    if measures.by_label:
         counts = {"test": each.true, "answers": each.answers, "right": each.hits}
         known = None if train is None else train.label_frequency
         found["by_label"] = {"k": max(ks), "train": known, **counts}
     repeats = duplicates is not None and bool(duplicates.any())
     if repeats:
         found["without_repeats"] = others.result()
-    if auc:
+    if measures.auc:
         every_area, other_areas = _areas(predictor, points, duplicates, on_progress)
         found["metrics"] |= every_area.result()
         if repeats:
@@ -186,7 +207,7 @@ class _Probabilities:
 
     Args:
       predictor: the model; without probabilities there is nothing to tell.
-      thresholds: as in `evaluate_points`.
+      thresholds: as in `Measures`.
       k: the best answers whose probabilities are compared with the truth.
     """
 

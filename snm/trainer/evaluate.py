@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from snm.config.settings import Config
 from snm.data.dataset import Dataset, Points
 from snm.data.id_space import in_ids_of
 from snm.data.load import load as load_dataset
 from snm.distributed.dataset import duplicate_test_rows, label_frequency
 from snm.distributed.processes import has_several_processes
 from snm.errors import InputError, counted
-from snm.evaluation.evaluate import TrainCounts, evaluate_points, has_score
+from snm.evaluation.evaluate import PLAIN, Measures, TrainCounts, evaluate_points, has_score
 from snm.evaluation.metrics import KS
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
@@ -83,19 +82,19 @@ def evaluate(
     if not has_score(dataset.test, "P@1"):
         points = counted(dataset.test.num_points, "test point")
         raise InputError(dataset.name, f"{points}, none with a label that counts", "labels")
-    config: Config = folder.settings()
-    if auc is not None:
-        config = dataclasses.replace(config, auc=auc)
-    if searched_by is not None:
-        config = dataclasses.replace(config, auc=False)
-    found = score_test_points(
-        predictor,
-        config,
-        dataset,
-        trained_on=_points_trained_on(folder.read_facts(), dataset),
+    config = folder.settings()
+    measures = Measures(
         ks=KS if ks is None or not len(ks) else [int(k) for k in ks],
+        auc=searched_by is None and (config.auc if auc is None else auc),
         thresholds=thresholds,
         by_label=by_label,
+    )
+    found = score_test_points(
+        predictor,
+        dataset,
+        (config.propensity_a, config.propensity_b),
+        measures,
+        trained_on=_points_trained_on(folder.read_facts(), dataset),
         on_progress=on_progress,
     )
     return {**found, "notes": notes} if notes else found
@@ -217,26 +216,22 @@ def own_data(facts: RunFacts) -> Dataset:
 
 def score_test_points(
     predictor: Predictor,
-    config: Config,
     dataset: Dataset,
+    propensity: tuple[float, float],
+    measures: Measures = PLAIN,
     *,
     trained_on: Sequence[Points] = (),
-    ks: Sequence[int] = KS,
-    thresholds: Sequence[str | float] = (),
-    by_label: bool = False,
     on_progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
     """Metrics of a model on the test points of a data set that has some.
 
     Args:
       predictor: of the model.
-      config: the propensity model, and whether to measure the AUC.
       dataset: with test points; the frequencies of the labels are those of its train, and unknown
         where that has no points.
+      propensity: A and B of the propensity model, as in `TrainCounts`.
+      measures: what to compute.
       trained_on: points that a test point may repeat; by default train of the data set.
-      ks: as in `evaluation.evaluate_points`.
-      thresholds: as there.
-      by_label: as there.
       on_progress: called with the number of points done.
 
     Returns:
@@ -247,16 +242,12 @@ def score_test_points(
                for points in trained_on or [dataset.train]]  # fmt: skip
     train = None
     if num_points := dataset.train.num_points:
-        frequency = label_frequency(dataset)
-        train = TrainCounts(frequency, num_points, config.propensity_a, config.propensity_b)
+        train = TrainCounts(label_frequency(dataset), num_points, *propensity)
     return evaluate_points(
         predictor,
         dataset.test,
         train,
+        measures,
         duplicates=np.any(repeats, axis=0),
-        ks=ks,
-        auc=config.auc,
-        thresholds=thresholds,
-        by_label=by_label,
         on_progress=on_progress,
     )

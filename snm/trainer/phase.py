@@ -24,7 +24,7 @@ from snm.data.weighting import Weighting
 from snm.distributed.dataset import label_frequency
 from snm.distributed.processes import is_first_process
 from snm.errors import InputError, counted, nearest
-from snm.evaluation.evaluate import TrainCounts, evaluate_points, has_score
+from snm.evaluation.evaluate import Measures, TrainCounts, evaluate_points, has_score
 from snm.evaluation.metrics import metric_names
 from snm.machine.versions import versions
 from snm.model.model import TrainState
@@ -282,8 +282,8 @@ class PhaseRun:
 
         def metrics(state: TrainState) -> dict[str, float]:
             predictor = self._predictor(state)
-            found = evaluate_points(predictor, held_out, self._train_counts, auc=config.auc)
-            return found["metrics"]
+            measures = Measures(auc=config.auc)
+            return evaluate_points(predictor, held_out, self._train_counts, measures)["metrics"]
 
         every = config.evaluate_every or self.source.steps_per_epoch
         return Validation(metrics, every, config.monitor, config.patience)

@@ -8,6 +8,7 @@ from typing import Any
 
 from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset
+from snm.evaluation.evaluate import Measures
 from snm.prediction.predictor import Predictor
 from snm.runs.schema import RunFacts
 from snm.stores.address import Address
@@ -67,7 +68,12 @@ def test_metrics(
     with part("test points"):
         trained_on = [dataset.train, *trained_before(facts)]
         return score_test_points(
-            predictor, config, dataset, trained_on=trained_on, on_progress=look
+            predictor,
+            dataset,
+            (config.propensity_a, config.propensity_b),
+            Measures(auc=config.auc),
+            trained_on=trained_on,
+            on_progress=look,
         )
 
 

@@ -8,7 +8,7 @@ from scipy import sparse
 import snm
 from snm.data.dataset import Points
 from snm.evaluation.auc import Areas
-from snm.evaluation.evaluate import evaluate_points
+from snm.evaluation.evaluate import Measures, evaluate_points
 from snm.evaluation.metrics import metric_names
 from snm.model import pair_counts
 from snm.theory import auc
@@ -57,7 +57,7 @@ def whole_scores(predictor, features):
 
 
 def score(predictor, points, **options):
-    return evaluate_points(predictor, points, None, auc=True, **options)
+    return evaluate_points(predictor, points, None, Measures(auc=True), **options)
 
 
 @pytest.mark.parametrize("block", [4096, 16], ids=["one block", "blocks, the last overlapping"])

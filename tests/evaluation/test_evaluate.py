@@ -7,7 +7,7 @@ import pytest
 import tiny
 
 import snm
-from snm.evaluation.evaluate import TrainCounts, evaluate_points
+from snm.evaluation.evaluate import Measures, TrainCounts, evaluate_points
 from snm.evaluation.metrics import KS, Metrics, propensities
 
 A, B = 0.6, 2.6
@@ -46,8 +46,11 @@ def test_repeats_and_propensities_of_several_blocks(model, dataset):
 def test_without_counts_of_the_training_set(model, dataset):
     """What needs no frequency is the same, to the last bit and in the same order."""
     train = TrainCounts(dataset.label_frequency(), tiny.POINTS)
-    options = dict(duplicates=np.arange(tiny.TEST_POINTS) % 3 == 0, by_label=True, auc=True)
-    known, found = (evaluate_points(model, dataset.test, one, **options) for one in (train, None))
+    measures, repeats = Measures(by_label=True, auc=True), np.arange(tiny.TEST_POINTS) % 3 == 0
+    known, found = (
+        evaluate_points(model, dataset.test, one, measures, duplicates=repeats)
+        for one in (train, None)
+    )
     assert list(found) == list(known)
     for part in ("metrics", "without_repeats"):
         left = [(key, one) for key, one in known[part].items() if not key.startswith("PS")]

@@ -8,7 +8,7 @@ from scipy import sparse
 from sklearn.metrics import f1_score
 
 import snm
-from snm.evaluation.evaluate import evaluate_points
+from snm.evaluation.evaluate import Measures, evaluate_points
 from snm.evaluation.f1 import F1
 from snm.prediction.calibration import Calibration, Curve
 from snm.prediction.thresholds import Threshold
@@ -77,7 +77,7 @@ def test_of_an_evaluation(tiny_run, filtered):
     p = np.interp(scores, curve.knots, curve.probabilities).astype(np.float32)
     least = np.where(labels == 3, 0.2, np.where(labels == 4, 0.9, 0.4)).astype(np.float32)
     some = truth.any(axis=1)
-    found = evaluate_points(model, test, None, thresholds=["micro-f1", "0.3"])
+    found = evaluate_points(model, test, None, Measures(thresholds=["micro-f1", "0.3"]))
     plain = evaluate_points(model, test, None)
     told = found.pop("at_threshold")
     assert found == plain  # the other answers are those without a threshold

@@ -17,7 +17,7 @@ from snm.data.conversion.interactions import items_as_text
 from snm.data.dataset import Points
 from snm.distributed.dataset import seen_labels
 from snm.errors import InputError
-from snm.evaluation.evaluate import evaluate_points
+from snm.evaluation.evaluate import Measures, evaluate_points
 from snm.export.index import IndexedPredictor, Settings, build_index
 from snm.export.measure import measure
 from snm.model import pair_counts
@@ -158,7 +158,7 @@ def test_auc_ranks_seen_labels_below_all_others(trained, monkeypatch, block):
     whole[test.features.toarray() != 0] = -1e9
     expected = np.mean([empirical_auc(whole[i], truth[i] > 0) for i in range(30)])
     points = Points(test.features, sparse.csr_matrix(truth))
-    found = evaluate_points(predictor, points, None, auc=True)
+    found = evaluate_points(predictor, points, None, Measures(auc=True))
     assert found["metrics"]["AUC"] == pytest.approx(100 * expected, rel=1e-9)
     jitted_pairs_in_order.cache_clear()
 
