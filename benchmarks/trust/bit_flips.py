@@ -69,12 +69,12 @@ def made(place: Path) -> Path:
     folder.reopen()
     rows = np.arange(POINTS)
     save_memory(folder.memory, Memory(data.train.features, data.train.labels, None, rows, SETTINGS))
-    trial = {"used": True, "held_out": 6, "gain": 1.0, "error": 0.5, "before": [1.0],
-             "precision": [2.0], "settings": dataclasses.asdict(SETTINGS), "points": POINTS,
-             "bytes": 100, "seconds": 0.1,
-             "calibration": dataclasses.asdict(Calibration(9, CURVE, CURVE))}  # fmt: skip
-    write_json(folder.memory_trial, trial)
-    folder.finish({**result, "memory": trial}, used_checkpoints(folder, folder.settings()))
+    record = {"used": True, "held_out": 6, "gain": 1.0, "error": 0.5, "before": [1.0],
+              "precision": [2.0], "settings": dataclasses.asdict(SETTINGS), "points": POINTS,
+              "bytes": 100, "seconds": 0.1,
+              "calibration": dataclasses.asdict(Calibration(9, CURVE, CURVE))}  # fmt: skip
+    write_json(folder.memory_record, record)
+    folder.finish({**result, "memory": record}, used_checkpoints(folder, folder.settings()))
     return folder.path
 
 

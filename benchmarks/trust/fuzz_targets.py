@@ -44,7 +44,7 @@ from snm.memory.memory import Memory, MemorySettings
 from snm.memory.store import load_memory, save_memory
 from snm.runs.folder import read_json
 from snm.runs.manifest import Manifest, read_manifest
-from snm.runs.schema import FACTS, RESULT, TRIAL, validated
+from snm.runs.schema import FACTS, MEMORY, RESULT, validated
 from snm.system.sealed_json import sealed as with_checksum
 
 __all__ = ["TARGETS", "seeds"]
@@ -192,7 +192,7 @@ def objects(place: Path, raw: bytes) -> None:
     """`run.json`, `result.json` and `memory.json`, with what they must hold."""
     path = place / "run.json"
     found = refused(read_json, path, raw)
-    for fields in (FACTS, RESULT, TRIAL):
+    for fields in (FACTS, RESULT, MEMORY):
         if found is not None:
             with contextlib.suppress(InputError):
                 assert isinstance(validated(path, found, fields), dict)

@@ -66,13 +66,13 @@ def measured(run: Path, dataset: snm.Dataset) -> dict[str, Any]:
         found |= {f"ECE@{k}": told["ECE"], f"by chance@{k}": told["ECE_by_chance"]}
         if k == 5:
             bins = told["bins"]
-    trial = RunFolder(run).read_trial()
+    record = RunFolder(run).read_memory_record()
     return {
         **found,
         "curve": model.calibration.ranked.method,
-        "held out": trial["held_out"],
+        "held out": record["held_out"],
         "test points": test.num_points,
-        "memory": trial["used"],
+        "memory": record["used"],
         "bins": bins,
     }
 

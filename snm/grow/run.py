@@ -51,8 +51,8 @@ def write_grown(
     Raises:
       InputError: a file of the finished run is gone.
     """
-    if old.has(old.adjustment) and not old.has(old.memory_trial):
-        found = f"{old.adjustment.name} without {old.memory_trial.name}"
+    if old.has(old.adjustment) and not old.has(old.memory_record):
+        found = f"{old.adjustment.name} without {old.memory_record.name}"
         raise InputError(str(old.path), found, "all files of the run")
     config = old.settings()
     facts: RunFacts = {**old.read_facts(), "num_labels": len(names)}
@@ -72,17 +72,17 @@ def write_grown(
         result.pop(name, None)
     memory = None
     # Also of a memory that did not pay: probabilities and thresholds are in it.
-    if old.has(old.memory_trial):
-        trial = old.read_trial()
+    if old.has(old.memory_record):
+        record = old.read_memory_record()
         if predictor.memory is not None:
             memory = _grown_memory(config, predictor, predictor.memory, names, dataset)
             save_memory(new.memory, memory)
-            trial |= {"points": len(memory.rows), "bytes": memory.nbytes}
-        write_json(new.memory_trial, trial)
-        result["memory"] = trial
+            record |= {"points": len(memory.rows), "bytes": memory.nbytes}
+        write_json(new.memory_record, record)
+        result["memory"] = record
         first = predictor.model.spec.num_labels
         if (shifts := old.read_adjustment(first)) is not None:
-            save_shifts(new.adjustment, _grown_shifts(shifts, trial, len(names) - first, dataset))
+            save_shifts(new.adjustment, _grown_shifts(shifts, record, len(names) - first, dataset))
     result |= {"metrics": {}, "grown_from": facts["grown_from"]}
     new.finish(result, used_checkpoints(new, config))
     return origins, memory
@@ -137,11 +137,11 @@ def _grown_memory(
 
 
 def _grown_shifts(
-    shifts: NDArray[np.float32], trial: MemoryRecord, more: int, dataset: Dataset | None
+    shifts: NDArray[np.float32], record: MemoryRecord, more: int, dataset: Dataset | None
 ) -> NDArray[np.float32]:
     """The logit adjustment with that of new labels: by their frequency, or the median."""
     new = np.full(more, np.median(shifts), np.float32)
-    if dataset is not None and (adjustment := trial.get("adjustment")) is not None:
+    if dataset is not None and (adjustment := record.get("adjustment")) is not None:
         frequency = dataset.label_frequency()[len(shifts) :]
         new = shifts_of(frequency, adjustment["strength"])
     return np.concatenate([shifts, new])

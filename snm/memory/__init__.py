@@ -8,8 +8,8 @@ Public names, by module:
 - `memory`: `Memory`, `MemorySettings`, `Witness`: stored points, the votes of a point's neighbours,
   and who voted for a label.
 - `sizes`: `FEWEST_POINTS` that a memory takes.
-- `choose`: `choose`, `Trial`: settings from held-out points, or none where it does not pay;
-  `are_in`: which labels a sparse matrix has.
+- `choose`: `choose`, of `Answered` and `Voters`: the `Choice` of settings on held-out points, whose
+  `Tried.pays` says whether a memory is worth having; `are_in`: which labels a sparse matrix has.
 - `adjustment`: `shifts_of`, `save_shifts`, `load_shifts`: lower scores for frequent
   labels, chosen on the same points.
 - `label_names`: `try_names`: whether label names are worth training on.

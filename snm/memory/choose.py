@@ -17,7 +17,7 @@ from snm.memory.memory import MemorySettings, votes, with_query_cosines
 from snm.memory.neighbors import Neighbors
 from snm.memory.row_tops import tops_of_rows
 
-__all__ = ["Trial", "are_in", "choose"]
+__all__ = ["Answered", "Choice", "Tried", "Voters", "are_in", "choose"]
 
 
 class _Voting(NamedTuple):
@@ -42,9 +42,46 @@ _SCRATCH = 1 << 18  # votes that are looked up at once
 _FEW = 10  # answers that are found one by one; sorting a point's labels takes several times as long
 
 
-@dataclasses.dataclass(frozen=True)
-class Trial:
-    """What a memory with some settings gained on held-out points.
+class Answered(NamedTuple):
+    """What the model answers for the held-out points, and what is true.
+
+    Attributes:
+      labels: int [m, T], the model's best labels, best first; -1 for none.
+      scores: float [m, T], theirs. Other labels count as scored like the last of these.
+      truth: CSR [m, K] of ones.
+      own: CSR [m, K], whose entries of any value are labels that are never answers; or None.
+    """
+
+    labels: NDArray[np.int32]
+    scores: NDArray[np.float32]
+    truth: csr_matrix
+    own: csr_matrix | None = None
+
+
+class Voters(NamedTuple):
+    """Who votes for the labels of the held-out points.
+
+    Attributes:
+      found: the nearest stored points of each by features.
+      cosines: float [m, count], the cosines of the queries of the same points.
+      labels: CSR [n, K] of ones, the labels of the stored points.
+      weights: float32 [n], of their votes; None is 1 for all.
+    """
+
+    found: Neighbors
+    cosines: NDArray[np.float32]
+    labels: csr_matrix
+    weights: NDArray[np.float32] | None = None
+
+    def votes(self, voting: _Voting) -> csr_matrix:
+        """The share of each label in the votes for each point, CSR [m, K]."""
+        share, count, power = voting
+        similar = with_query_cosines(self.found, self.cosines, share)
+        return votes(similar, self.labels, count, power, self.weights)
+
+
+class Tried(NamedTuple):
+    """What a memory with some settings gains on held-out points.
 
     Attributes:
       settings: how neighbours vote.
@@ -52,12 +89,6 @@ class Trial:
       error: standard error of the gain.
       precision: P@1, P@3 and P@5 with the memory, in percent.
       before: the same without.
-      labels: int [m, answers], the best answers with the memory if it pays, else without; -1
-        where there are fewer. None until the settings are chosen.
-      scores: float64 [m, answers], theirs; -inf for none.
-      right: bool [m, answers], whether these answers are right.
-      strength: of the logit adjustment that these answers have; see `snm.memory.adjustment`.
-      adjusted: P@1, P@3 and P@5 of these answers, in percent.
     """
 
     settings: MemorySettings
@@ -65,15 +96,10 @@ class Trial:
     error: float
     precision: tuple[float, ...]
     before: tuple[float, ...]
-    labels: NDArray[np.int64] | None = None
-    scores: NDArray[np.float64] | None = None
-    right: NDArray[np.bool_] | None = None
-    strength: float = 0.0
-    adjusted: tuple[float, ...] = ()
 
     @property
     def sure_gain(self) -> float:
-        """The gain less two standard errors; the memory pays where it is above 0.
+        """The gain less two standard errors.
 
         One standard error is too few: the best of many settings on a hundred points gains more than
         that by chance.
@@ -81,61 +107,68 @@ class Trial:
         return self.gain - 2 * self.error
 
     @property
-    def unadjusted(self) -> tuple[float, ...]:
-        """P@1, P@3 and P@5 of the answers at strength 0, in percent."""
-        return self.precision if self.sure_gain > 0 else self.before
+    def pays(self) -> bool:
+        """Whether the memory is worth having."""
+        return self.sure_gain > 0
+
+
+class Choice(NamedTuple):
+    """The settings that are chosen, and the answers with them.
+
+    Attributes:
+      tried: the settings, and what they gain; a memory that does not pay has no part in the rest.
+      labels: int64 [m, answers], the best answers; -1 where there are fewer.
+      scores: float64 [m, answers], theirs; -inf for none.
+      right: bool [m, answers], whether these answers are right.
+      strength: of the logit adjustment that these answers have, 0 for none; see
+        `snm.memory.adjustment`.
+      unadjusted: P@1, P@3 and P@5 of the answers at strength 0, in percent.
+      adjusted: the same at `strength`.
+    """
+
+    tried: Tried
+    labels: NDArray[np.int64]
+    scores: NDArray[np.float64]
+    right: NDArray[np.bool_]
+    strength: float
+    unadjusted: tuple[float, ...]
+    adjusted: tuple[float, ...]
 
 
 def choose(
-    labels: NDArray[np.int32],
-    scores: NDArray[np.float32],
-    found: Neighbors,
-    cosines: NDArray[np.float32],
-    stored: csr_matrix,
-    truth: csr_matrix,
+    answered: Answered,
+    voters: Voters,
     *,
-    weights: NDArray[np.float32] | None = None,
-    own: csr_matrix | None = None,
     frequency: NDArray[np.int64] | None = None,
     ks: tuple[int, ...] = (1, 3, 5),
     answers: int = 50,
-) -> Trial:
-    """Tries settings, and returns those whose gain is most surely the highest.
+) -> Choice:
+    """Tries settings, and chooses those whose gain is most surely the highest.
 
-    That is the highest `Trial.sure_gain`. Of share, neighbours and power, one at a time takes all
+    That is the highest `Tried.sure_gain`. Of share, neighbours and power, one at a time takes all
     of its values, each with every weight, until none of the three finds better.
 
     Args:
-      labels: int [m, T], the model's best labels of the held-out points, best first; -1 for none.
-      scores: float [m, T], their scores. Other labels count as scored like the last of these.
-      found: the nearest stored points of each by features.
-      cosines: float [m, count], the cosines of the queries of the same points.
-      stored: CSR [n, K] of ones, the labels of the stored points.
-      truth: CSR [m, K] of ones.
-      weights: float32 [n], of the stored points' votes; None is 1 for all.
-      own: CSR [m, K], whose entries of any value are labels that are never answers; or None.
+      answered: m held-out points.
+      voters: their neighbours among n stored points.
       frequency: int [K], the training points of each label, to choose a logit adjustment; or None.
       ks: the numbers of answers that precision is measured at.
-      answers: of a point, how many `Trial.labels` has at most.
+      answers: of a point, how many `Choice.labels` has at most.
     """
+    labels, scores, truth, _ = answered
     lowest = np.where(labels >= 0, scores, np.inf).min(axis=1)
     span = float(np.mean(scores[:, 0] - np.minimum(lowest, scores[:, 0])))
     true = are_in(labels, truth)
-    merged = _Merged.of(labels, scores, true, csr_matrix(truth.shape), truth)
-    base = merged.hits(0.0, max(ks))
+    alone = _Merged.of(answered, true, csr_matrix(truth.shape))
+    base = alone.hits(0.0, max(ks))
 
-    def merged_by(voting: _Voting) -> _Merged:
+    def tried(voting: _Voting) -> Tried:
         share, count, power = voting
-        voted = votes(with_query_cosines(found, cosines, share), stored, count, power, weights)
-        return _Merged.of(labels, scores, true, voted, truth, own)
-
-    def tried(voting: _Voting) -> Trial:
-        share, count, power = voting
-        merged, trials = merged_by(voting), []
+        merged, found = _Merged.of(answered, true, voters.votes(voting)), []
         for weight in (span * part for part in _WEIGHTS):
             settings = MemorySettings(count, power, share, weight)
-            trials.append(_trial(settings, base, merged.hits(weight, max(ks)), ks))
-        return max(trials, key=lambda trial: trial.sure_gain)
+            found.append(_gain_of(settings, base, merged.hits(weight, max(ks)), ks))
+        return max(found, key=lambda one: one.sure_gain)
 
     best, done = _START, {_START: tried(_START)}
     steps, unchanged = itertools.cycle(_VARIED), 0
@@ -144,21 +177,17 @@ def choose(
         done.update(zip(fresh, on_all_cores(tried, fresh), strict=True))
         before, best = best, max(done, key=lambda one: done[one].sure_gain)
         unchanged = unchanged + 1 if best == before else 0
-    chosen = done[best]
-    if chosen.sure_gain > 0:
-        merged, weight = merged_by(best), chosen.settings.weight
-    else:
-        weight = 0.0
+    chosen, merged, weight = done[best], alone, 0.0
+    if chosen.pays:
+        merged, weight = _Merged.of(answered, true, voters.votes(best)), chosen.settings.weight
     strength, adjusted = 0.0, merged
     if frequency is not None:
         strength, adjusted = _adjusted(merged, weight, frequency, ks)
-    best_of = adjusted.best(weight, min(answers, labels.shape[1]))
-    return dataclasses.replace(
+    return Choice(
         chosen,
-        labels=best_of[0],
-        scores=best_of[1],
-        right=best_of[2],
+        *adjusted.best(weight, min(answers, labels.shape[1])),
         strength=strength,
+        unadjusted=chosen.precision if chosen.pays else chosen.before,
         adjusted=adjusted.precision(weight, ks),
     )
 
@@ -180,12 +209,16 @@ def _adjusted(
     return strength, tried[strength]
 
 
-def _trial(
+def _gain_of(
     settings: MemorySettings, base: NDArray[np.bool_], hits: NDArray[np.bool_], ks: tuple[int, ...]
-) -> Trial:
+) -> Tried:
+    """The gain of a memory whose best answers are right where `hits` says, bool [m, max(ks)].
+
+    `base` says the same without a memory.
+    """
     before, after = (np.stack([100 * h[:, :k].mean(axis=1) for k in ks]) for h in (base, hits))
     gains = (after - before).mean(axis=0)
-    return Trial(
+    return Tried(
         settings,
         gain=float(gains.mean()),
         error=float(gains.std() / np.sqrt(len(gains))),
@@ -211,25 +244,15 @@ class _Merged:
     true: NDArray[np.bool_]
 
     @classmethod
-    def of(
-        cls,
-        labels: NDArray,
-        scores: NDArray,
-        true: NDArray[np.bool_],
-        voted: csr_matrix,
-        truth: csr_matrix,
-        own: csr_matrix | None = None,
-    ) -> _Merged:
+    def of(cls, answered: Answered, true: NDArray[np.bool_], voted: csr_matrix) -> _Merged:
         """Merges; a label that is among both is kept among the model's, one of `own` nowhere.
 
         Args:
-          labels: as in `choose`.
-          scores: as in `choose`.
-          true: bool [m, T], whether each is one of the point.
+          answered: the model's labels.
+          true: bool [m, T], whether each of these is one of the point.
           voted: CSR [m, K], the votes.
-          truth: as in `choose`.
-          own: as in `choose`.
         """
+        labels, scores, truth, own = answered
         dense, others = _apart(voted, labels, own)
         places, found = tops_of_rows(others, voted.indptr, _VOTED)
         there = np.arange(_VOTED) < found[:, None]

@@ -10,7 +10,7 @@
 - `tensorboard/`: the same as TensorBoard event files
 - `trackers.json`: the ids of the run in tracking services, if any are used, and what they received
 - `checkpoints/`: parameters
-- `memory.json`: the trial of a memory, and whether it paid
+- `memory.json`: what held-out points chose, and whether a memory paid
 - `memory.npz`: the training points that it keeps, if it did
 - `adjustment.npy`: what the logit adjustment adds to the score of each label, if one paid
 - `result.json`: metrics on the test points, time, memory, versions
@@ -37,8 +37,8 @@ from snm.memory.adjustment import load_shifts
 from snm.runs.manifest import CONFIG, MAY_CHANGE, Manifest, manifest_path, read_manifest
 from snm.runs.schema import (
     FACTS,
+    MEMORY,
     RESULT,
-    TRIAL,
     Field,
     MemoryRecord,
     RunFacts,
@@ -118,8 +118,8 @@ class RunFolder:
         return self.path / "vectorizer.json"
 
     @property
-    def memory_trial(self) -> Path:
-        """The trial of a memory, if one was made."""
+    def memory_record(self) -> Path:
+        """What held-out points chose, if a memory was tried."""
         return self.path / "memory.json"
 
     @property
@@ -167,7 +167,7 @@ class RunFolder:
 
     @property
     def _of_the_end(self) -> tuple[Path, ...]:
-        return self.result, self.memory_trial, self.memory, self.adjustment
+        return self.result, self.memory_record, self.memory, self.adjustment
 
     def finished(self) -> bool:
         """Whether the run has a result of the checkpoints that it has.
@@ -207,9 +207,9 @@ class RunFolder:
         """The content of `result.json`; see `read_facts`."""
         return self._json(self.result, RESULT)
 
-    def read_trial(self) -> MemoryRecord:
+    def read_memory_record(self) -> MemoryRecord:
         """The content of `memory.json`; see `read_facts`."""
-        return cast(MemoryRecord, self._json(self.memory_trial, TRIAL))
+        return cast(MemoryRecord, self._json(self.memory_record, MEMORY))
 
     def read_adjustment(self, num_labels: int) -> NDArray[np.float32] | None:
         """What a logit adjustment adds to the score of each label, if the run has one.

@@ -26,7 +26,7 @@ def result_is_current(folder: RunFolder, config: Config) -> bool:
 def memory_is_readable(folder: RunFolder) -> bool:
     """Whether what held-out points chose can be read as it was written."""
     try:
-        used, facts = folder.read_trial()["used"], folder.read_facts()
+        used, facts = folder.read_memory_record()["used"], folder.read_facts()
         shape = {name: facts[name] for name in ("num_features", "num_labels")}
         if used:
             load_memory(folder.checked(folder.memory), **shape)

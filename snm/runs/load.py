@@ -78,12 +78,12 @@ def with_memory(predictor: Predictor, folder: RunFolder) -> Predictor:
     shifts = folder.read_adjustment(predictor.model.spec.num_labels)
     if shifts is not None:
         predictor = dataclasses.replace(predictor, state=adjusted(predictor.state, shifts))
-    if not folder.has(folder.memory_trial):
+    if not folder.has(folder.memory_record):
         return predictor
-    trial = folder.read_trial()
-    if (curves := trial.get("calibration")) is not None:
+    record = folder.read_memory_record()
+    if (curves := record.get("calibration")) is not None:
         predictor = dataclasses.replace(predictor, calibration=Calibration.read(curves))
-    if not trial["used"]:
+    if not record["used"]:
         return predictor
     shape = {"num_features": predictor.model.num_features,
              "num_labels": predictor.model.spec.num_labels}  # fmt: skip

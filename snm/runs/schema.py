@@ -11,8 +11,8 @@ from snm.errors import InputError
 __all__ = [
     "EXPORT",
     "FACTS",
+    "MEMORY",
     "RESULT",
-    "TRIAL",
     "Field",
     "MemoryRecord",
     "RunFacts",
@@ -147,7 +147,7 @@ class MemoryRecord(TypedDict):
     inherited_from: NotRequired[str]
 
 
-TRIAL = {
+MEMORY = {
     "used": _FLAG,
     "held_out": _whole(0),
     "gain": _NUMBER,
@@ -207,7 +207,7 @@ FACTS = {
     "inherited": Field(
         "the content of a memory.json, or null",
         lambda x: (
-            x is None or (isinstance(x, dict) and all(_fits(x, n, f) for n, f in TRIAL.items()))
+            x is None or (isinstance(x, dict) and all(_fits(x, n, f) for n, f in MEMORY.items()))
         ),
         needed=False,
     ),
@@ -226,7 +226,7 @@ EXPORT = {
     "members": _whole(1, _MOST),
     "rows": Field("float32 or int8", lambda x: x in ("float32", "int8")),
     "log_multipliers": _NUMBERS,
-    "calibration": TRIAL["calibration"],
+    "calibration": MEMORY["calibration"],
     "memory": Field(
         f"an object with points, arrays, {', '.join(_SETTINGS)}",
         lambda x: isinstance(x, dict) and all(_fits(x, n, f) for n, f in _STORED.items()),

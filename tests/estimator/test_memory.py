@@ -45,11 +45,11 @@ def fitted(data):
 
 def test_a_fit_is_a_run_without_its_folder(fitted, data, tmp_path):
     snm.train(data, tiny.REMEMBERING, tmp_path / "run")
-    trial = json.loads((tmp_path / "run" / "memory.json").read_text())
-    assert trial["used"]
-    del trial["seconds"]
+    record = json.loads((tmp_path / "run" / "memory.json").read_text())
+    assert record["used"]
+    del record["seconds"]
     found = json.loads(json.dumps(fitted.memory_))
-    assert {name: found[name] for name in trial} == trial
+    assert {name: found[name] for name in record} == record
     for mine, theirs in zip(fitted.decision_topk(data.test.features, k=5),
                             snm.load(tmp_path / "run").predict(data.test.features, k=5),
                             strict=True):  # fmt: skip

@@ -70,10 +70,10 @@ def test_new_points_are_stored_beside_the_old_ones(place):
     np.testing.assert_array_equal(after.labels[:had, :FIRST].toarray(), before.labels.toarray())
     assert not after.labels[:had, FIRST:].nnz
     np.testing.assert_array_equal(after.labels[had:].toarray(), since.labels[new].toarray())
-    trial, result = (json.loads((place / "grown" / f"{name}.json").read_text())
+    record, result = (json.loads((place / "grown" / f"{name}.json").read_text())
                      for name in ("memory", "result"))  # fmt: skip
-    assert trial["points"] == had + len(new) and result["memory"] == trial
-    assert trial["gain"] == json.loads((place / "run" / "memory.json").read_text())["gain"]
+    assert record["points"] == had + len(new) and result["memory"] == record
+    assert record["gain"] == json.loads((place / "run" / "memory.json").read_text())["gain"]
 
 
 def test_scores_are_those_of_the_grown_model_and_all_votes(place):
@@ -185,9 +185,9 @@ def test_probabilities_stay_where_the_memory_did_not_pay(tmp_path):
     call("grow", tmp_path / "run", "--labels", tmp_path / "new.txt", "--output", tmp_path / "grown")
     after = snm.load(tmp_path / "grown")
     assert after.memory is None and after.calibration == before.calibration
-    trials = [
+    records = [
         json.loads((tmp_path / name / "memory.json").read_text()) for name in ("run", "grown")
     ]
-    assert trials[0] == trials[1] and not trials[0]["used"]
+    assert records[0] == records[1] and not records[0]["used"]
     settings = [(tmp_path / name / "config.toml").read_text() for name in ("run", "grown")]
     assert settings[0] == settings[1]  # so that a training that goes on from here can take them

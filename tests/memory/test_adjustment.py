@@ -6,7 +6,7 @@ from scipy.sparse import csr_matrix
 
 from snm.errors import InputError
 from snm.memory.adjustment import STRENGTHS, load_shifts, save_shifts, shifts_of
-from snm.memory.choose import choose
+from snm.memory.choose import Answered, Voters, choose
 from snm.memory.neighbors import Neighbors
 
 POINTS, LABELS = 200, 30
@@ -16,13 +16,10 @@ def chosen(scores, truth, frequency):
     """The choice where nobody votes: one stored point without a label is everybody's neighbour."""
     order = np.argsort(-scores, axis=1, kind="stable")
     nobody = Neighbors(np.zeros((POINTS, 1), np.int32), np.zeros((POINTS, 1), np.float32))
+    best = np.take_along_axis(scores, order, axis=1)
     return choose(
-        order.astype(np.int32),
-        np.take_along_axis(scores, order, axis=1),
-        nobody,
-        nobody.cosines,
-        csr_matrix((1, LABELS), dtype=np.float32),
-        csr_matrix(truth),
+        Answered(order.astype(np.int32), best, csr_matrix(truth)),
+        Voters(nobody, nobody.cosines, csr_matrix((1, LABELS), dtype=np.float32)),
         frequency=frequency,
     )
 
@@ -42,20 +39,20 @@ def test_the_largest_strength_that_keeps_half_of_the_gain(raised):
     right = rng.normal(size=(POINTS, LABELS)) + 2 * truth
     scores = (right + raised * np.log(frequency)).astype(np.float32)
 
-    trial = chosen(scores, truth, frequency)
+    choice = chosen(scores, truth, frequency)
     means = {
         strength: np.mean(precision(scores - strength * np.log(frequency), truth))
         for strength in (0.0, *STRENGTHS)
     }
     gains = {strength: mean - means[0.0] for strength, mean in means.items()}
     highest = max(gains.values())
-    assert trial.strength == max(s for s, gain in gains.items() if gain >= highest / 2)
-    assert gains[trial.strength] > 0 or trial.strength == 0
-    lowered = scores - trial.strength * np.log(frequency)
-    assert trial.adjusted == pytest.approx(precision(lowered, truth))
-    assert trial.unadjusted == pytest.approx(precision(scores, truth))
-    np.testing.assert_allclose(trial.scores[:, 0], lowered.max(axis=1), rtol=1e-5)
-    assert trial.strength > 0 or raised < 0.1
+    assert choice.strength == max(s for s, gain in gains.items() if gain >= highest / 2)
+    assert gains[choice.strength] > 0 or choice.strength == 0
+    lowered = scores - choice.strength * np.log(frequency)
+    assert choice.adjusted == pytest.approx(precision(lowered, truth))
+    assert choice.unadjusted == pytest.approx(precision(scores, truth))
+    np.testing.assert_allclose(choice.scores[:, 0], lowered.max(axis=1), rtol=1e-5)
+    assert choice.strength > 0 or raised < 0.1
     assert chosen(scores, truth, None).strength == 0
 
 

@@ -1,14 +1,13 @@
 """The choice of a memory's settings, against the scores that a predictor would give."""
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.memory.choose import Trial, _Merged, choose
+from snm.memory.choose import Answered, Tried, Voters, _Merged, choose
 from snm.memory.memory import FOUND, Memory
 from snm.memory.neighbors import nearest, unit_rows
 
@@ -34,17 +33,23 @@ class Problem:
         self.truth = csr_matrix(truth)
         self.scores = (rng.normal(size=truth.shape) + knows * truth).astype(np.float32)
 
-    def trial(self, told: int | None = None, **options: Any) -> Trial:
+    def tried(
+        self,
+        told: int | None = None,
+        weights: NDArray[np.float32] | None = None,
+        own: csr_matrix | None = None,
+    ) -> Tried:
         order = np.argsort(-self.scores, axis=1, kind="stable")[:, :told]
         best = np.take_along_axis(self.scores, order, axis=1)
         found = nearest(unit_rows(self.features), unit_rows(self.stored).T.tocsr(), FOUND)
         return choose(
-            order.astype(np.int32), best, found, found.cosines, self.labels, self.truth, **options
-        )
+            Answered(order.astype(np.int32), best, self.truth, own),
+            Voters(found, found.cosines, self.labels, weights),
+        ).tried
 
-    def memory(self, trial: Trial, weights: NDArray[np.float32] | None = None) -> Memory:
+    def memory(self, tried: Tried, weights: NDArray[np.float32] | None = None) -> Memory:
         rows = np.arange(STORED)
-        return Memory(self.stored, self.labels, None, rows, trial.settings, weights)
+        return Memory(self.stored, self.labels, None, rows, tried.settings, weights)
 
     def precision(self, scores: np.ndarray) -> list[float]:
         best = np.argsort(-scores, axis=1, kind="stable")
@@ -58,25 +63,25 @@ def test_precision_is_that_of_the_added_scores(weighed: bool) -> None:
     weights = None
     if weighed:
         weights = np.random.default_rng(1).choice([0.1, 1, 5], STORED).astype(np.float32)
-    trial = made.trial(weights=weights)
-    memory = made.memory(trial, weights)
+    tried = made.tried(weights=weights)
+    memory = made.memory(tried, weights)
     # Both cosines are those of features here, so that any share of them is the same.
     added = memory.additions(made.features, None).toarray()
-    assert trial.before == pytest.approx(made.precision(made.scores))
-    assert trial.precision == pytest.approx(made.precision(made.scores + added))
-    assert trial.gain == pytest.approx(np.mean(trial.precision) - np.mean(trial.before))
-    assert trial.sure_gain > 5
+    assert tried.before == pytest.approx(made.precision(made.scores))
+    assert tried.precision == pytest.approx(made.precision(made.scores + added))
+    assert tried.gain == pytest.approx(np.mean(tried.precision) - np.mean(tried.before))
+    assert tried.sure_gain > 5
 
 
 def test_labels_beyond_those_that_the_model_tells_count_as_its_last() -> None:
     """Neighbours name more labels than the choice looks at, most beyond the model's 8."""
     made = Problem(knows=1.5, copies=0.8, num_labels=150)
-    trial = made.trial(told=8)
-    added = made.memory(trial).additions(made.features, None)
+    tried = made.tried(told=8)
+    added = made.memory(tried).additions(made.features, None)
     assert np.median(np.diff(added.indptr)) > 60
     scores = np.maximum(made.scores, np.sort(made.scores, axis=1)[:, -8:][:, :1])
-    assert trial.precision == pytest.approx(made.precision(scores + added.toarray()))
-    assert trial.sure_gain > 5
+    assert tried.precision == pytest.approx(made.precision(scores + added.toarray()))
+    assert tried.sure_gain > 5
 
 
 def test_few_answers_are_the_first_of_many() -> None:
@@ -92,8 +97,8 @@ def test_few_answers_are_the_first_of_many() -> None:
 
 def test_the_error_is_that_of_the_mean_gain_of_a_point() -> None:
     made = Problem(knows=1.5, copies=0.8)
-    trial = made.trial()
-    added = made.memory(trial).additions(made.features, None)
+    tried = made.tried()
+    added = made.memory(tried).additions(made.features, None)
     truth = made.truth.toarray()
 
     def of_points(scores: np.ndarray) -> np.ndarray:
@@ -101,25 +106,25 @@ def test_the_error_is_that_of_the_mean_gain_of_a_point() -> None:
         return 100 * np.mean([hits[:, :k].mean(axis=1) for k in (1, 3, 5)], axis=0)
 
     gains = of_points(made.scores + added.toarray()) - of_points(made.scores)
-    assert trial.error == pytest.approx(gains.std() / np.sqrt(POINTS), rel=1e-6)
+    assert tried.error == pytest.approx(gains.std() / np.sqrt(POINTS), rel=1e-6)
 
 
 def test_does_not_pay_where_neighbours_know_nothing() -> None:
     for seed in range(5):
-        assert Problem(knows=3.0, copies=0.0, seed=seed).trial().sure_gain <= 0
+        assert Problem(knows=3.0, copies=0.0, seed=seed).tried().sure_gain <= 0
 
 
 @pytest.mark.parametrize("value", [0.5, 1.0, 3.0])
 def test_labels_of_ones_own_are_never_answers(value: float) -> None:
     made = Problem(knows=1.5, copies=0.8)
     everything = csr_matrix(np.full((POINTS, LABELS), value, np.float32))
-    trial = made.trial(own=everything)  # nothing is left for the memory to say
-    assert trial.gain == 0 and trial.precision == trial.before
+    tried = made.tried(own=everything)  # nothing is left for the memory to say
+    assert tried.gain == 0 and tried.precision == tried.before
 
 
 def test_no_other_value_of_one_setting_is_better() -> None:
     made = Problem(knows=1.5, copies=0.8)
-    trial = made.trial()
+    tried = made.tried()
     truth = made.truth.toarray()
 
     def of_points(scores: np.ndarray) -> np.ndarray:
@@ -127,14 +132,14 @@ def test_no_other_value_of_one_setting_is_better() -> None:
         return 100 * np.mean([hits[:, :k].mean(axis=1) for k in (1, 3, 5)], axis=0)
 
     def sure_gain(**change: float) -> float:
-        other = dataclasses.replace(trial, settings=dataclasses.replace(trial.settings, **change))
+        other = tried._replace(settings=dataclasses.replace(tried.settings, **change))
         added = made.memory(other).additions(made.features, None).toarray()
         gains = of_points(made.scores + added) - of_points(made.scores)
         return float(gains.mean() - 2 * gains.std() / np.sqrt(POINTS))
 
-    assert sure_gain() == pytest.approx(trial.sure_gain)
-    tried = [{"neighbors": count} for count in (10, 30, 100, 200)]
-    tried += [{"power": power} for power in (1.0, 2.0, 4.0)]
-    tried += [{"weight": trial.settings.weight / factor} for factor in (2.0, 4.0)]
-    better = [change for change in tried if sure_gain(**change) > trial.sure_gain + 1e-4]
+    assert sure_gain() == pytest.approx(tried.sure_gain)
+    others = [{"neighbors": count} for count in (10, 30, 100, 200)]
+    others += [{"power": power} for power in (1.0, 2.0, 4.0)]
+    others += [{"weight": tried.settings.weight / factor} for factor in (2.0, 4.0)]
+    better = [change for change in others if sure_gain(**change) > tried.sure_gain + 1e-4]
     assert better == []

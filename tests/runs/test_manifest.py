@@ -27,7 +27,7 @@ from snm.runs.manifest import MAY_CHANGE, read_manifest
 from snm.system import sealed_json
 
 CONFIG = dataclasses.replace(tiny.CONFIG, members=2, epochs=2)
-TRIAL = {
+RECORD = {
     "used": True, "held_out": 6, "gain": 1.0, "error": 0.5, "before": [1.0], "precision": [2.0],
     "settings": {"neighbors": 3, "power": 1.0, "feature_share": 1.0, "weight": 2.0},
     "points": tiny.POINTS, "bytes": 100, "seconds": 0.1,
@@ -48,9 +48,9 @@ def place(tmp_path_factory):
     train, result = dataset.train, folder.read_result()
     folder.reopen()
     save_memory(folder.memory, Memory(train.features, train.labels, None, np.arange(tiny.POINTS),
-                                      MemorySettings(**TRIAL["settings"])))  # fmt: skip
-    write_json(folder.memory_trial, TRIAL)
-    folder.finish({**result, "memory": TRIAL}, used_checkpoints(folder, folder.settings()))
+                                      MemorySettings(**RECORD["settings"])))  # fmt: skip
+    write_json(folder.memory_record, RECORD)
+    folder.finish({**result, "memory": RECORD}, used_checkpoints(folder, folder.settings()))
     return place
 
 

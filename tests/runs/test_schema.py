@@ -4,12 +4,12 @@ import typing
 
 import pytest
 
-from snm.runs.schema import FACTS, TRIAL, MemoryRecord, RunFacts
+from snm.runs.schema import FACTS, MEMORY, MemoryRecord, RunFacts
 
 
 @pytest.mark.parametrize(
     ("table", "kind", "unchecked"),
-    [(FACTS, RunFacts, set()), (TRIAL, MemoryRecord, {"inherited_from"})],
+    [(FACTS, RunFacts, set()), (MEMORY, MemoryRecord, {"inherited_from"})],
 )
 def test_types_have_the_keys_that_are_checked(table, kind, unchecked):
     hints = typing.get_type_hints(kind, include_extras=True)

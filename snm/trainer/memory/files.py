@@ -35,13 +35,13 @@ def try_memory(
     Returns:
       the content of `memory.json`.
     """
-    disk.remove(folder.memory_trial)
+    disk.remove(folder.memory_record)
     return keep_memory(folder, find_memory(config, dataset, first, whole))
 
 
 def forget_memory(folder: RunFolder) -> None:
     """Removes what held-out points once chose for a run, in which they choose no more."""
-    for path in (folder.memory_trial, folder.memory, folder.adjustment):
+    for path in (folder.memory_record, folder.memory, folder.adjustment):
         disk.remove(path)
 
 
@@ -55,5 +55,5 @@ def keep_memory(folder: RunFolder, remembered: Remembered) -> MemoryRecord:
         disk.remove(folder.adjustment)
     else:
         save_shifts(folder.adjustment, remembered.shifts)
-    write_json(folder.memory_trial, remembered.found)
-    return remembered.found
+    write_json(folder.memory_record, remembered.record)
+    return remembered.record

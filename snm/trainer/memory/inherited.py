@@ -8,7 +8,7 @@ were new to it.
 from __future__ import annotations
 
 import time
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,25 +27,15 @@ from snm.trainer.memory.trial import Remembered
 from snm.trainer.prepare import trained_beside
 from snm.trainer.warm_start import WarmStart
 
-__all__ = ["Inherited", "inherit_memory", "inherited"]
+__all__ = ["inherit_memory", "inherited"]
 
 _OF_SCORES = ("loss", "transformation", "temperature", "score_scale", "learn_score_scale")
 """Settings that give scores another unit, in which the weight of votes and curves are."""
 
 
-class Inherited(NamedTuple):
-    """What there is to take over.
-
-    Attributes:
-      trial: the content of `memory.json`, for the labels and members of this run; None is nothing.
-      note: why there is nothing, or not all; None where there is no reason to tell.
-    """
-
-    trial: MemoryRecord | None
-    note: str | None = None
-
-
-def inherited(folder: RunFolder, config: ResolvedConfig, start: WarmStart, name: str) -> Inherited:
+def inherited(
+    folder: RunFolder, config: ResolvedConfig, start: WarmStart, name: str
+) -> tuple[MemoryRecord | None, str | None]:
     """Looks for what can be taken over.
 
     Args:
@@ -54,32 +44,36 @@ def inherited(folder: RunFolder, config: ResolvedConfig, start: WarmStart, name:
       start: the run that it starts from.
       name: what that one is called.
 
+    Returns:
+      The content of `memory.json`, for the labels and members of this run; None is nothing. And why
+      that is nothing, or not all; None where there is no reason to tell.
+
     Raises:
       InputError: a damaged file of that run.
     """
     parent = RunFolder(start.run)
     if config.memory == "off":
         off = f"memory: off here, so that what was chosen for {name} is not taken over"
-        return Inherited(None, off if parent.has(parent.memory_trial) else None)
+        return None, off if parent.has(parent.memory_record) else None
     if folder.config.exists():  # the other run may be gone by now
         begun = folder.read_facts()
         if "inherited" in begun:
-            return Inherited(begun["inherited"])
-    if not parent.has(parent.memory_trial):
-        return Inherited(None, (
+            return begun["inherited"], None
+    if not parent.has(parent.memory_record):
+        return None, (
             f"memory: not tried, as {name} has chosen none, and may have been trained on the "
             "points that would choose it"
-        ))  # fmt: skip
-    trial, theirs = parent.read_trial(), parent.settings()
+        )
+    record, theirs = parent.read_memory_record(), parent.settings()
     others = [one for one in _OF_SCORES if getattr(config, one) != getattr(theirs, one)]
     if others:
         found = f"{getattr(theirs, others[0])} there, {getattr(config, others[0])} here"
         why = f"{others[0]} is {found}, which gives other scores"
-        return Inherited(None, f"memory: none of {name} can be taken over, as {why}")
+        return None, f"memory: none of {name} can be taken over, as {why}"
     factor = config.members / theirs.members  # scores of the members are added
-    settings = dict(trial["settings"])
+    settings = dict(record["settings"])
     settings["weight"] *= factor
-    adjustment, calibration = trial.get("adjustment"), trial.get("calibration")
+    adjustment, calibration = record.get("adjustment"), record.get("calibration")
     note: str | None = None
     if adjustment is not None and config.logit_adjustment == "off":
         adjustment = calibration = None
@@ -89,20 +83,20 @@ def inherited(folder: RunFolder, config: ResolvedConfig, start: WarmStart, name:
     if calibration is not None and (slots := start.slots) is not None:
         calibration = _renumbered(calibration, slots)
     taken: MemoryRecord = {
-        **trial,
+        **record,
         "settings": settings,
         "adjustment": adjustment,
         "calibration": calibration,
         "inherited_from": name,
     }
-    return Inherited(taken, note)
+    return taken, note
 
 
 def inherit_memory(
     folder: RunFolder,
     config: ResolvedConfig,
     dataset: Dataset,
-    trial: MemoryRecord,
+    taken: MemoryRecord,
     whole: Predictor,
 ) -> MemoryRecord:
     """Takes over what `inherited` found.
@@ -111,28 +105,28 @@ def inherit_memory(
       folder: of the run; gets the files of `try_memory`.
       config: its settings.
       dataset: as loaded; a memory stores its training points.
-      trial: what was found.
+      taken: what was found.
       whole: all members.
 
     Returns:
       the content of `memory.json`.
     """
     begun = time.perf_counter()
-    disk.remove(folder.memory_trial)
+    disk.remove(folder.memory_record)
     memory, shifts = None, None
-    if trial["used"]:
+    if taken["used"]:
         rows, names = stored_rows(config, dataset), trained_beside(config, dataset)
-        settings = MemorySettings(**trial["settings"])
+        settings = MemorySettings(**taken["settings"])
         memory = memory_of(whole, dataset.train, rows, settings, names)
-    if (adjustment := trial.get("adjustment")) is not None:
+    if (adjustment := taken.get("adjustment")) is not None:
         shifts = shifts_of(dataset.label_frequency(), adjustment["strength"])
-    found: MemoryRecord = {
-        **trial,
+    record: MemoryRecord = {
+        **taken,
         "points": 0 if memory is None else len(memory.rows),
         "bytes": 0 if memory is None else memory.nbytes,
         "seconds": time.perf_counter() - begun,
     }
-    return keep_memory(folder, Remembered(found, memory, shifts))
+    return keep_memory(folder, Remembered(record, memory, shifts))
 
 
 def _renumbered(calibration: dict[str, Any], slots: NDArray[np.int64]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from snm.runs.load import watched_member
 from snm.runs.schema import MemoryRecord, RunFacts
 from snm.system.timing import part
 from snm.trainer.memory.files import forget_memory, try_memory
-from snm.trainer.memory.inherited import Inherited, inherit_memory, inherited
+from snm.trainer.memory.inherited import inherit_memory, inherited
 from snm.trainer.memory.trial import memory_split
 from snm.trainer.warm_start import WarmStart
 
@@ -31,11 +31,15 @@ class MemoryPlan:
 
     Attributes:
       kept: int [n], ascending, the points that member 1 trains on; None where none is tried.
-      taken: what is taken over, and why not all; None in a run that starts from no other.
+      inherits: whether the run starts from another one.
+      taken: what it takes over from that, the content of `memory.json`; None for nothing.
+      note: what is said of it before the training.
     """
 
     kept: NDArray[Any] | None = None
-    taken: Inherited | None = None
+    inherits: bool = False
+    taken: MemoryRecord | None = None
+    note: str | None = None
 
     @classmethod
     def of(
@@ -59,28 +63,18 @@ class MemoryPlan:
           InputError: a damaged file of the run that it starts from.
         """
         if start is not None:
-            return cls(taken=inherited(folder, config, start, str(facts["warm_start"])))
+            taken, note = inherited(folder, config, start, str(facts["warm_start"]))
+            return cls(inherits=True, taken=taken, note=note)
         split = memory_split(config, dataset)
         return cls() if split is None else cls(kept=split[0])
 
-    @property
-    def note(self) -> str | None:
-        """What is said of it before the training."""
-        return None if self.taken is None else self.taken.note
-
-    @property
-    def _trial(self) -> MemoryRecord | None:
-        return None if self.taken is None else self.taken.trial
-
     def told(self, facts: RunFacts) -> RunFacts:
         """The facts with what is taken over, so that a run goes on where the other one is gone."""
-        if self.taken is None:
-            return facts
-        return {**facts, "inherited": self.taken.trial}
+        return {**facts, "inherited": self.taken} if self.inherits else facts
 
     def is_carried_out(self, folder: RunFolder) -> bool:
         """Whether a run that ended has the files of the memory that is planned."""
-        return (self.kept is None and self._trial is None) or memory_is_readable(folder)
+        return (self.kept is None and self.taken is None) or memory_is_readable(folder)
 
     def carry_out(
         self,
@@ -109,9 +103,9 @@ class MemoryPlan:
                     model, state = watched_member(folder, config, facts, whole.mesh)
                     watched = dataclasses.replace(whole, model=model, state=state)
                 return try_memory(folder, config, dataset, watched, whole)
-        if self._trial is not None:
+        if self.taken is not None:
             with part("memory"):
-                return inherit_memory(folder, config, dataset, self._trial, whole)
-        if self.taken is not None:  # what an earlier end took over is of other parameters
+                return inherit_memory(folder, config, dataset, self.taken, whole)
+        if self.inherits:  # what an earlier end took over is of other parameters
             forget_memory(folder)
         return None

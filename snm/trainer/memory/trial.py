@@ -16,7 +16,7 @@ from snm.evaluation.evaluate import without_filtered_labels
 from snm.evaluation.filters import kept_first, most_filtered, pairs_of
 from snm.evaluation.metrics import KS
 from snm.memory.adjustment import shifts_of
-from snm.memory.choose import Trial, choose
+from snm.memory.choose import Answered, Choice, Voters, choose
 from snm.memory.memory import FOUND, Memory, joint_cosines
 from snm.memory.neighbors import Stored
 from snm.prediction.calibration import Calibration
@@ -60,12 +60,12 @@ class Remembered(NamedTuple):
     """What held-out points chose.
 
     Attributes:
-      found: the content of `memory.json`.
+      record: the content of `memory.json`.
       memory: or None, if it does not pay.
       shifts: float32 [K], of the logit adjustment; or None, if none pays.
     """
 
-    found: MemoryRecord
+    record: MemoryRecord
     memory: Memory | None
     shifts: NDArray[np.float32] | None
 
@@ -98,26 +98,28 @@ def find_memory(
     names = trained_beside(config, dataset)
     stored = dataset.train.take(kept).beside(names)
     choosing = without_filtered_labels(dataset.train.take(held))
-    trial = _trial(first, stored, choosing, frequency)
+    choice = _choice(first, stored, choosing, frequency)
+    tried = choice.tried
     # Scores of the members are added, so that the votes must grow with their number.
-    settings = dataclasses.replace(trial.settings, weight=trial.settings.weight * config.members)
+    settings = dataclasses.replace(tried.settings, weight=tried.settings.weight * config.members)
     memory = None
-    if trial.sure_gain > 0:
+    if tried.pays:
         every = stored_rows(config, dataset)
         memory = memory_of(whole, dataset.train, every, settings, names)
-    calibration = _calibration(trial, choosing)
+    calibration = _calibration(choice, choosing)
     shifts, adjustment = None, None
-    if frequency is not None and trial.strength > 0:
-        strength = trial.strength * config.members  # as the weight
+    if frequency is not None and choice.strength > 0:
+        strength = choice.strength * config.members  # as the weight
         shifts = shifts_of(frequency, strength)
-        adjustment = {"strength": strength, "before": trial.unadjusted, "precision": trial.adjusted}
-    found: MemoryRecord = {
+        before, after = choice.unadjusted, choice.adjusted
+        adjustment = {"strength": strength, "before": before, "precision": after}
+    record: MemoryRecord = {
         "used": memory is not None,
         "held_out": len(held),
-        "gain": trial.gain,
-        "error": trial.error,
-        "before": trial.before,
-        "precision": trial.precision,
+        "gain": tried.gain,
+        "error": tried.error,
+        "before": tried.before,
+        "precision": tried.precision,
         "settings": dataclasses.asdict(settings),
         "adjustment": adjustment,
         "calibration": None if calibration is None else dataclasses.asdict(calibration),
@@ -125,24 +127,23 @@ def find_memory(
         "bytes": 0 if memory is None else memory.nbytes,
         "seconds": time.perf_counter() - begun,
     }
-    return Remembered(found, memory, shifts)
+    return Remembered(record, memory, shifts)
 
 
-def _calibration(trial: Trial, held: Points) -> Calibration | None:
+def _calibration(choice: Choice, held: Points) -> Calibration | None:
     """Curves from scores to probabilities, and the thresholds of these."""
-    assert trial.labels is not None and trial.scores is not None and trial.right is not None
     best = (slice(None), slice(_TOLD))
-    fitted = Calibration.fit(trial.scores[best], trial.right[best], held.weights)
+    fitted = Calibration.fit(choice.scores[best], choice.right[best], held.weights)
     if fitted is None:
         return None
-    likely = fitted(trial.scores)
-    thresholds = fit_thresholds(HeldOut(trial.labels, likely, trial.right, held.labels))
+    likely = fitted(choice.scores)
+    thresholds = fit_thresholds(HeldOut(choice.labels, likely, choice.right, held.labels))
     return dataclasses.replace(fitted, thresholds=thresholds)
 
 
-def _trial(
+def _choice(
     first: Predictor, stored: Points, held: Points, frequency: NDArray[np.int64] | None
-) -> Trial:
+) -> Choice:
     """Tries memories of `stored` on the points `held`, `without_filtered_labels`."""
     stored = as_stored(first, stored)
     never = np.zeros((0, 2), np.int64) if held.filter is None else held.filter
@@ -161,18 +162,10 @@ def _trial(
     own = None
     if len(never):
         own = csr_matrix((np.ones(len(never), np.float32), never.T), shape=held.labels.shape)
-    ks = tuple(k for k in KS if k <= stored.num_labels)
-    truth, weights = held.labels, stored.weights
     return choose(
-        labels,
-        scores,
-        found,
-        cosines,
-        stored.labels,
-        truth,
-        weights=weights,
-        own=own,
+        Answered(labels, scores, held.labels, own),
+        Voters(found, cosines, stored.labels, stored.weights),
         frequency=frequency,
-        ks=ks,
+        ks=tuple(k for k in KS if k <= stored.num_labels),
         answers=LOOKED_AT,
     )

@@ -55,8 +55,8 @@ def test_scores_are_lowered_by_the_logarithm_of_the_frequency(trained):
     difference = np.asarray(whole.state.head.bias) - np.asarray(alone.state.head.bias)
     np.testing.assert_allclose(difference, expected, atol=1e-5)
 
-    trial = json.loads((run / "memory.json").read_text())
-    assert trial["adjustment"]["strength"] == pytest.approx(2 * STRENGTH)
+    record = json.loads((run / "memory.json").read_text())
+    assert record["adjustment"]["strength"] == pytest.approx(2 * STRENGTH)
     (told,) = [e.text for e in events if getattr(e, "text", "").startswith("logit")]
     lowered = "the score of a label with n training points is lowered by 0.4 log n"
     assert told.startswith(f"logit adjustment: {lowered}, P@1/3/5 ")
@@ -92,11 +92,11 @@ def test_few_points_choose_none(trained, monkeypatch):
     first = snm.Predictor(*load_member(run, 1), whole.weighting)
     monkeypatch.setattr(choose_module, "_adjusted", adjusted)
     few = trial.find_memory(config, dataset, first, whole)
-    assert few.found["held_out"] == 60 < trial._LEAST_ADJUSTED
-    assert few.found["adjustment"] is None and few.shifts is None
+    assert few.record["held_out"] == 60 < trial._LEAST_ADJUSTED
+    assert few.record["adjustment"] is None and few.shifts is None
     monkeypatch.setattr(trial, "_LEAST_ADJUSTED", 60)
     enough = trial.find_memory(config, dataset, first, whole)
-    assert enough.found["adjustment"] is not None and enough.shifts is not None
+    assert enough.record["adjustment"] is not None and enough.shifts is not None
 
 
 def test_without_biases_none_is_tried(trained):
@@ -152,7 +152,9 @@ def test_a_grown_run_keeps_it_and_new_labels_get_theirs(trained, tmp_path):
     write_text(tmp_path / "since" / "train.txt", features, new)
     call("grow", run, "--labels", names, "--data", tmp_path / "since", "--output", tmp_path / "fed")
     exact, raw = (load(tmp_path / "fed", memory=one).state.head.bias for one in (True, False))
-    expected = shifts_of(np.array([40]), RunFolder(run).read_trial()["adjustment"]["strength"])
+    expected = shifts_of(
+        np.array([40]), RunFolder(run).read_memory_record()["adjustment"]["strength"]
+    )
     np.testing.assert_allclose((exact - raw)[old], expected[0], atol=1e-5)
 
 

@@ -115,16 +115,16 @@ def test_thresholds_are_of_the_labels_here(tmp_path):
     own = {label: 0.1 + label / 100 for label in (3, 5, 8)}
     with_names = dataclasses.replace(data, label_names=names)
     snm.train(with_names, CONFIG, tmp_path / "a", source=folder)
-    trial = json.loads((tmp_path / "a" / "memory.json").read_text())
-    trial["calibration"]["thresholds"]["macro-f1"] |= {"labels": list(own), "own": [*own.values()]}
+    record = json.loads((tmp_path / "a" / "memory.json").read_text())
+    record["calibration"]["thresholds"]["macro-f1"] |= {"labels": list(own), "own": [*own.values()]}
     slots = np.arange(data.train.num_labels - 1)[::-1]
-    found = _renumbered(trial["calibration"], slots)["thresholds"]
+    found = _renumbered(record["calibration"], slots)["thresholds"]
     here = {int(slots[label]): own for label, own in zip(
         found["macro-f1"]["labels"], found["macro-f1"]["own"], strict=True)}  # fmt: skip
     assert here == own and found["macro-f1"]["labels"] == sorted(found["macro-f1"]["labels"])
-    assert found["micro-f1"] == trial["calibration"]["thresholds"]["micro-f1"]
+    assert found["micro-f1"] == record["calibration"]["thresholds"]["micro-f1"]
     assert [len(found["macro-f1"][name]) for name in ("labels", "own")] == [3, 3]
-    few = _renumbered(trial["calibration"], np.array([8, 40, 41]))["thresholds"]["macro-f1"]
+    few = _renumbered(record["calibration"], np.array([8, 40, 41]))["thresholds"]["macro-f1"]
     assert (few["labels"], few["own"]) == ([0], [own[8]]) and few["k"] <= 3
 
 
@@ -150,17 +150,17 @@ def test_what_does_not_fit_is_not_taken_over(first, tmp_path, changes, said, use
 def test_curves_of_adjusted_scores_are_not_those_of_others(first, tmp_path):
     place, old = first
     shutil.copytree(place / "run", tmp_path / "a")
-    trial = {**old, "adjustment": {"strength": 0.1, "before": [0.0] * 3, "precision": [0.0] * 3}}
-    (tmp_path / "a" / "memory.json").write_text(json.dumps(trial))
+    record = {**old, "adjustment": {"strength": 0.1, "before": [0.0] * 3, "precision": [0.0] * 3}}
+    (tmp_path / "a" / "memory.json").write_text(json.dumps(record))
     without_manifest(tmp_path / "a")
     start = WarmStart(tmp_path / "a", IdSpace.of(snm.load_data(place / "data")))
     config = read_resolved(place / "run" / "config.toml")
     for choice, kept in (("on", True), ("off", False)):
         asked = dataclasses.replace(config, logit_adjustment=choice)
-        found = inherited(RunFolder(tmp_path / "b"), asked, start, "RUN")
-        assert (found.trial["calibration"] is not None) == kept
-        assert (found.trial["adjustment"] is not None) == kept
-        assert (found.note is None) == kept
+        taken, note = inherited(RunFolder(tmp_path / "b"), asked, start, "RUN")
+        assert (taken["calibration"] is not None) == kept
+        assert (taken["adjustment"] is not None) == kept
+        assert (note is None) == kept
 
 
 def test_a_damaged_choice_is_refused_before_anything_is_trained(first, tmp_path):

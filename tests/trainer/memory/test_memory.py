@@ -48,11 +48,11 @@ def unseen(trained):
 
 def test_pays_and_says_so(trained):
     _, run, events = trained
-    trial = json.loads((run / "memory.json").read_text())
-    assert trial["used"] and trial["gain"] > 2 * trial["error"] > 0
-    assert trial["held_out"] == 60 and trial["points"] == 600
+    record = json.loads((run / "memory.json").read_text())
+    assert record["used"] and record["gain"] > 2 * record["error"] > 0
+    assert record["held_out"] == 60 and record["points"] == 600
     result = json.loads((run / "result.json").read_text())
-    assert result["memory"] == trial
+    assert result["memory"] == record
     (told,) = [e.text for e in events if getattr(e, "text", "").startswith("memory:")]
     assert "of 600 training points" in told and "60 points" in told
     assert any("memory:" in line for line in (run / "log.jsonl").read_text().splitlines())
@@ -219,8 +219,8 @@ def test_predictions_are_explained(trained, model, tmp_path, capsys):
 def test_a_run_without_a_memory_explains_by_features(trained, tmp_path):
     data, run, _ = trained
     copy = without_manifest(shutil.copytree(run, tmp_path / "run"))
-    trial = json.loads((copy / "memory.json").read_text())
-    (copy / "memory.json").write_text(json.dumps({**trial, "used": False}))
+    record = json.loads((copy / "memory.json").read_text())
+    (copy / "memory.json").write_text(json.dumps({**record, "used": False}))
     out = tmp_path / "answers.jsonl"
     command_line.call("predict", copy, data / "test.txt", "--output", out, "--explain")
     for answer in map(json.loads, out.read_text().splitlines()):
@@ -295,9 +295,9 @@ def test_runs_without_probabilities_say_so(trained, tmp_path, capsys):
     _, run, _ = trained
     before = shutil.copytree(run, tmp_path / "before")  # a run of an earlier version
     without_manifest(before)
-    trial = json.loads((before / "memory.json").read_text())
-    del trial["calibration"]
-    (before / "memory.json").write_text(json.dumps(trial))
+    record = json.loads((before / "memory.json").read_text())
+    del record["calibration"]
+    (before / "memory.json").write_text(json.dumps(record))
     earlier = load(before)
     said = (
         r"^probabilities: found a model without probabilities, expected one trained with memory "
@@ -316,7 +316,7 @@ def test_runs_without_probabilities_say_so(trained, tmp_path, capsys):
     assert said.startswith("--threshold: found 2, expected a probability from 0 to 1, micro-f1")
     whole = json.loads((run / "memory.json").read_text())["calibration"]
     earlier = {name: value for name, value in whole.items() if name != "thresholds"}
-    (before / "memory.json").write_text(json.dumps({**trial, "calibration": earlier}))
+    (before / "memory.json").write_text(json.dumps({**record, "calibration": earlier}))
     said = command_line.refused(
         capsys, "predict", before, tmp_path / "test.txt", "--threshold=macro-f1"
     )
@@ -326,7 +326,7 @@ def test_runs_without_probabilities_say_so(trained, tmp_path, capsys):
     for part in ({"own": [2.0]}, {"labels": [-1.5]}, {"k": 0}, {"overall": "high"}):
         wrongs.append({**whole, "thresholds": {"macro-f1": one | part}})
     for wrong in wrongs:
-        (before / "memory.json").write_text(json.dumps({**trial, "calibration": wrong}))
+        (before / "memory.json").write_text(json.dumps({**record, "calibration": wrong}))
         with pytest.raises(
             InputError, match=r"memory\.json: calibration: found .*, expected curves"
         ):

@@ -27,9 +27,9 @@ def test_off_where_there_are_no_neighbours(tmp_path):
     labels = snm.generate(points=600, test_points=0, features=120, labels=60, seed=0).train.labels
     data = Dataset("alone", Points(sparse.identity(600, np.float32, "csr"), labels), None, None, "")
     events = list(snm.training(data, CONFIG, tmp_path / "run"))
-    trial = json.loads((tmp_path / "run" / "memory.json").read_text())
-    assert not trial["used"] and trial["gain"] <= 2 * trial["error"]
-    assert (trial["points"], trial["bytes"]) == (0, 0)
+    record = json.loads((tmp_path / "run" / "memory.json").read_text())
+    assert not record["used"] and record["gain"] <= 2 * record["error"]
+    assert (record["points"], record["bytes"]) == (0, 0)
     assert not (tmp_path / "run" / "memory.npz").exists()
     assert load(tmp_path / "run").memory is None
     assert any(
@@ -56,9 +56,9 @@ def test_validation_points_choose_and_are_stored_after_a_refit(tmp_path):
     refit = dict(validation_fraction=0.2, patience=1, refit=True)
     config = dataclasses.replace(CONFIG, members=1, **refit)
     data = tiny.told_by_neighbours(tmp_path / "data")
-    trial = snm.train(data, config, tmp_path / "run")["memory"]
-    assert trial["held_out"] == 120
-    assert trial["used"] and trial["points"] == 600
+    record = snm.train(data, config, tmp_path / "run")["memory"]
+    assert record["held_out"] == 120
+    assert record["used"] and record["points"] == 600
 
 
 def test_held_out_points_choose_without_the_pairs_that_are_filtered(tmp_path):
@@ -68,13 +68,13 @@ def test_held_out_points_choose_without_the_pairs_that_are_filtered(tmp_path):
     pairs = np.stack([np.arange(600), first], axis=1).astype(np.int64)
     data = dataclasses.replace(data, train=dataclasses.replace(data.train, filter=pairs))
     config = dataclasses.replace(CONFIG, members=1, validation_fraction=0.2)
-    trial = snm.train(data, config, tmp_path / "run")["memory"]
-    assert trial["used"]
+    record = snm.train(data, config, tmp_path / "run")["memory"]
+    assert record["used"]
     held = data.split(0.2, config.seed).test
     for with_memory, name in ((False, "before"), (True, "precision")):
         predictor = load(tmp_path / "run", memory=with_memory)
         found = evaluate_points(predictor, held, None)["metrics"]
-        assert trial[name] == pytest.approx([found["P@1"], found["P@3"], found["P@5"]])
+        assert record[name] == pytest.approx([found["P@1"], found["P@3"], found["P@5"]])
 
 
 def test_labels_that_are_dropped_stay_dropped(tmp_path):
