@@ -41,7 +41,7 @@ from snm.memory.memory import Memory, MemorySettings
 from snm.memory.store import save_memory
 from snm.prediction.calibration import Calibration, Curve
 from snm.runs.folder import RunFolder, write_json
-from snm.runs.load import used_checkpoints
+from snm.runs.load import StoredRun
 from snm.runs.manifest import MAY_CHANGE
 
 POINTS, FEATURES, LABELS = 60, 30, 20
@@ -64,17 +64,18 @@ def made(place: Path) -> Path:
     data = dataclasses.replace(DATA, label_names=names, vectorizer=place / "vectorizer.json")
     snm.train(data, CONFIG, place / "run")
     # So few points choose no memory: this puts one in as the end of a run does.
-    folder = RunFolder(place / "run")
+    stored = StoredRun.open(place / "run")
+    folder = stored.folder
     result = folder.read_result()
     folder.reopen()
     rows = np.arange(POINTS)
     save_memory(folder.memory, Memory(data.train.features, data.train.labels, None, rows, SETTINGS))
     record = {"used": True, "held_out": 6, "gain": 1.0, "error": 0.5, "before": [1.0],
-              "precision": [2.0], "settings": dataclasses.asdict(SETTINGS), "points": POINTS,
-              "bytes": 100, "seconds": 0.1,
-              "calibration": dataclasses.asdict(Calibration(9, CURVE, CURVE))}  # fmt: skip
+             "precision": [2.0], "settings": dataclasses.asdict(SETTINGS), "points": POINTS,
+             "bytes": 100, "seconds": 0.1,
+             "calibration": dataclasses.asdict(Calibration(9, CURVE, CURVE))}  # fmt: skip
     write_json(folder.memory_record, record)
-    folder.finish({**result, "memory": record}, used_checkpoints(folder, folder.settings()))
+    folder.finish({**result, "memory": record}, stored.used_checkpoints())
     return folder.path
 
 

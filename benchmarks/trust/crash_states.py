@@ -31,6 +31,7 @@ from snm.checkpoints.manifest import DamagedError
 from snm.errors import InputError
 from snm.runs.events import Saved
 from snm.runs.folder import RunFolder, write_json
+from snm.runs.settings import for_older_run
 
 # -- power cuts ------------------------------------------------------------------------------
 
@@ -125,7 +126,7 @@ def _goes_on(bench: Bench, path: Path, safe: dict[str, int]) -> tuple[Any, bool]
     data = bench.data
     facts = {"data": data.name, "sha256": data.sha256, "num_features": data.train.num_features,
              "num_labels": data.train.num_labels, "warm_start": None}  # fmt: skip
-    folder.check(folder.for_older_run(bench.config), facts)
+    folder.check(for_older_run(folder, bench.config), facts)
     steps = []
     for phase, where in (("train", "checkpoints"), ("member-2", "checkpoints/member-2")):
         store, newest = folder.checkpoints(2, phase), 0

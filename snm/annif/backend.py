@@ -36,6 +36,7 @@ from snm.export.load import load
 from snm.grow.run import write_grown
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
+from snm.runs.load import StoredRun
 from snm.system import disk
 from snm.system.cache_folder import keep_programs
 from snm.trainer.training import train
@@ -133,10 +134,8 @@ class SnmBackend(TfidfVectorizerMixin, AnnifLearningBackend):
         new = self._path(self._NEW)
         disk.remove_tree(new)
         with self._as_annif_errors():
-            write_grown(
-                RunFolder(self._path(self._RUN)), RunFolder(new), self._predictor, names, dataset,
-                None,
-            )  # fmt: skip
+            old = StoredRun.open(self._path(self._RUN))
+            write_grown(old, RunFolder(new), self._predictor, names, dataset, None)
         self._exchange()
 
     def _suggest_batch(self, documents: list[Any], params: dict[str, Any]) -> SuggestionBatch:

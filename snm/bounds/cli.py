@@ -64,8 +64,7 @@ def _run(command: Bounds) -> None:
     from rich.progress import TaskID
 
     from snm.bounds.measure import bounds_of_run, measure
-    from snm.runs.folder import RunFolder
-    from snm.runs.load import load
+    from snm.runs.load import StoredRun
     from snm.runs.unfinished import remark_unfinished
     from snm.system.cache_folder import keep_programs
     from snm.system.terminal import progress_bar, say, waiting
@@ -76,12 +75,11 @@ def _run(command: Bounds) -> None:
     if command.points is not None and command.points < 1:
         raise InputError("--points", str(command.points), "at least 1")
     keep_programs()
-    folder = RunFolder(command.run)
     remark_unfinished(command.run)
     with waiting(f"reading {command.run}"):
-        predictor = load(command.run)
-        config = folder.settings()
-        dataset, notes = data_of_run(folder, command.data, own_train=True)
+        stored = StoredRun.open(command.run)
+        predictor, config = stored.load(), stored.config
+        dataset, notes = data_of_run(stored, command.data, own_train=True)
     for note in () if command.json else notes:
         say(note)
     k = config.retrieval_k if command.k is None else command.k

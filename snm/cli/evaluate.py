@@ -69,7 +69,7 @@ def _run(command: Evaluate) -> None:
     from snm.cli.metrics_tables import metrics_table, print_metrics
     from snm.cli.outputs import refuse_kept
     from snm.evaluation.label_table import write_label_table
-    from snm.runs.load import ids_of_run
+    from snm.runs.load import StoredRun
     from snm.runs.unfinished import remark_unfinished
     from snm.system.files import check_writable
     from snm.system.terminal import console, waiting
@@ -105,7 +105,8 @@ def _run(command: Evaluate) -> None:
             by_label=command.by_label is not None,
         )
     if command.by_label is not None:
-        write_label_table(command.by_label, found.pop("by_label"), ids_of_run(run).label_names)
+        names = StoredRun.open(run).label_names()
+        write_label_table(command.by_label, found.pop("by_label"), names)
     if index is not None:
         with waiting(f"searching {index}"):
             by_index = evaluate(run, data, same_ids=same_ids, ks=ks, searched_by=searched)

@@ -26,7 +26,7 @@ def print_summary(found: dict[str, Any], title: str) -> None:
         say(f"{_of_fresh(found)} ({fresh['points']:,}): {', '.join(shown)}")
     _print_area(found)
     _print_calibration(found)
-    _print_unlabelled(found)
+    _print_odd_points(found)
 
 
 def print_held_out(held: dict[str, Any]) -> None:
@@ -52,7 +52,7 @@ def print_metrics(found: dict[str, Any], title: str) -> None:
         console.print(_reliability_table(found["reliability"]))
     if "at_threshold" in found:
         console.print(_threshold_table(found["at_threshold"]))
-    _print_unlabelled(found)
+    _print_odd_points(found)
     # Of fewer than ten labels, some groups are empty.
     if groups := [one for one in found.get("by_label_frequency") or [] if one["labels"]]:
         k = max(int(name.split("@")[1]) for name in found["metrics"] if "@" in name)
@@ -98,9 +98,12 @@ def _print_calibration(found: dict[str, Any]) -> None:
         )
 
 
-def _print_unlabelled(found: dict[str, Any]) -> None:
+def _print_odd_points(found: dict[str, Any]) -> None:
     if unlabelled := found["metrics"]["points_without_labels"]:
         console.print(f"left out: {counted(unlabelled, 'point')} without labels")
+    if empty := found.get("points_without_features"):
+        points = counted(empty, "test point")
+        console.print(f"{points} without a known feature: predicted by the biases of the labels")
 
 
 # -- tables ------------------------------------------------------------------------------------

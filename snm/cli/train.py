@@ -135,41 +135,36 @@ def run_training(command: Train) -> None:
         return
 
     with waiting("planning"), part("starting"):
-        from snm.config.resolve import resolve
-        from snm.distributed.mesh import make_mesh
         from snm.planning.fit_check import little_disk, refuse_what_cannot_fit
         from snm.runs.folder import RunFolder
         from snm.runs.mirror import place_of
+        from snm.runs.settings import settings_of_run
         from snm.stores.address import Address
-        from snm.trainer.prepare import members_at_once
-        from snm.trainer.training import not_tried, resolved_training
+        from snm.trainer.run import RunRequest, resolved_training
+        from snm.trainer.training import not_tried
 
     for note in not_tried(command.settings, dataset):
         console.print(note)
     with place_of(command.run_dir) as place:
+        folder = RunFolder(place.folder)
         with waiting("planning"), part("planning"):
-            asked = RunFolder(place.folder).with_recorded_choices(command.settings, dataset.sha256)
-            config = resolve(asked, dataset)
+            config = settings_of_run(folder, command.settings, dataset)
             refuse_what_cannot_fit(dataset, config, command.device_memory)
             warning = little_disk(dataset, config, place.folder)
-            if warning is not None and not RunFolder(place.folder).result.exists():
+            if warning is not None and not folder.result.exists():
                 console.print(warning, soft_wrap=True)
-            mesh = make_mesh(config.mesh, dataset.train.num_labels, config.batch_size)
         with progress_bar() as bar, _stop_wished() as stop:
-            events = resolved_training(
-                dataset,
-                config,
-                place.folder,
+            request = RunRequest(
                 source=command.data,  # as typed, so that `evaluate` finds the data again
                 warm_start=command.warm_start,
                 same_ids=command.same_ids,
                 profile=command.profile,
                 stop=stop,
-                share=place.share,
             )
-            display = _Display(bar, config.members, members_at_once(config, mesh))
+            events = resolved_training(dataset, config, place, request)
+            display = _Display(bar, config.members)
             services = command.log_to if is_first_process() else ()
-            for event in tracked(place.follow(events), services, place.folder):
+            for event in tracked(events, services, place.folder):
                 display.show(event)
     if not display.began:
         console.print(f"{command.run_dir} is finished: nothing was trained", soft_wrap=True)
@@ -182,8 +177,8 @@ def run_training(command: Train) -> None:
 class _Display:
     """Shows the events of a run: a progress bar, and lines that stay."""
 
-    def __init__(self, bar: Progress, members: int = 1, members_at_once: int = 1):
-        self._members, self._at_once, self._estimated = members, members_at_once, False
+    def __init__(self, bar: Progress, members: int = 1):
+        self._members, self._at_once, self._estimated = members, 1, False
         self.result: dict[str, Any] = {}
         self.began = False  # whether any phase did
         self._bar, self._task = bar, bar.add_task("preparing", total=None)
@@ -232,6 +227,7 @@ class _Display:
         if not self._total:
             self._bar.remove_task(self._task)
         self._total, self._per_epoch = event.last_step, event.steps_per_epoch
+        self._at_once = event.members_at_once
         self._seconds, self._points, self._compiled = 0.0, 0, False
         self._paces, self._step_before, self._untold = [], event.step, 0.0
         phase = self._named(event.phase)

@@ -14,8 +14,6 @@ from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_matrix
 
 from snm.config.resolved import ResolvedConfig
-from snm.data.vectorizer import Vectorizer
-from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.head.state import Head
 from snm.memory.memory import Memory, MemorySettings
@@ -25,6 +23,7 @@ from snm.model.model import Model, TrainState
 from snm.prediction.calibration import Calibration
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
+from snm.runs.load import vectorizer_of, weighting_of
 from snm.runs.schema import Field, validated
 from snm.tables.int8 import as_bytes, row_type
 from snm.tables.table import RowTable
@@ -108,10 +107,7 @@ def predictor_of(
         validated(where, manifest, wanted.fields)
         model = make_model(config, manifest["num_features"], manifest["num_labels"])
         model = dataclasses.replace(model, members=manifest["members"])
-        found = _alone(folder, manifest, model, array, names, wanted)
-        if found.weighting.kind != config.weighting:
-            kinds = found.weighting.kind, config.weighting
-            raise ValueError("a weighting {}, and {} in the settings".format(*kinds))
+        found = _alone(folder, manifest, config, model, array, names)
         if memory and manifest.get("calibration") is not None:
             calibration = Calibration.read(manifest["calibration"])
             found = dataclasses.replace(found, calibration=calibration)
@@ -129,22 +125,18 @@ def predictor_of(
 def _alone(
     folder: Path,
     manifest: dict[str, Any],
+    config: ResolvedConfig,
     model: Model,
     array: ReadArray,
     read_names: Callable[[Path, int], Sequence[str]],
-    wanted: Wanted,
 ) -> Predictor:
     """The model without its memory."""
     run = RunFolder(folder)  # the files that are the same in both
-    weighting = Weighting.load(run.fitted_weighting)
-    if weighting.num_features not in (None, model.num_features):
-        found = f"{weighting.num_features} features"
-        raise InputError(str(run.fitted_weighting), found, wanted.expected)
+    weighting = weighting_of(run.fitted_weighting, config.weighting, model.num_features)
     names = read_names(run.names, model.spec.num_labels) if run.names.exists() else None
-    texts = Vectorizer.read(run.vectorizer) if run.vectorizer.exists() else None
-    if texts is not None and texts.num_features != model.num_features:
-        found = f"{texts.num_features} features"
-        raise InputError(str(run.vectorizer), found, f"{model.num_features}, as the model has")
+    texts = None
+    if run.vectorizer.exists():
+        texts = vectorizer_of(run.vectorizer, model.num_features)
     state = _state(manifest, model, array)
     return Predictor(model, state, weighting, names, vectorizer=texts)
 

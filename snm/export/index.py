@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.evaluation.filters import kept_first, most_filtered, pairs_of
 from snm.export.arrays import FORMAT, class_rows_sha256
@@ -222,6 +223,11 @@ class IndexedPredictor:
     def model(self) -> Model:
         """As in the exact predictor."""
         return self.predictor.model
+
+    @property
+    def weighting(self) -> Weighting:
+        """As in the exact predictor."""
+        return self.predictor.weighting
 
     @property
     def calibration(self) -> Calibration | None:

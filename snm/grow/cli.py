@@ -68,7 +68,7 @@ def _run(command: Grow) -> None:
     from snm.data.load import load as load_data
     from snm.grow.run import write_grown
     from snm.runs.folder import RunFolder
-    from snm.runs.load import ids_of_run, load
+    from snm.runs.load import StoredRun
     from snm.system.files import made_whole
     from snm.system.terminal import console
 
@@ -77,14 +77,14 @@ def _run(command: Grow) -> None:
         raise InputError(f"--output {out}", "a file or folder of that name", "a new folder")
     if command.same_ids and command.data is None:
         raise InputError("--same-ids", "no --data", "the data that have the same ids")
-    predictor = load(command.run)
-    old = RunFolder(command.run)
-    if not old.finished():
+    old = StoredRun.open(command.run)
+    predictor = old.load()
+    if not old.finished:
         raise InputError(str(command.run), "a run that is not finished", "a finished one")
     first = predictor.model.spec.num_labels
     before = tuple(predictor.label_names or map(str, range(first)))
     dataset = None if command.data is None else load_data(command.data)
-    of_run = ids_of_run(command.run)
+    of_run = old.ids()
     names = _new_names(command, before, dataset, of_run)
     if names and predictor.model.drop_seen:
         found = "new labels for a run in which labels and features are the same items (seen drop)"

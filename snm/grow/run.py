@@ -20,7 +20,7 @@ from snm.memory.store import save_memory
 from snm.prediction.predictor import Predictor
 from snm.runs.events import Progress
 from snm.runs.folder import RunFolder, write_json
-from snm.runs.load import load_member, used_checkpoints
+from snm.runs.load import StoredRun
 from snm.runs.members import member_seed, phase_names
 from snm.runs.schema import MemoryRecord, RunFacts
 
@@ -28,7 +28,7 @@ __all__ = ["write_grown"]
 
 
 def write_grown(
-    old: RunFolder,
+    old: StoredRun,
     new: RunFolder,
     predictor: Predictor,
     names: tuple[str, ...],
@@ -51,29 +51,30 @@ def write_grown(
     Raises:
       InputError: a file of the finished run is gone.
     """
-    if old.has(old.adjustment) and not old.has(old.memory_record):
-        found = f"{old.adjustment.name} without {old.memory_record.name}"
-        raise InputError(str(old.path), found, "all files of the run")
-    config = old.settings()
-    facts: RunFacts = {**old.read_facts(), "num_labels": len(names)}
-    facts["grown_from"] = str(old.path.resolve())
+    folder, config = old.folder, old.config
+    if folder.has(folder.adjustment) and not folder.has(folder.memory_record):
+        found = f"{folder.adjustment.name} without {folder.memory_record.name}"
+        raise InputError(str(folder.path), found, "all files of the run")
+    facts: RunFacts = {**old.facts, "num_labels": len(names)}
+    facts["grown_from"] = str(folder.path.resolve())
     facts.pop("inherited", None)  # of the labels there
     if dataset is not None:
         facts["data"] = dataset.name
         if source is not None:
             facts["data"] = str(Path(source).resolve()) if Path(source).exists() else source
         facts["sha256"] = dataset.sha256
-    vectorizer = old.checked(old.vectorizer) if old.has(old.vectorizer) else None
+    vectorizer = folder.checked(folder.vectorizer) if folder.has(folder.vectorizer) else None
     new.write(config, facts, predictor.weighting, names, vectorizer)
-    origins = _write_members(old, new, config, predictor, names, dataset, facts["sha256"])
-    result = old.read_result()
-    measured = ("by_label_frequency", "without_repeats", "reliability", "validation", "memory")
+    origins = _write_members(old, new, predictor, names, dataset, facts["sha256"])
+    result = folder.read_result()
+    measured = ("by_label_frequency", "without_repeats", "points_without_features", "reliability",
+                "validation", "memory")  # fmt: skip
     for name in measured:
         result.pop(name, None)
     memory = None
     # Also of a memory that did not pay: probabilities and thresholds are in it.
-    if old.has(old.memory_record):
-        record = old.read_memory_record()
+    if folder.has(folder.memory_record):
+        record = folder.read_memory_record()
         if predictor.memory is not None:
             memory = _grown_memory(config, predictor, predictor.memory, names, dataset)
             save_memory(new.memory, memory)
@@ -81,17 +82,16 @@ def write_grown(
         write_json(new.memory_record, record)
         result["memory"] = record
         first = predictor.model.spec.num_labels
-        if (shifts := old.read_adjustment(first)) is not None:
+        if (shifts := folder.read_adjustment(first)) is not None:
             save_shifts(new.adjustment, _grown_shifts(shifts, record, len(names) - first, dataset))
     result |= {"metrics": {}, "grown_from": facts["grown_from"]}
-    new.finish(result, used_checkpoints(new, config))
+    new.finish(result, StoredRun(new, config, facts, finished=True).used_checkpoints())
     return origins, memory
 
 
 def _write_members(
-    old: RunFolder,
+    old: StoredRun,
     new: RunFolder,
-    config: ResolvedConfig,
     predictor: Predictor,
     names: tuple[str, ...],
     dataset: Dataset | None,
@@ -102,11 +102,11 @@ def _write_members(
     Returns:
       how many of these rows start at what.
     """
-    first = predictor.model.spec.num_labels
+    first, config = predictor.model.spec.num_labels, old.config
     frequency = None if dataset is None else dataset.label_frequency()
     origins = Origins(0, 0, 0)
     for member in range(1, predictor.model.members + 1):
-        model, state = load_member(old.path, member)
+        model, state = old.member(member)
         alone = dataclasses.replace(predictor, model=model, state=state, memory=None)
         seed = member_seed(config.seed, member)
         rows, origins = new_rows(alone, names[first:], dataset, seed)
@@ -114,7 +114,7 @@ def _write_members(
         if state.head.bias is not None:
             bias = bias_of(np.asarray(state.head.bias), frequency, len(names) - first)
         name, _ = phase_names(member)
-        step = old.checkpoints(config.keep_checkpoints, name).latest() or 0
+        step = old.folder.checkpoints(config.keep_checkpoints, name).latest() or 0
         progress = dataclasses.asdict(Progress(step=step))
         about = {"data_sha256": sha256, "seed": seed, "versions": versions(), "manifest": True}
         store = new.checkpoints(config.keep_checkpoints, name, about)

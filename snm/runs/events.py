@@ -149,6 +149,7 @@ class Started:
       last_step: the step after which the phase ends.
       steps_per_epoch: the steps of an epoch.
       num_points: the points that the phase trains on.
+      members_at_once: how many members train side by side.
     """
 
     phase: str
@@ -156,6 +157,7 @@ class Started:
     last_step: int
     steps_per_epoch: int
     num_points: int
+    members_at_once: int = 1
 
 
 @dataclasses.dataclass(frozen=True)

@@ -28,7 +28,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from snm.checkpoints.store import Checkpoints
-from snm.config.auto import auto_size
 from snm.config.resolved import ResolvedConfig, read_resolved
 from snm.config.settings import Config, config_text
 from snm.data.weighting import Weighting
@@ -44,16 +43,12 @@ from snm.runs.schema import (
     RunFacts,
     validated,
 )
-from snm.sampling.samplers import SAMPLERS
 from snm.system.files import fingerprint, make_folder, write_whole
 from snm.system.locks import LOCK
 
 __all__ = ["RunFolder", "read_json", "write_json"]
 
 _LAST_SETTING = "steps_per_dispatch"  # of every version
-_OLDER_SAMPLED = (8192, 16_384, 32_768)  # what `--sampled auto` was for one member and many labels
-_CHOICES = ("label_text", "input_dropout", "feature_init", "memory", "logit_adjustment")
-"""Settings whose `auto` looks at more than counts, or at `--epochs`, which may be raised."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -224,61 +219,6 @@ class RunFolder:
     def _json(self, path: Path, fields: dict[str, Field]) -> dict[str, Any]:
         return validated(path, read_json(self.checked(path)), fields)
 
-    def for_older_run(self, config: ResolvedConfig) -> ResolvedConfig:
-        """The settings, changed where the folder holds a run of an older version.
-
-        Settings that its `config.toml` lacks are set to what that version did, so that the run
-        goes on unchanged.
-        """
-        if not self.config.exists():
-            return config
-        self.settings()  # refuses what is damaged or cut off
-        written = tomllib.loads(self.config.read_text(encoding="utf-8"))
-        if SAMPLERS[config.sampler].needs_batch_positives:
-            # B is counted, and was counted otherwise.
-            config = dataclasses.replace(config, sampled=written.get("sampled", config.sampled))
-        num_labels, splits = self.read_facts()["num_labels"], config.item_splits
-        of_rule = auto_size(num_labels, members=config.members, item_splits=splits)
-        if config.sampled == of_rule and written.get("sampled") in _OLDER_SAMPLED:
-            config = dataclasses.replace(config, sampled=written["sampled"])
-        if "logit_adjustment" not in written:
-            config = dataclasses.replace(config, logit_adjustment="off")
-        if "label_text" not in written:
-            config = dataclasses.replace(config, label_text="off")
-        if "memory" not in written:
-            config = dataclasses.replace(config, memory="off", logit_adjustment="off")
-        # With splits or centroids, `--epochs auto` asks for fewer passes.
-        epochs = max(config.epochs, written.get("epochs", 0))
-        if "item_splits" not in written and config.item_splits:
-            config = dataclasses.replace(config, item_splits=0, epochs=epochs)
-        if "class_init" not in written and config.class_init != "random":
-            config = dataclasses.replace(config, class_init="random", epochs=epochs)
-        return config
-
-    def with_recorded_choices(self, config: Config, sha256: str) -> Config:
-        """The settings, with what the run chose for those of `_CHOICES` that are left open.
-
-        So a run of 3 passes, which has no dropout, keeps that where more passes are asked for. Of a
-        run on other data nothing is kept: `check` refuses it.
-
-        Args:
-          config: what is asked for.
-          sha256: of the data.
-
-        Raises:
-          InputError: another of these settings than the run's is asked for.
-        """
-        left_open = [name for name in _CHOICES if getattr(config, name) == "auto"]
-        if not left_open or not self.config.exists():
-            return config
-        begun = self.settings()
-        if self.read_facts()["sha256"] != sha256:
-            return config
-        for name in _CHOICES:
-            if name not in left_open:
-                self._refuse_other(name, getattr(begun, name), getattr(config, name))
-        return dataclasses.replace(config, **{name: getattr(begun, name) for name in left_open})
-
     def check(self, config: ResolvedConfig, facts: RunFacts) -> None:
         """Checks that the folder is new, empty, or holds the same run; writes nothing.
 
@@ -375,9 +315,14 @@ class RunFolder:
             raise InputError(str(self.path), found, expected)
         for name in (field.name for field in dataclasses.fields(Config)):
             if name not in MAY_CHANGE:
-                self._refuse_other(name, getattr(old, name), getattr(config, name))
+                self.refuse_other(name, getattr(old, name), getattr(config, name))
 
-    def _refuse_other(self, name: str, before: Any, now: Any) -> None:
+    def refuse_other(self, name: str, before: Any, now: Any) -> None:
+        """Refuses another value of a setting than that of the run.
+
+        Raises:
+          InputError: `before` and `now` differ.
+        """
         if before != now:
             found = f"a run with {name} = {before!r}"
             same = f"the run's own settings (`--config {self.config}`)"

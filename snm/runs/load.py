@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 from pathlib import Path
 
 from jax.sharding import Mesh
@@ -13,7 +14,7 @@ from snm.config.resolved import ResolvedConfig
 from snm.data.formats.dispatch import read_names
 from snm.data.id_space import IdSpace
 from snm.data.vectorizer import Vectorizer
-from snm.data.weighting import Weighting
+from snm.data.weighting import Kind, Weighting
 from snm.errors import InputError
 from snm.memory.store import load_memory
 from snm.model.from_config import make_model
@@ -28,18 +29,7 @@ from snm.runs.members import member_seed, phase_names
 from snm.runs.schema import RunFacts
 from snm.stores.copies import local
 
-__all__ = [
-    "assemble",
-    "checkpoints_intact",
-    "first_member_step",
-    "ids_of_run",
-    "is_exported",
-    "load",
-    "load_member",
-    "used_checkpoints",
-    "watched_member",
-    "with_memory",
-]
+__all__ = ["StoredRun", "is_exported", "load", "vectorizer_of", "weighting_of"]
 
 
 def load(run: str | Path, *, memory: bool = True, verify: bool = True) -> Predictor:
@@ -57,159 +47,7 @@ def load(run: str | Path, *, memory: bool = True, verify: bool = True) -> Predic
     Raises:
       InputError: the folder is not a run, or the run has no checkpoint.
     """
-    folder, config, facts, finished = _opened(run)
-    names = _names(folder, facts)
-    weighting = Weighting.load(folder.checked(folder.fitted_weighting))
-    width = weighting.num_features
-    if weighting.kind != config.weighting or width not in (None, facts["num_features"]):
-        found = f"a weighting {weighting.kind} of {width} features"
-        expected = f"{config.weighting} of {facts['num_features']}, as in config.toml and run.json"
-        raise InputError(str(folder.fitted_weighting), found, expected)
-    predictor = assemble(folder, config, facts, weighting, names, finished, verify=verify)
-    return with_memory(predictor, folder) if memory and finished else predictor
-
-
-def with_memory(predictor: Predictor, folder: RunFolder) -> Predictor:
-    """The predictor with what held-out points chose for its run: memory, adjustment, calibration.
-
-    Raises:
-      InputError: a file of these is missing or damaged.
-    """
-    shifts = folder.read_adjustment(predictor.model.spec.num_labels)
-    if shifts is not None:
-        predictor = dataclasses.replace(predictor, state=adjusted(predictor.state, shifts))
-    if not folder.has(folder.memory_record):
-        return predictor
-    record = folder.read_memory_record()
-    if (curves := record.get("calibration")) is not None:
-        predictor = dataclasses.replace(predictor, calibration=Calibration.read(curves))
-    if not record["used"]:
-        return predictor
-    shape = {"num_features": predictor.model.num_features,
-             "num_labels": predictor.model.spec.num_labels}  # fmt: skip
-    return dataclasses.replace(
-        predictor, memory=load_memory(folder.checked(folder.memory), **shape)
-    )
-
-
-def ids_of_run(run: str | Path) -> IdSpace:
-    """What the feature and label ids of a run stand for.
-
-    Raises:
-      InputError: the folder is not a run.
-    """
-    folder, _, facts, _ = _opened(run)
-    return IdSpace(
-        str(run),
-        facts["num_features"],
-        facts["num_labels"],
-        _names(folder, facts),
-        facts["sha256"],
-        folder.checked(folder.vectorizer) if folder.has(folder.vectorizer) else None,
-    )
-
-
-def _names(folder: RunFolder, facts: RunFacts) -> tuple[str, ...] | None:
-    """The names of the labels, if there are any."""
-    if not folder.has(folder.names):
-        return None
-    return read_names(folder.checked(folder.names), facts["num_labels"])
-
-
-def load_member(run: str | Path, member: int, mesh: Mesh | None = None) -> tuple[Model, TrainState]:
-    """Loads one member of a run, counted from 1; the last member if the run has fewer.
-
-    Raises:
-      InputError: the folder is not a run, or the run has no checkpoint.
-    """
-    folder, config, facts, finished = _opened(run)
-    member = min(member, config.members if finished else 1)
-    model = make_model(config, facts["num_features"], facts["num_labels"])
-    return model, _member(folder, config, model, member, finished, mesh)
-
-
-def assemble(folder: RunFolder, config: ResolvedConfig, facts: RunFacts, weighting: Weighting,
-             names: tuple[str, ...] | None, finished: bool,
-             mesh: Mesh | None = None, verify: bool = True,
-             state: TrainState | None = None) -> Predictor:  # fmt: skip
-    """Builds the predictor of a run from its checkpoints, on one device or on a mesh.
-
-    Args:
-      folder: the run folder.
-      config: resolved settings.
-      facts: the content of `run.json`.
-      weighting: the fitted feature weighting.
-      names: the names of the labels, or None.
-      finished: whether the run is finished; the predictor then uses all members, else the first.
-      mesh: the mesh to shard the parameters over, or None.
-      verify: as in `load`.
-      state: the parameters, where they are in memory; None reads them.
-
-    Raises:
-      InputError: a checkpoint is missing.
-    """
-    model = make_model(config, facts["num_features"], facts["num_labels"])
-    texts = None
-    if folder.has(folder.vectorizer):
-        texts = Vectorizer.read(folder.checked(folder.vectorizer))
-        if texts.num_features != model.num_features:
-            expected = f"{model.num_features}, as in run.json"
-            raise InputError(str(folder.vectorizer), f"{texts.num_features} features", expected)
-    members = config.members if finished else 1
-    if state is None:
-        states = (_member(folder, config, model, member, finished, mesh, verify)
-                  for member in range(1, members + 1))  # fmt: skip
-        state = join_as_read(states, members) if mesh is None else join_on_mesh(list(states), mesh)
-    model = dataclasses.replace(model, members=members)
-    return Predictor(model, state, weighting, names, vectorizer=texts, mesh=mesh)
-
-
-def watched_member(
-    folder: RunFolder, config: ResolvedConfig, facts: RunFacts, mesh: Mesh | None = None
-) -> tuple[Model, TrainState]:
-    """The first member as it was trained without the held-out points, before any refit.
-
-    Args:
-      folder: the run folder.
-      config: resolved settings.
-      facts: the content of `run.json`.
-      mesh: as in `assemble`.
-    """
-    model = make_model(config, facts["num_features"], facts["num_labels"])
-    return model, _member(folder, config, model, 1, finished=False, mesh=mesh)
-
-
-def checkpoints_intact(folder: RunFolder, config: ResolvedConfig) -> bool:
-    """Whether the checkpoint of every member of a finished run is as it was written."""
-    try:
-        for member in range(1, config.members + 1):
-            checkpoints, step = _checked(folder, config, member, finished=True)
-            checkpoints.verify(step)
-    except InputError:
-        return False
-    return True
-
-
-def used_checkpoints(folder: RunFolder, config: ResolvedConfig) -> dict[str, list[int]]:
-    """The checkpoints that predictions of a finished run are of: phase -> [step, seal].
-
-    Raises:
-      InputError: a checkpoint is missing or damaged.
-    """
-    found = {}
-    for member in range(1, config.members + 1):
-        phase, checkpoints, step = _best_of(folder, config, member, finished=True)
-        found[phase] = [step, checkpoints.seal(step)]
-    return found
-
-
-def first_member_step(folder: RunFolder, config: ResolvedConfig) -> int:
-    """The step of the checkpoint that predictions of an unfinished run are of.
-
-    Raises:
-      InputError: the first member has no checkpoint, or a damaged one.
-    """
-    return _best_of(folder, config, 1, finished=False)[2]
+    return StoredRun.open(run).load(memory=memory, verify=verify)
 
 
 def is_exported(folder: Path) -> bool:
@@ -218,86 +56,304 @@ def is_exported(folder: Path) -> bool:
     return any((folder / name).is_file() for name in names)
 
 
+def weighting_of(path: Path, kind: Kind, num_features: int) -> Weighting:
+    """Reads the fitted weighting of a model.
+
+    Args:
+      path: of its file.
+      kind: of the model's settings.
+      num_features: number of features of the model.
+
+    Raises:
+      InputError: the file is damaged, or it is of another model.
+    """
+    weighting = Weighting.load(path)
+    width = weighting.num_features
+    if weighting.kind != kind or width not in (None, num_features):
+        found = f"a weighting {weighting.kind} of {width or 'any'} features"
+        raise InputError(str(path), found, f"{kind} of {num_features}, as the model has")
+    return weighting
+
+
+def vectorizer_of(path: Path, num_features: int) -> Vectorizer:
+    """Reads the vectoriser of a model; see `weighting_of`."""
+    texts = Vectorizer.read(path)
+    if texts.num_features != num_features:
+        found = f"{texts.num_features} features"
+        raise InputError(str(path), found, f"{num_features}, as the model has")
+    return texts
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class StoredRun:
+    """A run as its folder has it.
+
+    Attributes:
+      folder: of the run.
+      config: its settings.
+      facts: the content of `run.json`.
+      finished: whether all members are trained. Predictions are then of all of them; else they are
+        of the first alone, as it was before any refit.
+    """
+
+    folder: RunFolder
+    config: ResolvedConfig
+    facts: RunFacts
+    finished: bool
+
+    @classmethod
+    def open(cls, run: str | Path) -> StoredRun:
+        """Reads what a run is; no parameters yet.
+
+        Args:
+          run: the run folder, or its address in a store.
+
+        Raises:
+          InputError: the folder is not a run, or a file of it is damaged.
+        """
+        folder = RunFolder(local(run))
+        if not folder.config.exists():
+            raise InputError(str(run), *_found_instead(folder.path, run))
+        config, facts, finished = folder.settings(), folder.read_facts(), folder.finished()
+        if finished and folder.read_result().get("members", config.members) != config.members:
+            found, expected = f"members = {config.members}", "as many as in result.json"
+            raise InputError(str(folder.config), found, expected)
+        return cls(folder, config, facts, finished)
+
+    def load(self, *, memory: bool = True, verify: bool = True) -> Predictor:
+        """The trained model; see the function of that name.
+
+        Raises:
+          InputError: the run has no checkpoint, or a file of it is missing or damaged.
+        """
+        names, weighting = self.label_names(), self.weighting()
+        predictor = self.predictor(weighting, names, verify=verify)
+        return self.with_memory(predictor) if memory and self.finished else predictor
+
+    @functools.cached_property
+    def model(self) -> Model:
+        """The model of one member."""
+        return make_model(self.config, self.facts["num_features"], self.facts["num_labels"])
+
+    @property
+    def members(self) -> int:
+        """How many members predictions are of."""
+        return self.config.members if self.finished else 1
+
+    def ids(self) -> IdSpace:
+        """What the feature and label ids of the run stand for.
+
+        Raises:
+          InputError: a file of the run is missing or damaged.
+        """
+        folder, facts = self.folder, self.facts
+        return IdSpace(
+            str(folder.path),
+            facts["num_features"],
+            facts["num_labels"],
+            self.label_names(),
+            facts["sha256"],
+            folder.checked(folder.vectorizer) if folder.has(folder.vectorizer) else None,
+        )
+
+    def label_names(self) -> tuple[str, ...] | None:
+        """The names of the labels, if there are any.
+
+        Raises:
+          InputError: the file is missing or damaged, or has another number of names.
+        """
+        folder = self.folder
+        if not folder.has(folder.names):
+            return None
+        return read_names(folder.checked(folder.names), self.facts["num_labels"])
+
+    def weighting(self) -> Weighting:
+        """The fitted feature weighting.
+
+        Raises:
+          InputError: the file is missing or damaged, or of another run.
+        """
+        path = self.folder.checked(self.folder.fitted_weighting)
+        return weighting_of(path, self.config.weighting, self.facts["num_features"])
+
+    def _vectorizer(self) -> Vectorizer | None:
+        """The vectoriser of texts, if there is one."""
+        folder = self.folder
+        if not folder.has(folder.vectorizer):
+            return None
+        return vectorizer_of(folder.checked(folder.vectorizer), self.facts["num_features"])
+
+    def member(
+        self, number: int, mesh: Mesh | None = None, verify: bool = True
+    ) -> tuple[Model, TrainState]:
+        """One member: the parameters of its best checkpoint, or of its last if none was watched.
+
+        Args:
+          number: of the member, counted from 1; the last one that is used if there are fewer.
+          mesh: the mesh to shard the parameters over, or None.
+          verify: as in `load`.
+
+        Raises:
+          InputError: no checkpoint, or one of another seed or another result.
+        """
+        checkpoints, step = self._checked(min(number, self.members))
+        return self.model, checkpoints.load(step, abstract_on(mesh, self.model), verify=verify)
+
+    def watched(self, mesh: Mesh | None = None) -> tuple[Model, TrainState]:
+        """The first member as it was trained without the held-out points, before any refit.
+
+        Args:
+          mesh: as in `member`.
+        """
+        return dataclasses.replace(self, finished=False).member(1, mesh)
+
+    def predictor(
+        self,
+        weighting: Weighting,
+        names: tuple[str, ...] | None,
+        *,
+        mesh: Mesh | None = None,
+        verify: bool = True,
+        state: TrainState | None = None,
+    ) -> Predictor:
+        """The predictor from the checkpoints, on one device or on a mesh; without a memory.
+
+        Args:
+          weighting: the fitted feature weighting.
+          names: the names of the labels, or None.
+          mesh: the mesh to shard the parameters over, or None.
+          verify: as in `load`.
+          state: the parameters, where they are in memory; None reads them.
+
+        Raises:
+          InputError: a checkpoint is missing, or the vectoriser is of another run.
+        """
+        texts, members = self._vectorizer(), self.members
+        if state is None:
+            states = (self.member(number, mesh, verify)[1] for number in range(1, members + 1))
+            state = (
+                join_as_read(states, members) if mesh is None else join_on_mesh(list(states), mesh)
+            )
+        model = dataclasses.replace(self.model, members=members)
+        return Predictor(model, state, weighting, names, vectorizer=texts, mesh=mesh)
+
+    def with_memory(self, predictor: Predictor) -> Predictor:
+        """The predictor with what held-out points chose: memory, adjustment, calibration.
+
+        Raises:
+          InputError: a file of these is missing or damaged.
+        """
+        folder, num_labels = self.folder, self.facts["num_labels"]
+        shifts = folder.read_adjustment(num_labels)
+        if shifts is not None:
+            predictor = dataclasses.replace(predictor, state=adjusted(predictor.state, shifts))
+        if not folder.has(folder.memory_record):
+            return predictor
+        trial = folder.read_memory_record()
+        if (curves := trial.get("calibration")) is not None:
+            predictor = dataclasses.replace(predictor, calibration=Calibration.read(curves))
+        if not trial["used"]:
+            return predictor
+        memory = load_memory(
+            folder.checked(folder.memory),
+            num_features=self.facts["num_features"],
+            num_labels=num_labels,
+        )
+        return dataclasses.replace(predictor, memory=memory)
+
+    def is_intact(self) -> bool:
+        """Whether the checkpoints that predictions are of are as they were written."""
+        try:
+            for number in range(1, self.members + 1):
+                checkpoints, step = self._checked(number)
+                checkpoints.verify(step)
+        except InputError:
+            return False
+        return True
+
+    def used_checkpoints(self) -> dict[str, list[int]]:
+        """The checkpoints that predictions are of: phase -> [step, seal].
+
+        Raises:
+          InputError: a checkpoint is missing or damaged.
+        """
+        found = {}
+        for number in range(1, self.members + 1):
+            phase, checkpoints, step = self._best_of(number)
+            found[phase] = [step, checkpoints.seal(step)]
+        return found
+
+    def step_of(self, number: int) -> int:
+        """The step of the checkpoint that predictions of a member are of.
+
+        Raises:
+          InputError: the member has no checkpoint, or a damaged one.
+        """
+        return self._best_of(number)[2]
+
+    def _checked(self, number: int) -> tuple[Checkpoints, int]:
+        """The checkpoints of a member, and the step of the best one, which is of this run.
+
+        Raises:
+          InputError: there is none, or one of another seed, or of another result.
+        """
+        folder = self.folder
+        phase, checkpoints, step = self._best_of(number)
+        note = checkpoints.read(step)
+        seed = member_seed(self.config.seed, number)
+        if note.about.get("seed", seed) != seed:
+            found = f"a checkpoint of seed {note.about['seed']}"
+            raise InputError(str(checkpoints.path(step)), found, f"{seed}, that of member {number}")
+        recorded = read_manifest(folder.path)
+        if recorded is None and "manifest" in note.about:
+            expected = "that of the run: the same `snm train` command makes it anew"
+            raise InputError(str(manifest_path(folder.path)), "no such file", expected)
+        if self.finished and recorded is not None and recorded.finished is not None:
+            wanted = recorded.finished.get(phase)
+            if wanted != [step, checkpoints.seal(step)]:
+                expected = (
+                    "the one that result.json is of: the same `snm train` command makes it anew"
+                )
+                if wanted is not None and wanted[0] != step:
+                    where, found = checkpoints.path(wanted[0]), "no whole checkpoint"
+                else:
+                    where, found = checkpoints.path(step), "another checkpoint"
+                raise InputError(str(where), found, expected)
+        return checkpoints, step
+
+    def _best_of(self, number: int) -> tuple[str, Checkpoints, int]:
+        """The phase of a member that counts, its checkpoints, and the step of the best one."""
+        folder, config = self.folder, self.config
+        train, refit = phase_names(number)
+        checkpoints = folder.checkpoints(config.keep_checkpoints, train)
+        phase, step = train, checkpoints.best()
+        # An unfinished refit is worth less than the checkpoint before it.
+        if config.refit and self.finished:
+            again = folder.checkpoints(config.keep_checkpoints, refit)
+            if (last := again.latest()) is not None:
+                phase, checkpoints, step = refit, again, last
+        if step is None:
+            found = "no checkpoint" + f" of member {number}" * (config.members > 1)
+            expected = "one: the same `snm train` command goes on"
+            raise InputError(str(folder.path), found, expected)
+        return phase, checkpoints, step
+
+
+def _found_instead(folder: Path, run: str | Path) -> tuple[str, str]:
+    """What there is in place of a run, and what was expected."""
+    found = "a file" if folder.exists() else "no such folder"
+    if folder.is_dir():
+        found = "no config.toml"
+    if is_exported(folder):
+        found += ", but files of `snm export`"
+    if _is_index(folder):
+        return "a search index", f"its run, with --index {run}"
+    return found, "the folder of a run (`snm train`)"
+
+
 def _is_index(folder: Path) -> bool:
     """Whether a folder has what `snm export` writes of a search index."""
     with contextlib.suppress(InputError):
         manifest = read_json(folder / "manifest.json")
         return isinstance(manifest, dict) and "index" in manifest
     return False
-
-
-def _opened(run: str | Path) -> tuple[RunFolder, ResolvedConfig, RunFacts, bool]:
-    """The folder of a run, its settings, the content of `run.json`, and whether it is finished."""
-    folder = RunFolder(local(run))
-    if not folder.config.exists():
-        found = "a file" if folder.path.exists() else "no such folder"
-        if folder.path.is_dir():
-            found = "no config.toml"
-        if is_exported(folder.path):
-            found += ", but files of `snm export`"
-        expected = "the folder of a run (`snm train`)"
-        if _is_index(folder.path):
-            found, expected = "a search index", f"its run, with --index {run}"
-        raise InputError(str(run), found, expected)
-    config, facts, finished = folder.settings(), folder.read_facts(), folder.finished()
-    if finished and folder.read_result().get("members", config.members) != config.members:
-        found, expected = f"members = {config.members}", "as many as in result.json"
-        raise InputError(str(folder.config), found, expected)
-    return folder, config, facts, finished
-
-
-def _member(folder: RunFolder, config: ResolvedConfig, model: Model, member: int,
-            finished: bool, mesh: Mesh | None = None,
-            verify: bool = True) -> TrainState:  # fmt: skip
-    """Parameters of a member's best checkpoint, or of its last where nothing was watched."""
-    checkpoints, step = _checked(folder, config, member, finished)
-    return checkpoints.load(step, abstract_on(mesh, model), verify=verify)
-
-
-def _checked(
-    folder: RunFolder, config: ResolvedConfig, member: int, finished: bool
-) -> tuple[Checkpoints, int]:
-    """The checkpoints of a member, and the step of the best one, which is of this run and result.
-
-    Raises:
-      InputError: there is none, or one of another seed, or of another result.
-    """
-    phase, checkpoints, step = _best_of(folder, config, member, finished)
-    note = checkpoints.read(step)
-    seed = member_seed(config.seed, member)
-    if note.about.get("seed", seed) != seed:
-        found = f"a checkpoint of seed {note.about['seed']}"
-        raise InputError(str(checkpoints.path(step)), found, f"{seed}, that of member {member}")
-    recorded = read_manifest(folder.path)
-    if recorded is None and "manifest" in note.about:
-        expected = "that of the run: the same `snm train` command makes it anew"
-        raise InputError(str(manifest_path(folder.path)), "no such file", expected)
-    if finished and recorded is not None and recorded.finished is not None:
-        wanted = recorded.finished.get(phase)
-        if wanted != [step, checkpoints.seal(step)]:
-            expected = "the one that result.json is of: the same `snm train` command makes it anew"
-            if wanted is not None and wanted[0] != step:
-                where, found = checkpoints.path(wanted[0]), "no whole checkpoint"
-            else:
-                where, found = checkpoints.path(step), "another checkpoint"
-            raise InputError(str(where), found, expected)
-    return checkpoints, step
-
-
-def _best_of(
-    folder: RunFolder, config: ResolvedConfig, member: int, finished: bool
-) -> tuple[str, Checkpoints, int]:
-    """The phase of a member that counts, its checkpoints, and the step of the best one."""
-    train, refit = phase_names(member)
-    checkpoints = folder.checkpoints(config.keep_checkpoints, train)
-    phase, step = train, checkpoints.best()
-    # An unfinished refit is worth less than the checkpoint before it.
-    if config.refit and finished:
-        again = folder.checkpoints(config.keep_checkpoints, refit)
-        if (last := again.latest()) is not None:
-            phase, checkpoints, step = refit, again, last
-    if step is None:
-        found = "no checkpoint" + f" of member {member}" * (config.members > 1)
-        expected = "one: the same `snm train` command goes on"
-        raise InputError(str(folder.path), found, expected)
-    return phase, checkpoints, step

@@ -249,6 +249,7 @@ RESULT = {
     "peak_memory_bytes": _whole(0),
     "data": _OBJECT,
     "versions": _OBJECT,
+    "points_without_features": _whole(0)._replace(needed=False),
     "without_repeats": _METRICS._replace(needed=False),
     "by_label_frequency": Field(
         "a list of numbers by name",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from snm.runs.folder import RunFolder
-from snm.runs.load import first_member_step
+from snm.runs.load import StoredRun
 from snm.stores.copies import local
 from snm.system.terminal import remark
 
@@ -24,7 +24,7 @@ def remark_unfinished(run: str | Path) -> None:
     folder = RunFolder(local(run))
     if not folder.config.exists() or folder.finished():
         return
-    config = folder.settings()
-    step = f"step {first_member_step(folder, config):,}"
-    what = step if config.members == 1 else f"member 1 of {config.members} alone, at {step}"
+    stored = StoredRun.open(folder.path)
+    step, members = f"step {stored.step_of(1):,}", stored.config.members
+    what = step if members == 1 else f"member 1 of {members} alone, at {step}"
     remark(f"{run} is not finished, this is {what}; the same `snm train` command goes on")

@@ -20,10 +20,9 @@ from snm.evaluation.evaluate import PLAIN, Measures, TrainCounts, evaluate_point
 from snm.evaluation.metrics import KS
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
-from snm.runs.load import ids_of_run, load
+from snm.runs.load import StoredRun
 from snm.runs.schema import RunFacts
 from snm.stores.address import Address
-from snm.stores.copies import local
 from snm.stores.objects import StoreError
 
 __all__ = ["data_of_run", "evaluate", "own_data", "score_test_points", "trained_before"]
@@ -71,18 +70,18 @@ def evaluate(
     if searched_by is not None and (auc or thresholds):
         given = "auc" if auc else "thresholds"
         raise InputError(given, f"{given} with searched_by", "one of them")
-    folder = RunFolder(local(run))
-    predictor = load(folder.path) if searched_by is None else searched_by
+    stored = StoredRun.open(run)
+    predictor = stored.load() if searched_by is None else searched_by
     most = predictor.model.spec.num_labels
     for k in () if ks is None else ks:
         if not 1 <= k <= most:
             raise InputError("--k", f"{k}", f"1 to {most}, the number of labels")
-    dataset, notes = data_of_run(folder, data, same_ids=same_ids)
+    dataset, notes = data_of_run(stored, data, same_ids=same_ids)
     assert dataset.test is not None
     if not has_score(dataset.test, "P@1"):
         points = counted(dataset.test.num_points, "test point")
         raise InputError(dataset.name, f"{points}, none with a label that counts", "labels")
-    config = folder.settings()
+    config = stored.config
     measures = Measures(
         ks=KS if ks is None or not len(ks) else [int(k) for k in ks],
         auc=searched_by is None and (config.auc if auc is None else auc),
@@ -94,14 +93,14 @@ def evaluate(
         dataset,
         (config.propensity_a, config.propensity_b),
         measures,
-        trained_on=_points_trained_on(folder.read_facts(), dataset),
+        trained_on=_points_trained_on(stored.facts, dataset),
         on_progress=on_progress,
     )
     return {**found, "notes": notes} if notes else found
 
 
 def data_of_run(
-    folder: RunFolder,
+    stored: StoredRun,
     data: str | Path | Dataset | None = None,
     *,
     same_ids: bool = False,
@@ -110,7 +109,7 @@ def data_of_run(
     """The data set of a run, or another in the ids of the run, with test points.
 
     Args:
-      folder: the run folder.
+      stored: the run.
       data: another data set than the run's.
       same_ids: labels without names mean the same in the other data set.
       own_train: train is what the run was trained on, also where the other data set has a train
@@ -125,8 +124,7 @@ def data_of_run(
         with `own_train`, the run's data cannot be read.
       StoreError: a store gave up.
     """
-    facts = folder.read_facts()
-    ids = ids_of_run(folder.path)
+    facts, ids = stored.facts, stored.ids()
     notes = []
     if data is None:
         dataset = own_data(facts)
@@ -235,15 +233,18 @@ def score_test_points(
       on_progress: called with the number of points done.
 
     Returns:
-      As `evaluation.evaluate_points`.
+      As `evaluation.evaluate_points`; and `points_without_features`, how many of the test points
+      with labels say nothing to the model, if some do.
     """
     assert dataset.test is not None
+    blank = predictor.weighting.blank(dataset.test.features)
+    empty = int(np.count_nonzero(blank & (np.diff(dataset.test.labels.indptr) > 0)))
     repeats = [duplicate_test_rows(dataclasses.replace(dataset, train=points))
                for points in trained_on or [dataset.train]]  # fmt: skip
     train = None
     if num_points := dataset.train.num_points:
         train = TrainCounts(label_frequency(dataset), num_points, *propensity)
-    return evaluate_points(
+    found = evaluate_points(
         predictor,
         dataset.test,
         train,
@@ -251,3 +252,4 @@ def score_test_points(
         duplicates=np.any(repeats, axis=0),
         on_progress=on_progress,
     )
+    return {**found, "points_without_features": empty} if empty else found

@@ -37,7 +37,7 @@ from snm.runs.members import member_seed
 from snm.system.imports import begin_imports
 from snm.system.timing import part
 from snm.trainer.loop import Probe, Validation, run_steps
-from snm.trainer.prepare import Prepared, prepare, trained_beside
+from snm.trainer.prepare import Prepared, members_at_once, prepare, trained_beside
 from snm.trainer.programs import StepPrograms
 from snm.trainer.warm_start import WarmStart, initial_state
 
@@ -217,6 +217,7 @@ class PhaseRun:
             self.last_step,
             source.steps_per_epoch,
             source.num_points,
+            members_at_once(config, self.mesh),
         )
         if self.done:
             if config.members > 1:

@@ -59,8 +59,9 @@ def test_metrics(
       look: called with the number of points done.
 
     Returns:
-      As `evaluation.evaluate_points`: `metrics` and `by_label_frequency`; `without_repeats`, where
-      test points repeat training points; and `reliability`, where the model has probabilities.
+      As `score_test_points`: `metrics` and `by_label_frequency`; `without_repeats`, where test
+      points repeat training points; `points_without_features`, where there are some; and
+      `reliability`, where the model has probabilities.
       Without test points `metrics` alone, which is empty.
     """
     if dataset.test is None:

@@ -17,8 +17,7 @@ from snm.distributed.processes import has_several_processes
 from snm.errors import InputError, counted
 from snm.model.model import Model, TrainState, abstract_state
 from snm.model.placement import gathered, initial, spread
-from snm.runs.folder import RunFolder
-from snm.runs.load import ids_of_run, load_member
+from snm.runs.load import StoredRun
 from snm.tables.rounding import as_float, to_nearest
 from snm.tables.table import RowTable
 from snm.trainer.centroids import centroids
@@ -42,15 +41,26 @@ class WarmStart:
     same_ids: bool = False
 
     @functools.cached_property
-    def slots(self) -> NDArray[np.int64] | None:
-        """For each label of the data its id in the run, int64 [K]; None if all are equal.
+    def stored(self) -> StoredRun:
+        """The run as its folder has it.
 
         It is looked up when parameters are needed: a run that goes on needs no other.
 
         Raises:
+          InputError: no run.
+        """
+        return StoredRun.open(self.run)
+
+    @functools.cached_property
+    def slots(self) -> NDArray[np.int64] | None:
+        """For each label of the data its id in the run, int64 [K]; None if all are equal.
+
+        As `stored`, it is looked up when parameters are needed.
+
+        Raises:
           InputError: no run; other features; labels that the run lacks, or that cannot be compared.
         """
-        here, there = self.ids, ids_of_run(self.run)
+        here, there = self.ids, self.stored.ids()
         check_features(here, there)
         slots = slots_by_name(here, there, same_ids=self.same_ids)
         if slots is not None and (lacking := np.flatnonzero(slots < 0)).size:
@@ -91,7 +101,7 @@ def initial_state(
     # several processes needs them all.
     slots = warm_start.slots
     whole = slots is not None and has_several_processes()
-    other, old = load_member(warm_start.run, member, None if whole else mesh)
+    other, old = warm_start.stored.member(member, None if whole else mesh)
     if slots is not None:
         other, old = _reordered(other, old, slots)
         old = jax.tree.map(jnp.asarray, old) if mesh is None else spread(old, mesh)
@@ -101,7 +111,7 @@ def initial_state(
         settings = warm_start.run / "config.toml"
         expected = f"{_described(model)} (`--config {settings}` takes its settings)"
         raise InputError(f"--warm-start {warm_start.run}", _described(other), expected)
-    theirs, mine = RunFolder(warm_start.run).settings().weighting, prepared.config.weighting
+    theirs, mine = warm_start.stored.config.weighting, prepared.config.weighting
     if theirs != mine:
         expected = f"{mine}, as here; or train with --weighting {theirs}"
         raise InputError(

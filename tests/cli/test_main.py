@@ -279,6 +279,9 @@ def test_one_is_no_plural(capsys):
     said = " ".join(capsys.readouterr().out.split())
     assert "without 1 test point equal to a training point (8)" in said
     assert "left out: 1 point without labels" in said
+    print_metrics({"metrics": counts, "points_without_features": 1}, "run: test points")
+    said = " ".join(capsys.readouterr().out.split())
+    assert "1 test point without a known feature: predicted by the biases" in said
 
 
 def test_test_points_that_all_repeat_training_points_are_told_in_a_sentence(capsys):

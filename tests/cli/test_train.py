@@ -54,8 +54,8 @@ def test_training_names_the_first_of_several_members(capsys):
 def test_training_says_what_its_steps_will_take(at_once, cores, left, capsys, monkeypatch):
     """Steps 2 and 3 of 40 take 3 s: 1.5 s for each of 37 steps, and of 40 for every round more."""
     monkeypatch.setattr("snm.cli.train.num_cores", lambda: cores)
-    display = _Display(progress_bar(), members=3, members_at_once=at_once)
-    display.show(Started("train", 0, 40, 4, 60))
+    display = _Display(progress_bar(), members=3)
+    display.show(Started("train", 0, 40, 4, 60, at_once))
     for step in range(1, 6):
         display.show(Stepped(step, 16, 1.0, seconds=9.0 if step == 1 else 1.0 + step % 2))
     told = capsys.readouterr().out
@@ -98,11 +98,12 @@ def test_the_display_knows_how_many_train_at_once(mesh, expected, data, tmp_path
     seen = []
 
     class Display(_Display):
-        def __init__(self, bar, members, members_at_once):
-            super().__init__(bar, members, members_at_once)
-            seen.append(members_at_once)
+        def show(self, event):
+            super().show(event)
+            if isinstance(event, Started):
+                seen.append(self._at_once)
 
     monkeypatch.setattr("snm.cli.train._Display", Display)
     call("train", data, "--run-dir", tmp_path / "run", *tiny.FLAGS,
          "--epochs=1", "--members=2", "--members-at-once=2", f"--mesh={mesh}")  # fmt: skip
-    assert seen == [expected]
+    assert seen == [expected, expected]

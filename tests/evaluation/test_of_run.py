@@ -81,3 +81,14 @@ def test_metrics_at_other_numbers_of_answers(run, capsys):
     for k in (0, 21):
         said = refused(capsys, "evaluate", run, "--k", 1, k)
         assert said.endswith(f"--k: found {k}, expected 1 to 20, the number of labels")
+
+
+def test_points_without_features_are_counted(tmp_path):
+    data = tiny.dataset(tmp_path / "data")
+    features = data.test.features.copy()
+    for row in (3, 7):
+        features.data[features.indptr[row] : features.indptr[row + 1]] = 0
+    assert np.diff(data.test.labels.indptr)[[3, 7]].all()
+    data = dataclasses.replace(data, test=dataclasses.replace(data.test, features=features))
+    found = snm.train(data, dataclasses.replace(tiny.CONFIG, epochs=1), tmp_path / "run")
+    assert found["points_without_features"] == 2

@@ -11,7 +11,7 @@ from command_line import call, refused
 import snm
 from snm.data.vectorizer import Vectorizer
 from snm.grow.rows import bias_of, new_rows
-from snm.runs.load import load_member
+from snm.runs.load import StoredRun
 
 NEW = 3
 
@@ -67,8 +67,8 @@ def test_new_rows_are_mean_embeddings_of_their_points(place):
     weighting = snm.load(place / "run").weighting
     first = tiny.LABELS - NEW
     for member in (1, 2):
-        model, state = load_member(place / "run", member)
-        _, grown = load_member(place / "grown", member)
+        model, state = StoredRun.open(place / "run").member(member)
+        _, grown = StoredRun.open(place / "grown").member(member)
         alone = snm.Predictor(model, state, weighting)
         queries = np.concatenate(list(alone.queries(train.features))).astype(np.float64)
         queries /= np.linalg.norm(queries, axis=1, keepdims=True)
@@ -143,7 +143,7 @@ def test_labels_in_another_order_are_mapped_by_name(place, tmp_path, capsys):
 def test_labels_without_points(place, tmp_path, capsys):
     call("grow", place / "run", "--labels", place / "new.txt", "--output", tmp_path / "grown")
     assert "0 start at their points, 0 at their name, 3 at random" in capsys.readouterr().out
-    _, state = load_member(tmp_path / "grown", 1)
+    _, state = StoredRun.open(tmp_path / "grown").member(1)
     rows = np.asarray(state.head.table.rows)[-NEW:]
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, rtol=1e-5)
     biases = np.asarray(state.head.bias)
@@ -152,7 +152,7 @@ def test_labels_without_points(place, tmp_path, capsys):
 
 def test_names_of_a_model_of_texts(place):
     """A label without points starts at the query of its name, unless its words are unknown."""
-    model, state = load_member(place / "run", 1)
+    model, state = StoredRun.open(place / "run").member(1)
     words = tuple(f"word{j}" for j in range(tiny.FEATURES))
     texts = Vectorizer("counts", tiny.FEATURES, vocabulary=words)
     alone = snm.Predictor(model, state, snm.load(place / "run").weighting, vectorizer=texts)
@@ -165,7 +165,7 @@ def test_names_of_a_model_of_texts(place):
 
 def test_points_count_by_their_weights(place):
     predictor = snm.load(place / "run")
-    model, state = load_member(place / "run", 1)
+    model, state = StoredRun.open(place / "run").member(1)
     alone = snm.Predictor(model, state, predictor.weighting)
     data, first = snm.load_data(place / "whole"), tiny.LABELS - NEW
     has = np.flatnonzero(data.train.labels[:, [first]].toarray())

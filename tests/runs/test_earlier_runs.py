@@ -15,6 +15,8 @@ import pytest
 import tiny
 
 import snm
+from snm.config.auto import auto_size
+from snm.errors import InputError
 from snm.runs.folder import RunFolder
 
 ARCHIVE = Path(__file__).parent / "fixtures" / "runs-0.1.0.zip"
@@ -45,16 +47,21 @@ def test_a_finished_run_answers_as_it_did(folder):
 
 
 def test_a_run_with_the_older_number_of_negatives_goes_on(tiny_run, tmp_path, monkeypatch):
-    """`--sampled auto` was larger for one member; other settings are not taken for it."""
+    """`--sampled auto` was larger for one member; one asked for is not taken for it."""
     run = shutil.copytree(tiny_run / "run", tmp_path / "run")
-    folder = RunFolder(run)
-    written = folder.settings()
-    monkeypatch.setattr("snm.runs.folder._OLDER_SAMPLED", (written.sampled,))
-    monkeypatch.setattr("snm.runs.folder.auto_size", lambda num_labels, **settings: 7)
-    of_rule, asked = (dataclasses.replace(written, sampled=count) for count in (7, 6))
-    assert written.sampled not in (6, 7)
-    assert folder.for_older_run(of_rule) == written
-    assert folder.for_older_run(asked) == asked
+    written, data = RunFolder(run).settings(), tiny_run / "data"
+    monkeypatch.setattr("snm.runs.settings._OLDER_SAMPLED", (written.sampled,))
+    before = (run / "config.toml").read_bytes()
+    snm.train(data, dataclasses.replace(tiny.CONFIG, sampled="auto"), run)
+    assert (run / "config.toml").read_bytes() == before
+    of_rule = auto_size(tiny.LABELS)
+    assert written.sampled not in (of_rule, of_rule - 1)
+    for asked in (of_rule, of_rule - 1):
+        with pytest.raises(InputError, match=f"sampled = {written.sampled}, expected {asked}"):
+            snm.train(data, dataclasses.replace(tiny.CONFIG, sampled=asked), run)
+    monkeypatch.setattr("snm.runs.settings._OLDER_SAMPLED", ())
+    with pytest.raises(InputError, match=f"sampled = {written.sampled}, expected {of_rule}"):
+        snm.train(data, dataclasses.replace(tiny.CONFIG, sampled="auto"), run)
 
 
 def test_an_interrupted_run_goes_on_to_the_same_end(folder):

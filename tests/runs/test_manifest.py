@@ -22,8 +22,9 @@ from snm.memory.memory import Memory, MemorySettings
 from snm.memory.store import save_memory
 from snm.runs.events import Noted, Stepped
 from snm.runs.folder import RunFolder, read_json, write_json
-from snm.runs.load import used_checkpoints
+from snm.runs.load import StoredRun
 from snm.runs.manifest import MAY_CHANGE, read_manifest
+from snm.runs.settings import for_older_run
 from snm.system import sealed_json
 
 CONFIG = dataclasses.replace(tiny.CONFIG, members=2, epochs=2)
@@ -44,13 +45,14 @@ def place(tmp_path_factory):
     dataset = snm.load_data(data)
     snm.train(dataset, CONFIG, place / "run", source=data)
     # The points are too few for a memory to be tried, so one is put in, as the end of a run does.
-    folder = RunFolder(place / "run")
+    stored = StoredRun.open(place / "run")
+    folder = stored.folder
     train, result = dataset.train, folder.read_result()
     folder.reopen()
     save_memory(folder.memory, Memory(train.features, train.labels, None, np.arange(tiny.POINTS),
                                       MemorySettings(**RECORD["settings"])))  # fmt: skip
     write_json(folder.memory_record, RECORD)
-    folder.finish({**result, "memory": RECORD}, used_checkpoints(folder, folder.settings()))
+    folder.finish({**result, "memory": RECORD}, stored.used_checkpoints())
     return place
 
 
@@ -335,7 +337,7 @@ def test_every_truncation_of_the_settings_is_one_line(place, run, sealed):
     config = resolve(CONFIG, snm.load_data(place / "data"))
     for size in range(len(raw) - 2):  # the last character is the number of steps a dispatch
         path.write_bytes(raw[:size])
-        readers = (folder.settings, lambda: snm.load(run), lambda: folder.for_older_run(config))
+        readers = (folder.settings, lambda: snm.load(run), lambda: for_older_run(folder, config))
         for read in readers[: 3 if size % 20 == 0 else 1]:
             with pytest.raises(
                 InputError, match=r"config\.toml|manifest\.json|^[a-z_]+: found"

@@ -15,7 +15,7 @@ import snm
 from snm.data.load import load
 from snm.errors import StoppedError
 from snm.runs.events import NonFinite, NonFiniteError
-from snm.runs.load import load_member
+from snm.runs.load import StoredRun
 from snm.trainer import phase
 from snm.trainer.loop import run_steps
 from snm.trainer.together import in_order
@@ -162,7 +162,7 @@ def in_turns(data, tmp_path_factory):
 
 
 def states(run):
-    return [jax.tree.leaves(load_member(run, member)[1]) for member in (1, 2, 3)]
+    return [jax.tree.leaves(StoredRun.open(run).member(member)[1]) for member in (1, 2, 3)]
 
 
 def same(found, expected):
@@ -200,4 +200,4 @@ def test_a_member_that_fails_beside_is_told(data, tmp_path, monkeypatch):
     with pytest.raises(NonFiniteError, match="the logits are not finite"):
         snm.train(data, settings, tmp_path / "run")
     # The first member was stopped, with a checkpoint to go on from.
-    assert load_member(tmp_path / "run", 1)
+    assert StoredRun.open(tmp_path / "run").member(1)

@@ -12,7 +12,7 @@ from snm.data.dataset import Dataset
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
 from snm.runs.is_complete import memory_is_readable
-from snm.runs.load import watched_member
+from snm.runs.load import StoredRun
 from snm.runs.schema import MemoryRecord, RunFacts
 from snm.system.timing import part
 from snm.trainer.memory.files import forget_memory, try_memory
@@ -77,30 +77,24 @@ class MemoryPlan:
         return (self.kept is None and self.taken is None) or memory_is_readable(folder)
 
     def carry_out(
-        self,
-        folder: RunFolder,
-        config: ResolvedConfig,
-        dataset: Dataset,
-        facts: RunFacts,
-        whole: Predictor,
+        self, stored: StoredRun, dataset: Dataset, whole: Predictor
     ) -> MemoryRecord | None:
         """Tries a memory or takes one over, and writes its files.
 
         Args:
-          folder: of the run, whose members are trained.
-          config: its settings.
+          stored: the run, whose members are trained.
           dataset: as loaded.
-          facts: of the run.
           whole: the predictor of all members.
 
         Returns:
           the content of `memory.json`, or None where nothing was tried or taken over.
         """
+        folder, config = stored.folder, stored.config
         if self.kept is not None:
             with part("memory"):
                 watched = whole
                 if config.members > 1 or config.refit:  # else a second copy of the same tables
-                    model, state = watched_member(folder, config, facts, whole.mesh)
+                    model, state = stored.watched(whole.mesh)
                     watched = dataclasses.replace(whole, model=model, state=state)
                 return try_memory(folder, config, dataset, watched, whole)
         if self.taken is not None:

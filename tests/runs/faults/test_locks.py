@@ -14,6 +14,7 @@ from small_runs import arrays, config, log, same
 
 import snm
 from snm.cli.main import STOPPED
+from snm.distributed.dataset import fit_weighting
 from snm.errors import InputError, StoppedError
 from snm.runs.events import Stepped
 from snm.runs.folder import RunFolder
@@ -57,15 +58,14 @@ def test_a_lock_ends_with_its_process(tmp_path):
 
 def test_a_run_that_starts_between_the_check_and_the_lock(data, tmp_path, monkeypatch):
     run = tmp_path / "run"
-    fit = trainer.fit_weighting
 
     def meanwhile(*args):
         if not run.exists():
             run.mkdir()
             (run / "config.toml").write_text("dim = 8\n")
-        return fit(*args)
+        return fit_weighting(*args)
 
-    monkeypatch.setattr(trainer, "fit_weighting", meanwhile)
+    monkeypatch.setattr("snm.trainer.run.fit_weighting", meanwhile)
     with pytest.raises(InputError, match="another process began just now"):
         snm.train(data, tiny.CONFIG, run)
 

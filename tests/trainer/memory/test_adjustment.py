@@ -18,7 +18,8 @@ from snm.errors import InputError
 from snm.memory import choose as choose_module
 from snm.memory.adjustment import shifts_of
 from snm.runs.folder import RunFolder
-from snm.runs.load import load, load_member
+from snm.runs.load import StoredRun, load
+from snm.runs.settings import for_older_run
 from snm.trainer.memory import trial
 
 CONFIG = tiny.REMEMBERING
@@ -89,7 +90,7 @@ def test_few_points_choose_none(trained, monkeypatch):
     data, run, _ = trained
     dataset, whole = snm.load_data(data), load(run, memory=False)
     config = resolve(CONFIG, dataset)
-    first = snm.Predictor(*load_member(run, 1), whole.weighting)
+    first = snm.Predictor(*StoredRun.open(run).member(1), whole.weighting)
     monkeypatch.setattr(choose_module, "_adjusted", adjusted)
     few = trial.find_memory(config, dataset, first, whole)
     assert few.record["held_out"] == 60 < trial._LEAST_ADJUSTED
@@ -128,7 +129,7 @@ def test_a_run_from_before_the_setting_goes_on_without(trained, tmp_path):
     (copy / "config.toml").write_text("".join(x for x in lines if "logit" not in x))
     (copy / "manifest.json").unlink()
     folder = RunFolder(copy)
-    assert folder.for_older_run(folder.settings()).logit_adjustment == "off"
+    assert for_older_run(folder, folder.settings()).logit_adjustment == "off"
 
 
 def test_a_grown_run_keeps_it_and_new_labels_get_theirs(trained, tmp_path):

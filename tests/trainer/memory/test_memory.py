@@ -15,12 +15,10 @@ from scipy import sparse
 
 import snm
 from snm.config.resolve import resolve
-from snm.config.resolved import read_resolved
 from snm.data.formats.dispatch import write_text
 from snm.errors import InputError
 from snm.memory.memory import Memory, MemorySettings
-from snm.runs.folder import RunFolder
-from snm.runs.load import assemble, load
+from snm.runs.load import StoredRun, load
 from snm.trainer.memory.stored import memory_of
 from snm.trainer.memory.trial import memory_split
 
@@ -147,9 +145,7 @@ def test_a_missing_memory_is_one_line(trained, tmp_path):
 def test_answers_on_a_mesh_are_those_of_one_device(trained, model, unseen, mesh):
     """With blocks of which the last is short, and one in which a part of the mesh has no point."""
     run, alone, test = trained[1], model, unseen.features
-    config, facts = read_resolved(run / "config.toml"), json.loads((run / "run.json").read_text())
-    parts = assemble(RunFolder(run), config, facts, alone.weighting, None, finished=True,
-                     mesh=mesh_here(mesh, 60, 16))  # fmt: skip
+    parts = StoredRun.open(run).predictor(alone.weighting, None, mesh=mesh_here(mesh, 60, 16))
     spread = dataclasses.replace(parts, memory=alone.memory, block_rows=64)
     found, expected = spread.predict(test, 7), alone.predict(test, 7)
     np.testing.assert_allclose(found[1], expected[1], rtol=1e-4, atol=1e-4)

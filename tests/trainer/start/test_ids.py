@@ -14,7 +14,7 @@ import snm
 from snm.data.id_space import IdSpace
 from snm.data.vectorizer import Vectorizer
 from snm.runs.folder import RunFolder
-from snm.runs.load import load_member
+from snm.runs.load import StoredRun
 from snm.trainer.warm_start import WarmStart
 
 ORDER = np.random.default_rng(3).permutation(tiny.LABELS)
@@ -144,7 +144,9 @@ def test_warm_start_maps_labels_by_name(place, tmp_path, mesh):
     assert [note for note in notes if "mapped" in note] == [
         f"labels of {place / 'run'} were mapped by name to those of other"
     ]
-    (_, old), (_, new) = (load_member(folder, 1) for folder in (place / "run", tmp_path / "new"))
+    (_, old), (_, new) = (
+        StoredRun.open(folder).member(1) for folder in (place / "run", tmp_path / "new")
+    )
     np.testing.assert_allclose(new.head.table.rows, old.head.table.rows[ORDER], atol=1e-6)
     np.testing.assert_allclose(new.head.bias, old.head.bias[ORDER], atol=1e-6)
     one = snm.evaluate(place / "run")["metrics"]["P@1"]

@@ -23,7 +23,7 @@ from snm.errors import InputError
 from snm.grow.memory import grown_memory
 from snm.memory.memory import EARLIER, NAME
 from snm.runs.events import NonFiniteError, Noted
-from snm.runs.load import load, load_member
+from snm.runs.load import StoredRun, load
 from snm.trainer.phase import first_phase
 from snm.trainer.prepare import prepare, trained_beside
 from snm.trainer.training import training
@@ -55,7 +55,7 @@ def without_names(place):
 
 
 def tables(run):
-    _, state = load_member(run, 1)
+    _, state = StoredRun.open(run).member(1)
     return [np.asarray(x) for x in (state.features.rows, state.head.table.rows, state.head.bias)]
 
 
@@ -271,7 +271,7 @@ def test_new_points_and_names_join_the_memory(place, remembering, tmp_path):
 
 def load_predictor_of(run, member):
     whole = load(run)
-    model, state = load_member(run, member)
+    model, state = StoredRun.open(run).member(member)
     return snm.Predictor(model, state, whole.weighting, vectorizer=whole.vectorizer)
 
 
