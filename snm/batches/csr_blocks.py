@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +13,6 @@ from scipy.sparse import csr_matrix
 from snm.tables.table import SparseRows
 
 __all__ = [
-    "Csr",
     "block_of",
     "csr_of",
     "likely_most",
@@ -27,25 +26,9 @@ __all__ = [
 _DEVIATIONS = 5.0
 
 
-class Csr(NamedTuple):
-    """A sparse [m, K] matrix in CSR form, of NumPy or JAX arrays.
-
-    The fields stand in the order of `SparseRows`.
-
-    Attributes:
-      ids: integers [entries], the column of each entry.
-      values: numbers [entries].
-      starts: integers [m + 1]; row i holds entries starts[i]:starts[i + 1].
-    """
-
-    ids: Any
-    values: Any
-    starts: Any
-
-
-def csr_of(matrix: csr_matrix) -> Csr:
+def csr_of(matrix: csr_matrix) -> SparseRows:
     """The arrays of a SciPy matrix, which are not copied."""
-    return Csr(ids=matrix.indices, values=matrix.data, starts=matrix.indptr)
+    return SparseRows(ids=matrix.indices, values=matrix.data, starts=matrix.indptr)
 
 
 def rounded_up(entries: int) -> int:
@@ -80,7 +63,7 @@ def likely_most(counts: NDArray[np.int64], places: int, share: float = 1.0) -> i
     return min(math.ceil(likely), int(counts.sum()))
 
 
-def take(matrix: Csr, points: Any, entries: int) -> SparseRows:
+def take(matrix: SparseRows, points: Any, entries: int) -> SparseRows:
     """Rows of a matrix as a padded block, in NumPy or, of JAX arrays, inside a compiled step.
 
     Args:
@@ -125,7 +108,7 @@ def repeat(values: Any, counts: Any, total: int) -> Any:
     return found
 
 
-def slice_of(matrix: csr_matrix, first: int, last: int, rows: int, entries: int) -> Csr:
+def slice_of(matrix: csr_matrix, first: int, last: int, rows: int, entries: int) -> SparseRows:
     """Rows first .. last - 1, padded to `rows` rows and `entries` entries.
 
     Args:
@@ -140,7 +123,7 @@ def slice_of(matrix: csr_matrix, first: int, last: int, rows: int, entries: int)
       matrix where they are all of it, with nothing beyond.
     """
     if (first, last, rows, entries) == (0, matrix.shape[0], matrix.shape[0], matrix.nnz):
-        return Csr(
+        return SparseRows(
             ids=matrix.indices.astype(np.int32, copy=False),
             values=matrix.data.astype(np.float32, copy=False),
             starts=matrix.indptr.astype(np.int32, copy=False),
@@ -150,7 +133,7 @@ def slice_of(matrix: csr_matrix, first: int, last: int, rows: int, entries: int)
     starts[: last - first + 1] = matrix.indptr[first : last + 1] - begin
     ids, values = np.zeros(entries, np.int32), np.zeros(entries, np.float32)
     ids[: end - begin], values[: end - begin] = matrix.indices[begin:end], matrix.data[begin:end]
-    return Csr(ids=ids, values=values, starts=starts)
+    return SparseRows(ids=ids, values=values, starts=starts)
 
 
 def power_of_two(count: int, at_least: int = 1) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,8 @@ class SparseRows(NamedTuple):
     """A sparse [n, table rows] matrix in CSR form: row i has entries starts[i]:starts[i + 1].
 
     Entries past `starts[-1]` are padding: their ids must be valid row numbers, their values 0.
+    The arrays are JAX's inside a compiled step; on the host they are NumPy's, where the ids and
+    starts of a SciPy matrix may also be int64, and its values of another type.
 
     Attributes:
       ids: int32 [entries], row numbers of a table.
@@ -28,9 +30,9 @@ class SparseRows(NamedTuple):
       starts: int32 [n + 1], non-decreasing.
     """
 
-    ids: jax.Array
-    values: jax.Array
-    starts: jax.Array
+    ids: Any
+    values: Any
+    starts: Any
 
 
 @functools.partial(

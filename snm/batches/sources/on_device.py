@@ -11,10 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from snm.batches.batch import Batch, PointNumbers, own_part
-from snm.batches.csr_blocks import Csr, slice_of, take
+from snm.batches.csr_blocks import slice_of, take
 from snm.batches.dropout import keys_of_points, with_dropout
 from snm.batches.sources.source import Source
 from snm.sampling.sample import Sample
+from snm.tables.table import SparseRows
 
 __all__ = ["DeviceSource"]
 
@@ -67,7 +68,7 @@ class DeviceSource(Source):
         points, *entries = self._room
         shape = jax.ShapeDtypeStruct
         return tuple(
-            Csr(
+            SparseRows(
                 ids=shape((n,), np.int32),
                 values=shape((n,), np.float32),
                 starts=shape((points + 1,), np.int32),
