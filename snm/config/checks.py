@@ -207,7 +207,6 @@ _MINIMA = (
     ("mined", 1),
     ("sampled_start", 0),
     ("mined_start", 0),
-    ("score_scale_start", 0.0),
     ("item_splits", 0),
     ("retrieval_k", 1),
     ("subsample_draws", 1),

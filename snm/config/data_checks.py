@@ -53,7 +53,7 @@ def check_sampler(config: Config) -> None:
 
 
 def check_stages(config: ResolvedConfig, num_labels: int, stages: list[Sizes]) -> None:
-    """Refuses sizes that B, k' or the score scale cannot start from."""
+    """Refuses sizes that B or k' cannot start from."""
     where, start = "--sampled-start", config.sampled_start
     if start and SAMPLERS[config.sampler].needs_batch_positives:
         found = f"{start} with --sampler {config.sampler}"

@@ -93,8 +93,6 @@ class LossSettings:
     """Let B go from this to `sampled` over the run, by halves or doubles; 0 keeps it constant."""
     mined_start: int | Literal["all"] = 0
     """Let k' go from this to `mined` over the run, likewise; 0 keeps it constant."""
-    score_scale_start: float = 0.0
-    """Let the multiplier go from this to `score_scale`, likewise; 0 keeps it constant."""
     exclude: Literal["positive", "all"] = "all"
     """Labels of a point that are no negatives: the term's positive (the paper's), or all known."""
     positives: Literal["one", "all"] = "all"

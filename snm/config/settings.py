@@ -113,6 +113,11 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
+_REMOVED = {"score_scale_start": 0.0}
+"""Settings that are no more, and the value at which the files of earlier runs mean the same without
+them."""
+
+
 def preset(name: str) -> Config:
     """The settings of a preset."""
     if name not in PRESETS:
@@ -152,8 +157,10 @@ def config_of(values: Mapping[str, Any], where: str, *, base: Config | None = No
       InputError: an unknown key (the nearest is named), a wrong type, another preset than that of
         `base`, whose settings are not those of that preset; it begins with `where`.
     """
-    hints, found = get_type_hints(Config), dict(values)
+    hints, found = get_type_hints(Config), dict[str, Any]()
     for key, value in values.items():
+        if key in _REMOVED and value == _REMOVED[key]:
+            continue
         if key not in hints:
             expected = nearest(key, hints, "a setting, as in the config.toml of a run")
             raise InputError(f"{where}: {key}", "an unknown key", expected)

@@ -1,4 +1,4 @@
-"""How B, k' and the score scale change over a run: one function of the share of it that is done.
+"""How B and k' change over a run: one function of the share of it that is done.
 
 Reddi et al. (2019, section 6) leave open how the number of sampled labels should change as training
 proceeds. A run has a few stages. Each has its own sizes, which are static in the compiled step, so
@@ -10,14 +10,11 @@ from __future__ import annotations
 import dataclasses
 from fractions import Fraction
 from math import ceil
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from snm.config.settings import Config
 
 __all__ = ["SizeSchedule", "Sizes", "by_halves"]
-
-Number = TypeVar("Number", int, float)
-Value = TypeVar("Value")
 
 
 class Sizes(NamedTuple):
@@ -26,39 +23,34 @@ class Sizes(NamedTuple):
     Attributes:
       sampled: B, from 1 to K - 1.
       mined: k', from 1 to B.
-      scale: multiplies the score scale.
     """
 
     sampled: int
     mined: int
-    scale: float = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
 class SizeSchedule:
     """The sizes of each step of a run.
 
-    Each of the three takes the values of its path in turn, for equal shares of the run. Any other
-    function from a share in (0, 1] to `Sizes` serves `snm.model.from_config.head_stages` as well.
+    Both take the values of their path in turn, for equal shares of the run.
 
     Attributes:
       sampled: values of B.
       mined: values of k', or None for all that are sampled.
-      scale: factors of the score scale.
 
     Example:
       >>> sizes = SizeSchedule((64, 128), (8, 4, 2))
-      >>> [tuple(sizes(Fraction(step + 1, 6)))[:2] for step in range(6)]
+      >>> [tuple(sizes(Fraction(step + 1, 6))) for step in range(6)]
       [(64, 8), (64, 8), (64, 4), (128, 4), (128, 2), (128, 2)]
     """
 
     sampled: tuple[int, ...]
     mined: tuple[int, ...] | None
-    scale: tuple[float, ...] = (1.0,)
 
     @classmethod
     def of(cls, config: Config, num_labels: int) -> SizeSchedule:
-        """The schedule of settings whose B, k' and score scale are no `auto`."""
+        """The schedule of settings whose B and k' are no `auto`."""
 
         def number(value: int | str, whole: int) -> int:
             return whole if isinstance(value, str) else value
@@ -71,41 +63,34 @@ class SizeSchedule:
         if config.mined != "all":
             start = number(config.mined_start or config.mined, int(sampled[0]))
             mined = by_halves(start, number(config.mined, 0))
-        scale: tuple[float, ...] = (1.0,)
-        if config.score_scale_start:
-            end = float(config.score_scale)
-            scale = tuple(value / end for value in by_halves(config.score_scale_start, end))
-        return cls(sampled, mined, scale)
+        return cls(sampled, mined)
 
     def __call__(self, share: Fraction) -> Sizes:
         """The sizes of a step; `share` of the run is done after it, above 0 and at most 1."""
         sampled = _at(self.sampled, share)
         mined = sampled if self.mined is None else _at(self.mined, share)
-        return Sizes(sampled, mined, _at(self.scale, share))
+        return Sizes(sampled, mined)
 
     @property
     def shares(self) -> list[Fraction]:
         """The shares at which stages end, ascending; the last is 1."""
-        lengths = {len(path) for path in (self.sampled, self.mined or (1,), self.scale)}
+        lengths = {len(path) for path in (self.sampled, self.mined or (1,))}
         return sorted({Fraction(number + 1, most) for most in lengths for number in range(most)})
 
 
-def by_halves(start: Number, end: Number) -> tuple[Number, ...]:
+def by_halves(start: int, end: int) -> tuple[int, ...]:
     """From one value to another by halves, or by doubles, both included.
 
     Example:
-      >>> by_halves(40, 16), by_halves(8, 32), by_halves(3, 3), by_halves(8.0, 3.0)
-      ((40, 20, 16), (8, 16, 32), (3,), (8.0, 4.0, 3.0))
+      >>> by_halves(40, 16), by_halves(8, 32), by_halves(3, 3)
+      ((40, 20, 16), (8, 16, 32), (3,))
     """
     path = [start]
     while path[-1] != end:
         last = path[-1]
-        if last > end:
-            path.append(max(last // 2 if isinstance(last, int) else last / 2, end))
-        else:
-            path.append(min(last * 2, end))
+        path.append(max(last // 2, end) if last > end else min(last * 2, end))
     return tuple(path)
 
 
-def _at(path: tuple[Value, ...], share: Fraction) -> Value:
+def _at(path: tuple[int, ...], share: Fraction) -> int:
     return path[ceil(share * len(path)) - 1]

@@ -285,7 +285,6 @@ class SNMClassifier(Answers, ClassifierMixin, BaseEstimator):
             schedule="constant",
             sampled_start=0,
             mined_start=0,
-            score_scale_start=0.0,
             seed=seed,
         )
         if points.labels.nnz:

@@ -79,8 +79,6 @@ def update_head(
     """
     shard = Shard.of(head.table.rows, spec.num_labels, axes.label, axes.data)
     scale = jnp.exp(head.log_scale)
-    if spec.score_factor != 1.0:
-        scale = scale * spec.score_factor
     scaled = queries * scale
     problem = make_problem(spec, head, scaled, terms, sample, known, seen, shard)
     row_step = RowStep(learning_rate, noise, taken)

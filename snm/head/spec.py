@@ -58,7 +58,6 @@ class HeadSpec:
       row_optimizer: a name of `snm.tables.optimizers.ROW_OPTIMIZERS`.
       bias: add a learned bias a label to its score.
       learn_scale: learn the multiplier of the scores.
-      score_factor: multiplies the scores of queries and class rows while this head trains.
       compute_dtype: type of the factors of matrix products; sums are float32.
       matmul_precision: of products of float32 factors, the least: float32 or tensorfloat32; or
         default, JAX's own, which differs between devices.
@@ -79,7 +78,6 @@ class HeadSpec:
     row_optimizer: str = "sgd"
     bias: bool = False
     learn_scale: bool = False
-    score_factor: float = 1.0
     compute_dtype: str = "float32"
     matmul_precision: str = "float32"
     table_dtype: str = "float32"

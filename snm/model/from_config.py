@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
 from fractions import Fraction
 from math import floor
 from typing import NamedTuple
@@ -20,7 +19,7 @@ __all__ = ["Stage", "head_spec", "head_stages", "make_model"]
 
 
 class Stage(NamedTuple):
-    """Steps of a run that share B, k' and the score scale, up to the first step of the next stage.
+    """Steps of a run that share B and k', up to the first step of the next stage.
 
     Attributes:
       first_step: counted from 0 over the whole run.
@@ -58,53 +57,23 @@ def head_spec(config: ResolvedConfig, num_labels: int) -> HeadSpec:
     )
 
 
-def head_stages(
-    config: ResolvedConfig,
-    num_labels: int,
-    steps: int,
-    sizes: Callable[[Fraction], Sizes] | None = None,
-) -> list[Stage]:
+def head_stages(config: ResolvedConfig, num_labels: int, steps: int) -> list[Stage]:
     """The stages of a run of `steps` steps, in order; the first begins at step 0.
 
-    There is one, unless B, k' or the score scale start from another value than they end at.
-
-    Args:
-      config: the settings.
-      num_labels: K.
-      steps: of the whole run, at least 1.
-      sizes: from the share of the run that is done after a step, in (0, 1], to the sizes of the
-        step; None is what the settings say.
+    There is one, unless B or k' start from another value than they end at.
     """
-    head = head_spec(config, num_labels)
-    to_look_at: Iterable[int] = range(steps)
-    if sizes is None:
-        sizes = SizeSchedule.of(config, num_labels)
-        ends = sizes.shares[:-1]
-        if not ends:
-            return [Stage(0, head)]
-        # A stage begins with the first step after which more than the `end` before it is done.
-        to_look_at = sorted({0, *(floor(end * steps) for end in ends)})
+    head, sizes = head_spec(config, num_labels), SizeSchedule.of(config, num_labels)
+    # A stage begins with the first step after which more than the `end` before it is done.
+    begins = sorted({0, *(floor(end * steps) for end in sizes.shares[:-1])})
     stages: list[Stage] = []
     before: Sizes | None = None
-    for step in to_look_at:
+    for step in begins:
         now = sizes(Fraction(step + 1, steps))
         if now != before:
-            stages.append(Stage(step, _sized(head, now)))
+            spec = dataclasses.replace(head, sampled=now.sampled, mined=now.mined)
+            stages.append(Stage(step, spec))
             before = now
     return stages
-
-
-def _sized(head: HeadSpec, sizes: Sizes) -> HeadSpec:
-    options = head.options
-    if head.head_loss.scores_per_point:
-        options = dataclasses.replace(options, list_grade=options.list_grade * sizes.scale)
-    return dataclasses.replace(
-        head,
-        sampled=sizes.sampled,
-        mined=sizes.mined,
-        score_factor=sizes.scale,
-        options=options,
-    )
 
 
 def make_model(config: ResolvedConfig, num_features: int, num_labels: int) -> Model:

@@ -68,7 +68,7 @@ class Prepared:
       config: the settings.
       mesh: the devices, or None for one.
       source: the batches.
-      model: with the last B, k' and score scale of the run.
+      model: with the last B and k' of the run.
       stages: of the run, in order; the first begins at step 0.
       total_steps: `config.epochs` passes over the points.
       steps_per_dispatch: steps that the device runs between two exchanges with the host.

@@ -31,7 +31,7 @@ from snm.trainer.training import training
         dict(),
         pytest.param(dict(mined_start="all"), marks=pytest.mark.slow),
         pytest.param(
-            dict(sampled_start=2, mined=2, score_scale=4.0, score_scale_start=8.0),
+            dict(sampled_start=2, mined=2),
             marks=pytest.mark.slow,
         ),
         dict(input_dropout=0.5, schedule="linear", encoder="residual", row_optimizer="adagrad"),
@@ -43,7 +43,7 @@ from snm.trainer.training import training
     ids=[
         "mined softmax",
         "falling k",
-        "rising B, falling scale",
+        "rising B",
         "dropout, tower, adagrad",
         "subsample, checkpoints within epochs",
     ],

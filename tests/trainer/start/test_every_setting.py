@@ -49,7 +49,6 @@ ELSEWHERE = {
     "class_init": "before the first step: test_centroids.py",
     "sampled_start": "stages: steps/test_stages.py",
     "mined_start": "stages: steps/test_stages.py",
-    "score_scale_start": "stages: steps/test_stages.py",
     "seen": "needs a recommender: steps/test_batches.py, evaluation/test_seen.py",
     "item_splits": "needs a recommender: evaluation/test_seen.py",
     "matmul_precision": "the same on a CPU: targets/test_compiled.py",

@@ -1,4 +1,4 @@
-"""Stages of a run: B, k' and the score scale go from their start to their end by halves."""
+"""Stages of a run: B and k' go from their start to their end by halves."""
 
 import dataclasses
 from fractions import Fraction
@@ -12,7 +12,7 @@ from small_runs import arrays, config, same
 import snm
 from snm.batches.sources.source import Source
 from snm.config.resolve import resolve
-from snm.config.stages import Sizes, SizeSchedule
+from snm.config.stages import SizeSchedule
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.model.from_config import head_stages
@@ -66,16 +66,21 @@ def test_b_and_k_of_each_step(changes, expected, data):
         dict(sampled_start=2, mined=2),
         dict(sampled_start="all", mined_start=8, mined=3),
         dict(sampled_start=4, mined_start=1, mined=4),
-        dict(sampled="all", sampled_start=1, mined=1, score_scale=8.0, score_scale_start=3.0),
-        dict(mined=1, mined_start="all", score_scale=1.0, score_scale_start=64.0),
-        dict(mined=1, mined_start="all", loss="listnet", score_scale=7.0, score_scale_start=1.0),
+        dict(sampled="all", sampled_start=1, mined=1),
+        dict(mined=1, mined_start="all", loss="listnet"),
     ],
 )
 def test_stages_are_those_of_a_look_at_every_step(changes, data):
     settings = resolve(config(**changes), data)
-    by_step = SizeSchedule.of(settings, 20)
+    sizes = SizeSchedule.of(settings, 20)
     for steps in (*range(1, 100), 997, 1000, 1024):
-        assert head_stages(settings, 20, steps) == head_stages(settings, 20, steps, by_step)
+        of_step = [sizes(Fraction(step + 1, steps)) for step in range(steps)]
+        expected = [
+            (step, *now)
+            for step, now in enumerate(of_step)
+            if step == 0 or now != of_step[step - 1]
+        ]
+        assert sizes_of(head_stages(settings, 20, steps)) == expected
 
 
 def test_a_long_run_looks_at_a_step_of_each_stage(data, monkeypatch):
@@ -88,21 +93,6 @@ def test_a_long_run_looks_at_a_step_of_each_stage(data, monkeypatch):
     stages = head_stages(settings, 20, steps=30_000)
     assert sizes_of(stages) == [(0, 8, 8), (10_000, 8, 4), (20_000, 8, 3)]
     assert len(looks) == 3
-
-
-def test_the_score_scale_of_each_step_and_a_function_of_ones_own(data):
-    settings = resolve(config(score_scale=8.0, score_scale_start=2.0), data)
-    stages = head_stages(settings, 20, steps=6)
-    assert [(step, head.score_factor) for step, head in stages] == [(0, 0.25), (2, 0.5), (4, 1.0)]
-    lists = resolve(config(score_scale=8.0, score_scale_start=4.0, loss="listnet"), data)
-    assert [head.options.list_grade for _, head in head_stages(lists, 20, steps=6)] == [4.0, 8.0]
-    # A third of the run with few labels, then any others.
-    own = head_stages(
-        settings, 20, 7, lambda done: Sizes(3, 1, 0.5) if done <= Fraction(1, 3) else Sizes(9, 4)
-    )
-    assert [(step, head.sampled, head.mined, head.score_factor) for step, head in own] == [
-        (0, 3, 1, 0.5), (2, 9, 4, 1.0)
-    ]  # fmt: skip
 
 
 def test_a_falling_k_is_that_k_in_each_stage(data, tmp_path):
@@ -187,21 +177,3 @@ def test_each_stage_draws_its_own_number_of_labels(data, tmp_path):
         state, _ = program(state, (), source.stack(step, 1))
     for found, wanted in zip(arrays(tmp_path / "resized"), jax.tree.leaves(state), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.slow
-def test_a_score_factor_is_that_scale_while_it_trains(data, tmp_path):
-    """The first stage, at half the scale, is a run of that scale, but for the stored multiplier."""
-    changes = dict(checkpoint_every=6, keep_checkpoints=9)
-    snm.train(data, config(score_scale=8.0, score_scale_start=4.0, **changes), tmp_path / "rising")
-    snm.train(data, config(score_scale=4.0, **changes), tmp_path / "low")
-    halves = []
-    for name in ("rising", "low"):
-        model = snm.load(tmp_path / name).model
-        halves.append(RunFolder(tmp_path / name).checkpoints(9).load(6, abstract_state(model)))
-    np.testing.assert_allclose(halves[0].head.log_scale, np.log(8), rtol=1e-6)
-    for rising, low in zip(*(jax.tree.leaves(half.features) for half in halves), strict=True):
-        np.testing.assert_allclose(rising, low, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(
-        halves[0].head.table.rows, halves[1].head.table.rows, rtol=1e-4, atol=1e-5
-    )
