@@ -35,10 +35,12 @@ class Points:
       features: float32 CSR [n, d] with sorted ids.
       labels: float32 CSR [n, K] of ones; ids that are not in order are sorted.
       filter: int64 [pairs, 2] of (row, label) that evaluation leaves out, or None.
-      weights: float32 [n], at least 0, what a training point's loss is multiplied by, over their
-        mean; None is 1 for all.
+      weights: float32 [n], at least 0, what a training point's loss is multiplied by, over
+        `mean_weight`; None is 1 for all.
       label_weights: float32 [K], above 0, what the loss of a training point's label is multiplied
         by as well; None is 1 for all.
+      mean_weight: what `weights` are divided by; None is their mean over the points that are
+        trained on, so that steps are as long whatever the unit of the weights.
 
     Raises:
       InputError: features, labels and weights of different numbers of rows, a pair of the filter
@@ -50,6 +52,7 @@ class Points:
     filter: NDArray[np.int64] | None = None
     weights: NDArray[np.float32] | None = None
     label_weights: NDArray[np.float32] | None = None
+    mean_weight: float | None = None
 
     def __post_init__(self) -> None:
         if self.features.shape[0] != self.labels.shape[0]:
@@ -110,7 +113,13 @@ class Points:
             pairs = np.stack([new_row[pairs[:, 0]], pairs[:, 1]], axis=1)
             pairs = pairs[pairs[:, 0] >= 0]
         weights = None if self.weights is None else self.weights[rows]
-        return Points(self.features[rows], self.labels[rows], pairs, weights, self.label_weights)
+        return replace(
+            self,
+            features=self.features[rows],
+            labels=self.labels[rows],
+            filter=pairs,
+            weights=weights,
+        )
 
     def beside(self, others: Points | None) -> Points:
         """These points, and after them others of as many features and labels; without filters."""

@@ -189,4 +189,4 @@ def _renumbered(points: Points, slots: NDArray[np.int64], num_labels: int) -> Po
     if points.label_weights is not None:
         of_labels = np.ones(num_labels, np.float32)
         of_labels[slots[slots >= 0]] = points.label_weights[slots >= 0]
-    return Points(points.features, renumbered, pairs, points.weights, of_labels)
+    return dataclasses.replace(points, labels=renumbered, filter=pairs, label_weights=of_labels)

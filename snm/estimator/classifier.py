@@ -275,6 +275,8 @@ class SNMClassifier(Answers, ClassifierMixin, BaseEstimator):
             if classes is not None and not np.array_equal(np.unique(classes), self.classes_):
                 raise InputError("classes", "others than before", "those of the first call")
         points = self._points(features, targets, y, sample_weight)
+        # The mean of these would be another than that of the next ones.
+        points = dataclasses.replace(points, mean_weight=1.0)
         if first:
             self._begin(points, targets, in_parts=True)
         self._parts += 1
@@ -289,7 +291,7 @@ class SNMClassifier(Answers, ClassifierMixin, BaseEstimator):
         )
         if points.labels.nnz:
             self._calibration = None  # of the model before
-            self._train(points, config, mean_weight=1.0)
+            self._train(points, config)
             if self._memory is not None:
                 self._memory = extended(self._memory, points, self.predictor_)
                 self.predictor_ = self._joined(self._states)
@@ -332,7 +334,6 @@ class SNMClassifier(Answers, ClassifierMixin, BaseEstimator):
         config: ResolvedConfig,
         watch: Watch | None = None,
         first: Points | None = None,
-        mean_weight: float | None = None,
     ) -> None:
         """Trains on `points`, the first member on those of `first` where there are some."""
         earlier = self.__dict__.pop("_states", [None] * self.config_.members)
@@ -344,7 +345,6 @@ class SNMClassifier(Answers, ClassifierMixin, BaseEstimator):
             earlier,
             first=first,
             watch=watch,
-            mean_weight=mean_weight,
             shown=self.verbose,
         )
         self.loss_curve_ = fitted.losses

@@ -109,7 +109,6 @@ class MemberFit:
       weighting: of features, fitted.
       state: parameters to go on from, consumed; None starts anew.
       watch: points that early stopping watches; `state` is then the best one, not the last.
-      mean_weight: what the weights of points are divided by; None is their mean.
     """
 
     config: ResolvedConfig
@@ -117,16 +116,9 @@ class MemberFit:
     weighting: Weighting
     state: TrainState | None
     watch: Watch | None = None
-    mean_weight: float | None = None
 
     def __post_init__(self) -> None:
-        self._prepared = prepare(
-            self.config,
-            self.points,
-            self.weighting,
-            one_device=True,
-            mean_weight=self.mean_weight,
-        )
+        self._prepared = prepare(self.config, self.points, self.weighting, one_device=True)
         self.num_steps = self._prepared.total_steps
 
     def run(self, stop: Stop) -> Iterator[Stepped | Evaluated]:
@@ -192,7 +184,6 @@ def fit_members(
     *,
     first: Points | None = None,
     watch: Watch | None = None,
-    mean_weight: float | None = None,
     shown: bool = False,
 ) -> Fitted:
     """Trains members, as many at once as `snm.trainer.prepare.members_at_once` says.
@@ -204,7 +195,6 @@ def fit_members(
       earlier: parameters of each member to go on from, consumed; None starts anew.
       first: the points of the first member; None is all.
       watch: points that early stopping watches.
-      mean_weight: as in `MemberFit`.
       shown: whether to draw a progress bar, in a terminal or a notebook.
     """
     members = len(earlier)
@@ -213,7 +203,7 @@ def fit_members(
     def member(number: int, stop: Stop) -> Generator[tuple[str, int, Stepped], None, None]:
         mine = dataclasses.replace(config, seed=member_seed(config.seed, number))
         seen = first if first is not None and number == 1 else points
-        fit = MemberFit(mine, seen, weighting, earlier[number - 1], watch, mean_weight)
+        fit = MemberFit(mine, seen, weighting, earlier[number - 1], watch)
         scores: list[float] = []
         for event in fit.run(stop):
             if isinstance(event, Evaluated):

@@ -120,7 +120,6 @@ def prepare(
     *,
     one_device: bool = False,
     probe_every: int = 0,
-    mean_weight: float | None = None,
 ) -> Prepared:
     """Sets up the training of one member.
 
@@ -132,7 +131,6 @@ def prepare(
       more: further points, which are all trained on; see `trained_beside`.
       one_device: train on this process's first device, whatever `config.mesh` says.
       probe_every: steps between two looks at the model; 0 is none, or one an epoch.
-      mean_weight: as in `snm.batches.sources.build.source_of`.
 
     Raises:
       InputError: a mesh that these devices, labels or batches do not allow; on a TPU, a `dim` that
@@ -153,7 +151,7 @@ def prepare(
         if rows is not None:
             rows = np.append(rows, np.arange(points.num_points, len(point_ids)))
         points = points.beside(more)
-    source = source_of(config, model.spec, points, rows, weighting, mesh, mean_weight)
+    source = source_of(config, model.spec, points, rows, weighting, mesh)
     total_steps = config.epochs * source.steps_per_epoch
     watched = config.evaluate_every if config.validation_fraction else 0
     marks = config.checkpoint_every, watched, probe_every  # where dispatches end

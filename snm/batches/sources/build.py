@@ -46,7 +46,6 @@ def source_of(
     rows: NDArray[np.int64] | None,
     weighting: Weighting,
     mesh: Mesh | None = None,
-    mean_weight: float | None = None,
 ) -> Source:
     """The source of batches of a resolved configuration.
 
@@ -57,8 +56,6 @@ def source_of(
       rows: int [m], those to train on; None is all.
       weighting: of features.
       mesh: the devices, or None for one; the source makes the data parts of this process.
-      mean_weight: what the weights of points are divided by; None is their mean over those that are
-        trained on, so that steps are as long whatever the unit of the weights.
     """
     data_parts = 1 if mesh is None else mesh.shape[DATA]
     here = range(1) if mesh is None else local_data_parts(mesh)
@@ -66,6 +63,7 @@ def source_of(
     order = Order.of(len(labelled), config.batch_size, config.seed, data_parts)
     width = order.batch_size // data_parts
     own = order.points_at(here.start * width, here.stop * width)
+    mean_weight = points.mean_weight
     if mean_weight is None:
         weights = points.weights
         mean_weight = 1.0 if weights is None else float(weights[labelled].mean(dtype=np.float64))
