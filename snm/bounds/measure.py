@@ -16,7 +16,6 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_matrix
@@ -29,7 +28,7 @@ from snm.losses.sampled.ordered import Bowl
 from snm.losses.sampled.ranks import RankWeights
 from snm.losses.theta import theta_norms
 from snm.machine.compiler import answer_options
-from snm.model.inference import best_labels, embed
+from snm.model.inference import best_labels, scaled_queries
 from snm.model.model import Model, TrainState
 from snm.prediction.predictor import Predictor
 from snm.tables.rounding import as_float
@@ -79,9 +78,8 @@ class Sample:
 @functools.lru_cache(maxsize=8)
 def _jitted(model: Model, count: int) -> jax.stages.Wrapped:
     def embed_and_search(state: TrainState, block: SparseRows) -> tuple[Any, Any]:
-        multipliers = jnp.repeat(jnp.exp(jnp.atleast_1d(state.head.log_scale)), model.dim)
-        queries = embed(model, state, block) * multipliers[None, :]
-        return queries, best_labels(model, state, block, count)
+        queries = scaled_queries(model, state, block)
+        return queries, best_labels(model, state, block, queries, count)
 
     return jax.jit(embed_and_search, compiler_options=answer_options())
 

@@ -170,11 +170,11 @@ def best_labels(
     model: Model,
     state: TrainState,
     features: SparseRows,
+    queries: jax.Array,
     count: int,
     *,
     added: Added | None = None,
     ids: jax.Array | None = None,
-    queries: jax.Array | None = None,
     axes: Axes = ONE_DEVICE,
 ) -> Best:
     """The exact `count` best labels for each point, of all K or of some; ties go to the lowest.
@@ -182,12 +182,12 @@ def best_labels(
     Args:
       model: the description.
       state: the parameters.
-      features: of the points, weighted.
+      features: of the points, weighted; where `model.drop_seen`, these are no answers.
+      queries: float32 [n, members * dim], the `scaled_queries` of the points.
       count: how many labels.
       added: added to the scores of some labels; its slots are labels, or indices into `ids`.
       ids: int32 [S] ascending, the labels to choose from, padded with K; None is all K. The cost
         grows with S, not with K.
-      queries: float32 [n, members * dim], the `scaled_queries` of the points, if they are known.
       axes: as in `train_step`.
 
     Returns:
@@ -199,7 +199,7 @@ def best_labels(
     if added is not None and ids is None:
         added = added._replace(slots=added.slots - shard.first_row)
     best = best_scores(
-        scaled_queries(model, state, features, axes=axes) if queries is None else queries,
+        queries,
         labels,
         min(count, labels.num_slots),
         masked=_seen(model, features, shard, ids),

@@ -43,7 +43,7 @@ from snm.model.model import Model, abstract_state
 from snm.model.placement import jitted_start, shapes_on
 from snm.planning.programs import Programs, StageProgram
 from snm.prediction.predictor import ROWS
-from snm.prediction.programs import jitted_top
+from snm.prediction.programs import jitted_queries, jitted_top
 from snm.trainer.phase import first_phase, prepare_phase
 from snm.trainer.prepare import members_at_once, trained_beside
 from snm.trainer.programs import jitted_steps
@@ -188,7 +188,7 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
         programs.append(StageProgram(share, of_stage, its_source, compiled))
         batches.append(sum(_bytes_here(leaf) for leaf in jax.tree.leaves(stack)))
     compile_seconds = time.perf_counter() - begun
-    scores = _temporary(_scoring(model, source, state, config.members, mesh))
+    scores = _scoring(model, source, state, config.members, mesh)
     raw = [dataset.train, *([dataset.test] if dataset.test is not None else [])]
     whole = state_bytes(state)
     if mesh is not None:
@@ -226,8 +226,8 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
     )
 
 
-def _scoring(model: Model, source: Source, state: Any, members: int, mesh: Mesh | None) -> Any:
-    """The program that scores a block of points with all members."""
+def _scoring(model: Model, source: Source, state: Any, members: int, mesh: Mesh | None) -> int:
+    """Temporary bytes of scoring a block of points with all members."""
     together = jax.eval_shape(lambda one: join([one] * members), state)
     if mesh is not None:
         together = shapes_on(together, mesh)
@@ -236,10 +236,15 @@ def _scoring(model: Model, source: Source, state: Any, members: int, mesh: Mesh 
     block = block_of(source.features, np.arange(rows))
     if parts > 1:
         block = jax.tree.map(lambda x: jax.ShapeDtypeStruct((parts, *x.shape), x.dtype), block)
-    best = jitted_top(
-        dataclasses.replace(model, members=members), min(5, model.spec.num_labels), mesh
-    )
-    return best.lower(together, block)
+    joined = dataclasses.replace(model, members=members)
+    best = jitted_top(joined, min(5, model.spec.num_labels), mesh)
+    if mesh is not None:
+        return _temporary(best.lower(together, block))
+    # One program makes the queries, and another one searches with them.
+    embed = jitted_queries(joined, None)
+    queries = jax.eval_shape(embed, together, block)
+    programs = embed.lower(together, block), best.lower(together, block, queries)
+    return state_bytes(queries) + max(map(_temporary, programs))
 
 
 def _part_of(leaf: Any) -> jax.ShapeDtypeStruct:

@@ -142,16 +142,16 @@ class Predictor:
             """Blocks of points, each with the number of its points; they may not be done yet."""
             first = room = 0
             for count, block in blocks.of(rows):
-                added = queries = None
+                added, queries = None, []
                 if self.mesh is None:  # a program of its own, which other methods call too
-                    queries = jitted_queries(self.model, None)(self.state, block)
+                    queries = [jitted_queries(self.model, None)(self.state, block)]
                 if self.memory is not None:
-                    points = self._of_memory(self.memory, rows, first, count, block, queries)
+                    points = self._of_memory(self.memory, rows, first, count, block, *queries)
                     votes = self.memory.additions(*points)
                     votes = votes if among is None else only(votes, among)
                     added = blocks.added(votes, room)
                     room = added.rows.shape[-1]
-                yield count, score(self.state, block, added, placed, queries)
+                yield count, score(self.state, block, *queries, added, placed)
                 first += count
 
         for count, best in one_ahead(begun()):

@@ -52,25 +52,30 @@ def _jitted(run: Callable[..., Any], tables: Sequence[int] = ()) -> jax.stages.W
 def jitted_top(model: Model, count: int, mesh: Mesh | None) -> jax.stages.Wrapped:
     """`jax.jit` of the search for the best labels of a block of points, on one device or a mesh.
 
-    It takes the state, the block, what is added to the scores, if anything is, the labels to choose
-    from, if not all, and on one device the queries, if they are known; as `best_labels`.
+    It takes the state, the block, on one device the queries of `jitted_queries`, what is added to
+    the scores, if anything is, and the labels to choose from, if not all; as `best_labels`. On a
+    mesh each device makes the queries of its points in the same program.
     """
 
     def best(
         state: TrainState,
         block: SparseRows,
+        queries: jax.Array,
         added: Added | None = None,
         ids: jax.Array | None = None,
-        queries: jax.Array | None = None,
+        *,
         axes: Axes = ONE_DEVICE,
     ) -> Best:
-        return best_labels(
-            model, state, block, count, added=added, ids=ids, queries=queries, axes=axes
-        )
+        return best_labels(model, state, block, queries, count, added=added, ids=ids, axes=axes)
 
-    if mesh is not None:
-        return _on_points(mesh, best, table_bytes(model, mesh))
-    return _jitted(best, table_bytes(model))
+    if mesh is None:
+        return _jitted(best, table_bytes(model))
+
+    def of_part(state: TrainState, block: SparseRows, *rest: Any, axes: Axes) -> Best:
+        queries = scaled_queries(model, state, block, axes=axes)
+        return best(state, block, queries, *rest, axes=axes)
+
+    return _on_points(mesh, of_part, table_bytes(model, mesh))
 
 
 @_kept

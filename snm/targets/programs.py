@@ -26,7 +26,7 @@ from snm.model.model import Model, abstract_state
 from snm.model.placement import shapes_on, table_bytes
 from snm.model.train_step import train_steps
 from snm.prediction.predictor import ROWS
-from snm.prediction.programs import jitted_top
+from snm.prediction.programs import jitted_queries, jitted_top
 from snm.tables.table import SparseRows
 from snm.targets.account import Account, account
 from snm.targets.devices import compiled_for_target, devices_of
@@ -178,6 +178,8 @@ def compile_scoring(
 ) -> Program:
     """Compiles the search for the best labels of a block of points.
 
+    On one device another program makes the queries before, and both count.
+
     Args:
       name: of the program.
       model: of one member.
@@ -197,14 +199,36 @@ def compile_scoring(
         together = jax.eval_shape(lambda state: join([state] * members), one)
         tables = _tables(together, sizes)
         count = min(_ANSWERS, model.spec.num_labels)
-        best = jitted_top.__wrapped__(dataclasses.replace(model, members=members), count, mesh)
-        if mesh is None:
-            shapes = placed(together), placed(block)
-        else:
+        joined = dataclasses.replace(model, members=members)
+        best = jitted_top.__wrapped__(joined, count, mesh)
+        if mesh is not None:
             spec = PartitionSpec(DATA) if parts > 1 else PartitionSpec()
             specs = jax.tree.map(lambda _: spec, block)
             shapes = shapes_on(together, mesh), placed(block, specs)
-        return compiled(name, 1, best, shapes, tables, 1 << 14)
+            return compiled(name, 1, best, shapes, tables, 1 << 14)
+        inputs = placed(together), placed(block)
+        embed = jitted_queries.__wrapped__(joined, None)
+        queries = placed(jax.eval_shape(embed, *inputs))
+        first = compiled(name, 1, embed, inputs, tables, 1 << 14)
+        return _after(first, compiled(name, 1, best, (*inputs, queries), tables, 1 << 14))
+
+
+def _after(first: Program, then: Program) -> Program:
+    """Two programs, one after the other; the second takes the results of the first.
+
+    What either reads is there all the time.
+    """
+    both = Account()
+    both.add(first.account)
+    both.add(then.account)
+    return dataclasses.replace(
+        then,
+        arguments=first.arguments + then.arguments,
+        temporaries=max(first.temporaries, then.temporaries),
+        account=both,
+        faults=first.faults + then.faults,
+        seconds=first.seconds + then.seconds,
+    )
 
 
 def _block_of_shapes(cut: tuple[int, ...], rows: int, entries: int) -> Any:

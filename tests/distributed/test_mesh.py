@@ -22,7 +22,7 @@ from snm.model.from_config import make_model
 from snm.model.model import init_state
 from snm.model.placement import abstract_on, initial, jitted_start, spread
 from snm.prediction.pairs_in_order import pairs_in_order
-from snm.prediction.programs import jitted_top
+from snm.prediction.programs import jitted_queries, jitted_top
 from snm.tables import table as rows_module
 from snm.tables.table import SparseRows
 from snm.trainer.programs import jitted_steps
@@ -226,7 +226,9 @@ def test_a_feature_shard_may_be_empty():
     state, devices = init_state(model), make_mesh("data=8", 203, 32)
     dense = np.random.default_rng(0).normal(size=(8, 3)).astype(np.float32)
     ids, starts = np.tile(np.arange(3, dtype=np.int32), 8), np.arange(0, 25, 3, dtype=np.int32)
-    whole = jitted_top(model, 5, None)(state, SparseRows(ids, dense.reshape(-1), starts))
+    block = SparseRows(ids, dense.reshape(-1), starts)
+    queries = jitted_queries(model, None)(state, block)
+    whole = jitted_top(model, 5, None)(state, block, queries)
     stacked = SparseRows(ids.reshape(8, 3), dense, np.tile(np.int32([0, 3]), (8, 1)))
     found = jitted_top(model, 5, devices)(spread(state, devices), stacked)
     np.testing.assert_array_equal(found.slots, whole.slots)

@@ -11,7 +11,7 @@ from jax import export
 
 from snm.bench.shapes import Shape, model_of, source_of
 from snm.machine.platform import compiling_for
-from snm.model.inference import best_labels
+from snm.model.inference import best_labels, scaled_queries
 from snm.model.model import abstract_state, init_state
 from snm.model.train_step import train_steps
 from snm.tables.table import SparseRows
@@ -66,7 +66,7 @@ def test_a_prediction_lowers_for_all_platforms(platform):
     )
 
     def best(state, block):
-        return best_labels(model, state, block, 5)
+        return best_labels(model, state, block, scaled_queries(model, state, block), 5)
 
     exported = lowered(best, platform, abstract_state(model), block)
     assert [aval.shape for aval in exported.out_avals] == [(8, 5), (8, 5)]
@@ -110,7 +110,7 @@ def test_scores_have_the_bits_that_the_settings_ask_for(asked, factors, bits):
     rng = np.random.default_rng(0)
     queries = rng.normal(size=(8, SMALL.dim)).astype(np.float32)
     block = SparseRows(jnp.zeros(1, jnp.int32), jnp.zeros(1), jnp.zeros(9, jnp.int32))
-    best = jax.jit(lambda q: best_labels(model, state, block, 5, queries=q))(queries)
+    best = jax.jit(lambda q: best_labels(model, state, block, q, 5))(queries)
     rows = np.asarray(state.head.table.rows, np.float64)[np.asarray(best.slots)]
     terms = queries[:, None].astype(np.float64) * rows
     off = np.abs(np.asarray(best.scores) - terms.sum(axis=2)) / np.abs(terms).sum(axis=2)

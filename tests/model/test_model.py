@@ -17,7 +17,7 @@ from snm.batches.sources.build import make_source
 from snm.batches.sources.source import BatchSettings
 from snm.model.encoder import ENCODERS, apply_tower, init_tower
 from snm.model.from_config import head_spec, make_model
-from snm.model.inference import best_labels
+from snm.model.inference import best_labels, scaled_queries
 from snm.model.model import abstract_state, init_state
 from snm.model.train_step import StepStream, train_step
 from snm.tables.rounding import as_float
@@ -137,7 +137,8 @@ def test_points_without_features_are_finite(points, encoder):
     assert bool(metrics.ok) and np.isfinite(metrics.loss)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state))
     block = block_of(sparse.csr_matrix((3, FEATURES)), np.arange(3))
-    best = jax.jit(best_labels, static_argnums=(0, 3))(model, state, block, 4)
+    queries = jax.jit(scaled_queries, static_argnums=0)(model, state, block)
+    best = jax.jit(best_labels, static_argnums=(0, 4))(model, state, block, queries, 4)
     # All scores are 0: the tie goes to the lowest labels.
     np.testing.assert_array_equal(best.scores, np.zeros((3, 4)))
     np.testing.assert_array_equal(best.slots, np.tile(np.arange(4), (3, 1)))

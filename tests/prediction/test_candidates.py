@@ -20,7 +20,7 @@ from snm.model.model import init_state
 from snm.model.placement import join_on_mesh, spread
 from snm.prediction import programs
 from snm.prediction.candidates import by_name, ids_of_labels
-from snm.prediction.programs import jitted_pairs, jitted_top
+from snm.prediction.programs import jitted_pairs, jitted_queries, jitted_top
 
 K, D, POINTS = 600, 600, 30
 
@@ -207,7 +207,8 @@ def test_few_programs_are_compiled_and_they_read_the_rows_of_the_labels_alone():
             )
         )
         ids = jax.ShapeDtypeStruct((256,), jnp.int32)
-        lowered = jitted_top(model, 5, None).lower(state, block, None, ids)
+        queries = jax.eval_shape(jitted_queries(model, None), state, block)
+        lowered = jitted_top(model, 5, None).lower(state, block, queries, None, ids)
         counts.append(lowered.compile().cost_analysis()["flops"])
     assert counts[0] == counts[1]
 
