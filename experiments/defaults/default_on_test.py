@@ -20,7 +20,7 @@ import snm
 from experiments.command_line import run_command
 from experiments.kept_runs import KeptRuns
 from snm.config.resolved import read_resolved
-from snm.distributed.dataset import label_frequency
+from snm.distributed.dataset import label_frequency_together
 from snm.evaluation.evaluate import TrainCounts, evaluate_points
 from snm.runs.folder import RunFolder
 from snm.runs.load import load
@@ -68,7 +68,7 @@ def run_of(dataset: snm.Dataset, seed: int) -> dict[str, Any]:
             begun = time.perf_counter()
             one.predict(dataset.test.features, 5)
             answering[name] = 1000 * (time.perf_counter() - begun) / dataset.test.num_points
-        train = TrainCounts(label_frequency(dataset), dataset.train.num_points)
+        train = TrainCounts(label_frequency_together(dataset), dataset.train.num_points)
         alone = evaluate_points(predictor, dataset.test, train)
         resolved = read_resolved(RunFolder(Path(place) / "run").config)
     return {

@@ -26,7 +26,7 @@ import snm
 from experiments.command_line import run_command
 from experiments.defaults.default_preset import START, dataset_of
 from snm.data.dataset import Dataset
-from snm.distributed.dataset import label_frequency
+from snm.distributed.dataset import label_frequency_together
 from snm.evaluation.evaluate import TrainCounts, evaluate_points
 from snm.machine.versions import machine
 from snm.prediction.predictor import Predictor
@@ -95,7 +95,7 @@ def averaged(parts: Dataset, schedule: str, seed: int) -> dict[str, dict[str, fl
 
 def _scores(predictor: Predictor, parts: Dataset) -> dict[str, float]:
     """Metrics on the held-out part."""
-    train = TrainCounts(label_frequency(parts), parts.train.num_points)
+    train = TrainCounts(label_frequency_together(parts), parts.train.num_points)
     found = evaluate_points(predictor, parts.test, train)
     return {key: found["metrics"][key] for key in KEYS}
 

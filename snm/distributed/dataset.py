@@ -19,7 +19,7 @@ from scipy.sparse import csr_matrix
 
 from snm.data.dataset import Dataset, counts_of_ids
 from snm.data.load import SYNTHETIC, key_of, load, load_mapped
-from snm.data.statistics import duplicate_test_rows as duplicates_of
+from snm.data.statistics import duplicate_test_rows
 from snm.data.weighting import Weighting, document_counts
 from snm.distributed.processes import (
     barrier,
@@ -31,8 +31,8 @@ from snm.distributed.processes import (
 )
 from snm.errors import InputError
 
-__all__ = ["column_counts", "duplicate_test_rows", "fit_weighting", "has_negative",
-           "label_frequency", "load_together", "ones_of_rows", "seen_labels"]  # fmt: skip
+__all__ = ["column_counts", "duplicate_test_rows_together", "fit_weighting", "has_negative",
+           "label_frequency_together", "load_together", "ones_of_rows", "seen_labels"]  # fmt: skip
 
 _ROWS = 1 << 16  # rows processed at once
 
@@ -154,7 +154,7 @@ def has_negative(matrix: csr_matrix) -> bool:
     return bool(sum_over_processes(np.array([bool(len(values)) and values.min() < 0], np.int64))[0])
 
 
-def label_frequency(dataset: Dataset) -> NDArray[np.int64]:
+def label_frequency_together(dataset: Dataset) -> NDArray[np.int64]:
     """The number of training points with each label, int64 [K]."""
     return column_counts(dataset.train.labels)
 
@@ -204,11 +204,11 @@ def fit_weighting(kind: str, features: csr_matrix) -> Weighting:
     return Weighting.of_counts(features.shape[0], sum_over_processes(present))
 
 
-def duplicate_test_rows(dataset: Dataset) -> NDArray[np.bool_]:
+def duplicate_test_rows_together(dataset: Dataset) -> NDArray[np.bool_]:
     """Which test rows have exactly the features of a training row, bool [n_test]."""
     if not has_several_processes() or dataset.test is None:
-        return duplicates_of(dataset)
+        return duplicate_test_rows(dataset)
     part = _equal_part(dataset.train.num_points)
     train = dataset.train.take(np.arange(part.start, part.stop))
-    found = duplicates_of(dataclasses.replace(dataset, train=train))
+    found = duplicate_test_rows(dataclasses.replace(dataset, train=train))
     return sum_over_processes(found.astype(np.int64)) > 0

@@ -5,7 +5,7 @@ label scores higher; a tie counts one half (Agarwal et al., Generalization Bound
 the ROC Curve, 2005, equation 1, with labels as instances). It measures the whole ranking, whereas
 P@k measures only the top.
 
-The pairs in order come from `snm.prediction.pairs_in_order`, which scores the labels in blocks, so
+The pairs in order come from `snm.prediction.pair_counts`, which scores the labels in blocks, so
 that the K scores of a point are never in memory at once.
 """
 
@@ -42,7 +42,7 @@ class Areas:
         """Adds a batch of points.
 
         Args:
-          twice: int [entries], from `pairs_in_order`: for each entry of `labels`, twice the number
+          twice: int [entries], from `pair_counts_of`: for each entry of `labels`, twice the number
             of irrelevant labels that score lower, plus the number of ties.
           labels: CSR [n, K], the relevant labels, canonical.
           filtered: int [n], the number of labels of each point that are neither relevant nor

@@ -17,7 +17,7 @@ from snm.evaluation.f1 import F1
 from snm.evaluation.filters import kept_first, most_filtered, without_filtered
 from snm.evaluation.metrics import KS, Metrics, frequency_groups, propensities
 from snm.evaluation.reliability import Reliability
-from snm.prediction.pairs_in_order import pairs_in_order
+from snm.prediction.pair_counts import pair_counts_of
 from snm.prediction.predictor import Predictor
 from snm.prediction.thresholds import LOOKED_AT
 
@@ -258,7 +258,7 @@ def _areas(
     labels = without_filtered(points.labels, pairs)
     filtered = np.bincount(pairs[:, 0], minlength=labels.shape[0])
     every, others, row = Areas(), Areas(), 0
-    for count, twice in pairs_in_order(predictor, points.features, labels, pairs):
+    for count, twice in pair_counts_of(predictor, points.features, labels, pairs):
         rows = slice(row, row + count)
         every = every.update(twice, labels[rows], filtered[rows])
         if duplicates is not None:

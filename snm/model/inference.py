@@ -17,7 +17,6 @@ from snm.head.spec import in_precision
 from snm.head.state import Head
 from snm.model.encoder import apply_tower
 from snm.model.model import Model, TrainState
-from snm.model.pair_counts import pairs_in_order
 from snm.tables.rounding import as_float
 from snm.tables.table import RowTable, SparseRows, entry_rows
 from snm.topk.blocks import Added, Best, LabelRows, Masked
@@ -26,11 +25,11 @@ from snm.topk.search import best_scores
 __all__ = [
     "adjusted",
     "best_labels",
+    "dropped_labels",
     "embed",
     "join",
     "join_as_read",
     "pair_scores",
-    "point_pairs_in_order",
     "scaled_queries",
 ]
 
@@ -202,7 +201,7 @@ def best_labels(
         queries,
         labels,
         min(count, labels.num_slots),
-        masked=_seen(model, features, shard, ids),
+        masked=dropped_labels(model, features, shard, ids),
         added=added,
         compute_dtype=jnp.dtype(model.spec.compute_dtype),
         kernel=model.spec.mining_kernel,
@@ -211,7 +210,7 @@ def best_labels(
     return shard.merge_topk(Best(best.scores, found), count)
 
 
-def _seen(
+def dropped_labels(
     model: Model, features: SparseRows, shard: Shard, ids: jax.Array | None = None
 ) -> Masked | None:
     """The labels among a point's own features, where they are dropped.
@@ -265,31 +264,3 @@ def pair_scores(
     if state.head.bias is not None:
         products = products + state.head.bias[place]
     return shard.sum(jnp.where(here, products, 0))
-
-
-@in_precision
-def point_pairs_in_order(
-    model: Model,
-    state: TrainState,
-    features: SparseRows,
-    relevant: SparseRows,
-    left_out: Masked,
-    *,
-    axes: Axes = ONE_DEVICE,
-) -> jax.Array:
-    """`pair_counts.pairs_in_order` of the relevant labels of each point, over all K labels.
-
-    The axes are those of `train_step`; all devices have the same points.
-    """
-    rows = state.head.table.rows
-    shard = Shard.of(rows, model.spec.num_labels, axes.label)
-    return pairs_in_order(
-        scaled_queries(model, state, features, axes=axes),
-        rows,
-        relevant,
-        left_out,
-        last=_seen(model, features, shard),
-        shard=shard,
-        bias=state.head.bias,
-        compute_dtype=jnp.dtype(model.spec.compute_dtype),
-    )

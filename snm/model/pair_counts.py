@@ -7,7 +7,11 @@ import jax.numpy as jnp
 from jax import lax
 
 from snm.distributed.collectives import Shard
+from snm.distributed.mesh import ONE_DEVICE, Axes
+from snm.head.spec import in_precision
 from snm.losses.reductions import MASKED, unmasked
+from snm.model.inference import dropped_labels, scaled_queries
+from snm.model.model import Model, TrainState
 from snm.tables.table import SparseRows, entry_rows
 from snm.topk.blocks import LabelRows, Masked, block_plan, score_block
 
@@ -18,16 +22,15 @@ _BLOCK = 4096  # labels scored together; for 512 points that is 8 MB, as in `top
 _COMPARED = 64  # relevant labels that are compared together with a block of scores
 
 
+@in_precision
 def pairs_in_order(
-    queries: jax.Array,
-    table: jax.Array,
+    model: Model,
+    state: TrainState,
+    features: SparseRows,
     relevant: SparseRows,
     left_out: Masked,
     *,
-    shard: Shard,
-    last: Masked | None = None,
-    bias: jax.Array | None = None,
-    compute_dtype: jnp.dtype = jnp.float32,
+    axes: Axes = ONE_DEVICE,
 ) -> jax.Array:
     """For each relevant label, twice the number of irrelevant labels with a lower score.
 
@@ -35,20 +38,23 @@ def pairs_in_order(
     label with each of the K labels, and the memory of a block of scores.
 
     Args:
-      queries: float32 [n, dim], times the multiplier of the scores.
-      table: float32 [N, dim], the class rows of this shard.
+      model: the description; labels that `drop_seen` drops rank last and are tied.
+      state: the parameters.
+      features: of the n points, weighted.
       relevant: the relevant labels as an [n, K] block; entries past the last start are padding.
       left_out: pairs of row and label that are neither relevant nor irrelevant.
-      shard: the range of labels of `table`.
-      last: pairs of row and row of this shard, whose labels rank last and are tied.
-      bias: float32 [N].
-      compute_dtype: dtype of the factors of the matrix product.
+      axes: as in `train_step`; all devices have the same points.
 
     Returns:
       int32 [entries], the same on every shard; values of padding entries are undefined.
     """
+    table = state.head.table.rows
+    shard = Shard.of(table, model.spec.num_labels, axes.label)
+    queries = scaled_queries(model, state, features, axes=axes)
+    last = dropped_labels(model, features, shard)
+    compute_dtype = jnp.dtype(model.spec.compute_dtype)
     num_rows = table.shape[0]
-    labels = LabelRows(table, bias=bias, num_valid=shard.num_valid)
+    labels = LabelRows(table, bias=state.head.bias, num_valid=shard.num_valid)
     plan = block_plan(num_rows, _BLOCK)
     starts = jnp.arange(plan.num_blocks, dtype=jnp.int32) * plan.size
     rows = entry_rows(relevant)

@@ -53,6 +53,7 @@ __all__ = [
     "STAGES",
     "Forecast",
     "Needs",
+    "bytes_by_stage",
     "device_memory",
     "forecast",
     "parse_bytes",
@@ -220,7 +221,7 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
         neighbours=sum(remembered),
         queries=remembered[1],
     )
-    host, device = account(needs, on_cpu)
+    host, device = bytes_by_stage(needs, on_cpu)
     return Forecast(host, device, needs, source.steps_per_epoch), Programs(
         programs, count, compile_seconds, mesh
     )
@@ -256,7 +257,7 @@ def _bytes_here(leaf: Any) -> int:
     return state_bytes(_part_of(leaf)) if isinstance(leaf, jax.Array) else leaf.nbytes
 
 
-def account(needs: Needs, on_cpu: bool) -> tuple[Bytes, Bytes]:
+def bytes_by_stage(needs: Needs, on_cpu: bool) -> tuple[Bytes, Bytes]:
     """Bytes by stage and part, of the host and of a device; on a CPU all are on the host."""
     on_mesh = needs.devices > 1
     one, m = needs.whole if on_mesh else needs.tables + needs.optimiser, needs.members

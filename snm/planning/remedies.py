@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from snm.config.resolved import ResolvedConfig
 from snm.distributed.mesh import DATA, LABEL, feature_axis, parse_mesh
 from snm.model.model import Model
-from snm.planning.forecast import Forecast, Needs, account
+from snm.planning.forecast import Forecast, Needs, bytes_by_stage
 from snm.tables.optimizers import has_accumulator
 from snm.trainer.prepare import dim_unit
 
@@ -38,7 +38,7 @@ def ways_to_fit(
       The flags, and the bytes at the peak with them. Activations are scaled in proportion.
     """
     for flags, changed in _changes(expected.needs, config, model, limit):
-        host, device = account(changed, on_cpu)
+        host, device = bytes_by_stage(changed, on_cpu)
         now = Forecast(host, device, changed, expected.steps_per_epoch)
         peak = now.peak_host if together else now.peak_device
         if peak <= limit:

@@ -19,8 +19,9 @@ from snm.batches.csr_blocks import power_of_two
 from snm.distributed.mesh import DATA, ONE_DEVICE, Axes, on_mesh, table_axes
 from snm.distributed.processes import everywhere
 from snm.machine.compiler import answer_options
-from snm.model.inference import best_labels, pair_scores, point_pairs_in_order, scaled_queries
+from snm.model.inference import best_labels, pair_scores, scaled_queries
 from snm.model.model import Model, TrainState
+from snm.model.pair_counts import pairs_in_order
 from snm.model.placement import state_specs, table_bytes
 from snm.model.score_parts import feature_parts
 from snm.tables.table import SparseRows
@@ -109,8 +110,8 @@ def _on_points(mesh: Mesh, run: Callable[..., Any], tables: Sequence[int]) -> ja
 
 @_kept
 def jitted_pairs_in_order(model: Model, mesh: Mesh | None) -> jax.stages.Wrapped:
-    """`jax.jit` of `point_pairs_in_order`."""
-    return _on_whole(functools.partial(point_pairs_in_order, model), mesh)
+    """`jax.jit` of `pairs_in_order`."""
+    return _on_whole(functools.partial(pairs_in_order, model), mesh)
 
 
 @_kept

@@ -23,8 +23,8 @@ from snm.machine.compiler import step_options
 from snm.machine.platform import compiling_for
 from snm.model.inference import join
 from snm.model.model import Model, abstract_state
-from snm.model.placement import shapes_on, table_bytes
-from snm.model.train_step import train_steps
+from snm.model.placement import shapes_on
+from snm.model.train_step import train_step
 from snm.prediction.predictor import ROWS
 from snm.prediction.programs import jitted_queries, jitted_top
 from snm.tables.table import SparseRows
@@ -34,7 +34,7 @@ from snm.targets.faults import faults
 from snm.targets.module import Module
 from snm.targets.table import Target
 from snm.trainer.phase import first_phase, prepare_phase
-from snm.trainer.programs import jitted_steps
+from snm.trainer.programs import jitted_steps, jitted_stream
 
 __all__ = ["Program", "compile_run", "compile_scoring", "compile_training", "compiled"]
 
@@ -159,11 +159,7 @@ def compile_training(
 def _fresh_steps(model: Model, source: Source, mesh: Mesh | None) -> jax.stages.Wrapped:
     """`jitted_steps`, never one that was traced for another platform."""
     if mesh is None and not source.resident:
-        return jax.jit(
-            lambda state, _, stack: train_steps(model, state, stack, lambda batch: batch),
-            donate_argnums=0,
-            compiler_options=step_options(table_bytes(model)),
-        )
+        return jitted_stream.__wrapped__(model, train_step, step_options)
     return jitted_steps(model, source, source.shape(0), mesh)
 
 

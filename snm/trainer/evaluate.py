@@ -13,7 +13,7 @@ import numpy as np
 from snm.data.dataset import Dataset, Points
 from snm.data.id_space import in_ids_of
 from snm.data.load import load as load_dataset
-from snm.distributed.dataset import duplicate_test_rows, label_frequency
+from snm.distributed.dataset import duplicate_test_rows_together, label_frequency_together
 from snm.distributed.processes import has_several_processes
 from snm.errors import InputError, counted
 from snm.evaluation.evaluate import PLAIN, Measures, TrainCounts, evaluate_points, has_score
@@ -239,11 +239,11 @@ def score_test_points(
     assert dataset.test is not None
     blank = predictor.weighting.blank(dataset.test.features)
     empty = int(np.count_nonzero(blank & (np.diff(dataset.test.labels.indptr) > 0)))
-    repeats = [duplicate_test_rows(dataclasses.replace(dataset, train=points))
+    repeats = [duplicate_test_rows_together(dataclasses.replace(dataset, train=points))
                for points in trained_on or [dataset.train]]  # fmt: skip
     train = None
     if num_points := dataset.train.num_points:
-        train = TrainCounts(label_frequency(dataset), num_points, *propensity)
+        train = TrainCounts(label_frequency_together(dataset), num_points, *propensity)
     found = evaluate_points(
         predictor,
         dataset.test,

@@ -21,7 +21,7 @@ from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset, Points, summary_of_weights
 from snm.data.statistics import dominant_feature
 from snm.data.weighting import Weighting
-from snm.distributed.dataset import label_frequency
+from snm.distributed.dataset import label_frequency_together
 from snm.distributed.processes import is_first_process
 from snm.errors import InputError, counted, nearest
 from snm.evaluation.evaluate import Measures, TrainCounts, evaluate_points, has_score
@@ -272,7 +272,7 @@ class PhaseRun:
     @functools.cached_property
     def _train_counts(self) -> TrainCounts:
         config, dataset = self._inputs.config, self._inputs.dataset
-        frequency, num_points = label_frequency(dataset), dataset.train.num_points
+        frequency, num_points = label_frequency_together(dataset), dataset.train.num_points
         return TrainCounts(frequency, num_points, config.propensity_a, config.propensity_b)
 
     @property

@@ -23,7 +23,7 @@ from snm.model.placement import state_specs, table_bytes
 from snm.model.train_step import Step, train_step, train_steps
 from snm.system.timing import waiting_for
 
-__all__ = ["StepPrograms", "jitted_steps"]
+__all__ = ["StepPrograms", "jitted_steps", "jitted_stream"]
 
 _ALONE = threading.Lock()
 """Held while a step is compiled. Members that train side by side share their programs, and jax
@@ -140,7 +140,7 @@ def jitted_steps(
       state, whose arrays take the place of the old ones, and the metrics of each step.
     """
     if not source.resident and mesh is None:
-        return _jitted_stream(model, step, options)
+        return jitted_stream(model, step, options)
     chosen = options(table_bytes(model, mesh))
     axes = axes_of(mesh)
 
@@ -164,7 +164,7 @@ def jitted_steps(
 
 
 @functools.lru_cache(maxsize=8)
-def _jitted_stream(model: Model, step: Step, options: OptionsOf) -> jax.stages.Wrapped:
+def jitted_stream(model: Model, step: Step, options: OptionsOf) -> jax.stages.Wrapped:
     """`jitted_steps` of streamed batches; members and repeated fits share it."""
 
     def steps(state: TrainState, resident: Any, stack: Any) -> Any:

@@ -21,7 +21,7 @@ from snm.errors import InputError
 from snm.model.from_config import make_model
 from snm.model.model import init_state
 from snm.model.placement import abstract_on, initial, jitted_start, spread
-from snm.prediction.pairs_in_order import pairs_in_order
+from snm.prediction.pair_counts import pair_counts_of
 from snm.prediction.programs import jitted_queries, jitted_top
 from snm.tables import table as rows_module
 from snm.tables.table import SparseRows
@@ -213,7 +213,7 @@ def test_pairs_in_order_are_those_of_one_device(mesh):
     one = snm.Predictor(model, state, weighting, block_rows=50)
     many = snm.Predictor(model, spread(state, devices), weighting, mesh=devices, block_rows=50)
     for (m, found), (n, expected) in zip(
-        pairs_in_order(many, *points), pairs_in_order(one, *points), strict=True
+        pair_counts_of(many, *points), pair_counts_of(one, *points), strict=True
     ):
         assert m == n
         np.testing.assert_array_equal(found, expected)

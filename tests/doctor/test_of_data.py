@@ -17,7 +17,7 @@ import snm
 from snm.config.resolve import resolve
 from snm.doctor import of_data
 from snm.planning import fit_check as plan_verb
-from snm.planning.forecast import account, forecast
+from snm.planning.forecast import bytes_by_stage, forecast
 
 
 @pytest.fixture
@@ -221,7 +221,7 @@ def test_memory_equals_the_forecast_of_plan(folder, monkeypatch):
     dataset = snm.load_data(folder)
     expected, programs = forecast(dataset, resolve(tiny.CONFIG, dataset))
     big = dataclasses.replace(expected.needs, members=3, tables=100 << 20)
-    host, _ = account(big, on_cpu=True)
+    host, _ = bytes_by_stage(big, on_cpu=True)
     expected = dataclasses.replace(expected, needs=big, host=host)
     monkeypatch.setattr(plan_verb, "forecast", lambda *_: (expected, programs))
     monkeypatch.setattr(plan_verb, "device_memory", lambda: expected.peak_host)
@@ -231,7 +231,7 @@ def test_memory_equals_the_forecast_of_plan(folder, monkeypatch):
     said = found(folder)["memory"]
     assert said.level == "error" and f"see `snm plan {folder}`" in said.advice
     # Three members of 100 MiB, each beside the three that are put together: one less saves 200.
-    fewer, _ = account(dataclasses.replace(big, members=2), on_cpu=True)
+    fewer, _ = bytes_by_stage(dataclasses.replace(big, members=2), on_cpu=True)
     less = max(sum(parts.values()) for parts in fewer.values())
     assert f"--members 2 ({plan_verb.size_in_words(less)})" in said.advice
 

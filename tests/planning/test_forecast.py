@@ -25,7 +25,14 @@ from snm.machine.ram import resident_ram
 from snm.memory.memory import Memory, MemorySettings
 from snm.planning import programs as module
 from snm.planning.fit_check import peak_to_compare, remedies
-from snm.planning.forecast import Forecast, Needs, account, device_memory, forecast, parse_bytes
+from snm.planning.forecast import (
+    Forecast,
+    Needs,
+    bytes_by_stage,
+    device_memory,
+    forecast,
+    parse_bytes,
+)
 from snm.planning.programs import seconds_per_step
 from snm.planning.remedies import _changes, ways_to_fit
 
@@ -125,37 +132,37 @@ def test_a_mesh_divides_tables_and_batches(mesh, of_features, of_labels, folder,
 
 
 def test_stages_by_hand():
-    host, device = account(needs(), on_cpu=False)
+    host, device = bytes_by_stage(needs(), on_cpu=False)
     assert device["start"] == {"tables": 100 * MIB, "optimiser": 10 * MIB, "activations": 50 * MIB}
     assert sum(device["training"].values()) == (100 + 10 + 20 + 1) * MIB
     assert sum(device["loading"].values()) == 110 * MIB
     assert host["training"]["checkpoint"] == 110 * MIB  # the copy that is written on the side
     assert host["loading"]["checkpoint"] == 0  # what is in memory is not read
-    host, _ = account(needs(watches=True), on_cpu=False)
+    host, _ = bytes_by_stage(needs(watches=True), on_cpu=False)
     assert host["loading"]["checkpoint"] == 110 * MIB  # the best may be another one
     # Three members: each is read, and written to its place among the three.
-    host, device = account(needs(members=3), on_cpu=False)
+    host, device = bytes_by_stage(needs(members=3), on_cpu=False)
     assert device["loading"] == {"tables": 400 * MIB, "optimiser": 10 * MIB}
     assert host["loading"]["checkpoint"] == 110 * MIB
     # A mesh joins three that were all read.
-    _, device = account(needs(members=3, devices=4), on_cpu=False)
+    _, device = bytes_by_stage(needs(members=3, devices=4), on_cpu=False)
     assert device["loading"] == {"tables": 600 * MIB, "optimiser": 30 * MIB}
     assert device["evaluation"] == {"tables": 300 * MIB, "optimiser": 0, "activations": 30 * MIB}
     # Two of three side by side: all that a member has while it trains is there twice.
-    host, device = account(needs(members=3, at_once=2), on_cpu=False)
+    host, device = bytes_by_stage(needs(members=3, at_once=2), on_cpu=False)
     assert sum(device["training"].values()) == 2 * (100 + 10 + 20 + 1) * MIB
     assert host["training"]["checkpoint"] == 220 * MIB and host["training"]["data"] == 7 * MIB
     assert host["training"]["batches"] == 6 * MIB
     # Data on the device, and a part to watch whose scores take more than a step.
-    _, device = account(needs(resident=2 * MIB, watches=True), on_cpu=False)
+    _, device = bytes_by_stage(needs(resident=2 * MIB, watches=True), on_cpu=False)
     assert device["training"]["data"] == 2 * MIB
     assert device["training"]["activations"] == 30 * MIB
     # A memory of neighbours is made at the end.
-    host, device = account(needs(neighbours=7 * MIB), on_cpu=False)
+    host, device = bytes_by_stage(needs(neighbours=7 * MIB), on_cpu=False)
     assert host["evaluation"]["neighbours"] == 7 * MIB
     assert [stage for stage in host if "neighbours" in host[stage]] == ["evaluation"]
     # On a CPU both are one memory.
-    both, none = account(needs(), on_cpu=True)
+    both, none = bytes_by_stage(needs(), on_cpu=True)
     assert none == {}
     assert both["training"]["tables"] == 100 * MIB and both["training"]["batches"] == 3 * MIB
     assert both["loading"]["checkpoint"] == 0
@@ -202,7 +209,7 @@ def test_ways_to_fit_do_and_cost_little_first(planned):
     at_most = expected.peak_device
     assert list(ways_to_fit(expected, tiny.CONFIG, programs.model, at_most))
     big = needs(members=2, optimiser=60 * MIB)
-    host, _ = account(big, on_cpu=True)
+    host, _ = bytes_by_stage(big, on_cpu=True)
     expected = dataclasses.replace(expected, needs=big, host=host)
     settings = dataclasses.replace(tiny.CONFIG, row_optimizer="adagrad", dim=256)
     model = dataclasses.replace(programs.model, dim=256, num_features=8 * MIB)
@@ -215,7 +222,7 @@ def test_ways_to_fit_do_and_cost_little_first(planned):
     assert first == ("--members-at-once 1", expected.peak_host)
     # A memory of neighbours is given up before members are.
     remembering = dataclasses.replace(big, neighbours=1 << 33)
-    host, _ = account(remembering, on_cpu=True)
+    host, _ = bytes_by_stage(remembering, on_cpu=True)
     full = dataclasses.replace(expected, needs=remembering, host=host)
     assert full.peak_host > 1 << 33
     first = next(ways_to_fit(full, settings, model, 1 << 33))
@@ -254,11 +261,13 @@ def test_dimensions_that_a_tpu_refuses_are_not_proposed(platform, proposed, plan
 def test_without_accumulators_a_device_saves_its_own(mesh, rows, planned):
     """Of 30 features over the longer axis and 20 labels over `label`, one number each."""
     settings = dataclasses.replace(tiny.CONFIG, row_optimizer="adagrad", mesh=mesh)
-    expected = dataclasses.replace(planned[0], device=account(planned[0].needs, on_cpu=False)[1])
+    expected = dataclasses.replace(
+        planned[0], device=bytes_by_stage(planned[0].needs, on_cpu=False)[1]
+    )
     big = dataclasses.replace(expected.needs, optimiser=MIB, devices=8 if mesh else 1)
     ways = dict(ways_to_fit(dataclasses.replace(expected, needs=big), settings,
                             planned[1].model, 1 << 40, on_cpu=False))  # fmt: skip
-    _, device = account(dataclasses.replace(big, optimiser=MIB - 4 * rows), on_cpu=False)
+    _, device = bytes_by_stage(dataclasses.replace(big, optimiser=MIB - 4 * rows), on_cpu=False)
     assert ways["--row-optimizer sgd"] == max(sum(parts.values()) for parts in device.values())
 
 
@@ -268,8 +277,8 @@ def test_what_fits_a_mesh_that_a_cpu_simulates_is_judged_as_the_run(planned):
     programs = dataclasses.replace(planned[1], mesh=mesh_here("data=4", tiny.LABELS, 16))
     big = needs(devices=4, whole=110 * MIB, step=800 * MIB)
     less = dataclasses.replace(big, step=400 * MIB, stack=MIB // 2)  # of half a batch
-    expected = Forecast(*account(big, on_cpu=True), big, 4)
-    changed = Forecast(*account(less, on_cpu=True), less, 4)
+    expected = Forecast(*bytes_by_stage(big, on_cpu=True), big, 4)
+    changed = Forecast(*bytes_by_stage(less, on_cpu=True), less, 4)
     for named, now in ((False, changed.peak_host), (True, changed.peak_device)):
         assert peak_to_compare(changed, programs, named) == now
         ways = remedies(expected, settings, programs, now, named)

@@ -193,9 +193,9 @@ import snm
 from snm.batches.sources.build import source_of
 from snm.config.resolve import resolve
 from snm.distributed.dataset import (
-    duplicate_test_rows,
+    duplicate_test_rows_together,
     fit_weighting,
-    label_frequency,
+    label_frequency_together,
     load_together,
 )
 from snm.distributed.launch import Meeting, leave, process_group
@@ -222,8 +222,8 @@ with process_group(Meeting(f"127.0.0.1:{port}", processes, number, 20)):
             name = "other"
     told = {
         "points": source.features.shape[0], "first": source.counts.first, "mapped": mapped,
-        "frequency": label_frequency(data).tolist(), "idf": weighting.idf.tolist(),
-        "duplicates": np.flatnonzero(duplicate_test_rows(data)).tolist(),
+        "frequency": label_frequency_together(data).tolist(), "idf": weighting.idf.tolist(),
+        "duplicates": np.flatnonzero(duplicate_test_rows_together(data)).tolist(),
         "features": float(source.features.sum()), "dropout": config.input_dropout,
     }
     print(json.dumps(told))

@@ -16,10 +16,10 @@ from snm.prediction.predictor import Predictor
 from snm.prediction.programs import jitted_pairs_in_order
 from snm.topk.blocks import Masked
 
-__all__ = ["pairs_in_order"]
+__all__ = ["pair_counts_of"]
 
 
-def pairs_in_order(
+def pair_counts_of(
     predictor: Predictor, features: csr_matrix, labels: csr_matrix, left_out: NDArray
 ) -> Iterator[tuple[int, NDArray[np.int32]]]:
     """For each relevant label, twice the number of irrelevant labels with a lower score.
