@@ -223,7 +223,6 @@ def run_peer(
     weighting: str = "tfidf",
     seed: int = 0,
     threads: int | None = None,
-    validation_fraction: float = 0.0,
     seen: str = "keep",
     propensity: Sequence[float] = PROPENSITY,
 ) -> dict[str, Any]:
@@ -236,7 +235,6 @@ def run_peer(
       weighting: see `measure`.
       seed: see `measure`.
       threads: see `measure`.
-      validation_fraction: see `measure`.
       seen: see `measure`.
       propensity: see `measure`.
 
@@ -249,15 +247,14 @@ def run_peer(
     from snm.compare.records import read_record
 
     reason = check([name])[name]
-    asked = _asked(name, data, weighting, seed, threads, validation_fraction, seen, propensity)
+    asked = _asked(name, data, weighting, seed, threads, 0.0, seen, propensity)
     if out.exists() and (found := read_record(out)).get("asked") == asked:
         return found
     if reason is not None:
         return {"name": name, "failed": reason}
     _make_parent(out)
     out.unlink(missing_ok=True)
-    options = {"weighting": weighting, "seed": seed, "threads": threads,
-               "validation-fraction": validation_fraction, "seen": seen}  # fmt: skip
+    options = {"weighting": weighting, "seed": seed, "threads": threads, "seen": seen}
     words = [f"--{key}={value}" for key, value in options.items() if value is not None]
     words += ["--propensity", *map(str, propensity)]
     errors, scratch = out.with_suffix(".stderr"), out.with_suffix(".scratch")
