@@ -21,6 +21,7 @@ __all__ = [
     "is_full",
     "lacks_memory",
     "nearest",
+    "pip_install",
     "reason_of",
     "unread",
 ]
@@ -152,6 +153,20 @@ def nearest(word: str, known: Iterable[str], otherwise: str) -> str:
     """
     near = difflib.get_close_matches(word, list(known), n=1)
     return f"for example {near[0]}" if near else otherwise
+
+
+def pip_install(extra: str, *, constrained: bool = True) -> str:
+    """The command that installs an extra of `snm`, in the folder of its repository.
+
+    Args:
+      extra: its name.
+      constrained: to the versions that the tests run with; some packages exclude these.
+
+    Example:
+      >>> pip_install("serve")
+      "pip install -e '.[serve]' -c constraints.txt"
+    """
+    return f"pip install -e '.[{extra}]'" + (" -c constraints.txt" if constrained else "")
 
 
 def first_line(error: BaseException) -> str:

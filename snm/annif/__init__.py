@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from snm.errors import InputError
+from snm.errors import InputError, pip_install
 
 __all__ = ["create_app", "main", "register"]
 
@@ -24,7 +24,9 @@ def register() -> None:
     try:
         from annif.backend import _backend_fns
     except ImportError as error:
-        raise InputError("snm.annif", f"no {error.name}", "pip install 'snm[annif]'") from error
+        raise InputError(
+            "snm.annif", f"no {error.name}", pip_install("annif", constrained=False)
+        ) from error
     _backend_fns["snm"] = _load
 
 

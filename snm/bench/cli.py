@@ -36,7 +36,7 @@ class Bench:
 
     Compare the ratios: seconds depend on what else the machine does. Our code and its peers take
     turns in one process, and the rates of the hardware are measured in between. Peers need the
-    extra bench (pip install 'snm[bench]'); missing ones are named and left out.
+    extra bench; missing ones are named and left out.
 
     For example:
 

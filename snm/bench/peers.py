@@ -23,7 +23,7 @@ from scipy.sparse import csr_matrix, load_npz, save_npz
 
 from snm.bench.contest import Contestant, Missing
 from snm.bench.shapes import SEED, Shape
-from snm.errors import first_line
+from snm.errors import first_line, pip_install
 from snm.prediction.predictor import Predictor
 from snm.sampling.sample import excluded_slots
 
@@ -44,7 +44,7 @@ def _needs(module: str, names: Sequence[str], make: Callable[[], list[Contestant
     except Exception as error:  # it is not there, or it cannot be loaded
         reason = f"{module} does not work here: {first_line(error)}"
         if isinstance(error, ModuleNotFoundError) and error.name == module:
-            reason = f"{module} is not installed: pip install 'snm[bench]'"
+            reason = f"{module} is not installed: {pip_install('bench')}"
         return [Missing(name, reason) for name in names]
     try:
         return make()

@@ -37,7 +37,7 @@ class Evaluate:
     same_ids: bool = False
     """Take labels without names to mean the same in DATA as in the run."""
     k: Annotated[tuple[int, ...], arg(metavar="INT ...")] = (1, 3, 5)
-    """Numbers of answers that metrics are computed at, each 1 to the number of labels."""
+    """Values of k of the metrics, each 1 to the number of labels."""
     json: bool = False
     """Print one JSON object."""
     index: Path | None = None
@@ -49,8 +49,8 @@ class Evaluate:
     """Compute micro-F1, macro-F1 and the F1 of points too, of the labels that are at least so
     likely: probabilities, or micro-f1, macro-f1 or f1@k, as `snm predict --threshold`."""
     by_label: Annotated[Path | None, arg(metavar="FILE")] = None
-    """Write a CSV file of labels, those first that the answers miss most often: training and test
-    points, how often a label is among the best answers, and how often rightly."""
+    """Write a CSV file of labels, those first that the predictions miss most often: training and
+    test points, how often a label is among the best predicted ones, and how often rightly."""
 
     def __call__(self) -> None:
         """Runs the verb."""

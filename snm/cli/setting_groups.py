@@ -7,9 +7,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Annotated, Any
 
-from tyro.conf import OmitArgPrefixes
+from tyro.conf import OmitArgPrefixes, arg
 
 from snm.config.settings import Config
 
@@ -18,7 +18,20 @@ __all__ = ["in_groups", "joined", "with_groups"]
 _KINDS = {
     kind.__name__.removesuffix("Settings").lower(): kind for kind in reversed(Config.__bases__)
 }
-_Groups: Any = dataclasses.make_dataclass("_Groups", list(_KINDS.items()))
+# Of the boxes of `--help`, where a group is called otherwise in the code; " options" follows.
+_TITLES = {
+    "start": "preset",
+    "input": "feature",
+    "loss": "loss and sampling",
+    "answer": "after-training",
+}
+_Groups: Any = dataclasses.make_dataclass(
+    "_Groups",
+    [
+        (name, Annotated[kind, arg(name=_TITLES.get(name, name), prefix_name=False)])
+        for name, kind in _KINDS.items()
+    ],
+)
 
 
 def with_groups(kind: type) -> Any:

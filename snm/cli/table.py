@@ -82,7 +82,7 @@ VERBS = (
 GROUPS = {"data": "Describe, generate, convert and download data sets."}
 """First words that several verbs share, with the help of each."""
 
-_DATA = """DATA is a folder with train.txt and test.txt (or another layout, see README),
+_DATA = """DATA is a folder with train.txt and test.txt (other layouts: docs/formats.md),
 the name of a fetched data set, or `synthetic`. snm COMMAND --help says more."""
 
 
@@ -92,7 +92,8 @@ def overview() -> str:
     width = max(map(len, usages))
     lines = [f"  {usage:<{width}}  {verb.about}" for usage, verb in zip(usages, VERBS, strict=True)]
     title = "usage: snm COMMAND (extreme classification with Stochastic Negative Mining)"
-    return "\n".join([title, "", *lines, "", _DATA])
+    versions = f"  {'snm --version':<{width}}  versions, and the devices of jax"
+    return "\n".join([title, "", *lines, versions, "", _DATA])
 
 
 def find(words: Sequence[str]) -> Verb | None:

@@ -79,7 +79,7 @@ class Compare:
     """Run each arm a second time, with as many epochs as fit the time of negative sampling."""
     peers: tuple[str, ...] = ()
     """Other packages and methods to run on the same split: omikuji, bonsai, neighbors,
-    fasttext, napkinxc, libmultilabel (`pip install 'snm[peers]'`); xr-linear, xr-linear-3
+    fasttext, napkinxc, libmultilabel (extra peers); xr-linear, xr-linear-3
     (libpecos, in a Python of its own that SNM_PECOS_PYTHON names); MODULE:NAME of a module on
     PYTHONPATH with a table PEERS, such as experiments.references:leml."""
     preset: Literal["paper", "default", "fast"] | None = None
@@ -88,7 +88,7 @@ class Compare:
     """TOML file with settings of all arms, which override the preset. Members, validation and seed
     are refused there: a comparison sets them itself."""
     epochs: int | None = None
-    """Passes over the training points; by default those of the file or the preset."""
+    """Epochs of each run; by default those of the file or the preset."""
     dim: int | None = None
     """Dimension of embeddings; by default that of the file or the preset."""
     batch_size: int | None = None

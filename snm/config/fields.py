@@ -36,7 +36,7 @@ class InputSettings:
     input_dropout: float | Literal["auto"] = "auto"
     """Share of an example's features left out at each visit, in [0, 1). auto depends on the number
     of points per label, and on how much evidence half of the features loses. It is 0 for dense
-    features, and for up to 3 passes (4 if points have many features)."""
+    features, and for up to 3 epochs (4 if points have many features)."""
     label_text: Literal["auto", "on", "off"] = "auto"
     """Train on the names of the labels, too, each a point that has its label; for texts (`snm data
     import`). auto is on if names clearly improve a search for nearest neighbours."""
@@ -73,7 +73,7 @@ class LossSettings:
     loss: str = "softmax"
     """bowl or powl (binary or pairwise ordered weighted loss), softmax (sampled cross-entropy), or
     a listwise loss on a point's positives and mined negatives: listnet, listmle, rankcosine,
-    smoothed-dcg, ranksvm."""
+    smoothed-dcg, ranksvm. Others by the module that the environment variable SNM_IMPORT names."""
     transformation: Literal["exponential", "linear", "sigmoid"] = "exponential"
     """What listnet, listmle and rankcosine do to scores; linear needs --no-bias."""
     temperature: float = 1.0
@@ -117,7 +117,8 @@ class LossSettings:
     """Multiplies the weight of every negative (bowl and powl)."""
     sampler: str = "uniform"
     """How negatives are drawn: uniform, frequency or in-batch; the latter two correct a softmax by
-    log Q. bowl, powl and ranksvm do not take frequency, which draws with replacement."""
+    log Q. bowl, powl and ranksvm do not take frequency, which draws with replacement. Others by the
+    module that the environment variable SNM_IMPORT names."""
     frequency_power: float = 0.75
     """The frequency sampler draws in proportion to frequency to this power."""
     seen: Literal["auto", "keep", "drop"] = "auto"
@@ -136,7 +137,7 @@ class AnswerSettings:
     memory: Literal["auto", "on", "off"] = "auto"
     """Keep the training points, and add the labels of a point's nearest ones to the scores, where
     that pays on training points that the first member does not see; auto does with several members,
-    in few passes, or with many points."""
+    in few epochs, or with many points."""
 
     logit_adjustment: Literal["auto", "on", "off"] = "auto"
     """Lower the scores of labels by a multiple of their log frequency, where that pays on points
@@ -145,7 +146,7 @@ class AnswerSettings:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OptimizationSettings:
-    """Members, passes, rates and number types."""
+    """Members, epochs, rates and number types."""
 
     members: int | Literal["auto"] = "auto"
     """Number of models, trained with different seeds; their scores are added. auto is 3 up to

@@ -21,7 +21,7 @@ from snm.data.mapped import is_mapped
 from snm.data.weighting import Kind, Weighting, filled
 from snm.distributed.dataset import has_negative, ones_of_rows, seen_labels
 from snm.distributed.processes import has_several_processes
-from snm.errors import InputError
+from snm.errors import InputError, pip_install
 from snm.losses.sampled import LOSSES
 from snm.memory.label_names import try_names
 from snm.memory.sizes import FEWEST_POINTS
@@ -289,7 +289,7 @@ def without_names(dataset: Dataset) -> tuple[str, str] | None:
         return "features that are the labels", "texts that label names have words of"
     if importlib.util.find_spec("sklearn") is None:
         found = "no scikit-learn, which turns label names into features"
-        return found, "pip install 'snm[sklearn]', or --label-text off"
+        return found, f"{pip_install('sklearn')}, or --label-text off"
     return None
 
 

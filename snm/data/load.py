@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shlex
 from collections.abc import Callable
@@ -72,10 +73,11 @@ def load(
         is free. Text is then parsed in bounded memory. It needs a cache that can be written.
 
     Raises:
-      InputError: no such folder, no training file, train and test of different widths, a damaged
-        file, files that change meanwhile, or no cache that can hold what is to be mapped.
+      InputError: no path, no such folder, no training file, train and test of different widths, a
+        damaged file, files that change meanwhile, or no cache that can hold what is to be mapped.
       StoreError: a store gave up.
     """
+    _refuse_no_path(source)
     if source == SYNTHETIC:
         from snm.data.synthetic import default
 
@@ -109,6 +111,13 @@ def load(
     return _assemble(files, parts, key)
 
 
+def _refuse_no_path(source: object) -> None:
+    """Refuses what is no path, such as a pair of matrices that is passed as for scikit-learn."""
+    if not isinstance(source, (str, os.PathLike)):
+        found = f"a value of type {type(source).__name__}"
+        raise InputError("data", found, "the path of a data set; for matrices see docs/python.md")
+
+
 def _no_room(place: Path | None, found: str) -> InputError:
     expected = "a folder for the parsed data that can be written (cache=, or $SNM_CACHE)"
     return InputError(f"cache folder {place}", found, expected)
@@ -128,6 +137,7 @@ def key_of(source: str | Path) -> str:
     Raises:
       InputError: a folder or file that cannot be read.
     """
+    _refuse_no_path(source)
     return sha256_of(_files_of(source).all)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.errors import InputError, unread
+from snm.errors import InputError, pip_install, unread
 from snm.system import disk
 
 __all__ = [
@@ -284,6 +284,6 @@ def _text_module() -> Any:
     try:
         from sklearn.feature_extraction import text
     except ImportError as error:
-        found, expected = "no scikit-learn", "pip install 'snm[sklearn]'"
+        found, expected = "no scikit-learn", pip_install("sklearn")
         raise InputError("texts", found, expected) from error
     return text

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from snm.doctor.findings import Finding
-from snm.errors import InputError, first_line, lacks_memory, reason_of
+from snm.errors import InputError, first_line, lacks_memory, pip_install, reason_of
 from snm.machine.versions import version_of
 from snm.system.cache_folder import folder as cache_folder
 
@@ -105,7 +105,7 @@ def _devices() -> Iterator[Finding]:
         advice = (
             f"JAX_PLATFORMS is {forced!r}: unset it"
             if forced
-            else "pip install -e '.[cuda13]' -c constraints.txt (or cuda12, for older drivers)"
+            else f"{pip_install('cuda13')} (or cuda12, for older drivers)"
         )
         found = f"jax sees only the CPU, though there is {', '.join(there)}"
         yield Finding("warning", "devices", found, advice)
@@ -166,5 +166,5 @@ def _pages() -> Iterator[Finding]:
     library, version = platform.libc_ver()
     can = library == "glibc" and _fits(version, f">={_TUNABLE_SINCE}")
     if on_request and can and _TUNABLE not in os.environ.get("GLIBC_TUNABLES", ""):
-        found = "small pages: on a CPU, steps with hundreds of thousands of labels take 8% longer"
+        found = "small pages: on a CPU, steps with hundreds of thousands of labels take longer"
         yield Finding("note", "memory pages", found, f"set GLIBC_TUNABLES={_TUNABLE}")

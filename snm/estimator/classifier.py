@@ -9,12 +9,14 @@ import jax
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from snm.errors import InputError, pip_install
+
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
     from sklearn.utils.validation import validate_data
 except ImportError as error:
     raise ImportError(
-        "SNMClassifier needs scikit-learn: pip install 'snm[sklearn]'", name="sklearn"
+        f"SNMClassifier needs scikit-learn: {pip_install('sklearn')}", name="sklearn"
     ) from error
 
 from snm.config.resolve import resolve
@@ -22,7 +24,6 @@ from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config
 from snm.data.dataset import Dataset, Points
 from snm.data.weighting import Weighting
-from snm.errors import InputError
 from snm.estimator.answers import Answers
 from snm.estimator.fit import Watch, fit_members, held_out
 from snm.estimator.inputs import canonical, points_of, seed_of, warn_of_units

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from snm.data.vectorizer import CLASSES, Vectorizer
-from snm.errors import InputError
+from snm.errors import InputError, pip_install
 from snm.prediction.predictor import Predictor
 from snm.tables.rounding import as_float
 
@@ -161,7 +161,7 @@ def write_arrays(
         from safetensors import SafetensorError
         from safetensors.numpy import save_file
     except ImportError as error:
-        expected = "pip install 'snm[export]'"
+        expected = pip_install("export")
         raise InputError("--to safetensors", "no safetensors", expected) from error
     # It writes a private file and renames it; a model is to be read by those who may read the rest.
     path = folder / file

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.data.weighting import Weighting
-from snm.errors import InputError
+from snm.errors import InputError, pip_install
 from snm.evaluation.filters import kept_first, most_filtered, pairs_of
 from snm.export.arrays import FORMAT, class_rows_sha256
 from snm.export.manifest import read_manifest
@@ -87,7 +87,7 @@ def _library(name: str) -> Any:
 
         return hnswlib
     except ImportError as error:
-        raise InputError(f"--to {name}", f"no {name}", "pip install 'snm[export]'") from error
+        raise InputError(f"--to {name}", f"no {name}", pip_install("export")) from error
 
 
 def _class_rows(predictor: Predictor) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
-from snm.errors import InputError
+from snm.errors import InputError, pip_install
 from snm.serve.limits import Limits
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def _extra() -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        found, expected = f"no {error.name}", "pip install 'snm[serve]'"
+        found, expected = f"no {error.name}", pip_install("serve")
         raise InputError("snm serve", found, expected) from error
 
 

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from snm.errors import InputError
+from snm.errors import InputError, pip_install
 
 __all__ = ["KINDS", "Address", "Kind", "in_words", "without_secrets"]
 
@@ -127,7 +127,7 @@ class Address:
             return fsspec.filesystem(self.scheme, use_listings_cache=False)
         except ImportError as error:
             found = f"no package {kind.package}"
-            raise InputError(str(self), found, f"pip install 'snm[{kind.extra}]'") from error
+            raise InputError(str(self), found, pip_install(kind.extra)) from error
         except Exception as error:  # a file of credentials that is not there, say
             expected = f"settings that {kind.package} takes"
             raise InputError(str(self), in_words(error), expected) from error

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from snm.errors import InputError, first_line
+from snm.errors import InputError, first_line, pip_install
 from snm.targets.table import MOST_GPUS, Target
 
 __all__ = ["compiled_for_target", "devices_of", "only_compile"]
@@ -56,7 +56,7 @@ def devices_of(target: Target, count: int) -> list[Any]:
         raise InputError(
             f"--target {target.name}",
             f"no compiler for it ({first_line(problem)})",
-            f"pip install 'snm[{target.extra}]'",
+            pip_install(target.extra),
         ) from None
     return list(described.devices)[:count]
 

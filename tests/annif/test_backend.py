@@ -269,7 +269,7 @@ def test_annifs_command_line(tmp_path, sentences, monkeypatch):
 def test_without_annif(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "annif", None)
     monkeypatch.delitem(sys.modules, "annif.backend", raising=False)
-    with pytest.raises(InputError, match=r"pip install 'snm\[annif\]'"):
+    with pytest.raises(InputError, match=r"pip install -e '\.\[annif\]'"):
         snm.annif.register()
     with pytest.raises(SystemExit) as stop:
         snm.annif.main()

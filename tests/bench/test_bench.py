@@ -295,7 +295,7 @@ def test_a_peer_that_is_broken_is_left_out(monkeypatch):
 
     monkeypatch.setattr(peers.importlib, "import_module", not_installed)
     (missing,) = peers._needs("torch", ["torch forward"], list)
-    assert missing.reason == "torch is not installed: pip install 'snm[bench]'"
+    assert missing.reason == "torch is not installed: pip install -e '.[bench]' -c constraints.txt"
 
 
 def test_without_a_gpu_it_says_so(capsys):

@@ -83,8 +83,9 @@ def test_a_new_verb_is_one_entry(monkeypatch, capsys):
 @pytest.mark.parametrize("words", ["train", "plan"])
 def test_settings_are_in_groups_and_none_is_lost(words, capsys):
     shown = help_of(words, capsys)
-    names = "start", "input", "model", "loss", "answer", "optimization", "evaluation", "run"
-    places = [shown.index(f"settings.{name} options") for name in names]
+    names = ("preset", "feature", "model", "loss and sampling", "after-training", "optimization",
+             "evaluation", "run")  # fmt: skip
+    places = [shown.index(f"{name} options") for name in names]
     assert places == sorted(places)
     for option in options(Config):
         assert re.search(rf"(?<![\w-]){option}(?![\w-])", shown), option

@@ -373,3 +373,9 @@ def test_files_that_change_while_they_are_read_are_not_cached(tmp_path, monkeypa
     assert not list((tmp_path / "cache").glob("v*"))
     one_file(folder)
     assert load(folder, mapped=mapped).train.features.toarray().tolist() == TRAIN_X
+
+
+@pytest.mark.parametrize("pair", [(TRAIN_X, TRAIN_Y), np.ones((2, 2)), None])
+def test_what_is_no_path_is_refused(pair):
+    with pytest.raises(InputError, match=r"^data: found a value of type \w+, expected the path"):
+        load(pair)

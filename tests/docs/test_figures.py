@@ -15,6 +15,7 @@ PAGES = {
     "docs/after.md": 130,
     "docs/choosing.md": 30,
     "docs/default-preset.md": 50,
+    "docs/design.md": 1,
     "docs/devices.md": 2,
     "docs/export.md": 25,
     "docs/gpu.md": 90,

@@ -231,4 +231,5 @@ def test_scikit_learn_is_imported_when_it_is_used():
         "except ImportError as error: print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stdout == "SNMClassifier needs scikit-learn: pip install 'snm[sklearn]'\n"
+    how = "pip install -e '.[sklearn]' -c constraints.txt"
+    assert done.stdout == f"SNMClassifier needs scikit-learn: {how}\n"

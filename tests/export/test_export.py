@@ -272,7 +272,8 @@ def test_invalid_options(run, tmp_path, capsys, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, name, None)
             said = refused(capsys, "export", run, "--to", library, "--output", out)
-        assert said == f"--to {library}: found no {library}, expected pip install 'snm[export]'"
+        how = "pip install -e '.[export]' -c constraints.txt"
+        assert said == f"--to {library}: found no {library}, expected {how}"
     words = ("export", run, "--output", out, "--to")
     for option in ("--links=64", "--build-effort=64", "--search-effort=512", "--data=synthetic"):
         flag, more = option.split("=")[0], ", or --rows int8" * option.startswith("--data")

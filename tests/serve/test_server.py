@@ -140,13 +140,13 @@ def test_a_start_without_memory_or_threads_is_one_line(tiny_run, capsys, monkeyp
 
 def test_a_package_that_the_start_lacks_is_one_line(tiny_run, capsys, monkeypatch):
     def lacks(self):
-        raise InputError("texts", "no scikit-learn", "pip install 'snm[sklearn]'")
+        raise InputError("texts", "no scikit-learn", "pip install -e '.[sklearn]'")
 
     monkeypatch.setattr(Engine, "warm", lacks)
     call("serve", tiny_run / "run", "--port", "0", status=2)
     said = capsys.readouterr().err
     assert said.endswith(
-        "snm: error: texts: found no scikit-learn, expected pip install 'snm[sklearn]'\n"
+        "snm: error: texts: found no scikit-learn, expected pip install -e '.[sklearn]'\n"
     )
     assert "Traceback" not in said
 
@@ -230,7 +230,7 @@ def test_invalid_options_of_the_command(tiny_run, tmp_path, capsys, monkeypatch)
     assert said.startswith("--host 203.0.113.1 --port 0: found") and "a free address of" in said
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     monkeypatch.delitem(sys.modules, "snm.serve.server")
-    assert "pip install 'snm[serve]'" in refused(capsys, "serve", run)
+    assert "pip install -e '.[serve]' -c constraints.txt" in refused(capsys, "serve", run)
 
 
 @pytest.mark.slow

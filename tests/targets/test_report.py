@@ -91,7 +91,7 @@ def test_without_the_compiler_one_line_says_how_to_get_it(target, wheel, capsys)
         pytest.skip("the compiler is installed")
     told = refused(capsys, "plan", "synthetic", "--preset", "paper", "--target", target)
     assert told.startswith(f"--target {target}")
-    assert f"pip install 'snm[{TARGETS[target].extra}]'" in told
+    assert f"pip install -e '.[{TARGETS[target].extra}]'" in told
 
 
 def test_the_page_has_the_peaks_of_each_target():

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from snm.compare.processes import reason_of_end
+from snm.errors import pip_install
 
 __all__ = ["HERE", "Elsewhere", "Here", "Home", "run_tied"]
 
@@ -38,7 +39,7 @@ class Here:
         with contextlib.suppress(ModuleNotFoundError):
             if importlib.util.find_spec(package) is not None:
                 return None
-        return f"the package {package} not installed", "pip install 'snm[peers]'"
+        return f"the package {package} not installed", pip_install("peers")
 
     def version(self, package: str) -> tuple[str, str | None]:
         """See `Home`."""

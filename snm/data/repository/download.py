@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from snm.data.repository.registry import Entry, Mirror
-from snm.errors import InputError, first_line
+from snm.errors import InputError, first_line, pip_install
 
 __all__ = ["fetch_archive"]
 
@@ -43,7 +43,7 @@ def fetch_archive(entry: Entry, folder: Path, on_progress: OnProgress) -> tuple[
         import pooch
         import requests
     except ImportError as error:
-        found, expected = "no pooch", "pip install 'snm[download]'"
+        found, expected = "no pooch", pip_install("download")
         raise InputError("snm data fetch", found, expected) from error
     pooch.get_logger().setLevel(logging.ERROR)
     failures = []
@@ -177,7 +177,7 @@ class _Downloader:
         try:
             import gdown
         except ImportError as error:
-            found, expected = "no gdown", "pip install 'snm[download]'"
+            found, expected = "no gdown", pip_install("download")
             raise InputError("snm data fetch", found, expected) from error
         try:
             gdown.download(

@@ -23,7 +23,7 @@ from numpy.typing import DTypeLike, NDArray
 from snm.config.resolved import ResolvedConfig, resolved_of
 from snm.config.settings import config_of
 from snm.data.formats.dispatch import read_names
-from snm.errors import InputError, reason_of
+from snm.errors import InputError, pip_install, reason_of
 from snm.export.arrays import arrays_of, manifest_of, origin_of, write_arrays
 from snm.export.from_arrays import Wanted, fits, predictor_of
 from snm.export.hub.card import Card, model_card
@@ -171,7 +171,7 @@ def _array(
     try:
         from safetensors import SafetensorError, safe_open
     except ImportError as error:
-        raise InputError(str(folder), "no safetensors", "pip install 'snm[hub]'") from error
+        raise InputError(str(folder), "no safetensors", pip_install("hub")) from error
     path = folder / f"{stem}.safetensors"
     try:
         with safe_open(path, framework="np") as arrays:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from snm.errors import InputError, first_line
+from snm.errors import InputError, first_line, pip_install
 from snm.export.hub.folder import FILES
 
 __all__ = ["HubAddress", "check_client", "pull", "push"]
@@ -120,7 +120,7 @@ def _client(where: str) -> Any:
     try:
         import huggingface_hub
     except ImportError as error:
-        raise InputError(where, "no huggingface_hub", "pip install 'snm[hub]'") from error
+        raise InputError(where, "no huggingface_hub", pip_install("hub")) from error
     return huggingface_hub
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from snm.config.settings import read_config
-from snm.errors import InputError, StoppedError, first_line
+from snm.errors import InputError, StoppedError, first_line, pip_install
 from snm.runs.events import Evaluated, Event, Finished, Noted, Started, Stepped
 from snm.runs.folder import RunFolder, read_json, write_json
 
@@ -148,7 +148,7 @@ def check_trackers(names: Iterable[str]) -> None:
         if name not in TRACKERS:
             raise InputError(f"--log-to {name}", "no such service", " or ".join(TRACKERS))
         if importlib.util.find_spec(name) is None:
-            found, expected = "its package is not installed", f"pip install 'snm[{name}]'"
+            found, expected = "its package is not installed", pip_install(name)
             raise InputError(f"--log-to {name}", found, expected)
 
 

@@ -76,7 +76,7 @@ def test_check_says_what_is_missing_without_importing(monkeypatch: pytest.Monkey
     monkeypatch.delitem(sys.modules, "xml.dom", raising=False)
     found = check(["fake", "other"])
     assert found["other"] is None
-    assert found["fake"] is not None and "pip install 'snm[peers]'" in found["fake"]
+    assert found["fake"] is not None and "pip install -e '.[peers]'" in found["fake"]
     assert "xml.dom" not in sys.modules
     monkeypatch.setitem(PEERS, "within", Peer("no_such_package.part", "made up", of([])))
     assert "no_such_package.part not installed" in (check(["within"])["within"] or "")
@@ -91,7 +91,7 @@ def test_a_missing_package_is_one_line(
     told = capsys.readouterr().err
     assert told.count("\n") == 1
     assert told.startswith("snm: error: --peers fake: found ")
-    assert "pip install 'snm[peers]'" in told
+    assert "pip install -e '.[peers]'" in told
     assert not out.exists()
     failed = run_peer("fake", data, out)
     assert failed["name"] == "fake" and "not installed" in failed["failed"]

@@ -204,7 +204,7 @@ def test_hostile_settings_are_one_line(out, tmp_path):
 def test_without_safetensors(remembering, out, tmp_path, capsys, monkeypatch):
     for name in ("safetensors", "safetensors.numpy"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(InputError, match=r"no safetensors, expected pip install 'snm\[hub\]'"):
+    with pytest.raises(InputError, match=r"no safetensors, expected pip install -e '\.\[hub\]'"):
         snm.load(out)
     said = refused(capsys, "export", remembering, "--to", "hub", "--output", tmp_path / "new")
     assert "no safetensors" in said and list(tmp_path.iterdir()) == []

@@ -112,7 +112,8 @@ def test_without_the_client(remembering, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     asked = ("export", remembering, "--to", "hub", "--output", tmp_path / "out")
     said = refused(capsys, *asked, "--push", "me/wood")
-    assert said == "--push: found no huggingface_hub, expected pip install 'snm[hub]'"
+    how = "pip install -e '.[hub]' -c constraints.txt"
+    assert said == f"--push: found no huggingface_hub, expected {how}"
     assert refused(capsys, *asked, "--push", "wood") == "--push: found wood, expected owner/name"
     assert refused(capsys, *asked, "--private").startswith("--private: found no --push")
     said = refused(capsys, *asked[:3], "npz", "--output", "x", "--license", "mit")

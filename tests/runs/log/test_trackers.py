@@ -193,7 +193,8 @@ def test_a_missing_package_is_an_error_before_anything_is_written(tmp_path, caps
     data, run = tiny.write(tmp_path / "data"), tmp_path / "run"
     said = refused(capsys, "train", data, "--run-dir", run, "--log-to", "wandb")
     assert said == (
-        "--log-to wandb: found its package is not installed, expected pip install 'snm[wandb]'"
+        "--log-to wandb: found its package is not installed, "
+        "expected pip install -e '.[wandb]' -c constraints.txt"
     )
     assert not run.exists()
     with pytest.raises(InputError, match="no such service"):
