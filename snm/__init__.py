@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from snm.export.load import load
     from snm.head.head import update_head
     from snm.head.spec import HeadSpec
-    from snm.head.state import Head, HeadStep, init_head
+    from snm.head.state import Head, HeadBatch, HeadStep, init_head
     from snm.losses.sampled import HeadLoss, LossOptions
     from snm.prediction.predictor import Predictor
     from snm.sampling.sample import Sample
@@ -50,6 +50,7 @@ _HOMES = {
     "generate": "data.synthetic",
     "InputError": "errors",
     "Head": "head.state",
+    "HeadBatch": "head.state",
     "HeadSpec": "head.spec",
     "HeadStep": "head.state",
     "init_head": "head.state",
@@ -72,6 +73,7 @@ __all__ = [
     "Config",
     "Dataset",
     "Head",
+    "HeadBatch",
     "HeadLoss",
     "HeadSpec",
     "HeadStep",

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from snm.head.spec import HeadSpec
-from snm.head.state import Head, init_head
+from snm.head.state import Head, HeadBatch, init_head
 from snm.losses.reductions import MASKED
 from snm.losses.sampled import LossOptions
 from snm.sampling.sample import Sample
@@ -30,6 +30,10 @@ class Case(NamedTuple):
     sample: Sample | None
     known: SparseRows
     seen: SparseRows | None = None
+
+    @property
+    def batch(self) -> HeadBatch:
+        return HeadBatch(self.terms, self.sample, self.known, self.seen)
 
 
 def csr(ids: Any, values: Any, starts: Any) -> SparseRows:

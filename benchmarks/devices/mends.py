@@ -27,6 +27,7 @@ from jax.sharding import SingleDeviceSharding
 from snm.bench.shapes import SHAPES, model_of, source_of
 from snm.head import by_threshold, plan
 from snm.head.head import update_head
+from snm.head.state import HeadBatch
 from snm.machine import compiler
 from snm.machine.platform import compiling_for
 from snm.model.model import abstract_state
@@ -83,7 +84,8 @@ def head_step(target: Target, *, dim: int = SHAPE.dim, mined: int = 16, **spec: 
     n, size = SHAPE.batch, head.num_slots
     state = abstract_state(dataclasses.replace(model, spec=head)).head
     terms = SparseRows(_ints(n), _of(n), _ints(n + 1))
-    shapes = _placed(target, (state, _of(n, dim), terms, Sample(_ints(size), _ints())))
+    batch = HeadBatch(terms, Sample(_ints(size), _ints()))
+    shapes = _placed(target, (state, _of(n, dim), batch))
 
     def step(*arrays: Any) -> Any:
         return update_head(head, *arrays, learning_rate=0.1)

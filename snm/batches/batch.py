@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from snm.head.state import HeadBatch
 from snm.sampling.sample import Array, Sample
 from snm.tables.by_row import Columns
 from snm.tables.table import SparseRows
@@ -48,6 +49,11 @@ class Batch(NamedTuple):
     columns: Columns | None = None
     seen: SparseRows | None = None
     taken: jax.Array | None = None
+
+    @property
+    def of_head(self) -> HeadBatch:
+        """What the head takes of it: the labels, without the features."""
+        return HeadBatch(self.terms, self.sample, self.known, self.seen)
 
 
 class PointNumbers(NamedTuple):

@@ -24,6 +24,7 @@ from snm.evaluation.evaluate import evaluate_points
 from snm.evaluation.metrics import frequency_groups
 from snm.head.head import update_head
 from snm.head.spec import HeadSpec
+from snm.head.state import HeadBatch
 from snm.model.from_config import head_spec
 from snm.model.inference import embed
 from snm.prediction.predictor import Predictor
@@ -161,10 +162,9 @@ class Probe:
         found = []
         for draw in range(draws):
             sample = None if spec.samples_all else self._sample(draw, spec.num_slots)
-            gradient = _query_gradient(
-                spec, predictor.state.head, queries, terms, sample,
-                known if spec.excludes_known else None, jax.random.key(draw),
-            )  # fmt: skip
+            batch = HeadBatch(terms, sample, known if spec.excludes_known else None)
+            key = jax.random.key(draw)
+            gradient = _query_gradient(spec, predictor.state.head, queries, batch, key)
             found.append(np.asarray(gradient, np.float64))
         mean = np.mean(found, axis=0)
         # An unbiased estimate; 0 if all labels are sampled, since there is only one sample.
@@ -189,17 +189,15 @@ def _scores(predictor: Predictor, queries: jax.Array, labels: np.ndarray) -> jax
 
 @functools.partial(jax.jit, static_argnums=0)
 def _query_gradient(
-    spec: HeadSpec, head: Any, queries: Any, terms: Any, sample: Any, known: Any, key: Any
+    spec: HeadSpec, head: Any, queries: Any, batch: HeadBatch, key: Any
 ) -> jax.Array:
     """The gradient in the queries from a training step with learning rate 0."""
     _, step = update_head(
         dataclasses.replace(spec, positives="one"),
         head,
         queries,
-        terms,
-        sample,
+        batch,
         learning_rate=0.0,
-        known=known,
         key=key,
     )
     return step.query_gradient

@@ -18,7 +18,7 @@ from snm.topk.blocks import Best
 __all__ = ["score_gradients"]
 
 
-def score_gradients(problem: Problem, key: jax.Array | None) -> ScoreGradients:
+def score_gradients(problem: Problem) -> ScoreGradients:
     """The scores of the positives, the loss of the mined negatives, and its gradient.
 
     Negatives are mined as the plan of the step says; see `snm.head.plan.Mining`.
@@ -28,7 +28,7 @@ def score_gradients(problem: Problem, key: jax.Array | None) -> ScoreGradients:
         positive_scores = term_scores(problem)
         n = problem.queries.shape[0]
         best = mine(problem) if mining is Mining.BY_ORDER else Best.none(n)
-        return _of_mined(problem, positive_scores, best, key)
+        return _of_mined(problem, positive_scores, best)
     scores = every_score(problem)
     positive_scores = term_scores(problem, scores)
     scores = left_out(problem, scores)
@@ -51,9 +51,7 @@ def _of_whole_lists(
     return ScoreGradients.of_all_slots(positive_scores, value, grad_positive, grad_scores)
 
 
-def _of_mined(
-    problem: Problem, positive_scores: jax.Array, best: Best, key: jax.Array | None
-) -> ScoreGradients:
+def _of_mined(problem: Problem, positive_scores: jax.Array, best: Best) -> ScoreGradients:
     """The loss as a function of the positive and the mined scores, and of nothing else."""
     loss = problem.spec.head_loss
 
@@ -65,7 +63,7 @@ def _of_mined(
             log_weights = problem.log_weights[slots]
         where = _negatives(problem, mined, slots)
         terms = _terms(problem, positive, mined, where, log_weights)
-        return _value(loss, terms, _draw(problem, key))
+        return _value(loss, terms, _draw(problem))
 
     value, (grad_positive, grad_mined) = jax.value_and_grad(loss_of, argnums=(0, 1))(
         positive_scores, best.scores
@@ -114,8 +112,9 @@ def _negatives(problem: Problem, mined: jax.Array, slots: jax.Array) -> jax.Arra
     return where & (jnp.cumsum(where, axis=1) <= problem.spec.mined)
 
 
-def _draw(problem: Problem, key: jax.Array | None) -> Draw | None:
+def _draw(problem: Problem) -> Draw | None:
     """Draws for the terms of the whole batch, so that a sharded batch draws the same."""
+    key = problem.key
     if key is None:
         return None
     count = problem.terms.ids.shape[0] * problem.shard.data_parts

@@ -4,7 +4,8 @@ Query embeddings go in; the loss, its gradient with respect to the queries, and 
 rows updated come out:
 
     queries, pull_back = jax.vjp(encode, params)
-    head, step = update_head(spec, head, queries, terms, sample, learning_rate=50.0)
+    batch = HeadBatch(terms, sample)
+    head, step = update_head(spec, head, queries, batch, learning_rate=50.0)
     grads, = pull_back(step.query_gradient)
 
 `update_head` follows Algorithm 1 of Reddi et al. (2019): score the positives, mine the sampled
@@ -26,9 +27,7 @@ from snm.head.by_pairs import by_pairs
 from snm.head.gradients import score_gradients
 from snm.head.problem import RowStep, make_problem
 from snm.head.spec import HeadSpec, in_precision
-from snm.head.state import Head, HeadStep
-from snm.sampling.sample import Sample
-from snm.tables.table import SparseRows
+from snm.head.state import Head, HeadBatch, HeadStep
 
 __all__ = ["update_head"]
 
@@ -38,13 +37,10 @@ def update_head(
     spec: HeadSpec,
     head: Head,
     queries: jax.Array,
-    terms: SparseRows,
-    sample: Sample | None,
+    batch: HeadBatch,
     *,
     learning_rate: jax.Array | float,
     scale_learning_rate: jax.Array | float = 0.0,
-    known: SparseRows | None = None,
-    seen: SparseRows | None = None,
     key: jax.Array | None = None,
     noise: jax.Array | None = None,
     taken: jax.Array | None = None,
@@ -58,33 +54,33 @@ def update_head(
       spec: the loss, the sample's size, and the rest; static.
       head: parameters; with `axes.label`, this device's rows of them.
       queries: float32 [n, dim], at least one, of unit length for scores in [-1, 1].
-      terms: the positives as an [n, K] block: label ids, and the weight of each term in the loss
-        (0 for padding). With `spec.positives == "one"`, entry i belongs to row i.
-      sample: the labels drawn for this batch, at least B + 1 slots; None where `samples_all`.
+      batch: the positives of the n points, the sample of labels, and what they leave out of it.
       learning_rate: of the class rows (and of the bias).
       scale_learning_rate: of the logarithm of the score multiplier.
-      known: all known labels of the n points as an [n, K] block, for `exclude == "all"`.
-      seen: labels that are no answers to the n points, and with `exclude == "all"` no negatives
-        either, as an [n, K] block whose values mean nothing.
       key: consumed by the draws of `vartheta == "subsample"`.
       noise: uint32 scalar that the rounding of bfloat16 rows follows from, another each step.
       taken: bool scalar, whether the step is taken; if not, nothing is written. None: it is.
       axes: the mesh axes of the label shards and of the points; `features` is not used. Call
         within `jax.shard_map(..., check_vma=False)`: the loops over rows start from constants,
-        which its check refuses. With `axes.data`, `queries`, `terms` and `known` are this device's
-        points; the weights of the terms are those of the whole batch.
+        which its check refuses. With `axes.data`, `queries` and the blocks of `batch` are this
+        device's points; the weights of the terms are those of the whole batch.
 
     Returns:
       The updated head, and the loss with its gradient.
+
+    Raises:
+      ValueError: no sample or no `known` where the spec needs one, no key where the loss draws, or
+        lists of all positives where each term leaves out its own alone.
+      InputError: the value of the loss is no float scalar.
     """
     shard = Shard.of(head.table.rows, spec.num_labels, axes.label, axes.data)
     scale = jnp.exp(head.log_scale)
     scaled = queries * scale
-    problem = make_problem(spec, head, scaled, terms, sample, known, seen, shard)
+    problem = make_problem(spec, head, scaled, batch, shard, key)
     row_step = RowStep(learning_rate, noise, taken)
 
     # Score the positives, mine the sample, and differentiate the loss.
-    gradients = score_gradients(problem, key)
+    gradients = score_gradients(problem)
     # Update rows: pair by pair if few are mined, otherwise by matrix products.
     update_by = by_pairs if problem.plan.by_pairs else by_blocks
     update = update_by(problem, gradients, row_step)

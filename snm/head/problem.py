@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from snm.distributed.collectives import Shard
 from snm.head.plan import StepPlan, plan_step
 from snm.head.spec import HeadSpec
-from snm.head.state import Head
+from snm.head.state import Head, HeadBatch
 from snm.machine.platform import of_platform
 from snm.sampling.sample import Array, Sample, excluded_slots, slots_of
 from snm.tables.products import entry_products
@@ -48,10 +48,11 @@ class Problem:
       term_slots: int32 [T], the slot of each term's positive, or -1.
       ids: int32 [S], the label of each slot, ascending; None if slot j is label j.
       log_weights: float32 [S] or None, added to the negatives of a softmax.
-      counts: float32 [T] or None, how many negatives each term has, where it is not B.
       excluded: int32 [T], the slot that each term leaves out; None where known labels are excluded.
       masked: pairs of row and slot that no term of the row may use; None where they are not.
       shard: which label rows are here.
+      counts: float32 [T] or None, how many negatives each term has, where it is not B.
+      key: of the draws of a loss that draws; None for others.
     """
 
     spec: HeadSpec
@@ -67,6 +68,7 @@ class Problem:
     masked: Masked | None
     shard: Shard
     counts: jax.Array | None = None
+    key: jax.Array | None = None
 
     @property
     def plan(self) -> StepPlan:
@@ -181,11 +183,9 @@ def make_problem(
     spec: HeadSpec,
     head: Head,
     scaled: jax.Array,
-    terms: SparseRows,
-    sample: Sample | None,
-    known: SparseRows | None,
-    seen: SparseRows | None,
+    batch: HeadBatch,
     shard: Shard,
+    key: jax.Array | None = None,
 ) -> Problem:
     """Describes the scores of a step: queries, slots, and which of these each term leaves out.
 
@@ -193,16 +193,15 @@ def make_problem(
       spec: of the head.
       head: the parameters.
       scaled: float32 [n, dim], queries times the multiplier of the scores.
-      terms: [n, K], T positives with their weights in the loss; padding weighs 0.
-      sample: the labels drawn; None where all K are negatives.
-      known: [n, K], all labels of the points; None where a term leaves out its own positive alone.
-      seen: [n, K], items that are no negatives of the points either; None for none.
+      batch: the labels of the n points and the sample.
       shard: the part of the class rows that this device has.
+      key: consumed by the draws of the loss; None where it draws nothing.
 
     Raises:
       ValueError: no sample or no `known` where the spec needs one, or lists of all positives where
         each term leaves out its own.
     """
+    terms, sample, known, seen = batch
     if spec.samples_all:
         sample, ids, log_weights = None, None, None
         num_slots, term_slots = spec.num_labels, terms.ids
@@ -242,6 +241,7 @@ def make_problem(
         masked=masked,
         shard=shard,
         counts=counts,
+        key=key,
     )
 
 

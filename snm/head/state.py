@@ -1,4 +1,4 @@
-"""The parameters of the head, their initialisation, and the outcome of a step."""
+"""The parameters of the head, their initialisation, and what goes into a step and comes out."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import jax
 import jax.numpy as jnp
 
 from snm.head.spec import HeadSpec
+from snm.sampling.sample import Sample
 from snm.tables.optimizers import has_accumulator
-from snm.tables.table import RowTable, random_rows
+from snm.tables.table import RowTable, SparseRows, random_rows
 
-__all__ = ["Head", "HeadStep", "init_head"]
+__all__ = ["Head", "HeadBatch", "HeadStep", "init_head"]
 
 
 @functools.partial(
@@ -33,6 +34,26 @@ class Head:
     table: RowTable
     bias: jax.Array | None
     log_scale: jax.Array
+
+
+class HeadBatch(NamedTuple):
+    """The labels that a step of the head trains n queries on: positives, negatives, neither.
+
+    Attributes:
+      terms: the positives as an [n, K] block of T entries: int32 label ids, and the float32 weight
+        of each term in the loss (0 for padding). With `spec.positives == "one"`, entry i belongs to
+        row i.
+      sample: the labels drawn for this batch, at least B + 1 slots; None where `spec.samples_all`.
+      known: all known labels of the n points as an [n, K] block, whose entries of value 0 are
+        padding; needed for `spec.exclude == "all"` alone.
+      seen: labels that are no answers to the n points, and with `spec.exclude == "all"` no
+        negatives either, as an [n, K] block whose values mean nothing; None for none.
+    """
+
+    terms: SparseRows
+    sample: Sample | None = None
+    known: SparseRows | None = None
+    seen: SparseRows | None = None
 
 
 class HeadStep(NamedTuple):

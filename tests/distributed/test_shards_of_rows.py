@@ -12,7 +12,7 @@ from jax.sharding import PartitionSpec
 from snm.distributed.mesh import ONE_DEVICE, Axes
 from snm.head.head import update_head
 from snm.head.spec import HeadSpec
-from snm.head.state import Head
+from snm.head.state import Head, HeadBatch
 from snm.tables.rounding import to_nearest
 from snm.tables.table import RowTable, SparseRows
 
@@ -32,7 +32,7 @@ def test_a_step_on_a_mesh_rounds_as_on_one_device(mined):
         head = Head(RowTable(rows), None, jnp.float32(0))
         noise = jnp.uint32(5)
         moved, _ = update_head(
-            spec, head, queries, terms, None, learning_rate=0.01, noise=noise, axes=axes
+            spec, head, queries, HeadBatch(terms), learning_rate=0.01, noise=noise, axes=axes
         )
         return moved.table.rows
 

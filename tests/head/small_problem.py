@@ -30,9 +30,7 @@ def small_case(**options) -> Case:
 
 def problem_of(case: Case) -> Problem:
     shard = Shard.of(case.head.table.rows, case.spec.num_labels, None, None)
-    return make_problem(
-        case.spec, case.head, case.queries, case.terms, case.sample, case.known, case.seen, shard,
-    )  # fmt: skip
+    return make_problem(case.spec, case.head, case.queries, case.batch, shard)
 
 
 def slot_labels(case: Case) -> np.ndarray:

@@ -8,6 +8,7 @@ from head_reference import LEARNING_RATE, QUICK, SCALE_RATE, Case, reference
 
 from snm.distributed.mesh import ONE_DEVICE
 from snm.head.head import update_head
+from snm.head.state import HeadBatch
 
 K = 302  # even: two shards have as many rows
 
@@ -19,12 +20,9 @@ def compiled(spec, axes=ONE_DEVICE):
             spec,
             head,
             queries,
-            terms,
-            sample,
+            HeadBatch(terms, sample, known, seen),
             learning_rate=LEARNING_RATE,
             scale_learning_rate=SCALE_RATE,
-            known=known,
-            seen=seen,
             key=key,
             axes=axes,
         ),

@@ -12,7 +12,7 @@ from head_reference import QUICK, csr, loss_of, make_case, reference
 
 from snm.head import plan
 from snm.head.head import update_head
-from snm.head.state import Head
+from snm.head.state import Head, HeadBatch
 from snm.losses import rank_weights as weights
 from snm.sampling.in_batch import in_batch
 from snm.tables.table import RowTable, SparseRows
@@ -138,9 +138,7 @@ def test_the_step_is_that_of_normalised_rows_to_first_order():
 
     @jax.jit
     def moved(rate):
-        head, _ = update_head(
-            case.spec, case.head, case.queries, case.terms, case.sample, learning_rate=rate
-        )
+        head, _ = update_head(*case[:3], case.batch, learning_rate=rate)
         return head.table.rows
 
     gaps = []
@@ -190,7 +188,7 @@ def test_a_step_is_refused_for_its_loss_and_not_for_a_bound_of_it(highest, ok, l
                                log_scale=jnp.log(jnp.float32(100)))  # fmt: skip
     queries = jnp.tile(jnp.array([1.0, 0, 0, 0]), (2, 1))
     terms = SparseRows(jnp.array([3, 5]), jnp.array([0.5, 0.5]), jnp.arange(3))
-    _, step = update_head(case.spec, head, queries, terms, None, learning_rate=1e-30)
+    _, step = update_head(case.spec, head, queries, HeadBatch(terms), learning_rate=1e-30)
     assert bool(step.ok) is ok
     if ok:
         expected = 1 + (18 + np.exp(np.float64(highest))) / 19  # phi(0) of the positive is 1

@@ -30,9 +30,8 @@ def stepped(case, learning_rate):
 
     def step(head, noise):
         after, found = update_head(
-            case.spec, head, case.queries, case.terms, case.sample, known=case.known,
-            learning_rate=learning_rate, noise=noise,
-        )  # fmt: skip
+            case.spec, head, case.queries, case.batch, learning_rate=learning_rate, noise=noise
+        )
         return after, found.ok
 
     return jax.jit(step, compiler_options=QUICK)

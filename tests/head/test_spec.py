@@ -125,10 +125,8 @@ def test_a_name_that_comes_to_mean_another_loss_is_another_spec(monkeypatch):
     for said in (1.0, 2.0):
         monkeypatch.setitem(LOSSES, "constant", _Constant(said))
         case = make_case(num_labels=20, sampled=8, mined=2, loss="constant", n=3, dim=4)
-        terms = case.terms
-        losses.append(
-            step(case.spec, case.head, case.queries, terms, case.sample, learning_rate=0.1)[1].loss
-        )
+        _, found = step(case.spec, case.head, case.queries, case.batch, learning_rate=0.1)
+        losses.append(found.loss)
     assert losses == [1.0, 2.0]
 
 
@@ -158,4 +156,4 @@ def test_a_loss_is_a_float_scalar(value, found):
 
     case = make_case(num_labels=20, sampled=8, mined=2, loss=Wrong(0), n=3, dim=4)
     with pytest.raises(InputError, match=f"value of loss constant: found {found}, expected a fl"):
-        update_head(*case[:5], learning_rate=0.1)
+        update_head(*case[:3], case.batch, learning_rate=0.1)

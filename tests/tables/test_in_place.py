@@ -15,7 +15,7 @@ from jax import lax
 
 from snm.head.head import update_head
 from snm.head.spec import HeadSpec
-from snm.head.state import Head
+from snm.head.state import Head, HeadBatch
 from snm.losses.sampled.listwise import ListLoss
 from snm.sampling.sample import Sample
 from snm.tables.bag import embedding_bag
@@ -84,7 +84,7 @@ def arguments(spec: HeadSpec) -> tuple:
     entries = BATCH if spec.positives == "one" else 3 * BATCH
     terms = SparseRows(ints(entries), shape(entries), ints(BATCH + 1))
     sample = None if spec.samples_all else Sample(ints(spec.sampled + 1), ints())
-    return head, shape(BATCH, DIM), terms, sample
+    return head, shape(BATCH, DIM), HeadBatch(terms, sample)
 
 
 # A compilation takes seconds. The slow specs differ little from these.
