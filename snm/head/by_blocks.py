@@ -7,6 +7,7 @@ products a block, at any k'. `snm.head.by_pairs` computes the same step pair by 
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +22,7 @@ from snm.losses.sampled.protocol import BlockScores, DenseForm
 from snm.tables.bag import embedding_bag
 from snm.tables.optimizers import step_rows
 from snm.tables.rounding import rounded_steps, to_nearest
-from snm.tables.table import RowTable
+from snm.tables.table import RowTable, SparseRows
 from snm.tables.updates import update_rows
 from snm.topk.blocks import Block, BlockPlan, block_plan, score_block
 
@@ -52,50 +53,37 @@ def by_blocks(
     Returns:
       The update, whose `ok` may be False although rows were written (see `HeadStep`).
     """
-    loss, grad_positive = gradients.loss, gradients.grad_positive
-    positive_scores, grad_scores = gradients.positive, gradients.grad_scores
-    learning_rate = row_step.learning_rate
-    dense, context = problem.plan.dense, None
-    if dense is not None and dense.reads_first:
-        extra, grad_extra, context = _first_walk(problem, positive_scores, dense)
-        loss, grad_positive = loss + extra, grad_positive + grad_extra
+    dense = None
+    if (form := problem.plan.dense) is not None:
+        dense = _DensePart(problem, gradients.positive, form)
+        if form.reads_first:
+            dense, loss, grad_positive = dense.after_first_walk()
+            gradients = gradients._replace(
+                loss=gradients.loss + loss, grad_positive=gradients.grad_positive + grad_positive
+            )
 
     # Positives outside the sample are in no block: they take one row update each.
     positives, grad_queries = None, jnp.zeros_like(problem.queries)
     if problem.ids is not None:
-        positives = positive_block(problem, jnp.where(problem.term_slots < 0, grad_positive, 0))
+        outside = jnp.where(problem.term_slots < 0, gradients.grad_positive, 0)
+        positives = positive_block(problem, outside)
         grad_queries = embedding_bag(problem.table.rows, positives)
     ok = row_step.may_write(problem.queries) & jnp.all(jnp.isfinite(grad_queries))
-    ok &= jnp.isfinite(loss) & jnp.all(jnp.isfinite(grad_positive))
-    # The gradient of a loss may be NaN where its value is finite, such as that of a square root.
-    ok &= jnp.all(jnp.isfinite(gradients.grad_mined))
-    if grad_scores is not None:
-        ok &= jnp.all(jnp.isfinite(grad_scores))
-    shard = problem.shard
-    ahead = None if dense is None else _loss_ahead(problem, positive_scores, dense, context)
-    if ahead is not None:
-        ok &= jnp.isfinite(shard.data_sum(loss + shard.sum(ahead)))
-    ok = shard.all(ok)
+    ok = _all_finite(problem, gradients, dense, ok)
 
+    shard = problem.shard
     blocks = block_plan(problem.labels.num_slots, _BLOCK)
-    if grad_scores is not None:
-        blocks = BlockPlan(1, grad_scores.shape[1])
+    if gradients.grad_scores is not None:
+        blocks = BlockPlan(1, gradients.grad_scores.shape[1])
 
     def one_block(carry: tuple, start: jax.Array) -> tuple:
         table, bias, grad_queries, loss = carry
         block = _read(problem, table, bias, start, blocks.size)
-        gradient = jnp.zeros((problem.queries.shape[0], blocks.size), jnp.float32)
-        if grad_scores is not None:
-            gradient = grad_scores
+        gradient = gradients.grad_scores
         if dense is not None:
-            scores = _block_scores(problem, positive_scores, block)
-            value, gradient = _dense_gradient(problem, dense, context, scores)
+            value, gradient = dense.gradient(block)
             loss = loss + value
-        gradient = _scatter(gradient, _every_row(gradients.slots), gradients.slots - block.begin,
-                            gradients.grad_mined)  # fmt: skip
-        gradient = _scatter(gradient, problem.term_rows, problem.term_slots - block.begin,
-                            grad_positive)  # fmt: skip
-        gradient = jnp.where(block.real[None, :], gradient, 0)
+        gradient = _with_single_scores(problem, gradients, block, gradient)
 
         factor, rows = (x.astype(problem.compute_dtype) for x in (gradient, block.rows))
         grad_queries = grad_queries + _product(factor, rows, 1, 0)
@@ -104,29 +92,15 @@ def by_blocks(
         table = _write_block(problem, table, block, grad_rows, row_step, ok)
         if bias is not None:
             step = shard.data_sum(jnp.sum(gradient, axis=0))
-            step = jnp.where(ok, -learning_rate * step, 0)
+            step = jnp.where(ok, -row_step.learning_rate * step, 0)
             bias = bias.at[block.place].add(step, mode="drop")
         return table, bias, grad_queries, loss
 
     carry = (problem.table, problem.bias, grad_queries, jnp.float32(0))
     table, bias, grad_queries, value = _walk(problem, blocks, one_block, carry)
-
     if positives is not None:
-        positives = shard.gather_block(positives)
-        table = update_rows(
-            table,
-            [(positives, shard.gather(problem.queries))],
-            optimizer=problem.spec.row_optimizer,
-            learning_rate=learning_rate,
-            ok=ok,
-            unit_norm=True,
-            noise=row_step.noise,
-            first_row=shard.first_row,
-        )
-        if bias is not None:
-            step = jnp.where(ok, -learning_rate * positives.values, 0)
-            bias = bias.at[positives.ids].add(step)
-    loss = shard.data_sum(loss + shard.sum(value))
+        table, bias = _write_positives(problem, table, bias, positives, row_step, ok)
+    loss = shard.data_sum(gradients.loss + shard.sum(value))
     return HeadUpdate(table, bias, shard.sum(grad_queries), loss, ok & jnp.isfinite(loss))
 
 
@@ -165,6 +139,97 @@ def _read(
     return block
 
 
+@dataclasses.dataclass(frozen=True)
+class _DensePart:
+    """The part of the loss that all sampled negatives enter with one weight, block by block.
+
+    Attributes:
+      problem: of the step.
+      positive: float32 [T], the scores of the positives.
+      form: that part, as a function of scores.
+      context: what `form.finish` returned for `form.block`; None before, or without a first walk.
+    """
+
+    problem: Problem
+    positive: jax.Array
+    form: DenseForm
+    context: Any = None
+
+    def after_first_walk(self) -> tuple[_DensePart, jax.Array, jax.Array]:
+        """A walk that only reads, for losses whose gradient of one score depends on all others.
+
+        Each row takes a single step, which needs the whole gradient of the positive; in POWL and
+        softmax that depends on every negative.
+
+        Returns:
+          This part with its context, the loss so far, and the gradient [T] of the positives.
+        """
+        carry = self._over_blocks(self.form.add, self.form.start(self.positive))
+        weights, shard = self.problem.terms.values, self.problem.shard
+        loss, grad_positive, context = self.form.finish(carry, self.positive, weights, shard)
+        return dataclasses.replace(self, context=context), loss, grad_positive
+
+    def gradient(self, block: Block) -> tuple[jax.Array, jax.Array]:
+        """Loss and gradient [n, size] of a block of scores."""
+        problem = self.problem
+        value, gradient = self.form.block(self.context, self._scores(block))
+        if not problem.spec.one_positive:
+            gradient = jax.ops.segment_sum(
+                gradient, problem.term_rows, problem.queries.shape[0], indices_are_sorted=True
+            )
+        return value, gradient
+
+    def loss_ahead(self) -> jax.Array | None:
+        """This device's loss before the first write, or 0 where it is sure to be finite.
+
+        A bound on all scores tells that as a rule. Where the bound is not finite, the scores may
+        still be far below it: a walk that only reads adds the loss up. None for a loss without a
+        bound.
+        """
+        problem = self.problem
+        bound = self.form.bound(_highest_score(problem), problem.counts)
+        if bound is None:
+            return None
+
+        def add(loss: jax.Array, scores: BlockScores) -> jax.Array:
+            return loss + self.form.block(self.context, scores)[0]
+
+        terms = jnp.sum(jnp.abs(problem.terms.values))
+        bounded = jnp.isfinite(problem.num_slots * bound * terms)
+        return lax.cond(
+            bounded,
+            lambda: jnp.float32(0),
+            lambda: self._over_blocks(add, jnp.float32(0)),
+        )
+
+    def _over_blocks(
+        self, add: Callable[[jax.Array, BlockScores], jax.Array], carry: jax.Array
+    ) -> jax.Array:
+        """A walk that only reads: `add` of what it returned before and of the next block."""
+        problem = self.problem
+        blocks = block_plan(problem.labels.num_slots, _BLOCK)
+
+        def one_block(carry: jax.Array, start: jax.Array) -> jax.Array:
+            block = _read(problem, problem.table, problem.bias, start, blocks.size)
+            return add(carry, self._scores(block))
+
+        return _walk(problem, blocks, one_block, carry)
+
+    def _scores(self, block: Block) -> BlockScores:
+        """The scores of a block as the terms of the loss see it."""
+        problem = self.problem
+        scores = score_block(
+            problem.queries, block, masked=problem.masked, compute_dtype=problem.compute_dtype
+        )
+        return BlockScores(
+            self.positive,
+            problem.terms.values,
+            _of_terms(problem, scores, block.begin),
+            _log_weights(problem, block.begin, scores.shape[1]),
+            problem.counts,
+        )
+
+
 def _of_terms(problem: Problem, scores: jax.Array, begin: jax.Array) -> jax.Array:
     """Scores of a block for each term, its own left-out slot masked: [T, size]."""
     if not problem.spec.one_positive:
@@ -177,86 +242,12 @@ def _of_terms(problem: Problem, scores: jax.Array, begin: jax.Array) -> jax.Arra
     return scores
 
 
-def _block_scores(problem: Problem, positive_scores: jax.Array, block: Block) -> BlockScores:
-    """The scores of a block as the terms of the loss see it."""
-    scores = score_block(
-        problem.queries, block, masked=problem.masked, compute_dtype=problem.compute_dtype
-    )
-    return BlockScores(
-        positive_scores,
-        problem.terms.values,
-        _of_terms(problem, scores, block.begin),
-        _log_weights(problem, block.begin, scores.shape[1]),
-        problem.counts,
-    )
-
-
-def _dense_gradient(
-    problem: Problem, dense: DenseForm, context: Any, block: BlockScores
-) -> tuple[jax.Array, jax.Array]:
-    """Loss and gradient [n, size] of a block of scores that all have one weight."""
-    value, gradient = dense.block(context, block)
-    if not problem.spec.one_positive:
-        gradient = jax.ops.segment_sum(
-            gradient, problem.term_rows, problem.queries.shape[0], indices_are_sorted=True
-        )
-    return value, gradient
-
-
 def _log_weights(problem: Problem, begin: jax.Array, size: int) -> jax.Array | None:
     """The log weights [size] of a block's slots; MASKED past the last."""
     if problem.log_weights is None:
         return None
     slots = begin + jnp.arange(size, dtype=jnp.int32)
     return problem.log_weights.at[slots].get(mode="fill", fill_value=MASKED)
-
-
-def _first_walk(
-    problem: Problem, positive_scores: jax.Array, dense: DenseForm
-) -> tuple[jax.Array, jax.Array, Any]:
-    """A walk that only reads, for losses whose gradient of one score depends on all others.
-
-    Each row takes a single step, which needs the whole gradient of the positive; in POWL and
-    softmax that depends on every negative.
-
-    Returns:
-      What `DenseForm.finish` returns.
-    """
-    blocks = block_plan(problem.labels.num_slots, _BLOCK)
-    weights = problem.terms.values
-
-    def one_block(carry: jax.Array, start: jax.Array) -> jax.Array:
-        block = _read(problem, problem.table, problem.bias, start, blocks.size)
-        return dense.add(carry, _block_scores(problem, positive_scores, block))
-
-    carry = _walk(problem, blocks, one_block, dense.start(positive_scores))
-    return dense.finish(carry, positive_scores, weights, problem.shard)
-
-
-def _loss_ahead(
-    problem: Problem, positive_scores: jax.Array, dense: DenseForm, context: Any
-) -> jax.Array | None:
-    """The loss of this device's blocks before the first write, or 0 where it is sure to be finite.
-
-    A bound on all scores tells that as a rule. Where the bound is not finite, the scores may still
-    be far below it: a walk that only reads adds the loss up. None for a loss without a bound.
-    """
-    bound = dense.bound(_highest_score(problem), problem.counts)
-    if bound is None:
-        return None
-    blocks = block_plan(problem.labels.num_slots, _BLOCK)
-
-    def one_block(loss: jax.Array, start: jax.Array) -> jax.Array:
-        block = _read(problem, problem.table, problem.bias, start, blocks.size)
-        return loss + dense.block(context, _block_scores(problem, positive_scores, block))[0]
-
-    terms = jnp.sum(jnp.abs(problem.terms.values))
-    bounded = jnp.isfinite(problem.num_slots * bound * terms)
-    return lax.cond(
-        bounded,
-        lambda: jnp.float32(0),
-        lambda: _walk(problem, blocks, one_block, jnp.float32(0)),
-    )
 
 
 def _highest_score(problem: Problem) -> jax.Array:
@@ -271,6 +262,42 @@ def _highest_score(problem: Problem) -> jax.Array:
             bias = bias[problem.local(problem.ids)[0]]
         highest = highest + problem.shard.max(jnp.max(bias))
     return highest
+
+
+def _all_finite(
+    problem: Problem, gradients: ScoreGradients, dense: _DensePart | None, ok: jax.Array
+) -> jax.Array:
+    """`ok` of all devices, and whether the loss and its gradient are finite, as far as is known."""
+    ok &= jnp.isfinite(gradients.loss) & jnp.all(jnp.isfinite(gradients.grad_positive))
+    # The gradient of a loss may be NaN where its value is finite, such as that of a square root.
+    ok &= jnp.all(jnp.isfinite(gradients.grad_mined))
+    if gradients.grad_scores is not None:
+        ok &= jnp.all(jnp.isfinite(gradients.grad_scores))
+    shard = problem.shard
+    ahead = None if dense is None else dense.loss_ahead()
+    if ahead is not None:
+        ok &= jnp.isfinite(shard.data_sum(gradients.loss + shard.sum(ahead)))
+    return shard.all(ok)
+
+
+def _with_single_scores(
+    problem: Problem, gradients: ScoreGradients, block: Block, gradient: jax.Array | None
+) -> jax.Array:
+    """The gradient [n, size] of a block, with that of the mined scores and of the positives added.
+
+    Args:
+      problem: of the step.
+      gradients: of single scores.
+      block: which scores.
+      gradient: of all scores of the block, float32 [n, size]; None for 0.
+    """
+    if gradient is None:
+        gradient = jnp.zeros((problem.queries.shape[0], block.place.shape[0]), jnp.float32)
+    slots = gradients.slots
+    gradient = _scatter(gradient, _every_row(slots), slots - block.begin, gradients.grad_mined)
+    slots = problem.term_slots - block.begin
+    gradient = _scatter(gradient, problem.term_rows, slots, gradients.grad_positive)
+    return jnp.where(block.real[None, :], gradient, 0)
 
 
 def _every_row(slots: jax.Array) -> jax.Array:
@@ -318,3 +345,30 @@ def _write_block(
     if accumulator is not None:
         accumulator = accumulator.at[place].set(total, mode="drop")
     return RowTable(table.rows.at[place].set(new, mode="drop"), accumulator)
+
+
+def _write_positives(
+    problem: Problem,
+    table: RowTable,
+    bias: jax.Array | None,
+    positives: SparseRows,
+    row_step: RowStep,
+    ok: jax.Array,
+) -> tuple[RowTable, jax.Array | None]:
+    """Updates the rows and biases of positives outside the sample, each by one step."""
+    shard, learning_rate = problem.shard, row_step.learning_rate
+    positives = shard.gather_block(positives)
+    table = update_rows(
+        table,
+        [(positives, shard.gather(problem.queries))],
+        optimizer=problem.spec.row_optimizer,
+        learning_rate=learning_rate,
+        ok=ok,
+        unit_norm=True,
+        noise=row_step.noise,
+        first_row=shard.first_row,
+    )
+    if bias is not None:
+        step = jnp.where(ok, -learning_rate * positives.values, 0)
+        bias = bias.at[positives.ids].add(step)
+    return table, bias
