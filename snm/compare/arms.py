@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from snm.config.checks import OF_ORDERED, refuse_unread, unread
+from snm.config.checks import refuse_unread, unread
+from snm.config.loss_options import options_of_others
 from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config, check_name
 from snm.errors import InputError, nearest
@@ -16,13 +17,6 @@ __all__ = ["BASELINE", "EXTRAS", "Arm", "ResolvedArm", "grid_of", "plan_arms"]
 
 BASELINE = "negative-sampling"
 """Name of the baseline arm: all sampled labels are negatives."""
-
-_SOFTMAX: dict[str, Any] = {"score_scale": "auto", "learning_rate": 20.0, **OF_ORDERED}
-"""Settings of a softmax arm, from the default preset. The paper's scores in [-1, 1] and learning
-rate suit margin losses only."""
-
-_LISTWISE: dict[str, Any] = {"score_scale": "auto", "learning_rate": "auto", **OF_ORDERED}
-"""Settings of an arm with a listwise loss: its own scale and learning rate."""
 
 _LISTS: dict[str, Any] = {"positives": "all", "exclude": "all"}
 """Settings of every arm with a listwise loss: lists of all positives of a point."""
@@ -59,6 +53,22 @@ def _mining(mined: int, **changes: Any) -> Changes:
     return {"mined": mined, **changes}
 
 
+def _weighs_negatives(loss: str) -> bool:
+    """Whether it is bowl, powl or an own loss that reads `--negative-weight` as they do."""
+    return "negative_weight" in LOSSES[loss].reads
+
+
+def _with_loss(loss: str) -> Changes:
+    """Another loss than that of the base: without options of others, at its own scale and rate.
+
+    bowl and powl keep scale and rate of the base: the paper's scores in [-1, 1] and learning rate
+    suit them only.
+    """
+    changes = {"loss": loss, **options_of_others(LOSSES[loss])}
+    own = {} if _weighs_negatives(loss) else {"score_scale": "auto", "learning_rate": "auto"}
+    return changes | own
+
+
 EXTRAS: dict[str, tuple[str, Callable[[int], Changes]]] = {
     "power-law": (
         "weights 1/rank over the mined labels",
@@ -90,15 +100,15 @@ EXTRAS: dict[str, tuple[str, Callable[[int], Changes]]] = {
     ),
     "frequency": (
         "softmax over labels drawn by frequency, corrected by log Q",
-        lambda k: {"mined": "all", "loss": "softmax", "sampler": "frequency", **_SOFTMAX},
+        lambda k: {"mined": "all", "sampler": "frequency", **_with_loss("softmax")},
     ),
     "in-batch": (
         "softmax over the batch's own positives, corrected by log Q",
-        lambda k: {"mined": "all", "loss": "softmax", "sampler": "in-batch", **_SOFTMAX},
+        lambda k: {"mined": "all", "sampler": "in-batch", **_with_loss("softmax")},
     ),
     "full-softmax": (
         "softmax over all labels",
-        lambda k: {"mined": "all", "loss": "softmax", "sampled": "all", **_SOFTMAX},
+        lambda k: {"mined": "all", "sampled": "all", **_with_loss("softmax")},
     ),
 }
 """Optional arms: name -> description, and k' -> changed settings."""
@@ -137,9 +147,7 @@ def plan_arms(
     arms = []
     for number, loss in enumerate(losses):
         check_name("--losses", "loss", loss)
-        changes: Changes = {} if loss == base.loss else {"loss": loss}
-        if changes and not LOSSES[loss].takes_rank_options:
-            changes |= _LISTWISE if LOSSES[loss].listwise else _SOFTMAX
+        changes = {} if loss == base.loss else _with_loss(loss)
         if LOSSES[loss].listwise:
             changes |= _LISTS
         prefix = f"{loss}-" if number else ""
@@ -152,8 +160,8 @@ def plan_arms(
         about, settings = EXTRAS[name]
         changed = settings(middle)
         config = dataclasses.replace(arms[0].config, **changed)
-        of_ordered = "loss" not in changed and OF_ORDERED.keys() & changed
-        if of_ordered and not LOSSES[config.loss].takes_rank_options:
+        others = options_of_others(LOSSES[config.loss])
+        if any(changed.get(name, plain) != plain for name, plain in others.items()):
             found = f"{name} where {config.loss} is the first loss"
             raise InputError("--extras", found, "bowl or powl, whose weights and surrogate it sets")
         used = "" if config.mined == "all" else f" (k' {middle})"
@@ -200,7 +208,7 @@ def grid_of(config: ResolvedConfig) -> list[Changes]:
     """
     weight = config.negative_weight
     second: list[Changes] = [{"negative_weight": weight}, {"negative_weight": 4 * weight}]
-    if not LOSSES[config.loss].takes_rank_options:
+    if not _weighs_negatives(config.loss):
         scale = config.score_scale
         second = [{"score_scale": scale}, {"score_scale": round(scale * 0.7, 3)}]
     rates = [round(config.learning_rate * factor, 6) for factor in (1 / 3, 1.0, 3.0)]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from snm.config.settings import Config
 
 __all__ = [
-    "OF_ORDERED",
+    "READ_WITH_OTHERS",
     "TABLES",
     "check_name",
     "checked",
@@ -104,45 +104,43 @@ def checked_settings(config: Settings, hints: Mapping[str, Any]) -> Settings:
 
 
 def _check_loss(config: Config) -> None:
-    """Refuses settings that belong to another loss than the chosen one."""
-    from snm.losses.sampled import HeadLoss  # imports jax, which `--help` must not
+    """Refuses options out of range, and those that the loss does not read."""
+    # Imports jax, which `--help` must not.
+    from snm.config.loss_options import loss_options, options_of_others
+    from snm.losses.sampled import HeadLoss
 
-    loss = config.loss
-    kind = _table("loss")[loss]
+    try:
+        loss_options(config)
+    except InputError as error:
+        name = error.where.removeprefix("LossOptions ")
+        raise InputError(_flag(name), error.found, error.expected) from error
+    loss, losses = config.loss, _table("loss")
+    kind = losses[loss]
     if not isinstance(kind, HeadLoss):
         found = f"{loss}, for which LOSSES has {kind!r}"
         raise InputError("--loss", found, "an object of a subclass of HeadLoss there")
-    if config.transformation != "exponential" and not kind.transforms:
-        found = f"{config.transformation} with --loss {loss}"
-        raise InputError("--transformation", found, "--loss listnet, listmle or rankcosine")
-    if config.temperature != 1.0 and not kind.takes_temperature:
-        found = f"{config.temperature} with --loss {loss}"
-        expected = "--loss listnet, listmle, rankcosine or smoothed-dcg, or --score-scale"
-        raise InputError("--temperature", found, expected)
+    for name, plain in options_of_others(kind).items():
+        value = getattr(config, name)
+        if value != plain:
+            found = f"{value} with --loss {loss}"
+            readers = [
+                n for n, of in losses.items() if isinstance(of, HeadLoss) and name in of.reads
+            ]
+            expected = f"--loss {' or '.join(readers)}, or {_INSTEAD.get(name, plain)}"
+            raise InputError(_flag(name), found, expected)
     learned = config.learn_score_scale is True
     if config.transformation == "linear" and (config.bias or learned):
         found = "a learned bias" if config.bias else "--learn-score-scale True"
         instead = "--no-bias" if config.bias else "--learn-score-scale False"
         raise InputError("--transformation linear", found, f"{instead}: psi must stay positive")
-    if not kind.takes_rank_options:
-        for name, plain in OF_ORDERED.items():
-            value = getattr(config, name)
-            if value != plain:
-                found = f"{value} with --loss {loss}"
-                raise InputError(_flag(name), found, f"{plain}: it belongs to bowl and powl")
     if kind.listwise and config.positives == "all" and config.exclude == "positive":
         found = f"positive with --loss {loss} and all positives"
         expected = "all, or --positives one: a label is a positive or a negative of a list"
         raise InputError("--exclude", found, expected)
 
 
-OF_ORDERED: dict[str, Any] = {
-    "phi": "hinge",
-    "vartheta": "top",
-    "weight_scale": "mean",
-    "negative_weight": 1.0,
-}
-"""Settings that only bowl and powl read, and what other losses leave them at."""
+_INSTEAD = {"temperature": "--score-scale"}
+"""Options of some losses, and what does the same for the others."""
 
 
 def unread(config: Config) -> dict[str, Any]:
@@ -191,13 +189,15 @@ _READ_WITH: tuple[tuple[tuple[str, ...], str, Callable[[Any], bool], str], ...] 
 )  # fmt: skip
 """Settings; another one; at which values of it those are read; and how to say so."""
 
+READ_WITH_OTHERS = frozenset(name for names, *_ in _READ_WITH for name in names)
+"""The settings that another one decides on."""
+
 
 _MOST = 2**31 - 1
 _RANGES = (
     ("input_dropout", 0.0, 0.999),
     ("validation_fraction", 0.0, 0.9),
     ("tower_momentum", 0.0, 0.999),
-    ("tail_epsilon", 0.0, 1.0),  # more, and the hardest would weigh least
 )
 _MINIMA = (
     ("dim", 1),
@@ -208,8 +208,6 @@ _MINIMA = (
     ("sampled_start", 0),
     ("mined_start", 0),
     ("item_splits", 0),
-    ("retrieval_k", 1),
-    ("subsample_draws", 1),
     ("epochs", 1),
     ("batch_size", 1),
     ("seed", 0),
@@ -218,18 +216,14 @@ _MINIMA = (
     ("checkpoint_every", 0),
     ("keep_checkpoints", 1),
     ("steps_per_dispatch", 0),
-    ("negative_weight", 0.0),
     ("frequency_power", 0.0),
-    ("power_alpha", 0.0),
     ("scale_learning_rate", 0.0),
 )
 _POSITIVE = (
     "learning_rate",
     "tower_learning_rate",
     "score_scale",
-    "temperature",
     "feature_init",
-    "ramp_rho",
     "propensity_a",
     "propensity_b",
 )

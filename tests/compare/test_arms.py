@@ -97,6 +97,11 @@ def test_settings_of_a_loss_stay_with_it(folder):
     for arm in plan_arms(margin, mined=(2,), losses=losses, extras=extras):
         config = resolve(arm.config, dataset)
         assert (config.phi == "logistic") == (config.loss == "bowl"), arm.name
+    lists = dataclasses.replace(small, loss="listnet", transformation="sigmoid", temperature=2.0)
+    for arm in plan_arms(lists, mined=(2,), losses=("listnet", "powl", "smoothed-dcg")):
+        config = resolve(arm.config, dataset)
+        assert (config.transformation == "sigmoid") == (config.loss == "listnet"), arm.name
+        assert (config.temperature == 2.0) == (config.loss != "powl"), arm.name
     for loss in ("softmax", "listnet"):
         own = dataclasses.replace(small, loss=loss, learning_rate=2.0, score_scale=3.0)
         for arm in plan_arms(own, mined=(2,), losses=(loss,)):

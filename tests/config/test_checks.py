@@ -10,7 +10,7 @@ import pytest
 import snm
 from snm.config.settings import Config, preset, read_config
 from snm.errors import InputError
-from snm.losses.sampled import LOSSES, HeadLoss
+from snm.losses.sampled import LOSSES, HeadLoss, LossOptions
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ from snm.losses.sampled import LOSSES, HeadLoss
         (dict(validation_fraction=1.0), "--validation-fraction: found 1.0"),
         (
             dict(temperature=0.0, loss="listnet"),
-            "--temperature: found 0.0, expected a number above",
+            "--temperature: found 0.0, expected a finite number above 0",
         ),
         (dict(temperature=2.0), "--temperature: found 2.0 with --loss softmax, expected --loss li"),
         (dict(transformation="sigmoid", loss="ranksvm"), "--transformation: found sigmoid with"),
@@ -46,7 +46,11 @@ from snm.losses.sampled import LOSSES, HeadLoss
             dict(transformation="linear", loss="listnet", bias=False, learn_score_scale=True),
             "--transformation linear: found --learn-score-scale True",
         ),
-        (dict(loss="listmle", phi="logistic"), "--phi: found logistic with --loss listmle"),
+        (
+            dict(loss="listmle", phi="logistic"),
+            "--phi: found logistic with --loss listmle, expected --loss bowl or powl, or hinge",
+        ),
+        (dict(retrieval_k=0), "--retrieval-k: found 0, expected a finite number of at least 1"),
         (dict(frequency_power=-0.5), "--frequency-power: found -0.5, expected 0.0 or more"),
         (
             dict(power_alpha=2.0),
@@ -166,6 +170,24 @@ def test_settings_get_their_own_types():
     assert [type(value) for value in found] == [int, float, bool]
 
 
+def test_a_loss_takes_the_options_that_it_reads():
+    """Another setting decides on the rest, such as phi on ramp_rho."""
+    others = dict(phi="logistic", vartheta="power-law", weight_scale="surrogate",
+                  negative_weight=2.0, transformation="sigmoid", temperature=2.0)  # fmt: skip
+    for loss, of in LOSSES.items():
+        for name, value in others.items():
+            config = dataclasses.replace(preset("default"), **{"loss": loss, name: value})
+            if name in of.reads:
+                assert config.check() == config
+            else:
+                with pytest.raises(
+                    InputError, match=f"^{name}: found {value} with loss {loss}, ex"
+                ):
+                    config.check()
+    for field in dataclasses.fields(LossOptions):
+        assert getattr(Config, field.name, field.default) == field.default
+
+
 class _Own(HeadLoss):
     name = "own"
 
@@ -179,6 +201,17 @@ def test_what_stands_in_the_table_of_losses_is_an_object(monkeypatch):
         dataclasses.replace(preset("default"), loss="own").check()
     monkeypatch.setitem(LOSSES, "own", _Own())
     assert dataclasses.replace(preset("default"), loss="own").check().loss == "own"
+
+
+def test_lists_of_an_own_loss_have_no_label_twice(monkeypatch):
+    class Lists(_Own):
+        scores_per_point = True
+
+    monkeypatch.setitem(LOSSES, "own", Lists())
+    config = dataclasses.replace(preset("default"), loss="own")
+    assert config.check() == config
+    with pytest.raises(InputError, match="exclude: found positive with loss own and all positives"):
+        dataclasses.replace(config, exclude="positive").check()
 
 
 def test_an_own_object_goes_by_a_name():

@@ -55,6 +55,10 @@ def test_a_wrong_setting_is_refused(changes, said):
             "LossOptions subsample_draws: found 0, expected a finite number of",
         ),
         (
+            {"tail_epsilon": 1.5},
+            "LossOptions tail_epsilon: found 1.5, expected 0.0 to 1.0",
+        ),
+        (
             {"negative_weight": -0.1},
             "LossOptions negative_weight: found -0.1, expected a finite number",
         ),

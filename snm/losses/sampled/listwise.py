@@ -90,9 +90,7 @@ class ListLoss(HeadLoss):
     grade: float = 1.0
     offset: float = _OFFSET
 
-    listwise = True
     scores_per_point = True
-    takes_temperature = True
 
     def configured(self, options: LossOptions, sizes: SampleSizes) -> ListLoss:
         """With the transformation, the temperature and the grade of the options."""
@@ -106,9 +104,9 @@ class ListLoss(HeadLoss):
         )
 
     @property
-    def transforms(self) -> bool:
-        """Whether the loss applies a transformation to scores."""
-        return LIST_LOSSES[self.name].transforms
+    def reads(self) -> frozenset[str]:
+        """The options that its value depends on."""
+        return LIST_LOSSES[self.name].reads
 
     def takes_exponentials(self, options: LossOptions) -> bool:
         """Unless the transformation is linear."""
@@ -208,10 +206,10 @@ def _weighed(scores: TermScores, values: jax.Array) -> jax.Array:
 
 @dataclass(frozen=True)
 class _Kind:
-    """A loss of lists: its value, whether it transforms scores, its rate by transformation."""
+    """A loss of lists: its value, the options that it reads, its rate by transformation."""
 
     of_lists: Callable[[ListLoss, TermScores], jax.Array]
-    transforms: bool = True
+    reads: frozenset[str] = frozenset({"transformation", "temperature", "list_grade"})
     rates: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
@@ -221,7 +219,9 @@ LIST_LOSSES: dict[str, _Kind] = {
     "rankcosine": _Kind(
         _rankcosine, rates={"exponential": 120.0, "linear": 2500.0, "sigmoid": 1000.0}
     ),
-    "smoothed-dcg": _Kind(_smoothed_dcg, transforms=False, rates={"exponential": 120.0}),
+    "smoothed-dcg": _Kind(
+        _smoothed_dcg, reads=frozenset({"temperature"}), rates={"exponential": 120.0}
+    ),
 }
 """Losses that see all positives of a list at once."""
 

@@ -86,8 +86,7 @@ _WORDS: dict[str, Collection[str]] = {
     "transformation": TRANSFORMATIONS,
 }
 _ABOVE_0 = ("ramp_rho", "temperature", "list_grade")
-_AT_LEAST = {"retrieval_k": 1, "power_alpha": 0, "tail_epsilon": 0, "subsample_draws": 1,
-             "negative_weight": 0}  # fmt: skip
+_AT_LEAST = {"retrieval_k": 1, "power_alpha": 0, "subsample_draws": 1, "negative_weight": 0}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +103,8 @@ class LossOptions:
       weight_scale: mean (the mined negatives weigh 1 together) or surrogate ((K-1)/(kB) each).
       retrieval_k: k of the retrieval loss, which only the surrogate scale needs.
       power_alpha: exponent of power-law, at least 0.
-      tail_epsilon: weight of each rank past k' over that of a mined one, for epsilon-tail.
+      tail_epsilon: weight of each rank past k' over that of a mined one, for epsilon-tail; at most
+        1, so that no rank weighs more than the hardest.
       subsample_draws: negatives drawn from the mined ones, for subsample.
       negative_weight: multiplies the weight of every negative (ordered weighted losses).
       transformation: of scores, in the listwise losses; a name of `listwise.TRANSFORMATIONS`.
@@ -137,6 +137,8 @@ class LossOptions:
                 raise InputError(
                     f"LossOptions {name}", f"{value}", f"a finite number of at least {least}"
                 )
+        if not 0 <= self.tail_epsilon <= 1:
+            raise InputError("LossOptions tail_epsilon", f"{self.tail_epsilon}", "0.0 to 1.0")
 
 
 def check_words(options: Any, known_words: Mapping[str, Collection[str]]) -> None:

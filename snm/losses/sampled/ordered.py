@@ -22,7 +22,7 @@ from snm.losses.sampled.protocol import (
     TermScores,
     ThresholdForm,
 )
-from snm.losses.sampled.ranks import RankWeights
+from snm.losses.sampled.ranks import OF_WEIGHTS, RankWeights
 from snm.losses.surrogates import Surrogate, hinge, surrogate
 
 __all__ = ["Bowl", "Powl", "RankSVM"]
@@ -42,7 +42,7 @@ class Bowl(HeadLoss):
     phi: Surrogate = hinge
     ranks: RankWeights = _ONE
     name = "bowl"
-    takes_rank_options = True
+    reads = frozenset({"phi", "ramp_rho", *OF_WEIGHTS})
     stops_at_mined = True
     pairwise = False
 
@@ -126,7 +126,7 @@ class RankSVM(Powl):
     """RankSVM on two grades of relevance: its pairs are those of POWL, all of one weight."""
 
     name = "ranksvm"
-    takes_rank_options = False  # the hinge and equal weights are fixed
+    reads = frozenset()  # the hinge and equal weights are fixed
     listwise = True
 
     def configured(self, options: LossOptions, sizes: SampleSizes) -> RankSVM:

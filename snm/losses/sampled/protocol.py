@@ -170,13 +170,6 @@ class HeadLoss(abc.ABC):
 
     Attributes:
       name: as on the command line.
-      takes_rank_options: whether it reads the options of the surrogate and of the weights over
-        ranks (phi, vartheta, weight_scale, negative_weight and what belongs to them), as POWL and
-        BOWL do. If not, `Config` refuses them.
-      takes_temperature: whether it divides scores by `--temperature`. If not, `Config` refuses it.
-      listwise: whether it is a learning-to-rank loss, whose unit is the list of a point. It decides
-        on settings, not on the step: with all positives of a point, `Config` asks for
-        `--exclude all`, and `snm compare` trains such a loss on these lists, at its own rate.
       scores_per_point: whether `TermScores.negative` is [n, m], one row a point; otherwise [T, m].
       uses_log_weights: whether it adds the logQ correction of a sampler to negatives' scores.
       stops_at_mined: whether its weights belong to ranks, and end after k' ranks of unmasked
@@ -185,9 +178,6 @@ class HeadLoss(abc.ABC):
     """
 
     name: str
-    takes_rank_options: ClassVar[bool] = False
-    takes_temperature: ClassVar[bool] = False
-    listwise: ClassVar[bool] = False
     scores_per_point: ClassVar[bool] = False
     uses_log_weights: ClassVar[bool] = False
     stops_at_mined: ClassVar[bool] = False
@@ -221,9 +211,21 @@ class HeadLoss(abc.ABC):
         return 20.0
 
     @property
-    def transforms(self) -> bool:
-        """Whether it applies `--transformation` to scores."""
-        return False
+    def reads(self) -> frozenset[str]:
+        """The options that `configured` reads, names of fields of `LossOptions`.
+
+        `Config` refuses another value than the default for an option that its loss does not read.
+        """
+        return frozenset()
+
+    @property
+    def listwise(self) -> bool:
+        """Whether it is a learning-to-rank loss, whose unit is the list of a point.
+
+        It decides on settings, not on the step: with all positives of a point, `Config` asks for
+        `--exclude all`, and `snm compare` trains such a loss on these lists.
+        """
+        return self.scores_per_point
 
     @property
     def needs_sorted(self) -> bool:

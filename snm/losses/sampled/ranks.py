@@ -12,9 +12,9 @@ import numpy.typing as npt
 from snm.losses.rank_weights import Vector
 from snm.losses.sampled.options import RANK_SHAPES, LossOptions, RankShape, SampleSizes
 
-__all__ = ["RankWeights"]
+__all__ = ["OF_WEIGHTS", "RankWeights"]
 
-_OF_WEIGHTS = (
+OF_WEIGHTS = (
     "vartheta",
     "weight_scale",
     "retrieval_k",
@@ -40,7 +40,7 @@ class RankWeights:
     sizes: SampleSizes
 
     def __post_init__(self) -> None:
-        kept = {name: getattr(self.options, name) for name in _OF_WEIGHTS}
+        kept = {name: getattr(self.options, name) for name in OF_WEIGHTS}
         object.__setattr__(self, "options", LossOptions(**kept))
 
     @property
