@@ -114,13 +114,13 @@ def _entry(table: dict, licence: str) -> Entry:
     )
 
 
-def find(name: str) -> Entry:
+def find(name: str, entries: tuple[Entry, ...] | None = None) -> Entry:
     """Finds an entry by name or alias, ignoring case.
 
     Raises:
       InputError: no such entry; the message suggests the nearest name.
     """
-    entries = read_registry()
+    entries = read_registry() if entries is None else entries
     names = {word.lower(): entry for entry in entries for word in (entry.name, *entry.aliases)}
     if name.lower() in names:
         return names[name.lower()]
