@@ -249,10 +249,10 @@ class StoredRun:
             predictor = dataclasses.replace(predictor, state=adjusted(predictor.state, shifts))
         if not folder.has(folder.memory_record):
             return predictor
-        trial = folder.read_memory_record()
-        if (curves := trial.get("calibration")) is not None:
+        record = folder.read_memory_record()
+        if (curves := record.get("calibration")) is not None:
             predictor = dataclasses.replace(predictor, calibration=Calibration.read(curves))
-        if not trial["used"]:
+        if not record["used"]:
             return predictor
         memory = load_memory(
             folder.checked(folder.memory),

@@ -203,9 +203,9 @@ def test_the_best_is_kept_though_no_checkpoint_was_due(data, tmp_path):
 
 def test_frequencies_are_counted_once_a_phase(data, tmp_path, monkeypatch):
     counted = []
-    count = phase.label_frequency
+    count = phase.label_frequency_together
     monkeypatch.setattr(
-        phase, "label_frequency", lambda dataset: counted.append(1) or count(dataset)
+        phase, "label_frequency_together", lambda dataset: counted.append(1) or count(dataset)
     )
     settings = config(epochs=4, validation_fraction=28 / 60, evaluate_every=2)
     events = list(training(data, settings, tmp_path / "run"))

@@ -192,8 +192,7 @@ def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
         )  # fmt: skip
     counts.rare_labels = rare
     counts.numbered_names = names.numbered if names else ()
-    one_text = reader.separated or reader.fields
-    if not one_text or command.label_separator is not None or names is not None:
+    if not reader.separated or command.label_separator is not None or names is not None:
         counts.joined_by = None
     if command.new_labels == "refuse" and counts.new_labels:
         new = counts.new_labels

@@ -43,8 +43,7 @@ def tell(command: Import, counts: Counts, vectorizer: Vectorizer | None) -> None
     if of_words and counts.without_features > _MANY_EMPTY * (train + test):
         say(_PARTS_OF_WORDS)
     if (mark := counts.joined_by) is not None:
-        apart = f"--label-separator {mark!r}, or lists in JSON lines, keep them apart"
-        say(f"most labels hold {mark!r}: if it separates labels, {apart}")
+        say(f"most labels hold {mark!r}: if it separates labels, --label-separator {mark!r}")
     if names := counts.numbered_names:
         again = f"{counted(len(names), 'label')} with the text of another or none"
         say(f"{again}: named with their number, such as {names[0]!r}")

@@ -149,6 +149,10 @@ def read_rows(path: Path, form: str, options: ReadOptions = _PLAIN) -> Iterator[
         raise InputError(str(path), READERS[form].nothing, "at least one point")
 
 
+_SEPARATORS = set(",;|")
+"""Characters that may part the labels of a text: such a text is not taken for a single label."""
+
+
 def _distinct_names(names: Iterator[str]) -> tuple[str, ...]:
     """Label names in order of first occurrence, each composed and in one line; no empty ones."""
     return tuple(dict.fromkeys(found for name in names if (found := composed(one_line(name)))))
@@ -175,8 +179,9 @@ def _jsonl(path: Path, options: ReadOptions) -> Iterator[Row]:
             for field in options.text
         ]
         expected = f"a list of names or numbers in {labels!r}, or a single one (see --labels)"
-        single = type(found.get(labels)) in (str, int)
-        names = [found[labels]] if single else value_of(where, found, labels, [], expected)
+        value = found.get(labels)
+        single = type(value) is int or (type(value) is str and not _SEPARATORS & set(value))
+        names = [value] if single else value_of(where, found, labels, [], expected)
         if not all(type(name) in (str, int) for name in names):
             raise InputError(where, f"{labels}: {names!r}"[:200], expected)
         weight = 1.0

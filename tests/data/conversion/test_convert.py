@@ -184,7 +184,7 @@ def test_labels_are_kept_by_name(tmp_path):
         ("a.jsonl", '{"text": "x y", "labels": [1]}\n{"text"', [], r"a.jsonl:2: found no JSON"),
         ("a.jsonl", "[1]\n", [], "a.jsonl:1: found a list, expected an object"),
         ("a.jsonl", '{"title": "x", "labels": []}\n', [], "no 'text' among 'title', 'labels'"),
-        ("a.jsonl", '{"text": "xx", "labels": "a"}\n', [], "labels: 'a', expected a list"),
+        ("a.jsonl", '{"text": "xx", "labels": "a,b"}\n', [], "labels: 'a,b', expected a list"),
         ("a.csv", "text,labels\nxx,a,b\n", [], "a.csv:2: found 3 fields, expected 2"),
         ("a.csv", "title,labels\n", [], "a.csv:1: found no column 'text'"),
         ("a.csv", "text,labels,text\n", [], "a.csv:1: found column 'text' twice"),

@@ -103,11 +103,12 @@ def test_a_byte_order_mark_is_no_part_of_a_label(tmp_path):
 
 def test_a_single_label_needs_no_list(tmp_path):
     path = tmp_path / "points.jsonl"
-    path.write_text('{"text": "a", "labels": 3}\n{"text": "b", "labels": "x, y"}\n')
-    assert [row.labels for row in read_rows(path, "jsonl")] == [("3",), ("x, y",)]
-    path.write_text('{"text": "a", "labels": 3.5}\n')
-    with pytest.raises(InputError, match=r"labels: 3\.5, expected a list of names"):
-        list(read_rows(path, "jsonl"))
+    path.write_text('{"text": "a", "labels": 3}\n{"text": "b", "labels": "x y"}\n')
+    assert [row.labels for row in read_rows(path, "jsonl")] == [("3",), ("x y",)]
+    for value in ("3.5", '"x, y"'):
+        path.write_text(f'{{"text": "a", "labels": {value}}}\n')
+        with pytest.raises(InputError, match="expected a list of names or numbers in 'labels', or"):
+            list(read_rows(path, "jsonl"))
 
 
 def test_null_is_no_text_and_no_label(tmp_path):
