@@ -1,5 +1,7 @@
 """The command line as the tests call it."""
 
+import json
+
 import pytest
 
 from snm.cli.main import main
@@ -22,3 +24,10 @@ def refused(capsys, *words):
     said = capsys.readouterr().err
     assert said.startswith("snm: error: ") and said.count("\n") == 1 and said.endswith("\n"), said
     return said.removeprefix("snm: error: ").rstrip("\n")
+
+
+def answers(capsys, *words):
+    """The answers of `snm predict` on standard output, and what was said beside them."""
+    call("predict", *words)
+    said = capsys.readouterr()
+    return [json.loads(line) for line in said.out.splitlines()], said.err

@@ -129,11 +129,11 @@ def duplicate_test_rows(dataset: Dataset) -> NDArray[np.bool_]:
     if dataset.test is None:
         return np.zeros(0, bool)
     tests = _row_keys(dataset.test.features)
-    wanted, seen = set(tests), set[bytes]()
+    wanted, seen = set(tests) - {b""}, set[bytes]()
     features = dataset.train.features
     for first, last in row_blocks(features.indptr, _ENTRIES):
         seen |= wanted.intersection(_row_keys(features[first:last]))
-    return np.array([key in seen and len(key) > 0 for key in tests], bool)
+    return np.array([key in seen for key in tests], bool)
 
 
 def duplicate_rows(features: csr_matrix) -> NDArray[np.bool_]:
@@ -141,8 +141,9 @@ def duplicate_rows(features: csr_matrix) -> NDArray[np.bool_]:
     seen: set[bytes] = set()
     found = np.zeros(features.shape[0], bool)
     for number, key in enumerate(_row_keys(features)):
-        found[number] = key in seen and len(key) > 0
-        seen.add(key)
+        if key:
+            found[number] = key in seen
+            seen.add(key)
     return found
 
 

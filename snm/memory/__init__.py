@@ -8,6 +8,7 @@ Public names, by module:
 - `memory`: `Memory`, `MemorySettings`, `Witness`: stored points, the votes of a point's neighbours,
   and who voted for a label.
 - `sizes`: `FEWEST_POINTS` that a memory takes.
+- `gain`: `gain_of`: the `Gain` of answers over others on the same points, and whether it is sure.
 - `choose`: `choose`, of `Answered` and `Voters`: the `Choice` of settings on held-out points, whose
   `Tried.pays` says whether a memory is worth having; `are_in`: which labels a sparse matrix has.
 - `adjustment`: `shifts_of`, `save_shifts`, `load_shifts`: lower scores for frequent

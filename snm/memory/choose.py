@@ -13,6 +13,7 @@ from scipy.sparse import csr_matrix
 
 from snm.machine.cores import on_all_cores
 from snm.memory.adjustment import STRENGTHS, shifts_of
+from snm.memory.gain import Gain, gain_of
 from snm.memory.memory import MemorySettings, votes, with_query_cosines
 from snm.memory.neighbors import Neighbors
 from snm.memory.row_tops import tops_of_rows
@@ -80,36 +81,15 @@ class Voters(NamedTuple):
         return votes(similar, self.labels, count, power, self.weights)
 
 
-class Tried(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Tried(Gain):
     """What a memory with some settings gains on held-out points.
 
     Attributes:
       settings: how neighbours vote.
-      gain: of the mean of P@1, P@3 and P@5, in points of a hundred.
-      error: standard error of the gain.
-      precision: P@1, P@3 and P@5 with the memory, in percent.
-      before: the same without.
     """
 
     settings: MemorySettings
-    gain: float
-    error: float
-    precision: tuple[float, ...]
-    before: tuple[float, ...]
-
-    @property
-    def sure_gain(self) -> float:
-        """The gain less two standard errors.
-
-        One standard error is too few: the best of many settings on a hundred points gains more than
-        that by chance.
-        """
-        return self.gain - 2 * self.error
-
-    @property
-    def pays(self) -> bool:
-        """Whether the memory is worth having."""
-        return self.sure_gain > 0
 
 
 class Choice(NamedTuple):
@@ -167,7 +147,8 @@ def choose(
         merged, found = _Merged.of(answered, true, voters.votes(voting)), []
         for weight in (span * part for part in _WEIGHTS):
             settings = MemorySettings(count, power, share, weight)
-            found.append(_gain_of(settings, base, merged.hits(weight, max(ks)), ks))
+            gain = gain_of(base, merged.hits(weight, max(ks)), ks)
+            found.append(Tried(**vars(gain), settings=settings))
         return max(found, key=lambda one: one.sure_gain)
 
     best, done = _START, {_START: tried(_START)}
@@ -207,24 +188,6 @@ def _adjusted(
         return 0.0, merged
     strength = max(s for s, gain in gains.items() if gain >= highest / 2)
     return strength, tried[strength]
-
-
-def _gain_of(
-    settings: MemorySettings, base: NDArray[np.bool_], hits: NDArray[np.bool_], ks: tuple[int, ...]
-) -> Tried:
-    """The gain of a memory whose best answers are right where `hits` says, bool [m, max(ks)].
-
-    `base` says the same without a memory.
-    """
-    before, after = (np.stack([100 * h[:, :k].mean(axis=1) for k in ks]) for h in (base, hits))
-    gains = (after - before).mean(axis=0)
-    return Tried(
-        settings,
-        gain=float(gains.mean()),
-        error=float(gains.std() / np.sqrt(len(gains))),
-        precision=tuple(after.mean(axis=1).tolist()),
-        before=tuple(before.mean(axis=1).tolist()),
-    )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -9,8 +9,6 @@ names among them.
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
@@ -18,10 +16,11 @@ from scipy.sparse import csr_matrix
 from snm.data.dataset import Points
 from snm.data.weighting import Weighting
 from snm.memory.choose import are_in
+from snm.memory.gain import Gain, gain_of
 from snm.memory.memory import votes
 from snm.memory.neighbors import Neighbors, nearest, unit_rows
 
-__all__ = ["NameTrial", "try_names"]
+__all__ = ["try_names"]
 
 _MOST, _SHARE = 2000, 0.1  # points that judge, and their share of few points
 _STORED = 100_000  # of the other points, those among which neighbours are found
@@ -29,29 +28,7 @@ _VOTING, _POWER = 50, 2.0
 _KS = (1, 3, 5)
 
 
-@dataclasses.dataclass(frozen=True)
-class NameTrial:
-    """What names among the neighbours changed for points that are not.
-
-    Attributes:
-      before: P@1, P@3 and P@5 of the votes of training points, in percent.
-      precision: the same with names.
-      gain: of the mean of the three.
-      error: standard error of that gain.
-    """
-
-    before: tuple[float, ...]
-    precision: tuple[float, ...]
-    gain: float
-    error: float
-
-    @property
-    def pays(self) -> bool:
-        """Whether the gain is more than two standard errors, as for a memory."""
-        return self.gain > 2 * self.error
-
-
-def try_names(points: Points, names: Points, weighting: Weighting) -> NameTrial | None:
+def try_names(points: Points, names: Points, weighting: Weighting) -> Gain | None:
     """Lets nearest neighbours answer for a tenth of the points, with label names and without.
 
     Neighbours are those of highest cosine of weighted features; 50 of them vote, each with its
@@ -63,7 +40,7 @@ def try_names(points: Points, names: Points, weighting: Weighting) -> NameTrial 
       weighting: of features, fitted on the points.
 
     Returns:
-      the trial; None where fewer than two points could judge.
+      What the names gain; None where fewer than two points could judge.
     """
     rng = np.random.default_rng(0)
     order = rng.permutation(points.num_points)
@@ -83,18 +60,11 @@ def try_names(points: Points, names: Points, weighting: Weighting) -> NameTrial 
     both = stored.beside(names)
     ids = np.where(others.ids >= 0, others.ids + np.int32(stored.num_points), -1)
     together = Neighbors(*map(np.hstack, ((alone.ids, ids), (alone.cosines, others.cosines))))
-    precise = []
-    for neighbors in (alone, together):
-        best = _best(votes(neighbors, both.labels, _VOTING, _POWER))
-        hits = are_in(best, held.labels)
-        precise.append(np.stack([100 * hits[:, :k].mean(axis=1) for k in _KS]))
-    gains = (precise[1] - precise[0]).mean(axis=0)
-    return NameTrial(
-        before=tuple(precise[0].mean(axis=1).tolist()),
-        precision=tuple(precise[1].mean(axis=1).tolist()),
-        gain=float(gains.mean()),
-        error=float(gains.std() / np.sqrt(len(gains))),
+    base, hits = (
+        are_in(_best(votes(neighbors, both.labels, _VOTING, _POWER)), held.labels)
+        for neighbors in (alone, together)
     )
+    return gain_of(base, hits, _KS)
 
 
 def _best(voted: csr_matrix) -> NDArray[np.int64]:

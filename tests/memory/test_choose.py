@@ -132,7 +132,7 @@ def test_no_other_value_of_one_setting_is_better() -> None:
         return 100 * np.mean([hits[:, :k].mean(axis=1) for k in (1, 3, 5)], axis=0)
 
     def sure_gain(**change: float) -> float:
-        other = tried._replace(settings=dataclasses.replace(tried.settings, **change))
+        other = dataclasses.replace(tried, settings=dataclasses.replace(tried.settings, **change))
         added = made.memory(other).additions(made.features, None).toarray()
         gains = of_points(made.scores + added) - of_points(made.scores)
         return float(gains.mean() - 2 * gains.std() / np.sqrt(POINTS))

@@ -11,7 +11,8 @@ from snm.data.dataset import Points
 from snm.data.load import load
 from snm.data.weighting import Weighting
 from snm.memory import label_names
-from snm.memory.label_names import NameTrial, try_names
+from snm.memory.gain import Gain
+from snm.memory.label_names import try_names
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +106,7 @@ def test_names_pay_where_texts_use_them_and_not_where_they_are_mixed_up(data):
 
 
 def test_what_pays():
-    trial = NameTrial((50.0,), (50.5,), gain=0.5, error=0.2)
+    trial = Gain((50.0,), (50.5,), gain=0.5, error=0.2)
     assert trial.pays and not dataclasses.replace(trial, error=0.3).pays
 
 

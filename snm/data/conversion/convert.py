@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.data.formats.foreign import Row
+from snm.data.formats.foreign import SEPARATORS, Row
 from snm.data.formats.text_writer import TextWriter
 from snm.data.names import composed
 from snm.data.vectorizer import Kind, Vectorizer
@@ -280,7 +280,7 @@ def _named_as(spelled: Mapping[str, str], row: Row) -> Row:
 
 def _joined_by(names: Collection[str]) -> str | None:
     """The usual separator that more than half of the names hold, if there is one."""
-    holding = ((mark, sum(mark in name for name in names)) for mark in ";|,")
+    holding = ((mark, sum(mark in name for name in names)) for mark in SEPARATORS)
     return next((mark for mark, count in holding if 2 * count > len(names)), None)
 
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "READERS",
+    "SEPARATORS",
     "ReadOptions",
     "Reader",
     "Row",
@@ -40,6 +41,8 @@ __all__ = [
     "read_rows",
 ]
 
+SEPARATORS = ";|,"
+"""Usual marks between the labels of a text, which is not taken for a single label then."""
 _LABEL_PREFIX = "__label__"
 _LARGEST_WEIGHT = 3e38  # below the largest float32
 _ENTRY = re.compile(r"(\d{1,16}):(\S+)")
@@ -149,10 +152,6 @@ def read_rows(path: Path, form: str, options: ReadOptions = _PLAIN) -> Iterator[
         raise InputError(str(path), READERS[form].nothing, "at least one point")
 
 
-_SEPARATORS = set(",;|")
-"""Characters that may part the labels of a text: such a text is not taken for a single label."""
-
-
 def _distinct_names(names: Iterator[str]) -> tuple[str, ...]:
     """Label names in order of first occurrence, each composed and in one line; no empty ones."""
     return tuple(dict.fromkeys(found for name in names if (found := composed(one_line(name)))))
@@ -180,7 +179,7 @@ def _jsonl(path: Path, options: ReadOptions) -> Iterator[Row]:
         ]
         expected = f"a list of names or numbers in {labels!r}, or a single one (see --labels)"
         value = found.get(labels)
-        single = type(value) is int or (type(value) is str and not _SEPARATORS & set(value))
+        single = type(value) is int or (type(value) is str and not set(SEPARATORS) & set(value))
         names = [value] if single else value_of(where, found, labels, [], expected)
         if not all(type(name) in (str, int) for name in names):
             raise InputError(where, f"{labels}: {names!r}"[:200], expected)
