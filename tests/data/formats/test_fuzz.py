@@ -196,8 +196,9 @@ def fuzz_words(folder, edits, packed):
             text = raw.decode("utf-8-sig").replace("\r\n", "\n")
             assert "\n".join(found) == text.removesuffix("\n")
         else:
-            lines = raw.decode("utf-8-sig").replace("\r\n", "\n").removesuffix("\n").split("\n")
-            wanted = [[int(word) for word in line.split()] for line in lines if raw]
+            text = raw.decode("utf-8-sig")  # of a byte order mark alone, nothing
+            lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
+            wanted = [[int(word) for word in line.split()] for line in lines if text]
             assert found.tolist() == wanted
             assert found.min(initial=0) >= 0 and (found < [30, 20]).all()
 
