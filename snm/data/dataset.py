@@ -27,7 +27,7 @@ _COUNTED = 1 << 20  # ids at once, at least
 _HEAVY = 20  # times the mean, from where on the step of a point is said to be long
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Points:
     """n points with their labels.
 
@@ -68,6 +68,10 @@ class Points:
                 raise InputError("filter", found, expected)
         _check(self.weights, "point", self.num_points)
         _check(self.label_weights, "label", self.num_labels)
+
+    def __repr__(self) -> str:
+        """The sizes, in one line: `Points(24,000 points, 40,981 features, 40,981 labels)`."""
+        return f"Points({counted(self.num_points, 'point')}, {_sizes(self)})"
 
     @property
     def num_points(self) -> int:
@@ -245,7 +249,7 @@ def summary_of_weights(weights: NDArray[np.float32]) -> str:
     return text
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
     """A training set with an optional test set and optional label names.
 
@@ -265,6 +269,12 @@ class Dataset:
     label_names: tuple[str, ...] | None
     sha256: str
     vectorizer: Path | None = None
+
+    def __repr__(self) -> str:
+        """The name and the sizes, in one line; not the names of labels, which may be millions."""
+        tests = 0 if self.test is None else self.test.num_points
+        points = f"{self.train.num_points:,} training and {counted(tests, 'test point')}"
+        return f"Dataset({self.name!r}: {points}, {_sizes(self.train)})"
 
     def split(self, fraction: float, seed: int) -> Dataset:
         """Holds out a part of train as the test set of the result; the old test set is dropped.
@@ -316,3 +326,8 @@ class Dataset:
     def label_frequency(self) -> NDArray[np.int64]:
         """Number of training points of each label, int64 [K]."""
         return counts_of_ids(self.train.labels.indices, self.train.num_labels)
+
+
+def _sizes(points: Points) -> str:
+    features, labels = points.num_features, points.num_labels
+    return f"{counted(features, 'feature')}, {counted(labels, 'label')}"

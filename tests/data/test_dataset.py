@@ -379,3 +379,14 @@ def test_files_that_change_while_they_are_read_are_not_cached(tmp_path, monkeypa
 def test_what_is_no_path_is_refused(pair):
     with pytest.raises(InputError, match=r"^data: found a value of type \w+, expected the path"):
         load(pair)
+
+
+def test_data_are_shown_in_one_line(tmp_path):
+    """Names of labels, which may be millions, are not."""
+    (tmp_path / "train.txt").write_text(TRAIN)
+    (tmp_path / "test.txt").write_text(TEST)
+    (tmp_path / "labels.txt").write_text("one\ntwo\nthree\nfour\n")
+    data = load(tmp_path)
+    sizes = "5 features, 4 labels"
+    assert repr(data) == f"Dataset({data.name!r}: 3 training and 2 test points, {sizes})"
+    assert repr(data.train) == f"Points(3 points, {sizes})"

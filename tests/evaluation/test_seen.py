@@ -13,7 +13,7 @@ import snm
 from snm.cli.main import main
 from snm.config.resolve import resolve
 from snm.config.settings import preset
-from snm.data.conversion.interactions import items_as_text
+from snm.data.conversion.items import items_as_text
 from snm.data.dataset import Points
 from snm.distributed.dataset import seen_labels
 from snm.errors import InputError
@@ -100,7 +100,7 @@ def test_names_tell_whether_features_are_the_labels(tmp_path):
     few = visits()
     few = dataclasses.replace(few, train=few.train.take(np.arange(10)))
     names = tuple(f"place {item}" for item in range(ITEMS))
-    items_as_text(names, ",", "items").write(tmp_path / "vectorizer.json")
+    items_as_text(names, ",", ["items"]).write(tmp_path / "vectorizer.json")
     named = {"label_names": names, "vectorizer": tmp_path / "vectorizer.json"}
     assert resolve(preset("default"), dataclasses.replace(few, **named)).seen == "drop"
     others = {**named, "label_names": names[::-1]}

@@ -17,6 +17,8 @@ _MOST_FEATURES = 2**31 - 1  # ids are int32
 _OF_TEXTS = ("vectorizer", "features", "min_points", "max_share", "ngrams", "strip_accents",
              "analyzer", "stop_words", "token_pattern", "lowercase", "binary")  # fmt: skip
 
+_INSTEAD = {"like": "--like alone, which knows its items"}
+
 
 def check(command: Import) -> None:
     """Checks what needs no look into the files.
@@ -28,6 +30,7 @@ def check(command: Import) -> None:
     _check_files(command)
     _check_numbers(command)
     _check_texts(command)
+    _check_items(command)
     if command.like is None:
         if command.new_labels != "refuse":
             raise InputError("--new-labels", "no --like", "the run or data that has the old ones")
@@ -36,6 +39,22 @@ def check(command: Import) -> None:
         if is_given(command, name):
             found = f"--like {command.like} as well"
             raise InputError(flag_of(command, name), found, "one of the two")
+
+
+def _check_items(command: Import) -> None:
+    """Refuses options that say nothing to items, and what separates none."""
+    if not command.same_items:
+        if is_given(command, "item_separator"):
+            raise InputError("--item-separator", "no --same-items", "lists of items")
+        return
+    for name in (*_OF_TEXTS, "min_label_count", "label_names", "like"):
+        if is_given(command, name):
+            found = f"{flag_of(command, name)} as well"
+            raise InputError("--same-items", found, _INSTEAD.get(name, "one of the two"))
+    mark = command.item_separator
+    if len(mark) != 1 or mark.isalnum() or (mark.isspace() and mark != " "):
+        expected = "one character such as , ; or |, or a space"
+        raise InputError("--item-separator", repr(mark), expected)
 
 
 def check_draws(command: Import | Interactions) -> None:
@@ -125,6 +144,7 @@ def check_format(command: Import, form: str) -> None:
          "CSV or JSON lines"),
         (reader.separated, ("label_separator",), "labels that are apart already",
          "CSV or raw text"),
+        (not reader.entries, ("item_separator",), "features", "lists of items"),
         (not reader.entries, _OF_TEXTS, "features", "texts"),
     ):  # fmt: skip
         for name in names:

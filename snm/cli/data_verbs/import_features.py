@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
@@ -14,10 +15,14 @@ if TYPE_CHECKING:
 
     from snm.cli.data_verbs.import_files import Import
     from snm.data.conversion.convert import OnProgress
+    from snm.data.conversion.items import Overlap
     from snm.data.formats.foreign import Row
     from snm.data.vectorizer import Kind, Vectorizer
 
-__all__ = ["Features", "Ids", "entry_features", "ids_of", "text_features", "vectorizer_of"]
+__all__ = [
+    "Features", "Ids", "entry_features", "ids_of", "item_features", "text_features",
+    "vectorizer_of",
+]  # fmt: skip
 
 _MOST_WORDS, _PLACES = 200_000, 1 << 18
 
@@ -29,11 +34,24 @@ class Features(NamedTuple):
       of: rows -> float32 CSR [rows, width].
       width: the number of features.
       vectorizer: of texts; None where rows have features already.
+      first: the number of the first feature, where rows have features already.
     """
 
     of: Callable[[list[Row]], csr_matrix]
     width: int
     vectorizer: Vectorizer | None = None
+    first: int = 0
+
+    def overlap(self) -> Overlap | None:
+        """What counts labels that have the name of a feature; None of features without names."""
+        from snm.data.conversion.items import Overlap
+
+        names: Iterable[str] = map(str, range(self.first, self.first + self.width))
+        if self.vectorizer is not None:
+            if self.vectorizer.vocabulary is None:
+                return None
+            names = self.vectorizer.vocabulary
+        return Overlap({name: feature for feature, name in enumerate(names)}, self.width)
 
 
 def entry_features(rows: Iterable[Row], on_progress: OnProgress) -> Features:
@@ -41,7 +59,32 @@ def entry_features(rows: Iterable[Row], on_progress: OnProgress) -> Features:
     from snm.data.conversion.convert import entries_of, index_base
 
     base, width = index_base(rows, on_progress)
-    return Features(lambda chunk: entries_of(chunk, base, width), width)
+    return Features(lambda chunk: entries_of(chunk, base, width), width, first=base)
+
+
+def item_features(
+    command: Import, rows: Iterable[Row], on_progress: OnProgress
+) -> tuple[Features, tuple[str, ...]]:
+    """Features that are the items that labels are too, and the names of these, by id.
+
+    Args:
+      command: with `--same-items`.
+      rows: of all points, as `as_items` makes them.
+      on_progress: called with the number of rows that are done.
+
+    Raises:
+      InputError: rows whose features and labels cannot be the same items.
+    """
+    from snm.data.conversion.convert import entries_of
+    from snm.data.conversion.items import items_as_text, listed_items, numbered_items
+
+    first = next(iterator := iter(rows))
+    rows = itertools.chain([first], iterator)
+    if first.entries is not None:
+        base, items = numbered_items(rows, on_progress)
+        return Features(lambda chunk: entries_of(chunk, base, len(items)), len(items)), items
+    items = listed_items(rows, command.item_separator, on_progress, str(command.source))
+    return text_features(items_as_text(items, command.item_separator, ())), items
 
 
 def text_features(vectorizer: Vectorizer) -> Features:

@@ -44,6 +44,7 @@ class Import:
       snm data import names.csv --out data/names --analyzer char_wb --ngrams 2 4 --min-points 2
       snm data import trn.json --text title --labels target_ind --label-names lbl.json --out data/lf
       snm data import train.svm --test test.svm --out data/multi
+      snm data import baskets.csv --text bought --labels later --same-items --out data/shop
       snm data import february.csv --out data/february --like runs/articles
     """
 
@@ -107,6 +108,12 @@ class Import:
     """Make texts lower case first."""
     binary: bool = False
     """Count a word once that a text has several times."""
+    same_items: bool = False
+    """Texts are lists of items, and labels are items too, such as what a customer bought first and
+    later: both get the same ids, and training predicts items that a point does not have. Features
+    of svmlight and labels of the same number are one item."""
+    item_separator: str = ","
+    """Separator of the items of a text, one character, with --same-items."""
     like: str | None = None
     """Folder of a run, or a data set: take its vectorizer and its label ids, so that the run can be
     evaluated on the new data, trained on it, or grown."""
@@ -142,6 +149,7 @@ def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
     from snm.cli.data_verbs.import_features import (
         entry_features,
         ids_of,
+        item_features,
         text_features,
         vectorizer_of,
     )
@@ -169,18 +177,22 @@ def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
         if command.min_label_count > 1:
             counting = passing("counting labels")
             kept, rare = frequent_labels(rows.training(), command.min_label_count, counting)
-        if reader.entries:
+        items: tuple[str, ...] = ()
+        if command.same_items:
+            features, items = item_features(command, rows.every(), passing("reading items"))
+        elif reader.entries:
             features = entry_features(rows.every(), passing("reading ids"))
         elif like is not None:
             features = text_features(like.vectorizer)
         else:
             texts = vectorizer_of(command, rows.training(), passing("reading words"))
-            if reader.fields:
-                texts = dataclasses.replace(texts, columns=columns)
             features = text_features(texts)
-        if features.vectorizer is not None:
-            features.vectorizer.write(folder / "vectorizer.json")
-        known = () if names is None else names.names
+        vectorizer = features.vectorizer
+        if vectorizer is not None:
+            if like is None and reader.fields:
+                vectorizer = dataclasses.replace(vectorizer, columns=columns)
+            vectorizer.write(folder / "vectorizer.json")
+        known = items if names is None else names.names
         if like is not None:
             known = like.names
         counts = build(
@@ -189,6 +201,7 @@ def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
             known=known,
             new_labels="drop" if command.new_labels == "drop" else "append",
             weighted=command.weight_column is not None, source=str(command.source),
+            overlap=None if items or like is not None else features.overlap(),
         )  # fmt: skip
     counts.rare_labels = rare
     counts.numbered_names = names.numbered if names else ()
@@ -198,7 +211,7 @@ def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
         new = counts.new_labels
         found = f"{counted(len(new), 'label')} that {command.like} lacks, such as {new[0]!r}"
         raise InputError(str(command.source), found, "its labels, or --new-labels append or drop")
-    return counts, features.vectorizer
+    return counts, vectorizer
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from snm.data.conversion.items import as_items
 from snm.data.conversion.label_names import LabelNames, with_names
 from snm.data.formats.foreign import ReadOptions, Row, read_rows
 
@@ -46,8 +47,11 @@ class Rows:
             label_separator=command.label_separator,
             label_file=labels,
             weight=weight,
+            item_separator=command.item_separator if command.same_items else None,
         )
         rows = read_rows(path, self._form, options)
+        if command.same_items:
+            return map(as_items, rows)
         return rows if self._names is None else with_names(rows, self._names)
 
     def part_of(self, part: str, number: int) -> str:

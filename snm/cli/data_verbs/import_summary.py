@@ -11,6 +11,7 @@ from snm.errors import counted
 if TYPE_CHECKING:
     from snm.cli.data_verbs.import_files import Import
     from snm.data.conversion.convert import Counts
+    from snm.data.conversion.items import Overlap
     from snm.data.vectorizer import Vectorizer
 
 __all__ = ["tell"]
@@ -21,6 +22,11 @@ _PARTS_OF_WORDS = (
     "spaces between words, --analyzer char --ngrams 1 2"
 )
 
+_SAME_ITEMS = (
+    "labels are features of other points, and hardly ever of their own: if both are items, such as "
+    "what a customer bought first and later, --same-items predicts them better"
+)
+
 
 def tell(command: Import, counts: Counts, vectorizer: Vectorizer | None) -> None:
     """Prints sizes, what is odd, and the next command."""
@@ -28,6 +34,7 @@ def tell(command: Import, counts: Counts, vectorizer: Vectorizer | None) -> None
     from snm.system.terminal import say
 
     train, test = counts.points["train"], counts.points["test"]
+    unknown = counts.without_features - counts.without_text  # points of no known word
     # Points in the ids of a run may be there to be evaluated on.
     sizes = f"{train:,} training and {counted(test, 'test point')}"
     if command.like is not None and not test:
@@ -36,12 +43,19 @@ def tell(command: Import, counts: Counts, vectorizer: Vectorizer | None) -> None
         f"{sizes}, {counted(counts.features, 'feature')}, {counted(counts.labels, 'label')} "
         f"in {command.out}"
     )
-    for what, count in (("label", counts.without_labels), ("feature", counts.without_features)):
+    without = {
+        "a label": counts.without_labels,
+        "text": counts.without_text,
+        "a feature" + (" whose text is not empty" if counts.without_text else ""): unknown,
+    }
+    for what, count in without.items():
         if count:
-            say(f"{counted(count, 'point')} without a {what}")
+            say(f"{counted(count, 'point')} without {what}")
     of_words = vectorizer is not None and vectorizer.analyzer == "word" and command.like is None
-    if of_words and counts.without_features > _MANY_EMPTY * (train + test):
+    if of_words and unknown > _MANY_EMPTY * (train + test):
         say(_PARTS_OF_WORDS)
+    if counts.overlap is not None and _same_items(counts.overlap):
+        say(_SAME_ITEMS)
     if (mark := counts.joined_by) is not None:
         say(f"most labels hold {mark!r}: if it separates labels, --label-separator {mark!r}")
     if names := counts.numbered_names:
@@ -66,6 +80,13 @@ def tell(command: Import, counts: Counts, vectorizer: Vectorizer | None) -> None
         say(f"there are no test points to evaluate on: {draws} draws some")
     flag = " --weighting l2" if vectorizer is not None and vectorizer.kind == "tfidf" else ""
     say(f"next: snm train {shlex.quote(str(command.out))} --run-dir RUN{flag}")
+
+
+def _same_items(overlap: Overlap) -> bool:
+    """Whether features and labels seem to be the same items."""
+    from snm.config.auto import auto_drops_seen
+
+    return auto_drops_seen(overlap.together, overlap.expected, overlap.entries)
 
 
 def _hint_of_names(command: Import) -> str | None:

@@ -100,7 +100,8 @@ def _run(command: Interactions) -> None:
     Raises:
       InputError: files or options that cannot be used; then no folder is left.
     """
-    from snm.data.conversion.interactions import Histories, items_as_text
+    from snm.data.conversion.interactions import Histories
+    from snm.data.conversion.items import items_as_text
     from snm.data.formats.text_writer import write_text
     from snm.system import disk
     from snm.system.files import made_whole
@@ -123,7 +124,7 @@ def _run(command: Interactions) -> None:
         disk.write(folder / "labels.txt", "".join(f"{i}\n" for i in histories.items).encode())
         users = (histories.users[user] for user in train.users)
         disk.write(folder / "train_rows.txt", "".join(f"{user}\n" for user in users).encode())
-        texts = like or items_as_text(histories.items, command.separator, _COLUMN)
+        texts = like or items_as_text(histories.items, command.separator, (_COLUMN,))
         texts.write(folder / "vectorizer.json")
     for line in _said(command, histories, train, test):
         say(line)

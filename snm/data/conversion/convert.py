@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from snm.data.conversion.items import Overlap
 from snm.data.formats.foreign import SEPARATORS, Row
 from snm.data.formats.text_writer import TextWriter
 from snm.data.names import composed
@@ -41,12 +42,14 @@ class Counts:
       labels: number of labels K.
       without_labels: number of points without a label.
       without_features: number of points without a feature.
+      without_text: number of points whose text is empty.
       new_labels: names that were not known before, in order of first occurrence, where some were.
       weights: float32 [n], of the training points, or None where the rows have none.
       rare_labels: number of labels that were left out because few training points have them.
       joined_by: a usual separator that most label names hold, or None.
       are_numbers: whether all label names are whole numbers.
       numbered_names: label names that end with the label's number, which makes them different.
+      overlap: how often labels are features of their points, where that was counted.
     """
 
     points: dict[str, int]
@@ -54,12 +57,14 @@ class Counts:
     labels: int
     without_labels: int
     without_features: int
+    without_text: int = 0
     new_labels: tuple[str, ...] = ()
     weights: NDArray[np.float32] | None = None
     rare_labels: int = 0
     joined_by: str | None = None
     are_numbers: bool = False
     numbered_names: Sequence[str] = ()
+    overlap: Overlap | None = None
 
 
 def fit_vectorizer(
@@ -181,6 +186,7 @@ def build(
     new_labels: Literal["append", "drop"] = "append",
     weighted: bool = False,
     source: str = "data",
+    overlap: Overlap | None = None,
 ) -> Counts:
     """Writes `train.txt`, `train_rows.txt`, `labels.txt` and, if there are test points, `test.txt`.
 
@@ -199,6 +205,7 @@ def build(
       new_labels: whether other labels are appended, or dropped from their points.
       weighted: whether to write the weights of the training points to `weights.txt`.
       source: where the training points come from, for messages.
+      overlap: counts labels that are features of their points; None counts none.
 
     Returns:
       the sizes of the written data.
@@ -210,7 +217,7 @@ def build(
     # Rows have composed names; data that were imported before may spell them otherwise.
     spelled = {composed(name): name for name in reversed(known) if composed(name) not in ids}
     appending, left_out = new_labels == "append", dict[str, None]()  # a set in order
-    counts = Counts({"train": 0, "test": 0}, num_features, 0, 0, 0)
+    counts = Counts({"train": 0, "test": 0}, num_features, 0, 0, 0, overlap=overlap)
     weights: list[NDArray[np.float32]] = []
     done = 0
     with (
@@ -235,8 +242,13 @@ def build(
                     elif label not in ids:
                         left_out[label] = None
                 labels = _labels([row for _, row in chunk], ids)
+                if overlap is not None:
+                    overlap.add(found, labels, itertools.islice(ids, overlap.labels, None))
                 counts.without_labels += int(np.count_nonzero(np.diff(labels.indptr) == 0))
                 counts.without_features += int(np.count_nonzero(np.diff(found.indptr) == 0))
+                counts.without_text += sum(
+                    row.text is not None and not row.text.strip() for _, row in chunk
+                )
                 for part, chosen in (("train", ~is_test), ("test", is_test)):
                     rows_of_part = np.flatnonzero(chosen)
                     writers[part].append(found[rows_of_part], labels[rows_of_part])

@@ -15,9 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.data.vectorizer import Vectorizer
-
-__all__ = ["Histories", "Interaction", "UserPoints", "items_as_text", "points_of_users"]
+__all__ = ["Histories", "Interaction", "UserPoints", "points_of_users"]
 
 
 class Interaction(NamedTuple):
@@ -146,28 +144,3 @@ def _rows(
     found = csr_matrix((ones, entries[places], indptr), shape=(len(starts), width))
     found.sort_indices()
     return found
-
-
-def items_as_text(items: tuple[str, ...], separator: str, column: str) -> Vectorizer:
-    """The vectoriser of a text that lists items; a feature is the item of the same number.
-
-    Args:
-      items: K names without the separator, and without white space at their ends.
-      separator: a character between items; spaces beside it do not count.
-      column: the name of a column of such texts.
-
-    Example:
-      >>> texts = items_as_text(("New York", "Rome"), ",", "items")
-      >>> texts.transform(["Rome, New York", "Paris"]).toarray().tolist()
-      [[1.0, 1.0], [0.0, 0.0]]
-    """
-    mark = "\\" + separator
-    return Vectorizer(
-        "counts",
-        len(items),
-        vocabulary=items,
-        columns=(column,),
-        token_pattern=rf"[^{mark}\s](?:[^{mark}]*[^{mark}\s])?",
-        lowercase=False,
-        binary=True,
-    )

@@ -9,10 +9,10 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from snm.data.formats.records import (
     csv_rows,
@@ -77,6 +77,8 @@ class ReadOptions:
         white space in raw text.
       label_file: file with the labels of raw text, a line a text.
       weight: name of the field that holds the weight of a point; None is 1 for all.
+      item_separator: if texts are lists of items, the character between them; fields of JSON lines
+        may hold lists then.
     """
 
     text: tuple[str, ...] = ("text",)
@@ -84,6 +86,11 @@ class ReadOptions:
     label_separator: str | None = None
     label_file: Path | None = None
     weight: str | None = None
+    item_separator: str | None = None
+
+    def one_text(self, parts: Iterable[str]) -> str:
+        """The text of a point that has several."""
+        return (self.item_separator or " ").join(parts)
 
 
 _PLAIN = ReadOptions()
@@ -173,10 +180,7 @@ def _weight(where: str, field: str, value: object) -> float:
 def _jsonl(path: Path, options: ReadOptions) -> Iterator[Row]:
     labels = options.labels
     for where, found in json_objects(path, numbered_lines(path)):
-        parts = [
-            value_of(where, found, field, "", f"a text in {field!r} (see --text)")
-            for field in options.text
-        ]
+        parts = [_text(where, found, field, options) for field in options.text]
         expected = f"a list of names or numbers in {labels!r}, or a single one (see --labels)"
         value = found.get(labels)
         single = type(value) is int or (type(value) is str and not set(SEPARATORS) & set(value))
@@ -190,7 +194,19 @@ def _jsonl(path: Path, options: ReadOptions) -> Iterator[Row]:
                 raise InputError(where, missing(found, options.weight)[:200], expected)
             weight = _weight(where, options.weight, found[options.weight])
         distinct = _distinct_names(str(name) for name in names)
-        yield Row(where, " ".join(parts), None, distinct, weight)
+        yield Row(where, options.one_text(parts), None, distinct, weight)
+
+
+def _text(where: str, found: dict[str, Any], field: str, options: ReadOptions) -> str:
+    """The text of a field; of a list of items, where texts are such."""
+    mark, value = options.item_separator, found.get(field)
+    if mark is None or not isinstance(value, list):
+        return str(value_of(where, found, field, "", f"a text in {field!r} (see --text)"))
+    for item in value:
+        if type(item) not in (str, int) or mark in str(item):
+            expected = f"names or numbers without {mark!r} (see --item-separator)"
+            raise InputError(where, f"{field}: {item!r}"[:200], expected)
+    return mark.join(map(str, value))
 
 
 def _csv(path: Path, options: ReadOptions) -> Iterator[Row]:
@@ -207,7 +223,7 @@ def _csv(path: Path, options: ReadOptions) -> Iterator[Row]:
     texts, labels = [column(field) for field in options.text], column(options.labels)
     weights = None if options.weight is None else column(options.weight)
     for where, row in rows:
-        text = " ".join(row[place] for place in texts)
+        text = options.one_text(row[place] for place in texts)
         names = _distinct_names(iter(row[labels].split(separator)))
         weight = 1.0 if weights is None else _weight(where, header[weights], row[weights])
         yield Row(where, text, None, names, weight)

@@ -1,0 +1,219 @@
+"""`snm data import --same-items`: one numbering of features and labels, and the hint to it."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from command_line import call, refused
+from scipy.sparse import csr_matrix
+
+import snm
+from snm.config.resolve import resolve
+from snm.data.conversion.items import Overlap
+from snm.data.vectorizer import Vectorizer
+
+BASKETS = [
+    (["New York", "Rome"], ["Paris", "Oslo"]),
+    (["Paris", "7"], ["Rome"]),
+    (["Oslo", "Rome"], ["New York", "Bern"]),
+    (["Bern"], ["7"]),
+]
+ITEMS = sorted({item for pair in BASKETS for side in pair for item in side})
+
+
+def write_csv(path, rows=BASKETS, mark=","):
+    with path.open("w", newline="") as out:
+        lines = [[mark.join(first), ",".join(later)] for first, later in rows]
+        csv.writer(out).writerows([["bought", "later"], *lines])
+    return path
+
+
+def write_jsonl(path):
+    """Lists, one of them with a number; one text that lists items."""
+    rows = [{"bought": first, "later": later} for first, later in BASKETS]
+    rows[1]["bought"] = ["Paris", 7]
+    rows[2]["bought"] = "Oslo , Rome"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def write_svmlight(path, first=0):
+    """The same baskets, each item by its place in `ITEMS`."""
+    ids = {item: number + first for number, item in enumerate(ITEMS)}
+    with path.open("w") as out:
+        for features, labels in BASKETS:
+            pairs = " ".join(f"{i}:1" for i in sorted(ids[item] for item in features))
+            out.write(f"{','.join(str(ids[item]) for item in labels)} {pairs}\n")
+    return path
+
+
+FIELDS = ("--text", "bought", "--labels", "later")
+WRITERS = {
+    "csv": (lambda path: write_csv(path / "in.csv"), FIELDS),
+    "spaced": (
+        lambda path: write_csv(path / "in.csv", mark=" | "),
+        (*FIELDS, "--item-separator", "|"),
+    ),
+    "jsonl": (lambda path: write_jsonl(path / "in.jsonl"), FIELDS),
+    "svmlight": (lambda path: write_svmlight(path / "in.svm"), ()),
+    "svmlight from 1": (lambda path: write_svmlight(path / "in.svm", first=1), ()),
+}
+
+
+def import_items(source, out, *options):
+    call("data", "import", source, "--out", out, "--same-items", *options)
+    return snm.load_data(out)
+
+
+@pytest.mark.parametrize("form", WRITERS)
+def test_features_and_labels_get_the_same_ids(tmp_path, form):
+    writer, options = WRITERS[form]
+    data = import_items(writer(tmp_path), tmp_path / "out", *options)
+    for place, part in enumerate((data.train.features, data.train.labels)):
+        assert part.shape == (4, len(ITEMS))
+        wanted = [[float(item in pair[place]) for item in ITEMS] for pair in BASKETS]
+        np.testing.assert_array_equal(part.toarray(), wanted)
+    first = int(form == "svmlight from 1")
+    numbers = [str(first + place) for place in range(len(ITEMS))]
+    assert list(data.label_names) == (numbers if "svm" in form else ITEMS)
+
+
+def test_training_takes_them_for_the_same_and_lists_are_answered(tmp_path, capsys):
+    """The road from baskets to answers: no item that the list has."""
+    rng = np.random.default_rng(0)
+    kinds = [[f"film {kind} {n}" for n in range(8)] for kind in range(4)]
+    rows = []
+    for _ in range(120):
+        items = list(rng.permutation(kinds[rng.integers(4)]))
+        rows.append((items[:4], items[4:6]))
+    data = import_items(write_csv(tmp_path / "in.csv", rows), tmp_path / "out", *FIELDS)
+    settings = resolve(snm.preset("default"), data)
+    assert settings.seen == "drop" and settings.item_splits == 1
+    assert "--same-items" not in capsys.readouterr().out
+    call("train", tmp_path / "out", "--run-dir", tmp_path / "run", "--preset", "fast")
+    labels, _ = snm.load(tmp_path / "run").predict(["film 2 0, film 2 5"], k=4)
+    found = {data.label_names[label] for label in labels[0]}
+    assert found <= set(kinds[2]) - {"film 2 0", "film 2 5"} and len(found) == 4
+    later = [(["film 1 0", "film 1 1"], ["film 1 2"]), (["film 3 0", "new"], ["film 3 1"])]
+    source = write_csv(tmp_path / "later.csv", later)
+    call(
+        "data", "import", source, "--out", tmp_path / "more", "--like", tmp_path / "run",
+        "--text", "bought", "--labels", "later",
+    )  # fmt: skip
+    more = snm.load_data(tmp_path / "more")
+    assert more.label_names == data.label_names
+    assert more.train.features.nnz == 3  # without the new item
+    assert Vectorizer.read(tmp_path / "more" / "vectorizer.json").vocabulary == data.label_names
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--item-separator", ";"), "--item-separator: found no --same-items, expected lists"),
+        (("--same-items", "--min-points", "2"), "--same-items: found --min-points as well"),
+        (("--same-items", "--like", "x"), "expected --like alone, which knows its items"),
+        (("--same-items", "--item-separator", "ab"), "--item-separator: found 'ab'"),
+        (("--same-items", "--item-separator", "\t"), r"--item-separator: found '\t'"),
+        (
+            ("--same-items", "--item-separator", " "),
+            "in.csv:2: found ' ' in the label 'New York', expected another --item-separator",
+        ),
+        (
+            ("--same-items", "--item-separator", "|"),
+            "found no item that is in a text and a label; one of the texts is 'Bern,Rome'",
+        ),
+    ],
+)
+def test_refusals(tmp_path, capsys, options, message):
+    rows = [(["Bern", "Rome"], ["New York"]), (["New York", "Oslo"], ["Rome"])]
+    source = write_csv(tmp_path / "in.csv", rows)
+    arguments = ("data", "import", source, "--out", tmp_path / "out", *FIELDS, *options)
+    assert message in refused(capsys, *arguments)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("in.svm", "one 1:1\n", "in.svm:1: found label 'one', expected the number of a feature"),
+        ("in.svm", "1 99999999999:1\n", "found item 99999999999"),
+        (
+            "in.jsonl",
+            '{"bought": ["a", ["b"]], "later": ["a"]}\n',
+            "in.jsonl:1: found bought: ['b'], expected names or numbers without ','",
+        ),
+        ("in.jsonl", '{"bought": ["a,b"], "later": ["a"]}\n', "found bought: 'a,b'"),
+    ],
+)
+def test_files_that_are_refused(tmp_path, capsys, name, text, message):
+    source = tmp_path / name
+    source.write_text(text)
+    fields = FIELDS if name.endswith("jsonl") else ()
+    arguments = ("data", "import", source, "--out", tmp_path / "out", "--same-items", *fields)
+    assert message in refused(capsys, *arguments)
+    assert not (tmp_path / "out").exists()
+
+
+def test_lists_are_no_texts_without_the_option(tmp_path, capsys):
+    source = write_jsonl(tmp_path / "in.jsonl")
+    arguments = ("data", "import", source, "--out", tmp_path / "out", *FIELDS)
+    assert "expected a text in 'bought'" in refused(capsys, *arguments)
+
+
+def random_pairs(seed, together):
+    """150 points of 4 of 40 items in the text, and 2 as labels, of which some are in the text."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for _ in range(150):
+        items = [f"item{n:02}" for n in rng.permutation(40)[:6]]
+        rows.append((items[:4], [items[3] if rng.random() < together else items[4], items[5]]))
+    return rows
+
+
+def test_the_import_hints_at_the_option(tmp_path, capsys):
+    for together, hinted in ((0.0, True), (0.2, False)):
+        source = write_csv(tmp_path / f"{hinted}.csv", random_pairs(1, together))
+        call("data", "import", source, "--out", tmp_path / f"out-{hinted}", *FIELDS)
+        assert ("--same-items" in capsys.readouterr().out) == hinted
+
+
+def test_the_hint_in_svmlight(tmp_path, capsys):
+    source = tmp_path / "in.svm"
+    with source.open("w") as out:
+        for features, labels in random_pairs(2, 0.0):
+            pairs = " ".join(f"{n}:1" for n in sorted(int(item[4:]) for item in features))
+            out.write(f"{','.join(str(int(item[4:])) for item in labels)} {pairs}\n")
+    call("data", "import", source, "--out", tmp_path / "out")
+    assert "--same-items" in capsys.readouterr().out
+
+
+def test_overlap_against_brute_force():
+    """Counted in three pieces, while labels come up; feature 3 has no name of a label."""
+    rng = np.random.default_rng(3)
+    features, labels = rng.random((60, 8)) < 0.4, rng.random((60, 6)) < 0.3
+    labels[:20, 4:] = False  # labels 4 and 5 come up later
+    named = {"b": 1, "c": 2, "d": 5, "e": 0, "x": 3}
+    names = ["a", "b", "c", "d", "e", "f"]
+    counted = Overlap(named, 8)
+    for piece, known in ((slice(20), 4), (slice(20, 20), 4), (slice(20, 60), 6)):
+        counted.add(
+            csr_matrix(features[piece]), csr_matrix(labels[piece, :known]),
+            names[counted.labels : known],
+        )  # fmt: skip
+    pairs = [(names.index(name), feature) for name, feature in named.items() if name in names]
+    together = sum((labels[:, label] & features[:, feature]).sum() for label, feature in pairs)
+    expected = sum(
+        labels[:, label].sum() * features[:, feature].sum() / 60 for label, feature in pairs
+    )
+    assert counted.together == together > 0 and counted.entries == labels.sum()
+    assert counted.expected == pytest.approx(expected, rel=1e-12)
+
+
+def test_empty_texts_are_told_apart_from_unknown_words(tmp_path, capsys):
+    source = tmp_path / "in.csv"
+    source.write_text("text,labels\n,a\n  ,b\nword again,a\n?,b\n")
+    call("data", "import", source, "--out", tmp_path / "out")
+    out = capsys.readouterr().out
+    assert "2 points without text" in out
+    assert "1 point without a feature whose text is not empty" in out
