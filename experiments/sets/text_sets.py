@@ -70,7 +70,20 @@ def main(
     for path in paths:
         if not path.exists():
             raise InputError(str(path), "no such file or folder", "one with texts")
-    rows = distinct(KINDS[kind](paths))
+    write_rows(distinct(KINDS[kind](paths)), out, f"{' '.join(map(str, paths))}: {kind}")
+
+
+def write_rows(rows: Sequence[Row], out: Path, source: str) -> None:
+    """Writes the CSV, shuffled, without labels of fewer than `FEWEST` rows.
+
+    Args:
+      rows: texts and their labels.
+      out: the file to write.
+      source: where the rows come from, for messages.
+
+    Raises:
+      InputError: no row is left.
+    """
     counts = Counter(label for _, labels in rows for label in set(labels))
     kept = []
     for text, labels in rows:
@@ -78,8 +91,7 @@ def main(
         if frequent:
             kept.append((text, ";".join(frequent)))
     if not kept:
-        found = f"no text of a label that {FEWEST} have"
-        raise InputError(" ".join(map(str, paths)), found, f"texts of the kind {kind}")
+        raise InputError(source, f"no text of a label that {FEWEST} have", "such texts")
     random.Random(0).shuffle(kept)
     with whole_file(out) as partial, partial.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([("text", "labels"), *kept])
@@ -153,7 +165,8 @@ def of_imports(folders: Sequence[Path]) -> Iterator[Row]:
                 modules += [node.module] if node.module and not node.level else []
             else:
                 continue
-            lines[node.lineno - 1 : node.end_lineno] = [""] * (node.end_lineno - node.lineno + 1)
+            last = node.end_lineno or node.lineno
+            lines[node.lineno - 1 : last] = [""] * (last - node.lineno + 1)
         names = re.findall(r"[A-Za-z_]\w+", " ".join(lines))[:MOST_NAMES]
         yield " ".join(names), [one for one in modules if one != "__future__"]
 

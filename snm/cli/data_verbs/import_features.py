@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from snm.data.vectorizer import Kind, Vectorizer
 
 __all__ = [
-    "Features", "Ids", "entry_features", "ids_of", "item_features", "text_features",
-    "vectorizer_of",
+    "Features", "Ids", "entry_features", "ids_of", "item_features", "overlaps_of",
+    "text_features", "vectorizer_of",
 ]  # fmt: skip
 
 _MOST_WORDS, _PLACES = 200_000, 1 << 18
+_MARKS = " ,;|"  # usual ones between the items of a text
 
 
 class Features(NamedTuple):
@@ -34,24 +35,11 @@ class Features(NamedTuple):
       of: rows -> float32 CSR [rows, width].
       width: the number of features.
       vectorizer: of texts; None where rows have features already.
-      first: the number of the first feature, where rows have features already.
     """
 
     of: Callable[[list[Row]], csr_matrix]
     width: int
     vectorizer: Vectorizer | None = None
-    first: int = 0
-
-    def overlap(self) -> Overlap | None:
-        """What counts labels that have the name of a feature; None of features without names."""
-        from snm.data.conversion.items import Overlap
-
-        names: Iterable[str] = map(str, range(self.first, self.first + self.width))
-        if self.vectorizer is not None:
-            if self.vectorizer.vocabulary is None:
-                return None
-            names = self.vectorizer.vocabulary
-        return Overlap({name: feature for feature, name in enumerate(names)}, self.width)
 
 
 def entry_features(rows: Iterable[Row], on_progress: OnProgress) -> Features:
@@ -59,7 +47,7 @@ def entry_features(rows: Iterable[Row], on_progress: OnProgress) -> Features:
     from snm.data.conversion.convert import entries_of, index_base
 
     base, width = index_base(rows, on_progress)
-    return Features(lambda chunk: entries_of(chunk, base, width), width, first=base)
+    return Features(lambda chunk: entries_of(chunk, base, width), width)
 
 
 def item_features(
@@ -85,6 +73,13 @@ def item_features(
         return Features(lambda chunk: entries_of(chunk, base, len(items)), len(items)), items
     items = listed_items(rows, command.item_separator, on_progress, str(command.source))
     return text_features(items_as_text(items, command.item_separator, ())), items
+
+
+def overlaps_of(entries: bool) -> list[Overlap]:
+    """What notices that features are the items that labels are, of numbers (`entries`) or texts."""
+    from snm.data.conversion.items import Overlap
+
+    return [Overlap(None)] if entries else [Overlap(mark) for mark in _MARKS]
 
 
 def text_features(vectorizer: Vectorizer) -> Features:

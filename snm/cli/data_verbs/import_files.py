@@ -150,6 +150,7 @@ def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
         entry_features,
         ids_of,
         item_features,
+        overlaps_of,
         text_features,
         vectorizer_of,
     )
@@ -201,7 +202,7 @@ def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
             known=known,
             new_labels="drop" if command.new_labels == "drop" else "append",
             weighted=command.weight_column is not None, source=str(command.source),
-            overlap=None if items or like is not None else features.overlap(),
+            overlaps=() if items or like is not None else overlaps_of(reader.entries),
         )  # fmt: skip
     counts.rare_labels = rare
     counts.numbered_names = names.numbered if names else ()

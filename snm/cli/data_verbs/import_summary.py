@@ -22,10 +22,7 @@ _PARTS_OF_WORDS = (
     "spaces between words, --analyzer char --ngrams 1 2"
 )
 
-_SAME_ITEMS = (
-    "labels are features of other points, and hardly ever of their own: if both are items, such as "
-    "what a customer bought first and later, --same-items predicts them better"
-)
+_SAME_ITEMS = "labels are features of other points, and hardly ever of their own"
 
 
 def tell(command: Import, counts: Counts, vectorizer: Vectorizer | None) -> None:
@@ -54,8 +51,10 @@ def tell(command: Import, counts: Counts, vectorizer: Vectorizer | None) -> None
     of_words = vectorizer is not None and vectorizer.analyzer == "word" and command.like is None
     if of_words and unknown > _MANY_EMPTY * (train + test):
         say(_PARTS_OF_WORDS)
-    if counts.overlap is not None and _same_items(counts.overlap):
-        say(_SAME_ITEMS)
+    for overlap in filter(_same_items, counts.overlaps):
+        others = overlap.mark not in (None, type(command).item_separator)
+        option = f" --item-separator {shlex.quote(str(overlap.mark))}" if others else ""
+        say(f"{_SAME_ITEMS}: if both are items, --same-items{option} predicts them better")
     if (mark := counts.joined_by) is not None:
         say(f"most labels hold {mark!r}: if it separates labels, --label-separator {mark!r}")
     if names := counts.numbered_names:

@@ -49,7 +49,7 @@ class Counts:
       joined_by: a usual separator that most label names hold, or None.
       are_numbers: whether all label names are whole numbers.
       numbered_names: label names that end with the label's number, which makes them different.
-      overlap: how often labels are features of their points, where that was counted.
+      overlaps: how often labels are items of their points, where that was counted.
     """
 
     points: dict[str, int]
@@ -64,7 +64,7 @@ class Counts:
     joined_by: str | None = None
     are_numbers: bool = False
     numbered_names: Sequence[str] = ()
-    overlap: Overlap | None = None
+    overlaps: Sequence[Overlap] = ()
 
 
 def fit_vectorizer(
@@ -186,7 +186,7 @@ def build(
     new_labels: Literal["append", "drop"] = "append",
     weighted: bool = False,
     source: str = "data",
-    overlap: Overlap | None = None,
+    overlaps: Sequence[Overlap] = (),
 ) -> Counts:
     """Writes `train.txt`, `train_rows.txt`, `labels.txt` and, if there are test points, `test.txt`.
 
@@ -205,7 +205,7 @@ def build(
       new_labels: whether other labels are appended, or dropped from their points.
       weighted: whether to write the weights of the training points to `weights.txt`.
       source: where the training points come from, for messages.
-      overlap: counts labels that are features of their points; None counts none.
+      overlaps: count labels that are items of their points.
 
     Returns:
       the sizes of the written data.
@@ -217,7 +217,7 @@ def build(
     # Rows have composed names; data that were imported before may spell them otherwise.
     spelled = {composed(name): name for name in reversed(known) if composed(name) not in ids}
     appending, left_out = new_labels == "append", dict[str, None]()  # a set in order
-    counts = Counts({"train": 0, "test": 0}, num_features, 0, 0, 0, overlap=overlap)
+    counts = Counts({"train": 0, "test": 0}, num_features, 0, 0, 0, overlaps=overlaps)
     weights: list[NDArray[np.float32]] = []
     done = 0
     with (
@@ -242,8 +242,8 @@ def build(
                     elif label not in ids:
                         left_out[label] = None
                 labels = _labels([row for _, row in chunk], ids)
-                if overlap is not None:
-                    overlap.add(found, labels, itertools.islice(ids, overlap.labels, None))
+                for overlap in overlaps:
+                    overlap.add([row for _, row in chunk])
                 counts.without_labels += int(np.count_nonzero(np.diff(labels.indptr) == 0))
                 counts.without_features += int(np.count_nonzero(np.diff(found.indptr) == 0))
                 counts.without_text += sum(

@@ -7,11 +7,8 @@ has is no answer to it, and the first items of one customer are the later items 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-
-import numpy as np
-from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 
 from snm.data.formats.foreign import Row
 from snm.data.names import composed, one_line
@@ -21,6 +18,7 @@ from snm.errors import InputError
 __all__ = ["Overlap", "as_items", "items_as_text", "listed_items", "numbered_items"]
 
 _LARGEST_ID = 2**31 - 2
+_MOST_ITEMS = 300  # of a point on average, above which a text is no list of items
 
 
 def items_as_text(items: tuple[str, ...], separator: str, columns: Sequence[str]) -> Vectorizer:
@@ -123,63 +121,50 @@ def numbered_items(
 
 
 class Overlap:
-    """Counts how often a label is a feature of its own point, and how often it would be by chance.
+    """Counts how often a label is an item of its own point, and how often it would be by chance.
 
-    Labels and features are matched by name. If features and labels are the same items, hardly a
-    point has a label that is among its features.
+    If features and labels are the same items, hardly a point has a label that it has already.
 
     Args:
-      features: name of a feature -> its id.
-      num_features: number of features d.
+      mark: what separates the items of a text; None for features that are numbers.
 
     Attributes:
-      together: entries (point, label) whose label is also a feature of the point.
+      mark: as given.
+      together: entries (point, label) whose label is also an item of the point.
       entries: entries (point, label).
     """
 
-    def __init__(self, features: Mapping[str, int], num_features: int):
-        self._features = features
-        self._feature_of = np.zeros(0, np.int64)  # of each label so far; -1 where none has its name
-        self._points_of_feature = np.zeros(num_features, np.int64)
-        self._points_of_label = np.zeros(0, np.int64)
-        self._points = self.together = self.entries = 0
+    def __init__(self, mark: str | None):
+        self.mark = mark
+        self.together = self.entries = self._points = 0
+        self._with_item, self._with_label = Counter[str](), Counter[str]()  # points by name
+        self._are_lists = True
 
-    def add(self, features: csr_matrix, labels: csr_matrix, names: Iterable[str]) -> None:
-        """Counts some points.
+    def add(self, rows: Sequence[Row]) -> None:
+        """Counts some points; no more, once texts are too long to be lists of items."""
+        if not self._are_lists:
+            return
+        pieces = 0
+        for row in rows:
+            items = self._items(row)
+            pieces += len(items)
+            self._with_item.update(items)
+            self._with_label.update(row.labels)
+            self.together += len(items.intersection(row.labels))
+            self.entries += len(row.labels)
+        self._points += len(rows)
+        self._are_lists = pieces <= _MOST_ITEMS * len(rows)
 
-        Args:
-          features: CSR [n, d].
-          labels: CSR [n, labels so far].
-          names: of the labels from the first on that earlier calls did not have.
-        """
-        new = [self._features.get(name, -1) for name in names]
-        self._feature_of = np.concatenate([self._feature_of, np.array(new, np.int64)])
-        counts = np.bincount(labels.indices, minlength=len(self._feature_of))
-        counts[: len(self._points_of_label)] += self._points_of_label
-        self._points_of_label = counts
-        self._points_of_feature += np.bincount(
-            features.indices, minlength=len(self._points_of_feature)
-        )
-        owners = np.repeat(np.arange(labels.shape[0]), np.diff(labels.indptr))
-        wanted = self._feature_of[labels.indices]
-        owners, wanted = owners[wanted >= 0], wanted[wanted >= 0]
-        there = np.repeat(np.arange(features.shape[0]), np.diff(features.indptr))
-        width = len(self._points_of_feature)
-        self.together += int(
-            np.isin(owners * width + wanted, there * width + features.indices).sum()
-        )
-        self.entries += labels.nnz
-        self._points += features.shape[0]
-
-    @property
-    def labels(self) -> int:
-        """The number of labels so far."""
-        return len(self._feature_of)
+    def _items(self, row: Row) -> set[str]:
+        if row.text is None:
+            return set() if row.entries is None else set(map(str, row.entries[0].tolist()))
+        return {one.strip() for one in row.text.split(self.mark)}
 
     @property
     def expected(self) -> float:
-        """`together` if features and labels were independent."""
-        named = self._feature_of >= 0
-        of_features: NDArray[np.int64] = self._points_of_feature[self._feature_of[named]]
-        by_chance = of_features.astype(float) @ self._points_of_label[named]
-        return float(by_chance) / max(1, self._points)
+        """`together` if items and labels were independent."""
+        if not self._are_lists:
+            return 0.0
+        with_label = self._with_label.items()
+        pairs = sum(self._with_item[name] * count for name, count in with_label)
+        return pairs / max(1, self._points)

@@ -201,7 +201,9 @@ def _text(where: str, found: dict[str, Any], field: str, options: ReadOptions) -
     """The text of a field; of a list of items, where texts are such."""
     mark, value = options.item_separator, found.get(field)
     if mark is None or not isinstance(value, list):
-        return str(value_of(where, found, field, "", f"a text in {field!r} (see --text)"))
+        lists = ", or --same-items for lists of items" if isinstance(value, list) else ""
+        expected = f"a text in {field!r} (see --text){lists}"
+        return str(value_of(where, found, field, "", expected))
     for item in value:
         if type(item) not in (str, int) or mark in str(item):
             expected = f"names or numbers without {mark!r} (see --item-separator)"

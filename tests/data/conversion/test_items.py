@@ -6,11 +6,11 @@ import json
 import numpy as np
 import pytest
 from command_line import call, refused
-from scipy.sparse import csr_matrix
 
 import snm
 from snm.config.resolve import resolve
 from snm.data.conversion.items import Overlap
+from snm.data.formats.foreign import Row
 from snm.data.vectorizer import Vectorizer
 
 BASKETS = [
@@ -189,25 +189,41 @@ def test_the_hint_in_svmlight(tmp_path, capsys):
 
 
 def test_overlap_against_brute_force():
-    """Counted in three pieces, while labels come up; feature 3 has no name of a label."""
+    """Counted in two pieces; items are stripped, and count once a point."""
     rng = np.random.default_rng(3)
-    features, labels = rng.random((60, 8)) < 0.4, rng.random((60, 6)) < 0.3
-    labels[:20, 4:] = False  # labels 4 and 5 come up later
-    named = {"b": 1, "c": 2, "d": 5, "e": 0, "x": 3}
-    names = ["a", "b", "c", "d", "e", "f"]
-    counted = Overlap(named, 8)
-    for piece, known in ((slice(20), 4), (slice(20, 20), 4), (slice(20, 60), 6)):
-        counted.add(
-            csr_matrix(features[piece]), csr_matrix(labels[piece, :known]),
-            names[counted.labels : known],
-        )  # fmt: skip
-    pairs = [(names.index(name), feature) for name, feature in named.items() if name in names]
-    together = sum((labels[:, label] & features[:, feature]).sum() for label, feature in pairs)
-    expected = sum(
-        labels[:, label].sum() * features[:, feature].sum() / 60 for label, feature in pairs
-    )
-    assert counted.together == together > 0 and counted.entries == labels.sum()
+    names = np.array(["a b", "c", "d", "e", "f", "g"])
+    features, labels = rng.random((60, 6)) < 0.4, rng.random((60, 6)) < 0.3
+    labels[:, 5] = features[:, 4] = False
+    rows = [
+        Row("", " ; ".join([*names[has], *names[has][:1]]), None, tuple(names[of]))
+        for has, of in zip(features, labels, strict=True)
+    ]
+    counted = Overlap(";")
+    counted.add(rows[:25])
+    counted.add(rows[25:])
+    assert counted.together == (features & labels).sum() > 0 and counted.entries == labels.sum()
+    expected = (features.sum(axis=0) * labels.sum(axis=0)).sum() / 60
     assert counted.expected == pytest.approx(expected, rel=1e-12)
+
+
+def test_long_texts_are_no_lists():
+    rows = [Row("", " ".join(map(str, range(n, n + 301))), None, (str(n - 1),)) for n in range(50)]
+    counted = Overlap(" ")
+    counted.add(rows)
+    counted.add(rows)
+    assert counted.expected == 0 and counted.entries == 50
+    shorter = Overlap(" ")
+    shorter.add([row._replace(text=row.text.partition(" ")[2]) for row in rows])
+    assert shorter.expected > 0
+
+
+@pytest.mark.parametrize(("mark", "flag"), [(",", ""), (" ", "' '"), (";", "';'")])
+def test_the_hint_names_the_separator(tmp_path, capsys, mark, flag):
+    source = write_csv(tmp_path / "in.csv", random_pairs(4, 0.0), mark=mark)
+    call("data", "import", source, "--out", tmp_path / "out", *FIELDS)
+    said = capsys.readouterr().out
+    assert said.count("--same-items") == 1
+    assert f"--same-items{f' --item-separator {flag}' if flag else ''} predicts" in said
 
 
 def test_empty_texts_are_told_apart_from_unknown_words(tmp_path, capsys):
