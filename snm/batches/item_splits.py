@@ -30,7 +30,8 @@ def with_splits(
     A point with features keeps at least one.
 
     Args:
-      points: n points whose features and labels number the same items.
+      points: n points whose features and labels number the same items; further labels are of items
+        that came later.
       rows: int64 [m], those to train on; None is all.
       splits: further splits of each point.
       seed: of the halves.
@@ -64,6 +65,7 @@ def _split(points: Points, rng: np.random.Generator) -> tuple[csr_matrix, csr_ma
         )
         for keep in (~hidden, hidden)
     ]
+    left[1].resize(points.labels.shape)
     labels = csr_matrix(left[1] + points.labels)
     labels.data[:] = 1
     return left[0], labels

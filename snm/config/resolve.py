@@ -310,9 +310,9 @@ def _seen(config: Config, dataset: Dataset) -> Literal["keep", "drop"]:
         if same is False:
             features, labels = dataset.train.num_features, dataset.train.num_labels
             found = f"drop, with {features} features and {labels} labels"
-            found += " of other names" if features == labels else ""
-            expected = "as many of both, the same items in the same order"
-            raise InputError("--seen", found, f"{expected}, as `snm data interactions` makes them")
+            found += " of other names" if features <= labels else ""
+            expected = "the same items in the same order, as `snm data import --same-items` makes"
+            raise InputError("--seen", found, expected)
         return "drop"
     if same is False:
         return "keep"
@@ -326,7 +326,7 @@ def _item_splits(config: Config, dataset: Dataset, seen: Literal["keep", "drop"]
         return 1 if seen == "drop" and not has_several_processes() else 0
     if config.item_splits:
         num_features, num_labels = dataset.train.num_features, dataset.train.num_labels
-        if num_features != num_labels:
+        if num_features > num_labels:
             found = f"{config.item_splits}, with {num_features} features and {num_labels} labels"
             raise InputError("--item-splits", found, "0, or the same items in the same order")
         if has_several_processes():

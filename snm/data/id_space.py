@@ -58,14 +58,17 @@ class IdSpace:
 def features_are_labels(dataset: Dataset) -> bool | None:
     """Whether features and labels are the same items in the same order, as far as names tell.
 
+    There may be more labels than features: those of items that came later.
+
     Returns:
-      None where features or labels have no names, and are as many.
+      None where features or labels have no names, and labels are not fewer.
     """
-    if dataset.train.num_features != dataset.train.num_labels:
+    num_features = dataset.train.num_features
+    if num_features > dataset.train.num_labels:
         return False
     if dataset.vectorizer is None or dataset.label_names is None:
         return None
-    return Vectorizer.read(dataset.vectorizer).vocabulary == dataset.label_names
+    return Vectorizer.read(dataset.vectorizer).vocabulary == dataset.label_names[:num_features]
 
 
 def check_features(here: IdSpace, there: IdSpace) -> None:

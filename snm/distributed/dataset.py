@@ -162,17 +162,19 @@ def label_frequency_together(dataset: Dataset) -> NDArray[np.int64]:
 def seen_labels(dataset: Dataset) -> tuple[int, float]:
     """Counts pairs (point, j) of the training set where j is both a feature and a label.
 
+    There are no fewer labels than features.
+
     Returns:
       The count, and its expectation if features and labels were independent: the sum over j of
       (points with feature j) (points with label j) / points.
     """
-    train = dataset.train
+    train, width = dataset.train, dataset.train.num_features
     part, found = _equal_part(train.num_points), 0
     for begin in range(part.start, part.stop, _ROWS):  # in pieces, to avoid a second copy of all
         rows = slice(begin, min(begin + _ROWS, part.stop))
-        found += _ones(train.features[rows]).multiply(_ones(train.labels[rows])).nnz
+        found += _ones(train.features[rows]).multiply(_ones(train.labels[rows])[:, :width]).nnz
     together = sum_over_processes(np.array([found], np.int64))
-    chances = column_counts(train.features).astype(float) @ column_counts(train.labels)
+    chances = column_counts(train.features).astype(float) @ column_counts(train.labels)[:width]
     return int(together[0]), float(chances) / train.num_points
 
 

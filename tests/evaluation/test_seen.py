@@ -113,7 +113,37 @@ def test_names_tell_whether_features_are_the_labels(tmp_path):
         resolve(told, dataclasses.replace(few, **named))
 
 
-def test_drop_requires_as_many_features_as_labels():
+def test_labels_may_be_of_items_that_came_later(tmp_path):
+    """Features are the first of the items: the model and its answers are those of padded ones."""
+    later = ITEMS - 4
+
+    def first(points, width):
+        return Points(points.features[:, :width], points.labels)
+
+    data, trained_on = visits(), {}
+    for width in (later, ITEMS):
+        without = sparse.hstack([data.train.features[:, :later], sparse.csr_matrix((200, 4))])
+        padded = dataclasses.replace(data, train=Points(without.tocsr(), data.train.labels))
+        narrow = dataclasses.replace(padded, train=first(padded.train, width), test=None)
+        settings = resolve(preset("default"), narrow)
+        assert (settings.seen, settings.item_splits) == ("drop", 1)
+        assert seen_labels(narrow) == seen_labels(padded)
+        snm.train(narrow, dataclasses.replace(CONFIG, item_splits=1, memory="on"), tmp_path / f"{width}")
+        trained_on[width] = snm.load(tmp_path / f"{width}").predict(
+            data.test.features[:, :width] if width < ITEMS else
+            sparse.csr_matrix(sparse.hstack([data.test.features[:, :later], sparse.csr_matrix((30, 4))])), 5)
+    np.testing.assert_array_equal(trained_on[later][0], trained_on[ITEMS][0])
+    names = tuple(f"place {item}" for item in range(ITEMS))
+    items_as_text(names[:later], ",", ["items"]).write(tmp_path / "vectorizer.json")
+    named = dataclasses.replace(narrow, train=first(narrow.train, later), label_names=names,
+                                vectorizer=tmp_path / "vectorizer.json")  # fmt: skip
+    few = dataclasses.replace(named, train=named.train.take(np.arange(10)))
+    assert resolve(preset("default"), few).seen == "drop"
+    others = dataclasses.replace(named, label_names=names[::-1])
+    assert resolve(preset("default"), others).seen == "keep"
+
+
+def test_drop_requires_no_more_features_than_labels():
     data = snm.generate(points=60, test_points=0, features=30, labels=20, seed=0)
     assert resolve(preset("default"), data).seen == "keep"
     with pytest.raises(InputError, match=r"^seen: found drop, with 30 features and 20 labels"):
