@@ -10,6 +10,7 @@ from earlier import without_manifest
 from scipy import sparse
 
 import snm
+from snm.batches.item_splits import with_splits
 from snm.cli.main import main
 from snm.config.resolve import resolve
 from snm.config.settings import preset
@@ -114,33 +115,47 @@ def test_names_tell_whether_features_are_the_labels(tmp_path):
 
 
 def test_labels_may_be_of_items_that_came_later(tmp_path):
-    """Features are the first of the items: the model and its answers are those of padded ones."""
-    later = ITEMS - 4
+    """Features are the first of the items; all is as with features that no point has."""
+    data, later = visits(), ITEMS - 4
+    narrow, padded = (
+        dataclasses.replace(
+            data,
+            **{part: Points(_first(points.features, later, width), points.labels)
+               for part, points in (("train", data.train), ("test", data.test))},
+        )
+        for width in (later, ITEMS)
+    )  # fmt: skip
+    assert seen_labels(narrow) == seen_labels(padded)
+    settings = resolve(preset("default"), narrow)
+    assert (settings.seen, settings.item_splits) == ("drop", 1)
+    split, wanted = (with_splits(one.train, None, 1, 0)[0] for one in (narrow, padded))
+    np.testing.assert_array_equal(split.labels.toarray(), wanted.labels.toarray())
+    np.testing.assert_array_equal(split.features.toarray(), wanted.features.toarray()[:, :later])
 
-    def first(points, width):
-        return Points(points.features[:, :width], points.labels)
+    config = dataclasses.replace(CONFIG, item_splits=1, memory="on")
+    snm.train(narrow, config, tmp_path / "run")
+    labels, _ = snm.load(tmp_path / "run").predict(narrow.test.features, ITEMS)
+    found = np.zeros((30, ITEMS), bool)
+    for row, answers in enumerate(labels):
+        found[row, answers[answers >= 0]] = True
+    np.testing.assert_array_equal(found[:, :later], narrow.test.features.toarray() == 0)
+    assert found[:, later:].all()
 
-    data, trained_on = visits(), {}
-    for width in (later, ITEMS):
-        without = sparse.hstack([data.train.features[:, :later], sparse.csr_matrix((200, 4))])
-        padded = dataclasses.replace(data, train=Points(without.tocsr(), data.train.labels))
-        narrow = dataclasses.replace(padded, train=first(padded.train, width), test=None)
-        settings = resolve(preset("default"), narrow)
-        assert (settings.seen, settings.item_splits) == ("drop", 1)
-        assert seen_labels(narrow) == seen_labels(padded)
-        snm.train(narrow, dataclasses.replace(CONFIG, item_splits=1, memory="on"), tmp_path / f"{width}")
-        trained_on[width] = snm.load(tmp_path / f"{width}").predict(
-            data.test.features[:, :width] if width < ITEMS else
-            sparse.csr_matrix(sparse.hstack([data.test.features[:, :later], sparse.csr_matrix((30, 4))])), 5)
-    np.testing.assert_array_equal(trained_on[later][0], trained_on[ITEMS][0])
     names = tuple(f"place {item}" for item in range(ITEMS))
     items_as_text(names[:later], ",", ["items"]).write(tmp_path / "vectorizer.json")
-    named = dataclasses.replace(narrow, train=first(narrow.train, later), label_names=names,
-                                vectorizer=tmp_path / "vectorizer.json")  # fmt: skip
-    few = dataclasses.replace(named, train=named.train.take(np.arange(10)))
-    assert resolve(preset("default"), few).seen == "drop"
-    others = dataclasses.replace(named, label_names=names[::-1])
-    assert resolve(preset("default"), others).seen == "keep"
+    named = {"label_names": names, "vectorizer": tmp_path / "vectorizer.json"}
+    few = dataclasses.replace(narrow, train=narrow.train.take(np.arange(10)))
+    assert resolve(preset("default"), few).seen == "keep"  # too few to tell by chance
+    assert resolve(preset("default"), dataclasses.replace(few, **named)).seen == "drop"
+    others = {**named, "label_names": names[::-1]}
+    assert resolve(preset("default"), dataclasses.replace(narrow, **others)).seen == "keep"
+
+
+def _first(matrix, later, width):
+    """The first `later` columns, and further ones without a value up to `width`."""
+    found = matrix[:, :later].tocsr()
+    found.resize((matrix.shape[0], width))
+    return found
 
 
 def test_drop_requires_no_more_features_than_labels():
@@ -268,8 +283,8 @@ def repeated(points, times):
 
 
 def test_splits_need_the_same_items():
-    made = snm.generate(points=10, test_points=0, features=ITEMS, labels=ITEMS + 1, seed=0)
-    with pytest.raises(InputError, match=r"^item_splits: found 1, with 40 features and 41 labels"):
+    made = snm.generate(points=10, test_points=0, features=ITEMS + 1, labels=ITEMS, seed=0)
+    with pytest.raises(InputError, match=r"^item_splits: found 1, with 41 features and 40 labels"):
         resolve(dataclasses.replace(CONFIG, item_splits=1), made)
     with pytest.raises(InputError, match=r"^item_splits: found -1"):
         dataclasses.replace(CONFIG, item_splits=-1).check()
