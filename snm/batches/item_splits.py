@@ -66,6 +66,7 @@ def _split(points: Points, rng: np.random.Generator) -> tuple[csr_matrix, csr_ma
         for keep in (~hidden, hidden)
     ]
     left[1].resize(points.labels.shape)
+    left[1].data[:] = 1  # a value of -1 would cancel a label
     labels = csr_matrix(left[1] + points.labels)
     labels.data[:] = 1
     return left[0], labels

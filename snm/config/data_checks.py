@@ -16,10 +16,11 @@ __all__ = ["check_bound", "check_data", "check_sampler", "check_stages"]
 
 
 def check_data(dataset: Dataset) -> None:
-    """Refuses data that have nothing to learn, and labels with values that would count."""
+    """Refuses data that have nothing to learn, and entries that would be read in several ways."""
     for points in (dataset.train, dataset.test):
         if points is not None:
             _check_labels(points.labels)
+            _check_features(points.features)
     if dataset.train.num_labels < 2:
         found = f"{dataset.train.num_labels} label"
         raise InputError("data", found, "at least 2: there are no negatives")
@@ -38,6 +39,13 @@ def _check_labels(labels: csr_matrix) -> None:
     if low != 1 or high != 1:
         expected = "1 for each label of a point; `Points.weights` has weights"
         raise InputError("labels", f"values from {low:g} to {high:g}", expected)
+
+
+def _check_features(features: csr_matrix) -> None:
+    """Each feature of a point is there once: a sum of entries and its parts are weighted apart."""
+    if not features.has_canonical_format and not features.sorted_indices().has_canonical_format:
+        expected = "each feature of a point once, as `features.sum_duplicates()` makes them"
+        raise InputError("features", "a feature that a point has twice", expected)
 
 
 def check_sampler(config: Config) -> None:

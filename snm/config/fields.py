@@ -104,7 +104,8 @@ class LossSettings:
     or subsample."""
     weight_scale: Literal["mean", "surrogate"] = "mean"
     """Weight of a mined negative: 1/k', or (K-1)/(kB), which bounds the retrieval loss and needs
-    k' of at least k, and exclude positive."""
+    k' of at least k, and exclude positive. The negatives then outweigh the positive, and learning
+    rates that suit the mean may be too high."""
     retrieval_k: int = 1
     """k of the retrieval loss, used by the surrogate scale only."""
     power_alpha: float = 1.0
@@ -200,7 +201,7 @@ class EvaluationSettings:
     monitor: str = "P@1"
     """The metric that early stopping and the best checkpoint watch."""
     refit: bool = False
-    """After early stopping, train again on all of train for the number of steps that were best."""
+    """After early stopping, train again on all of train for as many epochs as were best."""
     propensity_a: float = 0.55
     """Parameter A of the propensity model of Jain et al. (2016)."""
     propensity_b: float = 1.5

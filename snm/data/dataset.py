@@ -43,8 +43,9 @@ class Points:
         trained on, so that steps are as long whatever the unit of the weights.
 
     Raises:
-      InputError: features, labels and weights of different numbers of rows, a pair of the filter
-        that is out of range, or a weight that is negative or not finite, or 0 of a label.
+      InputError: features or labels that are no CSR matrix; features, labels and weights of
+        different numbers of rows, a pair of the filter that is out of range, or a weight that is
+        negative or not finite, or 0 of a label.
     """
 
     features: csr_matrix
@@ -55,6 +56,9 @@ class Points:
     mean_weight: float | None = None
 
     def __post_init__(self) -> None:
+        for name, matrix in (("features", self.features), ("labels", self.labels)):
+            if getattr(matrix, "format", None) != "csr":
+                raise InputError(name, f"a {type(matrix).__name__}", "scipy.sparse.csr_matrix")
         if self.features.shape[0] != self.labels.shape[0]:
             found = f"{self.features.shape[0]} rows of features, {self.labels.shape[0]} of labels"
             raise InputError("points", found, "equal numbers of rows")

@@ -23,6 +23,7 @@ __all__ = ["Kind", "Weighting", "document_counts", "filled"]
 
 Kind = Literal["none", "l2", "tfidf", "standard"]
 
+_LARGEST = 1e12  # of a value that is not weighted
 _ENTRIES = 1 << 20  # weighted at once: some 40 MiB in float64
 
 
@@ -118,7 +119,8 @@ class Weighting:
           first_row: number of the first row, for error messages.
 
         Raises:
-          InputError: a width other than the fitted one, or a negative value with `tfidf`.
+          InputError: a width other than the fitted one, a negative value with `tfidf`, or one above
+        1e12 with `none`.
         """
         if self.num_features not in (None, features.shape[1]):
             raise InputError("features", f"{features.shape[1]} columns", f"{self.num_features}")
@@ -139,6 +141,8 @@ class Weighting:
         """The weighted values of some rows, which start at `starts` less the first of these."""
         # In float32, squares of values near 1e20 overflow, and those near 1e-23 underflow.
         values = data.astype(np.float64)
+        if self.kind == "none":
+            _refuse_large(values)
         if self.idf is not None:
             values = np.where(values < 1, values, 1 + np.log(np.maximum(values, 1)))
             values *= self.idf[indices]
@@ -267,6 +271,14 @@ def _mean_and_spread(features: csr_matrix) -> tuple[NDArray[np.float64], NDArray
     spread = np.sqrt(squares / max(1, rows))
     # The mean of equal values is not always that value, since sums are rounded.
     return mean, np.where(spread <= 1e-9 * np.abs(mean), 1, spread)
+
+
+def _refuse_large(values: NDArray[np.float64]) -> None:
+    # Queries are divided by their length, whose square is a float32.
+    if values.size and (largest := float(np.abs(values).max())) > _LARGEST:
+        found = f"the value {largest:.3g}"
+        expected = f"values up to {_LARGEST:g} with --weighting none, or --weighting l2"
+        raise InputError("features", found, expected)
 
 
 def _refuse_negative(features: csr_matrix, first_row: int = 0) -> None:

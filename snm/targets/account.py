@@ -268,9 +268,12 @@ def _exchange(one: Instruction) -> Exchange | None:
     group = 1 if groups is None else len(groups[1].split(",")) if groups[1] else int(groups[2])
     if kind == "collective-permute":  # it names pairs instead
         group = 2
-    # The start of an asynchronous gather has its operand in the result, too.
+    # The start of an asynchronous gather has its operand in the result, too; that of a permutation
+    # also two words of context.
     shapes = one.shapes
     if one.opcode.endswith("-start") and kind != "all-reduce":
+        if kind == "collective-permute":
+            shapes = tuple(shape for shape in shapes if shape.dims)
         shapes = shapes[len(shapes) // 2 :]
     size = sum(shape.size for shape in shapes)
     return Exchange(kind, group, size) if group > 1 else None

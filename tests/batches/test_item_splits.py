@@ -65,3 +65,11 @@ def test_a_label_that_is_a_feature_too_counts_once():
     both = sparse.csr_matrix(np.ones((50, 4), np.float32))
     made, _ = with_splits(Points(both, both), None, 1, seed=0)
     assert made.labels.data.max() == pytest.approx(1)
+
+
+def test_a_negative_value_keeps_its_label():
+    """A rating of -1 of an item that is a label as well."""
+    features = sparse.csr_matrix(np.full((50, 4), -1, np.float32))
+    labels = sparse.csr_matrix(np.ones((50, 4), np.float32))
+    made, _ = with_splits(Points(features, labels), None, 1, seed=0)
+    np.testing.assert_array_equal(made.labels[50:].toarray(), 1)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
 
 import snm
 from snm.cli.main import base_settings
@@ -354,3 +355,25 @@ def test_labels_that_would_weigh_or_repeat_are_refused():
             with pytest.raises(InputError, match=f"labels: found {said}"):
                 resolve(preset("fast"), with_labels(change, part))
     resolve(preset("fast"), with_labels(value(1)))
+
+
+def test_a_feature_that_a_point_has_twice_is_refused():
+    """Weighting takes its parts for two features, and the model their sum for one."""
+    data = snm.generate(points=30, test_points=4, features=20, labels=20, seed=0)
+    features = data.train.features
+    parts = csr_matrix(
+        (np.repeat(features.data / 2, 2), np.repeat(features.indices, 2), 2 * features.indptr),
+        features.shape,
+    )
+    assert (parts != features).nnz == 0
+    changed = dataclasses.replace(data, train=dataclasses.replace(data.train, features=parts))
+    with pytest.raises(InputError, match=r"^features: found a feature that a point has twice"):
+        resolve(preset("fast"), changed)
+    backwards = features.copy()
+    for first, last in zip(features.indptr, features.indptr[1:], strict=False):
+        backwards.indices[first:last] = features.indices[first:last][::-1]
+        backwards.data[first:last] = features.data[first:last][::-1]
+    backwards.has_sorted_indices = backwards.has_canonical_format = False
+    assert (backwards != features).nnz == 0
+    unsorted = dataclasses.replace(data.train, features=backwards)
+    resolve(preset("fast"), dataclasses.replace(data, train=unsorted))

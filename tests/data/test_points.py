@@ -10,6 +10,13 @@ from snm.errors import InputError
 
 
 def test_points_of_different_lengths():
+    features, labels = sparse.csr_matrix((2, 5)), sparse.csr_matrix((2, 4))
+    for wrong in (features.tocsc(), features.toarray()):
+        found = f"found a {type(wrong).__name__}, expected scipy.sparse.csr_matrix"
+        with pytest.raises(InputError, match=f"^features: {found}"):
+            Points(wrong, labels)
+        with pytest.raises(InputError, match=f"^labels: {found}"):
+            Points(features, wrong)
     with pytest.raises(InputError, match="2 rows of features, 3 of labels"):
         Points(sparse.csr_matrix((2, 5)), sparse.csr_matrix((3, 4)))
 

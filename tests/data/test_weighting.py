@@ -100,7 +100,8 @@ def test_a_stored_zero_does_not_count_as_an_occurrence():
 
 @pytest.mark.parametrize("kind", ["none", "l2", "tfidf"])
 def test_empty_rows_extreme_values_and_no_mutation(kind):
-    dense = np.array([[0, 0], [1e-38, 0], [1e38, 1e38], [1e-45, 1]], np.float32)
+    most = 1e12 if kind == "none" else 1e38
+    dense = np.array([[0, 0], [1e-38, 0], [most, most], [1e-45, 1]], np.float32)
     features = sparse.csr_matrix(dense)
     before = features.copy()
     weighted = Weighting.fit(kind, features).apply(features)
@@ -112,6 +113,13 @@ def test_empty_rows_extreme_values_and_no_mutation(kind):
     weighted.data[:] = 7
     assert np.shares_memory(weighted.indices, features.indices)  # large sets need it once
     assert (features != before).nnz == 0
+
+
+def test_values_whose_squares_would_overflow_are_refused():
+    large = sparse.csr_matrix(np.array([[1, -2e12]], np.float32))
+    with pytest.raises(InputError, match=r"^features: found the value 2e\+12, expected .* l2$"):
+        Weighting.fit("none", large).apply(large)
+    assert Weighting.fit("l2", large).apply(large)[0, 1] == -1
 
 
 def test_stored_zero_rows_stay_zero():

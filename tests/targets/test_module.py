@@ -144,14 +144,17 @@ def test_collectives_are_counted_with_their_groups():
   %g = (f32[16,8]{1,0}, f32[32,8]{1,0}) all-gather-start(%a), replica_groups=[2,2]<=[4]
   %alone = f32[16,8]{1,0} all-reduce(%a), replica_groups={{0},{1}}, to_apply=%add
   %c = f32[16,8]{1,0} collective-permute(%a), source_target_pairs={{0,1},{1,0}}
+  %p = (f32[16,8]{1,0}, f32[16,8]{1,0}, u32[]{:S(2)}, u32[]{:S(2)}) \
+collective-permute-start(%a), source_target_pairs={{0,1},{1,0}}
   ROOT %d = f32[32,8]{1,0} all-gather-done(%g)"""
     found = account(program(text))
     assert found.exchanges == [
         Exchange("all-reduce", 4, 512),
         Exchange("all-gather", 2, 1024),
         Exchange("collective-permute", 2, 512),
+        Exchange("collective-permute", 2, 512),
     ]
-    assert found.sent == 2 * 512 * 3 / 4 + 1024 / 2 + 512
+    assert found.sent == 2 * 512 * 3 / 4 + 1024 / 2 + 2 * 512
 
 
 CUT = """

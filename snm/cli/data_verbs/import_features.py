@@ -25,7 +25,7 @@ __all__ = [
 ]  # fmt: skip
 
 _MOST_WORDS, _PLACES = 200_000, 1 << 18
-_MARKS = " ,;|"  # usual ones between the items of a text
+_MARKS = ", ;|"  # usual ones between the items of a text
 
 
 class Features(NamedTuple):
@@ -35,11 +35,13 @@ class Features(NamedTuple):
       of: rows -> float32 CSR [rows, width].
       width: the number of features.
       vectorizer: of texts; None where rows have features already.
+      items: names of the features, by id, where labels are the same items.
     """
 
     of: Callable[[list[Row]], csr_matrix]
     width: int
     vectorizer: Vectorizer | None = None
+    items: tuple[str, ...] = ()
 
 
 def entry_features(rows: Iterable[Row], on_progress: OnProgress) -> Features:
@@ -50,14 +52,12 @@ def entry_features(rows: Iterable[Row], on_progress: OnProgress) -> Features:
     return Features(lambda chunk: entries_of(chunk, base, width), width)
 
 
-def item_features(
-    command: Import, rows: Iterable[Row], on_progress: OnProgress
-) -> tuple[Features, tuple[str, ...]]:
-    """Features that are the items that labels are too, and the names of these, by id.
+def item_features(command: Import, rows: Iterable[Row], on_progress: OnProgress) -> Features:
+    """Features that are the items that labels are too.
 
     Args:
       command: with `--same-items`.
-      rows: of all points, as `as_items` makes them.
+      rows: all that there are, as `as_items` makes them.
       on_progress: called with the number of rows that are done.
 
     Raises:
@@ -70,9 +70,9 @@ def item_features(
     rows = itertools.chain([first], iterator)
     if first.entries is not None:
         base, items = numbered_items(rows, on_progress)
-        return Features(lambda chunk: entries_of(chunk, base, len(items)), len(items)), items
+        return Features(lambda chunk: entries_of(chunk, base, len(items)), len(items), items=items)
     items = listed_items(rows, command.item_separator, on_progress, str(command.source))
-    return text_features(items_as_text(items, command.item_separator, ())), items
+    return text_features(items_as_text(items, command.item_separator, ()))._replace(items=items)
 
 
 def overlaps_of(entries: bool) -> list[Overlap]:

@@ -178,9 +178,8 @@ def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
         if command.min_label_count > 1:
             counting = passing("counting labels")
             kept, rare = frequent_labels(rows.training(), command.min_label_count, counting)
-        items: tuple[str, ...] = ()
         if command.same_items:
-            features, items = item_features(command, rows.every(), passing("reading items"))
+            features = item_features(command, rows.every(), passing("reading items"))
         elif reader.entries:
             features = entry_features(rows.every(), passing("reading ids"))
         elif like is not None:
@@ -193,16 +192,17 @@ def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
             if like is None and reader.fields:
                 vectorizer = dataclasses.replace(vectorizer, columns=columns)
             vectorizer.write(folder / "vectorizer.json")
-        known = items if names is None else names.names
+        known = features.items if names is None else names.names
         if like is not None:
             known = like.names
+        told = features.items or like is not None  # whether features are labels
         counts = build(
             folder, rows.by_part(kept), features.of, features.width, rows.part_of,
             passing("writing points"),
             known=known,
             new_labels="drop" if command.new_labels == "drop" else "append",
             weighted=command.weight_column is not None, source=str(command.source),
-            overlaps=() if items or like is not None else overlaps_of(reader.entries),
+            overlaps=() if told else overlaps_of(reader.entries),
         )  # fmt: skip
     counts.rare_labels = rare
     counts.numbered_names = names.numbered if names else ()

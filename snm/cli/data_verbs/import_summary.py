@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,8 +22,6 @@ _PARTS_OF_WORDS = (
     "parts of words are known more often: --analyzer char_wb --ngrams 1 3, or, for texts without "
     "spaces between words, --analyzer char --ngrams 1 2"
 )
-
-_SAME_ITEMS = "labels are features of other points, and hardly ever of their own"
 
 
 def tell(command: Import, counts: Counts, vectorizer: Vectorizer | None) -> None:
@@ -51,10 +50,8 @@ def tell(command: Import, counts: Counts, vectorizer: Vectorizer | None) -> None
     of_words = vectorizer is not None and vectorizer.analyzer == "word" and command.like is None
     if of_words and unknown > _MANY_EMPTY * (train + test):
         say(_PARTS_OF_WORDS)
-    for overlap in filter(_same_items, counts.overlaps):
-        others = overlap.mark not in (None, type(command).item_separator)
-        option = f" --item-separator {shlex.quote(str(overlap.mark))}" if others else ""
-        say(f"{_SAME_ITEMS}: if both are items, --same-items{option} predicts them better")
+    if (hint := _hint_of_items(counts.overlaps)) is not None:
+        say(hint)
     if (mark := counts.joined_by) is not None:
         say(f"most labels hold {mark!r}: if it separates labels, --label-separator {mark!r}")
     if names := counts.numbered_names:
@@ -81,11 +78,20 @@ def tell(command: Import, counts: Counts, vectorizer: Vectorizer | None) -> None
     say(f"next: snm train {shlex.quote(str(command.out))} --run-dir RUN{flag}")
 
 
-def _same_items(overlap: Overlap) -> bool:
-    """Whether features and labels seem to be the same items."""
+def _hint_of_items(overlaps: Sequence[Overlap]) -> str | None:
+    """What to do where features and labels seem to be the same items."""
+    from snm.cli.data_verbs.import_files import Import
     from snm.config.auto import auto_drops_seen
 
-    return auto_drops_seen(overlap.together, overlap.expected, overlap.entries)
+    found = [one for one in overlaps if auto_drops_seen(one.together, one.expected, one.entries)]
+    if not found:
+        return None
+    mark = max(found, key=lambda one: one.expected).mark
+    option = "" if mark in (None, Import.item_separator) else f" --item-separator {mark!r}"
+    return (
+        "labels are features of other points, and hardly ever of their own: if both are items, "
+        f"--same-items{option} predicts them better"
+    )
 
 
 def _hint_of_names(command: Import) -> str | None:

@@ -17,7 +17,7 @@ from snm.errors import InputError
 
 __all__ = ["Overlap", "as_items", "items_as_text", "listed_items", "numbered_items"]
 
-_LARGEST_ID = 2**31 - 2
+_LARGEST_NUMBER = 2**26 - 1  # of an item: each number up to the largest gets a name
 _MOST_ITEMS = 300  # of a point on average, above which a text is no list of items
 
 
@@ -105,7 +105,7 @@ def numbered_items(
       0 if an item has the number 0, else 1; and the names of the items from there on, the numbers.
 
     Raises:
-      InputError: a number that does not fit int32.
+      InputError: a number above 2^26 - 1.
     """
     low, high = 1, 1
     for number, row in enumerate(rows, 1):
@@ -114,8 +114,9 @@ def numbered_items(
         ids = [*map(int, row.labels), *features[:1].tolist(), *features[-1:].tolist()]
         if ids:
             low, high = min(low, *ids), max(high, *ids)
-            if high > _LARGEST_ID:
-                raise InputError(row.where, f"item {high}", f"a number up to {_LARGEST_ID}")
+            if high > _LARGEST_NUMBER:
+                expected = f"numbers up to {_LARGEST_NUMBER}, such as those from 0 on"
+                raise InputError(row.where, f"item {high}", expected)
         on_progress(number)
     return low, tuple(map(str, range(low, high + 1)))
 
