@@ -274,11 +274,12 @@ def _mean_and_spread(features: csr_matrix) -> tuple[NDArray[np.float64], NDArray
 
 
 def _refuse_large(values: NDArray[np.float64]) -> None:
-    # Queries are divided by their length, whose square is a float32.
-    if values.size and (largest := float(np.abs(values).max())) > _LARGEST:
-        found = f"the value {largest:.3g}"
+    # Queries are divided by their length, whose square is a float32. Training itself says which
+    # point has a value that is not finite.
+    largest = np.abs(values).max(initial=0)
+    if _LARGEST < largest < np.inf:
         expected = f"values up to {_LARGEST:g} with --weighting none, or --weighting l2"
-        raise InputError("features", found, expected)
+        raise InputError("features", f"the value {largest:.3g}", expected)
 
 
 def _refuse_negative(features: csr_matrix, first_row: int = 0) -> None:
