@@ -301,6 +301,7 @@ def _blocks(
         trained_on=None if texts is None else texts.columns,
         num_features=width,
         of_texts=texts is not None,
+        item_separator=None if texts is None else texts.item_separator,
     )
     if found.form != "sparse" and texts is None:
         raise _no_texts(command, found.form)

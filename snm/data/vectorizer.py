@@ -27,6 +27,7 @@ __all__ = [
     "Kind",
     "Vectorizer",
     "english_stop_words",
+    "pattern_of_items",
     "refuse_pattern",
     "words_of",
 ]
@@ -107,6 +108,12 @@ class Vectorizer:
         if self.kind == "hashing":
             found |= {"n_features": self.num_features, "alternate_sign": False, "norm": None}
         return found
+
+    @property
+    def item_separator(self) -> str | None:
+        """The character between the items of a text, by `pattern_of_items`; None of other texts."""
+        mark = (self.token_pattern or "")[3:4]
+        return mark if mark and self.token_pattern == pattern_of_items(mark) else None
 
     @functools.cached_property
     def _vectorizer(self) -> Any:
@@ -246,6 +253,15 @@ def words_of(lines: Iterable[str], like: Vectorizer) -> tuple[str, ...]:
     """
     cut = dataclasses.replace(like, ngrams=(1, 1), stop_words=()).build_analyzer()
     return tuple(sorted({word for line in lines for word in cut(line)}))
+
+
+def pattern_of_items(separator: str) -> str:
+    """The `token_pattern` of texts that list items with this character between them.
+
+    An item is what stands between two of these characters, without spaces at its ends.
+    """
+    mark = "\\" + separator
+    return rf"[^{mark}\s](?:[^{mark}]*[^{mark}\s])?"
 
 
 def refuse_pattern(pattern: str | None) -> None:

@@ -63,6 +63,8 @@ def config_of(
             start.batch_size, max(_SMALLEST_BATCH, num_points // _STEPS_AN_EPOCH)
         )
     known = {field.name for field in dataclasses.fields(Config)} - _OF_RUNS
+    if not isinstance(settings or {}, Mapping):
+        raise InputError("settings", f"{settings!r}"[:80], "a mapping of settings to values")
     for key, value in (settings or {}).items():
         if key in _OF_RUNS:
             found, expected = "a setting of runs", "a parameter, or snm.train"

@@ -76,7 +76,9 @@ def new_rows(
             origin[left[np.linalg.norm(sums[left], axis=1) > 0]] = "names"
     left = np.flatnonzero(origin == "random")
     if len(left):
-        drawn = random_rows(jax.random.key(seed), count, predictor.model.dim)
+        # Another growth of the same run draws others.
+        key = jax.random.fold_in(jax.random.key(seed), first)
+        drawn = random_rows(key, count, predictor.model.dim)
         sums[left] = np.asarray(drawn)[left]
     rows = sums / np.linalg.norm(sums, axis=1, keepdims=True)
     counts = {name: int((origin == name).sum()) for name in ("points", "names", "random")}

@@ -8,7 +8,7 @@ share are scored by a matrix product with their class rows; of candidates for ea
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ __all__ = [
     "only",
     "padded",
     "values_at",
+    "whole_number",
 ]
 
 _K = 5  # labels of an answer, where none are asked for
@@ -63,6 +64,8 @@ def candidates_of(labels: Any, num_points: int, num_labels: int) -> NDArray[np.i
         return mask
     if isinstance(labels, str):
         raise InputError("labels", "one text", "ids of labels")
+    if not isinstance(labels, Iterable) or getattr(labels, "ndim", 1) == 0:
+        raise InputError("labels", f"{labels!r}"[:40], "ids of labels")
     labels = labels if isinstance(labels, np.ndarray) else list(labels)
     if not len(labels) and not num_points:  # the labels of each point
         return csr_matrix((0, num_labels), dtype=np.float32)
@@ -141,9 +144,20 @@ def checked_k(k: int | None, among: NDArray[np.int32] | csr_matrix | None, num_l
     """
     if k is None:
         return min(_K, len(among) if isinstance(among, np.ndarray) else num_labels)
-    if not 1 <= k <= num_labels:
-        raise InputError("--k", str(k), f"1 to {num_labels} labels")
-    return k
+    return whole_number("--k", k, num_labels, "labels")
+
+
+def whole_number(where: str, number: Any, most: int, of: str) -> int:
+    """A whole number from 1 to `most`, of Python or NumPy; neither 4.0 nor True is one.
+
+    Raises:
+      InputError: it is none.
+    """
+    whole = isinstance(number, int | np.integer) and not isinstance(number, bool)
+    if not whole or not 1 <= number <= most:
+        found = str(number) if whole else f"{number!r}"[:40]
+        raise InputError(where, found, f"1 to {most} {of}")
+    return int(number)  # programs are kept by it, and True == 1
 
 
 def by_name(names: Sequence[str]) -> dict[str, int]:

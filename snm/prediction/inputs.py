@@ -34,6 +34,8 @@ def as_rows(
         several, or texts without a vectorizer.
     """
     given: Any = features
+    if hasattr(given, "__array__") and not sparse.issparse(given):
+        given = np.asarray(given)  # such as one of JAX
     if isinstance(given, np.ndarray) and given.dtype.kind in "OU" and given.ndim == 1:
         given = given.tolist()  # texts, such as a column of a table
         if not all(isinstance(text, str) for text in given):
@@ -50,6 +52,13 @@ def as_rows(
         if vectorizer is None:
             raise InputError("texts", "a model of features", "one trained on `snm data import`")
         given = vectorizer.transform(given)
+    if isinstance(given, np.ndarray) and (given.ndim > 2 or given.dtype.kind not in "biuf"):
+        found = f"an array of {given.dtype} and {given.ndim} dimensions"
+        raise InputError("features", found, f"a matrix [n, {width}] of numbers")
+    if given.dtype.kind == "c":
+        raise InputError("features", f"a matrix of {given.dtype}", "real numbers")
+    if not given.dtype.isnative:
+        given = given.astype(given.dtype.newbyteorder("="))
     rows = csr_matrix(given)
     if rows.shape[1] != width:
         raise InputError("features", f"{rows.shape[1]} columns", f"{width}, as in training")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -236,13 +236,17 @@ class Predictor:
         kept = cut(found, p)
         return np.where(kept, found, -1), np.where(kept, p, 0)
 
-    def ids_of(self, labels: Sequence[int | str]) -> NDArray[np.int32]:
+    def ids_of(self, labels: Iterable[int | str]) -> NDArray[np.int32]:
         """The ids of labels, int32 [S]: texts are names, whole numbers are ids.
 
         Raises:
-          InputError: an id that is not from 0 to K - 1, an unknown name, one of several labels, or
-            a name where the labels have none.
+          InputError: an id that is not from 0 to K - 1, an unknown name, one of several labels, a
+            name where the labels have none, or what is no sequence of these.
         """
+        if isinstance(labels, str) or not isinstance(labels, Iterable):
+            found = "one text" if isinstance(labels, str) else f"{labels!r}"[:40]
+            raise InputError("labels", found, "a sequence of ids or names")
+        labels = list(labels)
         named = any(isinstance(label, str) for label in labels)  # else no name need be read
         return ids_of_labels(labels, self.model.spec.num_labels, self.id_of_name if named else {})
 

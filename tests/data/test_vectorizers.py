@@ -10,6 +10,7 @@ from data.documents import TEXTS, documents, write
 from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer, TfidfVectorizer
 
 import snm
+from snm.data.conversion.items import items_as_text
 from snm.data.vectorizer import Vectorizer
 
 
@@ -165,3 +166,12 @@ def test_the_vocabulary_is_the_most_frequent_of_the_training_texts(tmp_path):
     assert Vectorizer.read(tmp_path / "a" / "vectorizer.json").vocabulary == ("aa", "bb")
     call("data", "import", source, "--out", tmp_path / "b", "--min-points", "2")
     assert Vectorizer.read(tmp_path / "b" / "vectorizer.json").vocabulary == ("aa", "bb", "cc")
+
+
+@pytest.mark.parametrize("mark", [",", ";", "|", " ", "-", "]", "^"])
+def test_the_mark_between_items_is_known_from_the_pattern(mark):
+    texts = items_as_text(("a", "b_c"), mark, ("items",))
+    assert texts.item_separator == mark
+    np.testing.assert_array_equal(texts.transform([f"b_c{mark}a"]).toarray(), [[1, 1]])
+    for pattern in (None, r"\S+", r"[^\,\s]+"):
+        assert dataclasses.replace(texts, token_pattern=pattern).item_separator is None

@@ -150,6 +150,30 @@ def test_labels_without_points(place, tmp_path, capsys):
     assert (biases[-NEW:] == np.median(biases[:-NEW])).all()
 
 
+def test_labels_of_two_growths_get_rows_of_their_own(place, tmp_path):
+    run = place / "run"
+    for number in range(2):
+        names, out = tmp_path / f"{number}.txt", tmp_path / f"grown-{number}"
+        names.write_text(f"none {number}\n")
+        call("grow", run, "--labels", names, "--output", out)
+        run = out
+    for member in (1, 2):
+        _, state = StoredRun.open(run).member(member)
+        one, other = np.asarray(state.head.table.rows)[-2:]
+        assert abs(one @ other) < 0.9
+
+
+def test_names_are_spelled_as_imports_spell_them(place, tmp_path, capsys):
+    names = tmp_path / "names.txt"
+    names.write_text("  cafe\u0301  noir\t\n\ufeffb\n")
+    call("grow", place / "run", "--labels", names, "--output", tmp_path / "grown")
+    assert snm.load(tmp_path / "grown").label_names[-2:] == ("caf\u00e9 noir", "b")
+    for again in ("name 3 ", "name  3", "\tname 3"):
+        names.write_text(f"{again}\n")
+        ask = ("grow", place / "run", "--labels", names, "--output", tmp_path / "other")
+        assert "names.txt:1: found 'name 3', which the run has already" in refused(capsys, *ask)
+
+
 def test_names_of_a_model_of_texts(place):
     """A label without points starts at the query of its name, unless its words are unknown."""
     model, state = StoredRun.open(place / "run").member(1)

@@ -19,7 +19,7 @@ from snm.model.inference import join
 from snm.model.model import init_state
 from snm.model.placement import join_on_mesh, spread
 from snm.prediction import programs
-from snm.prediction.candidates import by_name, ids_of_labels
+from snm.prediction.candidates import by_name, checked_k, ids_of_labels
 from snm.prediction.programs import jitted_pairs, jitted_queries, jitted_top
 
 K, D, POINTS = 600, 600, 30
@@ -272,3 +272,26 @@ def test_a_name_is_found_in_either_spelling():
     assert ids_of_labels([whole], 2, several).tolist() == [1]
     with pytest.raises(InputError, match="an unknown label"):
         ids_of_labels(["caf"], 2, several)
+
+
+def test_numbers_of_answers_that_are_none():
+    """4.0 equals the 4 that a compiled program is kept by, and True the 1."""
+    predictor, asked = predictor_of(), points(2, seed=9)
+    for k in (4.0, True, "3", [3], 0, K + 1):
+        found = str(k) if k in (0, K + 1) else repr(k).replace("[", r"\[").replace("]", r"\]")
+        with pytest.raises(InputError, match=f"^k: found {found}, expected 1 to {K} labels"):
+            predictor.predict(asked, k=k)
+    labels, _ = predictor.predict(asked, k=np.int64(4))
+    np.testing.assert_array_equal(labels, predictor.predict(asked, k=4)[0])
+    assert type(checked_k(np.int32(7), None, K)) is int
+
+
+def test_labels_that_are_no_sequence():
+    predictor = predictor_of()
+    assert predictor.ids_of(label for label in (5, 3)).tolist() == [5, 3]
+    for wrong, found in (("sky", "one text"), (3, "3"), (None, "None")):
+        with pytest.raises(InputError, match=f"^labels: found {found}, expected a sequence"):
+            predictor.ids_of(wrong)
+    for wrong in (3, np.array(3)):
+        with pytest.raises(InputError, match=r"^labels: found .*3.*, expected ids of labels"):
+            predictor.predict(points(2, seed=9), k=1, labels=wrong)

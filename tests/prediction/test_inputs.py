@@ -1,5 +1,6 @@
 """What a predictor is asked, and how it shows itself."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
@@ -14,7 +15,8 @@ WORDS = Vectorizer("counts", 3, vocabulary=("deep", "graph", "of"))
 
 def test_matrices_and_texts_become_rows():
     dense = np.eye(3, dtype=np.float32)
-    for given in (dense, csr_matrix(dense)):
+    swapped = dense.astype(dense.dtype.newbyteorder())
+    for given in (dense, csr_matrix(dense), jnp.asarray(dense), swapped):
         np.testing.assert_array_equal(as_rows(given, 3, None).toarray(), dense)
     texts = ["graph of a graph", "else"]
     for given in (texts, tuple(texts), np.array(texts), np.array(texts, object)):
@@ -57,6 +59,11 @@ def test_a_stored_zero_is_no_feature():
         ([None, "a text"], WORDS, "features: found a list of others"),
         (np.array([[1, np.nan, 0]]), None, "features: found a value that is not finite"),
         (np.array([[1, -np.inf, 0]]), None, "features: found a value that is not finite"),
+        (np.zeros((2, 3, 1)), None, "features: found an array of float64 and 3 dimensions"),
+        (np.array([[1, 2, "a"]], object), None, "features: found an array of object and 2 dim"),
+        (np.array([["a", "b", "c"]]), WORDS, "features: found an array of <U1 and 2 dimensions"),
+        (np.ones((1, 3), complex), None, "features: found an array of complex128 and 2 dim"),
+        (csr_matrix(np.ones((1, 3), complex)), None, "features: found a matrix of complex128"),
     ],
 )
 def test_what_cannot_be_asked(given, words, said):

@@ -174,7 +174,12 @@ def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
             reading = passing("reading label names")
             field = command.label_name_field
             names = read_label_names(command.label_names, field, columns[0], reading)
-        rows = Rows(command, form, columns, names)
+        mark = (
+            command.item_separator
+            if command.same_items
+            else like and like.vectorizer.item_separator
+        )
+        rows = Rows(command, form, columns, names, mark)
         if command.min_label_count > 1:
             counting = passing("counting labels")
             kept, rare = frequent_labels(rows.training(), command.min_label_count, counting)

@@ -25,12 +25,19 @@ class Rows:
       form: a key of `READERS`.
       columns: fields that hold the text.
       names: names of labels that are numbers; None where labels are names.
+      item_separator: of texts that are lists of items; None where they are not.
     """
 
     def __init__(
-        self, command: Import, form: str, columns: tuple[str, ...], names: LabelNames | None
+        self,
+        command: Import,
+        form: str,
+        columns: tuple[str, ...],
+        names: LabelNames | None,
+        item_separator: str | None = None,
     ):
         self._command, self._form, self._columns, self._names = command, form, columns, names
+        self._item_separator = item_separator
         self._drawn = _Draws(command.seed, command.test_fraction)
         self._parts = ("train",) if command.test is None else ("train", "test")
 
@@ -47,11 +54,11 @@ class Rows:
             label_separator=command.label_separator,
             label_file=labels,
             weight=weight,
-            item_separator=command.item_separator if command.same_items else None,
+            item_separator=self._item_separator,
         )
         rows = read_rows(path, self._form, options)
-        if command.same_items:
-            return map(as_items, rows)
+        if self._item_separator is not None:
+            rows = map(as_items, rows)
         return rows if self._names is None else with_names(rows, self._names)
 
     def part_of(self, part: str, number: int) -> str:

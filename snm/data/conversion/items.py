@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from snm.data.formats.foreign import Row
 from snm.data.names import composed, one_line
-from snm.data.vectorizer import Vectorizer
+from snm.data.vectorizer import Vectorizer, pattern_of_items
 from snm.errors import InputError
 
 __all__ = ["Overlap", "as_items", "items_as_text", "listed_items", "numbered_items"]
@@ -34,13 +34,12 @@ def items_as_text(items: tuple[str, ...], separator: str, columns: Sequence[str]
       >>> texts.transform(["Rome, New York", "Paris"]).toarray().tolist()
       [[1.0, 1.0], [0.0, 0.0]]
     """
-    mark = "\\" + separator
     return Vectorizer(
         "counts",
         len(items),
         vocabulary=items,
         columns=tuple(columns),
-        token_pattern=rf"[^{mark}\s](?:[^{mark}]*[^{mark}\s])?",
+        token_pattern=pattern_of_items(separator),
         lowercase=False,
         binary=True,
     )

@@ -21,6 +21,7 @@ from snm.data.formats.records import (
     number_of,
     numbered_lines,
     place_of,
+    text_of,
     value_of,
 )
 from snm.data.names import composed, one_line
@@ -198,17 +199,10 @@ def _jsonl(path: Path, options: ReadOptions) -> Iterator[Row]:
 
 
 def _text(where: str, found: dict[str, Any], field: str, options: ReadOptions) -> str:
-    """The text of a field; of a list of items, where texts are such."""
-    mark, value = options.item_separator, found.get(field)
-    if mark is None or not isinstance(value, list):
-        lists = ", or --same-items for lists of items" if isinstance(value, list) else ""
-        expected = f"a text in {field!r} (see --text){lists}"
-        return str(value_of(where, found, field, "", expected))
-    for item in value:
-        if type(item) not in (str, int) or mark in str(item):
-            expected = f"names or numbers without {mark!r} (see --item-separator)"
-            raise InputError(where, f"{field}: {item!r}"[:200], expected)
-    return mark.join(map(str, value))
+    expected = f"a text in {field!r} (see --text)"
+    if isinstance(found.get(field), list):
+        expected += ", or --same-items for lists of items"
+    return text_of(where, found, field, options.item_separator, expected)
 
 
 def _csv(path: Path, options: ReadOptions) -> Iterator[Row]:

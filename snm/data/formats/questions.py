@@ -18,7 +18,7 @@ from snm.data.formats.records import (
     named,
     numbered_lines,
     place_of,
-    value_of,
+    text_of,
 )
 from snm.errors import InputError
 
@@ -62,6 +62,7 @@ def read_questions(
     trained_on: Sequence[str] | None = None,
     num_features: int,
     of_texts: bool,
+    item_separator: str | None = None,
 ) -> Questions:
     """Opens a file of points to label.
 
@@ -73,6 +74,8 @@ def read_questions(
       trained_on: the columns of the training texts, if known.
       num_features: d of the model, which the header of a file of features has.
       of_texts: whether the model labels texts, so that a file may be one text a line.
+      item_separator: the character between the items of a text, where texts are lists of items;
+        fields of JSON lines may be lists then.
 
     Raises:
       InputError: a file that cannot be read, or columns that it lacks; while rows are read, the
@@ -97,9 +100,9 @@ def read_questions(
     if form != "sparse" and not of_texts:
         return Questions(form)  # the caller refuses it
     if form == "csv":
-        return _of_csv(path, lines, asked)
+        return _of_csv(path, lines, asked, item_separator or " ")
     if form == "jsonl":
-        return _of_json(path, lines, asked)
+        return _of_json(path, lines, asked, item_separator)
     if form == "text":
         about = f"{named(path)}: one text a line"
         if not told and re.fullmatch(r'"?\w+"?([,;\t] ?"?\w+"?)+', text):
@@ -158,7 +161,7 @@ def _about(path: Path, form: str, used: Sequence[str], others: Iterable[str]) ->
 
 
 def _of_csv(
-    path: Path, lines: Iterable[tuple[int, str]], asked: list[tuple[str, ...]]
+    path: Path, lines: Iterable[tuple[int, str]], asked: list[tuple[str, ...]], joining: str
 ) -> Questions:
     rows = csv_rows(path, lines)
     _, header = next(rows)
@@ -171,13 +174,16 @@ def _of_csv(
     def read() -> Iterator[Question]:
         for _, row in rows:
             fields = {name: row[place] for name, place in others.items()}
-            yield Question(" ".join(row[place] for place in places), fields)
+            yield Question(joining.join(row[place] for place in places), fields)
 
     return Questions("csv", _about(path, "CSV", used, others), read())
 
 
 def _of_json(
-    path: Path, lines: Iterable[tuple[int, str]], asked: list[tuple[str, ...]]
+    path: Path,
+    lines: Iterable[tuple[int, str]],
+    asked: list[tuple[str, ...]],
+    item_separator: str | None,
 ) -> Questions:
     rows = json_objects(path, lines)
     first = next(rows, None)
@@ -187,10 +193,11 @@ def _of_json(
 
     def question(where: str, found: dict[str, Any]) -> Question:
         texts = [
-            value_of(where, found, name, "", f"a text in {name!r} (see --columns)") for name in used
+            text_of(where, found, name, item_separator, f"a text in {name!r} (see --columns)")
+            for name in used
         ]
         fields = {name: value for name, value in found.items() if name not in used}
-        return Question(" ".join(texts), fields)
+        return Question((item_separator or " ").join(texts), fields)
 
     begins = question(*first)  # refused before anything is printed
     rest = (question(where, found) for where, found in rows)

@@ -37,6 +37,7 @@ __all__ = [
     "number_of",
     "numbered_lines",
     "place_of",
+    "text_of",
     "value_of",
 ]
 
@@ -168,6 +169,31 @@ def value_of(where: str, found: dict[str, Any], field: str, empty: Any, expected
         wrong = f"{field}: {value!r}" if field in found else missing(found, field)
         raise InputError(where, wrong[:200], expected)
     return value
+
+
+def text_of(
+    where: str, found: dict[str, Any], field: str, item_separator: str | None, expected: str
+) -> str:
+    """The text of a field of an object; or its list, where texts are lists of items.
+
+    Args:
+      where: file and line, for messages.
+      found: the object.
+      field: its field.
+      item_separator: the character between the items of a text; None where texts are no lists.
+      expected: what messages call for.
+
+    Raises:
+      InputError: the field is missing or of another type, or holds an item with the separator.
+    """
+    value = found.get(field)
+    if item_separator is None or not isinstance(value, list):
+        return str(value_of(where, found, field, "", expected))
+    for item in value:
+        if type(item) not in (str, int) or item_separator in str(item):
+            expected = f"names or numbers without {item_separator!r}, which separates them"
+            raise InputError(where, f"{field}: {item!r}"[:200], expected)
+    return item_separator.join(map(str, value))
 
 
 def csv_rows(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[str, list[str]]]:

@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from command_line import call, refused
+from command_line import answers, call, refused
 
 import snm
 from snm.config.resolve import resolve
@@ -96,7 +96,15 @@ def test_training_takes_them_for_the_same_and_lists_are_answered(tmp_path, capsy
     found = {data.label_names[label] for label in labels[0]}
     assert found <= set(kinds[2]) - {"film 2 0", "film 2 5"} and len(found) == 4
     later = [(["film 1 0", "film 1 1"], ["film 1 2"]), (["film 3 0", "new"], ["film 3 1"])]
-    source = write_csv(tmp_path / "later.csv", later)
+    source = tmp_path / "later.jsonl"
+    source.write_text("".join(json.dumps({"bought": a, "later": b}) + "\n" for a, b in later))
+    capsys.readouterr()
+    found, said = answers(capsys, tmp_path / "run", source, "--k", 3)
+    assert "text from 'bought'" in said
+    for (first, _), answer in zip(later, found, strict=True):
+        kind = first[0].rpartition(" ")[0]
+        labels = set(answer["names"])
+        assert len(labels - set(first)) == 3 and all(one.startswith(kind) for one in labels)
     call(
         "data", "import", source, "--out", tmp_path / "more", "--like", tmp_path / "run",
         "--text", "bought", "--labels", "later",
