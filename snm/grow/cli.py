@@ -125,6 +125,8 @@ def _run(command: Grow) -> None:
         console.print(told, soft_wrap=True)
     data = shlex.quote(command.data or "DATA")
     console.print(f"next: snm train {data} --run-dir RUN {flags_to_train_on(out)}", soft_wrap=True)
+    forgets = "trained on new ones alone, a run forgets"
+    console.print(f"      if it has all points, old and new: {forgets}", soft_wrap=True)
 
 
 def _new_names(
