@@ -30,6 +30,7 @@ from snm.errors import InputError, nearest, unread
 from snm.system.files import write_whole
 
 __all__ = [
+    "IF_ALL_POINTS",
     "PRESETS",
     "Config",
     "check_name",
@@ -172,6 +173,10 @@ def config_of(values: Mapping[str, Any], where: str, *, base: Config | None = No
     elif (named := found.get("preset", base.preset)) != base.preset:
         raise InputError(f"{where}: preset", repr(named), f"{base.preset!r}, as --preset, or none")
     return dataclasses.replace(base, **found).check(all_read=False)
+
+
+IF_ALL_POINTS = "if it has all points, old and new: trained on new ones alone, a run forgets"
+"""What must be true of data to train on with `flags_to_train_on`."""
 
 
 def flags_to_train_on(run: Path) -> str:

@@ -120,7 +120,7 @@ class Weighting:
 
         Raises:
           InputError: a width other than the fitted one, a negative value with `tfidf`, or one above
-        1e12 with `none`.
+            1e12 with `none`.
         """
         if self.num_features not in (None, features.shape[1]):
             raise InputError("features", f"{features.shape[1]} columns", f"{self.num_features}")

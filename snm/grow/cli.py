@@ -63,7 +63,7 @@ def _run(command: Grow) -> None:
     """
     from rich.text import Text
 
-    from snm.config.settings import flags_to_train_on
+    from snm.config.settings import IF_ALL_POINTS, flags_to_train_on
     from snm.data.id_space import in_ids_of
     from snm.data.load import load as load_data
     from snm.grow.run import write_grown
@@ -125,8 +125,7 @@ def _run(command: Grow) -> None:
         console.print(told, soft_wrap=True)
     data = shlex.quote(command.data or "DATA")
     console.print(f"next: snm train {data} --run-dir RUN {flags_to_train_on(out)}", soft_wrap=True)
-    forgets = "trained on new ones alone, a run forgets"
-    console.print(f"      if it has all points, old and new: {forgets}", soft_wrap=True)
+    console.print(f"      {IF_ALL_POINTS}", soft_wrap=True)
 
 
 def _new_names(

@@ -30,7 +30,7 @@ __all__ = [
     "only",
     "padded",
     "values_at",
-    "whole_number",
+    "whole_k",
 ]
 
 _K = 5  # labels of an answer, where none are asked for
@@ -144,20 +144,19 @@ def checked_k(k: int | None, among: NDArray[np.int32] | csr_matrix | None, num_l
     """
     if k is None:
         return min(_K, len(among) if isinstance(among, np.ndarray) else num_labels)
-    return whole_number("--k", k, num_labels, "labels")
+    return whole_k(k, num_labels, f"1 to {num_labels} labels")
 
 
-def whole_number(where: str, number: Any, most: int, of: str) -> int:
-    """A whole number from 1 to `most`, of Python or NumPy; neither 4.0 nor True is one.
+def whole_k(k: Any, num_labels: int, expected: str) -> int:
+    """A whole number from 1 to K, of Python or NumPy; neither 4.0 nor True is one.
 
     Raises:
-      InputError: it is none.
+      InputError: k is none.
     """
-    whole = isinstance(number, int | np.integer) and not isinstance(number, bool)
-    if not whole or not 1 <= number <= most:
-        found = str(number) if whole else f"{number!r}"[:40]
-        raise InputError(where, found, f"1 to {most} {of}")
-    return int(number)  # programs are kept by it, and True == 1
+    whole = isinstance(k, int | np.integer) and not isinstance(k, bool)
+    if not whole or not 1 <= k <= num_labels:
+        raise InputError("--k", str(k) if whole else f"{k!r}"[:40], expected)
+    return int(k)  # programs are kept by it, and True == 1
 
 
 def by_name(names: Sequence[str]) -> dict[str, int]:

@@ -18,7 +18,7 @@ from snm.distributed.processes import has_several_processes
 from snm.errors import InputError, counted
 from snm.evaluation.evaluate import PLAIN, Measures, TrainCounts, evaluate_points, has_score
 from snm.evaluation.metrics import KS
-from snm.prediction.candidates import whole_number
+from snm.prediction.candidates import whole_k
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
 from snm.runs.load import StoredRun
@@ -74,7 +74,8 @@ def evaluate(
     stored = StoredRun.open(run)
     predictor = stored.load() if searched_by is None else searched_by
     most = predictor.model.spec.num_labels
-    ks = [whole_number("--k", k, most, "labels") for k in (() if ks is None else ks)]
+    expected = f"1 to {most}, the number of labels"
+    ks = [whole_k(k, most, expected) for k in (() if ks is None else ks)]
     dataset, notes = data_of_run(stored, data, same_ids=same_ids)
     assert dataset.test is not None
     if not has_score(dataset.test, "P@1"):

@@ -80,7 +80,7 @@ def test_metrics_at_other_numbers_of_answers(run, capsys):
     assert json.loads(capsys.readouterr().out)["metrics"] == pytest.approx(found)
     for k in (0, 21):
         said = refused(capsys, "evaluate", run, "--k", 1, k)
-        assert said.endswith(f"--k: found {k}, expected 1 to 20 labels")
+        assert said.endswith(f"--k: found {k}, expected 1 to 20, the number of labels")
 
 
 def test_points_without_features_are_counted(tmp_path):

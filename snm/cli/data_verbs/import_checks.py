@@ -11,13 +11,11 @@ if TYPE_CHECKING:
     from snm.cli.data_verbs.import_files import Import
     from snm.cli.data_verbs.interactions import Interactions
 
-__all__ = ["check", "check_draws", "check_format", "flag_of", "is_given"]
+__all__ = ["check", "check_draws", "check_format", "check_separator", "flag_of", "is_given"]
 
 _MOST_FEATURES = 2**31 - 1  # ids are int32
 _OF_TEXTS = ("vectorizer", "features", "min_points", "max_share", "ngrams", "strip_accents",
              "analyzer", "stop_words", "token_pattern", "lowercase", "binary")  # fmt: skip
-
-_INSTEAD = {"like": "--like alone, which knows its items"}
 
 
 def check(command: Import) -> None:
@@ -47,14 +45,22 @@ def _check_items(command: Import) -> None:
         if is_given(command, "item_separator"):
             raise InputError("--item-separator", "no --same-items", "lists of items")
         return
-    for name in (*_OF_TEXTS, "min_label_count", "label_names", "like"):
+    if command.like is not None:
+        raise InputError("--same-items", "--like as well", "--like alone, which knows its items")
+    for name in (*_OF_TEXTS, "min_label_count", "label_names"):
         if is_given(command, name):
             found = f"{flag_of(command, name)} as well"
-            raise InputError("--same-items", found, _INSTEAD.get(name, "one of the two"))
-    mark = command.item_separator
-    if len(mark) != 1 or mark.isalnum() or (mark.isspace() and mark != " "):
-        expected = "one character such as , ; or |, or a space"
-        raise InputError("--item-separator", repr(mark), expected)
+            raise InputError("--same-items", found, "one of the two")
+    check_separator("--item-separator", command.item_separator, or_space=True)
+
+
+def check_separator(flag: str, mark: str, *, or_space: bool = False) -> None:
+    """Refuses what cannot stand between the items of a text."""
+    if or_space and mark == " ":
+        return
+    if len(mark) != 1 or mark.isspace() or mark.isalnum():
+        expected = "one character such as , ; or |" + (", or a space" if or_space else "")
+        raise InputError(flag, repr(mark), expected)
 
 
 def check_draws(command: Import | Interactions) -> None:

@@ -108,7 +108,7 @@ def _hint_of_names(command: Import) -> str | None:
 
 def _tell_next(command: Import, counts: Counts) -> None:
     """What can be done with data in the ids of another run or data set."""
-    from snm.config.settings import flags_to_train_on
+    from snm.config.settings import IF_ALL_POINTS, flags_to_train_on
     from snm.system.terminal import say
 
     run = Path(str(command.like))
@@ -121,4 +121,4 @@ def _tell_next(command: Import, counts: Counts) -> None:
     else:
         say(f"next: snm evaluate {quoted} --data {data}")
         say(f"  or: {trained} {flags_to_train_on(run)}")
-        say("      if it has all points, old and new: trained on new ones alone, a run forgets")
+        say(f"      {IF_ALL_POINTS}")

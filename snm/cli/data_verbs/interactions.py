@@ -75,7 +75,7 @@ class Interactions:
 
 def _check(command: Interactions) -> None:
     """Refuses options that cannot be used, before the file is read."""
-    from snm.cli.data_verbs.import_checks import check_draws, flag_of, is_given
+    from snm.cli.data_verbs.import_checks import check_draws, check_separator, flag_of, is_given
 
     check_draws(command)
     if not 0 < command.label_share < 1:
@@ -89,9 +89,7 @@ def _check(command: Interactions) -> None:
             raise InputError(flag_of(command, name), found, "one of the two")
     if command.leave_last and command.test_fraction:
         raise InputError("--leave-last", "--test-fraction as well", "one of the two")
-    if len(command.separator) != 1 or command.separator.isspace() or command.separator.isalnum():
-        found = repr(command.separator)
-        raise InputError("--separator", found, "one character such as , ; or |")
+    check_separator("--separator", command.separator)
 
 
 def _run(command: Interactions) -> None:

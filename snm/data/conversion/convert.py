@@ -241,13 +241,14 @@ def build(
                         ids.setdefault(label, len(ids))
                     elif label not in ids:
                         left_out[label] = None
-                labels = _labels([row for _, row in chunk], ids)
+                points = [row for _, row in chunk]
+                labels = _labels(points, ids)
                 for overlap in overlaps:
-                    overlap.add([row for _, row in chunk])
+                    overlap.add(points)
                 counts.without_labels += int(np.count_nonzero(np.diff(labels.indptr) == 0))
                 counts.without_features += int(np.count_nonzero(np.diff(found.indptr) == 0))
                 counts.without_text += sum(
-                    row.text is not None and not row.text.strip() for _, row in chunk
+                    row.text is not None and not row.text.strip() for row in points
                 )
                 for part, chosen in (("train", ~is_test), ("test", is_test)):
                     rows_of_part = np.flatnonzero(chosen)
