@@ -34,7 +34,7 @@ from snm.prediction.predictor import Predictor
 from snm.tables.rounding import as_float
 from snm.tables.table import SparseRows
 from snm.theory.complexity import linear_closed_form
-from snm.theory.constants import lemma_7, phi_largest, phi_lipschitz
+from snm.theory.constants import PHI_CONSTANTS, lemma_7, phi_largest, phi_lipschitz
 from snm.theory.generalization import (
     GAUSSIAN_FACTOR,
     Bound,
@@ -305,6 +305,9 @@ def _theorem_5(
     if not spec.one_positive and positive_weights == "sum":
         several = "a point's loss is a sum over its labels, and the theorem is on one label a point"
         return {"why_not": several}
+    if spec.options.phi not in PHI_CONSTANTS:
+        unknown = f"the Lipschitz constant of phi {spec.options.phi} is not known"
+        return {"why_not": f"{unknown}: add it to snm.theory.constants.PHI_CONSTANTS"}
     l1, l2 = theta_norms(sampled_vartheta(loss.ranks), spec.sampled, spec.num_labels)
     kind: Any = "powl" if loss.pairwise else "bowl"
     lowest = -2 * reach if kind == "powl" else -reach

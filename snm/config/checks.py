@@ -147,9 +147,8 @@ def unread(config: Config) -> dict[str, Any]:
     """The settings that no part of a run with these settings reads, and their defaults."""
     return {
         name: getattr(type(config), name)
-        for names, setting, reads, _ in _READ_WITH
-        for name in names
-        if not reads(getattr(config, setting))
+        for name, other in _READ_WITH.items()
+        if not other.reads(name, getattr(config, other.setting))
     }
 
 
@@ -164,32 +163,62 @@ def refuse_unread(config: Config, names: Collection[str] | None = None) -> None:
       InputError: a setting that nothing reads has another value than its default.
     """
     plain = unread(config)
-    for looked_at, setting, _, expected in _READ_WITH:
-        for name in looked_at:
-            value = getattr(config, name)
-            asked = name in plain and value != plain[name]
-            if asked and (names is None or name in names):
-                found = f"{value} with {_flag(setting)} {getattr(config, setting)}"
-                raise InputError(_flag(name), found, f"{plain[name]}, or {expected}")
+    for name, other in _READ_WITH.items():
+        value = getattr(config, name)
+        asked = name in plain and value != plain[name]
+        if asked and (names is None or name in names):
+            flag = _flag(other.setting)
+            found = f"{value} with {flag} {getattr(config, other.setting)}"
+            raise InputError(_flag(name), found, f"{plain[name]}, or {flag}{other.which(name)}")
 
 
-_READ_WITH: tuple[tuple[tuple[str, ...], str, Callable[[Any], bool], str], ...] = (
-    (("ramp_rho",), "phi", lambda phi: phi == "ramp", "--phi ramp"),
-    (("power_alpha",), "vartheta", lambda shape: shape == "power-law", "--vartheta power-law"),
-    (("tail_epsilon",), "vartheta", lambda shape: shape == "epsilon-tail",
-     "--vartheta epsilon-tail"),
-    (("subsample_draws",), "vartheta", lambda shape: shape == "subsample", "--vartheta subsample"),
-    (("positive_weights",), "positives", lambda taken: taken == "all", "--positives all"),
-    (("scale_learning_rate",), "learn_score_scale", lambda learned: learned is not False,
-     "--learn-score-scale"),
-    (("frequency_power",), "sampler", lambda name: name == "frequency", "--sampler frequency"),
-    (("tower_learning_rate", "tower_momentum"), "encoder", lambda name: name != "linear",
-     "--encoder relu or residual"),
-    (("evaluate_every", "monitor"), "validation_fraction", bool, "--validation-fraction above 0"),
-)  # fmt: skip
-"""Settings; another one; at which values of it those are read; and how to say so."""
+@dataclasses.dataclass(frozen=True)
+class _Deciding:
+    """Another setting, which decides whether one is read.
 
-READ_WITH_OTHERS = frozenset(name for names, *_ in _READ_WITH for name in names)
+    Attributes:
+      setting: its name.
+      reads: whether the setting (first) is read where this one has the value (second).
+      which: the values with which the setting is read, as they follow the flag of this one.
+    """
+
+    setting: str
+    reads: Callable[[str, Any], bool]
+    which: Callable[[str], str]
+
+
+def _by_value(setting: str, reads: Callable[[Any], bool], which: str) -> _Deciding:
+    return _Deciding(setting, lambda _, value: reads(value), lambda _: which)
+
+
+def _by_object(setting: str) -> _Deciding:
+    """The object that the setting names says what it reads, in an attribute `reads` if any."""
+
+    def reads(name: str, of: str) -> bool:
+        return name in getattr(_table(setting)[of], "reads", ())
+
+    def which(name: str) -> str:
+        return " " + " or ".join(of for of in _table(setting) if reads(name, of))
+
+    return _Deciding(setting, reads, which)
+
+
+_READ_WITH: dict[str, _Deciding] = {
+    "ramp_rho": _by_value("phi", lambda phi: phi == "ramp", " ramp"),
+    "power_alpha": _by_object("vartheta"),
+    "tail_epsilon": _by_object("vartheta"),
+    "subsample_draws": _by_object("vartheta"),
+    "positive_weights": _by_value("positives", lambda taken: taken == "all", " all"),
+    "scale_learning_rate": _by_value("learn_score_scale", lambda learned: learned is not False, ""),
+    "frequency_power": _by_object("sampler"),
+    "tower_learning_rate": _by_value("encoder", lambda kind: kind != "linear", " relu or residual"),
+    "tower_momentum": _by_value("encoder", lambda kind: kind != "linear", " relu or residual"),
+    "evaluate_every": _by_value("validation_fraction", bool, " above 0"),
+    "monitor": _by_value("validation_fraction", bool, " above 0"),
+}
+"""A setting -> the one that decides whether it is read."""
+
+READ_WITH_OTHERS = frozenset(_READ_WITH)
 """The settings that another one decides on."""
 
 

@@ -12,7 +12,7 @@ import jax
 from snm.errors import InputError
 from snm.losses.sampled import LOSSES, HeadLoss, LossOptions
 from snm.losses.sampled.options import SampleSizes, check_words
-from snm.tables.optimizers import ROW_OPTIMIZERS
+from snm.tables.optimizers import ROW_OPTIMIZERS, RowOptimizer
 
 __all__ = ["HeadSpec", "in_precision"]
 
@@ -66,6 +66,7 @@ class HeadSpec:
         scores on the chip; see `snm.topk.kernel.choice`.
       head_loss: the configured loss. It is part of equality and hash: a new object under a name in
         `LOSSES` or `SURROGATES` never reuses a program of the old one.
+      row_rule: the optimiser of `row_optimizer`, part of equality and hash as `head_loss` is.
     """
 
     num_labels: int
@@ -83,6 +84,7 @@ class HeadSpec:
     table_dtype: str = "float32"
     mining_kernel: str = "auto"
     head_loss: HeadLoss = field(init=False, repr=False)
+    row_rule: RowOptimizer = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         loss = self.loss
@@ -104,6 +106,7 @@ class HeadSpec:
             sizes = SampleSizes(self.num_labels, self.sampled, self.mined)
             loss = loss.configured(self.options, sizes)
         object.__setattr__(self, "head_loss", loss)
+        object.__setattr__(self, "row_rule", ROW_OPTIMIZERS[self.row_optimizer])
 
     @property
     def num_slots(self) -> int:

@@ -3,7 +3,9 @@
 What a score says depends on the company: the best label of a point is right more often than another
 point's fifth with the same score. So a curve is of z = a s + b log(1 + r) + c s_1 + d [r = 0],
 where s is the score, r the rank from 0, and s_1 the best score of the point. The last term is there
-since the highest of many scores is too high as a rule. With a >= 0 the curve does not fall with the
+since the highest of many scores is too high as a rule. A best score beyond those of the fit counts
+as the nearest of them: c is often below 0, and would make every label of a point likely whose best
+score is lower than any that was seen. With a >= 0 the curve does not fall with the
 score; where it would rise with the rank, an answer gets the probability of the one before it, so
 that the order stays. Where answers are chosen from some labels, rank and best score mean something
 else, and a second curve is of the score alone.
@@ -32,7 +34,7 @@ from snm.prediction.thresholds import Threshold
 
 __all__ = ["Calibration", "Curve"]
 
-_INPUTS = 4  # of z
+_BEST = 2  # the place of s_1 among the inputs of z
 _FOLDS = 3  # that choose the form of a curve
 _NONE = -1e30  # in place of the score of no label, which may be minus infinity
 _KNOTS = 129  # of a logistic function, which is linear between them
@@ -49,12 +51,14 @@ class Curve:
       weights: a, b, c and d of z; an earlier version has no d.
       knots: z, ascending.
       probabilities: at the knots, in [0, 1], ascending.
+      best_scores: lowest and highest s_1 of the points that it was fitted on.
     """
 
     method: str
     weights: tuple[float, ...]
     knots: tuple[float, ...]
     probabilities: tuple[float, ...]
+    best_scores: tuple[float, float] = (_NONE, -_NONE)
 
     @classmethod
     def fit(
@@ -83,18 +87,25 @@ class Curve:
         best = min(losses, key=lambda name: losses[name])
         weights, offset = _logistic(inputs, right, counts, alone=alone)
         knots = _METHODS[best](inputs @ weights, right, counts, offset)
-        return cls(best, *(tuple(values.tolist()) for values in (weights, *knots)))
+        line = (tuple(values.tolist()) for values in (weights, *knots))
+        return cls(best, *line, (float(inputs[:, _BEST].min()), float(inputs[:, _BEST].max())))
 
     @classmethod
     def read(cls, value: dict[str, Any]) -> Curve:
         """From the form of `dataclasses.asdict`."""
         lists = ("weights", "knots", "probabilities")
-        return cls(value["method"], *(tuple(value[name]) for name in lists))
+        found = cls(value["method"], *(tuple(value[name]) for name in lists))
+        if "best_scores" not in value:  # an earlier version's
+            return found
+        lowest, highest = value["best_scores"]
+        return dataclasses.replace(found, best_scores=(lowest, highest))
 
     def __call__(self, inputs: NDArray) -> NDArray[np.float32]:
         """Probabilities float32 [...] of inputs [..., 4]."""
         weights = np.array(self.weights)
-        z = inputs[..., : len(weights)] @ weights
+        inputs = inputs[..., : len(weights)].copy()
+        inputs[..., _BEST] = np.clip(inputs[..., _BEST], *self.best_scores)
+        z = inputs @ weights
         return np.interp(z, self.knots, self.probabilities).astype(np.float32)
 
 

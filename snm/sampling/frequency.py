@@ -34,6 +34,7 @@ class FrequencySampler:
 
     needs_label_frequency: ClassVar[bool] = True
     needs_batch_positives: ClassVar[bool] = False
+    reads: ClassVar[frozenset[str]] = frozenset({"frequency_power"})
     on_device: ClassVar[None] = None  # a binary search over K sums a draw suits the host
 
     label_frequency: Array

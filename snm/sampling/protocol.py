@@ -73,6 +73,9 @@ class Sampler(Protocol):
       needs_label_frequency: whether `build` reads `SamplerInputs.label_frequency`.
       needs_batch_positives: whether a draw reads the positives of the whole batch; if False, it
         gets None for them.
+
+    A class that reads a setting of samplers, such as `frequency_power`, names it in a frozenset
+    `reads`. A run refuses those that its sampler does not name.
     """
 
     needs_label_frequency: ClassVar[bool]

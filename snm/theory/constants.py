@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,8 +17,10 @@ import numpy.typing as npt
 from snm.errors import InputError
 
 __all__ = [
+    "PHI_CONSTANTS",
     "L1Norms",
     "LossConstants",
+    "PhiConstants",
     "exp_or_inf",
     "lemma_7",
     "phi_largest",
@@ -26,13 +29,62 @@ __all__ = [
 ]
 
 Kind = Literal["powl", "bowl"]
-_UNBOUNDED = ("squared_hinge", "exponential")
 _OVERFLOW = math.log(sys.float_info.max)
 
 
 def exp_or_inf(x: float) -> float:
     """e^x; infinite where it overflows float64."""
     return math.exp(x) if x < _OVERFLOW else math.inf
+
+
+@dataclass(frozen=True)
+class PhiConstants:
+    """Constants of a surrogate phi on [lowest, inf), for its Lipschitz condition and its range.
+
+    Attributes:
+      slope: From the smallest argument and the margin of the ramp to the Lipschitz constant.
+      largest: From the same to the largest value, which is phi(lowest): phi does not increase.
+      slope_anywhere: From the margin of the ramp to the Lipschitz constant on the whole line;
+        None where the slope is unbounded there.
+    """
+
+    slope: Callable[[float, float], float]
+    largest: Callable[[float, float], float]
+    slope_anywhere: Callable[[float], float] | None = None
+
+
+def _logistic_slope(lowest: float, _: float) -> float:
+    # The slope at u is sigmoid(-u) / ln 2, largest at the lowest argument.
+    share = 1 / (1 + math.exp(lowest)) if lowest < _OVERFLOW else 0.0
+    return share / math.log(2)
+
+
+PHI_CONSTANTS: dict[str, PhiConstants] = {
+    "hinge": PhiConstants(
+        slope=lambda _, __: 1.0,
+        largest=lambda lowest, _: max(1 - lowest, 0.0),
+        slope_anywhere=lambda _: 1.0,
+    ),
+    "logistic": PhiConstants(
+        slope=_logistic_slope,
+        largest=lambda lowest, _: float(np.logaddexp(0, -lowest)) / math.log(2),
+        slope_anywhere=lambda _: 1 / math.log(2),
+    ),
+    "squared_hinge": PhiConstants(
+        slope=lambda lowest, _: 2 * max(1 - lowest, 0.0),
+        largest=lambda lowest, _: max(1 - lowest, 0.0) ** 2,
+    ),
+    "exponential": PhiConstants(
+        slope=lambda lowest, _: exp_or_inf(-lowest),
+        largest=lambda lowest, _: exp_or_inf(-lowest),
+    ),
+    "ramp": PhiConstants(
+        slope=lambda _, rho: 1 / rho,
+        largest=lambda lowest, rho: min(max(1 - lowest / rho, 0.0), 1.0),
+        slope_anywhere=lambda rho: 1 / rho,
+    ),
+}
+"""Name of `--phi` -> constants. A surrogate without an entry has no bounds."""
 
 
 def phi_lipschitz(phi: str, lowest: float | None = None, *, rho: float = 1.0) -> float:
@@ -43,7 +95,7 @@ def phi_lipschitz(phi: str, lowest: float | None = None, *, rho: float = 1.0) ->
     [lowest, inf) their constants are 2 max(1 - lowest, 0) and exp(-lowest).
 
     Args:
-      phi: A key of `snm.losses.surrogates.SURROGATES`.
+      phi: A key of `PHI_CONSTANTS`.
       lowest: The smallest argument; -2s for a POWL and -s for a BOWL of scores in [-s, s]. None
         means the whole line.
       rho: Margin of the ramp.
@@ -61,44 +113,34 @@ def phi_lipschitz(phi: str, lowest: float | None = None, *, rho: float = 1.0) ->
     References:
       Reddi et al. (2019), section 3 and Lemma 7.
     """
-    _check(phi, lowest, rho)
-    if phi == "hinge":
-        return 1.0
-    if phi == "ramp":
-        return 1 / rho
-    if phi == "logistic":
-        # The slope at u is sigmoid(-u) / ln 2, largest at the lowest argument.
-        share = 1.0 if lowest is None else 1 / (1 + math.exp(lowest)) if lowest < 700 else 0.0
-        return share / math.log(2)
-    assert lowest is not None
-    return 2 * max(1 - lowest, 0.0) if phi == "squared_hinge" else exp_or_inf(-lowest)
+    constants = _constants(phi, lowest, rho)
+    if lowest is not None:
+        return constants.slope(lowest, rho)
+    if constants.slope_anywhere is None:
+        expected = "its smallest argument (its slope is unbounded)"
+        raise InputError(f"range of phi {phi}", "none", expected)
+    return constants.slope_anywhere(rho)
 
 
 def phi_largest(phi: str, lowest: float, *, rho: float = 1.0) -> float:
     """The largest value of a surrogate on [lowest, inf): Phi in Theorem 5.
 
     Args:
-      phi: A key of `snm.losses.surrogates.SURROGATES`.
+      phi: A key of `PHI_CONSTANTS`.
       lowest: The smallest argument, as in `phi_lipschitz`.
       rho: Margin of the ramp.
 
     Returns:
       phi(lowest), since phi does not increase; infinite if it overflows float64.
 
+    Raises:
+      InputError: An unknown name.
+
     Example:
       >>> phi_largest("hinge", -1.0), phi_largest("squared_hinge", -2.0)
       (2.0, 9.0)
     """
-    _check(phi, lowest, rho)
-    if phi == "hinge":
-        return max(1 - lowest, 0.0)
-    if phi == "squared_hinge":
-        return max(1 - lowest, 0.0) ** 2
-    if phi == "exponential":
-        return exp_or_inf(-lowest)
-    if phi == "logistic":
-        return float(np.logaddexp(0, -lowest)) / math.log(2)
-    return min(max(1 - lowest / rho, 0.0), 1.0)
+    return _constants(phi, lowest, rho).largest(lowest, rho)
 
 
 @dataclass(frozen=True)
@@ -214,15 +256,11 @@ def sampling_l1_norms(
     return L1Norms(mining, sampling)
 
 
-def _check(phi: str, lowest: float | None, rho: float) -> None:
-    from snm.losses.surrogates import SURROGATES
-
-    if phi not in SURROGATES:
-        raise InputError("phi", repr(phi), f"one of {', '.join(SURROGATES)}")
-    if lowest is None and phi in _UNBOUNDED:
-        expected = "its smallest argument (its slope is unbounded)"
-        raise InputError(f"range of phi {phi}", "none", expected)
+def _constants(phi: str, lowest: float | None, rho: float) -> PhiConstants:
+    if phi not in PHI_CONSTANTS:
+        raise InputError("phi", repr(phi), f"one of {', '.join(PHI_CONSTANTS)}")
     if lowest is not None and not math.isfinite(lowest):
         raise InputError("smallest argument of phi", str(lowest), "a finite number")
     if not rho > 0:
         raise InputError("rho of the ramp", str(rho), "a number above 0")
+    return PHI_CONSTANTS[phi]

@@ -3,6 +3,7 @@
 import json
 import math
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from command_line import call
@@ -10,6 +11,9 @@ from command_line import call
 import snm
 from snm.bounds.measure import _theorem_5, measure
 from snm.head.spec import HeadSpec
+from snm.losses.sampled import LossOptions
+from snm.losses.surrogates import SURROGATES
+from snm.theory.constants import PHI_CONSTANTS, PhiConstants
 from snm.theory.generalization import Complexity
 
 
@@ -43,3 +47,19 @@ def test_delta_and_quantiles_of_the_command(tiny_run, capsys):
         expected = {f"{q:g}": np.quantile(sample.margins, q, method="inverted_cdf")
                     for q in (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)}  # fmt: skip
         assert found == pytest.approx(expected)
+
+
+def test_a_surrogate_of_which_no_constant_is_known_has_no_bound(monkeypatch):
+    monkeypatch.setitem(SURROGATES, "cubic", lambda margin: jnp.maximum(1 - margin, 0) ** 3)
+    spec = HeadSpec(
+        num_labels=50, sampled=10, mined=3, loss="bowl", options=LossOptions(phi="cubic")
+    )
+    asked = (spec, Complexity(1.0, 1.0, 1.0), 100, 0.05, 1.0, "uniform", "mean")
+    assert "the Lipschitz constant of phi cubic is not known" in _theorem_5(*asked)["why_not"]
+    constants = PhiConstants(
+        slope=lambda lowest, _: 3 * max(1 - lowest, 0.0) ** 2,
+        largest=lambda lowest, _: max(1 - lowest, 0.0) ** 3,
+    )
+    monkeypatch.setitem(PHI_CONSTANTS, "cubic", constants)
+    found = _theorem_5(*asked)
+    assert found["lipschitz"] == 12.0 and found["range"] == pytest.approx(8 * 2)

@@ -11,6 +11,9 @@ import snm
 from snm.config.settings import Config, preset, read_config
 from snm.errors import InputError
 from snm.losses.sampled import LOSSES, HeadLoss, LossOptions
+from snm.losses.sampled.options import RANK_SHAPES, RankShape
+from snm.sampling.samplers import SAMPLERS
+from snm.sampling.uniform import UniformSampler
 
 
 @pytest.mark.parametrize(
@@ -217,3 +220,26 @@ def test_lists_of_an_own_loss_have_no_label_twice(monkeypatch):
 def test_an_own_object_goes_by_a_name():
     with pytest.raises(InputError, match="expected a name; add your own object to LOSSES"):
         dataclasses.replace(preset("default"), loss=_Own()).check()
+
+
+def test_own_shapes_and_samplers_read_what_they_name(monkeypatch):
+    shape = RankShape(lambda options, sizes: np.full(sizes.mined, options.power_alpha))
+    monkeypatch.setitem(RANK_SHAPES, "flat", shape)
+    config = Config(loss="bowl", vartheta="flat", power_alpha=2.0)
+    with pytest.raises(InputError, match="with vartheta flat, expected"):
+        config.check()
+    reads = dataclasses.replace(shape, reads=frozenset({"power_alpha"}))
+    monkeypatch.setitem(RANK_SHAPES, "flat", reads)
+    assert config.check().power_alpha == 2.0
+    with pytest.raises(InputError, match="vartheta power-law or flat"):
+        dataclasses.replace(config, vartheta="top").check()
+
+    class Mine(UniformSampler):
+        pass
+
+    monkeypatch.setitem(SAMPLERS, "mine", Mine)
+    config = Config(sampler="mine", frequency_power=0.5)
+    with pytest.raises(InputError, match="with sampler mine, expected"):
+        config.check()
+    Mine.reads = frozenset({"frequency_power"})
+    assert config.check().frequency_power == 0.5

@@ -13,8 +13,10 @@ from snm.head.head import update_head
 from snm.head.spec import HeadSpec
 from snm.losses.sampled import LOSSES, HeadLoss, LossOptions, SampleSizes
 from snm.losses.sampled.listwise import ListLoss
+from snm.losses.sampled.options import RANK_SHAPES, RankShape
 from snm.losses.sampled.ranks import RankWeights
 from snm.losses.surrogates import SURROGATES
+from snm.tables.optimizers import ROW_OPTIMIZERS, RowOptimizer
 
 SIZES = {"num_labels": 20, "sampled": 8, "mined": 2}
 
@@ -161,3 +163,22 @@ def test_a_loss_is_a_float_scalar(value, found):
     case = make_case(num_labels=20, sampled=8, mined=2, loss=Wrong(0), n=3, dim=4)
     with pytest.raises(InputError, match=f"value of loss constant: found {found}, expected a fl"):
         update_head(*case[:3], case.batch, learning_rate=0.1)
+
+
+def test_a_new_object_under_a_name_is_another_spec(monkeypatch):
+    """Programs are kept by spec: one of an old object would train as that did."""
+    made = []
+    for weight in (1.0, 2.0):
+        shape = RankShape(lambda _, sizes, w=weight: np.full(sizes.mined, w))
+        monkeypatch.setitem(RANK_SHAPES, "mine", shape)
+        made.append(HeadSpec(**SIZES, options=LossOptions(vartheta="mine")))
+        assert made[-1].head_loss.ranks.mined_weights.tolist() == [weight, weight]
+    assert made[0] != made[1] and hash(made[0]) != hash(made[1])
+    made = []
+    for sign in (1.0, -1.0):
+        rule = RowOptimizer(lambda accumulator, gradient, sign=sign: (sign * gradient, accumulator))
+        monkeypatch.setitem(ROW_OPTIMIZERS, "mine", rule)
+        made.append(HeadSpec(**SIZES, row_optimizer="mine"))
+        assert made[-1].row_rule is rule
+    assert made[0] != made[1] and hash(made[0]) != hash(made[1])
+    assert HeadSpec(**SIZES) == HeadSpec(**SIZES)

@@ -161,3 +161,18 @@ def test_the_answers_among_some_labels_have_probabilities_of_the_score_alone(tin
         _, scores = model.predict(features, 2, labels)
         _, told = model.predict_proba(features, 2, labels)
         np.testing.assert_allclose(told, np.interp(scores, knots, (0.3, 0.5)), rtol=1e-5)
+
+
+def test_a_point_worse_than_any_of_the_fit_has_no_likely_labels():
+    """1 to 3 right answers lie 3 above the others, without an error: s - s_1 tells them apart."""
+    rng = np.random.default_rng(5)
+    right = np.arange(4) < rng.integers(1, 4, (200, 1))
+    best = rng.uniform(5, 9, (200, 1))
+    below = np.sort(rng.random((200, 4)), axis=1) + np.where(right, 0, 3)
+    scores = best - below + below[:, :1]
+    found = Calibration.fit(scores, right)
+    assert found.ranked.best_scores == (best.min(), best.max())
+    assert found(scores)[right].min() > 0.9 and found(scores)[~right].max() < 0.1
+    assert found(np.array([[-2.0, -2.1, -2.2, -2.3]])).max() < 0.1
+    again = Calibration.read(json.loads(json.dumps(dataclasses.asdict(found))))
+    assert again == found

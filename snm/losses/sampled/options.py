@@ -29,6 +29,10 @@ class SampleSizes(NamedTuple):
     mined: int
 
 
+def _no_tail(_: LossOptions) -> float:
+    return 0.0
+
+
 @dataclass(frozen=True)
 class RankShape:
     """How the weights fall over the ranks of the mined negatives.
@@ -42,13 +46,19 @@ class RankShape:
         moot.
       equal_if_all_mined: whether all ranks weigh the same where k' = B.
       drawn: whether ranks are drawn in proportion to the weights instead of summed over.
+      reads: the settings that only some shapes read, of which it reads these; a run refuses others.
     """
 
     of_ranks: Callable[[LossOptions, SampleSizes], Vector]
-    tail: Callable[[LossOptions], float] = lambda _: 0.0
+    tail: Callable[[LossOptions], float] = _no_tail
     equal_over_mined: bool = False
     equal_if_all_mined: bool = False
     drawn: bool = False
+    reads: frozenset[str] = frozenset()
+
+
+def _tail_epsilon(options: LossOptions) -> float:
+    return options.tail_epsilon
 
 
 def _top(options: LossOptions, sizes: SampleSizes) -> Vector:
@@ -71,11 +81,11 @@ def _scaled(options: LossOptions, sizes: SampleSizes) -> dict[str, Any]:
 
 RANK_SHAPES: dict[str, RankShape] = {
     "top": RankShape(_top, equal_over_mined=True, equal_if_all_mined=True),
-    "power-law": RankShape(_power_law),
+    "power-law": RankShape(_power_law, reads=frozenset({"power_alpha"})),
     "epsilon-tail": RankShape(
-        _top, tail=lambda options: options.tail_epsilon, equal_if_all_mined=True
+        _top, tail=_tail_epsilon, equal_if_all_mined=True, reads=frozenset({"tail_epsilon"})
     ),
-    "subsample": RankShape(_top, drawn=True),
+    "subsample": RankShape(_top, drawn=True, reads=frozenset({"subsample_draws"})),
 }
 """Name of `--vartheta` -> shape."""
 

@@ -34,29 +34,33 @@ class RankWeights:
       options: the parameters. Those that no weight depends on are set to their defaults, so that
         they make no difference to equality and hash.
       sizes: K, B and k'.
+      shape: that of `options.vartheta`. It is part of equality and hash: a new object under a name
+        in `RANK_SHAPES` never reuses a program of the old one.
     """
 
     options: LossOptions
     sizes: SampleSizes
+    shape: RankShape = dataclasses.field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         kept = {name: getattr(self.options, name) for name in OF_WEIGHTS}
         object.__setattr__(self, "options", LossOptions(**kept))
+        object.__setattr__(self, "shape", RANK_SHAPES[self.options.vartheta])
 
     @property
     def equal_mined(self) -> bool:
         """Whether the mined weigh the same and the others nothing."""
-        return self._shape.equal_over_mined
+        return self.shape.equal_over_mined
 
     @property
     def equal_sampled(self) -> bool:
         """Whether all sampled negatives weigh the same, as in negative sampling."""
-        return self.sizes.mined == self.sizes.sampled and self._shape.equal_if_all_mined
+        return self.sizes.mined == self.sizes.sampled and self.shape.equal_if_all_mined
 
     @property
     def drawn_ranks(self) -> int:
         """How many ranks are drawn; 0 where the loss sums over all."""
-        return self.options.subsample_draws if self._shape.drawn else 0
+        return self.options.subsample_draws if self.shape.drawn else 0
 
     @property
     def mined_weights(self) -> npt.NDArray[np.float32]:
@@ -69,7 +73,7 @@ class RankWeights:
     def tail(self) -> float:
         """What every sampled negative weighs; the weight of a mined one adds to it."""
         first = float(self._of_ranks()[0])
-        return first if self.equal_sampled else first * self._shape.tail(self.options)
+        return first if self.equal_sampled else first * self.shape.tail(self.options)
 
     def of_sample(self) -> Vector:
         """The weights of all B ranks, float64 [B]."""
@@ -101,8 +105,4 @@ class RankWeights:
         return shares[jnp.clip(counts.astype(jnp.int32), 1, len(sums)) - 1]
 
     def _of_ranks(self) -> Vector:
-        return self._shape.of_ranks(self.options, self.sizes) * self.options.negative_weight
-
-    @property
-    def _shape(self) -> RankShape:
-        return RANK_SHAPES[self.options.vartheta]
+        return self.shape.of_ranks(self.options, self.sizes) * self.options.negative_weight
