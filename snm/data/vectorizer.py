@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from snm.data.names import composed
 from snm.errors import InputError, pip_install, unread
 from snm.system import disk
 
@@ -56,7 +57,8 @@ _LONGEST_PATTERN = 500  # characters
 class Vectorizer:
     """A fitted text vectoriser of scikit-learn's.
 
-    The features are runs of words or, by `analyzer`, of characters.
+    The features are runs of words or, by `analyzer`, of characters. Texts are read in Unicode's
+    composed form (NFC), in which an accent does not cut a word in two.
 
     - `counts`: how often each word of the vocabulary occurs (CountVectorizer).
     - `tfidf`: counts times idf, divided by the row's Euclidean length (TfidfVectorizer).
@@ -94,7 +96,10 @@ class Vectorizer:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Options of scikit-learn's class that make the same features, without the vocabulary."""
+        """Options of scikit-learn's class, without the vocabulary.
+
+        With them it makes the same features of texts in Unicode's composed form.
+        """
         found: dict[str, Any] = {
             "ngram_range": self.ngrams,
             "strip_accents": "unicode" if self.strip_accents else None,
@@ -137,13 +142,15 @@ class Vectorizer:
             raise InputError("texts", f"{type(texts[bad[0]]).__name__} at {bad[0]}", "texts")
         if not len(texts):
             return csr_matrix((0, self.num_features), dtype=np.float32)
+        texts = [composed(text) for text in texts]
         found = csr_matrix(self._vectorizer.transform(texts), dtype=np.float32)
         found.sort_indices()
         return found
 
     def build_analyzer(self) -> Callable[[str], list[str]]:
         """The function that maps a text to its runs of words or characters."""
-        return self._vectorizer.build_analyzer()
+        cut = self._vectorizer.build_analyzer()
+        return lambda text: cut(composed(text))
 
     def makes_features_of(self, other: Vectorizer) -> bool:
         """Whether both turn every text into the same features."""

@@ -132,7 +132,7 @@ def _of_text(vectorizer: Vectorizer, file: str) -> dict[str, Any]:
         "file": file,
         "class": f"sklearn.feature_extraction.text.{name}",
         "options": vectorizer.options,
-        "v": f"the row that the class makes of the text with the options{of}",
+        "v": f"the row that the class, with the options, makes of the text in form NFC{of}",
     }
 
 

@@ -87,8 +87,9 @@ class Curve:
         best = min(losses, key=lambda name: losses[name])
         weights, offset = _logistic(inputs, right, counts, alone=alone)
         knots = _METHODS[best](inputs @ weights, right, counts, offset)
-        line = (tuple(values.tolist()) for values in (weights, *knots))
-        return cls(best, *line, (float(inputs[:, _BEST].min()), float(inputs[:, _BEST].max())))
+        w, at, p = (tuple(values.tolist()) for values in (weights, *knots))
+        best_scores = float(inputs[:, _BEST].min()), float(inputs[:, _BEST].max())
+        return cls(best, w, at, p, best_scores)
 
     @classmethod
     def read(cls, value: dict[str, Any]) -> Curve:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from unicodedata import normalize
 
 import numpy as np
 import pytest
@@ -175,3 +176,28 @@ def test_the_mark_between_items_is_known_from_the_pattern(mark):
     np.testing.assert_array_equal(texts.transform([f"b_c{mark}a"]).toarray(), [[1, 1]])
     for pattern in (None, r"\S+", r"[^\,\s]+"):
         assert dataclasses.replace(texts, token_pattern=pattern).item_separator is None
+
+
+@pytest.mark.parametrize("options", [[], ["--analyzer=char", "--ngrams", "1", "3"]])
+def test_accents_that_are_characters_of_their_own_cut_no_word(tmp_path, options):
+    rows = [
+        ("el café de Ångström", "a"),
+        ("crème brûlée", "b"),
+        ("el café", "b"),
+        ("한국어 문서", "a"),
+    ]
+    found = []
+    for form in ("NFC", "NFD"):
+        folder = tmp_path / form
+        folder.mkdir()
+        lines = [json.dumps({"text": normalize(form, text), "labels": [y]}) for text, y in rows]
+        (folder / "in.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        call("data", "import", folder / "in.jsonl", "--out", folder / "out", *options)
+        vectorizer = Vectorizer.read(folder / "out" / "vectorizer.json")
+        found.append((vectorizer.vocabulary, snm.load_data(folder / "out").train.features))
+        same = [
+            vectorizer.transform([normalize(f, text) for text, _ in rows]) for f in ("NFC", "NFD")
+        ]
+        np.testing.assert_array_equal(same[0].toarray(), same[1].toarray())
+    assert found[0][0] == found[1][0] and ("café" in found[0][0] or options)
+    np.testing.assert_array_equal(found[0][1].toarray(), found[1][1].toarray())
