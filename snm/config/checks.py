@@ -49,7 +49,8 @@ def check_name(where: str, setting: str, name: str) -> None:
     """Raises `InputError` unless the setting can take the name."""
     known = _table(setting)
     if name not in known:
-        raise InputError(where, repr(name), " or ".join(known))
+        expected = f"{' or '.join(known)}, or a name that the module of SNM_IMPORT adds"
+        raise InputError(where, repr(name), expected)
 
 
 def checked_settings(config: Settings, hints: Mapping[str, Any]) -> Settings:

@@ -231,7 +231,7 @@ def _memory(
             raise InputError("--memory on", *refused)
         if dataset.train.num_points < FEWEST_POINTS:
             found = f"{dataset.train.num_points} training points"
-            raise InputError("--memory on", found, f"at least {FEWEST_POINTS} to choose from")
+            raise InputError("--memory on", found, f"at least {FEWEST_POINTS}, or --memory auto")
         return "on"
     if config.memory == "off" or _not_at_hand(dataset, "--memory") is not None:
         return "off"
@@ -298,7 +298,9 @@ def _logit_adjustment(config: Config, memory: str) -> Literal["on", "off"]:
     possible = memory == "on" and config.bias
     if config.logit_adjustment == "on" and not possible:
         found = "no bias" if memory == "on" else "no memory, whose points would choose it"
-        raise InputError("--logit-adjustment on", found, "--memory on and --bias")
+        raise InputError(
+            "--logit-adjustment on", found, "--memory on and --bias, or --logit-adjustment auto"
+        )
     return "on" if possible and config.logit_adjustment != "off" else "off"
 
 

@@ -137,6 +137,10 @@ def _answers(
 
 def _data(facts: RunFacts) -> Iterator[Finding]:
     source = facts["data"]
+    if facts.get("in_memory", False):
+        found = f"a program had the training data in memory ({source})"
+        yield Finding("ok", "data", found, "`snm evaluate RUN --data DATA` needs a folder of them")
+        return
     try:
         dataset = load_dataset(source)
     except (InputError, StoreError) as error:

@@ -180,6 +180,7 @@ class RunFacts(TypedDict):
 
     Keys:
       data: where the training data are, a path or a name.
+      in_memory: true where a program handed the data over, which have only a name.
       sha256: of their content.
       num_features: width of the points.
       num_labels: K.
@@ -193,6 +194,7 @@ class RunFacts(TypedDict):
     num_features: int
     num_labels: int
     warm_start: str | None
+    in_memory: NotRequired[bool]
     grown_from: NotRequired[str]
     inherited: NotRequired[MemoryRecord | None]
 
@@ -203,6 +205,7 @@ FACTS = {
     "num_features": _whole(1, _MOST),
     "num_labels": _whole(2, _MOST),
     "warm_start": Field("a text or null", lambda x: x is None or isinstance(x, str)),
+    "in_memory": Field("true or false", lambda x: isinstance(x, bool), needed=False),
     "grown_from": _TEXT._replace(needed=False),
     "inherited": Field(
         "the content of a memory.json, or null",

@@ -202,13 +202,16 @@ def own_data(facts: RunFacts) -> Dataset:
     """The data set that a run was trained on.
 
     Raises:
-      InputError: it cannot be read, or has changed since.
+      InputError: it was in memory, cannot be read, or has changed since.
       StoreError: a store gave up.
     """
+    if facts.get("in_memory", False):
+        found = f"data that a program had in memory ({facts['data']})"
+        raise InputError("the data of the run", found, "--data with a folder of them")
     dataset = load_dataset(facts["data"])
     if dataset.sha256 != facts["sha256"]:
         found = "other content than when the run was trained"
-        raise InputError(facts["data"], found, "the same, or to be named with --data")
+        raise InputError(facts["data"], found, "the same, or --data with another place")
     return dataset
 
 

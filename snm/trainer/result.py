@@ -25,6 +25,7 @@ def facts_of(
     """What the folder of a run says of its data and its start."""
     return {
         "data": dataset.name if source is None else _absolute(source),
+        **({"in_memory": True} if source is None else {}),
         "sha256": dataset.sha256,
         "num_features": dataset.train.num_features,
         "num_labels": dataset.train.num_labels,

@@ -87,7 +87,7 @@ def test_a_setting_that_is_no_more_is_read_where_it_did_nothing(tmp_path):
         ('learning_rate = "fast"', r"learning_rate: found 'fast', expected a number or auto$"),
         (
             'loss = "bowls"',
-            r"loss: found 'bowls', expected bowl or powl or softmax or listnet or .* ranksvm$",
+            r"loss: found 'bowls', expected bowl or powl or softmax or .* SNM_IMPORT adds$",
         ),
         ('sampled = "most"', r"sampled: found 'most', expected a whole number or all or auto$"),
         ("monitor = 3", r"monitor: found 3, expected a text$"),

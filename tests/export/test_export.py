@@ -373,7 +373,7 @@ def test_recall_is_measured_on_the_data_of_the_run(tmp_path, capsys):
     words = ["export", tmp_path / "run", "--to", "faiss", "--output", tmp_path / "out"]
     assert refused(capsys, *words) == (
         f"{tmp_path / 'data'}: found other content than when the run was trained, expected the "
-        "same, or to be named with --data"
+        "same, or --data with another place"
     )
     assert not (tmp_path / "out").exists()
     call(*words, "--data", tmp_path / "other")

@@ -53,7 +53,7 @@ def inherited(
     """
     parent = RunFolder(start.run)
     if config.memory == "off":
-        off = f"memory: off here, so that what was chosen for {name} is not taken over"
+        off = f"memory: that of {name} is not taken over, because of --memory off"
         return None, off if parent.has(parent.memory_record) else None
     if folder.config.exists():  # the other run may be gone by now
         begun = folder.read_facts()
