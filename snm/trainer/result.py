@@ -23,14 +23,16 @@ def facts_of(
     dataset: Dataset, source: str | Path | None, warm_start: str | Path | None
 ) -> RunFacts:
     """What the folder of a run says of its data and its start."""
-    return {
+    facts: RunFacts = {
         "data": dataset.name if source is None else _absolute(source),
-        **({"in_memory": True} if source is None else {}),
         "sha256": dataset.sha256,
         "num_features": dataset.train.num_features,
         "num_labels": dataset.train.num_labels,
         "warm_start": None if warm_start is None else _absolute(warm_start),
     }
+    if source is None:
+        facts["in_memory"] = True
+    return facts
 
 
 def data_of_result(dataset: Dataset, facts: RunFacts) -> dict[str, Any]:

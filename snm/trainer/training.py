@@ -21,7 +21,7 @@ from snm.runs.log.progress_bar import in_notebook, with_bar
 from snm.runs.mirror import place_of
 from snm.runs.settings import settings_of_run
 from snm.system.timing import part, restart
-from snm.trainer.memory.notes import never_tried
+from snm.trainer.memory.notes import never_adjusted, never_tried
 from snm.trainer.prepare import names_not_tried
 from snm.trainer.run import RunRequest, resolved_training
 
@@ -136,5 +136,5 @@ def training(
 
 def not_tried(config: Config, dataset: Dataset) -> list[str]:
     """What the settings allow or ask for and is not tried here, and why, a line each."""
-    notes = never_tried(config, dataset), names_not_tried(config, dataset)
-    return [note for note in notes if note is not None]
+    why_not = never_tried, never_adjusted, names_not_tried
+    return [note for why in why_not if (note := why(config, dataset)) is not None]

@@ -12,9 +12,10 @@ from snm.errors import counted
 from snm.runs.events import Noted
 from snm.runs.folder import RunFolder
 from snm.runs.schema import MemoryRecord
+from snm.trainer.memory.trial import LEAST_ADJUSTED, memory_split
 from snm.trainer.phase import open_log
 
-__all__ = ["never_tried", "noted", "summaries"]
+__all__ = ["never_adjusted", "never_tried", "noted", "summaries"]
 
 
 def never_tried(config: Config, dataset: Dataset) -> str | None:
@@ -26,6 +27,18 @@ def never_tried(config: Config, dataset: Dataset) -> str | None:
     if is_mapped(dataset.train.features.indices):
         return "memory: off, because the data take a large part of this machine's memory"
     return None
+
+
+def never_adjusted(config: Config, dataset: Dataset) -> str | None:
+    """Why no logit adjustment is tried here that the settings ask for, in one line; else None."""
+    if config.logit_adjustment != "on" or config.memory == "off":
+        return None  # `resolve` refuses one without a memory
+    split = memory_split(config, dataset)
+    points = 0 if split is None else len(split[1])
+    if points >= LEAST_ADJUSTED:
+        return None
+    least = f"{counted(points, 'point')} could choose it, and at least {LEAST_ADJUSTED} must"
+    return f"logit adjustment: not tried, since {least}"
 
 
 def _of_memory(found: MemoryRecord) -> str:

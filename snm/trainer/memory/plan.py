@@ -66,7 +66,10 @@ class MemoryPlan:
             taken, note = inherited(folder, config, start, str(facts["warm_start"]))
             return cls(inherits=True, taken=taken, note=note)
         split = memory_split(config, dataset)
-        return cls() if split is None else cls(kept=split[0])
+        if split is not None:
+            return cls(kept=split[0])
+        none = "memory: not tried, since no point that could choose it has a label and a feature"
+        return cls(note=none if config.memory == "on" else None)
 
     def told(self, facts: RunFacts) -> RunFacts:
         """The facts with what is taken over, so that a run goes on where the other one is gone."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.config.resolved import ResolvedConfig
+from snm.config.settings import Config
 from snm.data.dataset import Dataset, Points
 from snm.evaluation.evaluate import without_filtered_labels
 from snm.evaluation.filters import kept_first, most_filtered, pairs_of
@@ -26,16 +27,18 @@ from snm.runs.schema import MemoryRecord
 from snm.trainer.memory.stored import as_stored, memory_of, stored_rows, unit_queries, with_labels
 from snm.trainer.prepare import trained_beside
 
-__all__ = ["Remembered", "find_memory", "memory_split"]
+__all__ = ["LEAST_ADJUSTED", "Remembered", "find_memory", "memory_split"]
 
 _SHARE, _LEAST, _MOST = 0.1, 50, 2000  # of the points, those that choose the memory
-_LEAST_ADJUSTED = 500  # of those points, below which their choice of an adjustment is chance
 _LABELS = 100  # of the model's best labels, those that the choice looks at
 _TOLD = 10  # of a point's answers, those that curves of probabilities are fitted on
 
+LEAST_ADJUSTED = 500
+"""Points that choose the memory, below which their choice of a logit adjustment is chance."""
+
 
 def memory_split(
-    config: ResolvedConfig, dataset: Dataset
+    config: Config, dataset: Dataset
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
     """The rows of train that the first member trains on, and those that choose the memory.
 
@@ -93,7 +96,7 @@ def find_memory(
     first, whole = (dataclasses.replace(one, block_entries=room) for one in (first, whole))
     kept, held = with_labels(dataset.train, split[0]), split[1]
     frequency = None
-    if config.logit_adjustment == "on" and len(held) >= _LEAST_ADJUSTED:
+    if config.logit_adjustment == "on" and len(held) >= LEAST_ADJUSTED:
         frequency = dataset.label_frequency()
     names = trained_beside(config, dataset)
     stored = dataset.train.take(kept).beside(names)

@@ -17,7 +17,7 @@ from snm.errors import InputError
 from snm.evaluation.evaluate import evaluate_points
 from snm.runs.load import load
 from snm.trainer.memory import notes
-from snm.trainer.memory.notes import never_tried
+from snm.trainer.memory.notes import never_adjusted, never_tried
 
 CONFIG = tiny.REMEMBERING
 
@@ -142,7 +142,21 @@ def test_none_is_tried_where_only_the_points_that_could_choose_have_labels_or_no
     labels.eliminate_zeros()
     data = dataclasses.replace(data, train=Points(made.train.features, labels))
     config = dataclasses.replace(CONFIG, members=1)
-    result = snm.train(data, config, tmp_path / "run")
-    assert "memory" not in result and load(tmp_path / "run").memory is None
+    events = list(snm.training(data, config, tmp_path / "run"))
+    assert "memory" not in events[-1].result and load(tmp_path / "run").memory is None
+    told = [one.text for one in events if getattr(one, "text", "").startswith("memory: ")]
+    assert told == [
+        "memory: not tried, since no point that could choose it has a label and a feature"
+    ]
     # Nothing is left to do.
     assert len(list(snm.training(data, config, tmp_path / "run"))) == 1
+
+
+def test_an_adjustment_that_is_asked_for_and_not_tried_is_told():
+    made = snm.generate(points=600, test_points=0, features=120, labels=60, seed=0)
+    asked = dataclasses.replace(CONFIG, logit_adjustment="on")
+    told = "logit adjustment: not tried, since 60 points could choose it, and at least 500 must"
+    assert never_adjusted(asked, made) == told
+    assert never_adjusted(dataclasses.replace(asked, logit_adjustment="auto"), made) is None
+    many = snm.generate(points=5100, test_points=0, features=120, labels=60, seed=0)
+    assert never_adjusted(asked, many) is None
