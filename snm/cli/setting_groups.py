@@ -11,13 +11,12 @@ from typing import Annotated, Any
 
 from tyro.conf import OmitArgPrefixes, arg
 
+from snm.config.fields import GROUPS
 from snm.config.settings import Config
 
 __all__ = ["in_groups", "joined", "with_groups"]
 
-_KINDS = {
-    kind.__name__.removesuffix("Settings").lower(): kind for kind in reversed(Config.__bases__)
-}
+_KINDS = {kind.__name__.removesuffix("Settings").lower(): kind for kind in GROUPS}
 # Of the boxes of `--help`, where a group is called otherwise in the code; " options" follows.
 _TITLES = {
     "start": "preset",

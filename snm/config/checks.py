@@ -7,19 +7,19 @@ name flags, which `InputError` turns into arguments for Python.
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
+from snm.config.fields import GROUPS
+from snm.config.limits import TABLES, Decides, Limit, marks_of, table_of
 from snm.errors import InputError
 
 if TYPE_CHECKING:
     from snm.config.settings import Config
 
 __all__ = [
-    "READ_WITH_OTHERS",
-    "TABLES",
+    "READ_WITH",
     "check_name",
     "checked",
     "checked_settings",
@@ -29,25 +29,17 @@ __all__ = [
 
 Settings = TypeVar("Settings", bound="Config")
 
-TABLES = {
-    "loss": ("snm.losses.sampled.table", "LOSSES"),
-    "phi": ("snm.losses.surrogates", "SURROGATES"),
-    "vartheta": ("snm.losses.sampled.options", "RANK_SHAPES"),
-    "sampler": ("snm.sampling.samplers", "SAMPLERS"),
-    "row_optimizer": ("snm.tables.optimizers", "ROW_OPTIMIZERS"),
-}
-"""Settings that name an object of a table. The tables import jax, which `--help` must not."""
+_LIMITS = marks_of(GROUPS, Limit)
+"""A setting -> what values it may have."""
+_MOST = 2**31 - 1  # of whole numbers
 
-
-def _table(setting: str) -> dict[str, Any]:
-    """The table of a setting such as `loss`: name -> object."""
-    module, table = TABLES[setting]
-    return getattr(importlib.import_module(module), table)
+READ_WITH = marks_of(GROUPS, Decides)
+"""A setting -> the other one that decides whether it is read."""
 
 
 def check_name(where: str, setting: str, name: str) -> None:
     """Raises `InputError` unless the setting can take the name."""
-    known = _table(setting)
+    known = table_of(setting)
     if name not in known:
         expected = f"{' or '.join(known)}, or a name that the module of SNM_IMPORT adds"
         raise InputError(where, repr(name), expected)
@@ -77,18 +69,10 @@ def checked_settings(config: Settings, hints: Mapping[str, Any]) -> Settings:
             raise InputError(_flag(name), f"{value}", "a finite number")
         if type(value) is int and value > _MOST:
             raise InputError(_flag(name), f"{value}", f"at most {_MOST}")
-    for name, low, high in _RANGES:
-        value = getattr(config, name)
-        if not isinstance(value, str) and not low <= value <= high:
-            raise InputError(_flag(name), f"{value}", f"{low} to {high}")
-    for name, low in _MINIMA:
-        value = getattr(config, name)
-        if not isinstance(value, str) and value < low:
-            raise InputError(_flag(name), f"{value}", f"{low} or more")
-    for name in _POSITIVE:
-        value = getattr(config, name)
-        if not isinstance(value, str) and not value > 0:
-            raise InputError(_flag(name), f"{value}", "a number above 0")
+    for name, limit in _LIMITS.items():
+        value = values[name]
+        if not isinstance(value, str) and not limit.allows(value):
+            raise InputError(_flag(name), f"{value}", limit.says)
     if (config.patience or config.refit) and not config.validation_fraction:
         where = "--patience" if config.patience else "--refit"
         raise InputError(where, "no validation set", "--validation-fraction above 0")
@@ -115,7 +99,7 @@ def _check_loss(config: Config) -> None:
     except InputError as error:
         name = error.where.removeprefix("LossOptions ")
         raise InputError(_flag(name), error.found, error.expected) from error
-    loss, losses = config.loss, _table("loss")
+    loss, losses = config.loss, table_of("loss")
     kind = losses[loss]
     if not isinstance(kind, HeadLoss):
         found = f"{loss}, for which LOSSES has {kind!r}"
@@ -148,7 +132,7 @@ def unread(config: Config) -> dict[str, Any]:
     """The settings that no part of a run with these settings reads, and their defaults."""
     return {
         name: getattr(type(config), name)
-        for name, other in _READ_WITH.items()
+        for name, other in READ_WITH.items()
         if not other.reads(name, getattr(config, other.setting))
     }
 
@@ -164,99 +148,13 @@ def refuse_unread(config: Config, names: Collection[str] | None = None) -> None:
       InputError: a setting that nothing reads has another value than its default.
     """
     plain = unread(config)
-    for name, other in _READ_WITH.items():
+    for name, other in READ_WITH.items():
         value = getattr(config, name)
         asked = name in plain and value != plain[name]
         if asked and (names is None or name in names):
             flag = _flag(other.setting)
             found = f"{value} with {flag} {getattr(config, other.setting)}"
-            raise InputError(_flag(name), found, f"{plain[name]}, or {flag}{other.which(name)}")
-
-
-@dataclasses.dataclass(frozen=True)
-class _Deciding:
-    """Another setting, which decides whether one is read.
-
-    Attributes:
-      setting: its name.
-      reads: whether the setting (first) is read where this one has the value (second).
-      which: the values with which the setting is read, as they follow the flag of this one.
-    """
-
-    setting: str
-    reads: Callable[[str, Any], bool]
-    which: Callable[[str], str]
-
-
-def _by_value(setting: str, reads: Callable[[Any], bool], which: str) -> _Deciding:
-    return _Deciding(setting, lambda _, value: reads(value), lambda _: which)
-
-
-def _by_object(setting: str) -> _Deciding:
-    """The object that the setting names says what it reads, in an attribute `reads` if any."""
-
-    def reads(name: str, of: str) -> bool:
-        return name in getattr(_table(setting)[of], "reads", ())
-
-    def which(name: str) -> str:
-        return " " + " or ".join(of for of in _table(setting) if reads(name, of))
-
-    return _Deciding(setting, reads, which)
-
-
-_READ_WITH: dict[str, _Deciding] = {
-    "ramp_rho": _by_value("phi", lambda phi: phi == "ramp", " ramp"),
-    "power_alpha": _by_object("vartheta"),
-    "tail_epsilon": _by_object("vartheta"),
-    "subsample_draws": _by_object("vartheta"),
-    "positive_weights": _by_value("positives", lambda taken: taken == "all", " all"),
-    "scale_learning_rate": _by_value("learn_score_scale", lambda learned: learned is not False, ""),
-    "frequency_power": _by_object("sampler"),
-    "tower_learning_rate": _by_value("encoder", lambda kind: kind != "linear", " relu or residual"),
-    "tower_momentum": _by_value("encoder", lambda kind: kind != "linear", " relu or residual"),
-    "evaluate_every": _by_value("validation_fraction", bool, " above 0"),
-    "monitor": _by_value("validation_fraction", bool, " above 0"),
-}
-"""A setting -> the one that decides whether it is read."""
-
-READ_WITH_OTHERS = frozenset(_READ_WITH)
-"""The settings that another one decides on."""
-
-
-_MOST = 2**31 - 1
-_RANGES = (
-    ("input_dropout", 0.0, 0.999),
-    ("validation_fraction", 0.0, 0.9),
-    ("tower_momentum", 0.0, 0.999),
-)
-_MINIMA = (
-    ("dim", 1),
-    ("members", 1),
-    ("members_at_once", 1),
-    ("sampled", 1),
-    ("mined", 1),
-    ("sampled_start", 0),
-    ("mined_start", 0),
-    ("item_splits", 0),
-    ("epochs", 1),
-    ("batch_size", 1),
-    ("seed", 0),
-    ("evaluate_every", 0),
-    ("patience", 0),
-    ("checkpoint_every", 0),
-    ("keep_checkpoints", 1),
-    ("steps_per_dispatch", 0),
-    ("frequency_power", 0.0),
-    ("scale_learning_rate", 0.0),
-)
-_POSITIVE = (
-    "learning_rate",
-    "tower_learning_rate",
-    "score_scale",
-    "feature_init",
-    "propensity_a",
-    "propensity_b",
-)
+            raise InputError(_flag(name), found, f"{plain[name]}, or {flag} {other.which(name)}")
 
 
 _TYPES = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}

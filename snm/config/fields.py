@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Literal
+from typing import Annotated, Literal
+
+from snm.config.limits import above, at_least, between, read_by, read_if, read_unless
 
 __all__ = [
+    "GROUPS",
     "AnswerSettings",
     "EvaluationSettings",
     "InputSettings",
@@ -15,6 +18,11 @@ __all__ = [
     "RunSettings",
     "StartSettings",
 ]
+
+
+_WATCHED = read_unless("validation_fraction", 0.0, "above 0")
+_SCALE_LEARNED = read_unless("learn_score_scale", False, "auto or True")
+_TOWER = read_if("encoder", "relu", "residual")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,7 +41,7 @@ class InputSettings:
     weighting: Literal["auto", "tfidf", "l2", "standard", "none"] = "auto"
     """Feature weighting, fitted on train and kept with the model; auto is standard for dense
     features, l2 where a value is negative, and tfidf otherwise."""
-    input_dropout: float | Literal["auto"] = "auto"
+    input_dropout: Annotated[float | Literal["auto"], between(0.0, 0.999)] = "auto"
     """Share of an example's features left out at each visit, in [0, 1). auto depends on the number
     of points per label, and on how much evidence half of the features loses. It is 0 for dense
     features, and for up to 3 epochs (4 if points have many features)."""
@@ -46,14 +54,14 @@ class InputSettings:
 class ModelSettings:
     """Embeddings, and how scores are made of them."""
 
-    dim: int = 512
+    dim: Annotated[int, at_least(1)] = 512
     """Dimension of embeddings and class rows."""
     encoder: Literal["relu", "linear", "residual"] = "residual"
     """Layers over the feature embedding: relu is ReLU, then a linear layer (the paper's); linear is
     no further layer; residual adds a linear layer of the ReLU to the embedding."""
-    feature_init: float | Literal["auto"] = "auto"
+    feature_init: Annotated[float | Literal["auto"], above(0)] = "auto"
     """Length of a feature row at the start; auto is 1, and less from 32 features a point on."""
-    score_scale: float | Literal["auto"] = "auto"
+    score_scale: Annotated[float | Literal["auto"], above(0)] = "auto"
     """Multiplier of the inner products, at the start where it is learned; auto is 1 + ln K for
     losses that take exponentials of scores (softmax, listwise), 1 otherwise."""
     learn_score_scale: bool | Literal["auto"] = "auto"
@@ -80,24 +88,24 @@ class LossSettings:
     """Divides the scores in listnet, listmle, rankcosine and smoothed-dcg."""
     phi: str = "hinge"
     """Surrogate of bowl and powl: hinge, logistic, squared_hinge, exponential or ramp."""
-    ramp_rho: float = 1.0
+    ramp_rho: Annotated[float, read_if("phi", "ramp")] = 1.0
     """Margin of the ramp surrogate."""
-    sampled: int | Literal["all", "auto"] = "auto"
+    sampled: Annotated[int | Literal["all", "auto"], at_least(1)] = "auto"
     """B, the negatives drawn for each batch: a number, all other labels, or auto: 2048 for
     several members, 4096 for one, 8192 for one where labels are many; in-batch has as many as the
     batch."""
-    mined: int | Literal["all", "auto"] = "auto"
+    mined: Annotated[int | Literal["all", "auto"], at_least(1)] = "auto"
     """k', how many of them, the highest scoring, enter the loss: a number, all, which is negative
     sampling, or auto, from 256 for few labels to 32 for many."""
-    sampled_start: int | Literal["all"] = 0
+    sampled_start: Annotated[int | Literal["all"], at_least(0)] = 0
     """Let B go from this to `sampled` over the run, by halves or doubles; 0 keeps it constant."""
-    mined_start: int | Literal["all"] = 0
+    mined_start: Annotated[int | Literal["all"], at_least(0)] = 0
     """Let k' go from this to `mined` over the run, likewise; 0 keeps it constant."""
     exclude: Literal["positive", "all"] = "all"
     """Labels of a point that are no negatives: the term's positive (the paper's), or all known."""
     positives: Literal["one", "all"] = "all"
     """Positives of a point at each visit: one drawn uniformly (the paper's), or all of them."""
-    positive_weights: Literal["sum", "mean"] = "mean"
+    positive_weights: Annotated[Literal["sum", "mean"], read_if("positives", "all")] = "mean"
     """With all positives, whether the terms of a point are added or averaged."""
     vartheta: str = "top"
     """Weights over the ranks of the mined negatives (bowl and powl): top, power-law, epsilon-tail
@@ -108,11 +116,11 @@ class LossSettings:
     rates that suit the mean may be too high."""
     retrieval_k: int = 1
     """k of the retrieval loss, used by the surrogate scale only."""
-    power_alpha: float = 1.0
+    power_alpha: Annotated[float, read_by("vartheta")] = 1.0
     """Exponent of the power-law weights."""
-    tail_epsilon: float = 0.01
+    tail_epsilon: Annotated[float, read_by("vartheta")] = 0.01
     """Weight of a negative that was not mined over that of a mined one (epsilon-tail)."""
-    subsample_draws: int = 4
+    subsample_draws: Annotated[int, read_by("vartheta")] = 4
     """Negatives drawn from the mined ones in proportion to their weights (subsample)."""
     negative_weight: float = 1.0
     """Multiplies the weight of every negative (bowl and powl)."""
@@ -120,13 +128,13 @@ class LossSettings:
     """How negatives are drawn: uniform, frequency or in-batch; the latter two correct a softmax by
     log Q. bowl, powl and ranksvm do not take frequency, which draws with replacement. Others by the
     module that the environment variable SNM_IMPORT names."""
-    frequency_power: float = 0.75
+    frequency_power: Annotated[float, at_least(0.0), read_by("sampler")] = 0.75
     """The frequency sampler draws in proportion to frequency to this power."""
     seen: Literal["auto", "keep", "drop"] = "auto"
     """For recommenders, whose features and labels are the same items: whether items that a point
     already has may be predicted. drop never predicts them; auto drops them if they are at most
     1% of the labels of the training points, and far fewer than by chance."""
-    item_splits: int | Literal["auto"] = "auto"
+    item_splits: Annotated[int | Literal["auto"], at_least(0)] = "auto"
     """Further splits of each training point, in which half of its features are labels, where both
     are a recommender's items; auto is 1 where --seen drops, else 0."""
 
@@ -149,30 +157,30 @@ class AnswerSettings:
 class OptimizationSettings:
     """Members, epochs, rates and number types."""
 
-    members: int | Literal["auto"] = "auto"
+    members: Annotated[int | Literal["auto"], at_least(1)] = "auto"
     """Number of models, trained with different seeds; their scores are added. auto is 3 up to
     83,333 training points and 3 GiB of tables, else 1."""
-    members_at_once: int | Literal["auto"] = "auto"
+    members_at_once: Annotated[int | Literal["auto"], at_least(1)] = "auto"
     """Members that train side by side in threads, on one CPU; auto is all of them where their
     tables are small. It changes time and memory, never the result."""
-    epochs: int | Literal["auto", "few"] = "auto"
+    epochs: Annotated[int | Literal["auto", "few"], at_least(1)] = "auto"
     """Epochs; may be raised on a finished run. auto follows from the number of training points,
     those of a label, and how many features they have; few is one epoch, or up to 30 of few points,
     and up to 4 where they have many features."""
-    batch_size: int = 256
+    batch_size: Annotated[int, at_least(1)] = 256
     """Points a step."""
-    learning_rate: float | Literal["auto"] = "auto"
+    learning_rate: Annotated[float | Literal["auto"], above(0)] = "auto"
     """Rate of feature and class rows, on the mean loss of a batch; auto is set by the loss:
     20, or more for ranksvm and some listwise losses."""
     schedule: Literal["constant", "linear", "cosine"] = "linear"
     """How the rates fall over the run."""
     row_optimizer: str = "sgd"
     """Optimiser of feature and class rows: sgd, or adagrad with one accumulator a row."""
-    tower_learning_rate: float = 0.1
+    tower_learning_rate: Annotated[float, above(0), _TOWER] = 0.1
     """Rate of the dense layer, trained by SGD with momentum."""
-    tower_momentum: float = 0.9
+    tower_momentum: Annotated[float, between(0.0, 0.999), _TOWER] = 0.9
     """Momentum of the dense layer."""
-    scale_learning_rate: float = 0.01
+    scale_learning_rate: Annotated[float, at_least(0.0), _SCALE_LEARNED] = 0.01
     """Rate of the logarithm of a learned score_scale."""
     compute_dtype: Literal["float32", "bfloat16"] = "float32"
     """Type of the factors of matrix products; sums are float32."""
@@ -184,7 +192,7 @@ class OptimizationSettings:
     mining_kernel: Literal["auto", "on", "off"] = "auto"
     """Find the best labels by one kernel that keeps scores on the chip: on a TPU where that moves
     less memory (auto); on a TPU or NVIDIA GPU wherever the kernel fits; or nowhere."""
-    seed: int = 0
+    seed: Annotated[int, at_least(0)] = 0
     """Seed of everything that is drawn."""
 
 
@@ -192,19 +200,19 @@ class OptimizationSettings:
 class EvaluationSettings:
     """Validation while training, and what is measured."""
 
-    validation_fraction: float = 0.0
+    validation_fraction: Annotated[float, between(0.0, 0.9)] = 0.0
     """Share of train held out to watch; 0 watches nothing."""
-    evaluate_every: int = 0
+    evaluate_every: Annotated[int, at_least(0), _WATCHED] = 0
     """Steps between evaluations on the held-out part; 0 is once an epoch."""
-    patience: int = 0
+    patience: Annotated[int, at_least(0)] = 0
     """Stop after this many evaluations without a better score, and keep the best; 0 never stops."""
-    monitor: str = "P@1"
+    monitor: Annotated[str, _WATCHED] = "P@1"
     """The metric that early stopping and the best checkpoint watch."""
     refit: bool = False
     """After early stopping, train again on all of train for as many epochs as were best."""
-    propensity_a: float = 0.55
+    propensity_a: Annotated[float, above(0)] = 0.55
     """Parameter A of the propensity model of Jain et al. (2016)."""
-    propensity_b: float = 1.5
+    propensity_b: Annotated[float, above(0)] = 1.5
     """Parameter B of the propensity model."""
     auc: bool = False
     """Also the AUC of each evaluation, relevant labels against all others; it takes three times as
@@ -215,10 +223,10 @@ class EvaluationSettings:
 class RunSettings:
     """Checkpoints, devices and dispatches."""
 
-    checkpoint_every: int = 0
+    checkpoint_every: Annotated[int, at_least(0)] = 0
     """Steps between checkpoints. 0 saves after whole epochs, at least 200 steps apart; with large
     tables 2 steps per MiB apart, up to 5000."""
-    keep_checkpoints: int = 2
+    keep_checkpoints: Annotated[int, at_least(1)] = 2
     """Newest checkpoints kept, beside the best."""
     on_nonfinite: Literal["stop", "skip"] = "stop"
     """Where a loss or gradient is not finite: stop, or leave that step out and count it. Class
@@ -227,6 +235,19 @@ class RunSettings:
     """Where the training set lives: streamed from the host, or on the device; auto suits it."""
     mesh: str = ""
     """Devices to train on, such as data=2,label=4: parts of a batch, parts of the tables' rows."""
-    steps_per_dispatch: int = 0
+    steps_per_dispatch: Annotated[int, at_least(0)] = 0
     """Most steps that the device runs between two exchanges with the host; 0 chooses the number by
     the device."""
+
+
+GROUPS = (
+    StartSettings,
+    InputSettings,
+    ModelSettings,
+    LossSettings,
+    AnswerSettings,
+    OptimizationSettings,
+    EvaluationSettings,
+    RunSettings,
+)
+"""In the order of `snm train --help`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from snm.config.checks import READ_WITH_OTHERS
+from snm.config.checks import READ_WITH
 from snm.config.settings import Config
 from snm.losses.sampled import HeadLoss, LossOptions
 
@@ -38,5 +38,5 @@ def options_of_others(loss: HeadLoss) -> dict[str, Any]:
     Without those that another setting decides on: a file may hold them before that setting is
     known, and `snm.config.checks.unread` has them later.
     """
-    without = loss.reads | READ_WITH_OTHERS | _OF_ANY_LOSS
+    without = loss.reads | READ_WITH.keys() | _OF_ANY_LOSS
     return {name: plain for name, plain in _DEFAULTS.items() if name not in without}

@@ -9,13 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self, get_type_hints
 
-from snm.config.checks import (
-    TABLES,
-    check_name,
-    checked,
-    checked_settings,
-    refuse_unread,
-)
+from snm.config.checks import check_name, checked, checked_settings, refuse_unread
 from snm.config.fields import (
     AnswerSettings,
     EvaluationSettings,
@@ -26,6 +20,7 @@ from snm.config.fields import (
     RunSettings,
     StartSettings,
 )
+from snm.config.limits import TABLES
 from snm.errors import InputError, nearest, unread
 from snm.system.files import write_whole
 

@@ -15,6 +15,7 @@ import snm
 from snm.cli.main import base_settings
 from snm.config import auto as rules
 from snm.config import passes
+from snm.config.fields import GROUPS
 from snm.config.resolve import resolve
 from snm.config.settings import (
     PRESETS,
@@ -377,3 +378,7 @@ def test_a_feature_that_a_point_has_twice_is_refused():
     assert (backwards != features).nnz == 0
     unsorted = dataclasses.replace(data.train, features=backwards)
     resolve(preset("fast"), dataclasses.replace(data, train=unsorted))
+
+
+def test_every_group_is_part_of_the_settings():
+    assert Config.__bases__ == GROUPS[::-1]
