@@ -1,59 +1,29 @@
-"""One phase of a run: which points it trains on, how far it has come, and its training.
+"""What a phase of a run trains on, and what is left of it at its end.
 
 Each member of a run has one phase, or two where `refit` trains it again on all points.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-import functools
-import itertools
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
-import jax
 import numpy as np
 from jax.sharding import Mesh
 
 from snm.config.resolved import ResolvedConfig
-from snm.data.dataset import Dataset, Points, summary_of_weights
-from snm.data.statistics import dominant_feature
+from snm.data.dataset import Dataset, Points
 from snm.data.weighting import Weighting
-from snm.distributed.dataset import label_frequency_together
-from snm.distributed.processes import is_first_process
-from snm.errors import InputError, counted, nearest
-from snm.evaluation.evaluate import Measures, TrainCounts, evaluate_points, has_score
+from snm.errors import InputError, nearest
+from snm.evaluation.evaluate import has_score
 from snm.evaluation.metrics import metric_names
-from snm.machine.versions import versions
 from snm.model.model import TrainState
-from snm.model.placement import abstract_on
-from snm.prediction.predictor import Predictor
-from snm.runs.events import Event, NonFiniteError, Noted, Progress, Started
+from snm.runs.events import Progress
 from snm.runs.folder import RunFolder
-from snm.runs.log.event_log import EventLog
 from snm.runs.members import member_seed
-from snm.system.imports import begin_imports
-from snm.system.timing import part
-from snm.trainer.loop import Probe, Validation, run_steps
-from snm.trainer.prepare import Prepared, members_at_once, prepare, trained_beside
-from snm.trainer.programs import StepPrograms
-from snm.trainer.warm_start import WarmStart, initial_state
+from snm.trainer.prepare import Prepared, prepare, trained_beside
+from snm.trainer.warm_start import WarmStart
 
-__all__ = [
-    "Phase",
-    "PhaseRun",
-    "RunInputs",
-    "Trained",
-    "first_phase",
-    "open_log",
-    "prepare_phase",
-]
-
-_LATER = ("snm.runs.log.curves", "orbax.checkpoint.v1", "scipy.optimize")
-"""Modules that a run needs at its first event, its first checkpoint and its end."""
-_PROFILED = (1, 5)  # events between which the profiler looks: the first step is compiled
+__all__ = ["Phase", "RunInputs", "Trained", "first_phase", "prepare_phase"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,218 +96,6 @@ class RunInputs:
         return dataclasses.replace(self, config=dataclasses.replace(self.config, seed=seed))
 
 
-class PhaseRun:
-    """One phase of a run: it is set up, goes on from its newest checkpoint, and trains.
-
-    Args:
-      inputs: of the member.
-      phase: the points to train on, and those to watch.
-      member: counted from 1.
-      epochs: passes after which to stop; None is `config.epochs`. The rates fall over
-        `config.epochs` either way.
-      probe: looks at the model now and then.
-      probe_every: steps between its looks; 0 is once an epoch.
-
-    Raises:
-      InputError: a checkpoint of another run, or one beyond the last step.
-    """
-
-    def __init__(
-        self,
-        inputs: RunInputs,
-        phase: Phase,
-        member: int = 1,
-        epochs: float | None = None,
-        *,
-        probe: Callable[[Predictor], dict[str, Any]] | None = None,
-        probe_every: int = 0,
-    ):
-        self._inputs, self._phase, self._member = inputs, phase, member
-        config = inputs.config
-        with part("preparing batches"):
-            looks = 0 if probe is None else probe_every
-            self._prepared = prepare_phase(config, inputs.dataset, inputs.weighting, phase, looks)
-        self.mesh, self.model = self._prepared.mesh, self._prepared.model
-        self.source = self._prepared.source
-        self.last_step = self._prepared.total_steps
-        if epochs is not None:
-            self.last_step = max(1, round(epochs * self.source.steps_per_epoch))
-        self._probe = None
-        if probe is not None:
-            every = probe_every or self.source.steps_per_epoch
-            self._probe = Probe(lambda state: probe(self._predictor(state)), every)
-        self._programs = StepPrograms(
-            self.model, self.source, self._prepared.stages, self.mesh, self._prepared.step_options
-        )
-        about: dict[str, Any] = {
-            "data_sha256": inputs.dataset.sha256,
-            "seed": config.seed,
-            "manifest": True,
-            "versions": versions(),
-        }
-        self._checkpoints = inputs.folder.checkpoints(config.keep_checkpoints, phase.name, about)
-        state, note, damaged = self._checkpoints.newest_whole(abstract_on(self.mesh, self.model))
-        on = "beginning again" if note is None else "going on from the one before it"
-        self._notes = list(dict.fromkeys(f"{error}; {on}" for error in damaged))
-        self.progress = Progress() if note is None else Progress(**note.progress)
-        self.state: TrainState | None = self._begun() if note is None else state
-        if note is not None:
-            _refuse_another(self._checkpoints.path(self.progress.step), note.about, about)
-            self._notes += _other_versions(note.about["versions"], about["versions"])
-        elif member == 1:
-            self._notes += _about_the_data(inputs)
-        self._refuse_fewer(config.epochs if epochs is None else epochs)
-
-    def _begun(self) -> TrainState:
-        """The parameters of a new phase, whose programs compile beside them."""
-        self._programs.begin(self._prepared.steps_per_dispatch)
-        begin_imports(*_LATER)
-        with part("initial parameters"):
-            return initial_state(self._prepared, self._inputs.warm_start, self._member)
-
-    def _refuse_fewer(self, asked: float) -> None:
-        """Refuses `asked` epochs where more are done."""
-        if self.progress.step > self.last_step:
-            done = self.progress.step / self.source.steps_per_epoch
-            found = f"{done:.4g} epoch{'s' * (done != 1)} done ({self.progress.step:,} steps)"
-            expected = f"no fewer than these ({asked:.4g} asked, {self.last_step:,} steps)"
-            raise InputError("--epochs", found, expected)
-
-    @property
-    def done(self) -> bool:
-        """Whether this phase has no step left."""
-        return self.progress.stopped or self.progress.step == self.last_step
-
-    def run(self, profile: bool, stop: Callable[[], bool] | None = None) -> Iterator[Event]:
-        """Trains to the last step and writes the log; `stop` is asked whether to end earlier."""
-        config, source, phase = self._inputs.config, self.source, self._phase
-        yield Started(
-            phase.name,
-            self.progress.step,
-            self.last_step,
-            source.steps_per_epoch,
-            source.num_points,
-            members_at_once(config, self.mesh),
-        )
-        if self.done:
-            if config.members > 1:
-                self.state = None  # read again when all are trained; later members need the room
-            return
-        assert self.state is not None
-        events = run_steps(
-            self._programs,
-            self.state,
-            self.progress,
-            last_step=self.last_step,
-            steps_per_dispatch=self._prepared.steps_per_dispatch,
-            checkpoints=self._checkpoints,
-            checkpoint_every=self._prepared.checkpoint_every,
-            validation=self._validation,
-            probe=self._probe,
-            on_nonfinite=config.on_nonfinite,
-            point_ids=self._prepared.point_ids,
-            stop=stop,
-            keep=self._keep if config.members == 1 else None,
-        )
-        self.state = None  # its buffers are donated to the first step
-        folder = self._inputs.folder.path
-        trace = folder / "profile" if profile and is_first_process() else None
-        with open_log(folder, phase.name, self.progress.step) as log:
-            notes = [Noted(self.progress.step, text) for text in self._notes]
-            try:
-                for event in itertools.chain(notes, _traced(events, trace)):
-                    log.write(event)
-                    yield event
-            except NonFiniteError as error:
-                log.line(event="nonfinite", step=error.step, tensor=error.tensor,
-                         points=error.points, culprits=error.culprits)  # fmt: skip
-                raise
-
-    @property
-    def trained(self) -> Trained:
-        """What is left to use of it at its end."""
-        progress, source = self.progress, self.source
-        best = progress.best_step or progress.step
-        used = self._inputs.config.members == 1 and self.mesh is None and best == progress.step
-        points = progress.step / source.steps_per_epoch * source.num_points
-        state = self.state if used else None
-        return Trained(progress, source.steps_per_epoch, points, self.mesh, state)
-
-    def _keep(self, state: TrainState) -> None:
-        self.state = state
-
-    def _predictor(self, state: TrainState) -> Predictor:
-        return Predictor(self.model, state, self._inputs.weighting, mesh=self.mesh)
-
-    @functools.cached_property
-    def _train_counts(self) -> TrainCounts:
-        config, dataset = self._inputs.config, self._inputs.dataset
-        frequency, num_points = label_frequency_together(dataset), dataset.train.num_points
-        return TrainCounts(frequency, num_points, config.propensity_a, config.propensity_b)
-
-    @property
-    def _validation(self) -> Validation | None:
-        config, held_out = self._inputs.config, self._phase.held_out
-        if held_out is None:
-            return None
-
-        def metrics(state: TrainState) -> dict[str, float]:
-            predictor = self._predictor(state)
-            measures = Measures(auc=config.auc)
-            return evaluate_points(predictor, held_out, self._train_counts, measures)["metrics"]
-
-        every = config.evaluate_every or self.source.steps_per_epoch
-        return Validation(metrics, every, config.monitor, config.patience)
-
-
-def _other_versions(before: dict[str, str], now: dict[str, str]) -> list[str]:
-    """Says which packages a run goes on with in another version than it began with."""
-    changed = sorted(name for name, version in now.items() if before.get(name) != version)
-    if not changed:
-        return []
-    earlier = ", ".join(f"{name} {before.get(name)}" for name in changed)
-    return [f"this run began with {earlier}: its bits may differ from here on"]
-
-
-def _about_the_data(inputs: RunInputs) -> list[str]:
-    """What a new run says of its data and of where it starts, a line each."""
-    config, dataset, warm_start = inputs.config, inputs.dataset, inputs.warm_start
-    notes = []
-    if config.seen == "drop":
-        note = "labels that are among a point's own features are never its answers"
-        notes.append(f"{note} (--seen keep allows them)")
-    if (weights := dataset.train.weights) is not None:
-        notes.append(f"weights of points: {summary_of_weights(weights)}")
-    if (weights := dataset.train.label_weights) is not None:
-        notes.append(f"weights of labels: {weights.min():.3g} to {weights.max():.3g}")
-    if (names := trained_beside(config, dataset)) is not None:
-        note = f"{counted(names.num_points, 'label name')} are training points too"
-        notes.append(f"{note} (--label-text off leaves them out)")
-    if config.weighting == "l2" and (hidden := dominant_feature(dataset.train.features)):
-        notes.append(hidden)
-    if warm_start is not None and warm_start.note:
-        notes.append(warm_start.note)
-    return notes
-
-
-@contextlib.contextmanager
-def open_log(folder: Path, phase: str, step: int) -> Iterator[Any]:
-    """The run's log; of several processes only the first writes it."""
-    if not is_first_process():
-        yield _NoLog()
-        return
-    with EventLog(folder, phase, step) as log:
-        yield log
-
-
-class _NoLog:
-    def write(self, event: Event) -> None:
-        """Writes nothing."""
-
-    def line(self, **values: Any) -> None:
-        """Writes nothing."""
-
-
 def first_phase(config: ResolvedConfig, dataset: Dataset) -> Phase:
     """The phase that trains on all points of train, or on those that are not held out.
 
@@ -362,29 +120,3 @@ def first_phase(config: ResolvedConfig, dataset: Dataset) -> Phase:
         expected = "points with labels that are not filtered, for AUC some that lack other labels"
         raise InputError("--monitor", found, expected)
     return Phase("train", points, kept)
-
-
-def _refuse_another(path: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
-    """Refuses a folder of checkpoints that was put together from two runs."""
-    for name in ("data_sha256", "seed"):
-        if before[name] != now[name]:
-            found = f"a checkpoint of a run with {name} {before[name]}"
-            raise InputError(str(path), found, f"{now[name]}, as in this run")
-
-
-def _traced(events: Iterator[Event], folder: Path | None) -> Iterator[Event]:
-    """Passes events on, and writes a profiler trace of a few of them to `folder`."""
-    first, last = _PROFILED
-    running = False
-    try:
-        for number, event in enumerate(events):
-            if folder is not None and number == first:
-                jax.profiler.start_trace(str(folder))
-                running = True
-            if running and number == last:
-                jax.profiler.stop_trace()
-                running = False
-            yield event
-    finally:
-        if running:
-            jax.profiler.stop_trace()

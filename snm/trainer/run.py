@@ -30,7 +30,8 @@ from snm.system.locks import LOCK, locked
 from snm.system.timing import part, times
 from snm.trainer.memory.notes import noted
 from snm.trainer.memory.plan import MemoryPlan
-from snm.trainer.phase import Phase, PhaseRun, RunInputs, Trained, first_phase
+from snm.trainer.phase import Phase, RunInputs, Trained, first_phase
+from snm.trainer.phase_run import PhaseRun
 from snm.trainer.prepare import members_at_once
 from snm.trainer.result import data_of_result, facts_of, test_metrics, training_figures
 from snm.trainer.together import Stop, in_order

@@ -14,7 +14,7 @@ import snm
 from snm.checkpoints.store import Checkpoints
 from snm.runs.events import Saved
 from snm.runs.load import StoredRun
-from snm.trainer.phase import PhaseRun
+from snm.trainer.phase_run import PhaseRun
 from snm.trainer.training import training
 
 

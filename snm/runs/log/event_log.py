@@ -7,15 +7,17 @@ import dataclasses
 import json
 import math
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from snm.distributed.processes import is_first_process
 from snm.runs.events import Evaluated, Event, Probed, Stepped
 from snm.system.files import ends_within_line
 
-__all__ = ["EventLog"]
+__all__ = ["EventLog", "open_log"]
 
 
 class EventLog:
@@ -90,3 +92,21 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(one) for one in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+@contextlib.contextmanager
+def open_log(folder: Path, phase: str, step: int) -> Iterator[Any]:
+    """The run's log; of several processes only the first writes it."""
+    if not is_first_process():
+        yield _NoLog()
+        return
+    with EventLog(folder, phase, step) as log:
+        yield log
+
+
+class _NoLog:
+    def write(self, event: Event) -> None:
+        """Writes nothing."""
+
+    def line(self, **values: Any) -> None:
+        """Writes nothing."""

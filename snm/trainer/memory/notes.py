@@ -11,9 +11,9 @@ from snm.distributed.processes import has_several_processes
 from snm.errors import counted
 from snm.runs.events import Noted
 from snm.runs.folder import RunFolder
+from snm.runs.log.event_log import open_log
 from snm.runs.schema import MemoryRecord
 from snm.trainer.memory.trial import LEAST_ADJUSTED, memory_split
-from snm.trainer.phase import open_log
 
 __all__ = ["never_adjusted", "never_tried", "noted", "summaries"]
 

@@ -22,7 +22,8 @@ from snm.machine.platform import compiling_for
 from snm.model.from_config import head_stages, make_model
 from snm.planning.forecast import forecast
 from snm.runs.folder import RunFolder
-from snm.trainer.phase import PhaseRun, RunInputs, first_phase
+from snm.trainer.phase import RunInputs, first_phase
+from snm.trainer.phase_run import PhaseRun
 from snm.trainer.prepare import prepare
 
 

@@ -65,6 +65,6 @@ def test_a_step_that_cannot_be_compiled_fails_when_it_is_taken(monkeypatch, tmp_
                 joined()
             made.append(count)
 
-    monkeypatch.setattr("snm.trainer.phase.StepPrograms", Broken)
+    monkeypatch.setattr("snm.trainer.phase_run.StepPrograms", Broken)
     result = snm.train(tiny.write(tmp_path / "data"), tiny.CONFIG, tmp_path / "run")
     assert made == [2] and result["epochs"] == 3  # the failure was of the thread alone
