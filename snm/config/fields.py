@@ -144,9 +144,9 @@ class AnswerSettings:
     """What is chosen after training, on points that the first member does not see."""
 
     memory: Literal["auto", "on", "off"] = "auto"
-    """Keep the training points, and add the labels of a point's nearest ones to the scores, where
-    that pays on training points that the first member does not see; auto does with several members,
-    in few epochs, or with many points."""
+    """Store the training points, and add the votes of a point's nearest ones to its scores, if this
+    raises precision on points that the first member does not see. on tries this, auto with several
+    members, in few epochs or with many points. off tries none, and fits no probabilities."""
 
     logit_adjustment: Literal["auto", "on", "off"] = "auto"
     """Lower the scores of labels by a multiple of their log frequency, where that pays on points
@@ -165,8 +165,8 @@ class OptimizationSettings:
     tables are small. It changes time and memory, never the result."""
     epochs: Annotated[int | Literal["auto", "few"], at_least(1)] = "auto"
     """Epochs; may be raised on a finished run. auto follows from the number of training points,
-    those of a label, and how many features they have; few is one epoch, or up to 30 of few points,
-    and up to 4 where they have many features."""
+    those of a label, and how many features they have; few is one epoch, but up to 30 for few
+    points, and up to 4 if points have many features."""
     batch_size: Annotated[int, at_least(1)] = 256
     """Points a step."""
     learning_rate: Annotated[float | Literal["auto"], above(0)] = "auto"
