@@ -28,7 +28,6 @@ def test_the_site_builds_strictly(tmp_path):
         "mkdocs",
         "build",
         "--strict",
-        "--quiet",
         "--site-dir",
         tmp_path,
     ]
