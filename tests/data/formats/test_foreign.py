@@ -105,10 +105,29 @@ def test_a_single_label_needs_no_list(tmp_path):
     path = tmp_path / "points.jsonl"
     path.write_text('{"text": "a", "labels": 3}\n{"text": "b", "labels": "x y"}\n')
     assert [row.labels for row in read_rows(path, "jsonl")] == [("3",), ("x y",)]
-    for value in ("3.5", '"x, y"'):
-        path.write_text(f'{{"text": "a", "labels": {value}}}\n')
-        with pytest.raises(InputError, match="expected a list of names or numbers in 'labels', or"):
-            list(read_rows(path, "jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("3.5", 'found 3.5, a decimal number, in "labels"'),
+        ("[1, 2.0]", 'found 2.0, a decimal number, in the list "labels"'),
+        ("true", 'found true in "labels"'),
+        ('["a", null]', 'found null in the list "labels"'),
+        ('[["a"]]', 'found a list in the list "labels"'),
+        ('{"a": 1}', 'found an object in "labels"'),
+        ("[1.5]", 'expected "labels": ["a", "b"], or whole numbers such as [3, 17]'),
+        ('"x, y"', "found a text with ',' in \"labels\""),
+        ('"x, y"', 'expected a list: ["x", "y"] for several labels, ["x, y"] for one'),
+        (f'"{"x" * 99}; y"', 'expected a list such as "labels": ["a", "b"]'),
+    ],
+)
+def test_what_is_no_label_is_told_with_an_example(tmp_path, value, said):
+    path = tmp_path / "points.jsonl"
+    path.write_text(f'{{"text": "a", "labels": {value}}}\n')
+    with pytest.raises(InputError) as error:
+        list(read_rows(path, "jsonl"))
+    assert str(error.value).startswith(f"{path}:1: ") and said in str(error.value)
 
 
 def test_null_is_no_text_and_no_label(tmp_path):
