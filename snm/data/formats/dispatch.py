@@ -17,6 +17,7 @@ from scipy.sparse import csr_matrix, vstack
 
 from snm.data.formats.binary import iter_npy, iter_npz, read_npy, read_npz
 from snm.data.formats.gzipped import BYTE_ORDER_MARK, UNREADABLE, open_bytes, unreadable
+from snm.data.formats.not_text import undecoded
 from snm.data.formats.records import number_of
 from snm.data.formats.text import TextReader, read_pair, read_text, to_csr
 from snm.data.formats.text_errors import FEATURES, ONE_FILE, shown
@@ -101,9 +102,11 @@ def read_lines(path: Path) -> list[str]:
     except UNREADABLE as error:
         raise unreadable(path, error) from error
     except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        bad = shown(raw[error.start : error.start + 8])
-        raise InputError(f"{path}:{line}", f"bytes that are not text ({bad})", "UTF-8") from error
+        number = raw.count(b"\n", 0, error.start) + 1
+        begin = raw.rfind(b"\n", 0, error.start) + 1
+        line = raw[begin:].partition(b"\n")[0]
+        where, start = f"{path}:{number}", error.start - begin
+        raise undecoded(where, line, start, first=number == 1) from error
     # Not `splitlines`: a name may hold a Unicode line separator.
     lines = text.replace("\r\n", "\n").split("\n")
     return lines[:-1] if lines[-1] == "" else lines
