@@ -232,6 +232,15 @@ def test_an_output_that_is_compressed(run, tmp_path, capsys):
     assert said.startswith(f"--output {packed}: found --format sparse")
 
 
+@pytest.mark.parametrize("name", ["answers.csv", "answers.CSV.gz", "answers.parquet"])
+def test_an_output_named_as_a_table(run, tmp_path, capsys, name):
+    """It would hold lines of JSON."""
+    said = refused(capsys, "predict", run, "--text", "x", "--output", tmp_path / name)
+    assert said.startswith(f"--output {tmp_path / name}: found the ending .")
+    assert "expected a name such as answers.jsonl: answers are lines of JSON" in said
+    assert not (tmp_path / name).exists()
+
+
 def test_sigterm_leaves_no_part_of_an_output(run, tmp_path, monkeypatch):
     texts = tmp_path / "texts.txt"
     texts.write_text("word03\n")
