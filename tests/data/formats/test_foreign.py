@@ -60,6 +60,11 @@ def test_a_label_file_means_raw_text_and_suffixes_come_first(tmp_path):
     assert detect(path, label_file=path) == "raw"
     with pytest.raises(InputError, match="format, one of jsonl, csv, raw, fasttext, svmlight"):
         detect(path, label_file=None)
+    path.write_text("3 4 5\n1 2:1\n")  # of a data set
+    with pytest.raises(
+        InputError, match=r"expected a folder with it as train\.txt, which needs no"
+    ):
+        detect(path, label_file=None)
     for name, expected in (("a.JSON.gz", "jsonl"), ("a.tsv", "csv"), ("a.libsvm", "svmlight")):
         assert detect(tmp_path / name, label_file=None) == expected
 
