@@ -199,7 +199,7 @@ def text_of(
 
 
 def csv_rows(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[str, list[str]]]:
-    """Yields (file and line, cells), first of the header, then of rows that are as wide.
+    """Yields (file and first line, cells), first of the header, then of rows that are as wide.
 
     Args:
       path: the file, for messages; tabs part the cells of a `.tsv`, and of others what
@@ -225,7 +225,7 @@ def csv_rows(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[str
         yield f"{name}:1", header
         begun = rows.line_num + 1
         for row in rows:
-            where = f"{name}:{rows.line_num}"
+            where = f"{name}:{begun}"
             if row and len(row) != len(header):
                 found = counted(len(row), "field")
                 raise InputError(where, found, f"{len(header)}, as in the header")

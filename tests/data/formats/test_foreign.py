@@ -155,6 +155,16 @@ def test_columns_are_apart_by_what_the_header_has(tmp_path, mark):
     assert [row.labels for row in read_rows(path, "csv")] == [("x",)]
 
 
+def test_a_row_of_several_lines_is_named_by_its_first(tmp_path):
+    """As the editor shows it; the header and the blank line count too."""
+    path = tmp_path / "points.csv"
+    path.write_text('"text",labels\n"one\ntwo\nthree",a\n\n"four\nfive",b\n')
+    assert [row.where for row in read_rows(path, "csv")] == [f"{path}:2", f"{path}:6"]
+    path.write_text('text,labels\n"one\ntwo",a,b\n')
+    with pytest.raises(InputError, match=r"points\.csv:2: found 3 fields, expected 2"):
+        list(read_rows(path, "csv"))
+
+
 def test_utf_16_is_told(tmp_path):
     path = tmp_path / "points.csv"
     path.write_text("text,labels\na,b\n", encoding="utf-16")
