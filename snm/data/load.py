@@ -18,7 +18,7 @@ from snm.data.dataset import Dataset, Points
 from snm.data.formats import dispatch as formats
 from snm.data.formats.binary import DAMAGE, npy_header
 from snm.data.formats.layouts import DATA_FILES, DataFiles, holds_data
-from snm.errors import InputError
+from snm.errors import InputError, counted
 from snm.machine.ram import available_ram
 from snm.stores import entries
 from snm.stores.copies import local
@@ -267,6 +267,6 @@ def _read_part(files: list[Path]) -> tuple[csr_matrix, csr_matrix]:
     features = read_features(feature_file)
     labels = formats.read_npz(label_file, noun="label")
     if features.shape[0] != labels.shape[0]:
-        found = f"{labels.shape[0]} rows"
+        found = counted(labels.shape[0], "row")
         raise InputError(str(label_file), found, f"{features.shape[0]}, as in {feature_file.name}")
     return features, labels

@@ -23,6 +23,7 @@ from snm.system import disk
 
 __all__ = [
     "CLASSES",
+    "NO_TEXT",
     "Analyzer",
     "Kind",
     "Vectorizer",
@@ -31,6 +32,9 @@ __all__ = [
     "refuse_pattern",
     "words_of",
 ]
+
+NO_TEXT = "a text ('' where there is none)"
+"""What is expected in place of a text that is missing."""
 
 Kind = Literal["counts", "tfidf", "hashing"]
 CLASSES: dict[str, Kind] = {
@@ -134,7 +138,9 @@ class Vectorizer:
           InputError: an item that is not a string, or scikit-learn is not installed.
         """
         if bad := [number for number, text in enumerate(texts) if not isinstance(text, str)]:
-            raise InputError("texts", f"{type(texts[bad[0]]).__name__} at {bad[0]}", "texts")
+            kind = type(texts[bad[0]]).__name__
+            found = "None" if texts[bad[0]] is None else f"a value of type {kind}"
+            raise InputError("texts", f"{found} at index {bad[0]}", NO_TEXT)
         if not len(texts):
             return csr_matrix((0, self.num_features), dtype=np.float32)
         found = csr_matrix(self._vectorizer.transform(texts), dtype=np.float32)

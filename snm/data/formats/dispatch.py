@@ -22,7 +22,7 @@ from snm.data.formats.records import number_of
 from snm.data.formats.text import TextReader, read_pair, read_text, to_csr
 from snm.data.formats.text_errors import FEATURES, ONE_FILE, shown
 from snm.data.formats.text_writer import write_text
-from snm.errors import InputError
+from snm.errors import InputError, counted
 
 __all__ = [
     "iter_features",
@@ -70,7 +70,7 @@ def iter_features(
 def _iter_text(path: Path, num_features: int, chunk_rows: int) -> Iterator[csr_matrix]:
     reader = TextReader(path, ONE_FILE, FEATURES)
     if reader.header.num_features != num_features:
-        found = f"a header of {reader.header.num_features} features"
+        found = f"a header of {counted(reader.header.num_features, 'feature')}"
         raise InputError(f"{path}:1", found, f"{num_features}")
     pending: list[csr_matrix] = []
     num_pending = 0
@@ -121,7 +121,7 @@ def read_names(path: str | Path, num_labels: int) -> tuple[str, ...]:
     names = read_lines(Path(path))
     if len(names) != num_labels:
         where = f"{path}:{min(len(names), num_labels) + 1}"
-        raise InputError(where, f"{len(names)} names", f"{num_labels}, one a label")
+        raise InputError(where, counted(len(names), "name"), f"{num_labels}, one a label")
     return tuple(names)
 
 
@@ -151,7 +151,7 @@ def read_weights(
             raise InputError(f"{path}:{row + 1}", shown(line.encode()), expected)
     if len(lines) != count:
         where = f"{path}:{min(len(lines), count) + 1}"
-        raise InputError(where, f"{len(lines)} weights", f"{count}, one a {noun}")
+        raise InputError(where, counted(len(lines), "weight"), f"{count}, one a {noun}")
     if not weights.any():
         raise InputError(str(path), "only zeros", "a weight above 0")
     return weights
