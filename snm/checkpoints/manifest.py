@@ -11,7 +11,15 @@ from snm.errors import InputError, first_line, unread
 from snm.system.files import fingerprint
 from snm.system.sealed_json import read_sealed, write_sealed
 
-__all__ = ["MANIFEST", "DamagedError", "Note", "denied", "difference", "fingerprints"]
+__all__ = [
+    "MANIFEST",
+    "DamagedError",
+    "Note",
+    "UnfinishedError",
+    "denied",
+    "difference",
+    "fingerprints",
+]
 
 MANIFEST = "manifest.json"
 """The name of its file."""
@@ -20,9 +28,16 @@ MANIFEST = "manifest.json"
 class DamagedError(InputError):
     """The files of a checkpoint differ from what was written."""
 
-    def __init__(self, path: Path, found: str):
+    def __init__(self, path: Path, found: str, *, what: str = "a damaged checkpoint"):
         self.path = path
-        super().__init__(str(path), f"a damaged checkpoint ({found})", "what was written")
+        super().__init__(str(path), f"{what} ({found})", "what was written")
+
+
+class UnfinishedError(DamagedError):
+    """A checkpoint lacks its manifest, which is written last: something ended its writing."""
+
+    def __init__(self, path: Path):
+        super().__init__(path, f"no {MANIFEST}", what="an unfinished checkpoint")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +72,8 @@ class Note:
         except PermissionError as error:
             raise denied(path, error) from error
         except (OSError, ValueError, TypeError) as error:
+            if isinstance(error, FileNotFoundError) and path.is_dir():
+                raise UnfinishedError(path) from error
             raise DamagedError(path, f"{MANIFEST}: {first_line(error)}") from error
         objects = (note.progress, note.about, note.files)
         if not all(isinstance(one, dict) for one in objects):

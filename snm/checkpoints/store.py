@@ -27,6 +27,7 @@ from snm.checkpoints.manifest import (
     MANIFEST,
     DamagedError,
     Note,
+    UnfinishedError,
     denied,
     difference,
     fingerprints,
@@ -363,7 +364,7 @@ class Checkpoints:
             return []
         names = (path.name for path in self._folder.iterdir())
         found = [self._folder / name for name in names if name.isascii() and name.isdigit()]
-        return [DamagedError(path, f"no {MANIFEST}") for path in found if int(path.name) > newest]
+        return [UnfinishedError(path) for path in found if int(path.name) > newest]
 
 
 def _is_mine(number: int) -> bool:

@@ -128,7 +128,8 @@ def _run(command: Plan) -> None:
             f"{duration(seconds * steps)} an epoch, "
             f"the first after {duration(programs.compile_seconds)} of compiling;\n"
             f"{duration(seconds * every)} of training in total "
-            f"(epochs {config.epochs}, members {config.members}), without evaluation",
+            f"(epochs {config.epochs}, members {config.members}), without evaluation;\n"
+            "these times were measured just now, on a few steps: they vary from call to call",
             soft_wrap=True,
         )
     sizes = f"{size_in_words(room.needed)} at the peak, {size_in_words(room.limit)} available"

@@ -63,7 +63,7 @@ class Predict:
     """Texts to label, instead of INPUT."""
     output: Path | None = None
     """File to write, by default standard output; not INPUT, nor a file of a run, an export or a
-    data set. One whose name ends in .gz is compressed."""
+    data set, nor named as a table (.csv). One whose name ends in .gz is compressed."""
     k: int | None = None
     """Number of labels for each point; by default 5, or all where there are fewer, or as many as a
     threshold by name was chosen on."""
@@ -228,6 +228,15 @@ def _check(command: Predict) -> None:
             if source and source.exists() and output.exists() and output.samefile(source):
                 found = "the file that is read"
                 raise InputError(f"--output {output}", found, "another file")
+        _refuse_table(output)
+
+
+def _refuse_table(output: Path) -> None:
+    """Refuses the names of tables: what is written is none, whatever its name says."""
+    suffix = Path(output.name.removesuffix(".gz")).suffix
+    if suffix.lower() in (".csv", ".tsv", ".parquet", ".xlsx"):
+        expected = "a name such as answers.jsonl: answers are lines of JSON, or rows of label:score"
+        raise InputError(f"--output {output}", f"the ending {suffix}", expected)
 
 
 def _labels_of(path: Path, predictor: Predictor) -> NDArray[np.int32]:

@@ -87,7 +87,7 @@ def check_features(here: IdSpace, there: IdSpace) -> None:
             raise InputError(here.name, found, f"`snm data import --like {there.name}`")
     if here.num_features != there.num_features:
         expected = f"{there.num_features}, as in training"
-        raise InputError(here.name, f"{here.num_features} features", expected)
+        raise InputError(here.name, counted(here.num_features, "feature"), expected)
 
 
 def slots_by_name(here: IdSpace, there: IdSpace, *, same_ids: bool) -> NDArray[np.int64] | None:
@@ -118,7 +118,7 @@ def slots_by_name(here: IdSpace, there: IdSpace, *, same_ids: bool) -> NDArray[n
         return np.array([ids.get(name, -1) for name in names[0]], np.int64)
     if here.num_labels != there.num_labels:
         expected = f"{there.num_labels}, as in training"
-        raise InputError(here.name, f"{here.num_labels} labels", expected)
+        raise InputError(here.name, counted(here.num_labels, "label"), expected)
     if here.sha256 != there.sha256 and not same_ids:
         without = here if here.label_names is None else there
         found = f"labels without names in {without.name}, and other data than in training"

@@ -17,8 +17,8 @@ from snm.data.content import Content, sha256_of
 from snm.data.dataset import Dataset, Points
 from snm.data.formats import dispatch as formats
 from snm.data.formats.binary import DAMAGE, npy_header
-from snm.data.formats.layouts import DATA_FILES, DataFiles
-from snm.errors import InputError
+from snm.data.formats.layouts import DATA_FILES, DataFiles, holds_data
+from snm.errors import InputError, counted
 from snm.machine.ram import available_ram
 from snm.stores import entries
 from snm.stores.copies import local
@@ -165,10 +165,12 @@ def _files_of(source: str | Path) -> DataFiles:
     folder = fetched(source) or local(source, lambda name: name.removesuffix(".gz") in DATA_FILES)
     if not folder.is_dir():
         expected = "a folder of data, a fetched set, or `synthetic`"
+        name, quoted = folder.name.removesuffix(".gz"), shlex.quote(str(source))
+        if name in DATA_FILES and holds_data(folder.parent):
+            of_it = shlex.quote(str(folder.parent))
+            raise InputError(str(source), "a file of a data set", f"its folder, {of_it}")
         if folder.exists():
-            makes_one = (
-                f"`snm data import {shlex.quote(str(source))} --out DATA` makes one of a file"
-            )
+            makes_one = f"`snm data import {quoted} --out DATA` makes one of a file"
             raise InputError(str(source), "a file", f"{expected}: {makes_one}")
         raise InputError(str(source), "no such folder", expected)
     return DataFiles.of(folder)
@@ -265,6 +267,6 @@ def _read_part(files: list[Path]) -> tuple[csr_matrix, csr_matrix]:
     features = read_features(feature_file)
     labels = formats.read_npz(label_file, noun="label")
     if features.shape[0] != labels.shape[0]:
-        found = f"{labels.shape[0]} rows"
+        found = counted(labels.shape[0], "row")
         raise InputError(str(label_file), found, f"{features.shape[0]}, as in {feature_file.name}")
     return features, labels

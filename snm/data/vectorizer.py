@@ -24,6 +24,7 @@ from snm.system import disk
 
 __all__ = [
     "CLASSES",
+    "NO_TEXT",
     "Analyzer",
     "Kind",
     "Vectorizer",
@@ -32,6 +33,9 @@ __all__ = [
     "refuse_pattern",
     "words_of",
 ]
+
+NO_TEXT = "a text ('' where there is none)"
+"""What is expected in place of a text that is missing."""
 
 Kind = Literal["counts", "tfidf", "hashing"]
 CLASSES: dict[str, Kind] = {
@@ -139,7 +143,9 @@ class Vectorizer:
           InputError: an item that is not a string, or scikit-learn is not installed.
         """
         if bad := [number for number, text in enumerate(texts) if not isinstance(text, str)]:
-            raise InputError("texts", f"{type(texts[bad[0]]).__name__} at {bad[0]}", "texts")
+            kind = type(texts[bad[0]]).__name__
+            found = "None" if texts[bad[0]] is None else f"a value of type {kind}"
+            raise InputError("texts", f"{found} at index {bad[0]}", NO_TEXT)
         if not len(texts):
             return csr_matrix((0, self.num_features), dtype=np.float32)
         texts = [composed(text) for text in texts]

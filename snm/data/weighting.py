@@ -16,7 +16,7 @@ from scipy.sparse import csr_matrix
 
 from snm.data.formats.binary import DAMAGE, headers_unwarned, refuse_bomb
 from snm.data.mapped import row_blocks, zeros_beside
-from snm.errors import InputError
+from snm.errors import InputError, counted
 from snm.system import disk
 
 __all__ = ["Kind", "Weighting", "document_counts", "filled"]
@@ -123,7 +123,9 @@ class Weighting:
             1e12 with `none`.
         """
         if self.num_features not in (None, features.shape[1]):
-            raise InputError("features", f"{features.shape[1]} columns", f"{self.num_features}")
+            raise InputError(
+                "features", counted(features.shape[1], "column"), f"{self.num_features}"
+            )
         if self.mean is not None:
             return self._standardized(features)
         if self.idf is not None:

@@ -52,23 +52,24 @@ def _examine(folder: RunFolder) -> Iterator[Finding]:
 def _progress(folder: RunFolder, config: ResolvedConfig, finished: bool) -> Iterator[Finding]:
     saved = []
     for member in range(1, config.members + 1):
-        for name in phase_names(member):
+        whose = "" if config.members == 1 else f" of member {member}"
+        for name, what in zip(phase_names(member), ("training", "refit"), strict=True):
             step = folder.checkpoints(config.keep_checkpoints, name).latest()
             if step is not None:
-                saved.append(f"{name} at step {step}")
+                saved.append(f"step {step:,} of the {what}{whose}")
     if not saved:
         advice = "the same `snm train` command starts again"
         yield Finding("error" if finished else "note", "checkpoints", "there is none", advice)
         return
     if finished:
-        yield Finding("ok", "checkpoints", f"finished: {', '.join(saved)}")
+        yield Finding("ok", "checkpoints", f"finished: saved at {', '.join(saved)}")
     else:
         last = _last_line(folder.log)
         when = f"; the last line of the log is of step {last['step']}" if "step" in last else ""
         yield Finding(
             "note",
             "checkpoints",
-            f"not finished: {', '.join(saved)}{when}",
+            f"not finished: saved at {', '.join(saved)}{when}",
             "the same `snm train` command continues from there",
         )
 

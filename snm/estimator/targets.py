@@ -14,7 +14,7 @@ from sklearn.preprocessing import MultiLabelBinarizer
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, column_or_1d
 
-from snm.errors import InputError, first_line
+from snm.errors import InputError, counted, first_line
 from snm.estimator.inputs import weights_of_classes
 
 __all__ = ["Form", "Targets"]
@@ -60,7 +60,7 @@ class Targets:
             y = y if form == "sparse" else np.asarray(y)
             width = int(y.shape[1])
             if classes is not None and len(classes) != width:
-                found = f"{len(classes)} classes for {width} columns"
+                found = f"{len(classes)} classes for {counted(width, 'column')}"
                 raise InputError("classes", found, "one a column")
             if classes is not None and not np.array_equal(np.sort(classes), np.arange(width)):
                 found = "names, with an indicator y"
@@ -100,7 +100,7 @@ class Targets:
                 raise InputError("y", f"{value} in an indicator", "only 0 and 1")
             found.sum_duplicates()
             if found.shape[1] != len(self.classes):
-                raise InputError("y", f"{found.shape[1]} columns", f"{len(self.classes)}")
+                raise InputError("y", counted(found.shape[1], "column"), f"{len(self.classes)}")
             return _ones(found.indices, found.indptr, found.shape)
         column = _column(y) if form == "classes" else None
         counts = np.ones(len(column), np.int64) if column is not None else [len(set(r)) for r in y]

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csr_matrix
 
-from snm.data.vectorizer import Vectorizer
-from snm.errors import InputError
+from snm.data.vectorizer import NO_TEXT, Vectorizer
+from snm.errors import InputError, counted
 
 __all__ = ["as_rows", "without_repeats", "without_zeros"]
 
@@ -38,9 +38,18 @@ def as_rows(
         given = np.asarray(given)  # such as one of JAX
     if isinstance(given, np.ndarray) and given.dtype.kind in "OU" and given.ndim == 1:
         given = given.tolist()  # texts, such as a column of a table
-        if not all(isinstance(text, str) for text in given):
+        if given and not any(isinstance(text, str) for text in given):
             raise InputError("texts", "an array of other objects", "texts")
-    if isinstance(given, list | tuple) and given and not isinstance(given[0], str):
+    if not hasattr(given, "__len__") and not sparse.issparse(given):
+        expected = f"a list of texts, or a matrix [n, {width}]"
+        raise InputError("features", f"a value of type {type(given).__name__}", expected)
+    if isinstance(given, list | tuple) and given and not any(isinstance(t, str) for t in given):
+        for index, row in enumerate(given):
+            if row is None:
+                what, expected = "features", f"a row of {width} numbers"
+                if vectorizer is not None:
+                    what, expected = "texts", NO_TEXT
+                raise InputError(what, f"None at index {index}", expected)
         try:
             given = np.asarray(given, np.float32)
         except (TypeError, ValueError) as error:
@@ -61,7 +70,7 @@ def as_rows(
         given = given.astype(given.dtype.newbyteorder("="))
     rows = csr_matrix(given)
     if rows.shape[1] != width:
-        raise InputError("features", f"{rows.shape[1]} columns", f"{width}, as in training")
+        raise InputError("features", counted(rows.shape[1], "column"), f"{width}, as in training")
     if rows.dtype != np.float32:  # before sums: bytes would wrap around, and True is 1 each time
         with np.errstate(over="ignore"):  # what overflows is refused
             rows = rows.astype(np.float32)

@@ -122,7 +122,16 @@ def test_columns_that_are_named(run, tmp_path, capsys):
     path = tmp_path / "a.csv"
     path.write_text('head,body\nword03,"word21\nword07"\n')
     said = refused(capsys, "predict", run, path)
-    assert said.startswith(f"{path}:1: found no column 'text' among head, body, expected a header")
+    expected = "'title' and 'text', as the run was trained on (see --columns)"
+    found = f"{path}:1: found no column 'title' among head, body"
+    assert said == f"{found}, expected a header with {expected}"
+    objects = tmp_path / "a.jsonl"
+    objects.write_text('{"head": "word03", "text": 3}\n')
+    said = refused(capsys, "predict", run, objects, "--columns", "text")
+    assert said == f"{objects}:1: found text: 3, expected a text in 'text' (see --columns)"
+    objects.write_text('{"title": "word03"}\n')
+    said = refused(capsys, "predict", run, objects)
+    assert said == f"{objects}:1: found no 'text' among 'title', expected an object with {expected}"
     found, said = answers(capsys, run, path, "--columns", "head", "body")
     check(found, run, TEXTS[:1])
     assert "fields" not in found[0] and said.endswith("text from 'head' and 'body'\n")
@@ -230,6 +239,15 @@ def test_an_output_that_is_compressed(run, tmp_path, capsys):
     capsys.readouterr()
     said = refused(capsys, "predict", run, "--text", "x", "--format=sparse", "--output", packed)
     assert said.startswith(f"--output {packed}: found --format sparse")
+
+
+@pytest.mark.parametrize("name", ["answers.csv", "answers.CSV.gz", "answers.parquet"])
+def test_an_output_named_as_a_table(run, tmp_path, capsys, name):
+    """It would hold lines of JSON."""
+    said = refused(capsys, "predict", run, "--text", "x", "--output", tmp_path / name)
+    assert said.startswith(f"--output {tmp_path / name}: found the ending .")
+    assert "expected a name such as answers.jsonl: answers are lines of JSON" in said
+    assert not (tmp_path / name).exists()
 
 
 def test_sigterm_leaves_no_part_of_an_output(run, tmp_path, monkeypatch):

@@ -187,8 +187,11 @@ def test_parts_of_pairs_that_do_not_fit(tmp_path):
 def test_no_folder(tmp_path):
     with pytest.raises(InputError, match="found no such folder, expected a folder of data"):
         load(tmp_path / "none")
+    folder = put(tmp_path, **{"train.txt": TRAIN, "other.txt": TRAIN})
+    with pytest.raises(InputError, match=f"a file of a data set, expected its folder, {folder}"):
+        load(folder / "train.txt")
     with pytest.raises(InputError, match="found a file, expected a folder of data"):
-        load(put(tmp_path, **{"train.txt": TRAIN}) / "train.txt")
+        load(folder / "other.txt")
 
 
 def entries(cache_folder):

@@ -1,9 +1,11 @@
 """Statistics: a data set that is counted by hand, then the real data sets."""
 
 import json
+import re
 
 import numpy as np
 import pytest
+from command_line import call
 from real_data import real_data_folder
 from scipy import sparse
 
@@ -55,6 +57,21 @@ def test_counted_by_hand():
         "filter_pairs": 1,
     }
     json.dumps(describe(toy()))
+
+
+def test_the_table_says_what_deciles_are(monkeypatch, capsys):
+    """A line each, so that no width breaks a number; the frequencies are 0, 1 and 3."""
+    monkeypatch.setattr("snm.data.load.load", lambda name: toy())
+    call("data", "stats", "toy")
+    shown = re.sub(r"[│\s]+", " ", capsys.readouterr().out)
+    lines = [
+        "the rarest label has 0",
+        *(f"{share}% of the labels have at most 1" for share in (10, 20, 30, 40, 50)),
+        *(f"{share}% of the labels have at most {n}" for share, n in ((60, 2), (80, 3), (90, 3))),
+        "the most frequent label has 3",
+    ]
+    assert "decile" not in shown and "training points of a label the rarest" in shown
+    assert all(f" {line} " in shown for line in lines)
 
 
 def test_without_test_points():

@@ -36,7 +36,7 @@ def levels(run):
 
 def test_a_good_run(run, capsys):
     assert {f.level for f in levels(run).values()} == {"ok"}
-    assert "train at step 12" in levels(run)["checkpoints"].found
+    assert "finished: saved at step 12 of the training" in levels(run)["checkpoints"].found
     call("doctor", run)
     assert "the model predicts" in capsys.readouterr().out
 
@@ -91,7 +91,9 @@ def test_an_interrupted_run_whose_first_member_has_no_checkpoint(run, tmp_path, 
     for step in (tmp_path / "run" / "checkpoints").glob("[0-9]*"):
         shutil.rmtree(step)
     said = levels(tmp_path / "run")
-    assert said["checkpoints"].found.startswith("not finished: member-2 at step 4")
+    assert said["checkpoints"].found.startswith(
+        "not finished: saved at step 4 of the training of member 2"
+    )
     assert said["model"].level == "note" and "member 1 has no checkpoint" in said["model"].found
     call("doctor", tmp_path / "run")
     capsys.readouterr()

@@ -352,6 +352,7 @@ def test_plan_on_the_command_line(folder, tmp_path, capsys):
     call(*words)
     out = capsys.readouterr().out
     assert "tables" in out and "fits: " in out and "4 steps an epoch" in out
+    assert "these times were measured just now, on a few steps: they vary" in out
     call(*words, "--json", "--device-memory", "1MiB")
     found = json.loads(capsys.readouterr().out)
     assert not found["fits"] and found["limit_bytes"] == MIB

@@ -227,7 +227,7 @@ def test_an_interrupted_run_says_that_it_goes_on_from_the_one_before(place, run)
     remove_its_manifest(run)
     events = list(snm.training(place / "data", CONFIG, run))
     (noted,) = (event.text for event in events if isinstance(event, Noted))
-    assert "checkpoints/8: found a damaged checkpoint (no manifest.json)" in noted
+    assert "checkpoints/8: found an unfinished checkpoint (no manifest.json)" in noted
     assert noted.endswith("going on from the one before it")
     assert [event.step for event in events if isinstance(event, Stepped)] == [6, 8]
 

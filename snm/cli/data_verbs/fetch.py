@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -74,8 +75,6 @@ def _columns() -> tuple[str, ...]:
 
 def _print_list(*, as_json: bool) -> None:
     """Prints the registry: the columns of Table 1, and what was verified."""
-    from rich.table import Table
-
     from snm.data.repository.registry import read_registry
     from snm.system.terminal import wide_console
 
@@ -83,33 +82,71 @@ def _print_list(*, as_json: bool) -> None:
     if as_json:
         print(json.dumps([dataclasses.asdict(entry) for entry in entries]))
         return
-    table = Table(title="data sets by name", title_justify="left")
-    table.add_column("name", no_wrap=True)
-    for column in _columns():
-        table.add_column(column.replace("_", " "), justify="right")
-    table.add_column("A, B", no_wrap=True)
-    table.add_column("mirrors", justify="right")
-    table.add_column("verified")
-    table.add_column("cached")
-    for entry in entries:
-        fetched = any(mirror.verified for mirror in entry.mirrors)
-        checked = "sizes" if entry.statistics_verified else "no"
-        table.add_row(
-            entry.name,
-            *(_number(entry.statistics.get(column)) for column in _columns()),
-            f"{entry.propensity[0]}, {entry.propensity[1]}",
-            str(len(entry.mirrors)),
-            "yes" if entry.statistics_verified and fetched else checked,
-            "yes" if _is_cached(entry) else "",
-        )
     console = wide_console()
+    rows = [_cells(entry) for entry in entries]
+    table, left_out = _fitting(rows, console)
     console.print(table)
-    console.print(
-        "verified: yes, if address, hash and sizes were compared with the archive; sizes, if the "
-        "sizes were compared with a copy; no, if the entry may be out of date. --json prints "
-        "citations and licence notes too.",
-        soft_wrap=True,
-    )
+    if left_out:
+        more = f"left out, as the terminal is narrow: {', '.join(left_out)}"
+        console.print(more, soft_wrap=True)
+    if "verified" not in left_out:
+        console.print(
+            "verified: yes, if address, hash and sizes were compared with the archive; sizes, if "
+            "the sizes were compared with a copy; no, if the entry may be out of date.",
+            soft_wrap=True,
+        )
+    console.print("--json prints all columns, citations and licence notes.", soft_wrap=True)
+
+
+def _cells(entry: Entry) -> dict[str, str]:
+    """What the list says of a data set, by the names of its columns."""
+    fetched = any(mirror.verified for mirror in entry.mirrors)
+    checked = "sizes" if entry.statistics_verified else "no"
+    sizes = {
+        column.replace("_", " "): _number(entry.statistics.get(column)) for column in _columns()
+    }
+    return {
+        "name": entry.name,
+        **sizes,
+        "A, B": f"{entry.propensity[0]}, {entry.propensity[1]}",
+        "mirrors": str(len(entry.mirrors)),
+        "verified": "yes" if entry.statistics_verified and fetched else checked,
+        "cached": "yes" if _is_cached(entry) else "",
+    }
+
+
+_BY_USE = (
+    "name", "labels", "train points", "features", "test points", "cached", "verified",
+    "labels per point", "points per label", "A, B", "mirrors",
+)  # fmt: skip
+
+
+def _fitting(rows: Sequence[dict[str, str]], console: Console) -> tuple[Table, list[str]]:
+    """A table of the columns that fit on the console, and the names of those left out.
+
+    The most useful columns are taken. A table of all of them would cut numbers, which are then
+    wrong.
+
+    Args:
+      rows: cells by the names of the columns, as `_cells`.
+      console: what they must fit on.
+    """
+    from rich.measure import Measurement
+    from rich.table import Table
+
+    unlimited = console.options.update(width=1 << 16)
+    for count in range(len(_BY_USE), 0, -1):
+        shown = [name for name in rows[0] if name in _BY_USE[:count]]
+        table = Table(title="data sets by name", title_justify="left")
+        for name in shown:
+            words = name if name == "A, B" else name.replace(" ", "\n")
+            right = name not in ("name", "A, B", "verified", "cached")
+            table.add_column(words, justify="right" if right else "left", no_wrap=True)
+        for row in rows:
+            table.add_row(*(row[name] for name in shown))
+        if Measurement.get(console, unlimited, table).maximum <= console.width:
+            break
+    return table, [name for name in rows[0] if name not in shown]
 
 
 def _is_cached(entry: Entry) -> bool:
@@ -173,14 +210,16 @@ def _run_fetch(command: Fetch) -> None:
 
 
 def _compared(entry: Entry, facts: dict[str, Any]) -> Table:
+    """The sizes of the registry and of the data, side by side: narrow, so that none is cut."""
     from rich.table import Table
 
     table = Table(title=entry.name, title_justify="left")
     table.add_column("")
+    table.add_column("registry", justify="right", no_wrap=True)
+    table.add_column("found", justify="right", no_wrap=True)
     for column in _columns():
-        table.add_column(column.replace("_", " "), justify="right")
-    table.add_row("registry", *(_number(entry.statistics.get(c)) for c in _columns()))
-    table.add_row("found", *(_number(facts[column]) for column in _columns()))
+        known = _number(entry.statistics.get(column))
+        table.add_row(column.replace("_", " "), known, _number(facts[column]))
     return table
 
 

@@ -109,6 +109,7 @@ def _hint_of_names(command: Import) -> str | None:
 def _tell_next(command: Import, counts: Counts) -> None:
     """What can be done with data in the ids of another run or data set."""
     from snm.config.settings import IF_ALL_POINTS, flags_to_train_on
+    from snm.runs.folder import RunFolder
     from snm.system.terminal import say
 
     run = Path(str(command.like))
@@ -117,7 +118,13 @@ def _tell_next(command: Import, counts: Counts) -> None:
     if not (run / "config.toml").is_file():
         say(f"next: {trained} {flags_to_train_on(Path('RUN'))}")
     elif counts.new_labels and command.new_labels == "append":
-        say(f"next: snm grow {quoted} --data {data} --output NEW")
+        if RunFolder(run).settings().seen == "drop":  # `snm grow` refuses it
+            say(
+                "next: new items need a training anew, on rows of the old and the new ones: "
+                "snm data import FILE --same-items --out DATA"
+            )
+        else:
+            say(f"next: snm grow {quoted} --data {data} --output NEW")
     else:
         say(f"next: snm evaluate {quoted} --data {data}")
         say(f"  or: {trained} {flags_to_train_on(run)}")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 from tyro.conf import Positional, arg
@@ -44,9 +46,23 @@ def _print_stats(command: Stats) -> None:
         return
     table = Table(title=found.pop("name", command.data), title_justify="left", show_header=False)
     table.add_column()
-    table.add_column(justify="right")
+    table.add_column(justify="right", no_wrap=True)
     sha256 = found.pop("sha256")
     for name, value in found.items():
-        table.add_row(name.replace("_", " "), displayed(value))
+        if name == "label_frequency_deciles":
+            for what, count in _training_points_of_labels(value):
+                table.add_row(what, count)
+        else:
+            table.add_row(name.replace("_", " "), displayed(value))
     console.print(table)
     say(f"SHA-256 {sha256}")  # as a whole, which no narrow table has room for
+
+
+def _training_points_of_labels(deciles: Sequence[float]) -> Iterator[tuple[str, str]]:
+    """Rows that say how many training points labels have, from the deciles of that number."""
+    yield "training points of a label", ""
+    for tenths, count in enumerate(deciles):
+        what = f"{10 * tenths}% of the labels have at most"
+        if tenths in (0, 10):
+            what = "the most frequent label has" if tenths else "the rarest label has"
+        yield f"  {what}", f"{math.ceil(count):,}"  # deciles may lie between two counts

@@ -36,8 +36,9 @@ def laid_out(sheet: Sheet, width: int) -> Iterator[RenderableType]:
     shown = [n for n in range(len(sheet.columns)) if n not in long]
     widths = {n: max(_width(cells[n]), _width(sheet.columns[n].split())) + _GAP for n in shown}
     for number, columns in enumerate(_blocks(shown, widths, width)):
-        table = Table(title="" if number else Text(sheet.title), title_justify="left",
-                      box=SIMPLE_HEAD, padding=(0, 1, 0, 0))  # fmt: skip
+        title = f"{sheet.title}, continued" if number else sheet.title
+        table = Table(title=Text(title), title_justify="left", box=SIMPLE_HEAD,
+                      padding=(0, 1, 0, 0))  # fmt: skip
         for n in columns:
             heading = "\n".join(textwrap.wrap(sheet.columns[n], widths[n] - _GAP))
             table.add_column(Text(heading), justify="right" if n else "left", overflow="fold")

@@ -190,7 +190,7 @@ def build(
 ) -> Counts:
     """Writes `train.txt`, `train_rows.txt`, `labels.txt` and, if there are test points, `test.txt`.
 
-    A line of `train_rows.txt` is the file and line that a training point came from, in their order:
+    A line of `train_rows.txt` is the file and line that a training point begins at, in their order:
     an explained answer names training points by number. Known labels have the first ids, others
     follow in order of first occurrence.
 

@@ -17,11 +17,12 @@ from scipy.sparse import csr_matrix, vstack
 
 from snm.data.formats.binary import iter_npy, iter_npz, read_npy, read_npz
 from snm.data.formats.gzipped import BYTE_ORDER_MARK, UNREADABLE, open_bytes, unreadable
+from snm.data.formats.not_text import undecoded
 from snm.data.formats.records import number_of
 from snm.data.formats.text import TextReader, read_pair, read_text, to_csr
 from snm.data.formats.text_errors import FEATURES, ONE_FILE, shown
 from snm.data.formats.text_writer import write_text
-from snm.errors import InputError
+from snm.errors import InputError, counted
 
 __all__ = [
     "iter_features",
@@ -69,7 +70,7 @@ def iter_features(
 def _iter_text(path: Path, num_features: int, chunk_rows: int) -> Iterator[csr_matrix]:
     reader = TextReader(path, ONE_FILE, FEATURES)
     if reader.header.num_features != num_features:
-        found = f"a header of {reader.header.num_features} features"
+        found = f"a header of {counted(reader.header.num_features, 'feature')}"
         raise InputError(f"{path}:1", found, f"{num_features}")
     pending: list[csr_matrix] = []
     num_pending = 0
@@ -101,9 +102,11 @@ def read_lines(path: Path) -> list[str]:
     except UNREADABLE as error:
         raise unreadable(path, error) from error
     except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        bad = shown(raw[error.start : error.start + 8])
-        raise InputError(f"{path}:{line}", f"bytes that are not text ({bad})", "UTF-8") from error
+        number = raw.count(b"\n", 0, error.start) + 1
+        begin = raw.rfind(b"\n", 0, error.start) + 1
+        line = raw[begin:].partition(b"\n")[0]
+        where, start = f"{path}:{number}", error.start - begin
+        raise undecoded(where, line, start, first=number == 1) from error
     # Not `splitlines`: a name may hold a Unicode line separator.
     lines = text.replace("\r\n", "\n").split("\n")
     return lines[:-1] if lines[-1] == "" else lines
@@ -118,7 +121,7 @@ def read_names(path: str | Path, num_labels: int) -> tuple[str, ...]:
     names = read_lines(Path(path))
     if len(names) != num_labels:
         where = f"{path}:{min(len(names), num_labels) + 1}"
-        raise InputError(where, f"{len(names)} names", f"{num_labels}, one a label")
+        raise InputError(where, counted(len(names), "name"), f"{num_labels}, one a label")
     return tuple(names)
 
 
@@ -148,7 +151,7 @@ def read_weights(
             raise InputError(f"{path}:{row + 1}", shown(line.encode()), expected)
     if len(lines) != count:
         where = f"{path}:{min(len(lines), count) + 1}"
-        raise InputError(where, f"{len(lines)} weights", f"{count}, one a {noun}")
+        raise InputError(where, counted(len(lines), "weight"), f"{count}, one a {noun}")
     if not weights.any():
         raise InputError(str(path), "only zeros", "a weight above 0")
     return weights

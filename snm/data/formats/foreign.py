@@ -7,6 +7,7 @@ NumPy until a reader needs it, so that the command line can list the formats che
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -22,7 +23,6 @@ from snm.data.formats.records import (
     numbered_lines,
     place_of,
     text_of,
-    value_of,
 )
 from snm.data.names import composed, one_line
 from snm.errors import InputError
@@ -139,6 +139,9 @@ def detect(path: Path, label_file: Path | None) -> str:
     if label_file is not None:
         return "raw"
     found = f"a first line {first[:40]!a}"
+    if re.fullmatch(r"\s*\d+\s+\d+(\s+\d+)?\s*", first):
+        expected = "a folder with it as train.txt, which needs no import (or --format)"
+        raise InputError(str(path), f"{found}, a header of features", expected)
     raise InputError(str(path), found, f"--format, one of {', '.join(READERS)}")
 
 
@@ -179,15 +182,9 @@ def _weight(where: str, field: str, value: object) -> float:
 
 
 def _jsonl(path: Path, options: ReadOptions) -> Iterator[Row]:
-    labels = options.labels
     for where, found in json_objects(path, numbered_lines(path)):
         parts = [_text(where, found, field, options) for field in options.text]
-        expected = f"a list of names or numbers in {labels!r}, or a single one (see --labels)"
-        value = found.get(labels)
-        single = type(value) is int or (type(value) is str and not set(SEPARATORS) & set(value))
-        names = [value] if single else value_of(where, found, labels, [], expected)
-        if not all(type(name) in (str, int) for name in names):
-            raise InputError(where, f"{labels}: {names!r}"[:200], expected)
+        names = _labels(where, found, options.labels)
         weight = 1.0
         if options.weight is not None:
             if options.weight not in found:
@@ -199,25 +196,66 @@ def _jsonl(path: Path, options: ReadOptions) -> Iterator[Row]:
 
 
 def _text(where: str, found: dict[str, Any], field: str, options: ReadOptions) -> str:
-    expected = f"a text in {field!r} (see --text)"
+    expected = "the text's field, named with --text FIELD"
+    if field in found:
+        expected = f"a text in {field!r} (see --text)"
     if isinstance(found.get(field), list):
         expected += ", or --same-items for lists of items"
     return text_of(where, found, field, options.item_separator, expected)
+
+
+def _labels(where: str, found: dict[str, Any], field: str) -> list[Any]:
+    """The labels in a field of an object: a list, or a single one; `null` is none.
+
+    Raises:
+      InputError: no such field, or one that holds something else.
+    """
+    if field not in found:
+        expected = "the labels' field, named with --labels FIELD"
+        raise InputError(where, missing(found, field)[:200], expected)
+    value, shown = found[field], json.dumps(field, ensure_ascii=False)
+    if isinstance(value, str) and (marks := set(SEPARATORS) & set(value)):
+        parts = [part.strip() for part in re.split(f"[{SEPARATORS}]", value)]
+        several, one = (json.dumps(names, ensure_ascii=False) for names in (parts, [value]))
+        expected = f"a list: {several} for several labels, {one} for one"
+        if len(expected) > _LONGEST:
+            expected = f'a list such as {shown}: ["a", "b"]'
+        mark = next(mark for mark in value if mark in marks)
+        raise InputError(where, f"a text with {mark!r} in {shown}", expected)
+    names = value if isinstance(value, list) else [] if value is None else [value]
+    for name in names:
+        if type(name) not in (str, int):
+            place = f"the list {shown}" if isinstance(value, list) else shown
+            expected = f'{shown}: ["a", "b"], or whole numbers such as [3, 17]'
+            raise InputError(where, f"{_kind(name)} in {place}", expected)
+    return names
+
+
+_LONGEST = 120  # characters of an example that repeats what a file has
+
+
+def _kind(value: object) -> str:
+    """What a JSON value is, for messages."""
+    if isinstance(value, float):
+        return f"{value!r}, a decimal number,"
+    if isinstance(value, list | dict):
+        return "a list" if isinstance(value, list) else "an object"
+    return json.dumps(value)  # true, false or null
 
 
 def _csv(path: Path, options: ReadOptions) -> Iterator[Row]:
     separator = options.label_separator or ","
     rows = csv_rows(path, numbered_lines(path))
     _, header = next(rows)
-    asked = "--text and --labels"
+
+    def column(field: str, what: str, flag: str) -> int:
+        return place_of(path, field, header, f"the {what} column, named with {flag} COLUMN")
+
+    texts = [column(field, "text's", "--text") for field in options.text]
+    labels = column(options.labels, "labels'", "--labels")
+    weights = None
     if options.weight is not None:
-        asked = "--text, --labels and --weight-column"
-
-    def column(field: str) -> int:
-        return place_of(path, field, header, f"the columns of {asked}")
-
-    texts, labels = [column(field) for field in options.text], column(options.labels)
-    weights = None if options.weight is None else column(options.weight)
+        weights = column(options.weight, "weights'", "--weight-column")
     for where, row in rows:
         text = options.one_text(row[place] for place in texts)
         names = _distinct_names(iter(row[labels].split(separator)))

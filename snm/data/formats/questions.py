@@ -99,10 +99,13 @@ def read_questions(
         form = "csv"  # names the column that is missing
     if form != "sparse" and not of_texts:
         return Questions(form)  # the caller refuses it
+    wanted = "the column or field of the text"
+    if trained_on and not columns:
+        wanted = f"{' and '.join(map(repr, trained_on))}, as the run was trained on"
     if form == "csv":
-        return _of_csv(path, lines, asked, item_separator or " ")
+        return _of_csv(path, lines, asked, wanted, item_separator or " ")
     if form == "jsonl":
-        return _of_json(path, lines, asked, item_separator)
+        return _of_json(path, lines, asked, wanted, item_separator)
     if form == "text":
         about = f"{named(path)}: one text a line"
         if not told and re.fullmatch(r'"?\w+"?([,;\t] ?"?\w+"?)+', text):
@@ -149,9 +152,9 @@ def _form_of_line(
 
 
 def _used(asked: list[tuple[str, ...]], there: Iterable[str]) -> tuple[str, ...]:
-    """The first columns asked for that are all there; the last if none are."""
+    """The first columns asked for that are all there; the first if none are, to be missed."""
     known = set(there)
-    return next((names for names in asked if known.issuperset(names)), asked[-1])
+    return next((names for names in asked if known.issuperset(names)), asked[0])
 
 
 def _about(path: Path, form: str, used: Sequence[str], others: Iterable[str]) -> str:
@@ -161,12 +164,16 @@ def _about(path: Path, form: str, used: Sequence[str], others: Iterable[str]) ->
 
 
 def _of_csv(
-    path: Path, lines: Iterable[tuple[int, str]], asked: list[tuple[str, ...]], joining: str
+    path: Path,
+    lines: Iterable[tuple[int, str]],
+    asked: list[tuple[str, ...]],
+    wanted: str,
+    joining: str,
 ) -> Questions:
     rows = csv_rows(path, lines)
     _, header = next(rows)
     used = _used(asked, header)
-    expected = "a header with the text's column (see --columns)"
+    expected = f"a header with {wanted} (see --columns)"
     places = [place_of(path, name, header, expected) for name in used]
     named_ones = [name for name in header if name and name not in used]  # not `text,,`
     others = {name: place_of(path, name, header, expected) for name in named_ones}
@@ -183,6 +190,7 @@ def _of_json(
     path: Path,
     lines: Iterable[tuple[int, str]],
     asked: list[tuple[str, ...]],
+    wanted: str,
     item_separator: str | None,
 ) -> Questions:
     rows = json_objects(path, lines)
@@ -192,10 +200,12 @@ def _of_json(
     used = _used(asked, first[1])
 
     def question(where: str, found: dict[str, Any]) -> Question:
-        texts = [
-            text_of(where, found, name, item_separator, f"a text in {name!r} (see --columns)")
-            for name in used
-        ]
+        texts = []
+        for name in used:
+            expected = f"an object with {wanted} (see --columns)"
+            if name in found:
+                expected = f"a text in {name!r} (see --columns)"
+            texts.append(text_of(where, found, name, item_separator, expected))
         fields = {name: value for name, value in found.items() if name not in used}
         return Question((item_separator or " ").join(texts), fields)
 

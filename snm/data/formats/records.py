@@ -5,7 +5,6 @@ This module imports no NumPy, as the command line lists the formats that build o
 
 from __future__ import annotations
 
-import codecs
 import csv
 import itertools
 import json
@@ -23,6 +22,7 @@ from snm.data.formats.gzipped import (
     open_bytes,
     unreadable,
 )
+from snm.data.formats.not_text import refuse_packed, undecoded
 from snm.errors import InputError, counted
 from snm.system.repeated_keys import repeated_key
 
@@ -45,8 +45,6 @@ STDIN = Path("-")
 """Stands for standard input."""
 
 _LARGEST_CSV_FIELD = 1 << 28  # characters
-_GZIP = b"\x1f\x8b"
-_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # as spreadsheets write "Unicode text"
 
 
 NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
@@ -87,18 +85,13 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
                     found = f"a line of over {LONGEST_LINE} bytes"
                     raise InputError(f"{named(path)}:{number}", found, "text in lines")
                 if number == 1:
+                    refuse_packed(named(path), line)
                     line = line.removeprefix(BYTE_ORDER_MARK)
                 try:
                     text = line.decode("utf-8").rstrip("\r\n")
                 except UnicodeDecodeError as error:
-                    bad = ascii(line[error.start : error.start + 8])
-                    where, expected = f"{named(path)}:{number}", "UTF-8"
-                    if number == 1 and line.startswith(_UTF_16):
-                        expected += ", as `iconv -f UTF-16 -t UTF-8` makes of UTF-16"
-                    if number == 1 and line.startswith(_GZIP):
-                        expected += ", as `gunzip -c` makes of gzip"
-                    found = f"bytes that are not text ({bad})"
-                    raise InputError(where, found, expected) from error
+                    where = f"{named(path)}:{number}"
+                    raise undecoded(where, line, error.start, first=number == 1) from error
                 if "\0" in text:
                     raise InputError(f"{named(path)}:{number}", "a NUL byte", "text in UTF-8")
                 yield number, text
@@ -117,6 +110,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 _JSON = json.JSONDecoder(object_pairs_hook=_once)
+_OF_ARRAY = "one JSON object a line, as `jq -c '.[]'` makes of an array"
 
 
 def json_objects(
@@ -140,7 +134,15 @@ def json_objects(
         except _FaultError as error:
             raise InputError(where, str(error), "each field once") from error
         except (ValueError, RecursionError) as error:
-            raise InputError(where, f"no JSON ({error})", "one JSON object a line") from error
+            begun = line.strip()
+            if begun[:1] == "[":
+                raise InputError(where, "the start of a JSON array", _OF_ARRAY) from error
+            expected = "one JSON object a line"
+            if begun == "{":
+                expected += ", as `jq -c .` makes of objects of several lines"
+            raise InputError(where, f"no JSON ({error})", expected) from error
+        if isinstance(found, list):
+            raise InputError(where, "a JSON array", _OF_ARRAY)
         if not isinstance(found, dict):
             raise InputError(where, f"a {type(found).__name__}", "an object")
         if "\\ud" in line.lower():  # perhaps half of a surrogate pair, which no file can hold
@@ -197,7 +199,7 @@ def text_of(
 
 
 def csv_rows(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[str, list[str]]]:
-    """Yields (file and line, cells), first of the header, then of rows that are as wide.
+    """Yields (file and first line, cells), first of the header, then of rows that are as wide.
 
     Args:
       path: the file, for messages; tabs part the cells of a `.tsv`, and of others what
@@ -223,7 +225,7 @@ def csv_rows(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[str
         yield f"{name}:1", header
         begun = rows.line_num + 1
         for row in rows:
-            where = f"{name}:{rows.line_num}"
+            where = f"{name}:{begun}"
             if row and len(row) != len(header):
                 found = counted(len(row), "field")
                 raise InputError(where, found, f"{len(header)}, as in the header")

@@ -32,3 +32,12 @@ def test_a_cell_has_its_interval_and_its_ratio_below(capsys):
     at = next(n for n, line in enumerate(lines) if line[:1] == ["top-16"])
     assert lines[at] == ["top-16", "16", "of", "32", *["6.00"] * 6]
     assert lines[at + 2] == ["2.00x"] * 6  # 4 / 2 and 8 / 4
+
+
+def test_a_table_that_goes_on_says_so(capsys):
+    (sheet,) = [each for each in sheets(full()) if each.title == "Generalization bounds"]
+    for width, parts in ((80, 2), (120, 1)):
+        Console(width=width).print(*laid_out(sheet, width), sep="\n")
+        shown = capsys.readouterr().out
+        assert shown.count("Generalization bounds") == parts
+        assert shown.count("Generalization bounds, continued") == parts - 1

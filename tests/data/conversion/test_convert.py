@@ -182,13 +182,14 @@ def test_labels_are_kept_by_name(tmp_path):
     ("name", "text", "options", "said"),
     [
         ("a.jsonl", '{"text": "x y", "labels": [1]}\n{"text"', [], r"a.jsonl:2: found no JSON"),
-        ("a.jsonl", "[1]\n", [], "a.jsonl:1: found a list, expected an object"),
+        ("a.jsonl", "[1]\n", [], "a.jsonl:1: found a JSON array, expected one JSON object"),
         ("a.jsonl", '{"title": "x", "labels": []}\n', [], "no 'text' among 'title', 'labels'"),
-        ("a.jsonl", '{"text": "xx", "labels": "a,b"}\n', [], "labels: 'a,b', expected a list"),
+        ("a.jsonl", '{"text": "xx", "labels": "a,b"}\n', [], "found a text with ',' in \"labels\""),
         ("a.csv", "text,labels\nxx,a,b\n", [], "a.csv:2: found 3 fields, expected 2"),
         ("a.csv", "title,labels\n", [], "a.csv:1: found no column 'text'"),
+        ("a.csv", "text,tags\n", [], "expected the labels' column, named with --labels COLUMN"),
         ("a.csv", "text,labels,text\n", [], "a.csv:1: found column 'text' twice"),
-        ("a.jsonl", '{"text": "xx", "labels": [true]}\n', [], "labels: [True], expected a list"),
+        ("a.jsonl", '{"text": "xx", "labels": [true]}\n', [], 'found true in the list "labels"'),
         ("a.svm", "1 2:1 2:2\n", [], "a.svm:1: found a feature twice"),
         ("a.svm", "1 2:x\n", [], "a.svm:1: found '2:x', expected a finite number after the colon"),
         ("a.svm", "1 2:nan\n", [], "a.svm:1: found '2:nan', expected a finite number after"),
@@ -223,7 +224,7 @@ def test_labels_are_kept_by_name(tmp_path):
             "a.csv",
             "Text,labels\nxx,a\n",
             [],
-            "'text' among Text, labels, expected the columns of --text and --labels: names must",
+            "expected the text's column, named with --text COLUMN: names must agree in case and",
         ),
         (
             "a.csv",
@@ -273,7 +274,7 @@ def test_labels_are_kept_by_name(tmp_path):
         ("a.svm", "1 2:1\n", ["--weight-column=w"], "found points without fields (svmlight)"),
         ("a.jsonl.gz", gzip.compress(b'{"text"' * 99, mtime=0)[:-9], [], "truncated gzip"),
         ("a.jsonl.gz", DAMAGED, [], "damaged gzip data"),
-        ("a.jsonl", b'{"text": "\xff"}', [], "a.jsonl:1: found bytes that are not text"),
+        ("a.jsonl", b'{"text": "\xff"}', [], "a.jsonl:1: found bytes that are not UTF-8"),
     ],
 )
 def test_bad_input_leaves_no_folder(tmp_path, capsys, name, text, options, said):

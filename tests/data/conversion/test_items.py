@@ -113,6 +113,15 @@ def test_training_takes_them_for_the_same_and_lists_are_answered(tmp_path, capsy
     assert more.label_names == data.label_names
     assert more.train.features.nnz == 3  # without the new item
     assert Vectorizer.read(tmp_path / "more" / "vectorizer.json").vocabulary == data.label_names
+    # A new item is a label only: no growth of the run is advised, which would be refused.
+    source.write_text(json.dumps({"bought": ["film 1 0"], "later": ["new"]}) + "\n")
+    capsys.readouterr()
+    call(
+        "data", "import", source, "--out", tmp_path / "new", "--like", tmp_path / "run",
+        "--text", "bought", "--labels", "later", "--new-labels", "append",
+    )  # fmt: skip
+    said = capsys.readouterr().out
+    assert "next: new items need a training anew" in said and "snm grow" not in said
 
 
 @pytest.mark.parametrize(

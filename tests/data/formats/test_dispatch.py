@@ -133,7 +133,7 @@ def test_names(tmp_path):
         formats.read_names(path, 2)
     with pytest.raises(InputError, match=r"labels\.txt:4: found 3 names, expected 4"):
         formats.read_names(path, 4)
-    with pytest.raises(InputError, match=r"labels\.txt:2: found bytes that are not text"):
+    with pytest.raises(InputError, match=r"labels\.txt:2: found bytes that are not UTF-8"):
         formats.read_names(written(tmp_path, b"a\n\xff\n", "labels.txt"), 2)
     marked = written(tmp_path, b"\xef\xbb\xbfa\nb\n", "labels.txt")  # as spreadsheets save it
     assert formats.read_names(marked, 2) == ("a", "b")

@@ -60,6 +60,11 @@ def test_a_label_file_means_raw_text_and_suffixes_come_first(tmp_path):
     assert detect(path, label_file=path) == "raw"
     with pytest.raises(InputError, match="format, one of jsonl, csv, raw, fasttext, svmlight"):
         detect(path, label_file=None)
+    path.write_text("3 4 5\n1 2:1\n")  # of a data set
+    with pytest.raises(
+        InputError, match=r"expected a folder with it as train\.txt, which needs no"
+    ):
+        detect(path, label_file=None)
     for name, expected in (("a.JSON.gz", "jsonl"), ("a.tsv", "csv"), ("a.libsvm", "svmlight")):
         assert detect(tmp_path / name, label_file=None) == expected
 
@@ -105,10 +110,29 @@ def test_a_single_label_needs_no_list(tmp_path):
     path = tmp_path / "points.jsonl"
     path.write_text('{"text": "a", "labels": 3}\n{"text": "b", "labels": "x y"}\n')
     assert [row.labels for row in read_rows(path, "jsonl")] == [("3",), ("x y",)]
-    for value in ("3.5", '"x, y"'):
-        path.write_text(f'{{"text": "a", "labels": {value}}}\n')
-        with pytest.raises(InputError, match="expected a list of names or numbers in 'labels', or"):
-            list(read_rows(path, "jsonl"))
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("3.5", 'found 3.5, a decimal number, in "labels"'),
+        ("[1, 2.0]", 'found 2.0, a decimal number, in the list "labels"'),
+        ("true", 'found true in "labels"'),
+        ('["a", null]', 'found null in the list "labels"'),
+        ('[["a"]]', 'found a list in the list "labels"'),
+        ('{"a": 1}', 'found an object in "labels"'),
+        ("[1.5]", 'expected "labels": ["a", "b"], or whole numbers such as [3, 17]'),
+        ('"x, y"', "found a text with ',' in \"labels\""),
+        ('"x, y"', 'expected a list: ["x", "y"] for several labels, ["x, y"] for one'),
+        (f'"{"x" * 99}; y"', 'expected a list such as "labels": ["a", "b"]'),
+    ],
+)
+def test_what_is_no_label_is_told_with_an_example(tmp_path, value, said):
+    path = tmp_path / "points.jsonl"
+    path.write_text(f'{{"text": "a", "labels": {value}}}\n')
+    with pytest.raises(InputError) as error:
+        list(read_rows(path, "jsonl"))
+    assert str(error.value).startswith(f"{path}:1: ") and said in str(error.value)
 
 
 def test_null_is_no_text_and_no_label(tmp_path):
@@ -129,6 +153,16 @@ def test_columns_are_apart_by_what_the_header_has(tmp_path, mark):
     assert [row.labels for row in read_rows(path, "csv")] == [("x", "y")]
     path.write_text(f'"old, new; both"{mark}text{mark}labels\n1{mark}a{mark}x\n')
     assert [row.labels for row in read_rows(path, "csv")] == [("x",)]
+
+
+def test_a_row_of_several_lines_is_named_by_its_first(tmp_path):
+    """As the editor shows it; the header and the blank line count too."""
+    path = tmp_path / "points.csv"
+    path.write_text('"text",labels\n"one\ntwo\nthree",a\n\n"four\nfive",b\n')
+    assert [row.where for row in read_rows(path, "csv")] == [f"{path}:2", f"{path}:6"]
+    path.write_text('text,labels\n"one\ntwo",a,b\n')
+    with pytest.raises(InputError, match=r"points\.csv:2: found 3 fields, expected 2"):
+        list(read_rows(path, "csv"))
 
 
 def test_utf_16_is_told(tmp_path):

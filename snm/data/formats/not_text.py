@@ -1,0 +1,66 @@
+"""What to say of a file that should be text in UTF-8 and is something else.
+
+This module imports no NumPy, as the command line lists the formats that read text.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+
+from snm.errors import InputError
+
+__all__ = ["refuse_packed", "undecoded"]
+
+_SHEET = "CSV in UTF-8, as a spreadsheet program saves it"
+_TABLE = 'JSON lines: `pandas.{}(FILE).to_json(NEW, orient="records", lines=True)` makes them'
+_UNPACKED = "the text in it, which `{}` unpacks"
+
+_BEGINNINGS = (
+    (rb"PAR1\x15", "a Parquet file", _TABLE.format("read_parquet")),
+    (rb"ARROW1\0", "an Arrow file", _TABLE.format("read_feather")),
+    (rb"PK\x03\x04.*?(\[Content_Types\]\.xml|xl/|docProps/|opendocument)", "a spreadsheet", _SHEET),
+    (rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "a spreadsheet", _SHEET),  # of Excel 2003 and before
+    (rb"PK\x03\x04", "a zip archive", _UNPACKED.format("unzip")),
+    (rb"\x1f\x8b", "gzip data", f"a name ending in .gz, or {_UNPACKED.format('gunzip -c')}"),
+    (rb"BZh[1-9]1AY&SY", "bzip2 data", _UNPACKED.format("bunzip2 -c")),
+    (rb"\xfd7zXZ\0", "xz data", _UNPACKED.format("xz -dc")),
+    (rb"\x28\xb5\x2f\xfd", "Zstandard data", _UNPACKED.format("zstd -dc")),
+)
+"""How files begin, as a regular expression; what they are; and what is expected instead."""
+
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # as spreadsheets write "Unicode text"
+_OF_NO_TEXT = re.compile(rb"[\x00-\x08\x0e-\x1f]")
+
+
+def refuse_packed(name: str, first: bytes) -> None:
+    """Refuses files that other programs read, with the way to make text of them.
+
+    Args:
+      name: of the file, for messages.
+      first: its first line.
+
+    Raises:
+      InputError: they begin as such a file does.
+    """
+    for beginning, found, expected in _BEGINNINGS:
+        if re.match(beginning, first, re.DOTALL):
+            raise InputError(name, found, expected)
+
+
+def undecoded(where: str, line: bytes, start: int, *, first: bool) -> InputError:
+    """The error of a line that is not UTF-8.
+
+    Args:
+      where: file and line.
+      line: the line.
+      start: its first wrong byte.
+      first: whether it begins the file.
+    """
+    expected = "UTF-8"
+    if first and line.startswith(_UTF_16):
+        expected += ", as `iconv -f UTF-16 -t UTF-8` makes of UTF-16"
+    elif _OF_NO_TEXT.search(line) is None:
+        # Windows-1252 has the letters of Latin-1 at the same places.
+        expected += ", as `iconv -f WINDOWS-1252 -t UTF-8` makes of Western European text"
+    return InputError(where, f"bytes that are not UTF-8 ({line[start : start + 8]!a})", expected)
