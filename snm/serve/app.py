@@ -30,6 +30,7 @@ __all__ = ["make_app"]
 
 _HERE = Path(__file__).parent
 _PATHS = frozenset({"/", "/predict", "/health", "/metrics", "/docs", "/openapi.json"})
+_REQUESTS = "POST /predict, or GET of /health, /metrics, /docs or /"
 
 _ANY_ERROR: dict[int | str, dict[str, Any]] = {
     "default": {"model": Problem, "description": "any other error"}
@@ -77,6 +78,7 @@ def make_app(
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,  # a POST whose path ends in one would be sent twice
         responses=_ANY_ERROR,
     )
     app.router.route_class = OnceRoute
@@ -161,7 +163,12 @@ def _answer_errors(app: FastAPI, example: str) -> None:
             return refusal(400, str(error.__cause__))
         if error.status_code == 400:  # FastAPI's, of a body that is no Unicode or nested too deeply
             return no_json(type(error.__cause__).__name__)
-        text = f"{request.method} {request.url.path}: {error.detail.lower()}"
+        where, allowed = f"{request.method} {request.url.path}", (error.headers or {}).get("Allow")
+        text = f"{where}: {error.detail.lower()}"
+        if error.status_code == 404:
+            text = str(InputError(where, "no such path", _REQUESTS))
+        elif allowed is not None:
+            text = str(InputError(where, request.method, allowed))
         return refusal(error.status_code, text, error.headers)
 
     @app.exception_handler(Exception)

@@ -321,10 +321,27 @@ def test_errors_have_the_shape_that_openapi_says(address):
               said.items() if status != "200"}  # fmt: skip
     assert shapes == {"#/components/schemas/Problem"}
     assert list(found["components"]["schemas"]["Problem"]["properties"]) == ["error"]
-    for method, path, status in (("GET", "nothing", 404), ("GET", "predict", 405)):
-        answer = httpx.request(method, f"{address}/{path}")
-        assert answer.status_code == status and list(answer.json()) == ["error"]
-        assert f"{method} /{path}: " in answer.json()["error"]
+
+
+NOWHERE = "found no such path, expected POST /predict, or GET of /health, /metrics, /docs or /"
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "said"),
+    [
+        ("GET /nothing", 404, NOWHERE),
+        ("POST /predict/", 404, NOWHERE),  # a redirection would have the body sent twice
+        ("GET /static-offline-docs/nothing", 404, NOWHERE),
+        ("GET /predict", 405, "found GET, expected POST"),
+        ("DELETE /health", 405, "found DELETE, expected GET"),
+    ],
+)
+def test_paths_and_methods_that_there_are_not(address, asked, status, said):
+    method, path = asked.split()
+    answer = httpx.request(method, f"{address}{path}", timeout=60)
+    assert answer.status_code == status
+    assert answer.json() == {"error": f"{asked}: {said}"}
+    assert status != 405 or answer.headers["Allow"] == said.split()[-1]
 
 
 def test_docs_come_from_the_server_alone(address):
