@@ -39,7 +39,7 @@ class Answering:
 
     def __init__(self, predictor: Predictor | IndexedPredictor, limits: Limits, meters: Meters):
         exact = predictor.predictor if isinstance(predictor, IndexedPredictor) else predictor
-        self._exact, self._search = exact, "exact" if predictor is exact else "index"
+        self._predictor, self._exact = predictor, exact
         self._num_labels = predictor.model.spec.num_labels
         self._most = min(limits.max_k, self._num_labels)
         self._max_points = limits.max_points
@@ -60,13 +60,14 @@ class Answering:
 
     def health(self) -> Health:
         """The properties of the model."""
+        exact = self._exact
         return Health(
-            labels=self._num_labels,
-            features=self._exact.model.num_features,
-            texts=self._exact.vectorizer is not None,
-            names=self._exact.label_names is not None,
-            probabilities=self._exact.calibration is not None,
-            search=self._search,
+            num_labels=self._num_labels,
+            num_features=exact.model.num_features,
+            inputs=["features"] if exact.vectorizer is None else ["texts", "features"],
+            label_names=exact.label_names is not None,
+            probabilities=exact.calibration is not None,
+            search="exact" if self._predictor is exact else "index",
             max_k=self._most,
         )
 

@@ -99,7 +99,7 @@ def make_app(
 
     @app.get("/health")
     async def health() -> Health:
-        """Whether the service is up, and the properties of its model."""
+        """That the server answers, and what its model is."""
         return answering.health()
 
     app.head("/health", include_in_schema=False)(health)  # as load balancers ask
