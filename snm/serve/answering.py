@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -25,6 +26,7 @@ from snm.serve.requests import among_of, has_names, left_out_of, rows_of
 __all__ = ["Answering"]
 
 _DEFAULT_K = 5
+_LOOK = 0.05  # seconds
 _LONG = 1 << 16  # characters of the texts of a request that are counted beside other requests
 
 
@@ -44,6 +46,8 @@ class Answering:
         self._most = min(limits.max_k, self._num_labels)
         self._max_points = limits.max_points
         self._reading_names = asyncio.Lock()
+        self._open = 0  # requests that are being answered
+        self._opened = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         self._engine = Engine(
             predictor,
             most=self._most,
@@ -69,12 +73,18 @@ class Answering:
             probabilities=exact.calibration is not None,
             search="exact" if self._predictor is exact else "index",
             max_k=self._most,
+            opened=self._opened,
         )
 
     async def start(self) -> None:
         """Compiles what answers single points; requests are answered afterwards."""
         await asyncio.to_thread(self._engine.warm)
         self._engine.start()
+
+    async def idle(self) -> None:
+        """Waits until no request is open; none may be added meanwhile."""
+        while self._open:
+            await asyncio.sleep(_LOOK)
 
     async def stop(self) -> None:
         """Answers the requests that wait, and accepts no more."""
@@ -92,6 +102,13 @@ class Answering:
           TooLargeError: more points than a request may have.
           FullError: too many requests wait, or the server is stopping.
         """
+        self._open += 1
+        try:
+            return await self._answer(question, gone)
+        finally:
+            self._open -= 1
+
+    async def _answer(self, question: Question, gone: Callable[[], Awaitable[bool]]) -> Answers:
         k, threshold = self._wanted(question)
         rows = await self._rows(question)
         await self._read_names(question)

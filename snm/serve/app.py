@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,6 @@ from starlette.exceptions import HTTPException
 
 from snm import __version__
 from snm.errors import InputError
-from snm.export.index import IndexedPredictor
-from snm.prediction.predictor import Predictor
 from snm.prediction.thresholds import EXPECTED
 from snm.serve.answering import Answering
 from snm.serve.docs_page import add_docs
@@ -24,6 +22,7 @@ from snm.serve.engine import FullError
 from snm.serve.guards import Counted, HostChecked, Limited, Meters, refusal
 from snm.serve.limits import Limits
 from snm.serve.messages import Answers, Health, Problem, Question
+from snm.serve.renewal import Current, Renewal, Served
 from snm.serve.requests import OnceRoute, TooLargeError, as_input_error, shortened
 
 __all__ = ["make_app"]
@@ -48,7 +47,10 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 
 
 def make_app(
-    predictor: Predictor | IndexedPredictor, limits: Limits, hosts: Sequence[str] = ()
+    predictor: Served,
+    limits: Limits,
+    hosts: Sequence[str] = (),
+    renewal: Renewal[Served] | None = None,
 ) -> FastAPI:
     """Builds the application, which starts and stops its engine.
 
@@ -57,19 +59,21 @@ def make_app(
       limits: of the requests.
       hosts: names that requests may use for this server, beside `localhost` and IP addresses; `*`
         allows all names.
+      renewal: when another model takes the place of this one; None is never.
     """
     meters = Meters()
-    answering = Answering(predictor, limits, meters)
+    current = Current(predictor, lambda served: Answering(served, limits, meters))
 
     @contextlib.asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         try:
-            await answering.start()
+            await current.answering.start()
         except Exception as error:
             app.state.failed = error  # for who runs the server
             raise
-        yield
-        await answering.stop()
+        async with current.renewed(renewal):
+            yield
+        await current.answering.stop()
 
     # The pages of /docs come with the package, so that they work without a network.
     app = FastAPIOffline(
@@ -87,7 +91,7 @@ def make_app(
     app.add_middleware(HostChecked, names=hosts)
     # Outermost, to count refused requests too.
     app.add_middleware(Counted, meters=meters, paths=_PATHS)
-    _answer_errors(app, answering.example)
+    _answer_errors(app, lambda: current.answering.example)
 
     @app.post("/predict", responses=_ERRORS, response_model_exclude_unset=True)
     async def predict(question: Question, request: Request) -> Answers:
@@ -95,12 +99,12 @@ def make_app(
 
         The body is JSON, whatever its Content-Type.
         """
-        return await answering.answer(question, request.is_disconnected)
+        return await current.answering.answer(question, request.is_disconnected)
 
     @app.get("/health")
     async def health() -> Health:
         """That the server answers, and what its model is."""
-        return answering.health()
+        return current.answering.health()
 
     app.head("/health", include_in_schema=False)(health)  # as load balancers ask
 
@@ -119,17 +123,17 @@ def make_app(
     return app
 
 
-def _answer_errors(app: FastAPI, example: str) -> None:
+def _answer_errors(app: FastAPI, example: Callable[[], str]) -> None:
     """Gives every error the shape of `Problem`.
 
     Args:
       app: the application.
-      example: a body that its model answers.
+      example: a body that its model answers now.
     """
 
     def no_json(reason: str) -> JSONResponse:
         found = f"no JSON ({reason})"
-        return refusal(400, str(InputError("body", found, f"JSON such as {example}")))
+        return refusal(400, str(InputError("body", found, f"JSON such as {example()}")))
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
@@ -143,7 +147,7 @@ def _answer_errors(app: FastAPI, example: str) -> None:
             return refusal(400, str(InputError(place, found, expected)))
         if place == "threshold":  # the same
             return refusal(400, str(InputError(place, shortened(first["input"]), EXPECTED)))
-        return refusal(400, str(as_input_error(first, list(Question.model_fields), example)))
+        return refusal(400, str(as_input_error(first, list(Question.model_fields), example())))
 
     @app.exception_handler(InputError)
     async def unusable(request: Request, error: InputError) -> JSONResponse:

@@ -139,6 +139,7 @@ class Health(BaseModel):
         description="exact: every label is scored; index: those that a search index finds"
     )
     max_k: int = Field(description="most labels that a request may ask for")
+    opened: str = Field(description="when the model was opened, by ISO 8601; SIGHUP opens another")
 
 
 class Problem(BaseModel):

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import datetime
 import json
 import re
 
@@ -304,7 +305,11 @@ def test_points_as_lists_of_values(address, tiny_run):
 
 def test_health_metrics_and_page(address):
     assert httpx.head(f"{address}/health").status_code == 200
-    assert get(f"{address}/health").json() == {
+    health = get(f"{address}/health").json()
+    opened = datetime.datetime.fromisoformat(health.pop("opened"))
+    age = datetime.datetime.now(datetime.UTC) - opened
+    assert datetime.timedelta() <= age < datetime.timedelta(hours=1)
+    assert health == {
         "status": "ok",
         "snm_version": snm.__version__,
         "num_labels": tiny.LABELS,
