@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import os
+import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,8 +19,8 @@ from snm.errors import InputError, pip_install
 from snm.serve.limits import Limits
 
 if TYPE_CHECKING:
-    from snm.export.index import IndexedPredictor
-    from snm.prediction.predictor import Predictor
+    from snm.serve.renewal import Renewal, Served
+    from snm.serve.workers import Work
 
 __all__ = ["Serve"]
 
@@ -29,7 +32,8 @@ class Serve:
     """Answer over HTTP: POST /predict; GET /health, /metrics, /docs (OpenAPI), and a page at /.
 
     Waiting requests are answered in one batch. There is no authentication; by default the server
-    listens on this machine only (see --host).
+    listens on this machine only (see --host). At SIGHUP it opens RUN again, and answers with what
+    it found when that is ready; if RUN is a link, it may point to a newer model then.
 
     For example:
 
@@ -73,31 +77,32 @@ class Serve:
             raise InputError("--port", str(self.port), f"0 to {_LAST_PORT}")
         say(f"loading {self.run}")  # before the imports, which take a second or two
         from snm.system.cache_folder import keep_programs
+        from snm.system.signals import asked_again
 
         keep_programs()
-        _run(self)
+        with asked_again() as wished:
+            _run(self, wished)
 
 
-def _run(options: Serve) -> None:
+def _run(options: Serve, wished: threading.Event) -> None:
     """Listens, compiles, and answers until SIGINT or SIGTERM; then finishes open requests.
+
+    Args:
+      options: of the command.
+      wished: set when the model is to be opened again.
 
     Raises:
       InputError: no run, an index of another run, an address that cannot be used, several workers
         of a run, or a missing package.
     """
-    from snm.export.mapped import is_export
-    from snm.runs.unfinished import remark_unfinished
-    from snm.system.terminal import say
+    from snm.system.terminal import remark, say
 
     with _extra():
+        from snm.serve.renewal import Renewal, why_kept
         from snm.serve.server import listen
         from snm.serve.workers import supervise
-    several = options.workers > 1
-    predictor = _load(options)
-    remark_unfinished(options.run)
-    if several and not is_export(options.run):
-        expected = "its export, which they share: snm export RUN --to npy"
-        raise InputError(f"--workers {options.workers}", "a run", expected)
+    now = _followed(options)
+    predictor = _opened(now)
     listening = listen(options.host, options.port)
     host, port = listening.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
@@ -115,15 +120,35 @@ def _run(options: Serve) -> None:
     def ended(number: int, status: int | None) -> None:
         say(f"worker {number} ended with status {status}: another one starts")
 
+    def renewed() -> None:
+        say(f"serving {options.run}, opened again")
+
+    def kept(error: Exception) -> None:
+        remark(f"the old model stays, as the new one does not open: {why_kept(error)}")
+
+    def open_again() -> Served:
+        return _opened(_followed(options))
+
+    def work_again() -> Work:
+        found = _followed(options)
+        _opened(found)  # by this process first, to say what is wrong
+        return functools.partial(_work, options, found)
+
     with listening:
-        if not several:
-            _serve(options, predictor, listening, ready)
+        if options.workers == 1:
+            _serve(options, predictor, listening, ready, Renewal(wished, open_again, renewed, kept))
             return
         del predictor  # it was opened to say what is wrong; the workers open their own
-        trusted = dataclasses.replace(options, verify=False)
-        work = functools.partial(_work, trusted)
-        grace = options.grace
-        supervise(work, options.workers, listening, grace=grace, on_ready=one_more, on_end=ended)
+        again = Renewal(wished, work_again, renewed, kept)
+        supervise(
+            functools.partial(_work, options, now),
+            options.workers,
+            listening,
+            grace=options.grace,
+            on_ready=one_more,
+            on_end=ended,
+            renewal=again,
+        )
 
 
 @contextlib.contextmanager
@@ -136,15 +161,63 @@ def _extra() -> Iterator[None]:
         raise InputError("snm serve", found, expected) from error
 
 
-def _work(options: Serve, listening: socket.socket, ready: Callable[[], None]) -> None:
-    """What one of several workers does."""
+def _work(options: Serve, now: Serve, listening: socket.socket, ready: Callable[[], None]) -> None:
+    """What one of several workers does, with a model whose checksums were compared.
+
+    Args:
+      options: of the command.
+      now: the same with the model to begin with.
+      listening: the socket that it answers on.
+      ready: called once it answers, and once it answers with another model after SIGHUP.
+    """
+    from snm.serve.renewal import Renewal, why_kept
     from snm.system.cache_folder import keep_programs
+    from snm.system.signals import asked_again
+    from snm.system.terminal import remark
 
     keep_programs()  # before the first program is compiled, or jax keeps none
-    _serve(options, _load(options), listening, ready)
+
+    def trusted(options: Serve) -> Served:
+        return _load(dataclasses.replace(options, verify=False))
+
+    def kept(error: Exception) -> None:
+        remark(f"a worker ends, as the new model does not open beside its old: {why_kept(error)}")
+        os.kill(os.getpid(), signal.SIGTERM)  # another one opens the new model alone
+
+    with asked_again() as wished:
+        again = Renewal(wished, lambda: trusted(_followed(options)), ready, kept)
+        _serve(options, trusted(now), listening, ready, again)
 
 
-def _load(options: Serve) -> Predictor | IndexedPredictor:
+def _followed(options: Serve) -> Serve:
+    """With the folders that links lead to now, so that all workers have the model of one time."""
+
+    def target(path: Path) -> Path:
+        real = path.resolve()
+        return path if real == path.absolute() else real
+
+    index = None if options.index is None else target(options.index)
+    return dataclasses.replace(options, run=target(options.run), index=index)
+
+
+def _opened(options: Serve) -> Served:
+    """The model, of which what is unusual is said.
+
+    Raises:
+      InputError: no run, an index of another run, or several workers of a run.
+    """
+    from snm.export.mapped import is_export
+    from snm.runs.unfinished import remark_unfinished
+
+    predictor = _load(options)
+    remark_unfinished(options.run)
+    if options.workers > 1 and not is_export(options.run):
+        expected = "its export, which they share: snm export RUN --to npy"
+        raise InputError(f"--workers {options.workers}", "a run", expected)
+    return predictor
+
+
+def _load(options: Serve) -> Served:
     from snm.export.index import IndexedPredictor
     from snm.export.load import load
 
@@ -154,9 +227,10 @@ def _load(options: Serve) -> Predictor | IndexedPredictor:
 
 def _serve(
     options: Serve,
-    predictor: Predictor | IndexedPredictor,
+    predictor: Served,
     listening: socket.socket,
     ready: Callable[[], None],
+    renewal: Renewal[Served] | None = None,
 ) -> None:
     """Compiles, and answers until it is stopped."""
     with _extra():
@@ -164,5 +238,5 @@ def _serve(
         from snm.serve.server import make_server, run
 
     names = (options.host, *options.allowed_host)
-    app, patience = make_app(predictor, options.limits, names), options.limits.patience
+    app, patience = make_app(predictor, options.limits, names, renewal), options.limits.patience
     run(make_server(app, patience=patience, grace=options.grace, ready=ready), listening)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -117,17 +117,29 @@ class Answers(BaseModel):
 
 
 class Health(BaseModel):
-    """The properties of the model that is served."""
+    """That the server answers, and what its model is."""
 
-    status: str = "ok"
-    version: str = __version__
-    labels: int
-    features: int
-    texts: bool = Field(description="whether requests may have texts")
-    names: bool = Field(description="whether answers have names of labels")
-    probabilities: bool = Field(description="whether answers have probabilities")
-    search: str = Field(description="exact or index")
-    max_k: int
+    status: Literal["ok"] = Field(
+        default="ok",
+        description="always ok: a server that cannot answer requests does not answer this one",
+    )
+    snm_version: str = Field(default=__version__, description="the version of snm that answers")
+    num_labels: int = Field(description="labels that the model knows; their ids begin at 0")
+    num_features: int = Field(description="features that the model knows; their ids begin at 0")
+    inputs: list[Literal["texts", "features"]] = Field(
+        description="what a request may have: texts, if the model was trained on texts; features"
+    )
+    label_names: bool = Field(
+        description="whether labels have names, which answers tell and requests may use"
+    )
+    probabilities: bool = Field(
+        description="whether answers have probabilities, and requests may have a threshold"
+    )
+    search: Literal["exact", "index"] = Field(
+        description="exact: every label is scored; index: those that a search index finds"
+    )
+    max_k: int = Field(description="most labels that a request may ask for")
+    opened: str = Field(description="when the model was opened, by ISO 8601; SIGHUP opens another")
 
 
 class Problem(BaseModel):

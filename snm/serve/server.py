@@ -1,4 +1,4 @@
-"""The server under the application: its socket, and connections that make no progress."""
+"""The server under the application: its socket, and connections without progress or HTTP."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from snm.errors import InputError, lacks_memory, reason_of
+from snm.serve.guards import refusal
 
 __all__ = ["listen", "make_server", "run"]
 
+_NO_HTTP = InputError("request", "no valid HTTP", "HTTP/1.1: a request line, headers and a body")
 _BACKLOG = 2048  # connections that wait to be accepted, as uvicorn has it
 
 
@@ -111,7 +113,7 @@ class _Server(uvicorn.Server):
 
 
 def _protocol(patience: float) -> type[H11Protocol]:
-    """The HTTP protocol, which ends connections that keep the server waiting.
+    """The HTTP protocol, which ends connections that keep the server waiting, or send no HTTP.
 
     Uvicorn's own limits only the time between requests. A client that sends half a request, or
     that never reads its answer, would hold its connection for ever.
@@ -130,6 +132,17 @@ def _protocol(patience: float) -> type[H11Protocol]:
             if self._watch is not None:
                 self._watch.cancel()
             super().connection_lost(exc)
+
+        def send_400_response(self, msg: str) -> None:
+            """Answers what is no HTTP, in the form of all errors, and ends the connection."""
+            answer = refusal(400, str(_NO_HTTP), {"Connection": "close"})
+            if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):  # else one was sent already
+                head = h11.Response(
+                    status_code=400, reason=b"Bad Request", headers=answer.raw_headers
+                )
+                for event in (head, h11.Data(data=bytes(answer.body)), h11.EndOfMessage()):
+                    self.transport.write(self.conn.send(event) or b"")
+            self.transport.close()
 
         def _look(self) -> None:
             now = self.loop.time()

@@ -1,4 +1,4 @@
-"""Several processes that answer on one socket: started, replaced when they end, and stopped.
+"""Several processes that answer on one socket: started, renewed, replaced when they end, stopped.
 
 Each maps the same files, so all of them hold one copy of a model. They are spawned, as JAX has
 threads, which a fork would leave out.
@@ -23,12 +23,16 @@ from typing import Any
 from prometheus_client.multiprocess import mark_process_dead
 
 from snm.errors import NO_ROOM, InputError, lacks_memory
+from snm.serve.renewal import Renewal
 from snm.system.signals import SIGNALS
 
 __all__ = ["Work", "supervise"]
 
 Work = Callable[[socket.socket, Callable[[], None]], None]
-"""Answers on a socket until SIGTERM, and calls the function once it answers; can be pickled."""
+"""Answers on a socket until SIGTERM; can be pickled.
+
+It calls the function once it answers, and, after each SIGHUP since, once it answers anew.
+"""
 
 _METRICS = "PROMETHEUS_MULTIPROC_DIR"  # where processes of one service keep their counts
 _LOOK = 0.2  # seconds
@@ -43,6 +47,7 @@ def supervise(
     grace: float,
     on_ready: Callable[[int], None],
     on_end: Callable[[int, int | None], None],
+    renewal: Renewal[Work] | None = None,
 ) -> None:
     """Answers with several processes until SIGINT or SIGTERM; open requests are finished then.
 
@@ -55,15 +60,22 @@ def supervise(
       grace: seconds that open requests have to finish.
       on_ready: called when a process answers for the first time, with the number of those that do.
       on_end: called when a process ended by itself, with its id and status; another replaces it.
+      renewal: when the processes get SIGHUP, and what those do that are started from then on; None
+        is never.
 
     Raises:
       InputError: a process ended before it answered, and no other answers.
     """
     workers: list[_Worker] = []
     with _signalled() as stopped, _common_metrics() as metrics:
+        renewing = False
         try:
             while not stopped.is_set():
                 ready = sum(one.ready for one in workers)
+                if renewal is not None and renewal.wished.is_set() and ready and not renewing:
+                    work, renewing = _renewed(renewal, work)
+                for one in workers:
+                    one.renew(work)
                 while len(workers) < (count if ready else 1):
                     workers.append(_Worker(work, listening))
                 _wait(workers)
@@ -81,41 +93,76 @@ def supervise(
                         raise InputError("--workers", found, "one that starts to answer")
                     on_end(number, status)
                     stopped.wait(0 if one.ready else _PAUSE)
+                if renewal is not None and renewing and len(workers) == count:
+                    renewing = not all(one.answers is work for one in workers)
+                    if not renewing:
+                        renewal.on_renewed()
         finally:
             _stop(workers, grace)
 
 
+def _renewed(renewal: Renewal[Work], work: Work) -> tuple[Work, bool]:
+    """What processes do from now on, and whether that is new."""
+    renewal.wished.clear()  # before it is opened: what is written later is another wish
+    try:
+        return renewal.open(), True
+    except Exception as error:
+        renewal.on_kept(error)
+        return work, False
+
+
 class _Worker:
-    """A process, and whether it has answered."""
+    """A process, and what it answers with.
+
+    Attributes:
+      process: started here.
+      messages: from it.
+      work: that it was asked to do last.
+      answers: the work that it answers with; None until it does.
+    """
 
     def __init__(self, work: Work, listening: socket.socket):
         spawn = multiprocessing.get_context("spawn")
         self.messages, tell = spawn.Pipe(duplex=False)
-        self.ready = False
+        self.work = work
+        self.answers: Work | None = None
         self.process: BaseProcess = spawn.Process(
             target=_work, args=(work, listening, tell), name="snm-worker"
         )
         self.process.start()
         tell.close()
 
+    @property
+    def ready(self) -> bool:
+        """Whether it has answered."""
+        return self.answers is not None
+
     def newly_ready(self) -> bool:
-        """Whether it said since the last call that it answers."""
-        if self.ready:
-            return False
+        """Hears what it says, and returns whether that is for the first time."""
+        first = not self.ready
         with contextlib.suppress(EOFError):
-            self.ready = self.messages.poll() and self.messages.recv()
-        return self.ready
+            if self.messages.poll() and self.messages.recv():
+                self.answers = self.work
+        return first and self.ready
+
+    def renew(self, work: Work) -> None:
+        """Asks for other work, once; before it answers, it could not hear of it."""
+        if self.ready and self.work is not work:
+            self.work = work
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.process.pid or 0, signal.SIGHUP)
 
 
 def _wait(workers: list[_Worker]) -> None:
     """Until a process says something or ends, or a while has passed."""
     sentinels = [one.process.sentinel for one in workers]
-    connection.wait([*sentinels, *(one.messages for one in workers if not one.ready)], _LOOK)
+    connection.wait([*sentinels, *(one.messages for one in workers)], _LOOK)
 
 
 def _work(work: Work, listening: socket.socket, tell: Any) -> None:
     # Ctrl-C signals the whole group; until this process has its own handlers, the parent decides.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as a terminal that closes
     parent = multiprocessing.parent_process()
     assert parent is not None
 

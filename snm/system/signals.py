@@ -1,8 +1,9 @@
-"""What SIGTERM and SIGINT do: ask for an orderly stop, or end the process as an exception does."""
+"""What signals do: SIGTERM and SIGINT ask for an orderly stop, SIGHUP asks for something again."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import socket
@@ -10,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-__all__ = ["SIGNALS", "ends_in_order", "stop_wished"]
+__all__ = ["SIGNALS", "asked_again", "ends_in_order", "stop_wished"]
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -97,3 +98,52 @@ def ends_in_order() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+@contextlib.contextmanager
+def asked_again() -> Iterator[threading.Event]:
+    """Within the block, SIGHUP sets an event, as servers open files again at it.
+
+    A terminal that closes sends SIGHUP too. That is a SIGTERM here, or nothing where SIGHUP was
+    ignored before, as `nohup` has it. A process that its terminal left without a signal is asked as
+    usual later on, so a thread looks when that is.
+
+    Yields:
+      The event; it is never set outside the main thread, where Python cannot set handlers.
+    """
+    asked, over = threading.Event(), threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+    before, closed_at = signal.getsignal(signal.SIGHUP), -math.inf
+
+    def watch() -> None:
+        nonlocal closed_at
+        while _has_terminal():
+            if over.wait(_SAME / 5):
+                return
+        closed_at = time.monotonic()
+
+    def hear(*_: object) -> None:
+        closes = thread.is_alive() and not _has_terminal()
+        if not closes and time.monotonic() - closed_at > _SAME:
+            asked.set()
+        elif before is not signal.SIG_IGN:
+            signal.raise_signal(signal.SIGTERM)
+
+    thread = threading.Thread(target=watch, name="terminal", daemon=True)
+    if _has_terminal():
+        thread.start()
+    signal.signal(signal.SIGHUP, hear)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGHUP, before)
+        over.set()
+
+
+def _has_terminal() -> bool:
+    with contextlib.suppress(OSError):
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+        return True
+    return False

@@ -26,10 +26,10 @@ WORDS = tuple(f"word{j}" for j in range(tiny.FEATURES))
 
 
 @contextlib.contextmanager
-def serving(predictor, hosts=(), **limits):
+def serving(predictor, hosts=(), renewal=None, **limits):
     """Yields the address and the server."""
     limits = Limits(**limits)
-    server = make_server(make_app(predictor, limits, hosts), patience=limits.patience)
+    server = make_server(make_app(predictor, limits, hosts, renewal), patience=limits.patience)
     with listen("127.0.0.1", 0) as listening:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
@@ -44,10 +44,10 @@ def serving(predictor, hosts=(), **limits):
 
 
 @contextlib.contextmanager
-def started(run, *options):
+def started(run, *options, stderr=None):
     """`snm serve` in a process of its own, on a port that it chooses: (process, address)."""
     command = [sys.executable, "-m", "snm", "serve", str(run), "--port", "0", *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True) as process:
         try:
             assert process.stdout.readline() == f"loading {run}\n"
             assert process.stdout.readline() == "compiling\n"

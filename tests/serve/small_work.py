@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import socket
 
 from snm.errors import InputError
@@ -14,6 +15,18 @@ def answer(listening, ready):
         connection, _ = listening.accept()
         with connection, contextlib.suppress(OSError):
             connection.sendall(str(os.getpid()).encode())
+
+
+def answer_anew(listening, ready):
+    """The same, and tells that it answers anew at each SIGHUP."""
+    signal.signal(signal.SIGHUP, lambda *_: ready())
+    answer(listening, ready)
+
+
+def answer_once(listening, ready):
+    """The same until SIGHUP, at which it ends."""
+    signal.signal(signal.SIGHUP, lambda *_: os._exit(0))
+    answer(listening, ready)
 
 
 def fail(listening, ready):

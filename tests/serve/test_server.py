@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import itertools
+import json
 import resource
 import signal
 import socket
@@ -73,6 +74,44 @@ def test_another_host_is_refused(address):
     with connected(address) as connection:  # a check of health by HTTP/1.0 names no host
         connection.sendall(b"GET /health HTTP/1.0\r\n\r\n")
         assert b" 200 OK" in read_all(connection)
+
+
+NO_HTTP = {
+    "a line of text": b"hello\r\n\r\n",
+    "no host": b"GET /health HTTP/1.1\r\n\r\n",
+    "a header without a colon": b"GET /health HTTP/1.1\r\nHost: localhost\r\nX\r\n\r\n",
+    "a path of other letters": "GET /\u00e9 HTTP/1.1\r\nHost: localhost\r\n\r\n".encode(),
+    "a body without a length": b"POST /predict HTTP/1.1\r\nHost: localhost\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\nzz\r\n",
+    "the begin of TLS": b"\x16\x03\x01\x02\x00\x01\x00\r\n",
+}
+
+
+@pytest.mark.parametrize("what", NO_HTTP)
+def test_what_is_no_http_gets_an_error_like_all_others(address, what):
+    with connected(address) as connection:
+        connection.sendall(NO_HTTP[what])
+        head, _, body = read_all(connection).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert b"content-type: application/json" in head and b"connection: close" in head
+    expected = "HTTP/1.1: a request line, headers and a body"
+    assert json.loads(body) == {"error": f"request: found no valid HTTP, expected {expected}"}
+    assert get(f"{address}/health").status_code == 200
+
+
+def test_no_http_behind_an_answer_ends_the_connection(address):
+    """The answer is whole, and one error follows; also where the answer came before the body."""
+    with connected(address) as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nrubbish\r\n\r\n")
+        found = read_all(connection)
+    assert found.count(b"HTTP/1.1 200 OK") == found.count(b"HTTP/1.1 400 Bad Request") == 1
+    with connected(address) as connection:
+        head = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+        connection.sendall(head + b"4000\r\n" + b"x" * 0x4000 + b"\r\n")
+        assert connection.recv(65536).startswith(b"HTTP/1.1 413")
+        with contextlib.suppress(OSError):
+            connection.sendall(b"zz\r\n")
+        assert b"HTTP" not in read_all(connection)
 
 
 HEAD = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: 21\r\n\r\n"

@@ -50,7 +50,7 @@ def wait_until(fits, seconds=60):
         time.sleep(0.02)
 
 
-def supervised(work, count, client):
+def supervised(work, count, client, renewal=None):
     """Runs `client(port, events)` beside a service that it ends with SIGTERM."""
     events, failed, over = [], [], threading.Event()
     with listen("127.0.0.1", 0) as listening:
@@ -70,7 +70,8 @@ def supervised(work, count, client):
         try:
             supervise(work, count, listening, grace=5,
                       on_ready=lambda number: events.append(("ready", number)),
-                      on_end=lambda number, status: events.append((number, status)))  # fmt: skip
+                      on_end=lambda number, status: events.append((number, status)),
+                      renewal=renewal)  # fmt: skip
         finally:
             over.set()
         thread.join()

@@ -1,0 +1,249 @@
+"""A newer model takes the place of the old one while requests are answered: SIGHUP."""
+
+import asyncio
+import dataclasses
+import functools
+import gc
+import signal
+import subprocess
+import threading
+import weakref
+
+import httpx
+import numpy as np
+import pytest
+import tiny
+from command_line import call
+from serve import small_work
+from serve.served import WORDS, as_question, get, post, serving, started
+from serve.test_workers import asked_until, supervised, wait_until
+
+import snm
+from snm.data.vectorizer import Vectorizer
+from snm.errors import InputError
+from snm.serve.engine import Engine
+from snm.serve.renewal import Renewal, why_kept
+
+
+@pytest.fixture(scope="module")
+def other(tiny_run, tmp_path_factory):
+    """A run whose answers are others."""
+    run = tmp_path_factory.mktemp("other") / "run"
+    snm.train(tiny_run / "data", dataclasses.replace(tiny.CONFIG, seed=9), run)
+    return run
+
+
+class Told:
+    """A renewal by hand: what it opens next, and what it told."""
+
+    def __init__(self):
+        self.wished, self.next, self.events = threading.Event(), [], []
+        renewed, kept = (lambda: self.events.append("renewed")), self.kept
+        self.renewal = Renewal(self.wished, self.open, renewed, kept)
+
+    def open(self):
+        found = self.next.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def kept(self, error):
+        self.events.append(why_kept(error))
+
+    def wish(self, found):
+        """Returns what was told of it."""
+        before = len(self.events)
+        self.next.append(found)
+        self.wished.set()
+        wait_until(lambda: len(self.events) > before)
+        return self.events[before:]
+
+
+def scores_of(predictor, point):
+    return np.round(predictor.predict(point, k=5)[1][0], 4).tolist()
+
+
+def test_no_request_notices_another_model(served, other, tiny_run):
+    """16 clients: each answer is of one of the two models, and once told, of the new one."""
+    new, told = snm.load(other), Told()
+    point = snm.load_data(tiny_run / "data").test.features[:1]
+    body = {"features": as_question(point)}
+    old_scores, new_scores = scores_of(served, point), scores_of(new, point)
+    assert old_scores != new_scores
+    seen, over = [], threading.Event()
+
+    async def client(address):
+        async with httpx.AsyncClient(timeout=60) as session:
+            while not over.is_set():
+                answer = await session.post(f"{address}/predict", json=body)
+                assert answer.status_code == 200, answer.text
+                seen.append(np.round(answer.json()["answers"][0]["scores"], 4).tolist())
+
+    async def everyone(address):
+        await asyncio.gather(*(client(address) for _ in range(16)))
+
+    with serving(served, renewal=told.renewal) as (address, _):
+        failed = []
+
+        def load():
+            try:
+                asyncio.run(everyone(address))
+            except BaseException as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=load)
+        thread.start()
+        before = get(f"{address}/health").json()
+        try:
+            wait_until(lambda: len(seen) > 50 or failed)
+            assert told.wish(new) == ["renewed"]
+            asked = len(seen)
+            wait_until(lambda: len(seen) > asked + 50 or failed)
+        finally:
+            over.set()
+            thread.join()
+        assert not failed, failed
+        after = get(f"{address}/health").json()
+    assert after["opened"] >= before["opened"] and not after["label_names"]
+    switch = seen.index(pytest.approx(new_scores, abs=2e-4))
+    assert all(one == pytest.approx(old_scores, abs=2e-4) for one in seen[:switch])
+    assert seen[-50:] == [pytest.approx(new_scores, abs=2e-4)] * 50
+
+
+def test_a_model_that_does_not_open_changes_nothing(served, monkeypatch):
+    told = Told()
+    with serving(served, renewal=told.renewal) as (address, _):
+        ask = {"texts": ["word1"]}
+        before = post(f"{address}/predict", json=ask).json()
+        opened = get(f"{address}/health").json()["opened"]
+        assert told.wish(InputError("x/run", "nothing", "a run")) == [
+            "x/run: found nothing, expected a run"
+        ]
+        room = "out of memory or of threads: see `ulimit -v` and `ulimit -u`"
+        assert told.wish(MemoryError()) == [room]
+        assert told.wish(OSError("a line\nand another")) == ["OSError: a line"]
+        with monkeypatch.context() as patch:
+            patch.setattr(Engine, "start", lambda _: (_ for _ in ()).throw(RuntimeError("no")))
+            assert told.wish(served) == ["RuntimeError: no"]
+        assert post(f"{address}/predict", json=ask).json() == before
+        assert get(f"{address}/health").json()["opened"] == opened
+
+
+def test_nothing_is_left_of_a_model_that_was_replaced(served):
+    told = Told()
+    with serving(served, renewal=told.renewal) as (address, _):
+        left, threads = [], []
+        for _ in range(4):
+            words = Vectorizer("counts", tiny.FEATURES, vocabulary=WORDS)
+            left.append(weakref.ref(words))
+            assert told.wish(dataclasses.replace(served, vectorizer=words)) == ["renewed"]
+            del words
+            for explain in (False, True):
+                body = {"texts": ["word1"], "labels": ["name 3"], "explain": explain}
+                assert post(f"{address}/predict", json=body).status_code == 200
+            threads.append(threading.active_count())
+        gc.collect()
+        assert [one() is None for one in left] == [True, True, True, False]
+        assert threads[3] <= threads[1]
+
+
+def test_an_open_request_is_answered_by_its_model(served, monkeypatch):
+    """The old model ends after the last of its requests, also of one that is being explained."""
+    told, begun, go, answers = Told(), threading.Event(), threading.Event(), []
+    reasons = Engine._reasons
+
+    def slow(self, rows, labels):
+        begun.set()
+        assert go.wait(30)
+        return reasons(self, rows, labels)
+
+    with serving(served, renewal=told.renewal) as (address, _):
+        ask = {"texts": ["word1"], "explain": True}
+        expected = post(f"{address}/predict", json=ask).json()
+        monkeypatch.setattr(Engine, "_reasons", slow)
+        first = threading.Thread(
+            target=lambda: answers.append(post(f"{address}/predict", json=ask).json())
+        )
+        first.start()
+        assert begun.wait(30)
+        told.next.append(dataclasses.replace(served, label_names=None))
+        told.wished.set()
+        wait_until(lambda: not get(f"{address}/health").json()["label_names"])
+        assert told.events == []
+        go.set()
+        first.join(30)
+        wait_until(lambda: told.events == ["renewed"])
+    assert answers == [expected] and expected["answers"][0]["names"]
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_workers_are_told_and_one_that_ends_instead_is_replaced(ends):
+    told = Told()
+
+    def client(port, events):
+        old = asked_until(port, lambda found: len(found) == 2)
+        wait_until(lambda: len(events) == 2)
+        assert told.wish(InputError("here", "nothing", "a model")) == [
+            "here: found nothing, expected a model"
+        ]
+        assert told.wish(small_work.answer_anew) == ["renewed"]
+        new = asked_until(port, lambda found: len(found) == 2)
+        assert new.isdisjoint(old) if ends else new == old
+        assert {one for one, _ in events[2:]} == ({*old, "ready"} if ends else set())
+        begun = functools.partial(small_work.answer_anew)  # other work, of the same kind
+        assert told.wish(begun) == ["renewed"]
+        assert asked_until(port, lambda found: len(found) == 2) == new
+
+    work = small_work.answer_once if ends else small_work.answer_anew
+    supervised(work, 2, client, told.renewal)
+
+
+def lines_until(stream, said):
+    for line in stream:
+        if said in line:
+            return line
+    raise AssertionError(said)
+
+
+def pointed(link, target):
+    """Lets a link point to another folder, at once."""
+    new = link.with_suffix(".new")
+    new.symlink_to(target)
+    new.replace(link)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_command_at_sighup(tiny_run, other, tmp_path, workers):
+    folders = [tiny_run / "run", other]
+    if workers > 1:
+        for number, run in enumerate(folders):
+            folders[number] = tmp_path / f"model{number}"
+            call("export", run, "--to", "npy", "--output", folders[number])
+    point = {"features": [{"3": 1, "5": 2}]}
+    live = tmp_path / "live"
+    live.symlink_to(folders[0])
+    with started(live, "--workers", str(workers), stderr=subprocess.PIPE) as (process, address):
+        if workers > 1:
+            lines_until(process.stdout, "2 workers answer")
+
+        def answers():
+            found = [post(f"{address}/predict", json=point).json() for _ in range(10)]
+            assert all(one == found[0] for one in found)
+            return found[0]["answers"][0]["scores"]
+
+        old = answers()
+        pointed(live, tmp_path / "nothing")
+        process.send_signal(signal.SIGHUP)
+        line = lines_until(process.stderr, "the old model stays")
+        assert line.startswith("snm: the old model stays, as the new one does not open: ")
+        assert "nothing" in line and answers() == old
+        pointed(live, folders[1])
+        process.send_signal(signal.SIGHUP)
+        assert lines_until(process.stdout, "again") == f"serving {live}, opened again\n"
+        new = answers()
+        assert new != old
+        pointed(live, folders[0])
+        process.send_signal(signal.SIGHUP)
+        lines_until(process.stdout, "again")
+        assert answers() == old
