@@ -32,6 +32,7 @@ Settings = TypeVar("Settings", bound="Config")
 TABLES = {
     "loss": ("snm.losses.sampled.table", "LOSSES"),
     "phi": ("snm.losses.surrogates", "SURROGATES"),
+    "transformation": ("snm.losses.transformations", "TRANSFORMATIONS"),
     "vartheta": ("snm.losses.sampled.options", "RANK_SHAPES"),
     "sampler": ("snm.sampling.samplers", "SAMPLERS"),
     "row_optimizer": ("snm.tables.optimizers", "ROW_OPTIMIZERS"),
@@ -129,10 +130,12 @@ def _check_loss(config: Config) -> None:
             expected = f"--loss {' or '.join(readers)}, or {_INSTEAD.get(name, plain)}"
             raise InputError(_flag(name), found, expected)
     learned = config.learn_score_scale is True
-    if config.transformation == "linear" and (config.bias or learned):
+    psi = _table("transformation")[config.transformation]
+    if not psi.positive_everywhere and (config.bias or learned):
         found = "a learned bias" if config.bias else "--learn-score-scale True"
+        where = f"--transformation {config.transformation}"
         instead = "--no-bias" if config.bias else "--learn-score-scale False"
-        raise InputError("--transformation linear", found, f"{instead}: psi must stay positive")
+        raise InputError(where, found, f"{instead}: psi must stay positive")
     if kind.listwise and config.positives == "all" and config.exclude == "positive":
         found = f"positive with --loss {loss} and all positives"
         expected = "all, or --positives one: a label is a positive or a negative of a list"
