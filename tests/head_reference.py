@@ -244,7 +244,7 @@ def lists_of(case: Case, rows, bias, queries, log_scale):
         rivals = jnp.sort(rivals)[::-1][: spec.mined]
         every = jnp.concatenate([positive, rivals])
         share = jnp.exp(every / of.temperature)
-        psi = functools.partial(PSI[of.transformation], of=of)
+        psi = functools.partial(PSI[of.transformation.name], of=of)
         grades = psi(np.r_[np.full(len(mine), of.grade), np.zeros(len(rivals))])
         if of.name == "smoothed-dcg":
             value = -share[: len(mine)].sum() / share.sum()

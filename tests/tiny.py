@@ -97,9 +97,9 @@ def dataset(folder: Path) -> Dataset:
     return load(write(folder))
 
 
-def told_by_neighbours(folder: Path) -> Path:
+def told_by_neighbours(folder: Path, seed: int = 5) -> Path:
     """A folder with 600 points whose labels are well told by their neighbours, and 150 of test."""
-    made = generate(points=600, test_points=150, features=120, labels=60, seed=5,
+    made = generate(points=600, test_points=150, features=120, labels=60, seed=seed,
                     labels_per_point=2, nonzeros_per_point=8)  # fmt: skip
     folder.mkdir()
     for name, points in (("train", made.train), ("test", made.test)):

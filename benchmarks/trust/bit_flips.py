@@ -35,7 +35,8 @@ from snm.data.formats.dispatch import write_text
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError
 from snm.export.cli import Export
-from snm.export.index import LIBRARIES, IndexedPredictor
+from snm.export.index import IndexedPredictor
+from snm.export.index_libraries import LIBRARIES
 from snm.export.manifest import read_manifest
 from snm.memory.memory import Memory, MemorySettings
 from snm.memory.store import save_memory
@@ -153,7 +154,7 @@ def things(place: Path) -> dict[str, tuple[Path, Callable[[], Any]]]:
         **{f"export, {form}": (out := exported(place, run, form), arrays(out))
            for form in ("npz", "safetensors")},
         **{f"index, {form}": (out := exported(place, run, form), index(out))
-           for form in ("faiss", "hnswlib")},
+           for form in LIBRARIES},
         "cache": (place / "cache", cached),
         "comparison": (compared, lambda: [read_record(compared / name) for name in records]),
     }  # fmt: skip

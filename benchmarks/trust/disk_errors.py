@@ -101,18 +101,19 @@ def commands_of(bench: Bench) -> list[Command]:
     import snm
     from benchmarks.trust.crash_bench import arrays, said
     from benchmarks.trust.crash_folders import content, metrics
+    from snm.export.index_libraries import LIBRARIES
 
     def verb(name: str) -> Command:
         return Command(name, lambda folder: bench.verbs(folder)[name][1]())
 
     def export(form: str) -> Command:
-        measured = ("--data", bench.source) if form in ("faiss", "hnswlib") else ()
+        measured = ("--data", bench.source) if form in LIBRARIES else ()
         words = ("export", bench.run, "--to", form, *measured, "--output")
         return Command(f"export {form}", lambda folder: said(*words, folder / "out"))
 
     return [
         *(verb(name) for name in bench.verbs(bench.place) if name != "export"),
-        *(export(form) for form in ("npz", "safetensors", "faiss", "hnswlib")),
+        *(export(form) for form in ("npz", "safetensors", *LIBRARIES)),
         Command(
             "cache",
             lambda folder: snm.load_data(bench.source, cache=folder / "out"),

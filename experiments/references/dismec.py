@@ -14,11 +14,11 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix, hstack, vstack
+from scipy.sparse import csr_matrix, vstack
 from sklearn.svm import LinearSVC
 from threadpoolctl import threadpool_limits
 
-from experiments.references.protocol import best_scores
+from experiments.references.protocol import best_scores, with_constant
 
 __all__ = ["Dismec"]
 
@@ -73,5 +73,4 @@ class Dismec:
             scores[:, self.known] = (block @ self.weights).toarray()
             return scores
 
-        constant = np.ones((X.shape[0], 1), np.float32)
-        return best_scores(hstack([X, constant], format="csr"), k, self.num_labels, scores_of)
+        return best_scores(with_constant(X), k, self.num_labels, scores_of)

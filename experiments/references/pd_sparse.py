@@ -20,9 +20,9 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix, hstack, vstack
+from scipy.sparse import csr_matrix, vstack
 
-from experiments.references.protocol import best_scores
+from experiments.references.protocol import best_scores, with_constant
 
 __all__ = ["PDSparse", "nearest_feasible"]
 
@@ -60,7 +60,7 @@ class PDSparse:
     def fit(self, X: csr_matrix, Y: csr_matrix) -> Self:
         """See `Reference`."""
         rng = np.random.default_rng(self.seed)
-        X, (order, held) = _with_constant(X), _parts(X.shape[0], self.held_out, rng)
+        X, (order, held) = with_constant(X), _parts(X.shape[0], self.held_out, rng)
         aside, answers = X[held], Y[held]
         X, Y = X[order], Y[order]
         entering = self.entering or max(1, round(Y.nnz / Y.shape[0]))
@@ -103,7 +103,7 @@ class PDSparse:
 
     def predict(self, X: csr_matrix, k: int) -> NDArray[np.int64]:
         """See `Reference`."""
-        points, labels = _with_constant(X), self.w.shape[1]
+        points, labels = with_constant(X), self.w.shape[1]
         return best_scores(points, k, labels, lambda block: (block @ self.w).toarray())
 
     def dual(self) -> float:
@@ -112,10 +112,6 @@ class PDSparse:
             float(alpha[len(self.right[i]) :].sum()) for i, (_, alpha) in self.duals.items()
         )
         return 0.5 * float(np.sum(np.square(self.w.data, dtype=np.float64))) + wrong
-
-
-def _with_constant(X: csr_matrix) -> csr_matrix:
-    return hstack([X, np.ones((X.shape[0], 1), np.float32)], format="csr").astype(np.float32)
 
 
 def _parts(

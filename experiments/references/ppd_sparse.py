@@ -15,9 +15,9 @@ from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix, hstack, vstack
+from scipy.sparse import csr_matrix, vstack
 
-from experiments.references.protocol import best_scores
+from experiments.references.protocol import best_scores, with_constant
 
 __all__ = ["PPDSparse"]
 
@@ -51,7 +51,7 @@ class PPDSparse:
     def fit(self, X: csr_matrix, Y: csr_matrix) -> Self:
         """See `Reference`."""
         rng = np.random.default_rng(self.seed)
-        x = _with_constant(X)
+        x = with_constant(X)
         by_label = Y.T.tocsr()
         self.known, self.num_labels = np.flatnonzero(np.diff(by_label.indptr)), Y.shape[1]
         block = max(1, _WEIGHTS // x.shape[1])
@@ -135,7 +135,7 @@ class PPDSparse:
             scores[:, self.known] = (block @ self.weights).toarray()
             return scores
 
-        return best_scores(_with_constant(X), k, self.num_labels, scores_of)
+        return best_scores(with_constant(X), k, self.num_labels, scores_of)
 
 
 class _Pairs(NamedTuple):
@@ -176,7 +176,3 @@ def _at_the_start(own: csr_matrix, rng: np.random.Generator) -> _Pairs:
     joined = [np.concatenate(each) for each in zip(*parts, strict=True)]
     order = np.argsort(joined[0], kind="stable")
     return _Pairs(*(each[order] for each in joined))
-
-
-def _with_constant(X: csr_matrix) -> csr_matrix:
-    return hstack([X, np.ones((X.shape[0], 1), np.float32)], format="csr").astype(np.float32)

@@ -1,4 +1,4 @@
-"""What a reference is, and how its scores become answers."""
+"""What a reference is, and what several share: a constant feature, and answers from scores."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, hstack
 
-__all__ = ["Reference", "best_entries", "best_scores"]
+__all__ = ["Reference", "best_entries", "best_scores", "with_constant"]
 
 _SCORES = 1 << 22  # of a block of points, computed at once
 
@@ -33,6 +33,11 @@ class Reference(Protocol):
           X: float32 CSR [m, d].
           k: at most K.
         """
+
+
+def with_constant(X: csr_matrix) -> csr_matrix:
+    """Points with a last feature of 1, whose weight is a bias: float32 CSR [n, d + 1]."""
+    return hstack([X, np.ones((X.shape[0], 1), np.float32)], format="csr").astype(np.float32)
 
 
 def best_scores(

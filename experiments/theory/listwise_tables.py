@@ -19,7 +19,7 @@ from collections import Counter
 import numpy as np
 
 from experiments.figures import COLOURS, DASHES, keep, panels
-from snm.losses.listwise import exponential, linear, sigmoid
+from snm.losses.transformations import exponential, linear, sigmoid
 from snm.theory import listwise
 
 SLOPES = (0.25, 0.5, 1.0, 2.0)

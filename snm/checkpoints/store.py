@@ -37,6 +37,7 @@ from snm.distributed.processes import (
     from_first_process,
     has_several_processes,
     is_first_process,
+    is_mine,
     least_of_processes,
 )
 from snm.errors import InputError, first_line, lacks_memory
@@ -306,7 +307,7 @@ class Checkpoints:
         note, differences = None, {}
         try:
             note = self.read(step)
-            found = fingerprints(path, note.files, _is_mine)
+            found = fingerprints(path, note.files, is_mine)
             for name in sorted(note.files.keys() | found.keys()):
                 differences[name] = difference(note.files.get(name), found.get(name))
         except InputError as error:
@@ -365,8 +366,3 @@ class Checkpoints:
         names = (path.name for path in self._folder.iterdir())
         found = [self._folder / name for name in names if name.isascii() and name.isdigit()]
         return [UnfinishedError(path) for path in found if int(path.name) > newest]
-
-
-def _is_mine(number: int) -> bool:
-    """Whether this process verifies the file of a number: several divide them."""
-    return number % jax.process_count() == jax.process_index()

@@ -114,10 +114,12 @@ def _check_loss(config: Config) -> None:
             expected = f"--loss {' or '.join(readers)}, or {_INSTEAD.get(name, plain)}"
             raise InputError(_flag(name), found, expected)
     learned = config.learn_score_scale is True
-    if config.transformation == "linear" and (config.bias or learned):
+    psi = table_of("transformation")[config.transformation]
+    if not psi.positive_everywhere and (config.bias or learned):
         found = "a learned bias" if config.bias else "--learn-score-scale True"
+        where = f"--transformation {config.transformation}"
         instead = "--no-bias" if config.bias else "--learn-score-scale False"
-        raise InputError("--transformation linear", found, f"{instead}: psi must stay positive")
+        raise InputError(where, found, f"{instead}: psi must stay positive")
     if kind.listwise and config.positives == "all" and config.exclude == "positive":
         found = f"positive with --loss {loss} and all positives"
         expected = "all, or --positives one: a label is a positive or a negative of a list"

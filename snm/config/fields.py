@@ -82,8 +82,9 @@ class LossSettings:
     """bowl or powl (binary or pairwise ordered weighted loss), softmax (sampled cross-entropy), or
     a listwise loss on a point's positives and mined negatives: listnet, listmle, rankcosine,
     smoothed-dcg, ranksvm. Others by the module that the environment variable SNM_IMPORT names."""
-    transformation: Literal["exponential", "linear", "sigmoid"] = "exponential"
-    """What listnet, listmle and rankcosine do to scores; linear needs --no-bias."""
+    transformation: str = "exponential"
+    """What listnet, listmle and rankcosine do to scores: exponential, sigmoid, or linear, which
+    needs --no-bias."""
     temperature: float = 1.0
     """Divides the scores in listnet, listmle, rankcosine and smoothed-dcg."""
     phi: str = "hinge"

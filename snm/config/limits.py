@@ -29,6 +29,7 @@ Mark = TypeVar("Mark")
 TABLES = {
     "loss": ("snm.losses.sampled.table", "LOSSES"),
     "phi": ("snm.losses.surrogates", "SURROGATES"),
+    "transformation": ("snm.losses.transformations", "TRANSFORMATIONS"),
     "vartheta": ("snm.losses.sampled.options", "RANK_SHAPES"),
     "sampler": ("snm.sampling.samplers", "SAMPLERS"),
     "row_optimizer": ("snm.tables.optimizers", "ROW_OPTIMIZERS"),

@@ -27,6 +27,7 @@ from snm.data.formats.text import Piece, pieces_of
 from snm.errors import InputError
 from snm.system import disk
 from snm.system.files import made_whole
+from snm.system.sealed_json import checksum
 
 __all__ = ["Parts", "entry", "read", "write", "write_pieces"]
 
@@ -69,7 +70,8 @@ def read(
     folder = place / entry(key)
     try:
         manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-        if manifest["crc"] != _crc_of(manifest["parts"]):
+        # No array file would reveal a wrong shape of a matrix.
+        if manifest["crc"] != checksum(manifest["parts"]):
             return None
         parts = {}
         numbers = itertools.count()
@@ -136,11 +138,6 @@ def _crc_of_tail(file: Path, size: int) -> int:
     return crc
 
 
-def _crc_of(parts: dict[str, Any]) -> int:
-    """CRC-32 of the manifest's `parts`: no array file would reveal a wrong matrix shape."""
-    return zlib.crc32(json.dumps(parts, sort_keys=True).encode())
-
-
 @contextlib.contextmanager
 def _new_entry(place: Path, key: str) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Yields a folder for arrays, and `parts` to describe them; both are the entry at the end.
@@ -152,7 +149,7 @@ def _new_entry(place: Path, key: str) -> Iterator[tuple[Path, dict[str, Any]]]:
     with made_whole("cache", folder, lasting=False) as temporary:
         parts: dict[str, Any] = {}
         yield temporary, parts
-        manifest = {"parts": parts, "crc": _crc_of(parts)}
+        manifest = {"parts": parts, "crc": checksum(parts)}
         disk.write(temporary / "manifest.json", json.dumps(manifest).encode())
         # Callers write only after `read` failed, so an existing entry is damaged.
         disk.remove_tree(folder)

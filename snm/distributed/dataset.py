@@ -26,6 +26,7 @@ from snm.distributed.processes import (
     from_first_process,
     has_several_processes,
     is_first_process,
+    is_mine,
     least_of_processes,
     sum_over_processes,
 )
@@ -54,7 +55,7 @@ def load_together(source: str | Path) -> Dataset:
                 load(source)  # writes the cache
         barrier(f"the cache may have the data, {attempt}")
         assert key is not None
-        found = load_mapped(source, key, _is_mine)
+        found = load_mapped(source, key, is_mine)
         if least_of_processes(0 if found is None else 1) and found is not None:
             return found
     return load(source)
@@ -68,10 +69,6 @@ def _key_of_first(source: str | Path) -> str | None:
             key = key_of(source)
             words = [int(key[place : place + 4], 16) for place in range(0, len(key), 4)]
     return "".join(f"{word:04x}" for word in from_first_process(words, 16)) or None
-
-
-def _is_mine(number: int) -> bool:
-    return number % jax.process_count() == jax.process_index()
 
 
 def _equal_part(rows: int) -> slice:

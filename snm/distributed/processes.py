@@ -22,6 +22,7 @@ __all__ = [
     "from_first_process",
     "has_several_processes",
     "is_first_process",
+    "is_mine",
     "least_of_processes",
     "on_devices",
     "sum_over_processes",
@@ -36,6 +37,11 @@ def has_several_processes() -> bool:
 def is_first_process() -> bool:
     """Whether this is process 0, which writes the files of which there is one per run."""
     return jax.process_index() == 0
+
+
+def is_mine(number: int) -> bool:
+    """Whether an item of a number is this process's, where the processes divide items in turn."""
+    return number % jax.process_count() == jax.process_index()
 
 
 def barrier(what: str) -> None:

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
+from tyro.extras import literal_type_from_choices
 
 from snm.errors import InputError, counted
+from snm.export.index_libraries import LIBRARIES, Settings
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Export"]
 
 _LOW_RECALL = 0.95
+_FORMS = literal_type_from_choices(("npy", "npz", "safetensors", "hub", *LIBRARIES))
 # Options that do something for an index alone, and those that do for rows of int8, too.
 _OF_INDEX, _MEASURED = ("links", "build_effort", "search_effort"), ("data", "min_recall")
 
@@ -61,7 +64,7 @@ class Export:
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
     """Folder of a run, or its address in a store, such as gs://bucket/runs/a."""
-    to: Literal["npy", "npz", "safetensors", "hub", "faiss", "hnswlib"]
+    to: Annotated[str, arg(constructor=_FORMS)]
     """Format: arrays (npy, npz, safetensors), a folder for the Hugging Face Hub (hub) or an index
     (faiss, hnswlib)."""
     output: Path
@@ -93,8 +96,6 @@ class Export:
     @property
     def indexes(self) -> bool:
         """Whether it builds an index."""
-        from snm.export.index import LIBRARIES
-
         return self.to in LIBRARIES
 
     @property
@@ -176,7 +177,7 @@ def _check(command: Export) -> None:
         allowed = command.indexes or (command.rounds and name in _MEASURED)
         if getattr(command, name) != getattr(Export, name) and not allowed:
             flag = "--" + name.replace("_", "-")
-            expected = "--to faiss or hnswlib" + ", or --rows int8" * (name in _MEASURED)
+            expected = f"--to {' or '.join(LIBRARIES)}" + ", or --rows int8" * (name in _MEASURED)
             raise InputError(flag, f"--to {command.to}", expected)
     if command.min_recall is not None and not 0 <= command.min_recall <= 1:
         raise InputError("--min-recall", f"{command.min_recall:g}", "0 to 1")
@@ -280,14 +281,14 @@ def _points(command: Export) -> Any:
 def _index(
     command: Export, predictor: Predictor, points: Any, manifest: dict[str, Any], folder: Path
 ) -> dict[str, Any]:
-    from snm.export.index import QUERY, IndexedPredictor, Settings, bias_scale, build_index
+    from snm.export.index import QUERY, IndexedPredictor, bias_scale, build_index
     from snm.export.manifest import write_manifest
     from snm.export.measure import measure
 
     settings = Settings(command.links, command.build_effort, command.search_effort)
     about = {
         "library": command.to,
-        "file": build_index(predictor, command.to, settings, folder),
+        "file": build_index(predictor, LIBRARIES[command.to], settings, folder),
         "links": settings.links,
         "build_effort": settings.build_effort,
         "search_effort": settings.search_effort,

@@ -17,7 +17,6 @@ References:
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import errno
 import functools
@@ -30,9 +29,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.data.weighting import Weighting
-from snm.errors import InputError, pip_install
+from snm.errors import InputError
 from snm.evaluation.filters import kept_first, most_filtered, pairs_of
 from snm.export.arrays import FORMAT, class_rows_sha256
+from snm.export.index_libraries import LIBRARIES, IndexLibrary, Settings
 from snm.export.manifest import read_manifest
 from snm.model.model import Model
 from snm.prediction.calibration import Calibration
@@ -40,54 +40,10 @@ from snm.prediction.point_blocks import stacked
 from snm.prediction.predictor import Predictor
 from snm.tables.rounding import as_float
 
-__all__ = ["LIBRARIES", "QUERY", "IndexedPredictor", "Settings", "bias_scale", "build_index"]
-
-LIBRARIES = ("faiss", "hnswlib")
-_FILES = {"faiss": "index.faiss", "hnswlib": "index.hnswlib"}
-_SEED = 0
+__all__ = ["QUERY", "IndexedPredictor", "bias_scale", "build_index"]
 
 QUERY = "multiplier * q of each member, side by side, then bias_scale"
 """What a query of an index is, as its manifest says; the rows are class_rows, bias / bias_scale."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """The parameters of an HNSW graph.
-
-    Attributes:
-      links: links per label, M.
-      build_effort: candidates during construction, efConstruction.
-      search_effort: candidates during a search, efSearch.
-    """
-
-    links: int
-    build_effort: int
-    search_effort: int
-
-    def check(self) -> None:
-        """Checks the ranges of the parameters.
-
-        Raises:
-          InputError: a parameter is out of range.
-        """
-        for field in dataclasses.fields(self):
-            low = 2 if field.name == "links" else 1
-            if getattr(self, field.name) < low:
-                flag = "--" + field.name.replace("_", "-")
-                raise InputError(flag, str(getattr(self, field.name)), f"{low} or more")
-
-
-def _library(name: str) -> Any:
-    try:
-        if name == "faiss":
-            import faiss
-
-            return faiss
-        import hnswlib
-
-        return hnswlib
-    except ImportError as error:
-        raise InputError(f"--to {name}", f"no {name}", pip_install("export")) from error
 
 
 def _class_rows(predictor: Predictor) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -112,7 +68,9 @@ def _augmented_rows(predictor: Predictor) -> NDArray[np.float32]:
     return np.concatenate([rows, bias[:, None] / bias_scale(predictor)], axis=1, dtype=np.float32)
 
 
-def build_index(predictor: Predictor, library: str, settings: Settings, folder: Path) -> str:
+def build_index(
+    predictor: Predictor, library: IndexLibrary, settings: Settings, folder: Path
+) -> str:
     """Builds an index over the class rows of a model and writes it; returns the file name.
 
     Raises:
@@ -120,52 +78,13 @@ def build_index(predictor: Predictor, library: str, settings: Settings, folder: 
       OSError: the disk refuses.
     """
     settings.check()
-    module = _library(library)
-    rows = _augmented_rows(predictor)
-    name = _FILES[library]
-    if library == "faiss":
-        index = module.IndexHNSWFlat(rows.shape[1], settings.links, module.METRIC_INNER_PRODUCT)
-        index.hnsw.efConstruction = settings.build_effort
-        index.add(rows)
-        write = functools.partial(module.write_index, index)
-    else:
-        index = module.Index(space="ip", dim=rows.shape[1])
-        index.init_index(len(rows), M=settings.links, ef_construction=settings.build_effort,
-                         random_seed=_SEED)  # fmt: skip
-        index.add_items(rows, np.arange(len(rows)))
-        write = index.save_index
-    with contextlib.suppress(RuntimeError):  # which has no number
-        write(str(folder / name))
-        if library != "hnswlib" or (folder / name).stat().st_size == index.index_file_size():
-            return name
-    # hnswlib says nothing of a disk that is full.
-    raise OSError(errno.ENOSPC, f"{library} could not write all of {name}")
-
-
-def _nearest(index: Any, queries: NDArray[np.float32], k: int) -> tuple[NDArray, NDArray]:
-    """As `knn_query` of hnswlib, but padded with -1 and inf, as faiss does.
-
-    hnswlib raises where the links lead a query to fewer than k labels. No larger ef finds more, as
-    a search with an ef of at least k ends before k labels only where no link leads on.
-    """
+    index = library.build(_augmented_rows(predictor), settings)
     try:
-        return index.knn_query(queries, k)
-    except RuntimeError:
-        index.knn_query(queries, 1)  # each query finds one, unless something else is wrong
-    labels = np.full((len(queries), k), -1, np.int64)
-    distances = np.full((len(queries), k), np.inf, np.float32)
-    for row in range(len(queries)):
-        low, high = 0, k  # how many it finds, at least and at most
-        while low < high:
-            count = (low + high + 1) // 2
-            try:
-                found = index.knn_query(queries[row], count)
-            except RuntimeError:
-                high = count - 1
-            else:
-                low = count
-                labels[row, :count], distances[row, :count] = found
-    return labels, distances
+        library.save(index, folder / library.file)
+    except RuntimeError as error:
+        said = f"{library.name} could not write all of {library.file}"
+        raise OSError(errno.ENOSPC, said) from error
+    return library.file
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -174,13 +93,13 @@ class IndexedPredictor:
 
     Attributes:
       predictor: the exact predictor, which computes the queries.
-      library: `faiss` or `hnswlib`.
+      library: one of `LIBRARIES`.
       index: the library's index object.
       search_effort: candidates per search (efSearch); at least k are used.
     """
 
     predictor: Predictor
-    library: str
+    library: IndexLibrary
     index: Any
     search_effort: int
 
@@ -193,30 +112,24 @@ class IndexedPredictor:
             another model.
         """
         file = folder / "manifest.json"
-        manifest = read_manifest(folder, LIBRARIES[0])
+        manifest = read_manifest(folder, next(iter(LIBRARIES)))
         try:
             index = manifest["index"]
-            library, name, effort = index["library"], index["file"], int(index["search_effort"])
-            known = manifest["format"] == FORMAT and library in LIBRARIES
+            library, effort = LIBRARIES.get(index["library"]), int(index["search_effort"])
+            name, known = index["file"], manifest["format"] == FORMAT
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(str(file), "no index", "one that `snm export` wrote") from error
-        if not known or name != _FILES[library]:
+        if not known or library is None or name != library.file:
             raise InputError(str(file), "another format", "one that `snm export` wrote")
         if index.get("query") != QUERY:
             raise InputError(str(file), "other columns", "an index that this version exported")
         if manifest["class_rows_sha256"] != class_rows_sha256(predictor):
             raise InputError(str(folder), "the index of another model", "one of this run")
-        module = _library(library)
-        path = str(folder / name)
+        path, width = folder / library.file, predictor.state.head.table.rows.shape[1] + 1
         try:
-            if library == "faiss":
-                opened = module.read_index(path)
-            else:
-                width = predictor.state.head.table.rows.shape[1]
-                opened = module.Index(space="ip", dim=width + 1)
-                opened.load_index(path)
+            opened = library.open(path, width)
         except RuntimeError as error:
-            raise InputError(path, "a damaged index", "one that `snm export` wrote") from error
+            raise InputError(str(path), "a damaged index", "one that `snm export` wrote") from error
         return cls(predictor, library, opened, effort)
 
     @property
@@ -258,13 +171,7 @@ class IndexedPredictor:
         column = np.full((len(queries), 1), self._bias_scale, np.float32)
         augmented = np.concatenate([queries, column], axis=1)
         effort = max(self.search_effort, k)
-        if self.library == "faiss":
-            self.index.hnsw.efSearch = effort
-            scores, labels = self.index.search(augmented, k)
-        else:
-            self.index.set_ef(effort)
-            labels, distances = _nearest(self.index, augmented, k)
-            scores = 1 - distances
+        labels, scores = self.library.search(self.index, augmented, k, effort)
         return labels.astype(np.int32), np.where(labels < 0, np.float32(-np.inf), scores)
 
     def top(

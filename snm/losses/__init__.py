@@ -4,7 +4,8 @@ Public names, by module:
 
 - `ordered`: `powl`, `bowl` and their sampled forms; `crammer_singer`, `top_k_loss`, ...
 - `softmax`: `softmax`, `sampled_softmax`, `decoupled_softmax`.
-- `listwise`: `listnet`, `listmle`, `rankcosine`, `smoothed_dcg`, `ranksvm`.
+- `listwise`: `listnet`, `listmle`, `rankcosine`, `smoothed_dcg`, `ranksvm`; `transformations`: what
+  the first three do to scores, `TRANSFORMATIONS` by name.
 - `surrogates`: `SURROGATES`, the functions phi by name.
 - `rank_weights`: `top`, `power_law`, `epsilon_tail`; `theta`: the weights of the full loss that a
   sampled one estimates.

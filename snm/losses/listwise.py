@@ -5,7 +5,7 @@ leading axes are the batch. As in `snm.losses.ordered`, everything after the arr
 masked entries take no part, and one value a list comes back, or what `reduce_fn` makes of them.
 
 ListNet, ListMLE and RankCosine apply a transformation to scores (and to grades where they are
-scores too): an increasing, strictly positive function psi (Lan et al., 2009, section 3.2).
+scores too): an increasing, strictly positive function psi of `snm.losses.transformations`.
 
 References:
   Cao et al. (2007) ListNet; Xia et al. (2008) ListMLE; Qin et al. (2007) RankCosine; Joachims
@@ -16,8 +16,6 @@ References:
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
-from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
@@ -26,77 +24,18 @@ from jax.typing import ArrayLike
 
 from snm.errors import InputError
 from snm.losses.reductions import Reduce, as_mask, log_sum_exp, padding_zeroed, reduced, widened
+from snm.losses.transformations import Transformation, exponential
 
 __all__ = [
-    "TRANSFORMATIONS",
-    "Transformation",
-    "exponential",
-    "linear",
     "listmle",
     "listnet",
     "listnet_permutations",
     "rankcosine",
     "ranksvm",
-    "sigmoid",
     "smoothed_dcg",
 ]
 
 _LONGEST = 8  # of a list whose permutations are all summed over: 8! is 40,320
-
-
-@dataclass(frozen=True)
-class Transformation:
-    """An increasing, strictly positive function psi of scores.
-
-    Attributes:
-      name: "linear", a x + b; "exponential", exp(a x); "sigmoid", 1 / (1 + exp(-a x)).
-      a: Slope, above 0; the inverse of a temperature.
-      b: Offset of the linear one. Scores have to stay above -b / a, where its loss is not defined.
-    """
-
-    name: str
-    a: float = 1.0
-    b: float = 0.0
-
-    def __post_init__(self) -> None:
-        if self.name not in ("linear", "exponential", "sigmoid"):
-            raise InputError("transformation", repr(self.name), "linear, exponential or sigmoid")
-        if not self.a > 0:
-            raise InputError("slope of the transformation", str(self.a), "a number above 0")
-
-    def log(self, scores: jax.Array) -> jax.Array:
-        """The logarithm of psi(scores), elementwise; no exponential overflows."""
-        if self.name == "linear":
-            return jnp.log(self.a * scores + self.b)
-        if self.name == "exponential":
-            return self.a * scores
-        return jax.nn.log_sigmoid(self.a * scores)
-
-    def __call__(self, scores: jax.Array) -> jax.Array:
-        """psi(scores), elementwise."""
-        return jnp.exp(self.log(scores))
-
-
-def linear(a: float = 1.0, b: float = 2.0) -> Transformation:
-    """psi(x) = a x + b."""
-    return Transformation("linear", a, b)
-
-
-def exponential(a: float = 1.0) -> Transformation:
-    """psi(x) = exp(a x)."""
-    return Transformation("exponential", a)
-
-
-def sigmoid(a: float = 1.0) -> Transformation:
-    """psi(x) = 1 / (1 + exp(-a x))."""
-    return Transformation("sigmoid", a)
-
-
-TRANSFORMATIONS: dict[str, Callable[..., Transformation]] = {
-    "linear": linear,
-    "exponential": exponential,
-    "sigmoid": sigmoid,
-}
 _EXPONENTIAL = exponential()
 
 

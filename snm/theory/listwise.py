@@ -30,11 +30,12 @@ it is under the printed conditions.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 from snm.errors import InputError
-from snm.losses.listwise import Transformation, exponential, linear, sigmoid
+from snm.losses.transformations import Transformation, exponential, linear, sigmoid
 from snm.theory.constants import exp_or_inf
 
 __all__ = [
@@ -125,7 +126,7 @@ def log_factor(algorithm: Algorithm, psi: Transformation, reach: float, m: int) 
       Lan et al. (2009), Theorem 2.
     """
     _check(psi, reach, m, algorithm)
-    least = _log_value(psi, -reach)
+    least = psi.log_of_float(-reach)
     if algorithm == "rankcosine":
         return math.log(m) / 2 - math.log(2) - least
     mle = math.log(2) - least - math.log(math.log(m) + _log_ratio(psi, reach))
@@ -217,17 +218,17 @@ def listmle_beats_rankcosine(psi: Transformation, reach: float, m: int) -> tuple
     Returns:
       The computed and the claimed answer.
 
+    Raises:
+      InputError: the paper claims nothing of psi on so short lists.
+
     References:
       Lan et al. (2009), section 3.3.1.
     """
     computed = log_factor("listmle", psi, reach, m) < log_factor("rankcosine", psi, reach, m)
+    if m < 6 and psi.name not in _ON_SHORT_LISTS:
+        raise InputError("transformation", psi.name, f"one of {', '.join(_ON_SHORT_LISTS)}")
     need = 4 / math.sqrt(m) - math.log(m)
-    if m >= 6:
-        return computed, True
-    if psi.name == "linear":
-        high = math.exp(4 / math.sqrt(m))
-        return computed, high <= m or psi.b / (psi.a * reach) < (high + m) / (high - m)
-    return computed, psi.a * reach * (2 if psi.name == "exponential" else 1) > need
+    return computed, m >= 6 or _ON_SHORT_LISTS[psi.name](psi.a * reach, psi.b, need)
 
 
 def table_1(a: float, b: float, reach: float, m: int) -> dict[str, dict[str, float]]:
@@ -339,6 +340,14 @@ def table_3(a: float, b: float, reach: float, m: int) -> list[Claim]:
     return _claims("listmle", _forms(a, b), reach, m, claimed)
 
 
+# By the name of psi: the condition of section 3.3.1, from aBM, b and 4 / sqrt(m) - log(m), where
+# tanh(x / 2) is (e^x - 1) / (e^x + 1); log N of Table 1 at a = 1, if it is not the largest slope.
+_ON_SHORT_LISTS: dict[str, Callable[[float, float, float], bool]] = {
+    "linear": lambda u, b, need: b * math.tanh(need / 2) < u,
+    "exponential": lambda u, _, need: 2 * u > need,
+    "sigmoid": lambda u, _, need: u > need,
+}
+_PRINTED_STEEPEST = {"sigmoid": lambda u: u - 2 * math.log1p(math.exp(-u))}
 _SLOPES: tuple[Slope, ...] = ("printed", "exact")
 _PAIRS = (("linear", "exponential"), ("linear", "sigmoid"), ("sigmoid", "exponential"))
 
@@ -367,28 +376,18 @@ def _log_product(
 
 def _log_slope(psi: Transformation, reach: float, kind: Slope) -> float:
     """The log of N(psi)."""
-    u, log = psi.a * reach, math.log(psi.a)
-    if psi.name != "sigmoid":
-        return log + u if psi.name == "exponential" else log
-    return log - math.log(4) if kind == "exact" else log + u - 2 * math.log1p(math.exp(-u))
+    steepest = psi.family.log_steepest
+    if kind == "printed":
+        steepest = _PRINTED_STEEPEST.get(psi.name, steepest)
+    return math.log(psi.a) + steepest(psi.a * reach)
 
 
 def _forms(a: float, b: float) -> Forms:
     return {"linear": linear(a, b), "exponential": exponential(a), "sigmoid": sigmoid(a)}
 
 
-def _log_value(psi: Transformation, x: float) -> float:
-    """Computes log psi(x) without overflow."""
-    if psi.name == "linear":
-        return math.log(psi.a * x + psi.b)
-    if psi.name == "exponential":
-        return psi.a * x
-    u = psi.a * x
-    return -math.log1p(math.exp(-u)) if u > -30 else u - math.log1p(math.exp(u))
-
-
 def _log_ratio(psi: Transformation, reach: float) -> float:
-    return _log_value(psi, reach) - _log_value(psi, -reach)
+    return psi.log_of_float(reach) - psi.log_of_float(-reach)
 
 
 def _check(psi: Transformation, reach: float, m: int = 1, algorithm: str = "listmle") -> None:
@@ -396,5 +395,6 @@ def _check(psi: Transformation, reach: float, m: int = 1, algorithm: str = "list
         raise InputError("algorithm", repr(algorithm), f"one of {', '.join(ALGORITHMS)}")
     if not reach > 0 or m < 1:
         raise InputError("listwise factor", f"BM {reach}, m {m}", "BM above 0, m of at least 1")
-    if psi.name == "linear" and not psi.b > psi.a * reach:
-        raise InputError("b of the linear transformation", str(psi.b), f"above {psi.a * reach}")
+    if not psi.positive_within(reach):
+        where = f"b of the {psi.name} transformation"
+        raise InputError(where, str(psi.b), f"above {psi.a * reach}")

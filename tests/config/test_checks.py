@@ -40,6 +40,10 @@ from snm.sampling.uniform import UniformSampler
             "--temperature: found 0.0, expected a finite number above 0",
         ),
         (dict(temperature=2.0), "--temperature: found 2.0 with --loss softmax, expected --loss li"),
+        (
+            dict(transformation="cubic", loss="listnet"),
+            "--transformation: found 'cubic', expected exponential or linear or sigmoid",
+        ),
         (dict(transformation="sigmoid", loss="ranksvm"), "--transformation: found sigmoid with"),
         (
             dict(transformation="linear", loss="listnet"),

@@ -108,12 +108,14 @@ def test_every_block_runs(page, tmp_path, monkeypatch, capsys):
 def test_examples_of_extending_run(tmp_path, monkeypatch):
     from snm.losses.sampled import LOSSES
     from snm.losses.surrogates import SURROGATES
+    from snm.losses.transformations import TRANSFORMATIONS
     from snm.sampling.samplers import SAMPLERS
     from snm.tables.optimizers import ROW_OPTIMIZERS
 
     monkeypatch.chdir(tmp_path)
     added = {
         "smooth_hinge": SURROGATES,
+        "raised": TRANSFORMATIONS,
         "bpr": LOSSES,
         "log-uniform": SAMPLERS,
         "rmsprop": ROW_OPTIMIZERS,
@@ -121,7 +123,7 @@ def test_examples_of_extending_run(tmp_path, monkeypatch):
     for name, of_kind in added.items():
         monkeypatch.setitem(of_kind, name, None)  # undoes what the example adds
     ran = pages.run(DOCS / OF_TABLES, {"__name__": "extending"})
-    assert ran == {"python": 4}
+    assert ran == {"python": 5}
     assert all(of_kind[name] is not None for name, of_kind in added.items())
 
 

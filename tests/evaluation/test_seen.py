@@ -19,7 +19,8 @@ from snm.data.dataset import Points
 from snm.distributed.dataset import seen_labels
 from snm.errors import InputError
 from snm.evaluation.evaluate import Measures, evaluate_points
-from snm.export.index import IndexedPredictor, Settings, build_index
+from snm.export.index import IndexedPredictor, build_index
+from snm.export.index_libraries import LIBRARIES, Settings
 from snm.export.measure import measure
 from snm.model import pair_counts
 from snm.prediction.programs import jitted_pairs_in_order, jitted_top
@@ -208,19 +209,11 @@ def test_auc_ranks_seen_labels_below_all_others(trained, monkeypatch, block):
     jitted_pairs_in_order.cache_clear()
 
 
-@pytest.mark.parametrize("library", ["faiss", "hnswlib"])
+@pytest.mark.parametrize("library", LIBRARIES.values(), ids=LIBRARIES)
 def test_an_index_drops_seen_labels_too(trained, tmp_path, library):
     predictor, test = snm.load(trained), visits().test
-    name = build_index(predictor, library, Settings(16, 200, ITEMS), tmp_path)
-    if library == "faiss":
-        import faiss
-
-        index = faiss.read_index(str(tmp_path / name))
-    else:
-        import hnswlib
-
-        index = hnswlib.Index(space="ip", dim=predictor.state.head.table.rows.shape[1] + 2)
-        index.load_index(str(tmp_path / name))
+    file = tmp_path / build_index(predictor, library, Settings(16, 200, ITEMS), tmp_path)
+    index = library.open(file, predictor.state.head.table.rows.shape[1] + 1)
     searched = IndexedPredictor(predictor, library, index, ITEMS)
     labels, scores = predictor.predict(test.features, 6)
     found, found_scores = searched.predict(test.features, 6)

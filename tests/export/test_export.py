@@ -21,7 +21,8 @@ import snm
 from snm.cli.main import main
 from snm.data.weighting import Weighting
 from snm.errors import InputError
-from snm.export.index import IndexedPredictor, Settings, bias_scale, build_index
+from snm.export.index import IndexedPredictor, bias_scale, build_index
+from snm.export.index_libraries import LIBRARIES, Settings
 from snm.export.manifest import read_manifest, write_manifest
 from snm.export.measure import measure, recall
 from snm.model.from_config import make_model
@@ -109,7 +110,7 @@ def test_features_of_texts_follow_from_the_manifest(tmp_path, kind):
     np.testing.assert_allclose(expected[0][labels[0]], scores[0], rtol=2e-5, atol=2e-5)
 
 
-@pytest.mark.parametrize("library", ["faiss", "hnswlib"])
+@pytest.mark.parametrize("library", LIBRARIES)
 def test_an_index_of_few_labels_is_exact(run, tmp_path, capsys, library):
     out = tmp_path / "index"
     call("export", run, "--to", library, "--output", out)
@@ -146,7 +147,7 @@ def wide():
     return Predictor(model, state, Weighting("l2")), features
 
 
-@pytest.mark.parametrize("library", ["faiss", "hnswlib"])
+@pytest.mark.parametrize("library", LIBRARIES)
 def test_large_biases_of_few_labels_hide_no_others(wide, tmp_path, library):
     """As on short texts: a few frequent labels have a high bias, and queries are long."""
     predictor, features = wide
@@ -160,8 +161,7 @@ def test_large_biases_of_few_labels_hide_no_others(wide, tmp_path, library):
     np.testing.assert_allclose(np.linalg.norm(queries, axis=1), 10, rtol=1e-5)
     scores = queries @ np.asarray(head.table.rows, np.float64).T + bias
     best = np.argsort(-scores, axis=1, kind="stable")[:, :5]
-    name = build_index(predictor, library, Settings(16, 100, 64), tmp_path)
-    index = open_raw(predictor, library, tmp_path / name, 64)
+    index = built(predictor, library, Settings(16, 100, 64), tmp_path)
     labels, found = index.search(queries.astype(np.float32), 5)
     hit = labels[:, :1] == best[:, :1]
     # By (r, b, a column that makes rows equally long), a tenth of the best was not found.
@@ -194,7 +194,7 @@ def test_an_index_that_finds_too_little_is_refused_or_said(run, tmp_path, capsys
     assert "warning: recall@5 is 0.8000, so answers get worse; a higher --search-effort" in told
 
 
-@pytest.mark.parametrize("library", ["faiss", "hnswlib"])
+@pytest.mark.parametrize("library", LIBRARIES)
 def test_recall_is_what_brute_force_counts(wide, tmp_path, library):
     predictor, features = wide
     rows = np.asarray(predictor.state.head.table.rows, np.float64)
@@ -205,9 +205,7 @@ def test_recall_is_what_brute_force_counts(wide, tmp_path, library):
     for effort in (1, 300):
         folder = tmp_path / str(effort)
         folder.mkdir()
-        name = build_index(predictor, library, Settings(16, 200, effort), folder)
-        assert (folder / name).exists()
-        index = open_raw(predictor, library, folder / name, effort)
+        index = built(predictor, library, Settings(16, 200, effort), folder)
         found = measure(index, features)
         labels, _ = index.search(np.concatenate(list(predictor.queries(features))), 10)
         share = np.mean([len(set(a) & set(b)) / 10 for a, b in
@@ -218,16 +216,12 @@ def test_recall_is_what_brute_force_counts(wide, tmp_path, library):
     assert shares[1] > 0.97 and shares[0] < shares[1]
 
 
-def open_raw(predictor, library, file, effort):
-    if library == "faiss":
-        import faiss
-
-        return IndexedPredictor(predictor, library, faiss.read_index(str(file)), effort)
-    import hnswlib
-
-    index = hnswlib.Index(space="ip", dim=17)
-    index.load_index(str(file))
-    return IndexedPredictor(predictor, library, index, effort)
+def built(predictor, library, settings, folder):
+    """An index of a model that is no run, and so has no manifest to open it by."""
+    of = LIBRARIES[library]
+    file = folder / build_index(predictor, of, settings, folder)
+    width = predictor.state.head.table.rows.shape[1] + 1
+    return IndexedPredictor(predictor, of, of.open(file, width), settings.search_effort)
 
 
 def index_recall(index, predictor, features, exact):
@@ -236,15 +230,14 @@ def index_recall(index, predictor, features, exact):
     return np.mean(labels[:, 0] == exact[:, 0])
 
 
-@pytest.mark.parametrize("library", ["faiss", "hnswlib"])
+@pytest.mark.parametrize("library", LIBRARIES)
 def test_a_search_that_finds_too_few_labels_is_padded(wide, tmp_path, library):
     """Links lead to few labels, but the scores of those are right, and the rest is -1 and -inf."""
     predictor, features = wide
     queries = np.concatenate(list(predictor.queries(features)))
     head = predictor.state.head
     scores = queries @ np.asarray(head.table.rows).T + np.asarray(head.bias)
-    name = build_index(predictor, library, Settings(2, 1, 1), tmp_path)
-    index = open_raw(predictor, library, tmp_path / name, 1)
+    index = built(predictor, library, Settings(2, 1, 1), tmp_path)
     labels, found = index.search(queries, 400)
     assert labels.shape == found.shape == (200, 400)
     counts = (labels >= 0).sum(axis=1)
@@ -346,7 +339,7 @@ def test_every_changed_byte_of_an_export_is_named(run, tmp_path, library):
             IndexedPredictor.open(out, predictor)
 
 
-@pytest.mark.parametrize("form", ["npy", "npz", "safetensors", "hub", "faiss", "hnswlib"])
+@pytest.mark.parametrize("form", ["npy", "npz", "safetensors", "hub", *LIBRARIES])
 def test_a_full_disk(run, tmp_path, capsys, form):
     """One line that names the folder asked for, not the hidden one, and no file is left."""
     out = tmp_path / "out"

@@ -11,7 +11,8 @@ from safetensors.numpy import load_file
 from scipy import sparse
 
 import snm
-from snm.export.index import IndexedPredictor
+from snm.export.index import IndexedPredictor, bias_scale
+from snm.export.index_libraries import LIBRARIES
 from snm.export.memory import memory_arrays_of, votes_of
 from snm.runs.load import load
 
@@ -80,7 +81,7 @@ def test_answers_follow_from_the_arrays(run, tmp_path, capsys, form):
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("library", ["faiss", "hnswlib"])
+@pytest.mark.parametrize("library", LIBRARIES)
 def test_an_index_says_what_it_lacks_and_gets_the_votes(run, tmp_path, capsys, library):
     out = tmp_path / "index"
     call("export", run, "--to", library, "--output", out)
@@ -116,20 +117,24 @@ def test_labels_that_are_dropped_stay_dropped(tmp_path):
     )
     predictor = load(tmp_path / "run")
     assert predictor.memory is not None
-    index = IndexedPredictor(predictor, "exact", None, 0)
-    alone = dataclasses.replace(predictor, memory=None)
-    object.__setattr__(index, "search", lambda queries, k: _exact(alone, queries, k))
+    index = IndexedPredictor(predictor, Exact(predictor), None, 0)
     found, exact = (one.predict(points.features, 8) for one in (index, predictor))
     np.testing.assert_allclose(found[1], exact[1], rtol=1e-4, atol=1e-4)
     assert (np.take_along_axis(features, found[0], axis=1) == 0).all()
 
 
-def _exact(predictor, queries, k):
-    """An index that misses nothing."""
-    head = predictor.state.head
-    scores = queries @ np.asarray(head.table.rows).T + np.asarray(head.bias)
-    labels = np.argsort(-scores, axis=1, kind="stable")[:, :k].astype(np.int32)
-    return labels, np.take_along_axis(scores, labels, axis=1)
+class Exact:
+    """A library whose index misses nothing."""
+
+    def __init__(self, predictor):
+        head = predictor.state.head
+        column = np.asarray(head.bias)[:, None] / bias_scale(predictor)
+        self.rows = np.concatenate([head.table.rows, column], axis=1)
+
+    def search(self, index, queries, k, effort):
+        scores = queries @ self.rows.T
+        labels = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+        return labels, np.take_along_axis(scores, labels, axis=1)
 
 
 def test_weights_of_points_are_exported(run):

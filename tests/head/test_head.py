@@ -13,6 +13,7 @@ from head_reference import QUICK, derivatives_of, make_case, reference
 
 from snm.distributed.mesh import Axes
 from snm.losses.sampled.listwise import ListLoss
+from snm.losses.transformations import linear, sigmoid
 from snm.sampling.frequency import FrequencySampler
 from snm.sampling.in_batch import in_batch
 from snm.sampling.sample import Sample
@@ -120,14 +121,14 @@ CASES = {
         sampled=200, mined=3, bias=True, **LISTS,
     ),
     "listmle many mined": dict(
-        loss=ListLoss("listmle", "sigmoid"), sampled=200, mined=40,
+        loss=ListLoss("listmle", sigmoid), sampled=200, mined=40,
         row_optimizer="adagrad", **LISTS,
     ),
     "listmle of the whole sample": dict(
         loss=ListLoss("listmle"), sampled=150, mined=150, bias=True, **LISTS
     ),
     "rankcosine of all labels, linear": dict(
-        loss=ListLoss("rankcosine", "linear", grade=2.0, offset=2.2),
+        loss=ListLoss("rankcosine", linear, grade=2.0, offset=2.2),
         sampled=ALL, mined=ALL, **LISTS,
     ),
     "rankcosine, one positive, its own left out": dict(
@@ -141,7 +142,7 @@ CASES = {
         loss=ListLoss("smoothed-dcg"), sampled=ALL, mined=4, **LISTS
     ),
     "listnet of few in-batch candidates": dict(
-        loss=ListLoss("listnet", "sigmoid"), sampled=12, mined=8,
+        loss=ListLoss("listnet", sigmoid), sampled=12, mined=8,
         sample=batch_sample(12), **LISTS,
     ),
 }  # fmt: skip

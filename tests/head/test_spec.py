@@ -16,6 +16,7 @@ from snm.losses.sampled.listwise import ListLoss
 from snm.losses.sampled.options import RANK_SHAPES, RankShape
 from snm.losses.sampled.ranks import RankWeights
 from snm.losses.surrogates import SURROGATES
+from snm.losses.transformations import TRANSFORMATIONS, exponential, linear, sigmoid
 from snm.tables.optimizers import ROW_OPTIMIZERS, RowOptimizer
 
 SIZES = {"num_labels": 20, "sampled": 8, "mined": 2}
@@ -111,7 +112,7 @@ def test_a_loss_has_the_parameters_of_its_spec():
     assert found == RankWeights(LossOptions(**ranks), SampleSizes(20, 8, 2))
     for name in ("listnet", "rankcosine"):
         spec = spec_of(**SIZES, loss=name, transformation="linear", temperature=0.5, list_grade=3)
-        assert spec.head_loss == ListLoss(name, "linear", 0.5, 3, pytest.approx(1.1 * 3 / 0.5))
+        assert spec.head_loss == ListLoss(name, linear, 0.5, 3, pytest.approx(1.1 * 3 / 0.5))
 
 
 class _Constant(HeadLoss):
@@ -144,6 +145,16 @@ def test_a_name_that_comes_to_mean_another_surrogate_is_another_spec(monkeypatch
     assert specs[0] != specs[1] and specs[1] == spec_of(**SIZES, loss="powl", phi="own")
     ramps = [spec_of(**SIZES, loss="powl", phi="ramp", ramp_rho=rho) for rho in (2.0, 2.0, 3.0)]
     assert ramps[0] == ramps[1] != ramps[2] and hash(ramps[0]) == hash(ramps[1])
+
+
+def test_a_name_that_comes_to_mean_another_transformation_is_another_spec(monkeypatch):
+    specs = []
+    for of in (exponential, sigmoid):
+        monkeypatch.setitem(TRANSFORMATIONS, "own", of)
+        specs.append(spec_of(**SIZES, loss="listnet", transformation="own"))
+    assert specs[0] != specs[1] and specs[1] == spec_of(
+        **SIZES, loss="listnet", transformation="own"
+    )
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from snm.errors import InputError
-from snm.losses.listwise import (
-    exponential,
-    linear,
-    listmle,
-    listnet_permutations,
-    rankcosine,
-    sigmoid,
-)
+from snm.losses.listwise import listmle, listnet_permutations, rankcosine
+from snm.losses.transformations import TransformationFamily, exponential, linear, sigmoid
 from snm.theory import listwise
 
 properties = settings(max_examples=200, deadline=None, derandomize=True)
@@ -184,6 +178,19 @@ def test_when_listmle_beats_rankcosine(name, a, reach, room, m):
     psi, _ = PSI[name](a, a * reach + room)
     computed, claimed = listwise.listmle_beats_rankcosine(psi, reach, m)
     assert computed == claimed
+
+
+def test_a_transformation_that_the_paper_does_not_have():
+    """psi(x) = 3 exp(a x): a factor of psi is one of N and of 1 / C, and no claim is known."""
+    tripled = TransformationFamily(
+        "tripled", lambda u: u + math.log(3), lambda u: u + math.log(3), lambda u: u + math.log(3)
+    )
+    for kind in ("exact", "printed"):
+        found = listwise.factor("rankcosine", tripled(2.0), 1.5, 4, kind)
+        assert found == pytest.approx(listwise.factor("rankcosine", exponential(2.0), 1.5, 4))
+    assert listwise.listmle_beats_rankcosine(tripled(1.0), 1.0, 6) == (True, True)
+    with pytest.raises(InputError, match="found tripled, expected one of linear, exponential, sig"):
+        listwise.listmle_beats_rankcosine(tripled(1.0), 1.0, 5)
 
 
 def test_factors_are_monotone_in_the_length_of_lists():

@@ -30,10 +30,15 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from snm.losses.listwise import TRANSFORMATIONS, Transformation
 from snm.losses.reductions import MASKED, log_sum_exp, weighed
 from snm.losses.sampled.options import LossOptions, SampleSizes
 from snm.losses.sampled.protocol import Draw, HeadLoss, TermScores
+from snm.losses.transformations import (
+    TRANSFORMATIONS,
+    Transformation,
+    TransformationFamily,
+    exponential,
+)
 
 __all__ = ["LISTS", "LIST_LOSSES", "ListLoss"]
 
@@ -78,14 +83,14 @@ class ListLoss(HeadLoss):
 
     Attributes:
       name: a name of `LIST_LOSSES`.
-      transformation: a name of `listwise.TRANSFORMATIONS`; smoothed DCG has none.
+      transformation: of `TRANSFORMATIONS`; smoothed DCG has none.
       temperature: scores and grades are divided by it before they are transformed.
       grade: of a positive, in the unit of the scores; that of a negative is 0.
-      offset: of the linear transformation, above the largest score over the temperature.
+      offset: of a transformation that has one, above the largest score over the temperature.
     """
 
     name: str
-    transformation: str = "exponential"
+    transformation: TransformationFamily = exponential
     temperature: float = 1.0
     grade: float = 1.0
     offset: float = _OFFSET
@@ -96,7 +101,7 @@ class ListLoss(HeadLoss):
         """With the transformation, the temperature and the grade of the options."""
         return dataclasses.replace(
             self,
-            transformation=options.transformation,
+            transformation=TRANSFORMATIONS[options.transformation],
             temperature=options.temperature,
             grade=options.list_grade,
             # The largest score is the grade, but for rounding; psi is positive above -offset.
@@ -109,8 +114,8 @@ class ListLoss(HeadLoss):
         return LIST_LOSSES[self.name].reads
 
     def takes_exponentials(self, options: LossOptions) -> bool:
-        """Unless the transformation is linear."""
-        return options.transformation != "linear"
+        """Whether the transformation does."""
+        return TRANSFORMATIONS[options.transformation].takes_exponentials
 
     def auto_learning_rate(self, options: LossOptions) -> float:
         """The best of two or three on held-out points of `citeulike-t-14k`.
@@ -129,10 +134,8 @@ class ListLoss(HeadLoss):
     @property
     def psi(self) -> Transformation:
         """The transformation, with the inverse temperature as its slope."""
-        slope = 1 / self.temperature
-        if self.transformation == "linear":
-            return TRANSFORMATIONS["linear"](slope, self.offset)
-        return TRANSFORMATIONS[self.transformation](slope)
+        offset = None if self.transformation.positive_everywhere else self.offset
+        return self.transformation(1 / self.temperature, offset)
 
     def logs(self, scores: TermScores) -> tuple[jax.Array, jax.Array]:
         """Log psi of the scores [T] and [n, m]; of 0 where there is none."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from snm.errors import InputError, nearest
-from snm.losses.listwise import TRANSFORMATIONS
 from snm.losses.rank_weights import Vector, power_law, top
 from snm.losses.surrogates import SURROGATES
+from snm.losses.transformations import TRANSFORMATIONS
 
 __all__ = ["RANK_SHAPES", "LossOptions", "RankShape", "SampleSizes", "check_words"]
 
@@ -117,7 +117,8 @@ class LossOptions:
         1, so that no rank weighs more than the hardest.
       subsample_draws: negatives drawn from the mined ones, for subsample.
       negative_weight: multiplies the weight of every negative (ordered weighted losses).
-      transformation: of scores, in the listwise losses; a name of `listwise.TRANSFORMATIONS`.
+      transformation: of scores, in the listwise losses; a name of
+        `transformations.TRANSFORMATIONS`.
       temperature: divides the scores of the listwise losses; above 0.
       list_grade: relevance of a positive in the listwise losses, in the unit of the scores.
     """

@@ -17,6 +17,7 @@ from snm.losses.sampled import LossOptions
 from snm.losses.sampled.listwise import LIST_LOSSES, ListLoss
 from snm.losses.sampled.protocol import TermScores
 from snm.losses.softmax import sampled_softmax
+from snm.losses.transformations import exponential, linear, sigmoid
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -46,12 +47,12 @@ def lists(positive=POSITIVE, negative=NEGATIVE):
 FORMS = [
     ListLoss(name, transformation, temperature=0.7, grade=1.3, offset=2.0)
     for name in LIST_LOSSES
-    for transformation in ("exponential", "linear", "sigmoid")
-    if name != "smoothed-dcg" or transformation == "exponential"
+    for transformation in (exponential, linear, sigmoid)
+    if name != "smoothed-dcg" or transformation is exponential
 ]
 
 
-@pytest.mark.parametrize("loss", FORMS, ids=lambda loss: f"{loss.name} {loss.transformation}")
+@pytest.mark.parametrize("loss", FORMS, ids=lambda loss: f"{loss.name} {loss.transformation.name}")
 def test_a_sampled_list_is_the_whole_list_of_its_entries(loss):
     expected = 0.0
     for i, count in enumerate(COUNTS):
@@ -82,7 +83,7 @@ def test_a_sampled_list_is_the_whole_list_of_its_entries(loss):
     )
 
 
-@pytest.mark.parametrize("loss", FORMS, ids=lambda loss: f"{loss.name} {loss.transformation}")
+@pytest.mark.parametrize("loss", FORMS, ids=lambda loss: f"{loss.name} {loss.transformation.name}")
 def test_gradients(loss):
     of_scores = jax.jit(lambda *scores: loss.value(lists(*scores)))
     check_grads(of_scores, (POSITIVE, NEGATIVE), order=1, modes=["rev"])
