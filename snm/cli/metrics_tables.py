@@ -92,9 +92,9 @@ def _print_area(found: dict[str, Any]) -> None:
 def _print_calibration(found: dict[str, Any]) -> None:
     if reliability := found.get("reliability"):
         console.print(
-            f"ECE@{reliability['k']} {reliability['ECE']:.4f}: how far probabilities are from the "
-            f"share of right answers, in bins (about {reliability['ECE_by_chance']:.4f} if they "
-            "were exact)"
+            f"ECE@{reliability['k']} {reliability['ECE']:.4f}: mean distance between the "
+            "probability of answers and the share of them that is right; exact probabilities "
+            f"would have about {reliability['ECE_by_chance']:.4f} by chance"
         )
 
 

@@ -112,9 +112,10 @@ def _run(command: Grow) -> None:
     of_labels = f"no new label beside the {first:,} of {command.run}"
     if names:
         of_labels = (
-            f"added {counted(len(names), 'label')} to the {first:,} of {command.run}: "
-            f"{origins.points:,} start at their points, {origins.names:,} at their name, "
+            f"added {counted(len(names), 'label')} to the {first:,} of {command.run}; rows at the "
+            f"start: {origins.points:,} by points, {origins.names:,} by name, "
             f"{origins.random:,} at random"
+            f"{' (without points, and names that tell nothing)' if origins.random else ''}"
         )
     console.print(f"{of_labels}; written to {out}", soft_wrap=True)
     if memory is not None and predictor.memory is not None:

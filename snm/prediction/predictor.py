@@ -189,8 +189,8 @@ class Predictor:
           InputError: the model has none.
         """
         if self.calibration is None:
-            one = f"one trained with --memory on (from {FEWEST_POINTS} points on)"
-            expected = f"{one}, which holds out points to fit them on"
+            one = f"one trained with --memory on, from {FEWEST_POINTS} training points on"
+            expected = f"{one}: some of these are held out to fit probabilities"
             raise InputError(option, "a model without probabilities", expected)
         return self.calibration
 

@@ -142,7 +142,10 @@ def test_labels_in_another_order_are_mapped_by_name(place, tmp_path, capsys):
 
 def test_labels_without_points(place, tmp_path, capsys):
     call("grow", place / "run", "--labels", place / "new.txt", "--output", tmp_path / "grown")
-    assert "0 start at their points, 0 at their name, 3 at random" in capsys.readouterr().out
+    assert (
+        "rows at the start: 0 by points, 0 by name, 3 at random (without points"
+        in capsys.readouterr().out
+    )
     _, state = StoredRun.open(tmp_path / "grown").member(1)
     rows = np.asarray(state.head.table.rows)[-NEW:]
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, rtol=1e-5)

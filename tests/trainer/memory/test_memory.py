@@ -297,7 +297,7 @@ def test_runs_without_probabilities_say_so(trained, tmp_path, capsys):
     earlier = load(before)
     said = (
         r"^probabilities: found a model without probabilities, expected one trained with memory "
-        r"on \(from 200 points on\), which holds"
+        "on, from 200 training points on: some"
     )
     with pytest.raises(InputError, match=said):
         earlier.predict_proba(["text"])
