@@ -113,8 +113,8 @@ class LossSettings:
     or subsample."""
     weight_scale: Literal["mean", "surrogate"] = "mean"
     """Weight of a mined negative: 1/k', or (K-1)/(kB), which bounds the retrieval loss and needs
-    k' of at least k, and exclude positive. The negatives then outweigh the positive, and learning
-    rates that suit the mean may be too high."""
+    k' of at least k, and exclude positive. The negatives then outweigh the positive, and a learning
+    rate of auto is divided by their weight."""
     retrieval_k: int = 1
     """k of the retrieval loss, used by the surrogate scale only."""
     power_alpha: Annotated[float, read_by("vartheta")] = 1.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 from typing import Literal
 
@@ -13,7 +14,7 @@ from snm.config.data_checks import check_bound, check_data, check_sampler, check
 from snm.config.loss_options import loss_options
 from snm.config.resolved import ResolvedConfig, unresolved_values
 from snm.config.settings import Config, preset
-from snm.config.stages import SizeSchedule
+from snm.config.stages import Sizes, SizeSchedule
 from snm.data.dataset import Dataset
 from snm.data.evidence import evidence_lost
 from snm.data.id_space import features_are_labels
@@ -22,7 +23,7 @@ from snm.data.weighting import Kind, Weighting, filled
 from snm.distributed.dataset import has_negative, ones_of_rows, seen_labels
 from snm.distributed.processes import has_several_processes
 from snm.errors import InputError, pip_install
-from snm.losses.sampled import LOSSES
+from snm.losses.sampled import LOSSES, SampleSizes
 from snm.memory.label_names import try_names
 from snm.memory.sizes import FEWEST_POINTS
 from snm.sampling.samplers import SAMPLERS
@@ -71,7 +72,7 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
         score_scale=scale,
         class_init=class_init,
         learn_score_scale=learned,
-        learning_rate=_learning_rate(config),
+        learning_rate=1.0,  # until the sizes that it follows from are known to be right
         epochs=epochs,
         members=members,
         members_at_once=_at_once(config, dataset, members),
@@ -80,7 +81,8 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
     stages = [sizes(share) for share in sizes.shares]
     check_stages(resolved, num_labels, stages)
     check_bound(resolved, stages)
-    return resolved
+    rate = _learning_rate(config, num_labels, stages[-1])
+    return dataclasses.replace(resolved, learning_rate=rate)
 
 
 def _members(config: Config, dataset: Dataset) -> int:
@@ -103,10 +105,11 @@ def _score_scale(config: Config, dataset: Dataset) -> tuple[float, bool]:
     return scale, learned
 
 
-def _learning_rate(config: Config) -> float:
+def _learning_rate(config: Config, num_labels: int, sizes: Sizes) -> float:
     if config.learning_rate != "auto":
         return config.learning_rate
-    return LOSSES[config.loss].auto_learning_rate(loss_options(config))
+    loss = LOSSES[config.loss]
+    return loss.auto_learning_rate(loss_options(config), SampleSizes(num_labels, *sizes))
 
 
 def _epochs(config: Config, dataset: Dataset, class_init: str, splits: int) -> int:

@@ -27,7 +27,7 @@ from snm.config.settings import (
 )
 from snm.data.evidence import evidence_lost
 from snm.errors import InputError
-from snm.losses.sampled import LOSSES, LossOptions
+from snm.losses.sampled import LOSSES, LossOptions, SampleSizes
 from snm.losses.sampled.ordered import Powl
 from snm.losses.surrogates import hinge
 from snm.model.from_config import head_spec
@@ -183,7 +183,9 @@ def test_what_a_listwise_loss_is_trained_with(loss):
     data = snm.generate(points=100, test_points=0, features=60, labels=50, seed=0,
                         labels_per_point=2, nonzeros_per_point=5)  # fmt: skip
     found = resolve(dataclasses.replace(preset("default"), loss=loss, mined=8), data)
-    assert found.learning_rate == LOSSES[loss].auto_learning_rate(LossOptions())
+    assert found.learning_rate == LOSSES[loss].auto_learning_rate(
+        LossOptions(), SampleSizes(50, 8, 8)
+    )
     assert found.score_scale == (1.0 if loss == "ranksvm" else rules.auto_score_scale(50))
     spec = head_spec(found, 50)
     if loss == "ranksvm":
@@ -382,3 +384,15 @@ def test_a_feature_that_a_point_has_twice_is_refused():
 
 def test_every_group_is_part_of_the_settings():
     assert Config.__bases__ == GROUPS[::-1]
+
+
+def test_the_rate_of_auto_is_over_what_the_negatives_weigh():
+    data = snm.generate(points=100, test_points=0, features=60, labels=51, seed=0,
+                        labels_per_point=2, nonzeros_per_point=5)  # fmt: skip
+    asked = Config(loss="powl", sampled=20, mined=8, exclude="positive", retrieval_k=2)
+    assert resolve(asked, data).learning_rate == 20.0
+    bound = dataclasses.replace(asked, weight_scale="surrogate")
+    assert resolve(bound, data).learning_rate == pytest.approx(20 / (50 * 8 / (2 * 20)))
+    assert resolve(dataclasses.replace(bound, learning_rate=7.0), data).learning_rate == 7.0
+    more = dataclasses.replace(asked, negative_weight=4.0)
+    assert resolve(more, data).learning_rate == pytest.approx(5.0)

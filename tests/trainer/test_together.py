@@ -16,7 +16,7 @@ from snm.data.load import load
 from snm.errors import StoppedError
 from snm.runs.events import NonFinite, NonFiniteError
 from snm.runs.load import StoredRun
-from snm.trainer import phase
+from snm.trainer import phase_run
 from snm.trainer.loop import run_steps
 from snm.trainer.together import in_order
 from snm.trainer.training import training
@@ -195,7 +195,7 @@ def test_a_member_that_fails_beside_is_told(data, tmp_path, monkeypatch):
             if threading.current_thread() is not threading.main_thread():
                 raise NonFiniteError(2, NonFinite("the logits are", []), [0])
 
-    monkeypatch.setattr(phase, "run_steps", second_fails)
+    monkeypatch.setattr(phase_run, "run_steps", second_fails)
     settings = config(members=2, members_at_once=2, epochs=1000)
     with pytest.raises(NonFiniteError, match="the logits are not finite"):
         snm.train(data, settings, tmp_path / "run")

@@ -16,7 +16,7 @@ from snm.data.id_space import IdSpace
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.evaluation.evaluate import TrainCounts, evaluate_points
-from snm.losses.sampled import LOSSES
+from snm.losses.sampled import LOSSES, SampleSizes
 from snm.runs.events import (
     Evaluated,
     Probed,
@@ -25,7 +25,7 @@ from snm.runs.events import (
     Started,
 )
 from snm.runs.folder import RunFolder
-from snm.trainer import phase
+from snm.trainer import phase_run
 from snm.trainer.prepare import prepare
 from snm.trainer.training import training
 from snm.trainer.warm_start import WarmStart, initial_state
@@ -92,7 +92,8 @@ def test_listwise_losses_learn(loss, changes, data, tmp_path):
     assert result["metrics"]["P@1"] >= 40
     if asked.learning_rate == "auto":
         rate = snm.load(tmp_path / "run").model.learning_rate
-        assert rate == LOSSES[loss].auto_learning_rate(loss_options(asked))
+        sizes = SampleSizes(20, 19, 19)
+        assert rate == LOSSES[loss].auto_learning_rate(loss_options(asked), sizes)
 
 
 @pytest.mark.parametrize(
@@ -203,9 +204,9 @@ def test_the_best_is_kept_though_no_checkpoint_was_due(data, tmp_path):
 
 def test_frequencies_are_counted_once_a_phase(data, tmp_path, monkeypatch):
     counted = []
-    count = phase.label_frequency_together
+    count = phase_run.label_frequency_together
     monkeypatch.setattr(
-        phase, "label_frequency_together", lambda dataset: counted.append(1) or count(dataset)
+        phase_run, "label_frequency_together", lambda dataset: counted.append(1) or count(dataset)
     )
     settings = config(epochs=4, validation_fraction=28 / 60, evaluate_every=2)
     events = list(training(data, settings, tmp_path / "run"))

@@ -117,7 +117,7 @@ class ListLoss(HeadLoss):
         """Whether the transformation does."""
         return TRANSFORMATIONS[options.transformation].takes_exponentials
 
-    def auto_learning_rate(self, options: LossOptions) -> float:
+    def auto_learning_rate(self, options: LossOptions, sizes: SampleSizes) -> float:
         """The best of two or three on held-out points of `citeulike-t-14k`.
 
         `experiments/mining/README.md` has them. 20 where a loss is as steep as softmax. RankCosine

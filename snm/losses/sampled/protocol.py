@@ -203,10 +203,10 @@ class HeadLoss(abc.ABC):
         """
         return False
 
-    def auto_learning_rate(self, options: LossOptions) -> float:
+    def auto_learning_rate(self, options: LossOptions, sizes: SampleSizes) -> float:
         """The rate of `--learning-rate auto`: 20, from held-out points of `citeulike-t-14k`.
 
-        The options are those of `takes_exponentials`.
+        The options are those of `takes_exponentials`, and the sizes those of the last step.
         """
         return 20.0
 
