@@ -93,6 +93,7 @@ def _check_loss(config: Config) -> None:
     # Imports jax, which `--help` must not.
     from snm.config.loss_options import loss_options, options_of_others
     from snm.losses.sampled import HeadLoss
+    from snm.losses.transformations import TransformationFamily
 
     try:
         loss_options(config)
@@ -115,6 +116,9 @@ def _check_loss(config: Config) -> None:
             raise InputError(_flag(name), found, expected)
     learned = config.learn_score_scale is True
     psi = table_of("transformation")[config.transformation]
+    if not isinstance(psi, TransformationFamily):
+        found = f"{config.transformation}, for which TRANSFORMATIONS has {psi!r}"
+        raise InputError("--transformation", found, "a TransformationFamily there")
     if not psi.positive_everywhere and (config.bias or learned):
         found = "a learned bias" if config.bias else "--learn-score-scale True"
         where = f"--transformation {config.transformation}"

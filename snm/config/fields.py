@@ -124,7 +124,8 @@ class LossSettings:
     subsample_draws: Annotated[int, read_by("vartheta")] = 4
     """Negatives drawn from the mined ones in proportion to their weights (subsample)."""
     negative_weight: float = 1.0
-    """Multiplies the weight of every negative (bowl and powl)."""
+    """Multiplies the weight of every negative (bowl and powl); if above 1, it divides the learning
+    rate of auto."""
     sampler: str = "uniform"
     """How negatives are drawn: uniform, frequency or in-batch; the latter two correct a softmax by
     log Q. bowl, powl and ranksvm do not take frequency, which draws with replacement. Others by the
@@ -172,7 +173,8 @@ class OptimizationSettings:
     """Points a step."""
     learning_rate: Annotated[float | Literal["auto"], above(0)] = "auto"
     """Rate of feature and class rows, on the mean loss of a batch; auto is set by the loss:
-    20, or more for ranksvm and some listwise losses."""
+    20, more for ranksvm and some listwise losses, and less for bowl and powl where the mined
+    negatives of a point weigh more than 1 together."""
     schedule: Literal["constant", "linear", "cosine"] = "linear"
     """How the rates fall over the run."""
     row_optimizer: str = "sgd"

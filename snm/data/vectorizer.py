@@ -142,6 +142,7 @@ class Vectorizer:
         Raises:
           InputError: an item that is not a string, or scikit-learn is not installed.
         """
+        texts = list(texts)
         if bad := [number for number, text in enumerate(texts) if not isinstance(text, str)]:
             kind = type(texts[bad[0]]).__name__
             found = "None" if texts[bad[0]] is None else f"a value of type {kind}"

@@ -21,6 +21,7 @@ from snm.runs.load import load
 from snm.runs.members import phase_names
 from snm.runs.schema import RunFacts
 from snm.stores.objects import StoreError
+from snm.trainer.evaluate import own_data
 
 __all__ = ["examine_run"]
 
@@ -138,11 +139,9 @@ def _answers(
 
 def _data(facts: RunFacts) -> Iterator[Finding]:
     source = facts["data"]
-    if facts.get("in_memory", False):
-        found = f"a program had the training data in memory ({source})"
-        yield Finding("ok", "data", found, "`snm evaluate RUN --data DATA` needs a folder of them")
-        return
     try:
+        if facts.get("in_memory", False):
+            own_data(facts)
         dataset = load_dataset(source)
     except (InputError, StoreError) as error:
         found = getattr(error, "as_flags", str(error))

@@ -60,6 +60,7 @@ def write_grown(
     facts.pop("inherited", None)  # of the labels there
     if dataset is not None:
         facts["data"] = dataset.name
+        facts["in_memory"] = source is None
         if source is not None:
             facts["data"] = str(Path(source).resolve()) if Path(source).exists() else source
         facts["sha256"] = dataset.sha256

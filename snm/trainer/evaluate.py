@@ -205,14 +205,20 @@ def own_data(facts: RunFacts) -> Dataset:
       InputError: it was in memory, cannot be read, or has changed since.
       StoreError: a store gave up.
     """
-    if facts.get("in_memory", False):
+    in_memory = facts.get("in_memory", False)
+    try:
+        dataset = load_dataset(facts["data"])  # what was in memory may be a set of this name
+        if dataset.sha256 == facts["sha256"]:
+            return dataset
+    except InputError:
+        if not in_memory:
+            raise
+    if in_memory:
         found = f"data that a program had in memory ({facts['data']})"
-        raise InputError("the data of the run", found, "--data with a folder of them")
-    dataset = load_dataset(facts["data"])
-    if dataset.sha256 != facts["sha256"]:
-        found = "other content than when the run was trained"
-        raise InputError(facts["data"], found, "the same, or --data with another place")
-    return dataset
+        expected = "--data with a folder of them, and --same-ids if labels have no names"
+        raise InputError("the data of the run", found, expected)
+    found = "other content than when the run was trained"
+    raise InputError(facts["data"], found, "the same, or --data with another place")
 
 
 def score_test_points(

@@ -115,6 +115,7 @@ def training(
         if not isinstance(config, Config):
             expected = "a Config, such as snm.preset('default')"
             raise InputError("config", f"{config!r}"[:80], expected)
+        config.check()
         with part("reading"):
             dataset = data if isinstance(data, Dataset) else load_together(data)
         yield from (Noted(0, note) for note in not_tried(config, dataset))

@@ -12,6 +12,7 @@ from snm.config.settings import Config, preset, read_config
 from snm.errors import InputError
 from snm.losses.sampled import LOSSES, HeadLoss, LossOptions
 from snm.losses.sampled.options import RANK_SHAPES, RankShape
+from snm.losses.transformations import TRANSFORMATIONS
 from snm.sampling.samplers import SAMPLERS
 from snm.sampling.uniform import UniformSampler
 
@@ -247,3 +248,10 @@ def test_own_shapes_and_samplers_read_what_they_name(monkeypatch):
         config.check()
     Mine.reads = frozenset({"frequency_power"})
     assert config.check().frequency_power == 0.5
+
+
+def test_a_transformation_is_an_object_of_its_class(monkeypatch):
+    monkeypatch.setitem(TRANSFORMATIONS, "mine", lambda a: None)
+    config = Config(loss="listnet", transformation="mine")
+    with pytest.raises(InputError, match="expected a TransformationFamily there"):
+        config.check()

@@ -92,3 +92,20 @@ def test_points_without_features_are_counted(tmp_path):
     data = dataclasses.replace(data, test=dataclasses.replace(data.test, features=features))
     found = snm.train(data, dataclasses.replace(tiny.CONFIG, epochs=1), tmp_path / "run")
     assert found["points_without_features"] == 2
+
+
+def test_data_that_were_in_memory(run, tmp_path, capsys):
+    config = dataclasses.replace(tiny.CONFIG, epochs=1)
+    made = dataclasses.replace(snm.load_data(run.parent / "data"), name="synthetic")
+    snm.train(made, config, tmp_path / "made")
+    assert refused(capsys, "evaluate", tmp_path / "made") == (
+        "the data of the run: found data that a program had in memory (synthetic), "
+        "expected --data with a folder of them, and --same-ids if labels have no names"
+    )
+    call("evaluate", tmp_path / "made", "--data", run.parent / "data", "--same-ids")
+    call("doctor", tmp_path / "made")
+    assert "had in memory (synthetic)" in capsys.readouterr().out
+    # The data set that comes with the package can be found by its name.
+    by_name = dataclasses.replace(made, name=str(run.parent / "data"))
+    snm.train(by_name, config, tmp_path / "named")
+    call("evaluate", tmp_path / "named")

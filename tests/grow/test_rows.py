@@ -237,3 +237,12 @@ def test_invalid_options(place, tmp_path, capsys):
     assert "a new folder" in refused(capsys, *ask[:-1], place / "grown")
     assert "no config.toml" in refused(capsys, "grow", tmp_path, *ask[2:])
     assert [path.name for path in tmp_path.iterdir()] == ["names.txt"]
+
+
+def test_a_run_on_data_in_memory_grows_to_one_on_a_folder(place, tmp_path):
+    of_folder = snm.load_data(place / "part")
+    in_memory = dataclasses.replace(of_folder, name="made", sha256="0" * 64)
+    snm.train(in_memory, dataclasses.replace(tiny.CONFIG, epochs=1), tmp_path / "run")
+    call("grow", tmp_path / "run", "--labels", place / "new.txt", "--data", place / "whole",
+         "--output", tmp_path / "grown")  # fmt: skip
+    assert snm.evaluate(tmp_path / "grown")["metrics"]["points"] == tiny.TEST_POINTS

@@ -104,7 +104,7 @@ def read_lines(path: Path) -> list[str]:
     except UnicodeDecodeError as error:
         number = raw.count(b"\n", 0, error.start) + 1
         begin = raw.rfind(b"\n", 0, error.start) + 1
-        line = raw[begin:].partition(b"\n")[0]
+        line = b"".join(raw[begin:].partition(b"\n")[:2])
         where, start = f"{path}:{number}", error.start - begin
         raise undecoded(where, line, start, first=number == 1) from error
     # Not `splitlines`: a name may hold a Unicode line separator.

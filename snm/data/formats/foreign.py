@@ -139,7 +139,7 @@ def detect(path: Path, label_file: Path | None) -> str:
     if label_file is not None:
         return "raw"
     found = f"a first line {first[:40]!a}"
-    if re.fullmatch(r"\s*\d+\s+\d+(\s+\d+)?\s*", first):
+    if re.fullmatch(r"\s*\d+\s+\d+\s+\d+\s*", first):
         expected = "a folder with it as train.txt, which needs no import (or --format)"
         raise InputError(str(path), f"{found}, a header of features", expected)
     raise InputError(str(path), found, f"--format, one of {', '.join(READERS)}")

@@ -19,8 +19,12 @@ _UNPACKED = "the text in it, which `{}` unpacks"
 _BEGINNINGS = (
     (rb"PAR1\x15", "a Parquet file", _TABLE.format("read_parquet")),
     (rb"ARROW1\0", "an Arrow file", _TABLE.format("read_feather")),
-    (rb"PK\x03\x04.*?(\[Content_Types\]\.xml|xl/|docProps/|opendocument)", "a spreadsheet", _SHEET),
-    (rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "a spreadsheet", _SHEET),  # of Excel 2003 and before
+    (
+        rb"PK\x03\x04.*?(\[Content_Types\]|xl/|docProps/|opendocument)",
+        "an Office file",
+        _SHEET,
+    ),
+    (rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an Office file", _SHEET),  # of 2003 and before
     (rb"PK\x03\x04", "a zip archive", _UNPACKED.format("unzip")),
     (rb"\x1f\x8b", "gzip data", f"a name ending in .gz, or {_UNPACKED.format('gunzip -c')}"),
     (rb"BZh[1-9]1AY&SY", "bzip2 data", _UNPACKED.format("bunzip2 -c")),
@@ -48,6 +52,14 @@ def refuse_packed(name: str, first: bytes) -> None:
             raise InputError(name, found, expected)
 
 
+def _is_cut(wrong: bytes) -> bool:
+    """Whether these bytes begin a character of UTF-8 that the end of the file cuts."""
+    try:
+        return codecs.getincrementaldecoder("utf-8")().decode(wrong) == ""
+    except UnicodeDecodeError:
+        return False
+
+
 def undecoded(where: str, line: bytes, start: int, *, first: bool) -> InputError:
     """The error of a line that is not UTF-8.
 
@@ -60,7 +72,7 @@ def undecoded(where: str, line: bytes, start: int, *, first: bool) -> InputError
     expected = "UTF-8"
     if first and line.startswith(_UTF_16):
         expected += ", as `iconv -f UTF-16 -t UTF-8` makes of UTF-16"
-    elif _OF_NO_TEXT.search(line) is None:
+    elif _OF_NO_TEXT.search(line) is None and line[:start].isascii() and not _is_cut(line[start:]):
         # Windows-1252 has the letters of Latin-1 at the same places.
         expected += ", as `iconv -f WINDOWS-1252 -t UTF-8` makes of Western European text"
     return InputError(where, f"bytes that are not UTF-8 ({line[start : start + 8]!a})", expected)

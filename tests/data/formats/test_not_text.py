@@ -33,9 +33,9 @@ def zipped(name):
             "a Parquet file, expected JSON lines: `pandas.read_p",
         ),
         (b"ARROW1\0\0\xff\xff\xff\xff", "an Arrow file, expected JSON lines: `pandas.read_f"),
-        (zipped("[Content_Types].xml"), "a spreadsheet, expected CSV in UTF-8"),
-        (zipped("docProps/app.xml"), "a spreadsheet, expected CSV in UTF-8"),
-        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\0\0", "a spreadsheet, expected CSV in UTF-8"),
+        (zipped("[Content_Types].xml"), "an Office file, expected CSV in UTF-8"),
+        (zipped("docProps/app.xml"), "an Office file, expected CSV in UTF-8"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\0\0", "an Office file, expected CSV in UTF-8"),
         (zipped("rows.csv"), "a zip archive, expected the text in it, which `unzip` unpacks"),
         (gzip.compress(ROWS), "gzip data, expected a name ending in .gz, or the text in it"),
         (bz2.compress(ROWS), "bzip2 data, expected the text in it, which `bunzip2 -c` unpacks"),
@@ -69,8 +69,10 @@ def test_texts_that_begin_alike_are_texts(tmp_path, text):
         ("naïve,x\n".encode("latin-1"), "2: found bytes that are not UTF-8 (b'\\xefve,x\\n'), "
          "expected UTF-8, as `iconv -f WINDOWS-1252 -t UTF-8` makes of Western European text"),
         (b"\x80\x04\x95", "2: found bytes that are not UTF-8 (b'\\x80\\x04\\x95'), expected UTF-8"),
+        ("é €".encode()[:-1], "2: found bytes that are not UTF-8 (b'\\xe2\\x82'), expected UTF-8"),
+        (b"cut \xe2\x82", "2: found bytes that are not UTF-8 (b'\\xe2\\x82'), expected UTF-8"),
     ],
-    ids=["latin-1", "pickle"],
+    ids=["latin-1", "pickle", "with UTF-8", "cut"],
 )  # fmt: skip
 def test_western_text_has_its_command(tmp_path, content, said):
     """No other bytes have it, as it would make nonsense of them."""

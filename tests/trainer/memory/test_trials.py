@@ -158,5 +158,7 @@ def test_an_adjustment_that_is_asked_for_and_not_tried_is_told():
     told = "logit adjustment: not tried, since 60 points could choose it, and at least 500 must"
     assert never_adjusted(asked, made) == told
     assert never_adjusted(dataclasses.replace(asked, logit_adjustment="auto"), made) is None
+    few = snm.generate(points=199, test_points=0, features=120, labels=60, seed=0)
+    assert never_adjusted(asked, few) is None  # `resolve` refuses it
     many = snm.generate(points=5100, test_points=0, features=120, labels=60, seed=0)
     assert never_adjusted(asked, many) is None
