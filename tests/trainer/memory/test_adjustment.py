@@ -33,7 +33,7 @@ def adjusted(merged, weight, frequency, ks):
 
 def choosing(patch):
     patch.setattr(choose_module, "_adjusted", adjusted)
-    patch.setattr(trial, "_LEAST_ADJUSTED", 1)
+    patch.setattr(trial, "LEAST_ADJUSTED", 1)
 
 
 @pytest.fixture(scope="module")
@@ -93,9 +93,9 @@ def test_few_points_choose_none(trained, monkeypatch):
     first = snm.Predictor(*StoredRun.open(run).member(1), whole.weighting)
     monkeypatch.setattr(choose_module, "_adjusted", adjusted)
     few = trial.find_memory(config, dataset, first, whole)
-    assert few.record["held_out"] == 60 < trial._LEAST_ADJUSTED
+    assert few.record["held_out"] == 60 < trial.LEAST_ADJUSTED
     assert few.record["adjustment"] is None and few.shifts is None
-    monkeypatch.setattr(trial, "_LEAST_ADJUSTED", 60)
+    monkeypatch.setattr(trial, "LEAST_ADJUSTED", 60)
     enough = trial.find_memory(config, dataset, first, whole)
     assert enough.record["adjustment"] is not None and enough.shifts is not None
 
