@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from snm.errors import InputError, reason_of
+from snm.errors import InputError
 from snm.machine.cores import num_cores
+from snm.system.faults import reason_of
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from snm.errors import InputError, first_line, unread
+from snm.errors import InputError, first_line
+from snm.system.faults import unread
 from snm.system.files import fingerprint
 from snm.system.sealed_json import read_sealed, write_sealed
 

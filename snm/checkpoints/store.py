@@ -40,8 +40,9 @@ from snm.distributed.processes import (
     is_mine,
     least_of_processes,
 )
-from snm.errors import InputError, first_line, lacks_memory
+from snm.errors import InputError, first_line
 from snm.system import disk
+from snm.system.faults import lacks_memory
 from snm.system.files import sync_names, sync_tree
 from snm.system.sealed_json import checksum
 

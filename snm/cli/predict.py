@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from tyro.conf import Positional, arg
 
-from snm.errors import InputError, counted, reason_of
+from snm.errors import InputError, counted
+from snm.system.faults import reason_of
 
 if TYPE_CHECKING:
     import numpy as np

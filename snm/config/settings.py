@@ -21,7 +21,8 @@ from snm.config.fields import (
     StartSettings,
 )
 from snm.config.limits import TABLES
-from snm.errors import InputError, nearest, unread
+from snm.errors import InputError, nearest
+from snm.system.faults import unread
 from snm.system.files import write_whole
 
 __all__ = [

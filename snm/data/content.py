@@ -6,7 +6,8 @@ import hashlib
 from pathlib import Path
 from typing import NamedTuple
 
-from snm.errors import InputError, unread
+from snm.errors import InputError
+from snm.system.faults import unread
 
 __all__ = ["Content", "sha256_of"]
 

@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.data.names import composed
-from snm.errors import InputError, pip_install, unread
+from snm.errors import InputError, pip_install
 from snm.system import disk
+from snm.system.faults import unread
 
 __all__ = [
     "CLASSES",

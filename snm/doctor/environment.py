@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from snm.doctor.findings import Finding
-from snm.errors import InputError, first_line, lacks_memory, pip_install, reason_of
+from snm.errors import InputError, first_line, pip_install
 from snm.machine.versions import version_of
 from snm.system.cache_folder import folder as cache_folder
+from snm.system.faults import lacks_memory, reason_of
 
 __all__ = ["devices", "examine_environment"]
 

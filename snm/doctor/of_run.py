@@ -14,13 +14,14 @@ from snm.config.resolved import ResolvedConfig
 from snm.data.load import load as load_dataset
 from snm.doctor.environment import devices
 from snm.doctor.findings import PERMIT, Finding
-from snm.errors import InputError, counted, first_line, lacks_memory
+from snm.errors import InputError, counted, first_line
 from snm.machine.versions import version_of
 from snm.runs.folder import RunFolder
 from snm.runs.load import load
 from snm.runs.members import phase_names
 from snm.runs.schema import RunFacts
 from snm.stores.objects import StoreError
+from snm.system.faults import lacks_memory
 from snm.trainer.evaluate import own_data
 
 __all__ = ["examine_run"]

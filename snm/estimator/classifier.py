@@ -7,36 +7,22 @@ from typing import Any
 
 import jax
 import numpy as np
-from scipy.sparse import csr_matrix
 
 from snm.errors import InputError, pip_install
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
-    from sklearn.utils.validation import validate_data
 except ImportError as error:
     raise ImportError(
         f"SNMClassifier needs scikit-learn: {pip_install('sklearn')}", name="sklearn"
     ) from error
 
-from snm.config.resolve import resolve
-from snm.config.resolved import ResolvedConfig
-from snm.config.settings import Config
-from snm.data.dataset import Dataset, Points
-from snm.data.weighting import Weighting
 from snm.estimator.answers import Answers
-from snm.estimator.fit import Watch, fit_members, held_out
-from snm.estimator.inputs import canonical, points_of, seed_of, warn_of_units
+from snm.estimator.fit import held_out
+from snm.estimator.learning import Learning, dataset_of
 from snm.estimator.memory import extended
-from snm.estimator.parameters import SETTINGS, config_of, weighted_for, with_memory_for
 from snm.estimator.targets import Targets
-from snm.memory.memory import Memory
-from snm.model.from_config import make_model
-from snm.model.inference import adjusted, join
-from snm.model.model import TrainState
 from snm.prediction.calibration import Calibration
-from snm.prediction.predictor import Predictor
-from snm.runs.schema import MemoryRecord
 from snm.trainer.memory.trial import find_memory, memory_split
 
 __all__ = ["SNMClassifier"]
@@ -44,7 +30,7 @@ __all__ = ["SNMClassifier"]
 _NEXT_PART = 7_368_787  # from the seed of one `partial_fit` to the next
 
 
-class SNMClassifier(Answers, ClassifierMixin, BaseEstimator):
+class SNMClassifier(Answers, Learning, ClassifierMixin, BaseEstimator):
     """Linear or two-layer classifier over many labels, trained with Stochastic Negative Mining.
 
     (Reddi, Kale, Yu, Holtmann-Rice, Chen and Kumar, AISTATS 2019.) X is a NumPy array or a SciPy
@@ -118,12 +104,6 @@ class SNMClassifier(Answers, ClassifierMixin, BaseEstimator):
       >>> model.predict(np.eye(4)).tolist()
       ['a', 'b', 'c', 'd']
     """
-
-    memory_: MemoryRecord | None
-    _calibration: Calibration | None = None
-    _shifts: np.ndarray | None = None
-    _memory: Memory | None
-    _states: list[TrainState]
 
     def __init__(
         self,
@@ -210,8 +190,9 @@ class SNMClassifier(Answers, ClassifierMixin, BaseEstimator):
         features = self._inputs(X, y, reset=True)
         targets = Targets.of(y)
         points = self._points(features, targets, y, sample_weight)
+        self._check_answers()
         self._begin(points, targets)
-        dataset, watch, config = _dataset(points), None, self.config_
+        dataset, watch, config = dataset_of(points), None, self.config_
         if self.early_stopping:
             points, watch = held_out(
                 dataset,
@@ -279,6 +260,7 @@ class SNMClassifier(Answers, ClassifierMixin, BaseEstimator):
         # The mean of these would be another than that of the next ones.
         points = dataclasses.replace(points, mean_weight=1.0)
         if first:
+            self._check_answers()
             self._begin(points, targets, in_parts=True)
         self._parts += 1
         seed = self.config_.seed + _NEXT_PART * self._parts
@@ -297,87 +279,6 @@ class SNMClassifier(Answers, ClassifierMixin, BaseEstimator):
                 self._memory = extended(self._memory, points, self.predictor_)
                 self.predictor_ = self._joined(self._states)
         return self
-
-    def _forget(self) -> None:
-        """Leaves nothing of an earlier fit, where this one fails."""
-        for name in ("_states", "predictor_", "loss_curve_", "validation_scores_", "config_"):
-            self.__dict__.pop(name, None)
-
-    def _points(self, X: csr_matrix, targets: Targets, y: Any, sample_weight: Any) -> Points:
-        points = points_of(X, targets.matrix(y), sample_weight)
-        weights = targets.weights(self.class_weight, points.labels)
-        return dataclasses.replace(points, label_weights=weights)
-
-    def _begin(self, points: Points, targets: Targets, *, in_parts: bool = False) -> None:
-        if len(targets.classes) < 2:
-            found = f"{len(targets.classes)} class"
-            raise InputError("y", found, "at least 2 classes: there are no negatives")
-        self._check_answers()
-        asked = self._config(points.num_points)
-        told = self.memory is not None or "memory" in (self.settings or {})
-        likely = self.threshold is not None and not told and targets.form != "classes"
-        asked = with_memory_for(asked, points.num_points, in_parts=in_parts, threshold=likely)
-        asked = weighted_for(asked, points.features, in_parts=in_parts)
-        config = resolve(asked, _dataset(points))
-        self.memory_ = self._memory = self._shifts = self._calibration = None
-        self.config_: ResolvedConfig = config
-        self.classes_ = targets.classes
-        self._targets = targets
-        self._fitted_weighting = Weighting.fit(config.weighting, points.features)
-        warn_of_units(config.weighting, points.features)
-        counts = np.diff(points.labels.indptr)
-        self._mean_labels = float(np.average(counts, weights=points.weights))
-        self._parts = 0
-
-    def _train(
-        self,
-        points: Points,
-        config: ResolvedConfig,
-        watch: Watch | None = None,
-        first: Points | None = None,
-    ) -> None:
-        """Trains on `points`, the first member on those of `first` where there are some."""
-        earlier = self.__dict__.pop("_states", [None] * self.config_.members)
-        self.__dict__.pop("predictor_", None)
-        fitted = fit_members(
-            config,
-            points,
-            self._fitted_weighting,
-            earlier,
-            first=first,
-            watch=watch,
-            shown=self.verbose,
-        )
-        self.loss_curve_ = fitted.losses
-        self.validation_scores_ = fitted.scores
-        self._states = fitted.states
-        self.predictor_ = self._joined(self._states)
-
-    def _joined(self, states: list[TrainState]) -> Predictor:
-        sizes = self.n_features_in_, len(self.classes_)
-        model = dataclasses.replace(make_model(self.config_, *sizes), members=len(states))
-        state = join(states)
-        if self._shifts is not None:
-            state = adjusted(state, self._shifts)
-        return Predictor(
-            model,
-            state,
-            self._fitted_weighting,
-            memory=self._memory,
-            calibration=self._calibration,
-        )
-
-    def _inputs(self, X: Any, y: Any, *, reset: bool) -> csr_matrix:
-        if y is None:
-            raise ValueError(
-                "This SNMClassifier estimator requires y to be passed, but the target y is None."
-            )
-        return canonical(validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=reset))
-
-    def _config(self, num_points: int) -> Config:
-        given = {name: getattr(self, name) for name in SETTINGS}
-        seed = seed_of(self.random_state)
-        return config_of(self.preset, given, self.settings, num_points=num_points, seed=seed)
 
     # -- what scikit-learn asks --------------------------------------------------------------
 
@@ -403,7 +304,3 @@ class SNMClassifier(Answers, ClassifierMixin, BaseEstimator):
         if "_states" in self.__dict__:
             self._states = jax.tree.map(jax.numpy.asarray, self._states)
             self.predictor_ = self._joined(self._states)
-
-
-def _dataset(points: Points) -> Dataset:
-    return Dataset("fit", points, None, None, "")

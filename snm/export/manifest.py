@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from snm.errors import InputError, unread
+from snm.errors import InputError
 from snm.runs.folder import write_json
+from snm.system.faults import unread
 from snm.system.files import fingerprint
 from snm.system.sealed_json import read_sealed, sealed
 

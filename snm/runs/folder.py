@@ -31,7 +31,7 @@ from snm.checkpoints.store import Checkpoints
 from snm.config.resolved import ResolvedConfig, read_resolved
 from snm.config.settings import Config, config_text
 from snm.data.weighting import Weighting
-from snm.errors import InputError, reason_of, unread
+from snm.errors import InputError
 from snm.memory.adjustment import load_shifts
 from snm.runs.manifest import CONFIG, MAY_CHANGE, Manifest, manifest_path, read_manifest
 from snm.runs.schema import (
@@ -43,6 +43,7 @@ from snm.runs.schema import (
     RunFacts,
     validated,
 )
+from snm.system.faults import reason_of, unread
 from snm.system.files import fingerprint, make_folder, write_whole
 from snm.system.locks import LOCK
 

@@ -20,7 +20,8 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from snm.errors import InputError, reason_of, unread
+from snm.errors import InputError
+from snm.system.faults import reason_of, unread
 from snm.system.files import fingerprint, write_whole
 from snm.system.sealed_json import checksum, read_sealed, write_sealed
 

@@ -9,10 +9,11 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from typing import Generic, TypeVar
 
-from snm.errors import NO_ROOM, InputError, lacks_memory
+from snm.errors import InputError
 from snm.export.index import IndexedPredictor
 from snm.prediction.predictor import Predictor
 from snm.serve.answering import Answering
+from snm.system.faults import NO_ROOM, lacks_memory
 
 __all__ = ["Current", "Renewal", "Served", "why_kept"]
 

@@ -13,8 +13,9 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from snm.errors import InputError, lacks_memory, reason_of
+from snm.errors import InputError
 from snm.serve.guards import refusal
+from snm.system.faults import lacks_memory, reason_of
 
 __all__ = ["listen", "make_server", "run"]
 

@@ -22,8 +22,9 @@ from typing import Any
 
 from prometheus_client.multiprocess import mark_process_dead
 
-from snm.errors import NO_ROOM, InputError, lacks_memory
+from snm.errors import InputError
 from snm.serve.renewal import Renewal
+from snm.system.faults import NO_ROOM, lacks_memory
 from snm.system.signals import SIGNALS
 
 __all__ = ["Work", "supervise"]

@@ -17,8 +17,9 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from snm.errors import InputError, is_full, reason_of
+from snm.errors import InputError
 from snm.system import disk
+from snm.system.faults import is_full, reason_of
 
 __all__ = [
     "check_writable",

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from snm.errors import InputError, reason_of
+from snm.errors import InputError
+from snm.system.faults import reason_of
 from snm.system.files import make_folder
 
 __all__ = ["LOCK", "locked"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import os
 
-from snm.errors import InputError, lacks_memory
+from snm.errors import InputError
+from snm.system.faults import lacks_memory
 
 __all__ = ["import_own_modules"]
 

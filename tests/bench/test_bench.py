@@ -7,20 +7,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from bench.small_shape import TINY
 
 from benchmarks.summary import markdown
 from snm.bench import contest as contest_module
-from snm.bench import kernels, peers, shapes, steps
+from snm.bench import kernels, peers
 from snm.bench.cli import slower, table_of
 from snm.bench.contest import Contest, Contestant, Missing, Ours, held, quartiles, ratios
 from snm.bench.machine import Machine, Rates, Work
 from snm.bench.parts import PARTS
-from snm.bench.shapes import SHAPES, Shape, points_of
+from snm.bench.shapes import SHAPES, points_of
 from snm.bench.steps import copies_table, step_work
-from snm.cli.main import main
-
-TINY = Shape("eurlex", 400, 300, 200, 12, 3.0, 16, 64, (1, 16), dim=8)
-
 
 # -- arithmetic --------------------------------------------------------------------------------
 
@@ -199,6 +196,58 @@ def test_a_machine_has_rates():
     assert rates.bytes > 0
 
 
+# -- the parts ---------------------------------------------------------------------------------
+
+
+def test_each_type_of_factors_is_compared_with_the_rate_of_its_products():
+    machine = Machine(TINY.batch, TINY.dim)
+    found = {one.ours[0].case: one.machine for one in PARTS["evaluate"](TINY, machine)}
+    assert found["float32"] is machine
+    assert found["bfloat16"]._left.dtype == jnp.bfloat16
+    assert found["bfloat16"]._left.shape == (TINY.batch, TINY.dim)
+
+
+def test_scores_have_the_factors_of_the_row(monkeypatch):
+    taken = []
+    monkeypatch.setattr(
+        kernels, "best_scores", lambda *_, compute_dtype: taken.append(compute_dtype)
+    )
+    half = dataclasses.replace(TINY, compute_dtype="bfloat16")
+    (contest,) = PARTS["score_mine"](half, Machine(TINY.batch, TINY.dim, jnp.bfloat16))
+    contest.ours[0].call()
+    assert taken == [jnp.bfloat16]
+
+
+@pytest.mark.parametrize("part", ["bag", "score_mine"])
+def test_parts_are_compiled_as_a_training_step(part, monkeypatch):
+    monkeypatch.setattr(kernels, "step_options", lambda: {"no_such_option": 1})
+    (contest,) = PARTS[part](TINY, Machine(TINY.batch, TINY.dim))
+    with pytest.raises(jax.errors.JaxRuntimeError, match="no_such_option"):
+        contest.ours[0].call()
+
+
+@pytest.mark.parametrize(
+    "part", ["sample", *(pytest.param(part, marks=pytest.mark.slow) for part in ("step", "epoch"))]
+)
+def test_what_runs_on_a_gpu_runs_here(part):
+    """Runs the branches for GPUs: data on the device, many steps per dispatch, bfloat16 factors."""
+    machine = Machine(TINY.batch, TINY.dim, jnp.bfloat16)
+    machine.platform = "gpu"
+    size = dataclasses.replace(TINY, compute_dtype="bfloat16")
+    for contest in PARTS[part](size, machine):
+        contest.peers = tuple
+        for row in held(contest, 2, lambda text: None):
+            assert row["median_s"] > 0
+            assert row["device"] == "gpu"
+
+
+def test_shapes_are_those_of_the_papers_table():
+    assert {name: shape.num_labels for name, shape in SHAPES.items()} == {
+        "eurlex": 3993, "amazoncat": 13_330, "wikilshtc": 325_056, "amazon670k": 670_091,
+        "amazon3m": 2_812_281,
+    }  # fmt: skip
+
+
 # -- the peers do the same job -----------------------------------------------------------------
 
 
@@ -243,44 +292,6 @@ def test_torch_starts_from_the_same_loss(mine_first):
     assert peer() == pytest.approx(float(metrics.loss), rel=1e-5)
 
 
-# -- the command -------------------------------------------------------------------------------
-
-
-def exit_of(*words: str) -> int:
-    with pytest.raises(SystemExit) as stopped:
-        main(["bench", *words])
-    return stopped.value.code
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["nosuch"], "nosuch: found an unknown part, expected one of read, sample"),
-        (["step", "--repeats", "1"], "--repeats: found 1, expected 2 or more"),
-        (["step", "--sampled", "0"], "--sampled: found 0, expected 1 or more"),
-        (["step", "--mined", "-3"], "--mined: found -3, expected 1 or more"),
-        (["step", "--vs", "nowhere.json"], "--vs nowhere.json: found no such file"),
-        (["step", "--json", "no/such/a.json"], "found no such folder"),
-        (["step", "--json", "."], "found a folder, expected a file in a folder that exists"),
-    ],
-)
-def test_bad_requests_get_one_line(words, said, capsys):
-    assert exit_of(*words) == 2
-    error = capsys.readouterr().err
-    assert said in error
-    assert error.count("\n") == 1
-
-
-def test_another_kind_of_file_is_refused(tmp_path, capsys):
-    path = tmp_path / "other.json"
-    path.write_text('[{"part": "step"}]')
-    assert exit_of("step", "--vs", str(path)) == 2
-    assert "another kind of file" in capsys.readouterr().err
-    path.write_text("{}")
-    assert exit_of("step", "--vs", str(path)) == 2
-    assert "another kind of file" in capsys.readouterr().err
-
-
 def test_a_peer_that_is_broken_is_left_out(monkeypatch):
     def no_library(name):
         raise OSError("libcudnn.so.9: cannot open shared object file\nsee elsewhere")
@@ -296,108 +307,3 @@ def test_a_peer_that_is_broken_is_left_out(monkeypatch):
     monkeypatch.setattr(peers.importlib, "import_module", not_installed)
     (missing,) = peers._needs("torch", ["torch forward"], list)
     assert missing.reason == "torch is not installed: pip install -e '.[bench]' -c constraints.txt"
-
-
-def test_without_a_gpu_it_says_so(capsys):
-    assert exit_of("step", "--device", "gpu") == 0
-    assert "skipped" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    "parts",
-    [
-        ["sample", "step"],
-        pytest.param(
-            ["read", "bag", "score_mine", "growth", "epoch", "evaluate", "predict", "checkpoint"],
-            marks=pytest.mark.slow,
-        ),
-    ],
-)
-def test_parts_write_their_rows(parts, tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(shapes.SHAPES, "eurlex", TINY)
-    monkeypatch.setattr(steps, "_GROWN", (70, 90))
-    path = tmp_path / "rows.json"
-    assert exit_of(*parts, "--repeats", "2", "--json", str(path)) in (0, None)
-    rows = json.loads(path.read_text())
-    assert list(dict.fromkeys(row["part"] for row in rows)) == parts
-    for row in rows:
-        assert row["median_s"] > 0
-        assert row["on"]["versions"]["jax"]
-        assert row["peak_bytes"] is None if row["part"] == "growth" else row["peak_bytes"] > 0
-        factors = row["case"] if row["part"] == "evaluate" else "float32"
-        assert row["compute_dtype"] == factors
-    assert "eurlex" in capsys.readouterr().out
-
-
-def test_each_type_of_factors_is_compared_with_the_rate_of_its_products():
-    machine = Machine(TINY.batch, TINY.dim)
-    found = {one.ours[0].case: one.machine for one in PARTS["evaluate"](TINY, machine)}
-    assert found["float32"] is machine
-    assert found["bfloat16"]._left.dtype == jnp.bfloat16
-    assert found["bfloat16"]._left.shape == (TINY.batch, TINY.dim)
-
-
-def test_scores_have_the_factors_of_the_row(monkeypatch):
-    taken = []
-    monkeypatch.setattr(
-        kernels, "best_scores", lambda *_, compute_dtype: taken.append(compute_dtype)
-    )
-    half = dataclasses.replace(TINY, compute_dtype="bfloat16")
-    (contest,) = PARTS["score_mine"](half, Machine(TINY.batch, TINY.dim, jnp.bfloat16))
-    contest.ours[0].call()
-    assert taken == [jnp.bfloat16]
-
-
-@pytest.mark.parametrize("part", ["bag", "score_mine"])
-def test_parts_are_compiled_as_a_training_step(part, monkeypatch):
-    monkeypatch.setattr(kernels, "step_options", lambda: {"no_such_option": 1})
-    (contest,) = PARTS[part](TINY, Machine(TINY.batch, TINY.dim))
-    with pytest.raises(jax.errors.JaxRuntimeError, match="no_such_option"):
-        contest.ours[0].call()
-
-
-def test_other_factors_are_another_job(tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(shapes.SHAPES, "eurlex", TINY)
-    path = tmp_path / "rows.json"
-    words = ["step", "--mined", "4", "--repeats", "2", "--no-peers", "--compute-dtype", "bfloat16"]
-    assert exit_of(*words, "--json", str(path)) in (0, None)
-    rows = json.loads(path.read_text())
-    assert {row["compute_dtype"] for row in rows} == {"bfloat16"}
-    slow = [{**row, "ratio_to_floor": 10 * row["ratio_to_floor"],
-             "ratio_to_floor_quartiles": [9e9, 9e9]} for row in rows]  # fmt: skip
-    assert len(slower(slow, rows)) == len(rows)
-    old = [{k: v for k, v in row.items() if k != "compute_dtype"} for row in rows]
-    assert slower(slow, old) == []  # on a CPU those were float32
-
-
-@pytest.mark.slow
-def test_steps_of_several_samples_and_k(tmp_path, monkeypatch):
-    monkeypatch.setitem(shapes.SHAPES, "eurlex", TINY)
-    path = tmp_path / "rows.json"
-    words = ["--sampled", "20", "all", "--mined", "4", "16", "--repeats", "2", "--no-peers"]
-    assert exit_of("step", *words, "--json", str(path)) in (0, None)
-    found = [(row["sampled"], row["mined"]) for row in json.loads(path.read_text())]
-    rest = TINY.num_labels - 1
-    assert found == [(20, 4), (20, 16), (20, "all"), (rest, 4), (rest, 16), (rest, "all")]
-
-
-@pytest.mark.parametrize(
-    "part", ["sample", *(pytest.param(part, marks=pytest.mark.slow) for part in ("step", "epoch"))]
-)
-def test_what_runs_on_a_gpu_runs_here(part):
-    """Runs the branches for GPUs: data on the device, many steps per dispatch, bfloat16 factors."""
-    machine = Machine(TINY.batch, TINY.dim, jnp.bfloat16)
-    machine.platform = "gpu"
-    size = dataclasses.replace(TINY, compute_dtype="bfloat16")
-    for contest in PARTS[part](size, machine):
-        contest.peers = tuple
-        for row in held(contest, 2, lambda text: None):
-            assert row["median_s"] > 0
-            assert row["device"] == "gpu"
-
-
-def test_shapes_are_those_of_the_papers_table():
-    assert {name: shape.num_labels for name, shape in SHAPES.items()} == {
-        "eurlex": 3993, "amazoncat": 13_330, "wikilshtc": 325_056, "amazon670k": 670_091,
-        "amazon3m": 2_812_281,
-    }  # fmt: skip

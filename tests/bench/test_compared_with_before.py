@@ -2,7 +2,7 @@
 
 import json
 
-from bench.test_bench import TINY, exit_of
+from bench.small_shape import TINY, exit_of
 
 from snm.bench import shapes
 

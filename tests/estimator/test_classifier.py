@@ -17,7 +17,7 @@ from sklearn.utils.class_weight import compute_class_weight
 import snm
 from snm import SNMClassifier
 from snm.errors import InputError
-from snm.estimator import classifier as classifier_module
+from snm.estimator import learning
 from snm.estimator.inputs import canonical
 from snm.estimator.targets import Targets
 
@@ -319,7 +319,7 @@ def test_a_pass_after_a_failed_one_is_refused(data, monkeypatch):
     """It would train a new model, without a word that the first is lost."""
     model = SNMClassifier(**SMALL, epochs=1).fit(data.train.features, data.train.labels)
     with monkeypatch.context() as patch:
-        patch.setattr(classifier_module, "fit_members", lambda *_, **__: 1 / 0)
+        patch.setattr(learning, "fit_members", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             model.partial_fit(data.train.features, data.train.labels)
     with pytest.raises(ValueError, match="parameters that a failed call consumed, expected fit"):

@@ -22,11 +22,11 @@ def test_every_parameter_is_a_setting_of_the_fit(data):
 
 def test_each_pass_of_partial_fit_draws_anew(data, monkeypatch):
     seeds = []
-    from snm.estimator import classifier
+    from snm.estimator import learning
 
-    fit = classifier.fit_members
+    fit = learning.fit_members
     monkeypatch.setattr(
-        classifier,
+        learning,
         "fit_members",
         lambda config, *a, **k: seeds.append(config) or fit(config, *a, **k),
     )

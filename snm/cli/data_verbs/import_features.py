@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
 
@@ -14,13 +14,12 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
     from snm.cli.data_verbs.import_files import Import
-    from snm.data.conversion.convert import OnProgress
-    from snm.data.conversion.items import Overlap
+    from snm.data.conversion.passes import OnProgress
     from snm.data.formats.foreign import Row
     from snm.data.vectorizer import Kind, Vectorizer
 
 __all__ = [
-    "Features", "Ids", "entry_features", "ids_of", "item_features", "overlaps_of",
+    "Features", "Ids", "entry_features", "ids_of", "item_features", "marks_of_items",
     "text_features", "vectorizer_of",
 ]  # fmt: skip
 
@@ -46,7 +45,7 @@ class Features(NamedTuple):
 
 def entry_features(rows: Iterable[Row], on_progress: OnProgress) -> Features:
     """Features by id, the lowest of which is 0 or 1; `rows` are all that there are."""
-    from snm.data.conversion.convert import entries_of, index_base
+    from snm.data.conversion.passes import entries_of, index_base
 
     base, width = index_base(rows, on_progress)
     return Features(lambda chunk: entries_of(chunk, base, width), width)
@@ -63,8 +62,8 @@ def item_features(command: Import, rows: Iterable[Row], on_progress: OnProgress)
     Raises:
       InputError: rows whose features and labels cannot be the same items.
     """
-    from snm.data.conversion.convert import entries_of
     from snm.data.conversion.items import items_as_text, listed_items, numbered_items
+    from snm.data.conversion.passes import entries_of
 
     first = next(iterator := iter(rows))
     rows = itertools.chain([first], iterator)
@@ -75,11 +74,9 @@ def item_features(command: Import, rows: Iterable[Row], on_progress: OnProgress)
     return text_features(items_as_text(items, command.item_separator, ()))._replace(items=items)
 
 
-def overlaps_of(entries: bool) -> list[Overlap]:
-    """What notices that features are the items that labels are, of numbers (`entries`) or texts."""
-    from snm.data.conversion.items import Overlap
-
-    return [Overlap(None)] if entries else [Overlap(mark) for mark in _MARKS]
+def marks_of_items(entries: bool) -> Sequence[str | None]:
+    """What may separate items that labels are too: of numbers (`entries`) nothing, or of texts."""
+    return [None] if entries else _MARKS
 
 
 def text_features(vectorizer: Vectorizer) -> Features:
@@ -130,7 +127,7 @@ def vectorizer_of(command: Import, rows: Iterable[Row], on_progress: OnProgress)
     Raises:
       InputError: stop words that cannot be read, or no word is left.
     """
-    from snm.data.conversion.convert import fit_vectorizer
+    from snm.data.conversion.passes import fit_vectorizer
     from snm.data.vectorizer import CLASSES, Vectorizer
 
     kind = CLASSES.get(command.vectorizer, cast("Kind", command.vectorizer))

@@ -14,8 +14,8 @@ from snm.data.formats.foreign import READERS, detect
 from snm.errors import InputError, counted
 
 if TYPE_CHECKING:
-    from snm.data.conversion.convert import Counts, OnProgress
-    from snm.data.vectorizer import Vectorizer
+    from snm.cli.data_verbs.import_summary import Imported
+    from snm.data.conversion.passes import OnProgress
 
 __all__ = ["Import"]
 
@@ -139,24 +139,26 @@ def _run(command: Import) -> None:
     check(command)
     out = command.out
     with made_whole("--out", out) as beside:
-        counts, vectorizer = _import(command, beside)
-    tell(command, counts, vectorizer)
+        imported = _import(command, beside)
+    tell(command, imported)
 
 
-def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
-    """Writes a data set; returns its sizes, and the vectoriser of texts."""
+def _import(command: Import, folder: Path) -> Imported:
+    """Writes a data set."""
     from snm.cli.data_verbs.import_checks import check_format
     from snm.cli.data_verbs.import_features import (
         entry_features,
         ids_of,
         item_features,
-        overlaps_of,
+        marks_of_items,
         text_features,
         vectorizer_of,
     )
     from snm.cli.data_verbs.import_rows import Rows
-    from snm.data.conversion.convert import build, frequent_labels
+    from snm.cli.data_verbs.import_summary import Imported
+    from snm.data.conversion.convert import Source, build
     from snm.data.conversion.label_names import read_label_names
+    from snm.data.conversion.passes import frequent_labels
 
     form = command.format
     if form == "auto":
@@ -201,23 +203,30 @@ def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
         if like is not None:
             known = like.names
         told = features.items or like is not None  # whether features are labels
-        counts = build(
-            folder, rows.by_part(kept), features.of, features.width, rows.part_of,
-            passing("writing points"),
-            known=known,
+        source = Source(
+            name=str(command.source),
+            files=rows.by_part(kept),
+            part_of=rows.part_of,
+            features_of=features.of,
+            num_features=features.width,
+            known_labels=known,
             new_labels="drop" if command.new_labels == "drop" else "append",
-            weighted=command.weight_column is not None, source=str(command.source),
-            overlaps=() if told else overlaps_of(reader.entries),
-        )  # fmt: skip
-    counts.rare_labels = rare
-    counts.numbered_names = names.numbered if names else ()
-    if not reader.separated or command.label_separator is not None or names is not None:
-        counts.joined_by = None
+            weighted=command.weight_column is not None,
+            item_marks=() if told else marks_of_items(reader.entries),
+        )
+        counts = build(folder, source, passing("writing points"))
     if command.new_labels == "refuse" and counts.new_labels:
         new = counts.new_labels
         found = f"{counted(len(new), 'label')} that {command.like} lacks, such as {new[0]!r}"
         raise InputError(str(command.source), found, "its labels, or --new-labels append or drop")
-    return counts, vectorizer
+    separated = reader.separated and command.label_separator is None and names is None
+    return Imported(
+        counts,
+        vectorizer,
+        rare_labels=rare,
+        numbered_names=names.numbered if names else (),
+        joined_by=counts.joined_by if separated else None,
+    )
 
 
 @contextlib.contextmanager

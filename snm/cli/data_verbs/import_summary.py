@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from snm.data.conversion.items import Overlap
     from snm.data.vectorizer import Vectorizer
 
-__all__ = ["tell"]
+__all__ = ["Imported", "tell"]
 
 _MANY_EMPTY = 0.02  # of the points, those without a known word
 _PARTS_OF_WORDS = (
@@ -24,12 +25,32 @@ _PARTS_OF_WORDS = (
 )
 
 
-def tell(command: Import, counts: Counts, vectorizer: Vectorizer | None) -> None:
+@dataclasses.dataclass(frozen=True, eq=False)
+class Imported:
+    """What an import made.
+
+    Attributes:
+      counts: the sizes of the data.
+      vectorizer: of texts, or None.
+      rare_labels: number of labels that were left out because few training points have them.
+      numbered_names: label names that end with the label's number, which makes them different.
+      joined_by: a separator that most label names hold, where nobody said how to separate them.
+    """
+
+    counts: Counts
+    vectorizer: Vectorizer | None
+    rare_labels: int
+    numbered_names: Sequence[str]
+    joined_by: str | None
+
+
+def tell(command: Import, imported: Imported) -> None:
     """Prints sizes, what is odd, and the next command."""
     from snm.data.dataset import summary_of_weights
     from snm.system.terminal import say
 
-    train, test = counts.points["train"], counts.points["test"]
+    counts, vectorizer = imported.counts, imported.vectorizer
+    train, test = counts.train, counts.test
     unknown = counts.without_features - counts.without_text  # points of no known word
     # Points in the ids of a run may be there to be evaluated on.
     sizes = f"{train:,} training and {counted(test, 'test point')}"
@@ -52,15 +73,15 @@ def tell(command: Import, counts: Counts, vectorizer: Vectorizer | None) -> None
         say(_PARTS_OF_WORDS)
     if (hint := _hint_of_items(counts.overlaps)) is not None:
         say(hint)
-    if (mark := counts.joined_by) is not None:
+    if (mark := imported.joined_by) is not None:
         say(f"most labels hold {mark!r}: if it separates labels, --label-separator {mark!r}")
-    if names := counts.numbered_names:
+    if names := imported.numbered_names:
         again = f"{counted(len(names), 'label')} with the text of another or none"
         say(f"{again}: named with their number, such as {names[0]!r}")
     if counts.are_numbers and (hint := _hint_of_names(command)):
         say(hint)
-    if counts.rare_labels:
-        found = counted(counts.rare_labels, "label")
+    if imported.rare_labels:
+        found = counted(imported.rare_labels, "label")
         points = counted(command.min_label_count, "training point")
         say(f"{found} of fewer than {points}: left out")
     if counts.weights is not None:

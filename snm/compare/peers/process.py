@@ -30,11 +30,12 @@ from snm.compare.processes import end_with_parent
 from snm.data.dataset import Points
 from snm.data.load import load
 from snm.data.weighting import Weighting
-from snm.errors import InputError, nearest, reason_of
+from snm.errors import InputError, nearest
 from snm.evaluation.filters import apply_filter, kept_first, most_filtered, pairs_of
 from snm.evaluation.metrics import KS, Metrics, propensities
 from snm.machine.cores import num_cores
 from snm.machine.ram import peak_of_children, peak_ram, resident_ram
+from snm.system.faults import reason_of
 
 __all__ = ["check", "main", "measure", "run_peer"]
 

@@ -24,7 +24,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.data.formats.gzipped import ALWAYS_ALLOWED, MAX_RATIO, TOO_LARGE
-from snm.errors import InputError, unread
+from snm.errors import InputError
+from snm.system.faults import unread
 
 __all__ = [
     "DAMAGE",

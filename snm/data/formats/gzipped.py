@@ -12,7 +12,8 @@ import zlib
 from pathlib import Path
 from typing import BinaryIO
 
-from snm.errors import InputError, unread
+from snm.errors import InputError
+from snm.system.faults import unread
 
 __all__ = [
     "ALWAYS_ALLOWED",

@@ -11,7 +11,8 @@ from types import TracebackType
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from snm.errors import InputError, reason_of
+from snm.errors import InputError
+from snm.system.faults import reason_of
 from snm.system.files import whole_file
 
 __all__ = ["TextWriter", "write_text"]

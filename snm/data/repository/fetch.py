@@ -15,8 +15,9 @@ from snm.data.repository.download import OnProgress, fetch_archive
 from snm.data.repository.registry import SIZES, Entry, Mirror
 from snm.data.repository.unpack import unpack
 from snm.data.statistics import describe
-from snm.errors import InputError, reason_of
+from snm.errors import InputError
 from snm.system.cache_folder import folder as cache_folder
+from snm.system.faults import reason_of
 from snm.system.files import made_whole, make_folder
 from snm.system.locks import locked
 

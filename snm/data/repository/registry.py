@@ -8,7 +8,8 @@ import functools
 import tomllib
 from pathlib import Path
 
-from snm.errors import InputError, reason_of
+from snm.errors import InputError
+from snm.system.faults import reason_of
 
 __all__ = ["SIZES", "Entry", "Mirror", "find", "read_registry"]
 

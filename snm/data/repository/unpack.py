@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from snm.errors import InputError, reason_of
+from snm.errors import InputError
+from snm.system.faults import reason_of
 
 __all__ = ["unpack"]
 

@@ -23,7 +23,7 @@ from numpy.typing import DTypeLike, NDArray
 from snm.config.resolved import ResolvedConfig, resolved_of
 from snm.config.settings import config_of
 from snm.data.formats.dispatch import read_names
-from snm.errors import InputError, pip_install, reason_of
+from snm.errors import InputError, pip_install
 from snm.export.arrays import arrays_of, manifest_of, origin_of, write_arrays
 from snm.export.from_arrays import Wanted, fits, predictor_of
 from snm.export.hub.card import Card, model_card
@@ -33,6 +33,7 @@ from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
 from snm.runs.schema import EXPORT, Field
 from snm.system import disk
+from snm.system.faults import reason_of
 
 __all__ = ["CONFIG", "FILES", "is_hub", "open_hub", "write_hub"]
 

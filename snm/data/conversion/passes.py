@@ -1,0 +1,139 @@
+"""Passes over the rows of an import before its points are written.
+
+They find the words, where feature ids start, and the labels that are frequent enough.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Callable, Iterable
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+from snm.data.formats.foreign import Row
+from snm.data.vectorizer import Kind, Vectorizer
+from snm.errors import InputError
+
+__all__ = ["OnProgress", "entries_of", "fit_vectorizer", "frequent_labels", "index_base"]
+
+_LARGEST_ID = 2**31 - 1
+OnProgress = Callable[[int], None]
+"""A progress callback: called with the number of rows done so far."""
+
+
+def fit_vectorizer(
+    rows: Iterable[Row],
+    kind: Kind,
+    like: Vectorizer,
+    *,
+    most: int,
+    min_points: int,
+    max_share: float = 1.0,
+    on_progress: OnProgress,
+    source: str = "texts",
+) -> Vectorizer:
+    """Chooses the vocabulary in one pass over the training texts.
+
+    The vocabulary holds the `most` words of highest document frequency df among those that occur
+    in at least `min_points` and at most a share `max_share` of the n texts. Ties go to the word
+    that sorts first. Ids follow the alphabet. For `tfidf`, idf is log((1 + n) / (1 + df)) + 1, as
+    in scikit-learn's TfidfVectorizer. `hashing` needs no vocabulary, and reads no row.
+
+    Args:
+      rows: the training rows.
+      kind: `counts`, `tfidf` or `hashing`.
+      like: a vectoriser of kind `hashing` that cuts texts as wished.
+      most: largest number of words; number of hash buckets for `hashing`.
+      min_points: smallest document frequency of a word.
+      max_share: largest document frequency of a word over n.
+      on_progress: called with the number of rows that are done.
+      source: where the rows come from, for messages.
+
+    Raises:
+      InputError: no word is left.
+    """
+    blank = dataclasses.replace(like, num_features=most)
+    if kind == "hashing":
+        return blank
+    words_of = blank.build_analyzer()
+    frequency: collections.Counter[str] = collections.Counter()
+    points = 0
+    for row in rows:
+        frequency.update(set(words_of(row.text or "")))
+        points += 1
+        on_progress(points)
+    kept = [w for w, count in frequency.items() if min_points <= count <= max_share * points]
+    kept = sorted(sorted(kept, key=lambda word: (-frequency[word], word))[:most])
+    if not kept:
+        found = f"no word that occurs in at least {min_points} of {points} texts"
+        found += "" if max_share == 1 else f", and in at most {max_share:g} of them"
+        raise InputError(source, found, "a non-empty vocabulary")
+    counts = np.array([frequency[word] for word in kept], np.float64)
+    return dataclasses.replace(
+        blank,
+        kind=kind,
+        num_features=len(kept),
+        vocabulary=tuple(kept),
+        idf=np.log((1 + points) / (1 + counts)) + 1 if kind == "tfidf" else None,
+    )
+
+
+def index_base(rows: Iterable[Row], on_progress: OnProgress) -> tuple[int, int]:
+    """Finds where a file's feature ids start, and the number of features.
+
+    Args:
+      rows: rows with `entries`.
+      on_progress: called with the number of rows that are done.
+
+    Returns:
+      0 if some row has feature 0, else 1; and the number of ids from there to the largest.
+
+    Raises:
+      InputError: an id that does not fit int32.
+    """
+    low, high = 1, 0
+    for number, row in enumerate(rows, 1):
+        assert row.entries is not None
+        ids = row.entries[0]
+        if len(ids):
+            low, high = min(low, int(ids[0])), max(high, int(ids[-1]))
+            if high >= _LARGEST_ID:
+                raise InputError(row.where, f"feature {high}", f"an id below {_LARGEST_ID}")
+        on_progress(number)
+    return low, max(1, high - low + 1)
+
+
+def entries_of(rows: list[Row], base: int, width: int) -> csr_matrix:
+    """The features of rows that hold numbers: float32 CSR [rows, width], of ids from `base` on."""
+    pairs = [row.entries for row in rows if row.entries is not None]
+    starts = np.concatenate([[0], np.cumsum([len(ids) for ids, _ in pairs])]).astype(np.int64)
+    ids = np.concatenate([ids for ids, _ in pairs]) - base
+    values = np.concatenate([values for _, values in pairs])
+    return csr_matrix((values, ids.astype(np.int32), starts), shape=(len(rows), width))
+
+
+def frequent_labels(
+    rows: Iterable[Row], least: int, on_progress: OnProgress
+) -> tuple[frozenset[str], int]:
+    """The labels of at least `least` rows, and the number of the others.
+
+    Args:
+      rows: the training rows.
+      least: smallest number of rows of a label that is kept.
+      on_progress: called with the number of rows that are done.
+
+    Raises:
+      InputError: no label is left.
+    """
+    frequency: collections.Counter[str] = collections.Counter()
+    points = 0
+    for points, row in enumerate(rows, 1):
+        frequency.update(row.labels)
+        on_progress(points)
+    kept = frozenset(name for name, count in frequency.items() if count >= least)
+    if not kept:
+        found = f"no label of at least {least} of {points} training points"
+        raise InputError("--min-label-count", found, "a lower number, or labels (see --labels)")
+    return kept, len(frequency) - len(kept)

@@ -1,0 +1,182 @@
+"""What `fit` and `partial_fit` share: from X and y to points, settings, parameters, a predictor."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+from sklearn.utils.validation import validate_data
+
+from snm.config.resolve import resolve
+from snm.config.resolved import ResolvedConfig
+from snm.config.settings import Config
+from snm.data.dataset import Dataset, Points
+from snm.data.weighting import Weighting
+from snm.errors import InputError
+from snm.estimator.fit import Watch, fit_members
+from snm.estimator.inputs import canonical, points_of, seed_of, warn_of_units
+from snm.estimator.parameters import SETTINGS, config_of, weighted_for, with_memory_for
+from snm.estimator.targets import Targets
+from snm.memory.memory import Memory
+from snm.model.from_config import make_model
+from snm.model.inference import adjusted, join
+from snm.model.model import TrainState
+from snm.prediction.calibration import Calibration
+from snm.prediction.predictor import Predictor
+from snm.runs.schema import MemoryRecord
+
+__all__ = ["Learning", "dataset_of"]
+
+
+class Learning:
+    """The steps of `SNMClassifier.fit` and `partial_fit`, and the attributes that they set.
+
+    The names of the attributes are in its pickles.
+    """
+
+    # Parameters of `SNMClassifier`.
+    preset: str
+    memory: str | None
+    settings: dict[str, Any] | None
+    threshold: float | str | None
+    class_weight: Any
+    random_state: Any
+    verbose: bool
+
+    n_features_in_: int
+    classes_: NDArray[Any]
+    config_: ResolvedConfig
+    loss_curve_: list[float]
+    validation_scores_: list[list[float]]
+    memory_: MemoryRecord | None
+    predictor_: Predictor
+    _targets: Targets
+    _fitted_weighting: Weighting
+    _mean_labels: float
+    _parts: int
+    _states: list[TrainState]
+    _memory: Memory | None
+    _calibration: Calibration | None = None
+    _shifts: np.ndarray | None = None
+
+    def _forget(self) -> None:
+        """Leaves nothing of an earlier fit, where this one fails."""
+        for name in ("_states", "predictor_", "loss_curve_", "validation_scores_", "config_"):
+            self.__dict__.pop(name, None)
+
+    def _points(self, X: csr_matrix, targets: Targets, y: Any, sample_weight: Any) -> Points:
+        """The points that do not weigh 0, with the weights of their classes.
+
+        Args:
+          X: of `_inputs`.
+          targets: the classes.
+          y: targets.
+          sample_weight: [n], or None.
+
+        Raises:
+          ValueError: targets or weights that cannot be used.
+        """
+        points = points_of(X, targets.matrix(y), sample_weight)
+        weights = targets.weights(self.class_weight, points.labels)
+        return dataclasses.replace(points, label_weights=weights)
+
+    def _begin(self, points: Points, targets: Targets, *, in_parts: bool = False) -> None:
+        """Resolves the settings and fits the weighting; there are no parameters yet.
+
+        Args:
+          points: the first ones.
+          targets: the classes.
+          in_parts: whether more points may follow.
+
+        Raises:
+          InputError: fewer than two classes, or parameters that cannot be used.
+        """
+        if len(targets.classes) < 2:
+            found = f"{len(targets.classes)} class"
+            raise InputError("y", found, "at least 2 classes: there are no negatives")
+        asked = self._config(points.num_points)
+        told = self.memory is not None or "memory" in (self.settings or {})
+        likely = self.threshold is not None and not told and targets.form != "classes"
+        asked = with_memory_for(asked, points.num_points, in_parts=in_parts, threshold=likely)
+        asked = weighted_for(asked, points.features, in_parts=in_parts)
+        config = resolve(asked, dataset_of(points))
+        self.memory_ = self._memory = self._shifts = self._calibration = None
+        self.config_ = config
+        self.classes_ = targets.classes
+        self._targets = targets
+        self._fitted_weighting = Weighting.fit(config.weighting, points.features)
+        warn_of_units(config.weighting, points.features)
+        counts = np.diff(points.labels.indptr)
+        self._mean_labels = float(np.average(counts, weights=points.weights))
+        self._parts = 0
+
+    def _train(
+        self,
+        points: Points,
+        config: ResolvedConfig,
+        watch: Watch | None = None,
+        first: Points | None = None,
+    ) -> None:
+        """Trains on `points`, the first member on those of `first` where there are some.
+
+        Parameters of an earlier call are consumed: those are the ones to go on from.
+
+        Raises:
+          NonFiniteError: a loss was not finite.
+        """
+        earlier = self.__dict__.pop("_states", [None] * self.config_.members)
+        self.__dict__.pop("predictor_", None)
+        fitted = fit_members(
+            config,
+            points,
+            self._fitted_weighting,
+            earlier,
+            first=first,
+            watch=watch,
+            shown=self.verbose,
+        )
+        self.loss_curve_ = fitted.losses
+        self.validation_scores_ = fitted.scores
+        self._states = fitted.states
+        self.predictor_ = self._joined(self._states)
+
+    def _joined(self, states: list[TrainState]) -> Predictor:
+        """What answers with the members of these states, and with the memory where there is one."""
+        sizes = self.n_features_in_, len(self.classes_)
+        model = dataclasses.replace(make_model(self.config_, *sizes), members=len(states))
+        state = join(states)
+        if self._shifts is not None:
+            state = adjusted(state, self._shifts)
+        return Predictor(
+            model,
+            state,
+            self._fitted_weighting,
+            memory=self._memory,
+            calibration=self._calibration,
+        )
+
+    def _inputs(self, X: Any, y: Any, *, reset: bool) -> csr_matrix:
+        """X as float32 CSR [n, d]; `reset` takes its width as that of the model.
+
+        Raises:
+          ValueError: no y, or inputs that cannot be used; the messages are scikit-learn's.
+        """
+        if y is None:
+            raise ValueError(
+                "This SNMClassifier estimator requires y to be passed, but the target y is None."
+            )
+        return canonical(validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=reset))
+
+    def _config(self, num_points: int) -> Config:
+        """The settings that the parameters describe, not yet resolved."""
+        given = {name: getattr(self, name) for name in SETTINGS}
+        seed = seed_of(self.random_state)
+        return config_of(self.preset, given, self.settings, num_points=num_points, seed=seed)
+
+
+def dataset_of(points: Points) -> Dataset:
+    """The points as a data set that has no test points and no names."""
+    return Dataset("fit", points, None, None, "")

@@ -1,0 +1,96 @@
+"""What would fit where a run does not: the changes that are proposed, and their order."""
+
+import dataclasses
+
+import pytest
+import tiny
+from devices import mesh_here
+from planning.example_needs import MIB, needs
+
+from snm.machine.platform import compiling_for
+from snm.planning.fit_check import peak_to_compare, remedies
+from snm.planning.forecast import Forecast, bytes_by_stage
+from snm.planning.remedies import ways_to_fit
+
+
+def test_ways_to_fit_do_and_cost_little_first(planned):
+    expected, programs = planned
+    at_most = expected.peak_device
+    assert list(ways_to_fit(expected, tiny.CONFIG, programs.model, at_most))
+    big = needs(members=2, optimiser=60 * MIB)
+    host, _ = bytes_by_stage(big, on_cpu=True)
+    expected = dataclasses.replace(expected, needs=big, host=host)
+    settings = dataclasses.replace(tiny.CONFIG, row_optimizer="adagrad", dim=256)
+    model = dataclasses.replace(programs.model, dim=256, num_features=8 * MIB)
+    ways = list(ways_to_fit(expected, settings, model, expected.peak_host - 40 * MIB))
+    assert [flags.split()[0] for flags, _ in ways][:2] == ["--row-optimizer", "--members"]
+    assert all(size <= expected.peak_host - 40 * MIB for _, size in ways)
+    # Members in turns take time only, so that is what is proposed first.
+    beside = dataclasses.replace(expected, needs=dataclasses.replace(big, at_once=2))
+    first = next(ways_to_fit(beside, settings, model, expected.peak_host))
+    assert first == ("--members-at-once 1", expected.peak_host)
+    # A memory of neighbours is given up before members are.
+    remembering = dataclasses.replace(big, neighbours=1 << 33)
+    host, _ = bytes_by_stage(remembering, on_cpu=True)
+    full = dataclasses.replace(expected, needs=remembering, host=host)
+    assert full.peak_host > 1 << 33
+    first = next(ways_to_fit(full, settings, model, 1 << 33))
+    assert first[0] == "--memory off" and first[1] < 1 << 33
+    # Dimensions are tried from the largest down: the first that fits loses least.
+    dims = [int(flags.split()[1]) for flags, _ in ways if flags.startswith("--dim")]
+    assert dims == sorted(dims, reverse=True) and dims[0] < 256
+    assert not list(ways_to_fit(expected, settings, model, 100 * MIB))
+
+
+def numbers(flag, ways):
+    return [int(flags.split()[1]) for flags, _ in ways if flags.split()[0] == flag]
+
+
+@pytest.mark.parametrize(
+    ("mesh", "batch", "proposed"),
+    [("", 12, [6, 3, 1]), ("data=4", 12, []), ("data=4", 16, [8, 4]), ("label=4", 12, [6, 3, 1])],
+)
+def test_batches_that_a_mesh_cannot_cut_are_not_proposed(mesh, batch, proposed, planned):
+    settings = dataclasses.replace(tiny.CONFIG, mesh=mesh, batch_size=batch)
+    ways = ways_to_fit(planned[0], settings, planned[1].model, 1 << 50)
+    assert numbers("--batch-size", ways) == proposed
+
+
+@pytest.mark.parametrize(
+    ("platform", "proposed"),
+    [("tpu", [256, 128]), ("gpu", [*range(352, 0, -32), 24, 16, 8])],
+)
+def test_dimensions_that_a_tpu_refuses_are_not_proposed(platform, proposed, planned):
+    model = dataclasses.replace(planned[1].model, dim=384)
+    with compiling_for(platform, 16 << 30):
+        assert numbers("--dim", ways_to_fit(planned[0], tiny.CONFIG, model, 1 << 50)) == proposed
+
+
+@pytest.mark.parametrize(("mesh", "rows"), [("", 50), ("data=8", 4 + 20), ("data=2,label=4", 13)])
+def test_without_accumulators_a_device_saves_its_own(mesh, rows, planned):
+    """Of 30 features over the longer axis and 20 labels over `label`, one number each."""
+    settings = dataclasses.replace(tiny.CONFIG, row_optimizer="adagrad", mesh=mesh)
+    expected = dataclasses.replace(
+        planned[0], device=bytes_by_stage(planned[0].needs, on_cpu=False)[1]
+    )
+    big = dataclasses.replace(expected.needs, optimiser=MIB, devices=8 if mesh else 1)
+    ways = dict(ways_to_fit(dataclasses.replace(expected, needs=big), settings,
+                            planned[1].model, 1 << 40, on_cpu=False))  # fmt: skip
+    _, device = bytes_by_stage(dataclasses.replace(big, optimiser=MIB - 4 * rows), on_cpu=False)
+    assert ways["--row-optimizer sgd"] == max(sum(parts.values()) for parts in device.values())
+
+
+def test_what_fits_a_mesh_that_a_cpu_simulates_is_judged_as_the_run(planned):
+    """By this machine's memory all devices together, by a limit that is named each."""
+    settings = dataclasses.replace(tiny.CONFIG, mesh="data=4")
+    programs = dataclasses.replace(planned[1], mesh=mesh_here("data=4", tiny.LABELS, 16))
+    big = needs(devices=4, whole=110 * MIB, step=800 * MIB)
+    less = dataclasses.replace(big, step=400 * MIB, stack=MIB // 2)  # of half a batch
+    expected = Forecast(*bytes_by_stage(big, on_cpu=True), big, 4)
+    changed = Forecast(*bytes_by_stage(less, on_cpu=True), less, 4)
+    for named, now in ((False, changed.peak_host), (True, changed.peak_device)):
+        assert peak_to_compare(changed, programs, named) == now
+        ways = remedies(expected, settings, programs, now, named)
+        assert ("--batch-size 8", now) in ways
+        fewer = remedies(expected, settings, programs, now - 1, named)
+        assert "--batch-size 8" not in dict(fewer)
