@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -61,13 +60,12 @@ def _run(command: Bounds) -> None:
       InputError: no run, data that do not fit or cannot be read, or an option out of range.
     """
     import numpy as np
-    from rich.progress import TaskID
 
     from snm.bounds.measure import bounds_of_run, measure
     from snm.runs.load import StoredRun
     from snm.runs.unfinished import remark_unfinished
     from snm.system.cache_folder import keep_programs
-    from snm.system.terminal import progress_bar, say, waiting
+    from snm.system.terminal import counters, say, waiting
     from snm.trainer.evaluate import data_of_run
 
     if not 0 < command.delta < 1:
@@ -85,18 +83,14 @@ def _run(command: Bounds) -> None:
     k = config.retrieval_k if command.k is None else command.k
     assert dataset.test is not None
     samples = []
-    with progress_bar() as bar:
-
-        def shown(task: TaskID) -> Callable[[int], None]:
-            return lambda done: bar.update(task, completed=done)
-
+    with counters() as counter:
         for name, points, most in (
             ("training points", dataset.train, command.points),
             ("test points", dataset.test, None),
         ):
             labelled = int(np.count_nonzero(np.diff(points.labels.indptr)))
-            task = bar.add_task(name, total=min(most or labelled, labelled))
-            samples.append(measure(predictor, points, k, most=most, on_progress=shown(task)))
+            shown = counter(name, min(most or labelled, labelled))
+            samples.append(measure(predictor, points, k, most=most, on_progress=shown))
     found = bounds_of_run(
         predictor,
         *samples,

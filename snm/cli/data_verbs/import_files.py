@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -14,7 +12,7 @@ from snm.data.formats.foreign import READERS, detect
 from snm.errors import InputError, counted
 
 if TYPE_CHECKING:
-    from snm.data.conversion.convert import Counts, OnProgress
+    from snm.data.conversion.convert import Counts
     from snm.data.vectorizer import Vectorizer
 
 __all__ = ["Import"]
@@ -157,6 +155,7 @@ def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
     from snm.cli.data_verbs.import_rows import Rows
     from snm.data.conversion.convert import build, frequent_labels
     from snm.data.conversion.label_names import read_label_names
+    from snm.system.terminal import counters
 
     form = command.format
     if form == "auto":
@@ -169,7 +168,7 @@ def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
             raise InputError(str(command.source), f"features ({form})", "texts, for --like")
     columns = command.text or (like and like.vectorizer.columns) or ("text",)
     names, kept, rare = None, None, 0
-    with _bar() as passing:
+    with counters(bars=False) as passing:
         if command.label_names is not None:
             reading = passing("reading label names")
             field = command.label_name_field
@@ -218,26 +217,3 @@ def _import(command: Import, folder: Path) -> tuple[Counts, Vectorizer | None]:
         found = f"{counted(len(new), 'label')} that {command.like} lacks, such as {new[0]!r}"
         raise InputError(str(command.source), found, "its labels, or --new-labels append or drop")
     return counts, vectorizer
-
-
-@contextlib.contextmanager
-def _bar() -> Iterator[Callable[[str], OnProgress]]:
-    """Makes a counter for each pass over the files; drawn on a terminal only."""
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    from snm.system.terminal import console
-
-    columns = [SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()]
-    quiet = not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=quiet) as bar:
-
-        def passing(what: str) -> OnProgress:
-            task = bar.add_task(what)
-
-            def on_progress(count: int) -> None:
-                if count % 512 == 0:
-                    bar.update(task, description=f"{what}: {count:,}")
-
-            return on_progress
-
-        yield passing
