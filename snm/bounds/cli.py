@@ -151,17 +151,15 @@ def verdicts(found: dict[str, Any]) -> list[str]:
 
 def _print(found: dict[str, Any]) -> None:
     from rich import box
-    from rich.table import Table
 
-    from snm.system.terminal import console
+    from snm.system.terminal import console, table_of
 
     console.print(
         f"{found['run']}: k = {found['k']}, {found['points']:,} training points, "
         f"{found['num_labels']:,} labels, delta = {found['delta']:g}"
     )
-    quantiles = Table(title="margins of training points", title_justify="left", box=box.SIMPLE)
-    for name in found["margin_quantiles"]:
-        quantiles.add_column(f"{100 * float(name):g}%", justify="right")
+    shares = (f"{100 * float(name):g}%" for name in found["margin_quantiles"])
+    quantiles = table_of("margins of training points", numbers=shares, box=box.SIMPLE)
     quantiles.add_row(*(f"{value:.3g}" for value in found["margin_quantiles"].values()))
     console.print(quantiles)
     console.print(
@@ -179,19 +177,15 @@ def _print(found: dict[str, Any]) -> None:
         "proved": "proved",
         "points_needed": "needed",
     }
-    table = Table(title="Theorem 6: bound of the risk at each margin", title_justify="left",
-                  box=box.SIMPLE)  # fmt: skip
-    for name in columns.values():
-        table.add_column(name, justify="right")
+    title = "Theorem 6: bound of the risk at each margin"
+    table = table_of(title, numbers=columns.values(), box=box.SIMPLE)
     for row in found["theorem_6"]:
         table.add_row(*(_short(row[key], 3 if key == "empirical" else 2) for key in columns))
     console.print(table)
     five = found["theorem_5"]
     if "why_not" not in five:
-        table = Table(title="Theorem 5: bound of the trained loss's generalization error",
-                      title_justify="left", show_header=False, box=box.SIMPLE)  # fmt: skip
-        table.add_column()
-        table.add_column(justify="right")
+        title = "Theorem 5: bound of the trained loss's generalization error"
+        table = table_of(title, [""], [""], show_header=False, box=box.SIMPLE)
         for name, value in five.items():
             if name == "note":
                 continue

@@ -341,18 +341,15 @@ def _warnings(measured: dict[str, Any], command: Export) -> Iterator[str]:
 
 
 def _table(found: dict[str, Any], command: Export) -> Table:
-    from rich.table import Table
+    from snm.system.terminal import table_of
 
     what, name, other = "rows of int8", "int8", "float32"
     if command.to != "npy":
         what, name, other = command.to, "index", "exact"
     most = max(map(int, found["recall"]))
     title = f"{what}: the best {most} of each of {counted(found['points'], 'point')}"
-    table = Table(title=title, title_justify="left")
-    table.add_column("")
-    for k in found["recall"]:
-        table.add_column(f"recall@{k}", justify="right")
-    table.add_column(f"queries/s (k {found['timed_k']})", justify="right")
+    recalls = (f"recall@{k}" for k in found["recall"])
+    table = table_of(title, [""], [*recalls, f"queries/s (k {found['timed_k']})"])
     shares = (f"{share:.4f}" for share in found["recall"].values())
     table.add_row(name, *shares, f"{found['queries_per_second']:,.0f}")
     ones = ("1.0000" for _ in found["recall"])

@@ -1,10 +1,10 @@
-"""Terminal output of the commands: a shared console, progress bars and a wait indicator."""
+"""Terminal output of the commands: a shared console, tables, bars and a wait indicator."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol
 
 import numpy as np
@@ -26,6 +26,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Table
 from rich.text import Text
 
 from snm.system.escapes import plain
@@ -38,6 +39,7 @@ __all__ = [
     "progress_bar",
     "remark",
     "say",
+    "table_of",
     "telling",
     "waiting",
     "wide_console",
@@ -100,6 +102,25 @@ def displayed(value: Any) -> str:
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         return f"{value:,}"
     return str(value)
+
+
+def table_of(
+    title: str | None, words: Iterable[str] = (), numbers: Iterable[str] = (), **options: Any
+) -> Table:
+    """An empty table, to which rows are added.
+
+    Args:
+      title: what stands above it, at the left.
+      words: headings of its first columns, which hold text.
+      numbers: headings of the columns after these, whose cells end at the right.
+      **options: of `rich.table.Table`.
+    """
+    table = Table(title=title, title_justify="left", **options)
+    for heading in words:
+        table.add_column(heading)
+    for heading in numbers:
+        table.add_column(heading, justify="right")
+    return table
 
 
 # -- progress ----------------------------------------------------------------------------------

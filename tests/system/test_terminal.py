@@ -1,6 +1,7 @@
 """Bars and spinners: on a terminal they say what goes on, elsewhere nothing."""
 
 import io
+import re
 
 import pytest
 from rich.console import Console
@@ -62,3 +63,11 @@ def test_without_a_terminal_nothing_is_drawn(capsys):
         counter("points", 7)(3)
         tell("3 points")
     assert capsys.readouterr().out == ""
+
+
+def test_a_table_has_texts_at_the_left_and_numbers_at_the_right(drawn):
+    table = terminal.table_of("MiB", ["part"], ["now", "later"], box=None)
+    table.add_row("rows of classes", "1", "2")
+    terminal.console.print(table)
+    lines = [line.strip() for line in re.sub(r"\x1b\[\d*m", "", drawn()).splitlines()]
+    assert lines == ["MiB", "part             now  later", "rows of classes    1      2"]
