@@ -20,8 +20,6 @@ from snm.machine.cores import num_cores
 from snm.system.faults import reason_of
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.progress import Progress
     from rich.table import Table
 
 __all__ = ["Bench", "slower", "table_of"]
@@ -88,7 +86,7 @@ def _run(asked: Bench) -> None:
 
     from snm.bench.parts import PARTS
     from snm.runs.folder import write_json
-    from snm.system.terminal import wide_console
+    from snm.system.terminal import telling, wide_console
 
     console = wide_console()
     _check(asked)
@@ -101,15 +99,12 @@ def _run(asked: Bench) -> None:
     names = asked.parts or tuple(PARTS)
     rows: list[dict[str, Any]] = []
     facts = described()
-    with _bar(console) as bar:
-        task = bar.add_task("", total=None)
+    with telling("", timed=True) as tell:
         for shape in asked.shape:
             for part in names:
-                found = _time_part(
-                    part, shape, asked, lambda text: bar.update(task, description=text)
-                )
+                found = _time_part(part, shape, asked, tell)
                 rows += found
-                bar.console.print(table_of(found))
+                console.print(table_of(found))
                 if asked.json is not None:
                     # A list of rows, each with the machine it was measured on.
                     write_json(asked.json, [{**row, "on": facts} for row in rows])
@@ -314,10 +309,3 @@ def _command() -> str:
         if flag in words[:-1]:
             words[words.index(flag) + 1] = "FILE"
     return " ".join(words)
-
-
-def _bar(console: Console) -> Progress:
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -61,13 +60,12 @@ def _run(command: Bounds) -> None:
       InputError: no run, data that do not fit or cannot be read, or an option out of range.
     """
     import numpy as np
-    from rich.progress import TaskID
 
     from snm.bounds.measure import bounds_of_run, measure
     from snm.runs.load import StoredRun
     from snm.runs.unfinished import remark_unfinished
     from snm.system.cache_folder import keep_programs
-    from snm.system.terminal import progress_bar, say, waiting
+    from snm.system.terminal import counters, say, waiting
     from snm.trainer.evaluate import data_of_run
 
     if not 0 < command.delta < 1:
@@ -85,18 +83,14 @@ def _run(command: Bounds) -> None:
     k = config.retrieval_k if command.k is None else command.k
     assert dataset.test is not None
     samples = []
-    with progress_bar() as bar:
-
-        def shown(task: TaskID) -> Callable[[int], None]:
-            return lambda done: bar.update(task, completed=done)
-
+    with counters() as counter:
         for name, points, most in (
             ("training points", dataset.train, command.points),
             ("test points", dataset.test, None),
         ):
             labelled = int(np.count_nonzero(np.diff(points.labels.indptr)))
-            task = bar.add_task(name, total=min(most or labelled, labelled))
-            samples.append(measure(predictor, points, k, most=most, on_progress=shown(task)))
+            shown = counter(name, min(most or labelled, labelled))
+            samples.append(measure(predictor, points, k, most=most, on_progress=shown))
     found = bounds_of_run(
         predictor,
         *samples,
@@ -157,17 +151,15 @@ def verdicts(found: dict[str, Any]) -> list[str]:
 
 def _print(found: dict[str, Any]) -> None:
     from rich import box
-    from rich.table import Table
 
-    from snm.system.terminal import console
+    from snm.system.terminal import console, table_of
 
     console.print(
         f"{found['run']}: k = {found['k']}, {found['points']:,} training points, "
         f"{found['num_labels']:,} labels, delta = {found['delta']:g}"
     )
-    quantiles = Table(title="margins of training points", title_justify="left", box=box.SIMPLE)
-    for name in found["margin_quantiles"]:
-        quantiles.add_column(f"{100 * float(name):g}%", justify="right")
+    shares = (f"{100 * float(name):g}%" for name in found["margin_quantiles"])
+    quantiles = table_of("margins of training points", numbers=shares, box=box.SIMPLE)
     quantiles.add_row(*(f"{value:.3g}" for value in found["margin_quantiles"].values()))
     console.print(quantiles)
     console.print(
@@ -185,19 +177,15 @@ def _print(found: dict[str, Any]) -> None:
         "proved": "proved",
         "points_needed": "needed",
     }
-    table = Table(title="Theorem 6: bound of the risk at each margin", title_justify="left",
-                  box=box.SIMPLE)  # fmt: skip
-    for name in columns.values():
-        table.add_column(name, justify="right")
+    title = "Theorem 6: bound of the risk at each margin"
+    table = table_of(title, numbers=columns.values(), box=box.SIMPLE)
     for row in found["theorem_6"]:
         table.add_row(*(_short(row[key], 3 if key == "empirical" else 2) for key in columns))
     console.print(table)
     five = found["theorem_5"]
     if "why_not" not in five:
-        table = Table(title="Theorem 5: bound of the trained loss's generalization error",
-                      title_justify="left", show_header=False, box=box.SIMPLE)  # fmt: skip
-        table.add_column()
-        table.add_column(justify="right")
+        title = "Theorem 5: bound of the trained loss's generalization error"
+        table = table_of(title, [""], [""], show_header=False, box=box.SIMPLE)
         for name, value in five.items():
             if name == "note":
                 continue

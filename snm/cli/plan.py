@@ -139,14 +139,10 @@ def _run(command: Plan) -> None:
 
 
 def _table(title: str, account: Bytes) -> Table:
-    from rich.table import Table
-
     from snm.planning.forecast import PARTS, STAGES
+    from snm.system.terminal import table_of
 
-    table = Table(title=title, title_justify="left")
-    table.add_column("part")
-    for stage in STAGES:
-        table.add_column(stage, justify="right")
+    table = table_of(title, ["part"], STAGES)
     for part in PARTS:
         sizes = [account[stage].get(part, 0) for stage in STAGES]
         if any(sizes):

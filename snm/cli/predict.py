@@ -119,7 +119,7 @@ def _run(command: Predict) -> None:
     from snm.export.load import load
     from snm.prediction.answer_lines import FORMS
     from snm.runs.unfinished import remark_unfinished
-    from snm.system.terminal import progress_bar, remark, say
+    from snm.system.terminal import remark, say, telling
 
     _check(command)
     output = command.output
@@ -135,16 +135,13 @@ def _run(command: Predict) -> None:
     with contextlib.ExitStack() as holding:
         blocks = _blocks(command, predictor, holding)
         lines = holding.enter_context(_written(output))
-        bar = None
-        if output is not None:
-            bar = holding.enter_context(progress_bar(counted=False))
-            task = bar.add_task("points", total=None)
+        tell = None if output is None else holding.enter_context(telling("points"))
         form.begin(lines)
         for found in _answers(command, predictor, blocks, threshold, among):
             lines.writelines(form.of(found))
             rows, unknown = rows + len(found.labels), unknown + int(found.unknown.sum())
-            if bar is not None:
-                bar.update(task, completed=rows, description=counted(rows, "point"))
+            if tell is not None:
+                tell(counted(rows, "point"))
         form.end(lines, rows)
     if unknown:
         what = "feature" if predictor.vectorizer is None else "known word"

@@ -322,9 +322,7 @@ def _print_next(evaluated: bool, run_dir: Path | Address) -> None:
 
 def _print_times(table: bool) -> None:
     """Prints where the time went: a line, or with `table` every part and program."""
-    from rich.table import Table
-
-    from snm.system.terminal import console, say
+    from snm.system.terminal import console, say, table_of
     from snm.system.timing import COMPILING, times
 
     whole, parts, programs = found = times()
@@ -334,9 +332,7 @@ def _print_times(table: bool) -> None:
         shown = ", ".join(f"{parts[name]:.1f} {name}" for name in ordered[:4])
         say(f"{whole:.1f} s from the command to the result: {shown} (--profile-time shows all)")
         return
-    lines = Table("part", title="from the command to the result", title_justify="left")
-    lines.add_column("seconds", justify="right")
-    lines.add_column("share", justify="right")
+    lines = table_of("from the command to the result", ["part"], ["seconds", "share"])
     for name in ordered:
         lines.add_row(name, f"{parts[name]:.2f}", f"{parts[name] / whole:.1%}")
         if name == COMPILING:
@@ -367,14 +363,12 @@ def _stop_wished() -> Iterator[Callable[[], bool]]:
 
 def _print_settings(dataset: Dataset, config: Config) -> None:
     """What `--dry-run` prints."""
-    from rich.table import Table
-
     from snm.config.resolve import resolve
-    from snm.system.terminal import console
+    from snm.system.terminal import console, table_of
     from snm.trainer.prepare import points_trained_on
 
     resolved = resolve(config, dataset)
-    table = Table(title="settings", title_justify="left", show_header=False)
+    table = table_of("settings", show_header=False)
     for name, value in dataclasses.asdict(resolved).items():
         table.add_row(name, str(value))
     console.print(table)

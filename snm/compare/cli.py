@@ -358,24 +358,12 @@ class _Display:
     """Shows progress: a bar on a terminal, a line per finished run elsewhere."""
 
     def __init__(self) -> None:
-        from rich.progress import (
-            BarColumn,
-            MofNCompleteColumn,
-            Progress,
-            TextColumn,
-            TimeElapsedColumn,
-        )
+        from rich.progress import BarColumn, MofNCompleteColumn, TimeElapsedColumn
 
-        from snm.system.terminal import console
+        from snm.system.terminal import bar_of
 
-        self.bar = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            console=console,
-            disable=not console.is_terminal,
-        )
+        columns = BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn()
+        self.bar = bar_of(*columns, stays=True)
         self._tasks: dict[str, Any] = {}
         self._done: dict[str, int] = {}
         self._begun = time.monotonic()

@@ -60,20 +60,18 @@ def _run(path: str, *, as_json: bool) -> None:
       InputError: no data set and no run at `path`.
       SystemExit: with status 1, if a finding is an error.
     """
-    from rich.text import Text
-
     from snm.doctor.environment import examine_environment
     from snm.doctor.of_data import examine_data
     from snm.doctor.of_run import examine_run
     from snm.runs.folder import RunFolder
     from snm.system.files import refuse_unreachable
-    from snm.system.terminal import console
+    from snm.system.terminal import waiting
 
     refuse_unreachable(Path(path))
     folder = RunFolder(Path(path))
     is_run = folder.config.exists() or folder.facts.exists()
     facts: dict[str, Any] = {}
-    with console.status(Text(f"examining {path}")):
+    with waiting(f"examining {path}"):
         if is_run:
             findings = examine_run(folder.path)
         else:

@@ -120,15 +120,13 @@ def _run(command: Export) -> None:
       InputError: no run, a missing library, a folder that exists, or no points to measure an index
         on.
     """
-    from rich.text import Text
-
     from snm.export.arrays import manifest_of, origin_of
     from snm.export.manifest import write_manifest
     from snm.runs.folder import RunFolder
     from snm.runs.load import load
     from snm.runs.unfinished import remark_unfinished
     from snm.system.files import made_whole
-    from snm.system.terminal import console
+    from snm.system.terminal import console, waiting
 
     _check(command)
     points = _points(command) if command.measures else None
@@ -139,7 +137,7 @@ def _run(command: Export) -> None:
         return
     out, folder = command.output, RunFolder(command.run)
     manifest = manifest_of(predictor, origin_of(command.run))
-    with made_whole("--output", out) as beside, console.status(Text(f"writing {out}")):
+    with made_whole("--output", out) as beside, waiting(f"writing {out}"):
         if command.indexes:
             manifest["index"] = _index(command, predictor, points, manifest, beside)
         else:
@@ -200,15 +198,13 @@ def _check_hub(command: Export) -> None:
 
 def _hub(command: Export, predictor: Predictor) -> None:
     """Writes a hub folder, and sends it."""
-    from rich.text import Text
-
     from snm.export.hub.folder import write_hub
     from snm.export.hub.transfer import push
     from snm.system.files import made_whole
-    from snm.system.terminal import console, say
+    from snm.system.terminal import say, waiting
 
     out = command.output
-    with made_whole("--output", out) as beside, console.status(Text(f"writing {out}")):
+    with made_whole("--output", out) as beside, waiting(f"writing {out}"):
         write_hub(
             predictor,
             command.run,
@@ -223,7 +219,7 @@ def _hub(command: Export, predictor: Predictor) -> None:
         say(f"memory.safetensors has {what}: share it only where the data may be shared")
     _say_size(out)
     if command.push is not None:
-        with console.status(Text(f"sending {out}")):
+        with waiting(f"sending {out}"):
             commit = push(out, command.push, private=command.private)
         say(f"sent to {commit}")
 
@@ -345,18 +341,15 @@ def _warnings(measured: dict[str, Any], command: Export) -> Iterator[str]:
 
 
 def _table(found: dict[str, Any], command: Export) -> Table:
-    from rich.table import Table
+    from snm.system.terminal import table_of
 
     what, name, other = "rows of int8", "int8", "float32"
     if command.to != "npy":
         what, name, other = command.to, "index", "exact"
     most = max(map(int, found["recall"]))
     title = f"{what}: the best {most} of each of {counted(found['points'], 'point')}"
-    table = Table(title=title, title_justify="left")
-    table.add_column("")
-    for k in found["recall"]:
-        table.add_column(f"recall@{k}", justify="right")
-    table.add_column(f"queries/s (k {found['timed_k']})", justify="right")
+    recalls = (f"recall@{k}" for k in found["recall"])
+    table = table_of(title, [""], [*recalls, f"queries/s (k {found['timed_k']})"])
     shares = (f"{share:.4f}" for share in found["recall"].values())
     table.add_row(name, *shares, f"{found['queries_per_second']:,.0f}")
     ones = ("1.0000" for _ in found["recall"])

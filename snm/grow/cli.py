@@ -61,8 +61,6 @@ def _run(command: Grow) -> None:
       InputError: no finished run, names that exist already, data with other labels, neither new
         labels nor a memory that could store new points, or a folder that exists.
     """
-    from rich.text import Text
-
     from snm.config.settings import IF_ALL_POINTS, flags_to_train_on
     from snm.data.id_space import in_ids_of
     from snm.data.load import load as load_data
@@ -70,7 +68,7 @@ def _run(command: Grow) -> None:
     from snm.runs.folder import RunFolder
     from snm.runs.load import StoredRun
     from snm.system.files import made_whole
-    from snm.system.terminal import console
+    from snm.system.terminal import console, waiting
 
     out = command.output
     if out.exists():
@@ -105,7 +103,7 @@ def _run(command: Grow) -> None:
         dataset, mapped = in_ids_of(dataset, grown, same_ids=same_ids, train_too=True)
         if mapped is not None:
             console.print(mapped, soft_wrap=True)
-    with made_whole("--output", out) as beside, console.status(Text(f"growing {command.run}")):
+    with made_whole("--output", out) as beside, waiting(f"growing {command.run}"):
         origins, memory = write_grown(
             old, RunFolder(beside), predictor, before + names, dataset, command.data
         )

@@ -1,11 +1,11 @@
-"""Terminal output of the commands: a shared console, progress bars and a wait indicator."""
+"""Terminal output of the commands: a shared console, tables, bars and a wait indicator."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol
 
 import numpy as np
 from rich.console import (
@@ -20,18 +20,33 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     SpinnerColumn,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Table
 from rich.text import Text
 
 from snm.system.escapes import plain
 
-__all__ = ["console", "displayed", "progress_bar", "remark", "say", "waiting", "wide_console"]
+__all__ = [
+    "bar_of",
+    "console",
+    "counters",
+    "displayed",
+    "progress_bar",
+    "remark",
+    "say",
+    "table_of",
+    "telling",
+    "waiting",
+    "wide_console",
+]
 
 _WIDE = 140  # characters
+_EVERY = 512  # counts between two texts: making them would slow a pass over short rows
 
 
 class _Shown:
@@ -89,13 +104,95 @@ def displayed(value: Any) -> str:
     return str(value)
 
 
-def progress_bar(counted: bool = True) -> Progress:
-    """A progress bar, or a spinner with text if not `counted`; silent without a terminal."""
-    columns = [SpinnerColumn(), TextColumn("{task.description}", markup=False)]
-    if counted:
-        columns += [BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn()]
-    quiet = not console.is_terminal
-    return Progress(*columns, console=console, transient=True, disable=quiet)
+def table_of(
+    title: str | None, words: Iterable[str] = (), numbers: Iterable[str] = (), **options: Any
+) -> Table:
+    """An empty table, to which rows are added.
+
+    Args:
+      title: what stands above it, at the left.
+      words: headings of its first columns, which hold text.
+      numbers: headings of the columns after these, whose cells end at the right.
+      **options: of `rich.table.Table`.
+    """
+    table = Table(title=title, title_justify="left", **options)
+    for heading in words:
+        table.add_column(heading)
+    for heading in numbers:
+        table.add_column(heading, justify="right")
+    return table
+
+
+# -- progress ----------------------------------------------------------------------------------
+
+
+def bar_of(*columns: ProgressColumn, spins: bool = False, stays: bool = False) -> Progress:
+    """A bar with a text and other columns; silent without a terminal.
+
+    Args:
+      columns: what stands after the text.
+      spins: whether a spinner stands before it.
+      stays: whether the bar is still there after its end.
+    """
+    spinner = [SpinnerColumn()] if spins else []
+    text = TextColumn("{task.description}", markup=False)
+    return Progress(
+        *spinner,
+        text,
+        *columns,
+        console=console,
+        transient=not stays,
+        disable=not console.is_terminal,
+    )
+
+
+def progress_bar() -> Progress:
+    """A bar with a count, and the times that were and will be taken."""
+    return bar_of(
+        BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(), spins=True
+    )
+
+
+class Counter(Protocol):
+    """Begins to count something, in a line of its own; what it returns is called with the count."""
+
+    def __call__(self, what: str, total: int | None = None) -> Callable[[int], None]: ...
+
+
+@contextlib.contextmanager
+def counters(*, bars: bool = True) -> Iterator[Counter]:
+    """Lines of counts that grow during the block, for functions that take an `on_progress`.
+
+    Args:
+      bars: draw a bar for each, which needs the totals; otherwise the text has the count.
+    """
+    with progress_bar() if bars else bar_of(TimeElapsedColumn(), spins=True) as bar:
+
+        def counter(what: str, total: int | None = None) -> Callable[[int], None]:
+            task = bar.add_task(what, total=total)
+
+            def on_progress(done: int) -> None:
+                if bars:
+                    bar.update(task, completed=done)
+                elif done % _EVERY == 0:
+                    bar.update(task, description=f"{what}: {done:,}")
+
+            return on_progress
+
+        yield counter
+
+
+@contextlib.contextmanager
+def telling(text: str, *, timed: bool = False) -> Iterator[Callable[[str], None]]:
+    """A spinner with a text that the block changes, by calling what this yields.
+
+    Args:
+      text: the first one.
+      timed: whether the elapsed time stands after it.
+    """
+    with bar_of(*[TimeElapsedColumn()] * timed, spins=True) as bar:
+        task = bar.add_task(text, total=None)
+        yield lambda text: bar.update(task, description=text)
 
 
 @contextlib.contextmanager

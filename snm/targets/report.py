@@ -13,7 +13,7 @@ from snm.data.load import load
 from snm.distributed.mesh import parse_mesh
 from snm.errors import InputError, counted, duration
 from snm.machine.platform import compiling_for
-from snm.system.terminal import console
+from snm.system.terminal import console, table_of
 from snm.targets.programs import Program, compile_run
 from snm.targets.table import Target, find_target
 
@@ -148,13 +148,9 @@ def _of_program(program: Program, target: Target) -> dict[str, Any]:
 
 
 def _print(found: dict[str, Any]) -> None:
-    from rich.table import Table
-
     where = f" ({found['mesh']})" if found["mesh"] else ""
-    table = Table(title=f"{found['target']}{where}, MiB of each device", title_justify="left")
-    table.add_column("")
-    for program in found["programs"]:
-        table.add_column(program["name"], justify="right")
+    names = (program["name"] for program in found["programs"])
+    table = table_of(f"{found['target']}{where}, MiB of each device", [""], names)
 
     def row(name: str, key: str, scale: float = 2**20) -> None:
         cells = (program[key] / scale for program in found["programs"])

@@ -179,7 +179,7 @@ def _run_fetch(command: Fetch) -> None:
         unread = "" if command.from_file is None else f"; {command.from_file} was not read"
         console.print(f"{entry.name} is already in {out}{unread}", soft_wrap=True)
         return
-    with _bar(console) as bar:
+    with _bar() as bar:
         task = bar.add_task(entry.name, total=None)
 
         def on_progress(have: int, total: int | None) -> None:
@@ -229,23 +229,9 @@ def _number(value: float | None) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
 
 
-def _bar(console: Console) -> Progress:
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
+def _bar() -> Progress:
+    from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
 
-    return Progress(
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
+    from snm.system.terminal import bar_of
+
+    return bar_of(BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())

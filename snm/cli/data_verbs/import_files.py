@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -15,7 +13,6 @@ from snm.errors import InputError, counted
 
 if TYPE_CHECKING:
     from snm.cli.data_verbs.import_summary import Imported
-    from snm.data.conversion.passes import OnProgress
 
 __all__ = ["Import"]
 
@@ -159,6 +156,7 @@ def _import(command: Import, folder: Path) -> Imported:
     from snm.data.conversion.convert import Source, build
     from snm.data.conversion.label_names import read_label_names
     from snm.data.conversion.passes import frequent_labels
+    from snm.system.terminal import counters
 
     form = command.format
     if form == "auto":
@@ -171,7 +169,7 @@ def _import(command: Import, folder: Path) -> Imported:
             raise InputError(str(command.source), f"features ({form})", "texts, for --like")
     columns = command.text or (like and like.vectorizer.columns) or ("text",)
     names, kept, rare = None, None, 0
-    with _bar() as passing:
+    with counters(bars=False) as passing:
         if command.label_names is not None:
             reading = passing("reading label names")
             field = command.label_name_field
@@ -227,26 +225,3 @@ def _import(command: Import, folder: Path) -> Imported:
         numbered_names=names.numbered if names else (),
         joined_by=counts.joined_by if separated else None,
     )
-
-
-@contextlib.contextmanager
-def _bar() -> Iterator[Callable[[str], OnProgress]]:
-    """Makes a counter for each pass over the files; drawn on a terminal only."""
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    from snm.system.terminal import console
-
-    columns = [SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()]
-    quiet = not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=quiet) as bar:
-
-        def passing(what: str) -> OnProgress:
-            task = bar.add_task(what)
-
-            def on_progress(count: int) -> None:
-                if count % 512 == 0:
-                    bar.update(task, description=f"{what}: {count:,}")
-
-            return on_progress
-
-        yield passing
