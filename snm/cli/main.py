@@ -34,6 +34,7 @@ from snm.errors import (
 from snm.stores.address import Address
 from snm.stores.objects import StoreError
 from snm.system import timing
+from snm.system.aside import busy
 from snm.system.escapes import plain
 from snm.system.files import refuse_unreachable
 from snm.system.own_modules import import_own_modules
@@ -58,7 +59,7 @@ def main(args: Sequence[str] | None = None) -> None:
     timing.restart(timing.process_started() if args is None else None, "starting")
     status = _guarded(words)
     leave(status)
-    if args is None and isinstance(status, _AtOnce):
+    if args is None and (isinstance(status, _AtOnce) or busy()):
         with contextlib.suppress(OSError):
             sys.stdout.flush()
         os._exit(status)

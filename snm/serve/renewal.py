@@ -13,8 +13,9 @@ from snm.errors import NO_ROOM, InputError, lacks_memory
 from snm.export.index import IndexedPredictor
 from snm.prediction.predictor import Predictor
 from snm.serve.answering import Answering
+from snm.system.aside import aside
 
-__all__ = ["Current", "Renewal", "Served", "why_kept"]
+__all__ = ["Current", "Renewal", "Served", "unheard", "why_kept"]
 
 Served = Predictor | IndexedPredictor
 Opened = TypeVar("Opened")
@@ -37,6 +38,15 @@ class Renewal(Generic[Opened]):
     open: Callable[[], Opened]
     on_renewed: Callable[[], None]
     on_kept: Callable[[Exception], None]
+
+
+def unheard() -> contextlib.AbstractContextManager[None]:
+    """Within it, something is told that nobody needs to hear.
+
+    The reader of the output may be gone, or the terminal: the server goes on all the same. At a
+    broken pipe, rich raises SystemExit.
+    """
+    return contextlib.suppress(Exception, SystemExit)
 
 
 def why_kept(error: Exception) -> str:
@@ -76,11 +86,13 @@ class Current:
                 continue
             renewal.wished.clear()  # before it is opened: what is written later is another wish
             try:
-                await self._replace(self._make(await asyncio.to_thread(renewal.open)))
+                await self._replace(self._make(await asyncio.wrap_future(aside(renewal.open))))
             except Exception as error:
-                renewal.on_kept(error)
+                with unheard():
+                    renewal.on_kept(error)
             else:
-                renewal.on_renewed()
+                with unheard():
+                    renewal.on_renewed()
 
     async def _replace(self, new: Answering) -> None:
         left = new
