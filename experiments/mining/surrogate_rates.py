@@ -53,12 +53,12 @@ def main(data: tyro.conf.Positional[tuple[Path, ...]], out: Path) -> None:
             config = dataclasses.replace(base, loss=loss)
             about = {"data": dataset.name, "loss": loss}
             mean = measured(dataset, config)
-            rows.append(about | {"weights": "mean"} | mean)
+            rows.append(about | {"arm": "mean"} | mean)
             for k in KS:
                 bound = dataclasses.replace(config, weight_scale="surrogate", retrieval_k=k)
-                for rate in (mean["rate"], "auto"):
+                for name, rate in (("rate of the mean", mean["rate"]), ("auto", "auto")):
                     found = measured(dataset, dataclasses.replace(bound, learning_rate=rate))
-                    rows.append(about | {"weights": f"surrogate, k {k}"} | found)
+                    rows.append(about | {"arm": f"k {k}, {name}"} | found)
             write_json(out, {"preset": "fast", **BASE, "rows": rows})
             print(*rows[-5:], sep="\n", flush=True)
 

@@ -26,6 +26,7 @@ from snm.errors import InputError, StoppedError, nearest
 from snm.stores.address import Address
 from snm.stores.objects import StoreError
 from snm.system import timing
+from snm.system.aside import busy
 from snm.system.escapes import plain
 from snm.system.faults import NO_ROOM, is_full, lacks_memory, reason_of
 from snm.system.files import refuse_unreachable
@@ -51,7 +52,7 @@ def main(args: Sequence[str] | None = None) -> None:
     timing.restart(timing.process_started() if args is None else None, "starting")
     status = _guarded(words)
     leave(status)
-    if args is None and isinstance(status, _AtOnce):
+    if args is None and (isinstance(status, _AtOnce) or busy()):
         with contextlib.suppress(OSError):
             sys.stdout.flush()
         os._exit(status)

@@ -22,6 +22,7 @@ from snm.serve.guards import Meters
 from snm.serve.limits import Limits
 from snm.serve.messages import Answer, Answers, Health, Parts, Question, Witness
 from snm.serve.requests import among_of, has_names, left_out_of, rows_of
+from snm.system.aside import aside
 
 __all__ = ["Answering"]
 
@@ -47,7 +48,7 @@ class Answering:
         self._max_points = limits.max_points
         self._reading_names = asyncio.Lock()
         self._open = 0  # requests that are being answered
-        self._opened = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        self._opened = datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds")
         self._engine = Engine(
             predictor,
             most=self._most,
@@ -78,7 +79,7 @@ class Answering:
 
     async def start(self) -> None:
         """Compiles what answers single points; requests are answered afterwards."""
-        await asyncio.to_thread(self._engine.warm)
+        await asyncio.wrap_future(aside(self._engine.warm))  # a server that ends waits for none
         self._engine.start()
 
     async def idle(self) -> None:

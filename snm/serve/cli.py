@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import os
 import signal
 import socket
@@ -19,8 +18,10 @@ from snm.errors import InputError, pip_install
 from snm.serve.limits import Limits
 
 if TYPE_CHECKING:
+    from fastapi import FastAPI
+
     from snm.serve.renewal import Renewal, Served
-    from snm.serve.workers import Work
+    from snm.serve.workers import Talk
 
 __all__ = ["Serve"]
 
@@ -129,19 +130,22 @@ def _run(options: Serve, wished: threading.Event) -> None:
     def open_again() -> Served:
         return _opened(_followed(options))
 
-    def work_again() -> Work:
+    def found_again() -> Serve:
         found = _followed(options)
         _opened(found)  # by this process first, to say what is wrong
-        return functools.partial(_work, options, found)
+        return found
 
     with listening:
         if options.workers == 1:
-            _serve(options, predictor, listening, ready, Renewal(wished, open_again, renewed, kept))
+            app = _app(options, predictor, Renewal(wished, open_again, renewed, kept))
+            del predictor  # the application frees it when another takes its place
+            _serve(options, app, listening, ready)
             return
         del predictor  # it was opened to say what is wrong; the workers open their own
-        again = Renewal(wished, work_again, renewed, kept)
+        again = Renewal(wished, found_again, renewed, kept)
         supervise(
-            functools.partial(_work, options, now),
+            _work,
+            now,
             options.workers,
             listening,
             grace=options.grace,
@@ -161,32 +165,31 @@ def _extra() -> Iterator[None]:
         raise InputError("snm serve", found, expected) from error
 
 
-def _work(options: Serve, now: Serve, listening: socket.socket, ready: Callable[[], None]) -> None:
-    """What one of several workers does, with a model whose checksums were compared.
+def _work(listening: socket.socket, talk: Talk[Serve]) -> None:
+    """What one of several workers does, with models whose checksums were compared.
 
     Args:
-      options: of the command.
-      now: the same with the model to begin with.
       listening: the socket that it answers on.
-      ready: called once it answers, and once it answers with another model after SIGHUP.
+      talk: with the process that compared them; it sends the options, with the folder of each.
     """
     from snm.serve.renewal import Renewal, why_kept
     from snm.system.cache_folder import keep_programs
-    from snm.system.signals import asked_again
     from snm.system.terminal import remark
 
     keep_programs()  # before the first program is compiled, or jax keeps none
 
-    def trusted(options: Serve) -> Served:
-        return _load(dataclasses.replace(options, verify=False))
+    def trusted() -> Served:
+        return _load(dataclasses.replace(talk.newest(), verify=False))
 
     def kept(error: Exception) -> None:
-        remark(f"a worker ends, as the new model does not open beside its old: {why_kept(error)}")
-        os.kill(os.getpid(), signal.SIGTERM)  # another one opens the new model alone
+        why = f"as the new model does not open beside its old: {why_kept(error)}"
+        try:
+            remark(f"a worker ends, {why}")
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)  # another one opens the new model alone
 
-    with asked_again() as wished:
-        again = Renewal(wished, lambda: trusted(_followed(options)), ready, kept)
-        _serve(options, trusted(now), listening, ready, again)
+    app = _app(talk.newest(), trusted(), Renewal(talk.wished, trusted, talk.ready, kept))
+    _serve(talk.newest(), app, listening, talk.ready)
 
 
 def _followed(options: Serve) -> Serve:
@@ -210,7 +213,8 @@ def _opened(options: Serve) -> Served:
     from snm.runs.unfinished import remark_unfinished
 
     predictor = _load(options)
-    remark_unfinished(options.run)
+    with contextlib.suppress(OSError):  # nobody hears it any more, when it is opened again
+        remark_unfinished(options.run)
     if options.workers > 1 and not is_export(options.run):
         expected = "its export, which they share: snm export RUN --to npy"
         raise InputError(f"--workers {options.workers}", "a run", expected)
@@ -225,18 +229,20 @@ def _load(options: Serve) -> Served:
     return predictor if options.index is None else IndexedPredictor.open(options.index, predictor)
 
 
-def _serve(
-    options: Serve,
-    predictor: Served,
-    listening: socket.socket,
-    ready: Callable[[], None],
-    renewal: Renewal[Served] | None = None,
-) -> None:
-    """Compiles, and answers until it is stopped."""
+def _app(options: Serve, predictor: Served, renewal: Renewal[Served]) -> FastAPI:
+    """What answers; nobody else needs to hold the model."""
     with _extra():
         from snm.serve.app import make_app
-        from snm.serve.server import make_server, run
 
     names = (options.host, *options.allowed_host)
-    app, patience = make_app(predictor, options.limits, names, renewal), options.limits.patience
+    return make_app(predictor, options.limits, names, renewal)
+
+
+def _serve(
+    options: Serve, app: FastAPI, listening: socket.socket, ready: Callable[[], None]
+) -> None:
+    """Compiles, and answers until it is stopped."""
+    from snm.serve.server import make_server, run
+
+    patience = options.limits.patience
     run(make_server(app, patience=patience, grace=options.grace, ready=ready), listening)

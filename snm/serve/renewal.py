@@ -13,9 +13,10 @@ from snm.errors import InputError
 from snm.export.index import IndexedPredictor
 from snm.prediction.predictor import Predictor
 from snm.serve.answering import Answering
+from snm.system.aside import aside
 from snm.system.faults import NO_ROOM, lacks_memory
 
-__all__ = ["Current", "Renewal", "Served", "why_kept"]
+__all__ = ["Current", "Renewal", "Served", "unheard", "why_kept"]
 
 Served = Predictor | IndexedPredictor
 Opened = TypeVar("Opened")
@@ -38,6 +39,15 @@ class Renewal(Generic[Opened]):
     open: Callable[[], Opened]
     on_renewed: Callable[[], None]
     on_kept: Callable[[Exception], None]
+
+
+def unheard() -> contextlib.AbstractContextManager[None]:
+    """Within it, something is told that nobody needs to hear.
+
+    The reader of the output may be gone, or the terminal: the server goes on all the same. At a
+    broken pipe, rich raises SystemExit.
+    """
+    return contextlib.suppress(Exception, SystemExit)
 
 
 def why_kept(error: Exception) -> str:
@@ -77,11 +87,13 @@ class Current:
                 continue
             renewal.wished.clear()  # before it is opened: what is written later is another wish
             try:
-                await self._replace(self._make(await asyncio.to_thread(renewal.open)))
+                await self._replace(self._make(await asyncio.wrap_future(aside(renewal.open))))
             except Exception as error:
-                renewal.on_kept(error)
+                with unheard():
+                    renewal.on_kept(error)
             else:
-                renewal.on_renewed()
+                with unheard():
+                    renewal.on_renewed()
 
     async def _replace(self, new: Answering) -> None:
         left = new

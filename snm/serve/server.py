@@ -16,6 +16,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from snm.errors import InputError
 from snm.serve.guards import refusal
 from snm.system.faults import lacks_memory, reason_of
+from snm.system.signals import SIGNALS
 
 __all__ = ["listen", "make_server", "run"]
 
@@ -87,10 +88,9 @@ def run(server: uvicorn.Server, listening: socket.socket) -> None:
         return failed() is None  # else uvicorn would tell a traceback of what is raised below
 
     logger = logging.getLogger("uvicorn.error")
-    signals = (signal.SIGINT, signal.SIGTERM)
     # When the requests are finished, uvicorn raises the signal that it was stopped with once more,
     # for the handler from before: an orderly end is no death by a signal.
-    before = {number: signal.signal(number, lambda *_: None) for number in signals}
+    before = {number: signal.signal(number, lambda *_: None) for number in SIGNALS}
     logger.addFilter(is_news)
     try:
         server.run(sockets=[listening])

@@ -7,6 +7,7 @@ threads, which a fork would leave out.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import multiprocessing
 import os
 import signal
@@ -16,24 +17,41 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from multiprocessing import connection
 from multiprocessing.process import BaseProcess
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from prometheus_client.multiprocess import mark_process_dead
 
 from snm.errors import InputError
-from snm.serve.renewal import Renewal
-from snm.system.faults import NO_ROOM, lacks_memory
+from snm.serve.renewal import Renewal, unheard, why_kept
+from snm.system.aside import aside, busy
+from snm.system.faults import lacks_memory
 from snm.system.signals import SIGNALS
 
-__all__ = ["Work", "supervise"]
+__all__ = ["Talk", "Work", "supervise"]
 
-Work = Callable[[socket.socket, Callable[[], None]], None]
-"""Answers on a socket until SIGTERM; can be pickled.
+Model = TypeVar("Model")
 
-It calls the function once it answers, and, after each SIGHUP since, once it answers anew.
-"""
+
+@dataclasses.dataclass(frozen=True)
+class Talk(Generic[Model]):
+    """Of a process with the one that started it.
+
+    Attributes:
+      newest: the model that it is to answer with: where it is, as it was sent.
+      wished: set when there is another.
+      ready: to be called once it answers, and whenever it answers with another.
+    """
+
+    newest: Callable[[], Model]
+    wished: threading.Event
+    ready: Callable[[], None]
+
+
+Work = Callable[[socket.socket, Talk[Model]], None]
+"""Answers on a socket until SIGTERM; can be pickled."""
 
 _METRICS = "PROMETHEUS_MULTIPROC_DIR"  # where processes of one service keep their counts
 _LOOK = 0.2  # seconds
@@ -41,14 +59,15 @@ _PAUSE = 1.0  # seconds until another try, where a process ended before it answe
 
 
 def supervise(
-    work: Work,
+    work: Work[Model],
+    model: Model,
     count: int,
     listening: socket.socket,
     *,
     grace: float,
     on_ready: Callable[[int], None],
     on_end: Callable[[int, int | None], None],
-    renewal: Renewal[Work] | None = None,
+    renewal: Renewal[Model] | None = None,
 ) -> None:
     """Answers with several processes until SIGINT or SIGTERM; open requests are finished then.
 
@@ -56,33 +75,35 @@ def supervise(
 
     Args:
       work: what a process does.
+      model: what it answers with to begin with: where that is, which can be pickled.
       count: of processes.
       listening: the socket that all of them accept connections of.
       grace: seconds that open requests have to finish.
       on_ready: called when a process answers for the first time, with the number of those that do.
       on_end: called when a process ended by itself, with its id and status; another replaces it.
-      renewal: when the processes get SIGHUP, and what those do that are started from then on; None
-        is never.
+      renewal: when the processes are to answer with another model, and where that is, as an object
+        of its own; None is never.
 
     Raises:
       InputError: a process ended before it answered, and no other answers.
     """
-    workers: list[_Worker] = []
+    workers: list[_Worker[Model]] = []
+    wanted = _Wanted(model, renewal)
     with _signalled() as stopped, _common_metrics() as metrics:
-        renewing = False
         try:
             while not stopped.is_set():
-                ready = sum(one.ready for one in workers)
-                if renewal is not None and renewal.wished.is_set() and ready and not renewing:
-                    work, renewing = _renewed(renewal, work)
+                ready = any(one.ready for one in workers)
+                if ready:
+                    wanted.look()
                 for one in workers:
-                    one.renew(work)
+                    one.renew(wanted.model)
                 while len(workers) < (count if ready else 1):
-                    workers.append(_Worker(work, listening))
+                    workers.append(_Worker(work, wanted.model, listening))
                 _wait(workers)
                 for one in workers:
                     if one.newly_ready():
-                        on_ready(sum(one.ready for one in workers))
+                        with unheard():
+                            on_ready(sum(one.ready for one in workers))
                 for one in [one for one in workers if not one.process.is_alive()]:
                     number, status = one.process.pid or 0, one.process.exitcode
                     workers.remove(one)
@@ -92,100 +113,128 @@ def supervise(
                     if not any(other.ready for other in (one, *workers)):
                         found = f"a process that ended with status {status}"
                         raise InputError("--workers", found, "one that starts to answer")
-                    on_end(number, status)
+                    with unheard():
+                        on_end(number, status)
                     stopped.wait(0 if one.ready else _PAUSE)
-                if renewal is not None and renewing and len(workers) == count:
-                    renewing = not all(one.answers is work for one in workers)
-                    if not renewing:
-                        renewal.on_renewed()
+                if len(workers) == count and all(one.answers is wanted.model for one in workers):
+                    wanted.answers()
         finally:
             _stop(workers, grace)
 
 
-def _renewed(renewal: Renewal[Work], work: Work) -> tuple[Work, bool]:
-    """What processes do from now on, and whether that is new."""
-    renewal.wished.clear()  # before it is opened: what is written later is another wish
-    try:
-        return renewal.open(), True
-    except Exception as error:
-        renewal.on_kept(error)
-        return work, False
+class _Wanted(Generic[Model]):
+    """The model that all processes are to answer with.
+
+    Another is opened here first, to say what is wrong; meanwhile processes are replaced, and the
+    service can be stopped.
+    """
+
+    def __init__(self, model: Model, renewal: Renewal[Model] | None):
+        self.model, self._renewal = model, renewal
+        self._opening: Future[Model] | None = None
+        self._untold = False  # that all answer with it
+
+    def look(self) -> None:
+        """Begins to open another model if that is wished, or takes it if it is open."""
+        renewal = self._renewal
+        if renewal is None:
+            return
+        if self._opening is None and not self._untold and renewal.wished.is_set():
+            renewal.wished.clear()  # before it is opened: what is written later is another wish
+            self._opening = aside(renewal.open)
+        if self._opening is not None and self._opening.done():
+            opened, self._opening = self._opening, None
+            try:
+                self.model, self._untold = opened.result(), True
+            except Exception as error:
+                with unheard():
+                    renewal.on_kept(error)
+
+    def answers(self) -> None:
+        """Tells, once, that all answer with it."""
+        if self._untold and self._renewal is not None:
+            self._untold = False
+            with unheard():
+                self._renewal.on_renewed()
 
 
-class _Worker:
+class _Worker(Generic[Model]):
     """A process, and what it answers with.
 
     Attributes:
       process: started here.
-      messages: from it.
-      work: that it was asked to do last.
-      answers: the work that it answers with; None until it does.
+      messages: from it, and to it.
+      model: that it was asked to answer with last.
+      answers: the model that it answers with; None until it does.
+      ready: whether it has answered.
     """
 
-    def __init__(self, work: Work, listening: socket.socket):
+    def __init__(self, work: Work[Model], model: Model, listening: socket.socket):
         spawn = multiprocessing.get_context("spawn")
-        self.messages, tell = spawn.Pipe(duplex=False)
-        self.work = work
-        self.answers: Work | None = None
+        self.messages, other = spawn.Pipe()
+        self.model = model
+        self.answers: Model | None = None
+        self.ready = False
         self.process: BaseProcess = spawn.Process(
-            target=_work, args=(work, listening, tell), name="snm-worker"
+            target=_work, args=(work, model, listening, other), name="snm-worker"
         )
         self.process.start()
-        tell.close()
-
-    @property
-    def ready(self) -> bool:
-        """Whether it has answered."""
-        return self.answers is not None
+        other.close()
 
     def newly_ready(self) -> bool:
         """Hears what it says, and returns whether that is for the first time."""
-        first = not self.ready
-        with contextlib.suppress(EOFError):
+        before = self.ready
+        with contextlib.suppress(EOFError, OSError):  # it has ended
             if self.messages.poll() and self.messages.recv():
-                self.answers = self.work
-        return first and self.ready
+                self.answers, self.ready = self.model, True
+        return self.ready and not before
 
-    def renew(self, work: Work) -> None:
-        """Asks for other work, once; before it answers, it could not hear of it."""
-        if self.ready and self.work is not work:
-            self.work = work
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.process.pid or 0, signal.SIGHUP)
+    def renew(self, model: Model) -> None:
+        """Asks for another model, once; it tells of one before it is asked for the next."""
+        if self.ready and self.answers is self.model is not model:
+            self.model = model
+            with contextlib.suppress(OSError):  # it has ended
+                self.messages.send(model)
 
 
-def _wait(workers: list[_Worker]) -> None:
+def _wait(workers: list[_Worker[Any]]) -> None:
     """Until a process says something or ends, or a while has passed."""
     sentinels = [one.process.sentinel for one in workers]
     connection.wait([*sentinels, *(one.messages for one in workers)], _LOOK)
 
 
-def _work(work: Work, listening: socket.socket, tell: Any) -> None:
+def _work(
+    work: Work[Model], model: Model, listening: socket.socket, parent: connection.Connection
+) -> None:
     # Ctrl-C signals the whole group; until this process has its own handlers, the parent decides.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as a terminal that closes
-    parent = multiprocessing.parent_process()
-    assert parent is not None
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the parent hears it, and sends what follows
+    newest, wished = model, threading.Event()
 
     def follow() -> None:
-        connection.wait([parent.sentinel])  # killed, so that nobody stops this process
-        os.kill(os.getpid(), signal.SIGTERM)
+        nonlocal newest
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                newest = parent.recv()
+                wished.set()
+        os.kill(os.getpid(), signal.SIGTERM)  # it was killed, so that nobody stops this process
 
     threading.Thread(target=follow, daemon=True).start()
     try:
         with listening:
-            work(listening, lambda: tell.send(True))
-    except InputError as error:
-        print(f"snm: error: {error.as_flags}", file=sys.stderr)
-        raise SystemExit(2) from None
+            work(listening, Talk(lambda: newest, wished, lambda: parent.send(True)))
     except Exception as error:
-        if not lacks_memory(error):
+        if not isinstance(error, InputError) and not lacks_memory(error):
             raise
-        print(f"snm: error: {NO_ROOM}", file=sys.stderr, flush=True)
+        print(f"snm: error: {why_kept(error)}", file=sys.stderr, flush=True)
+        if isinstance(error, InputError):
+            raise SystemExit(2) from None
         os._exit(1)  # at once: threads may wait for others, which could not start
+    if busy():
+        os._exit(0)  # a model that is being opened is not waited for
 
 
-def _stop(workers: list[_Worker], grace: float) -> None:
+def _stop(workers: list[_Worker[Any]], grace: float) -> None:
     for one in workers:
         one.process.terminate()
     end = time.monotonic() + grace + 5

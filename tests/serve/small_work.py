@@ -2,46 +2,54 @@
 
 import contextlib
 import os
-import signal
 import socket
+import threading
 
 from snm.errors import InputError
 
 
-def answer(listening, ready):
-    """Tells every connection the id of this process."""
-    ready()
+def answer(listening, talk):
+    """Tells every connection the id of this process, and the model that it has."""
+    models = [talk.newest()]
+
+    def follow():
+        while talk.wished.wait():
+            talk.wished.clear()
+            models.append(talk.newest())
+            talk.ready()
+
+    threading.Thread(target=follow, daemon=True).start()
+    talk.ready()
     while True:
         connection, _ = listening.accept()
         with connection, contextlib.suppress(OSError):
-            connection.sendall(str(os.getpid()).encode())
+            connection.sendall(f"{os.getpid()} {models[-1]}".encode())
 
 
-def answer_anew(listening, ready):
-    """The same, and tells that it answers anew at each SIGHUP."""
-    signal.signal(signal.SIGHUP, lambda *_: ready())
-    answer(listening, ready)
+def answer_once(listening, talk):
+    """The same until there is another model, at which it ends."""
+
+    def follow():
+        talk.wished.wait()
+        os._exit(0)
+
+    threading.Thread(target=follow, daemon=True).start()
+    answer(listening, talk)
 
 
-def answer_once(listening, ready):
-    """The same until SIGHUP, at which it ends."""
-    signal.signal(signal.SIGHUP, lambda *_: os._exit(0))
-    answer(listening, ready)
-
-
-def fail(listening, ready):
+def fail(listening, talk):
     """Ends before it answers."""
     raise SystemExit(3)
 
 
-def fail_beside_another(listening, ready):
+def fail_beside_another(listening, talk):
     """The first process answers, and all later ones end."""
     with socket.create_connection(listening.getsockname(), timeout=2) as connection:
         try:
             connection.recv(16)
         except TimeoutError:  # it waits to be accepted, by nobody
             connection.close()
-            answer(listening, ready)
+            answer(listening, talk)
     raise InputError("here", "another process", "none")
 
 
@@ -53,5 +61,11 @@ def serve_two(port_of):
     with listen("127.0.0.1", 0) as listening:
         port_of.write_text(str(listening.getsockname()[1]))
         supervise(
-            answer, 2, listening, grace=1, on_ready=lambda count: None, on_end=lambda *_: None
+            answer,
+            "a model",
+            2,
+            listening,
+            grace=1,
+            on_ready=lambda count: None,
+            on_end=lambda *_: None,
         )

@@ -3,13 +3,17 @@
 import os
 import signal
 import socket
+import threading
 from pathlib import Path
 
+import pytest
 from command_line import call
 
 from snm.export.index import IndexedPredictor
-from snm.serve import app, cli, server
+from snm.serve import app, cli, server, workers
 from snm.serve.limits import Limits
+from snm.serve.workers import Talk
+from snm.system import terminal
 
 
 def test_options_of_the_command_reach_the_server(tiny_run, tmp_path, monkeypatch):
@@ -33,27 +37,78 @@ def test_options_of_the_command_reach_the_server(tiny_run, tmp_path, monkeypatch
     assert patient == [12]  # a second after a slow body is refused
 
 
+def talk_of(sent):
+    """With a worker, of which the newest model is the last that was sent."""
+    return Talk(lambda: sent[-1], threading.Event(), lambda: None)
+
+
+def test_workers_open_exactly_the_model_that_was_compared(tmp_path, monkeypatch):
+    """Whatever a link leads to while it is being compared, and afterwards."""
+    live, opened, given, apps = tmp_path / "live", [], [], []
+    folders = [tmp_path / name for name in ("first", "second", "damaged")]
+    for folder in folders:
+        folder.mkdir()
+        (folder / "settings.toml").touch()  # an export has one
+
+    def point_to(folder):
+        live.unlink(missing_ok=True)
+        live.symlink_to(folder)
+
+    def load(options):
+        opened.append(options)
+        point_to(folders[-1])
+
+    monkeypatch.setattr(cli, "_load", load)
+    monkeypatch.setattr(cli, "_app", lambda *words: apps.append(words))
+    monkeypatch.setattr(cli, "_serve", lambda *words: None)
+    monkeypatch.setattr(
+        workers, "supervise", lambda *words, renewal, **_: given.append((*words, renewal))
+    )
+    point_to(folders[0])
+    call("serve", live, "--port=0", "--workers=2")
+    ((work, model, count, listening, renewal),) = given
+    point_to(folders[1])
+    sent = [model, renewal.open()]
+    assert count == 2 and [one.run for one in sent] == folders[:2]
+    assert [(one.run, one.verify) for one in opened] == [(folders[0], True), (folders[1], True)]
+    opened.clear()
+    talk = talk_of(sent[:1])
+    work(listening, talk)
+    ((_, _, again),) = apps
+    assert again.wished is talk.wished and again.on_renewed is talk.ready
+    talk = talk_of(sent)
+    work(listening, talk)
+    apps[1][-1].open()
+    assert [(one.run, one.verify) for one in opened] == [
+        (folders[0], False),
+        (folders[1], False),
+        (folders[1], False),
+    ]
+
+
 def test_a_worker_whose_new_model_does_not_open_makes_room_for_another(
     tmp_path, capsys, monkeypatch
 ):
-    """It begins with the model that was compared, and then opens what a link leads to by then."""
-    opened, served, signals = [], [], []
-    monkeypatch.setattr(cli, "_load", opened.append)
-    monkeypatch.setattr(cli, "_serve", lambda *words: served.append(words))
+    """Also where nobody hears why."""
+    apps, signals = [], []
+    monkeypatch.setattr(cli, "_load", lambda options: None)
+    monkeypatch.setattr(cli, "_app", lambda *words: apps.append(words))
+    monkeypatch.setattr(cli, "_serve", lambda *words: None)
     monkeypatch.setattr(os, "kill", lambda *words: signals.append(words))
-    (tmp_path / "live").symlink_to(tmp_path / "first")
-    options = cli.Serve(tmp_path / "live")
-    now = cli._followed(options)
-    (tmp_path / "live").unlink()
-    (tmp_path / "live").symlink_to(tmp_path / "second")
     with socket.socket() as listening:
-        cli._work(options, now, listening, lambda: None)
-    ((*_, renewal),) = served
-    renewal.open()
-    assert [one.run for one in opened] == [tmp_path / "first", tmp_path / "second"]
-    assert not any(one.verify for one in opened)
+        cli._work(listening, talk_of([cli.Serve(tmp_path)]))
+    ((*_, renewal),) = apps
     renewal.on_kept(MemoryError())
     assert signals == [(os.getpid(), signal.SIGTERM)]
     said = "snm: a worker ends, as the new model does not open beside its old: out of memory"
     assert capsys.readouterr().err.startswith(said)
+    monkeypatch.setattr(terminal, "remark", lambda line: (_ for _ in ()).throw(OSError(line)))
+    with socket.socket() as listening:
+        cli._work(listening, talk_of([cli.Serve(tmp_path)]))
+    with pytest.raises(OSError, match="a worker ends"):
+        apps[1][-1].on_kept(MemoryError())
+    assert len(signals) == 2
+
+
+def test_an_address_is_no_link():
     assert cli._followed(cli.Serve(Path("gs://bucket/run"))).run == Path("gs://bucket/run")

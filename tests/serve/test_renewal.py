@@ -2,11 +2,13 @@
 
 import asyncio
 import dataclasses
-import functools
 import gc
+import os
 import signal
 import subprocess
+import sys
 import threading
+import time
 import weakref
 
 import httpx
@@ -16,13 +18,15 @@ import tiny
 from command_line import call
 from serve import small_work
 from serve.served import WORDS, as_question, get, post, serving, started
-from serve.test_workers import asked_until, supervised, wait_until
+from serve.test_workers import ask, asked_until, supervised, wait_until
 
 import snm
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError
+from snm.serve import cli
 from snm.serve.engine import Engine
 from snm.serve.renewal import Renewal, why_kept
+from snm.system import terminal
 
 
 @pytest.fixture(scope="module")
@@ -34,21 +38,33 @@ def other(tiny_run, tmp_path_factory):
 
 
 class Told:
-    """A renewal by hand: what it opens next, and what it told."""
+    """A renewal by hand: what it opens next, and what it told.
 
-    def __init__(self):
-        self.wished, self.next, self.events = threading.Event(), [], []
-        renewed, kept = (lambda: self.events.append("renewed")), self.kept
-        self.renewal = Renewal(self.wished, self.open, renewed, kept)
+    Args:
+      fails: what it raises whenever it told something.
+    """
+
+    def __init__(self, fails=None):
+        self.wished, self.next, self.events, self.fails = threading.Event(), [], [], fails
+        self.opening, self.go = threading.Event(), threading.Event()
+        self.go.set()
+        self.renewal = Renewal(self.wished, self.open, lambda: self.tell("renewed"), self.kept)
 
     def open(self):
+        self.opening.set()
+        assert self.go.wait(60)
         found = self.next.pop(0)
         if isinstance(found, Exception):
             raise found
         return found
 
     def kept(self, error):
-        self.events.append(why_kept(error))
+        self.tell(why_kept(error))
+
+    def tell(self, what):
+        self.events.append(what)
+        if self.fails is not None:
+            raise self.fails
 
     def wish(self, found):
         """Returns what was told of it."""
@@ -104,7 +120,7 @@ def test_no_request_notices_another_model(served, other, tiny_run):
             thread.join()
         assert not failed, failed
         after = get(f"{address}/health").json()
-    assert after["opened"] >= before["opened"] and not after["label_names"]
+    assert after["opened"] > before["opened"] and not after["label_names"]
     switch = seen.index(pytest.approx(new_scores, abs=2e-4))
     assert all(one == pytest.approx(old_scores, abs=2e-4) for one in seen[:switch])
     assert seen[-50:] == [pytest.approx(new_scores, abs=2e-4)] * 50
@@ -176,9 +192,60 @@ def test_an_open_request_is_answered_by_its_model(served, monkeypatch):
     assert answers == [expected] and expected["answers"][0]["names"]
 
 
-@pytest.mark.parametrize("ends", [False, True])
-def test_workers_are_told_and_one_that_ends_instead_is_replaced(ends):
+GONE = [SystemExit(1), OSError("the terminal is gone"), BrokenPipeError()]
+
+
+@pytest.mark.parametrize("fails", GONE)
+def test_the_server_goes_on_where_nobody_hears_it(served, fails):
+    told = Told(fails)
+    with serving(served, renewal=told.renewal) as (address, _):
+        for _ in range(2):
+            assert told.wish(MemoryError())[0].startswith("out of memory")
+            assert told.wish(dataclasses.replace(served, label_names=None)) == ["renewed"]
+            assert not get(f"{address}/health").json()["label_names"]
+
+
+def test_a_server_that_stops_does_not_wait_for_a_model_that_is_being_opened(served):
     told = Told()
+    told.go.clear()
+    try:
+        with serving(served, renewal=told.renewal):
+            told.wished.set()
+            assert told.opening.wait(30)
+            begun = time.monotonic()
+        assert time.monotonic() - begun < 20 and told.events == []
+    finally:
+        told.next.append(served)
+        told.go.set()
+
+
+def test_workers_are_replaced_and_stopped_while_a_model_is_being_opened():
+    told = Told()
+    told.go.clear()
+
+    def client(port, events):
+        old = asked_until(port, lambda found: len(found) == 2)
+        told.wished.set()
+        assert told.opening.wait(30)
+        killed = min(old)
+        os.kill(killed, signal.SIGKILL)
+        wait_until(lambda: len(events) == 4)
+        assert killed not in asked_until(port, lambda found: len(found) == 2)
+
+    try:
+        supervised(small_work.answer, 2, client, told.renewal)
+        assert not told.go.is_set() and told.events == []
+    finally:
+        told.next.append("second")
+        told.go.set()
+
+
+@pytest.mark.parametrize(
+    ("ends", "fails"), [(False, None), (True, None), (False, GONE[0]), (True, GONE[1])]
+)
+def test_workers_are_told_and_one_that_ends_instead_is_replaced(ends, fails):
+    """Each has exactly the model that was opened for it."""
+    told = Told(fails)
 
     def client(port, events):
         old = asked_until(port, lambda found: len(found) == 2)
@@ -186,16 +253,89 @@ def test_workers_are_told_and_one_that_ends_instead_is_replaced(ends):
         assert told.wish(InputError("here", "nothing", "a model")) == [
             "here: found nothing, expected a model"
         ]
-        assert told.wish(small_work.answer_anew) == ["renewed"]
-        new = asked_until(port, lambda found: len(found) == 2)
+        assert told.wish("second") == ["renewed"]
+        assert {ask(port)[1] for _ in range(10)} == {"second"}
+        new = asked_until(port, lambda found: len(found) == 2, model="second")
         assert new.isdisjoint(old) if ends else new == old
         assert {one for one, _ in events[2:]} == ({*old, "ready"} if ends else set())
-        begun = functools.partial(small_work.answer_anew)  # other work, of the same kind
-        assert told.wish(begun) == ["renewed"]
-        assert asked_until(port, lambda found: len(found) == 2) == new
+        assert told.wish("third") == ["renewed"]
+        third = asked_until(port, lambda found: len(found) == 2, model="third")
+        assert third.isdisjoint(new) if ends else third == new
 
-    work = small_work.answer_once if ends else small_work.answer_anew
+    work = small_work.answer_once if ends else small_work.answer
     supervised(work, 2, client, told.renewal)
+
+
+def test_the_command_frees_its_first_model(tiny_run, monkeypatch):
+    """Nothing that goes on beside the server holds it, as a frame of the command would."""
+    opened, said, failed = [], [], []
+    real = cli._opened
+
+    def kept_weakly(options):
+        found = real(options)
+        opened.append(weakref.ref(found))
+        return found
+
+    def client():
+        try:
+            wait_until(lambda: any(line.startswith("serving") for line in said))
+            for count in (1, 2):
+                os.kill(os.getpid(), signal.SIGHUP)
+                wait_until(lambda count=count: sum("again" in line for line in said) == count)
+            gc.collect()
+            assert [one() is None for one in opened] == [True, True, False]
+        except BaseException as error:
+            failed.append(error)
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(cli, "_opened", kept_weakly)
+    monkeypatch.setattr(terminal, "say", said.append)
+    thread = threading.Thread(target=client)
+    thread.start()
+    call("serve", tiny_run / "run", "--port=0")
+    thread.join()
+    assert not failed, failed
+
+
+# The command, but a second model takes a minute to open.
+SLOW = """
+import sys, time
+from snm.cli.main import main
+from snm.serve import cli
+
+real, seen = cli._opened, []
+
+def opened(options):
+    seen.append(options)
+    if len(seen) > 1:
+        print("opening", flush=True)
+        time.sleep(60)
+    return real(options)
+
+cli._opened = opened
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_command_ends_at_once_while_it_opens_a_model(tiny_run, tmp_path, workers):
+    run, script = tiny_run / "run", tmp_path / "slow.py"
+    script.write_text(SLOW)
+    if workers > 1:
+        call("export", run, "--to", "npy", "--output", run := tmp_path / "model")
+    command = [sys.executable, script, "serve", run, "--port=0", f"--workers={workers}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            lines_until(process.stdout, "2 workers answer" if workers > 1 else "serving")
+            process.send_signal(signal.SIGHUP)
+            lines_until(process.stdout, "opening")
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(30) == 0
+        finally:
+            process.kill()
 
 
 def lines_until(stream, said):

@@ -20,17 +20,20 @@ from snm.serve.workers import supervise
 
 
 def ask(port):
+    """The id of the process that answers, and its model."""
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
-        return int(connection.recv(100))
+        number, model = connection.recv(100).decode().split(maxsplit=1)
+        return int(number), model
 
 
-def asked_until(port, wanted, seconds=60):
-    """The ids of the processes that answered, once they fit."""
+def asked_until(port, wanted, seconds=60, model="first"):
+    """The ids of the processes that answered with a model, once they fit."""
     end, found = time.monotonic() + seconds, set()
     while not wanted(found):
         assert time.monotonic() < end, found
         with contextlib.suppress(OSError, ValueError):
-            found.add(ask(port))
+            number, its = ask(port)
+            found |= {number} if its == model else set()
         time.sleep(0.01)
     return found
 
@@ -68,7 +71,7 @@ def supervised(work, count, client, renewal=None):
         thread = threading.Thread(target=talk)
         thread.start()
         try:
-            supervise(work, count, listening, grace=5,
+            supervise(work, "first", count, listening, grace=5,
                       on_ready=lambda number: events.append(("ready", number)),
                       on_end=lambda number, status: events.append((number, status)),
                       renewal=renewal)  # fmt: skip
@@ -103,7 +106,7 @@ def test_all_answer_and_one_that_ends_is_replaced():
 
 def test_a_process_that_ends_before_it_answers(capfd):
     with listen("127.0.0.1", 0) as listening, pytest.raises(InputError, match="status 3"):
-        supervise(small_work.fail, 2, listening, grace=1, on_ready=print, on_end=print)
+        supervise(small_work.fail, "a model", 2, listening, grace=1, on_ready=print, on_end=print)
 
     def client(port, events):  # the others go on answering, and it is tried again
         wait_until(lambda: [status for _, status in events].count(2) >= 2)
@@ -122,7 +125,7 @@ def test_no_process_outlives_a_service_that_was_killed(tmp_path):
     try:
         wait_until(lambda: (tmp_path / "port").exists() and (tmp_path / "port").read_text())
         port = int((tmp_path / "port").read_text())
-        both = asked_until(port, lambda found: len(found) == 2)
+        both = asked_until(port, lambda found: len(found) == 2, model="a model")
     finally:
         service.kill()
         service.join()
