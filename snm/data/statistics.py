@@ -34,7 +34,7 @@ def describe(dataset: Dataset) -> dict[str, Any]:
       - train_without_labels, train_without_features, test_without_labels, test_without_features:
         numbers of such rows;
       - label_frequency_deciles: quantiles 0, 0.1, ..., 1 of the number of training points of a
-        label;
+        label, each that of some label;
       - labels_never_in_train: number of labels without a training point;
       - labels_only_in_test: number of those that have a test point;
       - empty_features: number of features that no training point has;
@@ -64,7 +64,9 @@ def describe(dataset: Dataset) -> dict[str, Any]:
         "nonzeros_per_point": train.features_per_point,
         **_empty_rows("train", train),
         **_empty_rows("test", test),
-        "label_frequency_deciles": np.quantile(frequency, np.linspace(0, 1, 11)).tolist(),
+        "label_frequency_deciles": np.quantile(
+            frequency, np.linspace(0, 1, 11), method="inverted_cdf"
+        ).tolist(),
         "labels_never_in_train": int(np.count_nonzero(never)),
         "labels_only_in_test": only_in_test,
         "empty_features": int(np.count_nonzero(in_feature == 0)),

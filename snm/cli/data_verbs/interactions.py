@@ -113,7 +113,8 @@ def _run(command: Interactions) -> None:
         histories = Histories.of(rows, min_users=command.min_users, known=known)
         train, test = _parts(command, histories)
     if not len(train.users):
-        expected = "one with two different items (see --user, --item and --min-users)"
+        least = 2 + command.leave_last
+        expected = f"one with {least} different items (see --user, --item and --min-users)"
         raise InputError(str(command.source), "no user to train on", expected)
     with made_whole("--out", command.out) as folder, waiting(f"writing {command.out}"):
         write_text(folder / "train.txt", train.features, train.labels)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from collections.abc import Iterator, Sequence
 from typing import Annotated
 
@@ -58,11 +57,11 @@ def _print_stats(command: Stats) -> None:
     say(f"SHA-256 {sha256}")  # as a whole, which no narrow table has room for
 
 
-def _training_points_of_labels(deciles: Sequence[float]) -> Iterator[tuple[str, str]]:
+def _training_points_of_labels(deciles: Sequence[int]) -> Iterator[tuple[str, str]]:
     """Rows that say how many training points labels have, from the deciles of that number."""
     yield "training points of a label", ""
     for tenths, count in enumerate(deciles):
         what = f"{10 * tenths}% of the labels have at most"
         if tenths in (0, 10):
             what = "the most frequent label has" if tenths else "the rarest label has"
-        yield f"  {what}", f"{math.ceil(count):,}"  # deciles may lie between two counts
+        yield f"  {what}", f"{count:,}"

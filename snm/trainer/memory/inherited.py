@@ -53,7 +53,10 @@ def inherited(
     """
     parent = RunFolder(start.run)
     if config.memory == "off":
-        off = f"memory: that of {name} is not taken over, because of --memory off"
+        off = (
+            f"memory: none, so that that of {name} and its probabilities are not taken over "
+            f"(--memory off, or too few points for auto)"
+        )
         return None, off if parent.has(parent.memory_record) else None
     if folder.config.exists():  # the other run may be gone by now
         begun = folder.read_facts()

@@ -211,7 +211,7 @@ REFUSED = {
     "single items": (
         "user,item\n1,2\n2,2\n",
         (),
-        "found no user to train on, expected one with two",
+        "found no user to train on, expected one with 2 different items",
     ),
     "both": (
         "user,item\n1,2\n",

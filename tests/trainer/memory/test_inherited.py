@@ -75,7 +75,7 @@ def test_off_stays_off(first, tmp_path):
     config = dataclasses.replace(CONFIG, memory="off", logit_adjustment="off", epochs=1)
     events = list(snm.training(place / "data", config, tmp_path / "b", warm_start=place / "run"))
     assert "memory" not in events[-1].result
-    assert any(note.endswith("because of --memory off") for note in notes(events))
+    assert any(note.endswith("too few points for auto)") for note in notes(events))
 
 
 def test_a_run_goes_on_with_what_it_took_over(first, tmp_path):
@@ -133,7 +133,7 @@ def test_thresholds_are_of_the_labels_here(tmp_path):
     [
         ({"loss": "bowl"}, "loss is .* there, bowl here, which gives other scores", False),
         ({"score_scale": 2.5}, "score_scale is .* there, 2.5 here", False),
-        ({"memory": "off"}, "memory: that of .* is not taken over, because", False),
+        ({"memory": "off"}, "memory: none, so that that of .* are not taken over", False),
         ({"logit_adjustment": "off"}, None, True),
     ],
 )
