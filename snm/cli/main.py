@@ -23,10 +23,10 @@ from snm.cli.setting_groups import joined
 from snm.config.settings import Config, preset, read_config
 from snm.distributed.launch import leave
 from snm.errors import InputError, StoppedError, nearest
+from snm.serve.aside import busy
 from snm.stores.address import Address
 from snm.stores.objects import StoreError
 from snm.system import timing
-from snm.system.aside import busy
 from snm.system.escapes import plain
 from snm.system.faults import NO_ROOM, is_full, lacks_memory, reason_of
 from snm.system.files import refuse_unreachable

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from snm.config.fields import GROUPS
-from snm.config.limits import TABLES, Decides, Limit, marks_of, table_of
+from snm.config.limits import TABLES, Decides, Limit, marks_of, objects_of
 from snm.errors import InputError
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ READ_WITH = marks_of(GROUPS, Decides)
 
 def check_name(where: str, setting: str, name: str) -> None:
     """Raises `InputError` unless the setting can take the name."""
-    known = table_of(setting)
+    known = objects_of(setting)
     if name not in known:
         expected = f"{' or '.join(known)}, or a name that the module of SNM_IMPORT adds"
         raise InputError(where, repr(name), expected)
@@ -100,7 +100,7 @@ def _check_loss(config: Config) -> None:
     except InputError as error:
         name = error.where.removeprefix("LossOptions ")
         raise InputError(_flag(name), error.found, error.expected) from error
-    loss, losses = config.loss, table_of("loss")
+    loss, losses = config.loss, objects_of("loss")
     kind = losses[loss]
     if not isinstance(kind, HeadLoss):
         found = f"{loss}, for which LOSSES has {kind!r}"
@@ -115,7 +115,7 @@ def _check_loss(config: Config) -> None:
             expected = f"--loss {' or '.join(readers)}, or {_INSTEAD.get(name, plain)}"
             raise InputError(_flag(name), found, expected)
     learned = config.learn_score_scale is True
-    psi = table_of("transformation")[config.transformation]
+    psi = objects_of("transformation")[config.transformation]
     if not isinstance(psi, TransformationFamily):
         found = f"{config.transformation}, for which TRANSFORMATIONS has {psi!r}"
         raise InputError("--transformation", found, "a TransformationFamily there")

@@ -18,10 +18,10 @@ __all__ = [
     "at_least",
     "between",
     "marks_of",
+    "objects_of",
     "read_by",
     "read_if",
     "read_unless",
-    "table_of",
 ]
 
 Mark = TypeVar("Mark")
@@ -37,7 +37,7 @@ TABLES = {
 """Settings that name an object of a table. The tables import jax, which `--help` must not."""
 
 
-def table_of(setting: str) -> dict[str, Any]:
+def objects_of(setting: str) -> dict[str, Any]:
     """The table of a setting of `TABLES`: name -> object."""
     module, table = TABLES[setting]
     return getattr(importlib.import_module(module), table)
@@ -100,10 +100,10 @@ def read_by(setting: str) -> Decides:
     """Read where the object that the other setting names has the name in its `reads`, if any."""
 
     def reads(name: str, of: str) -> bool:
-        return name in getattr(table_of(setting)[of], "reads", ())
+        return name in getattr(objects_of(setting)[of], "reads", ())
 
     def which(name: str) -> str:
-        return " or ".join(of for of in table_of(setting) if reads(name, of))
+        return " or ".join(of for of in objects_of(setting) if reads(name, of))
 
     return Decides(setting, reads, which)
 

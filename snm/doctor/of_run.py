@@ -141,9 +141,7 @@ def _answers(
 def _data(facts: RunFacts) -> Iterator[Finding]:
     source = facts["data"]
     try:
-        if facts.get("in_memory", False):
-            own_data(facts)
-        dataset = load_dataset(source)
+        dataset = own_data(facts) if facts.get("in_memory", False) else load_dataset(source)
     except (InputError, StoreError) as error:
         found = getattr(error, "as_flags", str(error))
         yield Finding(

@@ -94,12 +94,9 @@ class Curve:
     @classmethod
     def read(cls, value: dict[str, Any]) -> Curve:
         """From the form of `dataclasses.asdict`."""
-        lists = ("weights", "knots", "probabilities")
-        found = cls(value["method"], *(tuple(value[name]) for name in lists))
-        if "best_scores" not in value:  # an earlier version's
-            return found
-        lowest, highest = value["best_scores"]
-        return dataclasses.replace(found, best_scores=(lowest, highest))
+        w, at, p = (tuple(value[name]) for name in ("weights", "knots", "probabilities"))
+        lowest, highest = value.get("best_scores", cls.best_scores)  # an earlier version has none
+        return cls(value["method"], w, at, p, (lowest, highest))
 
     def __call__(self, inputs: NDArray) -> NDArray[np.float32]:
         """Probabilities float32 [...] of inputs [..., 4]."""

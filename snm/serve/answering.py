@@ -17,12 +17,12 @@ from snm.prediction.digits import rounded
 from snm.prediction.predictor import Predictor
 from snm.prediction.reasons import Reason
 from snm.prediction.thresholds import Threshold
+from snm.serve.aside import aside
 from snm.serve.engine import Engine
 from snm.serve.guards import Meters
 from snm.serve.limits import Limits
 from snm.serve.messages import Answer, Answers, Health, Parts, Question, Witness
 from snm.serve.requests import among_of, has_names, left_out_of, rows_of
-from snm.system.aside import aside
 
 __all__ = ["Answering"]
 

@@ -13,7 +13,7 @@ from snm.errors import InputError
 from snm.export.index import IndexedPredictor
 from snm.prediction.predictor import Predictor
 from snm.serve.answering import Answering
-from snm.system.aside import aside
+from snm.serve.aside import aside
 from snm.system.faults import NO_ROOM, lacks_memory
 
 __all__ = ["Current", "Renewal", "Served", "unheard", "why_kept"]

@@ -25,8 +25,8 @@ from typing import Any, Generic, TypeVar
 from prometheus_client.multiprocess import mark_process_dead
 
 from snm.errors import InputError
+from snm.serve.aside import aside, busy
 from snm.serve.renewal import Renewal, unheard, why_kept
-from snm.system.aside import aside, busy
 from snm.system.faults import lacks_memory
 from snm.system.signals import SIGNALS
 

@@ -115,10 +115,8 @@ def training(
         if not isinstance(config, Config):
             expected = "a Config, such as snm.preset('default')"
             raise InputError("config", f"{config!r}"[:80], expected)
-        config.check()
         with part("reading"):
             dataset = data if isinstance(data, Dataset) else load_together(data)
-        yield from (Noted(0, note) for note in not_tried(config, dataset))
         request = RunRequest(
             source=data if source is None and not isinstance(data, Dataset) else source,
             warm_start=warm_start,
@@ -130,6 +128,7 @@ def training(
         )
         with place_of(run_dir) as place:
             settings = settings_of_run(RunFolder(place.folder), config, dataset)
+            yield from (Noted(0, note) for note in not_tried(config, dataset))
             yield from resolved_training(dataset, settings, place, request)
 
     return with_bar(run()) if (in_notebook() if progress is None else progress) else run()

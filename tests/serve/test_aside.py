@@ -6,7 +6,7 @@ import weakref
 
 import pytest
 
-from snm.system.aside import aside, busy
+from snm.serve.aside import aside, busy
 
 
 class Big:
