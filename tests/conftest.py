@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import gc
 import os
 import shutil
 from collections.abc import Iterator
@@ -42,6 +43,12 @@ from snm.system.cache_folder import programs_in
 jax.config.update("jax_numpy_rank_promotion", "raise")
 # Before the first use of a device: the head's shards need several, one CPU can play eight.
 jax.config.update("jax_num_cpu_devices", 8)
+
+
+def pytest_collection_finish() -> None:
+    """Modules and tests live to the end: the garbage collector need not walk them each time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -220,7 +220,8 @@ def test_the_gradient_has_the_weights_of_labels_and_points():
     starts = np.asarray(batch.terms.starts)
     queries = np.random.default_rng(2).normal(size=(len(starts) - 1, 6)).astype(np.float32)
     rate = jnp.float32(0.1)
-    _, step = update_head(spec, head, jnp.asarray(queries), batch.of_head, learning_rate=rate)
+    update = jax.jit(update_head, static_argnums=0, compiler_options=QUICK)
+    _, step = update(spec, head, jnp.asarray(queries), batch.of_head, learning_rate=rate)
     rows = np.asarray(head.table.rows, np.float64)[:LABELS] * float(np.exp(head.log_scale))
     bias = 0 if head.bias is None else np.asarray(head.bias, np.float64)[:LABELS]
     sets = {frozenset(labels[i].indices.tolist()): WEIGHTS[i] for i in there}

@@ -264,13 +264,13 @@ def test_what_is_no_id_no_mask_and_no_propensity_is_refused():
         frequency_groups(np.arange(4), 0)
 
 
-def test_many_answers_and_groups():
+@pytest.mark.parametrize(("k", "num_groups"), [(40_000, 2), (1, 40_000)])
+def test_many_answers_or_groups(k, num_groups):
     """More than an int16 holds."""
     count = 40_000
-    groups = frequency_groups(np.arange(count), count)
-    assert groups[0] == 0 and groups[-1] == count - 1
-    found = Metrics.start(count, ks=[count], groups=groups).update(
-        np.arange(count)[None], csr([[count - 1]], count)
-    )
-    assert found.result()[f"R@{count}"] == found.result()[f"coverage@{count}"] == 100
-    assert found.by_group(count)[-1]["recall"] == 100
+    groups = frequency_groups(np.arange(count), num_groups)
+    assert groups[0] == 0 and groups[-1] == num_groups - 1
+    answers = np.roll(np.arange(count), k)[None, :k]  # the last of them is the last label
+    found = Metrics.start(count, ks=[k], groups=groups).update(answers, csr([[count - 1]], count))
+    assert found.result()[f"R@{k}"] == found.result()[f"coverage@{k}"] == 100
+    assert found.by_group(k)[-1]["recall"] == 100

@@ -1,6 +1,7 @@
 """Tests bfloat16 tables: unbiased rounding, steps equal to the dense ones, and training."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -108,10 +109,11 @@ def test_steps_of_a_narrow_table(optimizer, unit_norm, form, monkeypatch):
     monkeypatch.setattr("snm.tables.updates._segments_loop", form)
     rows, block, vectors = problem()
     total = jnp.full(50, 0.5) if optimizer == "adagrad" else None
-    got = update_rows(
-        RowTable(rows, total), [(block, jnp.asarray(vectors, jnp.float32))], optimizer=optimizer,
-        learning_rate=0.1, unit_norm=unit_norm, noise=NOISE,
-    )  # fmt: skip
+    step = functools.partial(
+        update_rows, optimizer=optimizer, learning_rate=0.1, unit_norm=unit_norm
+    )
+    gradients = [(block, jnp.asarray(vectors, jnp.float32))]
+    got = jax.jit(step)(RowTable(rows, total), gradients, noise=NOISE)
     old = np.asarray(as_float(rows), np.float64)
     gradient = dense(block).T @ vectors
     if optimizer == "adagrad":
@@ -174,14 +176,14 @@ def test_a_shard_is_rounded_as_those_rows_of_the_whole(form, monkeypatch):
     monkeypatch.setattr("snm.tables.updates._segments_loop", form)
     rows, block, vectors = problem()
     vectors = jnp.asarray(vectors, jnp.float32)
-    settings = dict(optimizer="sgd", learning_rate=0.1, noise=NOISE)
-    whole = update_rows(RowTable(rows), [(block, vectors)], **settings).rows
+    step = jax.jit(functools.partial(update_rows, optimizer="sgd", learning_rate=0.1, noise=NOISE))
+    whole = step(RowTable(rows), [(block, vectors)]).rows
     first = 20
     here = block.ids >= first
     part = block._replace(
         ids=jnp.where(here, block.ids - first, 0), values=jnp.where(here, block.values, 0)
     )
-    got = update_rows(RowTable(rows[first:]), [(part, vectors)], **settings, first_row=first).rows
+    got = step(RowTable(rows[first:]), [(part, vectors)], first_row=first).rows
     np.testing.assert_array_equal(got, whole[first:])
-    alike = update_rows(RowTable(rows[first:]), [(part, vectors)], **settings).rows
+    alike = step(RowTable(rows[first:]), [(part, vectors)]).rows
     assert (np.asarray(alike) != np.asarray(got)).any()

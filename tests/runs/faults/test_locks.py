@@ -125,7 +125,7 @@ def test_the_second_signal_ends_a_blocked_main_thread(second, told):
     code = (
         "import ctypes, sys; from snm.system.signals import stop_wished\n"
         "def say(word): print(word, flush=True)\n"
-        "import snm.system.signals; snm.system.signals._SAME = 5\n"
+        "import snm.system.signals; snm.system.signals._SAME = 3\n"
         f"with stop_wished(lambda n: (say('first'), {told}), lambda: say('second')):\n"
         "    print('ready', flush=True)\n"
         "    libc = ctypes.CDLL(None)\n"
@@ -137,7 +137,7 @@ def test_the_second_signal_ends_a_blocked_main_thread(second, told):
         assert process.stdout.readline() == b"first\n"
         if second == signal.SIGTERM:
             process.send_signal(second)
-            time.sleep(5.2)
+            time.sleep(3.2)
             assert process.poll() is None
         process.send_signal(second)
         assert process.wait(60) == 128 + second
