@@ -24,7 +24,7 @@ from snm.model.placement import abstract_on, join_on_mesh
 from snm.prediction.calibration import Calibration
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder, read_json
-from snm.runs.manifest import manifest_path, read_manifest
+from snm.runs.manifest import read_manifest
 from snm.runs.members import member_seed, phase_names
 from snm.runs.schema import RunFacts
 from snm.stores.copies import local
@@ -115,7 +115,7 @@ class StoredRun:
         if not folder.config.exists():
             raise InputError(str(run), *_found_instead(folder.path, run))
         config, facts, finished = folder.settings(), folder.read_facts(), folder.finished()
-        if finished and folder.read_result().get("members", config.members) != config.members:
+        if finished and folder.read_result()["members"] != config.members:
             found, expected = f"members = {config.members}", "as many as in result.json"
             raise InputError(str(folder.config), found, expected)
         return cls(folder, config, facts, finished)
@@ -250,7 +250,7 @@ class StoredRun:
         if not folder.has(folder.memory_record):
             return predictor
         record = folder.read_memory_record()
-        if (curves := record.get("calibration")) is not None:
+        if (curves := record["calibration"]) is not None:
             predictor = dataclasses.replace(predictor, calibration=Calibration.read(curves))
         if not record["used"]:
             return predictor
@@ -301,13 +301,10 @@ class StoredRun:
         phase, checkpoints, step = self._best_of(number)
         note = checkpoints.read(step)
         seed = member_seed(self.config.seed, number)
-        if note.about.get("seed", seed) != seed:
+        if note.about["seed"] != seed:
             found = f"a checkpoint of seed {note.about['seed']}"
             raise InputError(str(checkpoints.path(step)), found, f"{seed}, that of member {number}")
         recorded = read_manifest(folder.path)
-        if recorded is None and "manifest" in note.about:
-            expected = "that of the run: the same `snm train` command makes it anew"
-            raise InputError(str(manifest_path(folder.path)), "no such file", expected)
         if self.finished and recorded is not None and recorded.finished is not None:
             wanted = recorded.finished.get(phase)
             if wanted != [step, checkpoints.seal(step)]:

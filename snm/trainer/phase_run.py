@@ -83,7 +83,6 @@ class PhaseRun:
         about: dict[str, Any] = {
             "data_sha256": inputs.dataset.sha256,
             "seed": config.seed,
-            "manifest": True,
             "versions": versions(),
         }
         self._checkpoints = inputs.folder.checkpoints(config.keep_checkpoints, phase.name, about)

@@ -76,7 +76,7 @@ def inherited(
     factor = config.members / theirs.members  # scores of the members are added
     settings = dict(record["settings"])
     settings["weight"] *= factor
-    adjustment, calibration = record.get("adjustment"), record.get("calibration")
+    adjustment, calibration = record["adjustment"], record["calibration"]
     note: str | None = None
     if adjustment is not None and config.logit_adjustment == "off":
         adjustment = calibration = None
@@ -121,7 +121,7 @@ def inherit_memory(
         rows, names = stored_rows(config, dataset), trained_beside(config, dataset)
         settings = MemorySettings(**taken["settings"])
         memory = memory_of(whole, dataset.train, rows, settings, names)
-    if (adjustment := taken.get("adjustment")) is not None:
+    if (adjustment := taken["adjustment"]) is not None:
         shifts = shifts_of(dataset.label_frequency(), adjustment["strength"])
     record: MemoryRecord = {
         **taken,
@@ -146,5 +146,5 @@ def _renumbered(calibration: dict[str, Any], slots: NDArray[np.int64]) -> dict[s
             "own": [own for _, own in kept],
         }
 
-    thresholds = {name: one(found) for name, found in calibration.get("thresholds", {}).items()}
+    thresholds = {name: one(found) for name, found in calibration["thresholds"].items()}
     return {**calibration, "thresholds": thresholds}
