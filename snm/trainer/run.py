@@ -31,7 +31,7 @@ from snm.system.timing import part, times
 from snm.trainer.memory.notes import noted
 from snm.trainer.memory.plan import MemoryPlan
 from snm.trainer.phase import Phase, RunInputs, Trained, first_phase
-from snm.trainer.phase_run import PhaseRun
+from snm.trainer.phase_run import PhaseRun, open_phase
 from snm.trainer.prepare import members_at_once
 from snm.trainer.result import data_of_result, facts_of, test_metrics, training_figures
 from snm.trainer.together import Stop, in_order
@@ -208,9 +208,9 @@ class _Run:
         return StoredRun(self.inputs.folder, self.inputs.config, self.facts, finished=True)
 
     def begin(self, request: RunRequest) -> PhaseRun:
-        """Sets up the first phase of member 1, which may be done already."""
+        """Opens the first phase of member 1, which may be done already."""
         first = self.inputs.of_member(1)
-        return PhaseRun(first, self.first, probe=request.probe, probe_every=request.probe_every)
+        return open_phase(first, self.first, probe=request.probe, probe_every=request.probe_every)
 
     def write(self) -> None:
         """Writes what a run begins with; of several processes, the first does."""
@@ -248,12 +248,12 @@ class _Run:
         train_name, refit_name = phase_names(number)
         inputs, run = self.inputs.of_member(number), begun
         if run is None:
-            run = PhaseRun(inputs, dataclasses.replace(self.whole, name=train_name), number)
+            run = open_phase(inputs, dataclasses.replace(self.whole, name=train_name), number)
         yield from run.run(profile, stop)
         if inputs.config.refit:
             epochs = run.progress.best_step / run.source.steps_per_epoch
             run.state = None  # `begun` is held to the end
-            run = PhaseRun(inputs, Phase(refit_name), number, epochs)
+            run = open_phase(inputs, Phase(refit_name), number, epochs)
             yield from run.run(False, stop)
         return run.trained
 
