@@ -86,7 +86,7 @@ def write_grown(
         if (shifts := folder.read_adjustment(first)) is not None:
             save_shifts(new.adjustment, _grown_shifts(shifts, record, len(names) - first, dataset))
     result |= {"metrics": {}, "grown_from": facts["grown_from"]}
-    new.finish(result, StoredRun(new, config, facts, finished=True).used_checkpoints())
+    new.finish(result, StoredRun(new, config, facts, all_trained=True).used_checkpoints())
     return origins, memory
 
 

@@ -92,14 +92,14 @@ class StoredRun:
       folder: of the run.
       config: its settings.
       facts: the content of `run.json`.
-      finished: whether all members are trained. Predictions are then of all of them; else they are
+      all_trained: whether all members are. Predictions are then of all of them; else they are
         of the first alone, as it was before any refit.
     """
 
     folder: RunFolder
     config: ResolvedConfig
     facts: RunFacts
-    finished: bool
+    all_trained: bool
 
     @classmethod
     def open(cls, run: str | Path) -> StoredRun:
@@ -128,7 +128,7 @@ class StoredRun:
         """
         names, weighting = self.label_names(), self.weighting()
         predictor = self.predictor(weighting, names, verify=verify)
-        return self.with_memory(predictor) if memory and self.finished else predictor
+        return self.with_memory(predictor) if memory and self.all_trained else predictor
 
     @functools.cached_property
     def model(self) -> Model:
@@ -138,7 +138,7 @@ class StoredRun:
     @property
     def members(self) -> int:
         """How many members predictions are of."""
-        return self.config.members if self.finished else 1
+        return self.config.members if self.all_trained else 1
 
     def ids(self) -> IdSpace:
         """What the feature and label ids of the run stand for.
@@ -205,7 +205,7 @@ class StoredRun:
         Args:
           mesh: as in `member`.
         """
-        return dataclasses.replace(self, finished=False).member(1, mesh)
+        return dataclasses.replace(self, all_trained=False).member(1, mesh)
 
     def predictor(
         self,
@@ -305,7 +305,7 @@ class StoredRun:
             found = f"a checkpoint of seed {note.about['seed']}"
             raise InputError(str(checkpoints.path(step)), found, f"{seed}, that of member {number}")
         recorded = read_manifest(folder.path)
-        if self.finished and recorded is not None and recorded.finished is not None:
+        if self.all_trained and recorded is not None and recorded.finished is not None:
             wanted = recorded.finished.get(phase)
             if wanted != [step, checkpoints.seal(step)]:
                 expected = (
@@ -325,7 +325,7 @@ class StoredRun:
         checkpoints = folder.checkpoints(config.keep_checkpoints, train)
         phase, step = train, checkpoints.best()
         # An unfinished refit is worth less than the checkpoint before it.
-        if config.refit and self.finished:
+        if config.refit and self.all_trained:
             again = folder.checkpoints(config.keep_checkpoints, refit)
             if (last := again.latest()) is not None:
                 phase, checkpoints, step = refit, again, last
