@@ -239,7 +239,7 @@ class PhaseRun:
             on_nonfinite=config.on_nonfinite,
             point_ids=self.prepared.point_ids,
             stop=stop,
-            keep=self._keep if config.members == 1 else None,
+            on_end=self._keep if config.members == 1 else None,
         )
         self.state = None  # its buffers are donated to the first step
         folder = self.inputs.folder.path

@@ -294,7 +294,7 @@ class _Run:
         ready = times().whole  # the model is on disk; what follows only tells how good it is
         config, dataset = self.inputs.config, self.inputs.dataset
         result = {
-            **test_metrics(predictor, config, dataset, self.facts, _stopping(stop, last_step)),
+            **test_metrics(predictor, config, dataset, self.facts, _raising(stop, last_step)),
             **(scores_held_out(folder, config) if config.validation_fraction else {}),
             **({} if remembered is None else {"memory": remembered}),
             "data": data_of_result(dataset, self.facts),
@@ -308,11 +308,11 @@ class _Run:
         yield Finished(result)
 
 
-def _stopping(stop: Callable[[], bool] | None, step: int) -> Callable[[int], None]:
-    """Lets `stop` end a long evaluation; the last checkpoint is saved by then."""
+def _raising(stop: Stop | None, step: int) -> Callable[[int], None]:
+    """What ends an evaluation where `stop` says so; the last checkpoint is saved by then."""
 
-    def look(points: int) -> None:
+    def on_progress(points: int) -> None:
         if stop is not None and stop():
             raise StoppedError(step)
 
-    return look
+    return on_progress

@@ -100,7 +100,7 @@ def inherit_memory(
     config: ResolvedConfig,
     dataset: Dataset,
     taken: MemoryRecord,
-    whole: Predictor,
+    all_members: Predictor,
 ) -> MemoryRecord:
     """Takes over what `inherited` found.
 
@@ -109,7 +109,7 @@ def inherit_memory(
       config: its settings.
       dataset: as loaded; a memory stores its training points.
       taken: what was found.
-      whole: all members.
+      all_members: their predictor.
 
     Returns:
       the content of `memory.json`.
@@ -120,7 +120,7 @@ def inherit_memory(
     if taken["used"]:
         rows, names = stored_rows(config, dataset), trained_beside(config, dataset)
         settings = MemorySettings(**taken["settings"])
-        memory = memory_of(whole, dataset.train, rows, settings, names)
+        memory = memory_of(all_members, dataset.train, rows, settings, names)
     if (adjustment := taken["adjustment"]) is not None:
         shifts = shifts_of(dataset.label_frequency(), adjustment["strength"])
     record: MemoryRecord = {
