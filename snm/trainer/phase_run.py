@@ -26,6 +26,7 @@ from snm.model.placement import abstract_on
 from snm.prediction.predictor import Predictor
 from snm.runs.events import Event, NonFiniteError, Noted, Progress, Started
 from snm.runs.log.event_log import open_log
+from snm.runs.members import phase_names
 from snm.system.imports import begin_imports
 from snm.system.timing import part
 from snm.trainer.loop import Probe, Validation, run_steps
@@ -85,7 +86,8 @@ def open_phase(
         progress = Progress()
         state = _begin(prepared, programs, inputs.warm_start, member)
         notes = [f"{error}; beginning again" for error in damaged]
-        notes += _about_the_data(inputs) if member == 1 else []
+        begins_the_run = phase.name == phase_names(1)[0]
+        notes += _about_the_data(inputs) if begins_the_run else []
     else:
         progress = Progress(**note.progress)
         _refuse_another(checkpoints.path(progress.step), note.about, about)
