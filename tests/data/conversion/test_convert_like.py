@@ -138,7 +138,7 @@ def test_a_vectorizer_that_lacks_something_is_of_another_version(tmp_path):
 
 
 def test_labels_of_data_that_spell_accents_apart(tmp_path):
-    """As an earlier import wrote them; the new data have them as they are there."""
+    """As another program wrote them; the new data have them as they are there."""
     before, after = tmp_path / "jan", tmp_path / "feb"
     (source,) = write(tmp_path / "in", "jsonl", ["a cup", "a tea"], [["caf\u00e9"], ["tea"]])
     call("data", "import", source, "--out", before)
