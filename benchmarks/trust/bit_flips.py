@@ -52,7 +52,7 @@ CONFIG = snm.Config(
 )  # fmt: skip
 DATA = snm.generate(points=POINTS, test_points=20, features=FEATURES, labels=LABELS, seed=1,
                     labels_per_point=2, nonzeros_per_point=4)  # fmt: skip
-CURVE = Curve("logistic", (1.0, -0.5, 0.1), (-5.0, 0.0, 9.0), (0.05, 0.3, 0.95))
+CURVE = Curve("logistic", (1.0, -0.5, 0.1, 0.0), (-5.0, 0.0, 9.0), (0.05, 0.3, 0.95), (-9.0, 9.0))
 OUTCOMES = ("named", "harmless", "refused, not named", "changed silently")
 SETTINGS = MemorySettings(neighbors=3, power=1.0, feature_share=1.0, weight=2.0)
 
@@ -73,7 +73,7 @@ def made(place: Path) -> Path:
     save_memory(folder.memory, Memory(data.train.features, data.train.labels, None, rows, SETTINGS))
     record = {"used": True, "held_out": 6, "gain": 1.0, "error": 0.5, "before": [1.0],
              "precision": [2.0], "settings": dataclasses.asdict(SETTINGS), "points": POINTS,
-             "bytes": 100, "seconds": 0.1,
+             "bytes": 100, "seconds": 0.1, "adjustment": None,
              "calibration": dataclasses.asdict(Calibration(9, CURVE, CURVE))}  # fmt: skip
     write_json(folder.memory_record, record)
     folder.finish({**result, "memory": record}, stored.used_checkpoints())

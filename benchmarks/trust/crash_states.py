@@ -31,7 +31,7 @@ from snm.checkpoints.manifest import DamagedError
 from snm.errors import InputError
 from snm.runs.events import Saved
 from snm.runs.folder import RunFolder, write_json
-from snm.runs.settings import for_older_run
+from snm.runs.manifest import read_manifest
 
 # -- power cuts ------------------------------------------------------------------------------
 
@@ -126,7 +126,7 @@ def _goes_on(bench: Bench, path: Path, safe: dict[str, int]) -> tuple[Any, bool]
     data = bench.data
     facts = {"data": data.name, "sha256": data.sha256, "num_features": data.train.num_features,
              "num_labels": data.train.num_labels, "warm_start": None}  # fmt: skip
-    folder.check(for_older_run(folder, bench.config), facts)
+    folder.check(bench.config, facts)
     steps = []
     for phase, where in (("train", "checkpoints"), ("member-2", "checkpoints/member-2")):
         store, newest = folder.checkpoints(2, phase), 0
@@ -142,7 +142,9 @@ def _goes_on(bench: Bench, path: Path, safe: dict[str, int]) -> tuple[Any, bool]
         assert newest >= safe.get(where, 0), f"{where}: {newest} is left of {safe[where]}"
         steps.append((newest, tuple(store._listed())))
     here = frozenset(one.name for one in path.iterdir() if one.suffix in (".json", ".toml"))
-    return (tuple(steps), folder.finished(), here), names
+    manifest = read_manifest(path)
+    finished = manifest is not None and manifest.finished is not None
+    return (tuple(steps), finished, here), names
 
 
 # -- errors ----------------------------------------------------------------------------------

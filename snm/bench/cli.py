@@ -193,10 +193,8 @@ def _read(path: Path) -> list[dict[str, Any]]:
 
 
 def _key(row: dict[str, Any]) -> tuple[Any, ...]:
-    # Older files do not name the dtype: it was the default of the device.
-    dtype = row.get("compute_dtype", _DTYPES.get(row["device"]))
-    names = ("part", "shape", "case", "sampled", "mined", "device")
-    return *(row[name] for name in names), dtype
+    names = ("part", "shape", "case", "sampled", "mined", "device", "compute_dtype")
+    return tuple(row[name] for name in names)
 
 
 def slower(rows: Iterable[dict[str, Any]], before: Iterable[dict[str, Any]]) -> list[str]:

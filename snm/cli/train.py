@@ -306,7 +306,7 @@ def _print_result(result: dict[str, Any], name: str, run_dir: Path | Address) ->
         f"{result['peak_memory_bytes'] / 2**20:,.0f} MiB of memory at the peak; "
         f"written to {run_dir}"
     )
-    if result.get("skipped_steps"):
+    if result["skipped_steps"]:
         steps = counted(result["skipped_steps"], "step")
         say(f"left out: {steps}, where loss or gradient was not finite")
 

@@ -17,14 +17,14 @@ _FORMAT = "snm-record-1"
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """Reads an object that `write_record` wrote, or an earlier version without a checksum.
+    """Reads an object that `write_record` wrote.
 
     Raises:
       InputError: no such file, or a damaged one.
     """
     found = read_json(path)
     marks = (found.pop("format", None), found.pop("crc", None)) if type(found) is dict else ()
-    if marks not in ((None, None), (_FORMAT, checksum(found))):
+    if marks != (_FORMAT, checksum(found)):
         expected = "what `snm compare` wrote: without it, the same command makes it anew"
         raise InputError(str(path), "a damaged or changed file (its checksum differs)", expected)
     return found

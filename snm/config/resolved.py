@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
 
-from snm.config.settings import Config, read_config
+from snm.config.settings import Config, config_of, read_toml
 from snm.errors import InputError
 
 __all__ = ["RESOLVED", "ResolvedConfig", "read_resolved", "resolved_of", "unresolved_values"]
@@ -48,14 +49,6 @@ class ResolvedConfig(Config):
 RESOLVED = tuple(ResolvedConfig.__annotations__)
 """The settings whose `auto` depends on the data."""
 
-# What runs did that are older than these settings.
-_BEFORE: dict[str, Any] = {
-    "weighting": "tfidf", "learn_score_scale": False, "members": 1, "seen": "keep",
-    "memory": "off", "logit_adjustment": "off", "item_splits": 0, "class_init": "random",
-    "members_at_once": 1, "label_text": "off",
-    "feature_init": 1.0,
-}  # fmt: skip
-
 
 def unresolved_values(config: Config) -> dict[str, Any]:
     """The settings that resolving leaves as they are: all but `RESOLVED`."""
@@ -66,24 +59,25 @@ def unresolved_values(config: Config) -> dict[str, Any]:
 def read_resolved(path: str | Path) -> ResolvedConfig:
     """The settings of a run, from its `config.toml`.
 
-    A run may be older than a setting, whose default is `auto`; it gets what the run did.
+    Raises:
+      InputError: no such file, no TOML, or as `resolved_of`.
+    """
+    return resolved_of(read_toml(path), str(path))
+
+
+def resolved_of(values: Mapping[str, Any], where: str) -> ResolvedConfig:
+    """The settings of a run from what it wrote: a value for each name.
 
     Raises:
-      InputError: as `read_config`; or an `auto` in a setting that every run has a value of.
+      InputError: as `config_of`; or a setting is missing, or one is `auto` that every run has a
+        value of. It begins with `where`.
     """
-    return resolved_of(read_config(path), str(path))
-
-
-def resolved_of(config: Config, where: str) -> ResolvedConfig:
-    """The settings of a run, as it wrote them; see `read_resolved`.
-
-    Raises:
-      InputError: an `auto` in a setting that every run has a value of; it begins with `where`.
-    """
-    values = {name: getattr(config, name) for name in RESOLVED}
-    for name, value in values.items():
+    config = config_of(values, where)
+    if missing := [one.name for one in dataclasses.fields(Config) if one.name not in values]:
+        expected = "all settings: it is cut off, or of another version of snm (train again)"
+        raise InputError(where, f"no {missing[0]}", expected)
+    resolved = {name: getattr(config, name) for name in RESOLVED}
+    for name, value in resolved.items():
         if value == "auto":
-            if name not in _BEFORE:
-                raise InputError(f"{where}: {name}", "auto", "a value, as `snm train` writes it")
-            values[name] = _BEFORE[name]
-    return ResolvedConfig(**unresolved_values(config), **values)
+            raise InputError(f"{where}: {name}", "auto", "a value, as `snm train` writes it")
+    return ResolvedConfig(**unresolved_values(config), **resolved)

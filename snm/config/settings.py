@@ -110,11 +110,6 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-_REMOVED = {"score_scale_start": 0.0}
-"""Settings that are no more, and the value at which the files of earlier runs mean the same without
-them."""
-
-
 def preset(name: str) -> Config:
     """The settings of a preset."""
     if name not in PRESETS:
@@ -156,8 +151,6 @@ def config_of(values: Mapping[str, Any], where: str, *, base: Config | None = No
     """
     hints, found = get_type_hints(Config), dict[str, Any]()
     for key, value in values.items():
-        if key in _REMOVED and value == _REMOVED[key]:
-            continue
         if key not in hints:
             expected = nearest(key, hints, "a setting, as in the config.toml of a run")
             raise InputError(f"{where}: {key}", "an unknown key", expected)

@@ -52,9 +52,7 @@ Analyzer = Literal["word", "char", "char_wb"]
 """Runs of words; of characters; of characters inside words, which spaces surround."""
 
 _MOST_FEATURES = 2**31 - 1  # ids are int32
-_FORMATS = ("snm-vectorizer-1", "snm-vectorizer-2", "snm-vectorizer-3")
-"""The second has an analyzer or stop words, which readers of the first would overlook; the third a
-pattern of words, case or ones, which those of the second would."""
+_FORMAT = "snm-vectorizer-1"
 _LONGEST_PATTERN = 500  # characters
 
 
@@ -172,27 +170,10 @@ class Vectorizer:
 
     def write(self, path: Path) -> None:
         """Writes the vectoriser to `path` as JSON."""
-        cut = {"analyzer": self.analyzer, "stop_words": self.stop_words}
-        more = {
-            "token_pattern": self.token_pattern,
-            "lowercase": self.lowercase,
-            "binary": self.binary,
-        }
-        usual = all(value == getattr(Vectorizer, name) for name, value in more.items())
-        plain = usual and self.analyzer == "word" and not self.stop_words
-        found = {
-            "format": _FORMATS[0] if plain else _FORMATS[1] if usual else _FORMATS[2],
-            "kind": self.kind,
-            "num_features": self.num_features,
-            "ngrams": list(self.ngrams),
-            "strip_accents": self.strip_accents,
-            "vocabulary": self.vocabulary,
-            "idf": None if self.idf is None else self.idf.tolist(),
-            "columns": self.columns,
-            **({} if plain else cut),
-            **({} if usual else more),
-        }
-        disk.write(path, json.dumps(found, ensure_ascii=False).encode())
+        fields = {name: getattr(self, name) for name in _FIELDS}
+        idf = None if self.idf is None else self.idf.tolist()
+        text = json.dumps({"format": _FORMAT, **fields, "idf": idf}, ensure_ascii=False)
+        disk.write(path, text.encode())
 
     @classmethod
     def read(cls, path: Path) -> Vectorizer:
@@ -209,17 +190,13 @@ class Vectorizer:
         except (ValueError, RecursionError) as error:
             raise InputError(str(path), "damaged JSON", expected) from error
         try:
-            if found["format"] not in _FORMATS:
+            if found["format"] != _FORMAT:
                 raise InputError(str(path), f"format {found['format']!r:.40}", expected)
+            if missing := [name for name in _FIELDS if name not in found]:
+                other = f"{expected}: it is of another version of snm (import the texts again)"
+                raise InputError(str(path), f"no {missing[0]}", other)
             first, last = found["ngrams"]
-            words, idf = found["vocabulary"], found["idf"]
-            columns = found.get("columns")  # none in files from before
-            cut: dict[str, Any] = {}
-            if found["format"] != _FORMATS[0]:
-                words_out = tuple(map(str, found["stop_words"]))
-                cut = {"analyzer": found["analyzer"], "stop_words": words_out}
-            if found["format"] == _FORMATS[2]:
-                cut |= {name: found[name] for name in ("token_pattern", "lowercase", "binary")}
+            words, idf, columns = found["vocabulary"], found["idf"], found["columns"]
             result = cls(
                 kind=found["kind"],
                 num_features=int(found["num_features"]),
@@ -228,7 +205,11 @@ class Vectorizer:
                 vocabulary=None if words is None else tuple(map(str, words)),
                 idf=None if idf is None else np.asarray(idf, np.float64),
                 columns=None if columns is None else tuple(map(str, columns)),
-                **cut,
+                analyzer=found["analyzer"],
+                stop_words=tuple(map(str, found["stop_words"])),
+                token_pattern=found["token_pattern"],
+                lowercase=found["lowercase"],
+                binary=found["binary"],
             )
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             if isinstance(error, InputError):
@@ -257,6 +238,10 @@ class Vectorizer:
                 idf is None or (idf.shape == (self.num_features,) and bool(np.isfinite(idf).all()))
             )
         )
+
+
+_FIELDS = tuple(field.name for field in dataclasses.fields(Vectorizer))
+"""What a file has beside its format."""
 
 
 def words_of(lines: Iterable[str], like: Vectorizer) -> tuple[str, ...]:

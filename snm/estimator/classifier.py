@@ -212,7 +212,7 @@ class SNMClassifier(Answers, Learning, ClassifierMixin, BaseEstimator):
             self.memory_, self._memory, self._shifts = find_memory(
                 config, dataset, self._joined(self._states[:1]), self.predictor_
             )
-            if (curves := self.memory_.get("calibration")) is not None:
+            if (curves := self.memory_["calibration"]) is not None:
                 self._calibration = Calibration.read(curves)
             self.predictor_ = self._joined(self._states)
         return self

@@ -12,7 +12,7 @@ from tyro.conf import Positional, arg
 from tyro.extras import literal_type_from_choices
 
 from snm.errors import InputError, counted
-from snm.export.index_libraries import LIBRARIES, Settings
+from snm.export.index_libraries import LIBRARIES, GraphSettings
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -281,7 +281,7 @@ def _index(
     from snm.export.manifest import write_manifest
     from snm.export.measure import measure
 
-    settings = Settings(command.links, command.build_effort, command.search_effort)
+    settings = GraphSettings(command.links, command.build_effort, command.search_effort)
     about = {
         "library": command.to,
         "file": build_index(predictor, LIBRARIES[command.to], settings, folder),

@@ -32,7 +32,7 @@ from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.evaluation.filters import kept_first, most_filtered, pairs_of
 from snm.export.arrays import FORMAT, class_rows_sha256
-from snm.export.index_libraries import LIBRARIES, IndexLibrary, Settings
+from snm.export.index_libraries import LIBRARIES, GraphSettings, IndexLibrary
 from snm.export.manifest import read_manifest
 from snm.model.model import Model
 from snm.prediction.calibration import Calibration
@@ -69,7 +69,7 @@ def _augmented_rows(predictor: Predictor) -> NDArray[np.float32]:
 
 
 def build_index(
-    predictor: Predictor, library: IndexLibrary, settings: Settings, folder: Path
+    predictor: Predictor, library: IndexLibrary, settings: GraphSettings, folder: Path
 ) -> str:
     """Builds an index over the class rows of a model and writes it; returns the file name.
 

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["LIBRARIES", "IndexLibrary", "Settings"]
+__all__ = ["LIBRARIES", "GraphSettings", "IndexLibrary"]
 
 _SEED = 0
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
+class GraphSettings:
     """The parameters of an HNSW graph.
 
     Attributes:
@@ -59,7 +59,7 @@ class IndexLibrary(Protocol):
     def file(self) -> str:
         """The name of the file in the folder of an export."""
 
-    def build(self, rows: NDArray[np.float32], settings: Settings) -> Any:
+    def build(self, rows: NDArray[np.float32], settings: GraphSettings) -> Any:
         """An index over float32 [K, width] rows.
 
         Raises:
@@ -103,7 +103,7 @@ class _Faiss:
     name: str = "faiss"
     file: str = "index.faiss"
 
-    def build(self, rows: NDArray[np.float32], settings: Settings) -> Any:
+    def build(self, rows: NDArray[np.float32], settings: GraphSettings) -> Any:
         faiss = _imported(self.name)
         index = faiss.IndexHNSWFlat(rows.shape[1], settings.links, faiss.METRIC_INNER_PRODUCT)
         index.hnsw.efConstruction = settings.build_effort
@@ -130,7 +130,7 @@ class _Hnswlib:
     name: str = "hnswlib"
     file: str = "index.hnswlib"
 
-    def build(self, rows: NDArray[np.float32], settings: Settings) -> Any:
+    def build(self, rows: NDArray[np.float32], settings: GraphSettings) -> Any:
         index = _imported(self.name).Index(space="ip", dim=rows.shape[1])
         index.init_index(len(rows), M=settings.links, ef_construction=settings.build_effort,
                          random_seed=_SEED)  # fmt: skip

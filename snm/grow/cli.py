@@ -77,7 +77,7 @@ def _run(command: Grow) -> None:
         raise InputError("--same-ids", "no --data", "the data that have the same ids")
     old = StoredRun.open(command.run)
     predictor = old.load()
-    if not old.finished:
+    if not old.all_trained:
         raise InputError(str(command.run), "a run that is not finished", "a finished one")
     first = predictor.model.spec.num_labels
     before = tuple(predictor.label_names or map(str, range(first)))

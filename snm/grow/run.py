@@ -86,7 +86,7 @@ def write_grown(
         if (shifts := folder.read_adjustment(first)) is not None:
             save_shifts(new.adjustment, _grown_shifts(shifts, record, len(names) - first, dataset))
     result |= {"metrics": {}, "grown_from": facts["grown_from"]}
-    new.finish(result, StoredRun(new, config, facts, finished=True).used_checkpoints())
+    new.finish(result, StoredRun(new, config, facts, all_trained=True).used_checkpoints())
     return origins, memory
 
 
@@ -117,7 +117,7 @@ def _write_members(
         name, _ = phase_names(member)
         step = old.folder.checkpoints(config.keep_checkpoints, name).latest() or 0
         progress = dataclasses.asdict(Progress(step=step))
-        about = {"data_sha256": sha256, "seed": seed, "versions": versions(), "manifest": True}
+        about = {"data_sha256": sha256, "seed": seed, "versions": versions()}
         store = new.checkpoints(config.keep_checkpoints, name, about)
         store.save(step, grow_state(state, rows, bias), progress, None)
     return origins
@@ -142,7 +142,7 @@ def _grown_shifts(
 ) -> NDArray[np.float32]:
     """The logit adjustment with that of new labels: by their frequency, or the median."""
     new = np.full(more, np.median(shifts), np.float32)
-    if dataset is not None and (adjustment := record.get("adjustment")) is not None:
+    if dataset is not None and (adjustment := record["adjustment"]) is not None:
         frequency = dataset.label_frequency()[len(shifts) :]
         new = shifts_of(frequency, adjustment["strength"])
     return np.concatenate([shifts, new])

@@ -48,7 +48,7 @@ class Curve:
 
     Attributes:
       method: `isotonic` or `logistic`.
-      weights: a, b, c and d of z; an earlier version has no d.
+      weights: a, b, c and d of z.
       knots: z, ascending.
       probabilities: at the knots, in [0, 1], ascending.
       best_scores: lowest and highest s_1 of the points that it was fitted on.
@@ -58,7 +58,7 @@ class Curve:
     weights: tuple[float, ...]
     knots: tuple[float, ...]
     probabilities: tuple[float, ...]
-    best_scores: tuple[float, float] = (_NONE, -_NONE)
+    best_scores: tuple[float, float]
 
     @classmethod
     def fit(
@@ -95,15 +95,14 @@ class Curve:
     def read(cls, value: dict[str, Any]) -> Curve:
         """From the form of `dataclasses.asdict`."""
         w, at, p = (tuple(value[name]) for name in ("weights", "knots", "probabilities"))
-        lowest, highest = value.get("best_scores", cls.best_scores)  # an earlier version has none
+        lowest, highest = value["best_scores"]
         return cls(value["method"], w, at, p, (lowest, highest))
 
     def __call__(self, inputs: NDArray) -> NDArray[np.float32]:
         """Probabilities float32 [...] of inputs [..., 4]."""
-        weights = np.array(self.weights)
-        inputs = inputs[..., : len(weights)].copy()
+        inputs = inputs.copy()
         inputs[..., _BEST] = np.clip(inputs[..., _BEST], *self.best_scores)
-        z = inputs @ weights
+        z = inputs @ np.array(self.weights)
         return np.interp(z, self.knots, self.probabilities).astype(np.float32)
 
 
@@ -156,9 +155,7 @@ class Calibration:
     def read(cls, value: dict[str, Any]) -> Calibration:
         """From the form of `dataclasses.asdict`, or from JSON of it."""
         curves = {name: Curve.read(value[name]) for name in ("ranked", "alone")}
-        thresholds = {
-            name: Threshold.read(one) for name, one in value.get("thresholds", {}).items()
-        }
+        thresholds = {name: Threshold.read(one) for name, one in value["thresholds"].items()}
         return cls(value["answers"], **curves, thresholds=thresholds)
 
     def __call__(

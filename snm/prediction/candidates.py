@@ -162,7 +162,7 @@ def whole_k(k: Any, num_labels: int, expected: str) -> int:
 def by_name(names: Sequence[str]) -> dict[str, int]:
     """The id of each label's name, for `ids_of_labels`, which refuses those of several labels."""
     ids = _ids_of(names)
-    # Older data may spell a name otherwise than the composed form in which it is asked for.
+    # A list of names that no import wrote may spell one otherwise than the composed form.
     return _ids_of([composed(name) for name in names]) | ids
 
 

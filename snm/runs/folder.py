@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import tomllib
 from pathlib import Path
 from typing import Any, cast
 
@@ -48,8 +47,6 @@ from snm.system.files import fingerprint, make_folder, write_whole
 from snm.system.locks import LOCK
 
 __all__ = ["RunFolder", "read_json", "write_json"]
-
-_LAST_SETTING = "steps_per_dispatch"  # of every version
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,11 +166,12 @@ class RunFolder:
         """Whether the run has a result of the checkpoints that it has.
 
         Raises:
-          InputError: the manifest is damaged, or it names a result that is missing.
+          InputError: the manifest is missing or damaged, or it names a result that is missing.
         """
         manifest = read_manifest(self.path)
-        if manifest is None:  # an earlier run
-            return self.result.exists()
+        if manifest is None:
+            expected = "that of the run: the same `snm train` command makes it anew"
+            raise InputError(str(manifest_path(self.path)), "no such file", expected)
         if manifest.finished is not None and not self.result.exists():
             expected = "the file of a finished run: the same `snm train` command writes it again"
             raise InputError(str(self.result), "no such file", expected)
@@ -183,13 +181,9 @@ class RunFolder:
         """The settings.
 
         Raises:
-          InputError: `config.toml` is missing, damaged or changed.
+          InputError: `config.toml` is missing, damaged or changed, or lacks a setting.
         """
-        config = read_resolved(self.checked(self.config))
-        if _LAST_SETTING not in tomllib.loads(self.config.read_text(encoding="utf-8")):
-            found, expected = f"no {_LAST_SETTING}, the last setting", "a file that is not cut off"
-            raise InputError(str(self.config), found, expected)
-        return config
+        return read_resolved(self.checked(self.config))
 
     def read_facts(self) -> RunFacts:
         """The content of `run.json`.
@@ -268,10 +262,7 @@ class RunFolder:
         contents[CONFIG] = config_text(config).encode()
         try:
             make_folder(self.path)
-            manifest = read_manifest(self.path)
-            if manifest is None and self.result.exists():
-                return  # of an earlier run, which stays as it is until it goes on
-            (manifest or Manifest({}, [])).put(self.path, contents)
+            (read_manifest(self.path) or Manifest({}, [])).put(self.path, contents)
         except OSError as error:
             reason = reason_of(error)
             raise InputError(f"--run-dir {self.path}", reason, "a folder to write to") from error
@@ -279,11 +270,8 @@ class RunFolder:
     def reopen(self) -> None:
         """Says in the manifest that there is no result: its checkpoints are about to change."""
         manifest = read_manifest(self.path)
-        if manifest is None:
-            names = (self.facts, self.fitted_weighting, self.names, self.vectorizer, self.config)
-            contents = {path.name: path.read_bytes() for path in names if path.exists()}
-            Manifest({}, []).put(self.path, contents)
-        elif manifest.finished is not None:
+        assert manifest is not None, "RunFolder.write comes before"
+        if manifest.finished is not None:
             ends = {path.name for path in self._of_the_end}
             files = {name: prints for name, prints in manifest.files.items() if name not in ends}
             dataclasses.replace(manifest, files=files, finished=None).write(self.path)

@@ -20,7 +20,7 @@ def result_is_current(folder: RunFolder, config: Config) -> bool:
         return False
     if config.auc and result["metrics"].get("points") and "AUC" not in result["metrics"]:
         return False
-    return result.get("epochs_asked", config.epochs) == config.epochs
+    return result["epochs_asked"] == config.epochs
 
 
 def memory_is_readable(folder: RunFolder) -> bool:

@@ -24,7 +24,7 @@ from snm.model.placement import abstract_on, join_on_mesh
 from snm.prediction.calibration import Calibration
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder, read_json
-from snm.runs.manifest import manifest_path, read_manifest
+from snm.runs.manifest import read_manifest
 from snm.runs.members import member_seed, phase_names
 from snm.runs.schema import RunFacts
 from snm.stores.copies import local
@@ -92,14 +92,14 @@ class StoredRun:
       folder: of the run.
       config: its settings.
       facts: the content of `run.json`.
-      finished: whether all members are trained. Predictions are then of all of them; else they are
+      all_trained: whether all members are. Predictions are then of all of them; else they are
         of the first alone, as it was before any refit.
     """
 
     folder: RunFolder
     config: ResolvedConfig
     facts: RunFacts
-    finished: bool
+    all_trained: bool
 
     @classmethod
     def open(cls, run: str | Path) -> StoredRun:
@@ -115,7 +115,7 @@ class StoredRun:
         if not folder.config.exists():
             raise InputError(str(run), *_found_instead(folder.path, run))
         config, facts, finished = folder.settings(), folder.read_facts(), folder.finished()
-        if finished and folder.read_result().get("members", config.members) != config.members:
+        if finished and folder.read_result()["members"] != config.members:
             found, expected = f"members = {config.members}", "as many as in result.json"
             raise InputError(str(folder.config), found, expected)
         return cls(folder, config, facts, finished)
@@ -128,7 +128,7 @@ class StoredRun:
         """
         names, weighting = self.label_names(), self.weighting()
         predictor = self.predictor(weighting, names, verify=verify)
-        return self.with_memory(predictor) if memory and self.finished else predictor
+        return self.with_memory(predictor) if memory and self.all_trained else predictor
 
     @functools.cached_property
     def model(self) -> Model:
@@ -138,7 +138,7 @@ class StoredRun:
     @property
     def members(self) -> int:
         """How many members predictions are of."""
-        return self.config.members if self.finished else 1
+        return self.config.members if self.all_trained else 1
 
     def ids(self) -> IdSpace:
         """What the feature and label ids of the run stand for.
@@ -205,7 +205,7 @@ class StoredRun:
         Args:
           mesh: as in `member`.
         """
-        return dataclasses.replace(self, finished=False).member(1, mesh)
+        return dataclasses.replace(self, all_trained=False).member(1, mesh)
 
     def predictor(
         self,
@@ -250,7 +250,7 @@ class StoredRun:
         if not folder.has(folder.memory_record):
             return predictor
         record = folder.read_memory_record()
-        if (curves := record.get("calibration")) is not None:
+        if (curves := record["calibration"]) is not None:
             predictor = dataclasses.replace(predictor, calibration=Calibration.read(curves))
         if not record["used"]:
             return predictor
@@ -301,14 +301,11 @@ class StoredRun:
         phase, checkpoints, step = self._best_of(number)
         note = checkpoints.read(step)
         seed = member_seed(self.config.seed, number)
-        if note.about.get("seed", seed) != seed:
+        if note.about["seed"] != seed:
             found = f"a checkpoint of seed {note.about['seed']}"
             raise InputError(str(checkpoints.path(step)), found, f"{seed}, that of member {number}")
         recorded = read_manifest(folder.path)
-        if recorded is None and "manifest" in note.about:
-            expected = "that of the run: the same `snm train` command makes it anew"
-            raise InputError(str(manifest_path(folder.path)), "no such file", expected)
-        if self.finished and recorded is not None and recorded.finished is not None:
+        if self.all_trained and recorded is not None and recorded.finished is not None:
             wanted = recorded.finished.get(phase)
             if wanted != [step, checkpoints.seal(step)]:
                 expected = (
@@ -328,7 +325,7 @@ class StoredRun:
         checkpoints = folder.checkpoints(config.keep_checkpoints, train)
         phase, step = train, checkpoints.best()
         # An unfinished refit is worth less than the checkpoint before it.
-        if config.refit and self.finished:
+        if config.refit and self.all_trained:
             again = folder.checkpoints(config.keep_checkpoints, refit)
             if (last := again.latest()) is not None:
                 phase, checkpoints, step = refit, again, last

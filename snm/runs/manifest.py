@@ -2,8 +2,7 @@
 
 `manifest.json` holds the size and CRC-32 of each file, the checksum of the settings, and once the
 run is finished the checkpoints that its result is of. It carries its own checksum. Each file is
-compared with it where it is read. Runs of version 0.1.0 have none; their files are taken as they
-are.
+compared with it where it is read. Without one, only `snm train` goes on, and makes it anew.
 
 Of `config.toml` the values count, not the bytes: it may be laid out anew and commented, and the
 settings of `MAY_CHANGE` may be edited.

@@ -88,15 +88,17 @@ def _is_curve(x: Any) -> bool:
     if not (isinstance(x, dict) and isinstance(x.get("method"), str)):
         return False
     weights, knots, p = (x.get(name) for name in ("weights", "knots", "probabilities"))
-    fits = _numbers(weights) and len(weights or ()) in (3, 4) and _ascending(knots)
-    return fits and _ascending(p) and len(p or ()) == len(knots or ()) and _in_unit(p)
+    fits = _numbers(weights) and len(weights or ()) == 4 and _ascending(knots)
+    fits = fits and _ascending(p) and len(p or ()) == len(knots or ()) and _in_unit(p)
+    best = x.get("best_scores")
+    return fits and _ascending(best) and len(best or ()) == 2
 
 
 def _is_calibration(x: Any) -> bool:
     curves = isinstance(x, dict) and all(_is_curve(x.get(name)) for name in ("ranked", "alone"))
     if not curves or type(x.get("answers")) is not int:
         return False
-    thresholds = x.get("thresholds", {})  # runs of an earlier version have none
+    thresholds = x.get("thresholds")
     return isinstance(thresholds, dict) and all(map(_is_threshold, thresholds.values()))
 
 
@@ -139,8 +141,8 @@ class MemoryRecord(TypedDict):
     before: Sequence[float]
     precision: Sequence[float]
     settings: dict[str, Any]
-    calibration: NotRequired[dict[str, Any] | None]
-    adjustment: NotRequired[dict[str, Any] | None]
+    calibration: dict[str, Any] | None
+    adjustment: dict[str, Any] | None
     points: int
     bytes: int
     seconds: float
@@ -161,12 +163,10 @@ MEMORY = {
     "calibration": Field(
         "curves from scores to probabilities, or null",
         lambda x: x is None or _is_calibration(x),
-        needed=False,
     ),
     "adjustment": Field(
         f"an object with {', '.join(_ADJUSTMENT)}, or null",
         lambda x: x is None or _is_adjustment(x),
-        needed=False,
     ),
     "points": _whole(0),
     "bytes": _whole(0),
@@ -229,7 +229,7 @@ EXPORT = {
     "members": _whole(1, _MOST),
     "rows": Field("float32 or int8", lambda x: x in ("float32", "int8")),
     "log_multipliers": _NUMBERS,
-    "calibration": MEMORY["calibration"],
+    "calibration": MEMORY["calibration"]._replace(needed=False),
     "memory": Field(
         f"an object with points, arrays, {', '.join(_SETTINGS)}",
         lambda x: isinstance(x, dict) and all(_fits(x, n, f) for n, f in _STORED.items()),
@@ -241,12 +241,12 @@ EXPORT = {
 RESULT = {
     "metrics": _METRICS,
     "validation": _OBJECT._replace(needed=False),
-    "members": _whole(1, _MOST)._replace(needed=False),
+    "members": _whole(1, _MOST),
     "steps": _whole(0),
     "best_step": _whole(0),
-    "skipped_steps": _whole(0)._replace(needed=False),
+    "skipped_steps": _whole(0),
     "epochs": _NUMBER,
-    "epochs_asked": _whole(0)._replace(needed=False),
+    "epochs_asked": _whole(0),
     "seconds": _NUMBER,
     "examples_per_second": _NUMBER,
     "peak_memory_bytes": _whole(0),
@@ -261,7 +261,7 @@ RESULT = {
     ),
     "memory": _OBJECT._replace(needed=False),
     "reliability": _OBJECT._replace(needed=False),
-    "time": _OBJECT._replace(needed=False),
+    "time": _OBJECT,
 }
 """`result.json`."""
 

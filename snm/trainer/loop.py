@@ -90,7 +90,7 @@ def run_steps(
     on_nonfinite: str = "stop",
     point_ids: np.ndarray | None = None,
     stop: Callable[[], bool] | None = None,
-    keep: Callable[[TrainState], None] | None = None,
+    on_end: Callable[[TrainState], None] | None = None,
 ) -> Iterator[Event]:
     """Trains from `progress.step` to `last_step`, and yields events.
 
@@ -108,7 +108,7 @@ def run_steps(
       point_ids: int64 [N], what messages call each point of the source; None numbers them from 0.
       stop: asked after every dispatch. After True the loop saves a checkpoint and ends; a run that
         goes on from there takes the same path as one that was never stopped.
-      keep: called with the state after the last step.
+      on_end: called with the state after the last step.
 
     Yields:
       Events; those of a dispatch come one dispatch later, so that the device has work meanwhile.
@@ -128,15 +128,15 @@ def run_steps(
     if probe is not None and not progress.step:
         yield Probed(0, 0.0, probe.look(state))
 
-    def where(step: int, loss: float) -> NonFinite:
-        staged, batches = programs.stage_at(step)
-        return diagnose(staged, batches, resident, state, step, loss, on_mesh=mesh is not None)
+    def diagnosed(step: int, loss: float) -> NonFinite:
+        model, batches = programs.stage_at(step)
+        return diagnose(model, batches, resident, state, step, loss, on_mesh=mesh is not None)
 
-    reports = _Reports(source, progress, where, point_ids, on_nonfinite)
+    reports = _Reports(source, progress, diagnosed, point_ids, on_nonfinite)
     clock = reports.clock
-    kept = None if mesh is None else functools.partial(without_added, model=programs.model)
+    as_saved = None if mesh is None else functools.partial(without_added, model=programs.model)
     stopping = False
-    with writer_for(checkpoints, state, kept) as writer:
+    with writer_for(checkpoints, state, as_saved) as writer:
         stacks = ahead(lambda step: programs.stage_at(step)[1], plan, mesh, steps_per_dispatch)
         for first, count, stack in stacks:
             with clock.paused():  # compiling is no part of the steps' time
@@ -159,10 +159,10 @@ def run_steps(
             score, best = None, False
             if validating is not None:
                 with part("held-out points"):
-                    found = validating.metrics(state)
-                score = found[validating.monitor]
+                    metrics_held_out = validating.metrics(state)
+                score = metrics_held_out[validating.monitor]
                 best = progress.record(score, done, validating.patience)
-                yield Evaluated(done, found, best)
+                yield Evaluated(done, metrics_held_out, best)
             if probing is not None:
                 yield Probed(done, progress.seconds, probing.look(state))
             if saving or best or progress.stopped or stopping:
@@ -178,8 +178,8 @@ def run_steps(
         yield from map(Saved, writer.written())
     if stopping or (stop is not None and stop()):
         raise StoppedError(progress.step)
-    if keep is not None:
-        keep(state)
+    if on_end is not None:
+        on_end(state)
 
 
 class _Reports:
@@ -188,7 +188,7 @@ class _Reports:
     Args:
       source: the batches.
       progress: counters of the run, updated in place.
-      where: finds what was not finite, given a step and its loss.
+      diagnosed: finds what was not finite, given a step and its loss.
       point_ids: int64 [N], what messages call each point of the source; None numbers them from 0.
       on_nonfinite: `stop` or `skip`.
     """
@@ -197,12 +197,12 @@ class _Reports:
         self,
         source: Source,
         progress: Progress,
-        where: Callable[[int, float], NonFinite],
+        diagnosed: Callable[[int, float], NonFinite],
         point_ids: np.ndarray | None,
         on_nonfinite: str,
     ):
         self._source, self._progress = source, progress
-        self._where, self._point_ids = where, point_ids
+        self._diagnosed, self._point_ids = diagnosed, point_ids
         self._stops = on_nonfinite == "stop"
         self._waiting: collections.deque[tuple[int, int, Any]] = collections.deque()
         self.clock = _Clock()
@@ -229,14 +229,14 @@ class _Reports:
             step = first + int(place)
             named = points_of_step(self._source, step, self._point_ids)
             if self._stops:
-                raise NonFiniteError(step, self._where(step, float(losses[place])), named)
+                raise NonFiniteError(step, self._diagnosed(step, float(losses[place])), named)
             yield Skipped(step, NonFinite.of_loss(float(losses[place])).tensor, named)
         progress = self._progress
         _count_skipped(progress, ok)
         if progress.skipped_in_a_row >= self._source.steps_per_epoch:
             last = first + int(np.flatnonzero(~ok)[-1])
             hint = f"{progress.skipped_in_a_row} steps in a row were skipped: that is an epoch"
-            found = self._where(last, float(losses[last - first]))
+            found = self._diagnosed(last, float(losses[last - first]))
             named = points_of_step(self._source, last, self._point_ids)
             raise NonFiniteError(last, found, named, hint)
         seconds = self.clock.read()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterator
@@ -9,7 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import jax
+from jax.sharding import Mesh
 
+from snm.batches.sources.source import Source
+from snm.checkpoints.store import Checkpoints
 from snm.data.dataset import summary_of_weights
 from snm.data.statistics import dominant_feature
 from snm.distributed.dataset import label_frequency_together
@@ -22,23 +26,32 @@ from snm.model.placement import abstract_on
 from snm.prediction.predictor import Predictor
 from snm.runs.events import Event, NonFiniteError, Noted, Progress, Started
 from snm.runs.log.event_log import open_log
+from snm.runs.members import phase_names
 from snm.system.imports import begin_imports
 from snm.system.timing import part
 from snm.trainer.loop import Probe, Validation, run_steps
 from snm.trainer.phase import Phase, RunInputs, Trained, prepare_phase
-from snm.trainer.prepare import members_at_once, trained_beside
+from snm.trainer.prepare import Prepared, members_at_once, trained_beside
 from snm.trainer.programs import StepPrograms
-from snm.trainer.warm_start import initial_state
+from snm.trainer.warm_start import WarmStart, initial_state
 
-__all__ = ["PhaseRun"]
+__all__ = ["PhaseRun", "open_phase"]
 
 _LATER = ("snm.runs.log.curves", "orbax.checkpoint.v1", "scipy.optimize")
 """Modules that a run needs at its first event, its first checkpoint and its end."""
 _PROFILED = (1, 5)  # events between which the profiler looks: the first step is compiled
 
 
-class PhaseRun:
-    """One phase of a run: it is set up, goes on from its newest checkpoint, and trains.
+def open_phase(
+    inputs: RunInputs,
+    phase: Phase,
+    member: int = 1,
+    epochs: float | None = None,
+    *,
+    probe: Callable[[Predictor], dict[str, Any]] | None = None,
+    probe_every: int = 0,
+) -> PhaseRun:
+    """Prepares a phase, and reads its newest checkpoint; where there is none, the phase begins.
 
     Args:
       inputs: of the member.
@@ -52,153 +65,76 @@ class PhaseRun:
     Raises:
       InputError: a checkpoint of another run, or one beyond the last step.
     """
+    config = inputs.config
+    with part("preparing batches"):
+        looks = 0 if probe is None else probe_every
+        prepared = prepare_phase(config, inputs.dataset, inputs.weighting, phase, looks)
+    model, source, mesh = prepared.model, prepared.source, prepared.mesh
+    programs = StepPrograms(model, source, prepared.stages, mesh, prepared.step_options)
+    last_step = prepared.total_steps
+    if epochs is not None:
+        last_step = max(1, round(epochs * source.steps_per_epoch))
 
-    def __init__(
-        self,
-        inputs: RunInputs,
-        phase: Phase,
-        member: int = 1,
-        epochs: float | None = None,
-        *,
-        probe: Callable[[Predictor], dict[str, Any]] | None = None,
-        probe_every: int = 0,
-    ):
-        self._inputs, self._phase, self._member = inputs, phase, member
-        config = inputs.config
-        with part("preparing batches"):
-            looks = 0 if probe is None else probe_every
-            self._prepared = prepare_phase(config, inputs.dataset, inputs.weighting, phase, looks)
-        self.mesh, self.model = self._prepared.mesh, self._prepared.model
-        self.source = self._prepared.source
-        self.last_step = self._prepared.total_steps
-        if epochs is not None:
-            self.last_step = max(1, round(epochs * self.source.steps_per_epoch))
-        self._probe = None
-        if probe is not None:
-            every = probe_every or self.source.steps_per_epoch
-            self._probe = Probe(lambda state: probe(self._predictor(state)), every)
-        self._programs = StepPrograms(
-            self.model, self.source, self._prepared.stages, self.mesh, self._prepared.step_options
-        )
-        about: dict[str, Any] = {
-            "data_sha256": inputs.dataset.sha256,
-            "seed": config.seed,
-            "manifest": True,
-            "versions": versions(),
-        }
-        self._checkpoints = inputs.folder.checkpoints(config.keep_checkpoints, phase.name, about)
-        state, note, damaged = self._checkpoints.newest_whole(abstract_on(self.mesh, self.model))
-        on = "beginning again" if note is None else "going on from the one before it"
-        self._notes = list(dict.fromkeys(f"{error}; {on}" for error in damaged))
-        self.progress = Progress() if note is None else Progress(**note.progress)
-        self.state: TrainState | None = self._begun() if note is None else state
-        if note is not None:
-            _refuse_another(self._checkpoints.path(self.progress.step), note.about, about)
-            self._notes += _other_versions(note.about["versions"], about["versions"])
-        elif member == 1:
-            self._notes += _about_the_data(inputs)
-        self._refuse_fewer(config.epochs if epochs is None else epochs)
+    about: dict[str, Any] = {
+        "data_sha256": inputs.dataset.sha256,
+        "seed": config.seed,
+        "versions": versions(),
+    }
+    checkpoints = inputs.folder.checkpoints(config.keep_checkpoints, phase.name, about)
+    state, note, damaged = checkpoints.newest_whole(abstract_on(mesh, model))
+    if note is None:
+        progress = Progress()
+        state = _begin(prepared, programs, inputs.warm_start, member)
+        notes = [f"{error}; beginning again" for error in damaged]
+        begins_the_run = phase.name == phase_names(1)[0]
+        notes += _about_the_data(inputs) if begins_the_run else []
+    else:
+        progress = Progress(**note.progress)
+        _refuse_another(checkpoints.path(progress.step), note.about, about)
+        if progress.step > last_step:
+            asked = config.epochs if epochs is None else epochs
+            raise _fewer(progress.step, source.steps_per_epoch, last_step, asked)
+        notes = [f"{error}; going on from the one before it" for error in damaged]
+        notes += _other_versions(note.about["versions"], about["versions"])
+    return PhaseRun(
+        inputs=inputs,
+        phase=phase,
+        prepared=prepared,
+        programs=programs,
+        checkpoints=checkpoints,
+        last_step=last_step,
+        progress=progress,
+        state=state,
+        notes=list(dict.fromkeys(notes)),
+        probe=probe,
+        probe_every=probe_every,
+    )
 
-    def _begun(self) -> TrainState:
-        """The parameters of a new phase, whose programs compile beside them."""
-        self._programs.begin(self._prepared.steps_per_dispatch)
-        begin_imports(*_LATER)
-        with part("initial parameters"):
-            return initial_state(self._prepared, self._inputs.warm_start, self._member)
 
-    def _refuse_fewer(self, asked: float) -> None:
-        """Refuses `asked` epochs where more are done."""
-        if self.progress.step > self.last_step:
-            done = self.progress.step / self.source.steps_per_epoch
-            found = f"{done:.4g} epoch{'s' * (done != 1)} done ({self.progress.step:,} steps)"
-            expected = f"no fewer than these ({asked:.4g} asked, {self.last_step:,} steps)"
-            raise InputError("--epochs", found, expected)
+def _begin(
+    prepared: Prepared, programs: StepPrograms, warm_start: WarmStart | None, member: int
+) -> TrainState:
+    """The parameters of a new phase, while its programs compile and modules are imported."""
+    programs.begin(prepared.steps_per_dispatch)
+    begin_imports(*_LATER)
+    with part("initial parameters"):
+        return initial_state(prepared, warm_start, member)
 
-    @property
-    def done(self) -> bool:
-        """Whether this phase has no step left."""
-        return self.progress.stopped or self.progress.step == self.last_step
 
-    def run(self, profile: bool, stop: Callable[[], bool] | None = None) -> Iterator[Event]:
-        """Trains to the last step and writes the log; `stop` is asked whether to end earlier."""
-        config, source, phase = self._inputs.config, self.source, self._phase
-        yield Started(
-            phase.name,
-            self.progress.step,
-            self.last_step,
-            source.steps_per_epoch,
-            source.num_points,
-            members_at_once(config, self.mesh),
-        )
-        if self.done:
-            if config.members > 1:
-                self.state = None  # read again when all are trained; later members need the room
-            return
-        assert self.state is not None
-        events = run_steps(
-            self._programs,
-            self.state,
-            self.progress,
-            last_step=self.last_step,
-            steps_per_dispatch=self._prepared.steps_per_dispatch,
-            checkpoints=self._checkpoints,
-            checkpoint_every=self._prepared.checkpoint_every,
-            validation=self._validation,
-            probe=self._probe,
-            on_nonfinite=config.on_nonfinite,
-            point_ids=self._prepared.point_ids,
-            stop=stop,
-            keep=self._keep if config.members == 1 else None,
-        )
-        self.state = None  # its buffers are donated to the first step
-        folder = self._inputs.folder.path
-        trace = folder / "profile" if profile and is_first_process() else None
-        with open_log(folder, phase.name, self.progress.step) as log:
-            notes = [Noted(self.progress.step, text) for text in self._notes]
-            try:
-                for event in itertools.chain(notes, _traced(events, trace)):
-                    log.write(event)
-                    yield event
-            except NonFiniteError as error:
-                log.line(event="nonfinite", step=error.step, tensor=error.tensor,
-                         points=error.points, culprits=error.culprits)  # fmt: skip
-                raise
+def _refuse_another(path: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Refuses a folder of checkpoints that was put together from two runs."""
+    for name in ("data_sha256", "seed"):
+        if before[name] != now[name]:
+            found = f"a checkpoint of a run with {name} {before[name]}"
+            raise InputError(str(path), found, f"{now[name]}, as in this run")
 
-    @property
-    def trained(self) -> Trained:
-        """What is left to use of it at its end."""
-        progress, source = self.progress, self.source
-        best = progress.best_step or progress.step
-        used = self._inputs.config.members == 1 and self.mesh is None and best == progress.step
-        points = progress.step / source.steps_per_epoch * source.num_points
-        state = self.state if used else None
-        return Trained(progress, source.steps_per_epoch, points, self.mesh, state)
 
-    def _keep(self, state: TrainState) -> None:
-        self.state = state
-
-    def _predictor(self, state: TrainState) -> Predictor:
-        return Predictor(self.model, state, self._inputs.weighting, mesh=self.mesh)
-
-    @functools.cached_property
-    def _train_counts(self) -> TrainCounts:
-        config, dataset = self._inputs.config, self._inputs.dataset
-        frequency, num_points = label_frequency_together(dataset), dataset.train.num_points
-        return TrainCounts(frequency, num_points, config.propensity_a, config.propensity_b)
-
-    @property
-    def _validation(self) -> Validation | None:
-        config, held_out = self._inputs.config, self._phase.held_out
-        if held_out is None:
-            return None
-
-        def metrics(state: TrainState) -> dict[str, float]:
-            predictor = self._predictor(state)
-            measures = Measures(auc=config.auc)
-            return evaluate_points(predictor, held_out, self._train_counts, measures)["metrics"]
-
-        every = config.evaluate_every or self.source.steps_per_epoch
-        return Validation(metrics, every, config.monitor, config.patience)
+def _fewer(step: int, steps_per_epoch: int, last_step: int, asked: float) -> InputError:
+    """The refusal of fewer epochs than are done."""
+    done = step / steps_per_epoch
+    found = f"{done:.4g} epoch{'s' * (done != 1)} done ({step:,} steps)"
+    expected = f"no fewer than these ({asked:.4g} asked, {last_step:,} steps)"
+    return InputError("--epochs", found, expected)
 
 
 def _other_versions(before: dict[str, str], now: dict[str, str]) -> list[str]:
@@ -231,12 +167,139 @@ def _about_the_data(inputs: RunInputs) -> list[str]:
     return notes
 
 
-def _refuse_another(path: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
-    """Refuses a folder of checkpoints that was put together from two runs."""
-    for name in ("data_sha256", "seed"):
-        if before[name] != now[name]:
-            found = f"a checkpoint of a run with {name} {before[name]}"
-            raise InputError(str(path), found, f"{now[name]}, as in this run")
+@dataclasses.dataclass(eq=False, kw_only=True)
+class PhaseRun:
+    """A phase of a run that is ready to train; `open_phase` makes it.
+
+    Attributes:
+      inputs: of the member.
+      phase: the points that it trains on, and those that it watches.
+      prepared: its model and batches.
+      programs: its steps, which may be compiling.
+      checkpoints: where it saves.
+      last_step: the one after which it ends.
+      progress: the counters, which training updates.
+      state: the parameters at `progress.step`; None while it trains, and where they are not needed.
+      notes: what is said at its start, a line each.
+      probe: looks at the model now and then, or None.
+      probe_every: steps between its looks; 0 is once an epoch.
+    """
+
+    inputs: RunInputs
+    phase: Phase
+    prepared: Prepared
+    programs: StepPrograms
+    checkpoints: Checkpoints
+    last_step: int
+    progress: Progress
+    state: TrainState | None
+    notes: list[str]
+    probe: Callable[[Predictor], dict[str, Any]] | None = None
+    probe_every: int = 0
+
+    @property
+    def mesh(self) -> Mesh | None:
+        """The devices, or None for one."""
+        return self.prepared.mesh
+
+    @property
+    def source(self) -> Source:
+        """The batches."""
+        return self.prepared.source
+
+    @property
+    def done(self) -> bool:
+        """Whether this phase has no step left."""
+        return self.progress.stopped or self.progress.step == self.last_step
+
+    def run(self, profile: bool, stop: Callable[[], bool] | None = None) -> Iterator[Event]:
+        """Trains to the last step and writes the log; `stop` is asked whether to end earlier."""
+        config, source, phase = self.inputs.config, self.source, self.phase
+        yield Started(
+            phase.name,
+            self.progress.step,
+            self.last_step,
+            source.steps_per_epoch,
+            source.num_points,
+            members_at_once(config, self.mesh),
+        )
+        if self.done:
+            if config.members > 1:
+                self.state = None  # read again when all are trained; later members need the room
+            return
+        assert self.state is not None
+        events = run_steps(
+            self.programs,
+            self.state,
+            self.progress,
+            last_step=self.last_step,
+            steps_per_dispatch=self.prepared.steps_per_dispatch,
+            checkpoints=self.checkpoints,
+            checkpoint_every=self.prepared.checkpoint_every,
+            validation=self._validation,
+            probe=self._probe,
+            on_nonfinite=config.on_nonfinite,
+            point_ids=self.prepared.point_ids,
+            stop=stop,
+            on_end=self._keep if config.members == 1 else None,
+        )
+        self.state = None  # its buffers are donated to the first step
+        folder = self.inputs.folder.path
+        trace = folder / "profile" if profile and is_first_process() else None
+        with open_log(folder, phase.name, self.progress.step) as log:
+            notes = [Noted(self.progress.step, text) for text in self.notes]
+            try:
+                for event in itertools.chain(notes, _traced(events, trace)):
+                    log.write(event)
+                    yield event
+            except NonFiniteError as error:
+                log.line(event="nonfinite", step=error.step, tensor=error.tensor,
+                         points=error.points, culprits=error.culprits)  # fmt: skip
+                raise
+
+    @property
+    def trained(self) -> Trained:
+        """What is left to use of it at its end."""
+        progress, source = self.progress, self.source
+        best = progress.best_step or progress.step
+        used = self.inputs.config.members == 1 and self.mesh is None and best == progress.step
+        points = progress.step / source.steps_per_epoch * source.num_points
+        state = self.state if used else None
+        return Trained(progress, source.steps_per_epoch, points, self.mesh, state)
+
+    def _keep(self, state: TrainState) -> None:
+        self.state = state
+
+    def _predictor(self, state: TrainState) -> Predictor:
+        return Predictor(self.prepared.model, state, self.inputs.weighting, mesh=self.mesh)
+
+    @functools.cached_property
+    def _train_counts(self) -> TrainCounts:
+        config, dataset = self.inputs.config, self.inputs.dataset
+        frequency, num_points = label_frequency_together(dataset), dataset.train.num_points
+        return TrainCounts(frequency, num_points, config.propensity_a, config.propensity_b)
+
+    @property
+    def _validation(self) -> Validation | None:
+        config, held_out = self.inputs.config, self.phase.held_out
+        if held_out is None:
+            return None
+
+        def metrics(state: TrainState) -> dict[str, float]:
+            predictor = self._predictor(state)
+            measures = Measures(auc=config.auc)
+            return evaluate_points(predictor, held_out, self._train_counts, measures)["metrics"]
+
+        every = config.evaluate_every or self.source.steps_per_epoch
+        return Validation(metrics, every, config.monitor, config.patience)
+
+    @property
+    def _probe(self) -> Probe | None:
+        look = self.probe
+        if look is None:
+            return None
+        every = self.probe_every or self.source.steps_per_epoch
+        return Probe(lambda state: look(self._predictor(state)), every)
 
 
 def _traced(events: Iterator[Event], folder: Path | None) -> Iterator[Event]:

@@ -50,7 +50,7 @@ def test_metrics(
     config: ResolvedConfig,
     dataset: Dataset,
     facts: RunFacts,
-    look: Callable[[int], None],
+    on_progress: Callable[[int], None],
 ) -> dict[str, Any]:
     """What the result says of the test points.
 
@@ -59,7 +59,7 @@ def test_metrics(
       config: the settings of the run.
       dataset: that the run was trained on, perhaps with test points.
       facts: of the run.
-      look: called with the number of points done.
+      on_progress: called with the number of points done.
 
     Returns:
       As `score_test_points`: `metrics` and `by_label_frequency`; `without_repeats`, where test
@@ -77,7 +77,7 @@ def test_metrics(
             (config.propensity_a, config.propensity_b),
             Measures(auc=config.auc),
             trained_on=trained_on,
-            on_progress=look,
+            on_progress=on_progress,
         )
 
 

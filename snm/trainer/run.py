@@ -31,7 +31,7 @@ from snm.system.timing import part, times
 from snm.trainer.memory.notes import noted
 from snm.trainer.memory.plan import MemoryPlan
 from snm.trainer.phase import Phase, RunInputs, Trained, first_phase
-from snm.trainer.phase_run import PhaseRun
+from snm.trainer.phase_run import PhaseRun, open_phase
 from snm.trainer.prepare import members_at_once
 from snm.trainer.result import data_of_result, facts_of, test_metrics, training_figures
 from snm.trainer.together import Stop, in_order
@@ -84,25 +84,24 @@ def _events(
     _refuse_other_texts(folder, config, dataset)
     barrier("the folder was looked at")
     start = _warm_start(dataset, request)
-    with contextlib.ExitStack() as holding:
-        hold = functools.partial(
-            holding.enter_context, locked(folder.path / LOCK, f"--run-dir {folder.path}")
-        )
-        there = folder.path.exists()
-        if there and is_first_process():
-            hold()
+    with contextlib.ExitStack() as locks:
+        lock = locked(folder.path / LOCK, f"--run-dir {folder.path}")
+        # The lock is a file in the folder. A new folder gets it when nothing is left to refuse.
+        is_new = not folder.path.exists()
+        if not is_new and is_first_process():
+            locks.enter_context(lock)
             folder.check(config, facts)  # again, now that no other process can write
         with part("weighting"):
             weighting = fit_weighting(config.weighting, dataset.train.features)
         run = _Run.of(RunInputs(folder, config, dataset, weighting, start), facts)
-        begun = run.begin(request)
-        changed = _other_epochs(folder, config) if there and not begun.done else None
-        if not there and is_first_process():
-            hold()
+        opened = run.open_first_phase(request)
+        changed = None if is_new or opened.done else _other_epochs(folder, config)
+        if is_new and is_first_process():
+            locks.enter_context(lock)
             _refuse_begun(folder)
         run.write()
         barrier("the folder is there")
-        if begun.done and run.is_ended:
+        if opened.done and run.is_ended:
             yield Finished(folder.read_result())
             return
         run.reopen()
@@ -110,9 +109,9 @@ def _events(
             if note is not None:
                 yield Noted(0, note)
 
-        at_once = members_at_once(config, begun.mesh)
-        members = run.members(begun, request.profile)
-        del begun  # member 1 has it
+        at_once = members_at_once(config, opened.mesh)
+        members = run.members(opened, request.profile)
+        del opened  # member 1 has it
         done = yield from in_order(members, at_once, stop)
         del members  # with the points as they were weighted for training
         if place.share is not None:
@@ -163,13 +162,13 @@ class _Run:
       inputs: of all phases.
       memory: where the run's memory comes from.
       facts: the content of `run.json`.
-      whole: the first phase of any member but the first.
+      train_phase: the first phase of a member, whatever chooses the memory; see `first_phase_of`.
     """
 
     inputs: RunInputs
     memory: MemoryPlan
     facts: RunFacts
-    whole: Phase
+    train_phase: Phase
 
     @classmethod
     def of(cls, inputs: RunInputs, facts: RunFacts) -> _Run:
@@ -182,18 +181,20 @@ class _Run:
         Raises:
           InputError: as `first_phase` and `MemoryPlan.of`.
         """
-        whole = first_phase(inputs.config, inputs.dataset)
+        train_phase = first_phase(inputs.config, inputs.dataset)
         memory = MemoryPlan.of(
             inputs.folder, inputs.config, inputs.dataset, inputs.warm_start, facts
         )
-        return cls(inputs, memory, memory.told(facts), whole)
+        return cls(inputs, memory, memory.told(facts), train_phase)
 
-    @property
-    def first(self) -> Phase:
-        """The first phase of member 1: on fewer points, if a memory is chosen on the others."""
-        if self.memory.kept is None or self.inputs.config.validation_fraction:
-            return self.whole
-        return dataclasses.replace(self.whole, rows=self.memory.kept)
+    def first_phase_of(self, member: int) -> Phase:
+        """The first phase of a member; member 1 leaves out the points that choose a memory."""
+        name, _ = phase_names(member)
+        phase = dataclasses.replace(self.train_phase, name=name)
+        # Where there are validation points, these choose it, and every member leaves them out.
+        if member > 1 or self.memory.kept is None or self.inputs.config.validation_fraction:
+            return phase
+        return dataclasses.replace(phase, rows=self.memory.kept)
 
     @property
     def is_ended(self) -> bool:
@@ -205,12 +206,16 @@ class _Run:
     @property
     def stored(self) -> StoredRun:
         """The run when all members are trained."""
-        return StoredRun(self.inputs.folder, self.inputs.config, self.facts, finished=True)
+        return StoredRun(self.inputs.folder, self.inputs.config, self.facts, all_trained=True)
 
-    def begin(self, request: RunRequest) -> PhaseRun:
-        """Sets up the first phase of member 1, which may be done already."""
-        first = self.inputs.of_member(1)
-        return PhaseRun(first, self.first, probe=request.probe, probe_every=request.probe_every)
+    def open_first_phase(self, request: RunRequest) -> PhaseRun:
+        """Opens the first phase of member 1, which may be done already."""
+        return open_phase(
+            self.inputs.of_member(1),
+            self.first_phase_of(1),
+            probe=request.probe,
+            probe_every=request.probe_every,
+        )
 
     def write(self) -> None:
         """Writes what a run begins with; of several processes, the first does."""
@@ -228,32 +233,31 @@ class _Run:
         barrier("the folder is open")
 
     def members(
-        self, begun: PhaseRun, profile: bool
+        self, opened: PhaseRun, profile: bool
     ) -> list[Callable[[Stop], Generator[Event, None, Trained]]]:
         """What trains each member, and again on all points if asked.
 
         Args:
-          begun: the first phase of member 1.
+          opened: the first phase of member 1.
           profile: whether to trace member 1.
         """
         later = range(2, self.inputs.config.members + 1)
         return [
-            functools.partial(self._member, 1, begun, profile),
+            functools.partial(self._member, 1, opened, profile),
             *(functools.partial(self._member, number, None, False) for number in later),
         ]
 
     def _member(
-        self, number: int, begun: PhaseRun | None, profile: bool, stop: Stop
+        self, number: int, opened: PhaseRun | None, profile: bool, stop: Stop
     ) -> Generator[Event, None, Trained]:
-        train_name, refit_name = phase_names(number)
-        inputs, run = self.inputs.of_member(number), begun
-        if run is None:
-            run = PhaseRun(inputs, dataclasses.replace(self.whole, name=train_name), number)
+        inputs = self.inputs.of_member(number)
+        run = opened or open_phase(inputs, self.first_phase_of(number), number)
         yield from run.run(profile, stop)
         if inputs.config.refit:
             epochs = run.progress.best_step / run.source.steps_per_epoch
-            run.state = None  # `begun` is held to the end
-            run = PhaseRun(inputs, Phase(refit_name), number, epochs)
+            run.state = None  # `opened` is held to the end
+            _, refit_name = phase_names(number)
+            run = open_phase(inputs, Phase(refit_name), number, epochs)
             yield from run.run(False, stop)
         return run.trained
 
@@ -290,7 +294,7 @@ class _Run:
         ready = times().whole  # the model is on disk; what follows only tells how good it is
         config, dataset = self.inputs.config, self.inputs.dataset
         result = {
-            **test_metrics(predictor, config, dataset, self.facts, _stopping(stop, last_step)),
+            **test_metrics(predictor, config, dataset, self.facts, _raising(stop, last_step)),
             **(scores_held_out(folder, config) if config.validation_fraction else {}),
             **({} if remembered is None else {"memory": remembered}),
             "data": data_of_result(dataset, self.facts),
@@ -304,11 +308,11 @@ class _Run:
         yield Finished(result)
 
 
-def _stopping(stop: Callable[[], bool] | None, step: int) -> Callable[[int], None]:
-    """Lets `stop` end a long evaluation; the last checkpoint is saved by then."""
+def _raising(stop: Stop | None, step: int) -> Callable[[int], None]:
+    """What ends an evaluation where `stop` says so; the last checkpoint is saved by then."""
 
-    def look(points: int) -> None:
+    def on_progress(points: int) -> None:
         if stop is not None and stop():
             raise StoppedError(step)
 
-    return look
+    return on_progress

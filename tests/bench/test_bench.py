@@ -157,7 +157,7 @@ def test_tables_that_are_in_memory_together_have_no_peak(clock):
 
 
 def test_a_repeat_is_not_slower_and_twice_the_time_is(clock):
-    before = rows_of(clock)
+    before = [row | {"compute_dtype": "float32"} for row in rows_of(clock)]
     assert slower(before, before) == []
     now = [dict(row) for row in before]
     now[0] |= {"ratio_to_floor": 8.0, "ratio_to_floor_quartiles": [7.0, 9.0]}
@@ -168,7 +168,7 @@ def test_a_repeat_is_not_slower_and_twice_the_time_is(clock):
 
 
 def test_a_noisy_ratio_is_not_called_slower(clock):
-    before = rows_of(clock)
+    before = [row | {"compute_dtype": "float32"} for row in rows_of(clock)]
     now = [dict(before[0]) | {"ratio_to_floor": 8.0, "ratio_to_floor_quartiles": [3.5, 9.0]}]
     assert slower(now, before) == []
 

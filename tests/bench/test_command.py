@@ -79,8 +79,10 @@ def test_other_factors_are_another_job(tmp_path, monkeypatch, capsys):
     slow = [{**row, "ratio_to_floor": 10 * row["ratio_to_floor"],
              "ratio_to_floor_quartiles": [9e9, 9e9]} for row in rows]  # fmt: skip
     assert len(slower(slow, rows)) == len(rows)
-    old = [{k: v for k, v in row.items() if k != "compute_dtype"} for row in rows]
-    assert slower(slow, old) == []  # on a CPU those were float32
+    assert slower(slow, [row | {"compute_dtype": "float32"} for row in rows]) == []
+    nameless = [{k: v for k, v in row.items() if k != "compute_dtype"} for row in rows]
+    path.write_text(json.dumps(nameless))
+    assert exit_of(*words, "--vs", str(path)) == 2
 
 
 @pytest.mark.slow

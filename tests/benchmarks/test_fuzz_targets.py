@@ -22,7 +22,9 @@ FAILED = {  # inputs that failed once
     + b"\0\0\x80?" * 8,
     "csv": b'x"b",y"x"","\nb",y" ',
     "vectorizer": b'{"format": "snm-vectorizer-1", "kind": "counts", "num_features": 2, "ngrams": '
-    b'[1, 1], "strip_accents": false, "vocabulary": ["word2", "word2"], "idf": null}',
+    b'[1, 1], "strip_accents": false, "vocabulary": ["word2", "word2"], "idf": null, '
+    b'"columns": null, "analyzer": "word", "stop_words": [], "token_pattern": null, "lowercase": '
+    b'true, "binary": false}',
 }
 
 

@@ -1,4 +1,4 @@
-"""Resolved settings: no `auto` is left in them, and the files of older runs give them too."""
+"""Resolved settings: no `auto` is left in them, and a run's file has all of them."""
 
 import dataclasses
 import json
@@ -6,8 +6,8 @@ from typing import get_args, get_type_hints
 
 import pytest
 import tiny
-from command_line import call
-from earlier import without_manifest
+from command_line import call, refused
+from edits import accept_edits
 
 import snm
 from snm.config.resolve import resolve
@@ -83,32 +83,20 @@ def test_resolved_settings_equal_those_that_they_replace(data):
     assert found != "settings"
 
 
-def test_a_run_that_is_older_than_a_setting_gets_what_it_did(data, tmp_path):
-    path = tmp_path / "config.toml"
-    write_config(path, resolve(tiny.CONFIG, data))
-    late = ("members", "seen", "learn_score_scale")
-    lines = [line for line in path.read_text().splitlines() if line.split(" = ")[0] not in late]
-    path.write_text("\n".join([*lines, 'seen = "auto"']))
-    found = read_resolved(path)
-    assert (found.members, found.seen, found.learn_score_scale) == (1, "keep", False)
-    path.write_text("\n".join(line for line in lines if not line.startswith("sampled")))
-    with pytest.raises(InputError, match="sampled: found auto, expected a value, as `snm train`"):
+def test_a_file_that_lacks_a_setting_is_of_another_version(tmp_path, capsys):
+    data, run = tiny.write(tmp_path / "data"), tmp_path / "run"
+    snm.train(data, dataclasses.replace(tiny.CONFIG, epochs=1), run)
+    path, out = run / "config.toml", tmp_path / "out"
+    whole = path.read_text()
+    path.write_text("".join(line for line in whole.splitlines(True) if "seen = " not in line))
+    accept_edits(run)
+    said = "config.toml: found no seen, expected all settings: it is cut off, or of another version"
+    for words in (("evaluate", run), ("export", run, "--to", "npz", "--output", out),
+                  ("train", data, "--run-dir", run, *tiny.FLAGS)):  # fmt: skip
+        assert said in refused(capsys, *words)
+    path.write_text(whole.replace('seen = "keep"', 'seen = "auto"'))
+    with pytest.raises(InputError, match="seen: found auto, expected a value, as `snm train`"):
         read_resolved(path)
-
-
-def test_an_older_run_loads_and_goes_on(data, tmp_path):
-    run = tmp_path / "run"
-    config = dataclasses.replace(tiny.CONFIG, epochs=1)
-    assert resolve(config, data).learn_score_scale is False
-    snm.train(data, config, run)
-    late = ("members", "seen", "learn_score_scale")
-    text = (run / "config.toml").read_text()
-    lines = [line for line in text.splitlines() if line.split(" = ")[0] not in late]
-    (run / "config.toml").write_text("\n".join([*lines, 'seen = "auto"']))
-    without_manifest(run)
-    assert len(snm.load(run).predict(data.test.features, 2)[0]) == tiny.TEST_POINTS
-    assert snm.train(data, dataclasses.replace(config, epochs=2), run)["epochs"] == 2
-    assert (run / "config.toml").read_text() == text.replace("epochs = 1", "epochs = 2")
 
 
 def by_command(folder, config, run):

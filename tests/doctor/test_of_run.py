@@ -9,7 +9,7 @@ import pytest
 import tiny
 from command_line import call, refused
 from denied import deny
-from earlier import without_manifest
+from edits import accept_edits
 
 import snm
 from snm.doctor.of_run import examine_run
@@ -71,8 +71,9 @@ def test_damaged_runs(run, tmp_path, capsys):
     assert said["model"].advice == "the same `snm train` command goes on"
     call("doctor", copy, status=1)
 
-    copy = without_manifest(shutil.copytree(run, tmp_path / "broken"))
+    copy = shutil.copytree(run, tmp_path / "broken")
     (copy / "run.json").write_text("{")
+    accept_edits(copy)
     (said,) = examine_run(copy)
     assert said.level == "error" and "damaged JSON" in said.found
 
@@ -103,14 +104,17 @@ def test_an_interrupted_run_whose_first_member_has_no_checkpoint(run, tmp_path, 
 
 def test_data_of_a_run_that_changed(run, tmp_path):
     facts = json.loads((run / "run.json").read_text())
-    copy = without_manifest(shutil.copytree(run, tmp_path / "run"))
+    copy = shutil.copytree(run, tmp_path / "run")
     (copy / "run.json").write_text(json.dumps({**facts, "data": str(tmp_path / "gone")}))
+    accept_edits(copy)
     assert "no such folder" in levels(copy)["data"].found
     (copy / "run.json").write_text(json.dumps({**facts, "sha256": "0" * 64}))
+    accept_edits(copy)
     assert levels(copy)["data"].level == "warning"
     result = json.loads((run / "result.json").read_text())
     result["versions"]["jax"] = "0.1"
     (copy / "result.json").write_text(json.dumps(result))
+    accept_edits(copy)
     assert "jax 0.1, now" in levels(copy)["versions"].found
 
 

@@ -61,7 +61,9 @@ def test_by_hand():
 @pytest.mark.parametrize("filtered", [False, True])
 def test_of_an_evaluation(tiny_run, filtered):
     """The answers of a whole search, cut here."""
-    curve = Curve("logistic", (1.0, 0.0, 0.0), (-5.0, 0.0, 9.0), (0.05, 0.3, 0.95))
+    curve = Curve(
+        "logistic", (1.0, 0.0, 0.0, 0.0), (-5.0, 0.0, 9.0), (0.05, 0.3, 0.95), (-1e9, 1e9)
+    )
     model = snm.load(tiny_run / "run")
     test = snm.load_data(tiny_run / "data").test
     own = Threshold(0.4, 12, (3, 4), (0.2, 0.9))

@@ -40,7 +40,9 @@ def test_exact_probabilities_have_the_error_of_chance():
 
 @pytest.mark.parametrize("filtered", [False, True])
 def test_of_an_evaluation(tiny_run, filtered):
-    curve = Curve("logistic", (1.0, 0.0, 0.0), (-5.0, 0.0, 9.0), (0.05, 0.3, 0.95))
+    curve = Curve(
+        "logistic", (1.0, 0.0, 0.0, 0.0), (-5.0, 0.0, 9.0), (0.05, 0.3, 0.95), (-1e9, 1e9)
+    )
     model = snm.load(tiny_run / "run")
     test = snm.load_data(tiny_run / "data").test
     model = dataclasses.replace(model, block_rows=8, calibration=Calibration(9, curve, curve))
@@ -65,7 +67,7 @@ def test_of_an_evaluation(tiny_run, filtered):
 
 
 def test_a_block_of_points_without_labels_tells_nothing(tiny_run):
-    curve = Curve("logistic", (1.0, 0.0, 0.0), (-5.0, 9.0), (0.1, 0.9))
+    curve = Curve("logistic", (1.0, 0.0, 0.0, 0.0), (-5.0, 9.0), (0.1, 0.9), (-1e9, 1e9))
     model = dataclasses.replace(
         snm.load(tiny_run / "run"), block_rows=8, calibration=Calibration(9, curve, curve)
     )

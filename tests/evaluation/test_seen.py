@@ -6,7 +6,6 @@ import json
 import numpy as np
 import pytest
 import tiny
-from earlier import without_manifest
 from scipy import sparse
 
 import snm
@@ -291,18 +290,6 @@ def test_a_point_and_its_splits_are_visited(tmp_path):
     events = list(snm.training(visits(), config, tmp_path / "without"))
     (started,) = [event for event in events if type(event).__name__ == "Started"]
     assert started.num_points == 200
-
-
-def test_a_run_from_before_the_splits_goes_on_without(tmp_path):
-    old = dataclasses.replace(CONFIG, item_splits=0, epochs=2)
-    snm.train(visits(), old, tmp_path / "run")
-    path = tmp_path / "run" / "config.toml"
-    assert "item_splits = 0\n" in path.read_text()
-    path.write_text(path.read_text().replace("item_splits = 0\n", ""))
-    without_manifest(tmp_path / "run")
-    result = snm.train(visits(), dataclasses.replace(CONFIG, epochs=3), tmp_path / "run")
-    fresh = snm.train(visits(), dataclasses.replace(old, epochs=3), tmp_path / "fresh")
-    assert result["epochs"] == 3 and result["metrics"] == fresh["metrics"]
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ from snm.cli.main import main
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.export.index import IndexedPredictor, bias_scale, build_index
-from snm.export.index_libraries import LIBRARIES, Settings
+from snm.export.index_libraries import LIBRARIES, GraphSettings
 from snm.export.manifest import read_manifest, write_manifest
 from snm.export.measure import measure, recall
 from snm.model.from_config import make_model
@@ -161,7 +161,7 @@ def test_large_biases_of_few_labels_hide_no_others(wide, tmp_path, library):
     np.testing.assert_allclose(np.linalg.norm(queries, axis=1), 10, rtol=1e-5)
     scores = queries @ np.asarray(head.table.rows, np.float64).T + bias
     best = np.argsort(-scores, axis=1, kind="stable")[:, :5]
-    index = built(predictor, library, Settings(16, 100, 64), tmp_path)
+    index = built(predictor, library, GraphSettings(16, 100, 64), tmp_path)
     labels, found = index.search(queries.astype(np.float32), 5)
     hit = labels[:, :1] == best[:, :1]
     # By (r, b, a column that makes rows equally long), a tenth of the best was not found.
@@ -205,7 +205,7 @@ def test_recall_is_what_brute_force_counts(wide, tmp_path, library):
     for effort in (1, 300):
         folder = tmp_path / str(effort)
         folder.mkdir()
-        index = built(predictor, library, Settings(16, 200, effort), folder)
+        index = built(predictor, library, GraphSettings(16, 200, effort), folder)
         found = measure(index, features)
         labels, _ = index.search(np.concatenate(list(predictor.queries(features))), 10)
         share = np.mean([len(set(a) & set(b)) / 10 for a, b in
@@ -237,7 +237,7 @@ def test_a_search_that_finds_too_few_labels_is_padded(wide, tmp_path, library):
     queries = np.concatenate(list(predictor.queries(features)))
     head = predictor.state.head
     scores = queries @ np.asarray(head.table.rows).T + np.asarray(head.bias)
-    index = built(predictor, library, Settings(2, 1, 1), tmp_path)
+    index = built(predictor, library, GraphSettings(2, 1, 1), tmp_path)
     labels, found = index.search(queries, 400)
     assert labels.shape == found.shape == (200, 400)
     counts = (labels >= 0).sum(axis=1)
@@ -296,7 +296,7 @@ def test_invalid_options(run, tmp_path, capsys, monkeypatch):
     (broken / "index.hnswlib").write_bytes(b"x" * 10)
     write_manifest(broken, manifest)  # which vouches for it
     assert "a damaged index" in refused(capsys, "evaluate", run, "--index", broken)
-    del manifest["index"]["query"]  # as of an earlier version, whose rows had other columns
+    del manifest["index"]["query"]
     write_manifest(broken, manifest)
     assert "other columns" in refused(capsys, "evaluate", run, "--index", broken)
     write_manifest(broken, {})

@@ -123,16 +123,6 @@ def test_it_can_be_written_and_read():
     assert Calibration.read(json.loads(json.dumps(dataclasses.asdict(found)))) == found
 
 
-def test_runs_of_an_earlier_version_know_no_best_answer():
-    scores, right, _ = answers(TRUTHS["of the score"][1], points=300)
-    found = Calibration.fit(scores, right)
-    three, four = (
-        dataclasses.replace(found, ranked=dataclasses.replace(found.ranked, weights=weights))
-        for weights in ((1.0, -0.5, 0.1), (1.0, -0.5, 0.1, 0.0))
-    )
-    np.testing.assert_array_equal(three(scores), four(scores))
-
-
 @pytest.mark.parametrize("what", TRUTHS)
 def test_a_point_of_weight_2_counts_twice(what):
     method, truth = TRUTHS[what]
@@ -152,7 +142,8 @@ def test_the_answers_among_some_labels_have_probabilities_of_the_score_alone(tin
     """Their rank says nothing of the rank among all labels."""
     knots = (-5.0, 9.0)
     ranked, alone = (
-        Curve("logistic", (1.0, 0, 0, 0), knots, told) for told in ((0.1, 0.9), (0.3, 0.5))
+        Curve("logistic", (1.0, 0, 0, 0), knots, told, (-9.0, 9.0))
+        for told in ((0.1, 0.9), (0.3, 0.5))
     )
     model = snm.load(tiny_run / "run")
     model = dataclasses.replace(model, calibration=Calibration(9, ranked, alone))

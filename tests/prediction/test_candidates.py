@@ -263,7 +263,7 @@ def test_no_points_have_no_candidates():
 
 
 def test_a_name_is_found_in_either_spelling():
-    """Older data may have names that are not composed; two that look alike are told as two."""
+    """Names in a file may not be composed; two that look alike are told as two."""
     apart, whole = "cafe\u0301", "caf\u00e9"
     assert ids_of_labels([whole, apart], 2, by_name(["tea", apart])).tolist() == [1, 1]
     assert ids_of_labels([apart, whole], 2, by_name(["tea", whole])).tolist() == [1, 1]

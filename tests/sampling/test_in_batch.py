@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import tiny
-from earlier import without_manifest
 from head_reference import QUICK
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -281,16 +280,3 @@ def test_mined_labels_that_reach_all_candidates(tiny_data):
     assert resolve(paper, tiny_data).mined == "all"  # the preset's 16, which nobody asked for
     with pytest.raises(InputError, match="surrogate: found sampler in-batch, expected sampler"):
         settings_of(tiny_data, mined=8, weight_scale="surrogate", exclude="positive")
-
-
-@pytest.mark.slow
-def test_an_older_run_goes_on_with_its_number_of_candidates(tiny_data, tmp_path):
-    """B was the size of the batch, whatever it had; it is no choice, and no other run."""
-    config = dataclasses.replace(tiny.CONFIG, sampler="in-batch", mined="all", epochs=1)
-    snm.train(tiny_data, config, tmp_path / "run")
-    path = without_manifest(tmp_path / "run") / "config.toml"
-    text = path.read_text()
-    assert "\nsampled = 18\n" in text
-    path.write_text(text.replace("\nsampled = 18\n", "\nsampled = 16\n"))
-    result = snm.train(tiny_data, dataclasses.replace(config, epochs=2), tmp_path / "run")
-    assert result["epochs"] == 2

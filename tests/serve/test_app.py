@@ -121,8 +121,10 @@ def test_probabilities(address, served, tiny_run):
     assert "threshold: found a run without probabilities" in refused.json()["error"]
     answers = post(f"{address}/predict", json=body).json()["answers"]
     assert answers[0]["probabilities"] is None
-    curve = Curve("logistic", (1.0, -0.5, 0.1), (-5.0, 0.0, 9.0), (0.05, 0.3, 0.95))
-    alone = dataclasses.replace(curve, weights=(1.0, 0.0, 0.0))
+    curve = Curve(
+        "logistic", (1.0, -0.5, 0.1, 0.0), (-5.0, 0.0, 9.0), (0.05, 0.3, 0.95), (-1e9, 1e9)
+    )
+    alone = dataclasses.replace(curve, weights=(1.0, 0.0, 0.0, 0.0))
     chosen = {"f1@2": Threshold(0.4, 2)}
     likely = dataclasses.replace(served, calibration=Calibration(9, curve, alone, chosen))
     with serving(likely, max_k=15) as (address, _):

@@ -14,7 +14,7 @@ import snm
 from snm.checkpoints.store import Checkpoints
 from snm.runs.events import Saved
 from snm.runs.load import StoredRun
-from snm.trainer.phase_run import PhaseRun
+from snm.trainer.phase_run import open_phase
 from snm.trainer.training import training
 
 
@@ -122,14 +122,14 @@ def test_parameters_in_memory_are_not_read_again(changes, read, data, tmp_path, 
 @pytest.fixture
 def begun(monkeypatch):
     """The phases that begin; none before it holds its parameters when another does."""
-    begun, made = [], PhaseRun.__init__
+    begun = []
 
-    def kept(self, *rest, **more):
+    def kept(*rest, **more):
         assert all(run.state is None for run in begun)
-        made(self, *rest, **more)
-        begun.append(self)
+        begun.append(open_phase(*rest, **more))
+        return begun[-1]
 
-    monkeypatch.setattr(PhaseRun, "__init__", kept)
+    monkeypatch.setattr("snm.trainer.run.open_phase", kept)
     return begun
 
 
@@ -162,17 +162,18 @@ def test_a_finished_run_reads_one_set_of_parameters(data, tmp_path, loaded):
 def test_the_end_of_a_run_does_not_hold_the_points_of_its_training(
     changes, data, tmp_path, monkeypatch
 ):
-    begun, made = [], PhaseRun.__init__
+    begun = []
 
-    def kept(self, *rest, **more):
-        made(self, *rest, **more)
-        begun.append(weakref.ref(self.source))
+    def kept(*rest, **more):
+        run = open_phase(*rest, **more)
+        begun.append(weakref.ref(run.source))
+        return run
 
     def scored(*_, **__):
         gc.collect()
         return {"metrics": {"held": sum(source() is not None for source in begun)}}
 
-    monkeypatch.setattr(PhaseRun, "__init__", kept)
+    monkeypatch.setattr("snm.trainer.run.open_phase", kept)
     monkeypatch.setattr("snm.trainer.result.score_test_points", scored)
     settings = config(epochs=1, validation_fraction=0.3, **changes)
     assert snm.train(data, settings, tmp_path / "run")["metrics"] == {"held": 0}

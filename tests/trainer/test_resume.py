@@ -1,6 +1,5 @@
 """A resumed run is the same run, to the last bit, wherever it stopped."""
 
-import dataclasses
 import json
 import os
 import shutil
@@ -11,7 +10,6 @@ import time
 
 import pytest
 import tiny
-from earlier import without_manifest
 from small_runs import STEPS_PER_EPOCH, arrays, config, newest, same, stop_after
 
 import snm
@@ -166,18 +164,3 @@ def test_more_epochs_go_on_and_fewer_are_refused(data, whole, tmp_path):
     with pytest.raises(InputError, match=r"^epochs: found 3 epochs done .*\(1 asked, 4 steps\)"):
         snm.train(data, shorter, run)
     assert snm.read_config(run / "config.toml").epochs == 3
-
-
-def test_a_run_from_before_the_centroids_goes_on_as_it_began(data, tmp_path):
-    old = config(members=2, epochs=2)
-    snm.train(data, old, tmp_path / "run")
-    path = tmp_path / "run" / "config.toml"
-    assert 'class_init = "random"\n' in path.read_text()
-    path.write_text(path.read_text().replace('class_init = "random"\n', ""))
-    without_manifest(tmp_path / "run")
-    shutil.rmtree(tmp_path / "run" / "checkpoints" / "member-2")
-    (tmp_path / "run" / "result.json").unlink()
-    # The second member starts anew, from random rows as the first did.
-    asked = dataclasses.replace(old, class_init="auto")
-    result = snm.train(data, asked, tmp_path / "run")
-    assert result["metrics"] == snm.train(data, old, tmp_path / "fresh")["metrics"]

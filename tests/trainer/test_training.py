@@ -19,6 +19,7 @@ from snm.evaluation.evaluate import TrainCounts, evaluate_points
 from snm.losses.sampled import LOSSES, SampleSizes
 from snm.runs.events import (
     Evaluated,
+    Noted,
     Probed,
     Progress,
     Saved,
@@ -212,6 +213,15 @@ def test_frequencies_are_counted_once_a_phase(data, tmp_path, monkeypatch):
     events = list(training(data, settings, tmp_path / "run"))
     assert sum(isinstance(event, Evaluated) for event in events) == 4
     assert len(counted) == 1
+
+
+def test_what_a_run_says_of_its_data_is_said_once(data, tmp_path):
+    weights = np.linspace(0.5, 2, tiny.POINTS).astype(np.float32)
+    weighted = dataclasses.replace(data, train=dataclasses.replace(data.train, weights=weights))
+    settings = config(epochs=1, members=2, validation_fraction=28 / 60, patience=9, refit=True)
+    events = list(training(weighted, settings, tmp_path / "run"))
+    notes = [event.text for event in events if isinstance(event, Noted)]
+    assert notes == ["weights of points: 0.5 to 2, 1.25 on average"]
 
 
 def test_validation_that_cannot_be(data, tmp_path):

@@ -57,13 +57,10 @@ def model_card(card: Card) -> str:
     """The content of `README.md`.
 
     Example:
-      >>> from snm.config.resolved import resolved_of
+      >>> from snm.config.resolved import RESOLVED, ResolvedConfig, unresolved_values
       >>> from snm.config.settings import preset
-      >>> import dataclasses
-      >>> config = dataclasses.replace(
-      ...     preset("default"), **dict.fromkeys(("sampled", "mined", "epochs", "input_dropout",
-      ...     "score_scale", "learning_rate"), 1))
-      >>> card = Card("wood", "tools", {}, {}, resolved_of(config, "here"), reads_texts=True)
+      >>> given = unresolved_values(preset("default")) | dict.fromkeys(RESOLVED, 1)
+      >>> card = Card("wood", "tools", {}, {}, ResolvedConfig(**given), reads_texts=True)
       >>> model_card(card).splitlines()[:3]
       ['---', 'library_name: "snm"', 'license: "unknown"']
     """

@@ -176,9 +176,7 @@ def _tracked(events: Iterable[Event], services: _Services) -> Iterator[Event]:
     phase, metrics, status = "train", {}, "failed"
     try:
         for event in events:
-            if isinstance(
-                event, Started | Finished
-            ):  # earlier events come before the checks of the run
+            if isinstance(event, Started | Finished):  # those before come before the run's checks
                 services.open()
             if isinstance(event, Started):
                 phase = event.phase
@@ -283,11 +281,8 @@ class _Services:
         """The id of the run in each service, and the last step of each number that it received."""
         found = read_json(self._place) if self._place.exists() else {}
         try:
-            # Earlier versions wrote the ids alone, and sent what the log has.
             return {
-                name: {"id": one, "sent": _steps(self._past)}
-                if isinstance(one, str)
-                else {"id": str(one["id"]), "sent": {k: int(v) for k, v in one["sent"].items()}}
+                name: {"id": str(one["id"]), "sent": {k: int(v) for k, v in one["sent"].items()}}
                 for name, one in found.items()
             }
         except (AttributeError, KeyError, TypeError, ValueError) as error:

@@ -19,8 +19,8 @@ def try_memory(
     folder: RunFolder,
     config: ResolvedConfig,
     dataset: Dataset,
-    first: Predictor,
-    whole: Predictor,
+    first_member: Predictor,
+    all_members: Predictor,
 ) -> MemoryRecord:
     """Chooses a memory, and writes it to the run folder if it pays.
 
@@ -29,14 +29,14 @@ def try_memory(
         if a logit adjustment does.
       config: as in `find_memory`.
       dataset: as loaded.
-      first: as in `find_memory`.
-      whole: as in `find_memory`.
+      first_member: as in `find_memory`.
+      all_members: as in `find_memory`.
 
     Returns:
       the content of `memory.json`.
     """
     disk.remove(folder.memory_record)
-    return keep_memory(folder, find_memory(config, dataset, first, whole))
+    return keep_memory(folder, find_memory(config, dataset, first_member, all_members))
 
 
 def forget_memory(folder: RunFolder) -> None:

@@ -76,7 +76,7 @@ def inherited(
     factor = config.members / theirs.members  # scores of the members are added
     settings = dict(record["settings"])
     settings["weight"] *= factor
-    adjustment, calibration = record.get("adjustment"), record.get("calibration")
+    adjustment, calibration = record["adjustment"], record["calibration"]
     note: str | None = None
     if adjustment is not None and config.logit_adjustment == "off":
         adjustment = calibration = None
@@ -100,7 +100,7 @@ def inherit_memory(
     config: ResolvedConfig,
     dataset: Dataset,
     taken: MemoryRecord,
-    whole: Predictor,
+    all_members: Predictor,
 ) -> MemoryRecord:
     """Takes over what `inherited` found.
 
@@ -109,7 +109,7 @@ def inherit_memory(
       config: its settings.
       dataset: as loaded; a memory stores its training points.
       taken: what was found.
-      whole: all members.
+      all_members: their predictor.
 
     Returns:
       the content of `memory.json`.
@@ -120,8 +120,8 @@ def inherit_memory(
     if taken["used"]:
         rows, names = stored_rows(config, dataset), trained_beside(config, dataset)
         settings = MemorySettings(**taken["settings"])
-        memory = memory_of(whole, dataset.train, rows, settings, names)
-    if (adjustment := taken.get("adjustment")) is not None:
+        memory = memory_of(all_members, dataset.train, rows, settings, names)
+    if (adjustment := taken["adjustment"]) is not None:
         shifts = shifts_of(dataset.label_frequency(), adjustment["strength"])
     record: MemoryRecord = {
         **taken,
@@ -146,5 +146,5 @@ def _renumbered(calibration: dict[str, Any], slots: NDArray[np.int64]) -> dict[s
             "own": [own for _, own in kept],
         }
 
-    thresholds = {name: one(found) for name, found in calibration.get("thresholds", {}).items()}
+    thresholds = {name: one(found) for name, found in calibration["thresholds"].items()}
     return {**calibration, "thresholds": thresholds}

@@ -63,7 +63,7 @@ def _of_memory(found: MemoryRecord) -> str:
 def summaries(found: MemoryRecord) -> list[str]:
     """What `try_memory` found, a line each: of the memory, and of an adjustment that is used."""
     lines = [_of_memory(found)]
-    if (adjustment := found.get("adjustment")) is not None:
+    if (adjustment := found["adjustment"]) is not None:
         before, after = _shown(adjustment["before"]), _shown(adjustment["precision"])
         why = f"P@1/3/5 {before} -> {after} on the same points"
         if "inherited_from" in found:

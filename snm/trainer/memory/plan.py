@@ -80,14 +80,14 @@ class MemoryPlan:
         return (self.kept is None and self.taken is None) or memory_is_readable(folder)
 
     def carry_out(
-        self, stored: StoredRun, dataset: Dataset, whole: Predictor
+        self, stored: StoredRun, dataset: Dataset, all_members: Predictor
     ) -> MemoryRecord | None:
         """Tries a memory or takes one over, and writes its files.
 
         Args:
           stored: the run, whose members are trained.
           dataset: as loaded.
-          whole: the predictor of all members.
+          all_members: their predictor.
 
         Returns:
           the content of `memory.json`, or None where nothing was tried or taken over.
@@ -95,14 +95,14 @@ class MemoryPlan:
         folder, config = stored.folder, stored.config
         if self.kept is not None:
             with part("memory"):
-                watched = whole
+                first_member = all_members
                 if config.members > 1 or config.refit:  # else a second copy of the same tables
-                    model, state = stored.watched(whole.mesh)
-                    watched = dataclasses.replace(whole, model=model, state=state)
-                return try_memory(folder, config, dataset, watched, whole)
+                    model, state = stored.watched(all_members.mesh)
+                    first_member = dataclasses.replace(all_members, model=model, state=state)
+                return try_memory(folder, config, dataset, first_member, all_members)
         if self.taken is not None:
             with part("memory"):
-                return inherit_memory(folder, config, dataset, self.taken, whole)
+                return inherit_memory(folder, config, dataset, self.taken, all_members)
         if self.inherits:  # what an earlier end took over is of other parameters
             forget_memory(folder)
         return None

@@ -74,15 +74,15 @@ class Remembered(NamedTuple):
 
 
 def find_memory(
-    config: ResolvedConfig, dataset: Dataset, first: Predictor, whole: Predictor
+    config: ResolvedConfig, dataset: Dataset, first_member: Predictor, all_members: Predictor
 ) -> Remembered:
     """Chooses a memory, and a logit adjustment.
 
     Args:
       config: the settings, with `memory` on.
       dataset: with the training points.
-      first: the first member alone, which did not see the points that choose.
-      whole: all members.
+      first_member: the predictor of member 1, which did not see the points that choose.
+      all_members: the predictor of all.
 
     Returns:
       What was found, the memory, and the shifts of the adjustment. The same points tell the
@@ -92,8 +92,10 @@ def find_memory(
     split = memory_split(config, dataset)
     assert split is not None
     # Room for the fullest block of all points, so that one program serves all blocks here.
-    room = first.most_entries(dataset.train.features)
-    first, whole = (dataclasses.replace(one, block_entries=room) for one in (first, whole))
+    room = first_member.most_entries(dataset.train.features)
+    first_member, all_members = (
+        dataclasses.replace(one, block_entries=room) for one in (first_member, all_members)
+    )
     kept, held = with_labels(dataset.train, split[0]), split[1]
     frequency = None
     if config.logit_adjustment == "on" and len(held) >= LEAST_ADJUSTED:
@@ -101,14 +103,14 @@ def find_memory(
     names = trained_beside(config, dataset)
     stored = dataset.train.take(kept).beside(names)
     choosing = without_filtered_labels(dataset.train.take(held))
-    choice = _choice(first, stored, choosing, frequency)
+    choice = _choice(first_member, stored, choosing, frequency)
     tried = choice.tried
     # Scores of the members are added, so that the votes must grow with their number.
     settings = dataclasses.replace(tried.settings, weight=tried.settings.weight * config.members)
     memory = None
     if tried.pays:
         every = stored_rows(config, dataset)
-        memory = memory_of(whole, dataset.train, every, settings, names)
+        memory = memory_of(all_members, dataset.train, every, settings, names)
     calibration = _calibration(choice, choosing)
     shifts, adjustment = None, None
     if frequency is not None and choice.strength > 0:
@@ -145,22 +147,22 @@ def _calibration(choice: Choice, held: Points) -> Calibration | None:
 
 
 def _choice(
-    first: Predictor, stored: Points, held: Points, frequency: NDArray[np.int64] | None
+    predictor: Predictor, stored: Points, held: Points, frequency: NDArray[np.int64] | None
 ) -> Choice:
     """Tries memories of `stored` on the points `held`, `without_filtered_labels`."""
-    stored = as_stored(first, stored)
+    stored = as_stored(predictor, stored)
     never = np.zeros((0, 2), np.int64) if held.filter is None else held.filter
     count = min(_LABELS, stored.num_labels)
-    labels, scores = first.predict(
+    labels, scores = predictor.predict(
         held.features, min(count + most_filtered(never), stored.num_labels)
     )
     labels, places = kept_first(labels, never, stored.num_labels, count)
     scores = np.take_along_axis(scores, places, axis=1)
-    among = Stored(first.weighting.apply(stored.features))
-    found = among.similar(first.weighting.apply(held.features), FOUND)
-    queries = np.concatenate(list(first.queries(held.features)))
-    cosines = joint_cosines(found.ids, queries, unit_queries(first, stored.features))
-    if first.model.drop_seen:
+    among = Stored(predictor.weighting.apply(stored.features))
+    found = among.similar(predictor.weighting.apply(held.features), FOUND)
+    queries = np.concatenate(list(predictor.queries(held.features)))
+    cosines = joint_cosines(found.ids, queries, unit_queries(predictor, stored.features))
+    if predictor.model.drop_seen:
         never = np.concatenate([never, pairs_of(held.features)])
     own = None
     if len(never):

@@ -133,14 +133,15 @@ def test_a_continued_run_logs_what_did_not_arrive(service, folder, monkeypatch):
     assert heard == [[2], [], [4], [6, 8, 10]]
 
 
-def test_ids_alone_in_the_file_are_those_of_an_earlier_version(service, folder):
+def test_a_file_of_other_content_is_refused(service, folder):
     list(logged(folder, STEPS))
-    write_json(folder / "trackers.json", {"json": "run-0"})
-    again = [Started("train", 2, 8, 4, 60), STEPS[1], Stepped(6, 32, 1.0, 0.1), END]
-    list(tracked(logged(folder, again), ["json"], folder))
-    (heard,) = service
-    assert heard.known == "run-0" and [p.step for p in heard.heard] == [6]
-    for wrong in ([], {"json": 3}, {"json": {"id": "run-0"}}, {"json": {"id": "x", "sent": []}}):
+    for wrong in (
+        [],
+        {"json": 3},
+        {"json": "run-0"},
+        {"json": {"id": "run-0"}},
+        {"json": {"id": "x", "sent": []}},
+    ):
         write_json(folder / "trackers.json", wrong)
         with pytest.raises(InputError, match="no ids of runs by service"):
             list(tracked([Started("train", 0, 4, 4, 60)], ["json"], folder))

@@ -19,7 +19,6 @@ from snm.memory import choose as choose_module
 from snm.memory.adjustment import shifts_of
 from snm.runs.folder import RunFolder
 from snm.runs.load import StoredRun, load
-from snm.runs.settings import for_older_run
 from snm.trainer.memory import trial
 
 CONFIG = tiny.REMEMBERING
@@ -120,16 +119,6 @@ def test_a_damaged_file_is_named_and_made_again(trained, tmp_path, monkeypatch):
     choosing(monkeypatch)
     list(snm.training(data, CONFIG, copy))
     assert path.read_bytes() == before
-
-
-def test_a_run_from_before_the_setting_goes_on_without(trained, tmp_path):
-    _, run, _ = trained
-    copy = shutil.copytree(run, tmp_path / "run")
-    lines = (copy / "config.toml").read_text().splitlines(keepends=True)
-    (copy / "config.toml").write_text("".join(x for x in lines if "logit" not in x))
-    (copy / "manifest.json").unlink()
-    folder = RunFolder(copy)
-    assert for_older_run(folder, folder.settings()).logit_adjustment == "off"
 
 
 def test_a_grown_run_keeps_it_and_new_labels_get_theirs(trained, tmp_path):

@@ -11,7 +11,7 @@ import shutil
 import numpy as np
 import pytest
 import tiny
-from earlier import without_manifest
+from edits import accept_edits
 from scipy.sparse import csr_matrix
 
 import snm
@@ -152,7 +152,7 @@ def test_curves_of_adjusted_scores_are_not_those_of_others(first, tmp_path):
     shutil.copytree(place / "run", tmp_path / "a")
     record = {**old, "adjustment": {"strength": 0.1, "before": [0.0] * 3, "precision": [0.0] * 3}}
     (tmp_path / "a" / "memory.json").write_text(json.dumps(record))
-    without_manifest(tmp_path / "a")
+    accept_edits(tmp_path / "a")
     start = WarmStart(tmp_path / "a", IdSpace.of(snm.load_data(place / "data")))
     config = read_resolved(place / "run" / "config.toml")
     for choice, kept in (("on", True), ("off", False)):

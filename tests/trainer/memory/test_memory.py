@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tiny
 from devices import mesh_here
-from earlier import without_manifest
+from edits import accept_edits
 from scipy import sparse
 
 import snm
@@ -214,9 +214,10 @@ def test_predictions_are_explained(trained, model, tmp_path, capsys):
 
 def test_a_run_without_a_memory_explains_by_features(trained, tmp_path):
     data, run, _ = trained
-    copy = without_manifest(shutil.copytree(run, tmp_path / "run"))
+    copy = shutil.copytree(run, tmp_path / "run")
     record = json.loads((copy / "memory.json").read_text())
     (copy / "memory.json").write_text(json.dumps({**record, "used": False}))
+    accept_edits(copy)
     out = tmp_path / "answers.jsonl"
     command_line.call("predict", copy, data / "test.txt", "--output", out, "--explain")
     for answer in map(json.loads, out.read_text().splitlines()):
@@ -289,44 +290,46 @@ def predicted(capsys, *words):
 
 def test_runs_without_probabilities_say_so(trained, tmp_path, capsys):
     _, run, _ = trained
-    before = shutil.copytree(run, tmp_path / "before")  # a run of an earlier version
-    without_manifest(before)
-    record = json.loads((before / "memory.json").read_text())
-    del record["calibration"]
-    (before / "memory.json").write_text(json.dumps(record))
-    earlier = load(before)
+    copy = shutil.copytree(run, tmp_path / "copy")
+    record = json.loads((copy / "memory.json").read_text())
+    whole = record["calibration"]
+
+    def with_curves(curves):
+        (copy / "memory.json").write_text(json.dumps({**record, "calibration": curves}))
+        return accept_edits(copy)
+
+    without = load(with_curves(None))
     said = (
         r"^probabilities: found a model without probabilities, expected one trained with memory "
         "on, from 200 training points on: some"
     )
     with pytest.raises(InputError, match=said):
-        earlier.predict_proba(["text"])
+        without.predict_proba(["text"])
     write_text(tmp_path / "test.txt", *(sparse.csr_matrix((2, n)) for n in (120, 60)))
     for flag in ("--probabilities", "--threshold=0.5"):
-        said = command_line.refused(capsys, "predict", before, tmp_path / "test.txt", flag)
+        said = command_line.refused(capsys, "predict", copy, tmp_path / "test.txt", flag)
         option, _, _ = flag.partition("=")
         assert said.startswith(f"{option}: found a model without probabilities, expected one tr")
     with pytest.raises(InputError, match=r"^threshold: found a model without probabilities"):
-        earlier.predict_proba(["text"], threshold=0.5)
+        without.predict_proba(["text"], threshold=0.5)
     said = command_line.refused(capsys, "predict", run, tmp_path / "test.txt", "--threshold=2")
     assert said.startswith("--threshold: found 2, expected a probability from 0 to 1, micro-f1")
-    whole = json.loads((run / "memory.json").read_text())["calibration"]
-    earlier = {name: value for name, value in whole.items() if name != "thresholds"}
-    (before / "memory.json").write_text(json.dumps({**record, "calibration": earlier}))
+    with_curves({**whole, "thresholds": {}})
     said = command_line.refused(
-        capsys, "predict", before, tmp_path / "test.txt", "--threshold=macro-f1"
+        capsys, "predict", copy, tmp_path / "test.txt", "--threshold=macro-f1"
     )
     assert said.startswith("--threshold: found macro-f1, which the run has not chosen, expected")
     wrongs = [3, {"answers": 5}, {**whole, "alone": {**whole["alone"], "knots": [1]}}]
+    wrongs.append({name: value for name, value in whole.items() if name != "thresholds"})
+    wrongs.append({**whole, "ranked": {**whole["ranked"], "best_scores": [1.0]}})
     one = whole["thresholds"]["macro-f1"]
     for part in ({"own": [2.0]}, {"labels": [-1.5]}, {"k": 0}, {"overall": "high"}):
         wrongs.append({**whole, "thresholds": {"macro-f1": one | part}})
     for wrong in wrongs:
-        (before / "memory.json").write_text(json.dumps({**record, "calibration": wrong}))
         with pytest.raises(
             InputError, match=r"memory\.json: calibration: found .*, expected curves"
         ):
-            load(before)
+            load(with_curves(wrong))
 
 
 def test_points_of_weight_0_neither_choose_nor_vote(trained, model):

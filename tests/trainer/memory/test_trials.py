@@ -6,7 +6,6 @@ import json
 import numpy as np
 import pytest
 import tiny
-from earlier import without_manifest
 from scipy import sparse
 
 import snm
@@ -35,20 +34,6 @@ def test_off_where_there_are_no_neighbours(tmp_path):
     assert any(
         "off, it does not surely pay (at best P@1/3/5 " in getattr(e, "text", "") for e in events
     )
-
-
-def test_a_run_from_before_the_setting_goes_on_without(tmp_path):
-    data = tiny.told_by_neighbours(tmp_path / "data")
-    old = dataclasses.replace(CONFIG, memory="off", epochs=1)
-    snm.train(data, old, tmp_path / "run")
-    path = tmp_path / "run" / "config.toml"
-    path.write_text(path.read_text().replace('memory = "off"\n', ""))
-    without_manifest(tmp_path / "run")
-    longer = dataclasses.replace(CONFIG, memory="auto", epochs=2)
-    result = snm.train(data, longer, tmp_path / "run")
-    assert result["epochs"] == 2 and "memory" not in result
-    fresh = snm.train(data, dataclasses.replace(old, epochs=2), tmp_path / "fresh")
-    assert result["metrics"] == fresh["metrics"]
 
 
 def test_validation_points_choose_and_are_stored_after_a_refit(tmp_path):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tiny
 from command_line import call, refused
-from earlier import without_manifest
+from edits import accept_edits
 
 import snm
 from snm.data.id_space import IdSpace
@@ -200,9 +200,9 @@ def test_features_of_another_vocabulary_are_refused(place, tmp_path, capsys):
     assert first.makes_features_of(first) and not first.makes_features_of(second)
     run, data = tmp_path / "run", tmp_path / "feb"
     shutil.copytree(place / "run", run)
-    without_manifest(run)  # so that its files are taken as they are
     shutil.copytree(place / "other", data)
     first.write(run / "vectorizer.json")
+    accept_edits(run)
     second.write(data / "vectorizer.json")
     said = refused(capsys, "evaluate", run, "--data", data)
     assert said == (

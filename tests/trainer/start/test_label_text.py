@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import tiny
 from command_line import call, refused
-from earlier import without_manifest
 
 import snm
 from snm.config.resolve import resolve
@@ -194,19 +193,6 @@ def test_a_run_goes_on_to_the_same_tables(place, tmp_path):
     snm.train(place / "data", CONFIG, tmp_path / "run")
     for mine, theirs in zip(tables(tmp_path / "run"), tables(place / "run"), strict=True):
         np.testing.assert_array_equal(mine, theirs)
-
-
-def test_a_run_from_before_goes_on_without_names(place, without_names, tmp_path):
-    old = dataclasses.replace(CONFIG, label_text="off", epochs=2)
-    snm.train(place / "data", old, tmp_path / "run")
-    path = tmp_path / "run" / "config.toml"
-    path.write_text(path.read_text().replace('label_text = "off"\n', ""))
-    without_manifest(tmp_path / "run")
-    asked = dataclasses.replace(old, label_text="auto", epochs=4)
-    assert resolve(asked, load_data(place / "data")).label_text == "on"
-    result = snm.train(place / "data", asked, tmp_path / "run")
-    fresh = json.loads((without_names / "result.json").read_text())
-    assert result["epochs"] == 4 and result["metrics"] == fresh["metrics"]
 
 
 def test_weighted_points_and_their_names(place):

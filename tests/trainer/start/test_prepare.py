@@ -23,7 +23,7 @@ from snm.model.from_config import head_stages, make_model
 from snm.planning.forecast import forecast
 from snm.runs.folder import RunFolder
 from snm.trainer.phase import RunInputs, first_phase
-from snm.trainer.phase_run import PhaseRun
+from snm.trainer.phase_run import open_phase
 from snm.trainer.prepare import prepare
 
 
@@ -45,11 +45,11 @@ def test_runs_plans_and_the_estimator_have_one_set_up(schedule, data, tmp_path):
     assert [stage.spec.mined for stage in expected.stages] == [8, 4, 3]
 
     inputs = RunInputs(RunFolder(tmp_path / "run"), config, data, weighting)
-    phase = PhaseRun(inputs, first_phase(config, data))
+    phase = open_phase(inputs, first_phase(config, data))
     fit = MemberFit(config, data.train, weighting, None)
     _, programs = forecast(data, config)
     assert (phase.last_step, fit.num_steps) == (12, 12)
-    for found in (phase._prepared, fit._prepared):
+    for found in (phase.prepared, fit._prepared):
         assert (found.model, found.stages) == (expected.model, expected.stages)
     # A plan compiles every stage.
     assert [one.model.spec for one in programs.stages] == [stage.spec for stage in expected.stages]
