@@ -352,13 +352,12 @@ def _reasons(
     predictor: Predictor, features: csr_matrix, labels: NDArray[np.int32]
 ) -> list[list[dict[str, Any]]]:
     """For each point and label what `--explain` adds, ready for JSON."""
-    words = None if predictor.vectorizer is None else predictor.vectorizer.vocabulary
     explained = []
     for of_point in predictor.reasons(features, labels):
         labels_of: list[dict[str, Any]] = []
         for reason in of_point:
-            labels_of.append({"parts": reason.as_json(words)})
+            labels_of.append({"parts": reason.as_json()})
             if predictor.memory is not None:
-                labels_of[-1]["because"] = reason.witnesses_as_json(words)
+                labels_of[-1]["because"] = reason.witnesses_as_json()
         explained.append(labels_of)
     return explained

@@ -35,7 +35,7 @@ from snm.prediction.candidates import (
 from snm.prediction.inputs import as_rows
 from snm.prediction.point_blocks import Blocks, beside_points, one_ahead, stacked
 from snm.prediction.programs import jitted_queries, jitted_top, scores_of_pairs
-from snm.prediction.reasons import Reason, reasons_of
+from snm.prediction.reasons import Reason, reasons_of, with_words
 from snm.prediction.thresholds import Threshold, threshold_of
 from snm.tables.table import SparseRows
 from snm.topk.blocks import Best
@@ -87,6 +87,11 @@ class Predictor:
             *(["with a memory"] if self.memory is not None else []),
         ]
         return f"Predictor({', '.join(parts)})"
+
+    @property
+    def words(self) -> Sequence[str] | None:
+        """The word of each feature, where the model knows its words."""
+        return None if self.vectorizer is None else self.vectorizer.vocabulary
 
     def top(
         self,
@@ -292,6 +297,8 @@ class Predictor:
     ) -> list[list[list[Witness]]]:
         """The training points whose labels spoke for the answers; see `Memory.witnesses`.
 
+        The features that they share are words where the model knows its words.
+
         Args:
           features: as in `top`.
           answers: int [n, k], the labels that `top` gave.
@@ -308,12 +315,14 @@ class Predictor:
             weighted, queries = self._of_memory(self.memory, rows, first, count, block)
             witnesses += self.memory.witnesses(weighted, queries, answers[first : first + count])
             first += count
-        return witnesses
+        return with_words(witnesses, self.words)
 
     def reasons(
         self, features: csr_matrix | Sequence[str], answers: NDArray[np.int32], most: int = 5
     ) -> list[list[Reason]]:
         """What the scores of answers are sums of: features, bias, votes; exact up to rounding.
+
+        Features are words where the model was trained on texts and its vectoriser keeps words.
 
         The model's part of a score is a sum over the point's features once the length of the
         query and the active units of the encoder are known; see `snm.model.score_parts`.

@@ -247,10 +247,9 @@ def _as_answers(
 
 def _as_fields(reasons: list[Reason], predictor: Predictor) -> dict[str, Any]:
     """The terms of the scores of a point, and who voted for its labels if there is a memory."""
-    words = None if predictor.vectorizer is None else predictor.vectorizer.vocabulary
-    parts = [Parts(**reason.as_json(words)) for reason in reasons]
+    parts = [Parts(**reason.as_json()) for reason in reasons]
     if predictor.memory is None:
         return {"parts": parts}
-    voters = [reason.witnesses_as_json(words) for reason in reasons]
+    voters = [reason.witnesses_as_json() for reason in reasons]
     because = [[Witness(**one) for one in of_label] for of_label in voters]
     return {"parts": parts, "because": because}
