@@ -249,6 +249,10 @@ def test_probabilities_of_a_run(trained, model, unseen, tmp_path, capsys):
         row[kept].tolist() for row, kept in zip(labels, p >= 0.4, strict=True)
     ]
     assert 50 < sum(len(one["labels"]) for one in lines) < 700 and "probabilities" not in lines[0]
+    command_line.call("predict", run, tmp_path / "test.txt", "--threshold=0.4")
+    none = (p < 0.4).all(axis=1).sum()
+    said = f"{none} of 150 points without a label that is as likely as --threshold 0.4"
+    assert none > 1 and said in capsys.readouterr().err
     command_line.call("evaluate", run)
     assert f"ECE@5 {told['ECE']:.4f}" in capsys.readouterr().out
 
