@@ -187,7 +187,7 @@ def _answers(
             yield Found(
                 labels,
                 scores,
-                predictor.weighting.blank(chunk),
+                predictor.blank(chunk),
                 probabilities=p if command.probabilities else None,
                 fields=block.fields and block.fields[here],
                 reasons=_reasons(predictor, chunk, labels) if command.explain else None,

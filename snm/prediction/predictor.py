@@ -94,6 +94,10 @@ class Predictor:
         """The word of each feature, where the model knows its words."""
         return None if self.vectorizer is None else self.vectorizer.vocabulary
 
+    def blank(self, rows: csr_matrix) -> NDArray[np.bool_]:
+        """Which points of `as_rows` have no known word or feature: bool [n]; see `Weighting`."""
+        return self.weighting.blank(rows, of_texts=self.vectorizer is not None)
+
     def top(
         self,
         features: csr_matrix | Sequence[str],

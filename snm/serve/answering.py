@@ -126,7 +126,7 @@ class Answering:
         if self._exact.calibration is not None:
             p = self._exact.probabilities(scores, ranked=among is None)
         kept = _kept(labels, p, threshold, left_out, count)
-        blank = self._exact.weighting.blank(rows)
+        blank = self._exact.blank(rows)
         return _as_answers(labels, scores, p, kept, blank, reasons, self._exact)
 
     def _wanted(self, question: Question) -> tuple[int | None, Threshold | None]:
