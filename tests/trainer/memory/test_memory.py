@@ -209,6 +209,8 @@ def test_predictions_are_explained(trained, model, tmp_path, capsys):
         assert after["because"] == [before["because"][place] for place in places]
         assert after["parts"] == [before["parts"][place] for place in places]
     assert gaps > 0  # a label of its own threshold was left out before another
+    none = sum(not after["labels"] for after in left)
+    assert f"{none} of 150 points without a label that is as likely" in capsys.readouterr().err
     assert "--format sparse" in command_line.refused(capsys, *command, "--format=sparse")
 
 
