@@ -131,7 +131,7 @@ def _run(command: Predict) -> None:
     predictor.checked_k(command.k)  # before anything is printed
     among = None if command.labels is None else _labels_of(command.labels, predictor)
     form = FORMS[command.format](predictor.label_names, predictor.model.spec.num_labels)
-    rows = unknown = 0
+    rows = unknown = unlikely = 0
     with contextlib.ExitStack() as holding:
         blocks = _blocks(command, predictor, holding)
         lines = holding.enter_context(_written(output))
@@ -140,12 +140,16 @@ def _run(command: Predict) -> None:
         for found in _answers(command, predictor, blocks, threshold, among):
             lines.writelines(form.of(found))
             rows, unknown = rows + len(found.labels), unknown + int(found.unknown.sum())
+            unlikely += int((~found.unknown & (found.labels < 0).all(axis=1)).sum())
             if tell is not None:
                 tell(counted(rows, "point"))
         form.end(lines, rows)
     if unknown:
         what = "feature" if predictor.vectorizer is None else "known word"
         remark(f"{unknown:,} of {counted(rows, 'point')} without a {what}: answered as unknown")
+    if unlikely and threshold is not None:
+        few = f"{unlikely:,} of {counted(rows, 'point')} without a label"
+        remark(f"{few} that is as likely as --threshold {command.threshold}: answered with none")
     if output is not None:
         say(f"wrote the labels of {counted(rows, 'point')} to {output}")
 
@@ -183,7 +187,7 @@ def _answers(
             yield Found(
                 labels,
                 scores,
-                predictor.weighting.blank(chunk),
+                predictor.blank(chunk),
                 probabilities=p if command.probabilities else None,
                 fields=block.fields and block.fields[here],
                 reasons=_reasons(predictor, chunk, labels) if command.explain else None,
@@ -352,13 +356,12 @@ def _reasons(
     predictor: Predictor, features: csr_matrix, labels: NDArray[np.int32]
 ) -> list[list[dict[str, Any]]]:
     """For each point and label what `--explain` adds, ready for JSON."""
-    words = None if predictor.vectorizer is None else predictor.vectorizer.vocabulary
     explained = []
     for of_point in predictor.reasons(features, labels):
         labels_of: list[dict[str, Any]] = []
         for reason in of_point:
-            labels_of.append({"parts": reason.as_json(words)})
+            labels_of.append({"parts": reason.as_json()})
             if predictor.memory is not None:
-                labels_of[-1]["because"] = reason.witnesses_as_json(words)
+                labels_of[-1]["because"] = reason.witnesses_as_json()
         explained.append(labels_of)
     return explained

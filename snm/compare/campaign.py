@@ -22,7 +22,7 @@ from snm.config.settings import Config
 from snm.config.stages import SizeSchedule
 from snm.data.dataset import Dataset
 
-__all__ = ["OWN", "WATCH", "Campaign", "Plan", "fewest_sampled"]
+__all__ = ["OWN", "WATCH", "Campaign", "Plan", "sampled_range"]
 
 WATCH = "R@1"
 """The metric that tuning maximises, on the held-out fifth of train."""
@@ -231,8 +231,10 @@ def _mean(results: Sequence[dict[str, Any]], name: str) -> float | None:
     return float(np.mean([result[name] for result in results])) if results else None
 
 
-def fewest_sampled(config: Config, dataset: Dataset) -> int:
-    """The fewest labels that a stage of a run samples, which its k' may not exceed.
+def sampled_range(config: Config, dataset: Dataset) -> tuple[int, int]:
+    """The fewest and the most labels that a stage of a run samples (B).
+
+    k' may not exceed the former. Where it is the latter, all stages are negative sampling.
 
     Args:
       config: settings of negative sampling.
@@ -242,4 +244,5 @@ def fewest_sampled(config: Config, dataset: Dataset) -> int:
       InputError: settings that do not fit the data.
     """
     resolved = resolve(dataclasses.replace(config, **OWN), dataset)
-    return min(SizeSchedule.of(resolved, dataset.train.num_labels).sampled)
+    sampled = SizeSchedule.of(resolved, dataset.train.num_labels).sampled
+    return min(sampled), max(sampled)

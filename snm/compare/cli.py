@@ -56,8 +56,8 @@ class Compare:
     out: Path
     """Folder of the comparison."""
     mined: tuple[int, ...] = ()
-    """Values of k' to compare with negative sampling; by default 1, 16, 64 and 256, without those
-    that are larger than B."""
+    """Values of k' to compare with negative sampling; by default those of 1, 16, 64 and 256
+    that are smaller than B."""
     sampled: int | Literal["all", "auto"] | None = None
     """Labels sampled for each batch (B): a number, all, or auto, which depends on K."""
     seeds: int = 3
@@ -208,13 +208,13 @@ def _check(asked: Compare) -> None:
 
 
 def _arms_and_data(asked: Compare) -> tuple[list[Arm], Dataset]:
-    """The arms and the data; of the default k', those above B on these data are left out.
+    """The arms and the data; of the default k', those from B on are left out.
 
     Raises:
       InputError: settings or data that cannot be used.
     """
     from snm.compare.arms import plan_arms
-    from snm.compare.campaign import fewest_sampled
+    from snm.compare.campaign import sampled_range
     from snm.data.load import load
     from snm.system.terminal import say
 
@@ -232,12 +232,15 @@ def _arms_and_data(asked: Compare) -> tuple[list[Arm], Dataset]:
     dataset = load(asked.data)
     if dataset.test is None:
         raise InputError(dataset.name, "no test points", "a test file beside the train file")
-    if not asked.mined:
-        fewest = fewest_sampled(arms[0].config, dataset)
-        if large := [k for k in _MINED if k > fewest]:
-            which = " and ".join(map(str, large))
-            say(f"note: --mined without {which}, as B is {fewest}")
-            arms = arms_of([k for k in _MINED if k <= fewest])
+    mined = asked.mined
+    fewest, most = sampled_range(arms[0].config, dataset)
+    if not mined:
+        mined = tuple(k for k in _MINED if k < fewest) or _MINED[:1]
+        if large := [k for k in _MINED if k not in mined]:
+            say(f"note: --mined without {' and '.join(map(str, large))}, as B is {fewest}")
+            arms = arms_of(mined)
+    if most in mined:
+        say(f"note: top-{most} is negative sampling, as B is {most}")
     return arms, dataset
 
 

@@ -118,6 +118,19 @@ class Vectorizer:
         return found
 
     @property
+    def other_cuts(self) -> str | None:
+        """Options for texts in which this finds few words; None if it finds characters or items."""
+        if self.analyzer != "word" or self.item_separator is not None:
+            return None
+        found = (
+            "--analyzer char_wb --ngrams 1 3 (parts of words), or --analyzer char --ngrams 1 2 "
+            "(texts without spaces between words)"
+        )
+        if self.token_pattern is None:  # who gave one has thought about it
+            found = rf"--token-pattern '\S+' (single letters, signs), {found}"
+        return found
+
+    @property
     def item_separator(self) -> str | None:
         """The character between the items of a text, by `pattern_of_items`; None of other texts."""
         mark = (self.token_pattern or "")[3:4]

@@ -86,13 +86,14 @@ class Weighting:
             return features.indptr
         return np.arange(features.shape[0] + 1, dtype=np.int64) * features.shape[1]
 
-    def blank(self, features: csr_matrix) -> NDArray[np.bool_]:
+    def blank(self, features: csr_matrix, *, of_texts: bool = False) -> NDArray[np.bool_]:
         """Which rows of raw features, CSR [n, d], say nothing of their point: bool [n].
 
         These are rows without a value other than 0, of which a model can answer with its biases
-        alone. `standard` has none: a row of zeros is a point like any other.
+        alone. `standard` has none, since a row of zeros is a point like any other, unless it is
+        `of_texts`: it has no known word then.
         """
-        if self.mean is not None:
+        if self.mean is not None and not of_texts:
             return np.zeros(features.shape[0], bool)
         counts = np.concatenate([[0], np.cumsum(features.data != 0)])[features.indptr]
         return np.diff(counts) == 0

@@ -7,16 +7,26 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from scipy.special import softmax
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    _num_samples,
+    check_is_fitted,
+    validate_data,
+)
 
+from snm.config.loss_options import loss_options
 from snm.config.resolved import ResolvedConfig
 from snm.errors import InputError
 from snm.estimator.inputs import canonical
 from snm.estimator.targets import Targets
+from snm.losses.sampled import LOSSES
 from snm.prediction.predictor import Predictor
 from snm.prediction.thresholds import LOOKED_AT, checked_threshold
 
 __all__ = ["Answers"]
+
+_MOST_ENTRIES = 1 << 26  # of `predict_proba`: half a GiB, and as much again on the way
 
 
 class Answers:
@@ -72,6 +82,41 @@ class Answers:
         self.predictor_.fitted_calibration()  # refused before it takes time
         found, scores = self.decision_topk(X, k, labels)
         return found, self.predictor_.probabilities(scores, ranked=labels is None)
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """The probability of every class, as scikit-learn's scorers ask for it: float64 [n, K].
+
+        Columns are in the order of `classes_`. With one class a point, rows sum to 1: they are the
+        softmax of the scores over the number of members. With several labels a point, an entry is
+        the probability that the point has the label, as `proba_topk` gives it.
+
+        It takes memory and time by n * K. For many classes use `proba_topk`.
+
+        Raises:
+          ValueError: inputs of another width, over 2**26 entries; with one class a point, a loss
+            whose scores are no logarithms of probabilities, such as bowl; with several labels, as
+            `proba_topk`.
+        """
+        check_is_fitted(self, "predictor_")
+        several = self._targets.form != "classes"
+        if several:
+            self.predictor_.fitted_calibration("predict_proba")
+        elif not LOSSES[self.config_.loss].takes_exponentials(loss_options(self.config_)):
+            found = f"scores of the loss {self.config_.loss}, which are no logarithms"
+            raise InputError("predict_proba", found, "loss='softmax', or proba_topk")
+        count, num_labels = _num_samples(X), len(self.classes_)
+        if count * num_labels > _MOST_ENTRIES:
+            found = f"{count} points x {num_labels} classes"
+            expected = f"at most {_MOST_ENTRIES} entries at once, or proba_topk"
+            raise InputError("predict_proba", found, expected)
+        slots, scores = self._best(X, num_labels)
+        if several:
+            p = self.predictor_.probabilities(scores).astype(np.float64)
+        else:
+            p = softmax(scores.astype(np.float64) / self.config_.members, axis=1)
+        by_class = np.empty(p.shape)
+        np.put_along_axis(by_class, slots.astype(np.int64), p, axis=1)
+        return by_class
 
     def predict(self, X: Any) -> Any:
         """The best class of each point [n], or its best `labels_per_point` labels, as y was.

@@ -24,7 +24,7 @@ from snm.memory.memory import Memory
 from snm.model.from_config import make_model
 from snm.model.inference import adjusted, join
 from snm.model.model import TrainState
-from snm.prediction.calibration import Calibration
+from snm.prediction.calibration import UNCALIBRATED, Calibration
 from snm.prediction.predictor import Predictor
 from snm.runs.schema import MemoryRecord
 
@@ -150,12 +150,16 @@ class Learning:
         state = join(states)
         if self._shifts is not None:
             state = adjusted(state, self._shifts)
+        why = UNCALIBRATED
+        if self._parts:
+            why = "an estimator after partial_fit, which fits no probabilities", "a call of fit"
         return Predictor(
             model,
             state,
             self._fitted_weighting,
             memory=self._memory,
             calibration=self._calibration,
+            why_uncalibrated=why,
         )
 
     def _inputs(self, X: Any, y: Any, *, reset: bool) -> csr_matrix:

@@ -64,7 +64,9 @@ def new_rows(
         origin[np.linalg.norm(sums, axis=1) > 0] = "points"
     left = np.flatnonzero(origin == "random")
     if predictor.vectorizer is not None and len(left):
-        found = np.concatenate(list(predictor.queries([text_of_name(names[int(j)]) for j in left])))
+        features = predictor.as_rows([text_of_name(names[int(j)]) for j in left])
+        found = np.concatenate(list(predictor.queries(features)))
+        found[predictor.blank(features)] = 0  # the same of all names without a known word
         sums[left] = found
         origin[left[np.linalg.norm(found, axis=1) > 0]] = "names"
     left = np.flatnonzero(origin == "random")

@@ -73,12 +73,12 @@ class Witness(NamedTuple):
       row: its number in the training set, from 0; or `EARLIER` or `NAME`.
       similarity: as `MemorySettings.feature_share` mixes it.
       features: the features that it shares with the point, those of the largest product first; at
-        most 5.
+        most 5. `Memory` gives ids, `Predictor` words where it knows them.
     """
 
     row: int
     similarity: float
-    features: list[int]
+    features: list[int] | list[str]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

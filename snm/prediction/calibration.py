@@ -30,9 +30,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from snm.memory.sizes import FEWEST_POINTS
 from snm.prediction.thresholds import Threshold
 
-__all__ = ["Calibration", "Curve"]
+__all__ = ["UNCALIBRATED", "Calibration", "Curve"]
+
+UNCALIBRATED = (
+    "a model without probabilities",
+    f"one trained with --memory on, from {FEWEST_POINTS} training points on: some of these are "
+    "held out to fit probabilities",
+)
+"""What is found in place of a calibration, and what is expected, where no more is known."""
 
 _BEST = 2  # the place of s_1 among the inputs of z
 _FOLDS = 3  # that choose the form of a curve

@@ -144,7 +144,7 @@ def checked_k(k: int | None, among: NDArray[np.int32] | csr_matrix | None, num_l
     """
     if k is None:
         return min(_K, len(among) if isinstance(among, np.ndarray) else num_labels)
-    return whole_k(k, num_labels, f"1 to {num_labels} labels")
+    return whole_k(k, num_labels, f"1 to {num_labels}, the number of labels")
 
 
 def whole_k(k: Any, num_labels: int, expected: str) -> int:

@@ -18,9 +18,8 @@ from snm.data.weighting import Weighting
 from snm.errors import InputError, counted
 from snm.losses.reductions import MASKED
 from snm.memory.memory import Memory, Witness
-from snm.memory.sizes import FEWEST_POINTS
 from snm.model.model import Model, TrainState
-from snm.prediction.calibration import Calibration
+from snm.prediction.calibration import UNCALIBRATED, Calibration
 from snm.prediction.candidates import (
     best_of_pairs,
     by_name,
@@ -35,7 +34,7 @@ from snm.prediction.candidates import (
 from snm.prediction.inputs import as_rows
 from snm.prediction.point_blocks import Blocks, beside_points, one_ahead, stacked
 from snm.prediction.programs import jitted_queries, jitted_top, scores_of_pairs
-from snm.prediction.reasons import Reason, reasons_of
+from snm.prediction.reasons import Reason, reasons_of, witnesses_of
 from snm.prediction.thresholds import Threshold, threshold_of
 from snm.tables.table import SparseRows
 from snm.topk.blocks import Best
@@ -60,6 +59,7 @@ class Predictor:
       memory: adds the labels of a point's nearest training points, in one process; or None.
         `queries` are of the model alone.
       calibration: what makes its scores probabilities, or None.
+      why_uncalibrated: what was found in its place, and what is expected, for messages.
       block_rows: the most points scored together. The last block is padded, so that one program
         serves all; calls of at most 64 or 8 points have blocks of that size.
       block_entries: the fewest feature entries of a padded block, for the same reason.
@@ -73,6 +73,7 @@ class Predictor:
     vectorizer: Vectorizer | None = None
     memory: Memory | None = None
     calibration: Calibration | None = None
+    why_uncalibrated: tuple[str, str] = UNCALIBRATED
     block_rows: int = ROWS
     block_entries: int = 8
 
@@ -87,6 +88,15 @@ class Predictor:
             *(["with a memory"] if self.memory is not None else []),
         ]
         return f"Predictor({', '.join(parts)})"
+
+    @property
+    def words(self) -> Sequence[str] | None:
+        """The word of each feature, where the model knows its words."""
+        return None if self.vectorizer is None else self.vectorizer.vocabulary
+
+    def blank(self, rows: csr_matrix) -> NDArray[np.bool_]:
+        """Which points of `as_rows` have no known word or feature: bool [n]; see `Weighting`."""
+        return self.weighting.blank(rows, of_texts=self.vectorizer is not None)
 
     def top(
         self,
@@ -189,9 +199,7 @@ class Predictor:
           InputError: the model has none.
         """
         if self.calibration is None:
-            one = f"one trained with --memory on, from {FEWEST_POINTS} training points on"
-            expected = f"{one}: some of these are held out to fit probabilities"
-            raise InputError(option, "a model without probabilities", expected)
+            raise InputError(option, *self.why_uncalibrated)
         return self.calibration
 
     def threshold(self, asked: str | float) -> Threshold:
@@ -292,6 +300,8 @@ class Predictor:
     ) -> list[list[list[Witness]]]:
         """The training points whose labels spoke for the answers; see `Memory.witnesses`.
 
+        The features that they share are words where the model knows its words.
+
         Args:
           features: as in `top`.
           answers: int [n, k], the labels that `top` gave.
@@ -302,18 +312,15 @@ class Predictor:
         if self.memory is None:
             found = "a run without a memory of neighbours"
             raise InputError("witnesses", found, "one trained with --memory on")
-        rows, witnesses, first = self.as_rows(features), [], 0
-        answers = self._answers(answers, rows)
-        for count, block in self._blocks(rows):
-            weighted, queries = self._of_memory(self.memory, rows, first, count, block)
-            witnesses += self.memory.witnesses(weighted, queries, answers[first : first + count])
-            first += count
-        return witnesses
+        rows = self.as_rows(features)
+        return witnesses_of(self, self.memory, rows, self._answers(answers, rows))
 
     def reasons(
         self, features: csr_matrix | Sequence[str], answers: NDArray[np.int32], most: int = 5
     ) -> list[list[Reason]]:
         """What the scores of answers are sums of: features, bias, votes; exact up to rounding.
+
+        Features are words where the model was trained on texts and its vectoriser keeps words.
 
         The model's part of a score is a sum over the point's features once the length of the
         query and the active units of the encoder are known; see `snm.model.score_parts`.

@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.batches.csr_blocks import block_of, power_of_two
-from snm.memory.memory import NAME, Witness
+from snm.memory.memory import NAME, Memory, Witness
 from snm.prediction.candidates import values_at
 from snm.prediction.programs import jitted_parts
 
 if TYPE_CHECKING:
     from snm.prediction.predictor import Predictor
 
-__all__ = ["Reason", "reasons_of"]
+__all__ = ["Reason", "reasons_of", "witnesses_of"]
 
 _POINTS = 8  # of a block
 # The fewest entries and labels of a block; more are rounded up to a power of two: few are compiled.
@@ -29,44 +29,41 @@ class Reason(NamedTuple):
     """What the score of a label is the sum of, up to rounding.
 
     Attributes:
-      features: (feature, what it adds) of the features that add or take most, largest first.
+      features: (feature, what it adds) of the features that add or take most, largest first; a
+        feature is a word where the model knows its words, else an id.
       other_features: what all other features of the point add.
       bias: of the label; the logit adjustment is in it.
       votes: what the memory of neighbours adds; 0 without one.
       witnesses: neighbours that voted for the label, the most similar first, as
-        `Memory.witnesses` finds them.
+        `Memory.witnesses` finds them; their features are words likewise.
     """
 
-    features: list[tuple[int, float]]
+    features: list[tuple[int | str, float]]
     other_features: float
     bias: float
     votes: float
     witnesses: list[Witness]
 
-    def as_json(self, words: Sequence[str] | None) -> dict[str, Any]:
-        """The terms of the sum; features are words, where these are known."""
+    def as_json(self) -> dict[str, Any]:
+        """The terms of the sum."""
         return {
-            "features": [[_named(f, words), round(part, 4)] for f, part in self.features],
+            "features": [[feature, round(part, 4)] for feature, part in self.features],
             "other_features": round(self.other_features, 4),
             "bias": round(self.bias, 4),
             "votes": round(self.votes, 4),
         }
 
-    def witnesses_as_json(self, words: Sequence[str] | None) -> list[dict[str, Any]]:
+    def witnesses_as_json(self) -> list[dict[str, Any]]:
         """The witnesses; a label's name and a point of earlier data have no `train_row`."""
         return [
             {
                 "train_row": None if one.row < 0 else one.row,
                 "label_name": one.row == NAME,
                 "similarity": round(one.similarity, 4),
-                "shares": [_named(f, words) for f in one.features],
+                "shares": list(one.features),
             }
             for one in self.witnesses
         ]
-
-
-def _named(feature: int, words: Sequence[str] | None) -> int | str:
-    return feature if words is None else words[feature]
 
 
 def reasons_of(
@@ -86,9 +83,10 @@ def reasons_of(
     if head.bias is not None:
         bias = np.asarray(head.bias[jnp.asarray(asked)], np.float64)
     weighted = predictor.weighting.apply(rows)
+    words = predictor.words
     spoken: list[list[list[Witness]]] | None = None
     if memory is not None and len(answers):
-        queries = None if memory.queries is None else np.concatenate([*predictor.queries(rows)])
+        queries = _queries_of(predictor, memory, rows)
         mask = csr_matrix(
             (
                 np.ones(asked.size, np.float32),
@@ -98,7 +96,7 @@ def reasons_of(
             shape=(len(asked), predictor.model.spec.num_labels),
         )
         votes = values_at(memory.additions(weighted, queries), mask).reshape(asked.shape)
-        spoken = memory.witnesses(weighted, queries, answers)
+        spoken = _with_words(memory.witnesses(weighted, queries, answers), words)
     explained = []
     for first in range(0, len(answers), _POINTS):
         of_block = weighted[first : first + _POINTS]
@@ -108,13 +106,49 @@ def reasons_of(
             ids, point = of_block.indices[own], first + row
             of_point = []
             for place, label in enumerate(answers[point]):
-                largest, others = _largest(ids, parts[place, own], most)
+                largest, others = _largest(ids, parts[place, own], most, words)
                 terms = float(bias[point, place]), float(votes[point, place])
                 witnesses = [] if spoken is None else spoken[point][place]
                 reason = Reason(largest, others, *terms, witnesses)
                 of_point.append(reason if label >= 0 else Reason([], 0.0, 0.0, 0.0, []))
             explained.append(of_point)
     return explained
+
+
+def witnesses_of(
+    predictor: Predictor, memory: Memory, rows: csr_matrix, answers: NDArray[np.int32]
+) -> list[list[list[Witness]]]:
+    """Who voted for the answers of n points; see `Predictor.witnesses`.
+
+    Args:
+      predictor: the model, perhaps on a mesh.
+      memory: its memory.
+      rows: CSR [n, d], not weighted.
+      answers: int32 [n, k], checked.
+    """
+    if not len(answers):
+        return []
+    queries = _queries_of(predictor, memory, rows)
+    found = memory.witnesses(predictor.weighting.apply(rows), queries, answers)
+    return _with_words(found, predictor.words)
+
+
+def _queries_of(predictor: Predictor, memory: Memory, rows: csr_matrix) -> Any:
+    """The queries of n points, n at least 1, where the memory compares them; else None."""
+    return None if memory.queries is None else np.concatenate([*predictor.queries(rows)])
+
+
+def _with_words(
+    spoken: list[list[list[Witness]]], words: Sequence[str] | None
+) -> list[list[list[Witness]]]:
+    """Witnesses whose features are words where these are known."""
+    if words is None:
+        return spoken
+
+    def named(one: Witness) -> Witness:
+        return one._replace(features=[words[int(feature)] for feature in one.features])
+
+    return [[[named(one) for one in of_label] for of_label in of_point] for of_point in spoken]
 
 
 def _parts(
@@ -131,9 +165,10 @@ def _parts(
 
 
 def _largest(
-    ids: NDArray[np.int32], parts: NDArray[np.float64], most: int
-) -> tuple[list[tuple[int, float]], float]:
+    ids: NDArray[np.int32], parts: NDArray[np.float64], most: int, words: Sequence[str] | None
+) -> tuple[list[tuple[int | str, float]], float]:
     """The features that add or take most, with what they add, and the sum of the others."""
     order = np.argsort(-np.abs(parts), kind="stable")
     largest = [(int(ids[i]), float(parts[i])) for i in order[:most] if parts[i] != 0]
-    return largest, float(parts[order[most:]].sum())
+    named = [(feature if words is None else words[feature], part) for feature, part in largest]
+    return named, float(parts[order[most:]].sum())

@@ -27,6 +27,7 @@ from snm.runs.folder import RunFolder, read_json
 from snm.runs.manifest import read_manifest
 from snm.runs.members import member_seed, phase_names
 from snm.runs.schema import RunFacts
+from snm.runs.uncalibrated import why_uncalibrated
 from snm.stores.copies import local
 
 __all__ = ["StoredRun", "is_exported", "load", "vectorizer_of", "weighting_of"]
@@ -128,7 +129,14 @@ class StoredRun:
         """
         names, weighting = self.label_names(), self.weighting()
         predictor = self.predictor(weighting, names, verify=verify)
-        return self.with_memory(predictor) if memory and self.all_trained else predictor
+        if memory and self.all_trained:
+            predictor = self.with_memory(predictor)
+        if predictor.calibration is not None:
+            return predictor
+        why = "a model that was loaded with memory=False", "memory=True"
+        if memory:
+            why = why_uncalibrated(self.folder, self.config, self.facts)
+        return dataclasses.replace(predictor, why_uncalibrated=why)
 
     @functools.cached_property
     def model(self) -> Model:

@@ -126,7 +126,7 @@ class Answering:
         if self._exact.calibration is not None:
             p = self._exact.probabilities(scores, ranked=among is None)
         kept = _kept(labels, p, threshold, left_out, count)
-        blank = self._exact.weighting.blank(rows)
+        blank = self._exact.blank(rows)
         return _as_answers(labels, scores, p, kept, blank, reasons, self._exact)
 
     def _wanted(self, question: Question) -> tuple[int | None, Threshold | None]:
@@ -247,10 +247,9 @@ def _as_answers(
 
 def _as_fields(reasons: list[Reason], predictor: Predictor) -> dict[str, Any]:
     """The terms of the scores of a point, and who voted for its labels if there is a memory."""
-    words = None if predictor.vectorizer is None else predictor.vectorizer.vocabulary
-    parts = [Parts(**reason.as_json(words)) for reason in reasons]
+    parts = [Parts(**reason.as_json()) for reason in reasons]
     if predictor.memory is None:
         return {"parts": parts}
-    voters = [reason.witnesses_as_json(words) for reason in reasons]
+    voters = [reason.witnesses_as_json() for reason in reasons]
     because = [[Witness(**one) for one in of_label] for of_label in voters]
     return {"parts": parts, "because": because}

@@ -246,7 +246,7 @@ def score_test_points(
       with labels say nothing to the model, if some do.
     """
     assert dataset.test is not None
-    blank = predictor.weighting.blank(dataset.test.features)
+    blank = predictor.blank(dataset.test.features)
     empty = int(np.count_nonzero(blank & (np.diff(dataset.test.labels.indptr) > 0)))
     repeats = [duplicate_test_rows_together(dataclasses.replace(dataset, train=points))
                for points in trained_on or [dataset.train]]  # fmt: skip

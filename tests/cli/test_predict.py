@@ -329,7 +329,7 @@ def test_bad_questions(run, tiny_run, tmp_path, capsys):
     assert "neither INPUT nor --text" in refused(capsys, "predict", run)
     path = written(tmp_path / "a.csv", "csv")
     said = refused(capsys, "predict", run, path, "--k", "0")  # nothing is told of the file before
-    assert said == f"--k: found 0, expected 1 to {tiny.LABELS} labels"
+    assert said == f"--k: found 0, expected 1 to {tiny.LABELS}, the number of labels"
     assert "INPUT and --text" in refused(capsys, "predict", run, path, "--text", "x")
     assert "no --output" in refused(capsys, "predict", run, path, "--format=sparse")
     said = refused(capsys, "predict", tiny_run / "run", path)

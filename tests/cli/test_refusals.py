@@ -292,7 +292,7 @@ def test_bad_predictions(data, run, tmp_path, capsys):
     assert "--output /proc/x: found" in refused(capsys, "predict", run, test, "--output", "/proc/x")
     for k in (0, 21, 100_000):
         said = refused(capsys, "predict", run, test, "--k", k)
-        assert said == f"--k: found {k}, expected 1 to 20 labels"
+        assert said == f"--k: found {k}, expected 1 to 20, the number of labels"
     assert "no config.toml" in refused(capsys, "predict", data, test, "--output", out)
     said = refused(capsys, "predict", run, data)
     assert said == f"{data}: found a folder, expected a file of points"

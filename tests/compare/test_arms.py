@@ -2,12 +2,15 @@
 
 import dataclasses
 import json
+import sys
 
 import pytest
 import tiny
 
 import snm
+from snm.cli.main import main
 from snm.compare.arms import BASELINE, EXTRAS, grid_of, plan_arms
+from snm.compare.campaign import Campaign
 from snm.compare.cli import Compare
 from snm.config.resolve import resolve
 from snm.errors import InputError
@@ -136,3 +139,26 @@ def test_every_extra_fits_a_data_set_and_every_arm_has_as_many_trials(folder):
     configs = [resolve(arm.config, dataset) for arm in arms]
     assert len({json.dumps(dataclasses.asdict(config)) for config in configs}) == len(arms)
     assert {len(grid_of(config)) for config in configs} == {6}
+
+
+def test_mining_all_that_is_sampled_is_said_to_be_negative_sampling(tmp_path, monkeypatch, capsys):
+    """Of 2 labels 1 is sampled, of 20 all 19: k' = B leaves no label out."""
+    monkeypatch.setattr(Campaign, "run", lambda self: sys.exit(0))
+    tiny.write(tmp_path / "tiny")
+    pair = tmp_path / "pair"
+    pair.mkdir()
+    for name in ("train.txt", "test.txt"):
+        (pair / name).write_text("2 3 2\n0 0:1\n1 1:1\n")
+    for number, (words, same) in enumerate(
+        [
+            ([pair], "top-1 is negative sampling, as B is 1"),
+            ([tmp_path / "tiny", "--mined", 1, 19], "top-19 is negative sampling, as B is 19"),
+            ([tmp_path / "tiny", "--mined", 1, 18], None),
+        ]
+    ):
+        with pytest.raises(SystemExit) as error:
+            main(["compare", *map(str, words), "--out", str(tmp_path / f"out{number}")])
+        assert error.value.code == 0
+        said = capsys.readouterr().out
+        assert said.count("is negative sampling") == (same is not None)
+        assert same is None or same in said

@@ -169,7 +169,7 @@ def test_probabilities(data):
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.proba_topk(data.test.features, 5)[1], p)
     model.partial_fit(data.train.features, data.train.labels)
-    with pytest.raises(InputError, match="probabilities: found a model without probabilities"):
+    with pytest.raises(InputError, match="probabilities: found an estimator after partial_fit, wh"):
         model.proba_topk(data.test.features)
 
 

@@ -10,6 +10,7 @@ from command_line import call, refused
 
 import snm
 from snm.data.vectorizer import Vectorizer
+from snm.data.weighting import Weighting
 from snm.grow.rows import bias_of, new_rows
 from snm.runs.load import StoredRun
 
@@ -177,12 +178,18 @@ def test_names_are_spelled_as_imports_spell_them(place, tmp_path, capsys):
         assert "names.txt:1: found 'name 3', which the run has already" in refused(capsys, *ask)
 
 
-def test_names_of_a_model_of_texts(place):
-    """A label without points starts at the query of its name, unless its words are unknown."""
+@pytest.mark.parametrize("kind", ["tfidf", "standard"])
+def test_names_of_a_model_of_texts(place, kind):
+    """A label without points starts at the query of its name, unless its words are unknown.
+
+    Standardized, a text without a known word has values, but it is unknown all the same.
+    """
     model, state = StoredRun.open(place / "run").member(1)
     words = tuple(f"word{j}" for j in range(tiny.FEATURES))
     texts = Vectorizer("counts", tiny.FEATURES, vocabulary=words)
-    alone = snm.Predictor(model, state, snm.load(place / "run").weighting, vectorizer=texts)
+    weighting = Weighting.fit(kind, snm.load_data(place / "part").train.features)
+    alone = snm.Predictor(model, state, weighting, vectorizer=texts)
+    assert alone.blank(alone.as_rows(["word3 word5", "unknown"])).tolist() == [False, True]
     rows, origins = new_rows(alone, ["word3 word5", "unknown"], None, seed=0)
     assert (origins.points, origins.names, origins.random) == (0, 1, 1)
     (query,) = next(alone.queries(["word3 word5"]))

@@ -279,7 +279,9 @@ def test_numbers_of_answers_that_are_none():
     predictor, asked = predictor_of(), points(2, seed=9)
     for k in (4.0, True, "3", [3], 0, K + 1):
         found = str(k) if k in (0, K + 1) else repr(k).replace("[", r"\[").replace("]", r"\]")
-        with pytest.raises(InputError, match=f"^k: found {found}, expected 1 to {K} labels"):
+        with pytest.raises(
+            InputError, match=f"^k: found {found}, expected 1 to {K}, the number of labels"
+        ):
             predictor.predict(asked, k=k)
     labels, _ = predictor.predict(asked, k=np.int64(4))
     np.testing.assert_array_equal(labels, predictor.predict(asked, k=4)[0])

@@ -11,6 +11,7 @@ from devices import mesh_here
 from scipy import sparse
 
 import snm
+from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.memory.memory import Memory, MemorySettings
@@ -143,14 +144,33 @@ def test_rows_of_int8():
 
 def test_as_json():
     ((reason,),) = predictor_of().reasons(counts(5, 3)[:1], np.array([[2]]), most=2)
-    told = reason.as_json([f"word{j}" for j in range(D)])
-    assert told == {
-        "features": [[f"word{f}", round(part, 4)] for f, part in reason.features],
+    assert reason.as_json() == {
+        "features": [[f, round(part, 4)] for f, part in reason.features],
         "other_features": round(reason.other_features, 4),
         "bias": round(reason.bias, 4),
         "votes": 0.0,
     }
-    assert reason.as_json(None)["features"][0][0] == reason.features[0][0]
+
+
+def test_features_are_words_where_the_model_knows_them():
+    """A vectoriser that hashes keeps no words, so that features stay ids."""
+    model, features = predictor_of(memory=True), counts(POINTS, 6)
+    answers, _ = model.predict(features, 3)
+    words = tuple(f"word{feature}" for feature in range(D))
+    counting, hashing = Vectorizer("counts", D, vocabulary=words), Vectorizer("hashing", D)
+    named, hashed = (dataclasses.replace(model, vectorizer=one) for one in (counting, hashing))
+    plain, told = model.reasons(features, answers), named.reasons(features, answers)
+    assert hashed.reasons(features, answers) == plain
+    shared = 0
+    for of_point, of_named in zip(plain, told, strict=True):
+        for ids, reason in zip(of_point, of_named, strict=True):
+            assert reason.features == [(f"word{f}", part) for f, part in ids.features]
+            for before, one in zip(ids.witnesses, reason.witnesses, strict=True):
+                assert one == before._replace(features=[f"word{f}" for f in before.features])
+                shared += len(one.features)
+    assert shared
+    spoken = [[reason.witnesses for reason in of_point] for of_point in told]
+    assert named.witnesses(features, answers) == spoken
 
 
 @pytest.mark.parametrize(

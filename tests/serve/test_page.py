@@ -63,7 +63,7 @@ def test_answers_and_errors(opened, address, served):
     assert [row[2] for row in rows] == [f"{score:.3f}" for score in scores[0]]
     (told, *_) = served.reasons(["word3 word5"], labels)
     for shown, reason in zip(page.query_selector_all("#answers small"), told, strict=True):
-        words = [term(f"word{feature}", part) for feature, part in reason.features]
+        words = [term(word, part) for word, part in reason.features]
         others = [term("other words", reason.other_features)] if reason.other_features else []
         terms = [*words, *others, term("the label itself", reason.bias)]
         assert shown.text_content() == " \u00b7 ".join(terms)

@@ -19,10 +19,6 @@ if TYPE_CHECKING:
 __all__ = ["Imported", "tell"]
 
 _MANY_EMPTY = 0.02  # of the points, those without a known word
-_PARTS_OF_WORDS = (
-    "parts of words are known more often: --analyzer char_wb --ngrams 1 3, or, for texts without "
-    "spaces between words, --analyzer char --ngrams 1 2"
-)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -68,9 +64,9 @@ def tell(command: Import, imported: Imported) -> None:
     for what, count in without.items():
         if count:
             say(f"{counted(count, 'point')} without {what}")
-    of_words = vectorizer is not None and vectorizer.analyzer == "word" and command.like is None
-    if of_words and unknown > _MANY_EMPTY * (train + test):
-        say(_PARTS_OF_WORDS)
+    other_cuts = None if vectorizer is None or command.like else vectorizer.other_cuts
+    if other_cuts is not None and unknown > _MANY_EMPTY * (train + test):
+        say(f"other options may find features in more texts: {other_cuts}")
     if (hint := _hint_of_items(counts.overlaps)) is not None:
         say(hint)
     if (mark := imported.joined_by) is not None:

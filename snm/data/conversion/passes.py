@@ -14,7 +14,7 @@ from scipy.sparse import csr_matrix
 
 from snm.data.formats.foreign import Row
 from snm.data.vectorizer import Kind, Vectorizer
-from snm.errors import InputError
+from snm.errors import InputError, counted
 
 __all__ = ["OnProgress", "entries_of", "fit_vectorizer", "frequent_labels", "index_base"]
 
@@ -66,10 +66,18 @@ def fit_vectorizer(
         on_progress(points)
     kept = [w for w, count in frequency.items() if min_points <= count <= max_share * points]
     kept = sorted(sorted(kept, key=lambda word: (-frequency[word], word))[:most])
+    if not kept and not frequency:
+        found = f"no word in {counted(points, 'text')}"
+        if blank.other_cuts is None:
+            raise InputError(source, found, "texts that are not empty")
+        found += "" if blank.token_pattern else " (of two or more letters or digits)"
+        raise InputError(source, found, f"words, or {blank.other_cuts}")
     if not kept:
         found = f"no word that occurs in at least {min_points} of {points} texts"
         found += "" if max_share == 1 else f", and in at most {max_share:g} of them"
-        raise InputError(source, found, "a non-empty vocabulary")
+        options = [] if min_points == 1 else ["a lower --min-points"]
+        options += [] if max_share == 1 else ["a higher --max-share"]
+        raise InputError(source, found, " or ".join(options))
     counts = np.array([frequency[word] for word in kept], np.float64)
     return dataclasses.replace(
         blank,

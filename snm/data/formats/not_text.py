@@ -16,6 +16,7 @@ _SHEET = "CSV in UTF-8, as a spreadsheet program saves it"
 _TABLE = 'JSON lines: `pandas.{}(FILE).to_json(NEW, orient="records", lines=True)` makes them'
 _UNPACKED = "the text in it, which `{}` unpacks"
 
+_GZIP = b"\x1f\x8b"
 _BEGINNINGS = (
     (rb"PAR1\x15", "a Parquet file", _TABLE.format("read_parquet")),
     (rb"ARROW1\0", "an Arrow file", _TABLE.format("read_feather")),
@@ -26,14 +27,19 @@ _BEGINNINGS = (
     ),
     (rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an Office file", _SHEET),  # of 2003 and before
     (rb"PK\x03\x04", "a zip archive", _UNPACKED.format("unzip")),
-    (rb"\x1f\x8b", "gzip data", f"a name ending in .gz, or {_UNPACKED.format('gunzip -c')}"),
+    (_GZIP, "gzip data", f"a name ending in .gz, or {_UNPACKED.format('gunzip -c')}"),
     (rb"BZh[1-9]1AY&SY", "bzip2 data", _UNPACKED.format("bunzip2 -c")),
     (rb"\xfd7zXZ\0", "xz data", _UNPACKED.format("xz -dc")),
     (rb"\x28\xb5\x2f\xfd", "Zstandard data", _UNPACKED.format("zstd -dc")),
 )
 """How files begin, as a regular expression; what they are; and what is expected instead."""
 
-_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)  # as spreadsheets write "Unicode text"
+_WIDE = (  # one that begins with the mark of another comes first
+    (codecs.BOM_UTF32_LE, "UTF-32"),
+    (codecs.BOM_UTF32_BE, "UTF-32"),
+    (codecs.BOM_UTF16_LE, "UTF-16"),  # as spreadsheets write "Unicode text"
+    (codecs.BOM_UTF16_BE, "UTF-16"),
+)
 _OF_NO_TEXT = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 
 
@@ -47,6 +53,9 @@ def refuse_packed(name: str, first: bytes) -> None:
     Raises:
       InputError: they begin as such a file does.
     """
+    if first.startswith(_GZIP) and name.endswith(".gz"):  # which was unpacked once
+        expected = "a file that is packed once, which `gunzip -c` makes of it"
+        raise InputError(name, "gzip data in gzip data", expected)
     for beginning, found, expected in _BEGINNINGS:
         if re.match(beginning, first, re.DOTALL):
             raise InputError(name, found, expected)
@@ -70,8 +79,9 @@ def undecoded(where: str, line: bytes, start: int, *, first: bool) -> InputError
       first: whether it begins the file.
     """
     expected = "UTF-8"
-    if first and line.startswith(_UTF_16):
-        expected += ", as `iconv -f UTF-16 -t UTF-8` makes of UTF-16"
+    wide = next((name for mark, name in _WIDE if first and line.startswith(mark)), None)
+    if wide is not None:
+        expected += f", as `iconv -f {wide} -t UTF-8` makes of {wide}"
     elif _OF_NO_TEXT.search(line) is None and line[:start].isascii() and not _is_cut(line[start:]):
         # Windows-1252 has the letters of Latin-1 at the same places.
         expected += ", as `iconv -f WINDOWS-1252 -t UTF-8` makes of Western European text"

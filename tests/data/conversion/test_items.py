@@ -250,3 +250,20 @@ def test_empty_texts_are_told_apart_from_unknown_words(tmp_path, capsys):
     out = capsys.readouterr().out
     assert "2 points without text" in out
     assert "1 point without a feature whose text is not empty" in out
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ([], ["--token-pattern", "--analyzer"]),
+        (["--token-pattern=[a-z]+"], ["--analyzer"]),
+        (["--analyzer=char_wb"], []),
+    ],
+)
+def test_texts_without_words_have_options_that_cut_them(tmp_path, capsys, options, named):
+    """Characters are found in any text."""
+    source = tmp_path / "in.csv"
+    source.write_text("text,labels\nsome words,a\n! ? !,b\n")
+    call("data", "import", source, "--out", tmp_path / "out", *options)
+    out = capsys.readouterr().out
+    assert [flag for flag in ("--token-pattern", "--analyzer") if flag in out] == named

@@ -124,6 +124,9 @@ def test_a_single_label_needs_no_list(tmp_path):
         ("[1.5]", 'expected "labels": ["a", "b"], or whole numbers such as [3, 17]'),
         ('"x, y"', "found a text with ',' in \"labels\""),
         ('"x, y"', 'expected a list: ["x", "y"] for several labels, ["x, y"] for one'),
+        ('"x, y,"', 'expected a list: ["x", "y"] for several labels, ["x, y,"] for one'),
+        ('"x,"', 'expected a list: ["a", "b"] for several labels, ["x,"] for one'),
+        ('","', 'expected a list: ["a", "b"] for several labels, [","] for one'),
         (f'"{"x" * 99}; y"', 'expected a list such as "labels": ["a", "b"]'),
     ],
 )

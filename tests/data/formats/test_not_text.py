@@ -55,6 +55,27 @@ def test_a_file_of_another_program_is_told(tmp_path, suffix, content, said):
     assert str(error.value).startswith(f"{path}: found {said}")
 
 
+def test_a_file_that_is_packed_twice_is_told(tmp_path):
+    path = tmp_path / "points.csv.gz"
+    path.write_bytes(gzip.compress(gzip.compress(ROWS)))
+    expected = "a file that is packed once, which `gunzip -c` makes of it"
+    with pytest.raises(InputError) as error:
+        list(read_rows(path, "csv"))
+    assert str(error.value) == f"{path}: found gzip data in gzip data, expected {expected}"
+
+
+@pytest.mark.parametrize("order", ["le", "be"])
+@pytest.mark.parametrize("name", ["UTF-16", "UTF-32"])
+def test_wide_characters_have_their_command(tmp_path, name, order):
+    """The mark of UTF-32 begins with that of UTF-16."""
+    path = tmp_path / "points.csv"
+    path.write_bytes(f"\ufeff{ROWS.decode()}".encode(f"{name}-{order}"))
+    expected = f"expected UTF-8, as `iconv -f {name} -t UTF-8` makes of {name}"
+    with pytest.raises(InputError) as error:
+        list(read_rows(path, "csv"))
+    assert str(error.value).startswith(f"{path}:1: ") and str(error.value).endswith(expected)
+
+
 @pytest.mark.parametrize("text", ["PAR1 is a gene", "BZh91AY", "ARROW1", "[x] done", "PK"])
 def test_texts_that_begin_alike_are_texts(tmp_path, text):
     path = tmp_path / "points.txt"

@@ -209,6 +209,8 @@ def test_predictions_are_explained(trained, model, tmp_path, capsys):
         assert after["because"] == [before["because"][place] for place in places]
         assert after["parts"] == [before["parts"][place] for place in places]
     assert gaps > 0  # a label of its own threshold was left out before another
+    none = sum(not after["labels"] for after in left)
+    assert f"{none} of 150 points without a label that is as likely" in capsys.readouterr().err
     assert "--format sparse" in command_line.refused(capsys, *command, "--format=sparse")
 
 
@@ -250,6 +252,10 @@ def test_probabilities_of_a_run(trained, model, unseen, tmp_path, capsys):
         row[kept].tolist() for row, kept in zip(labels, p >= 0.4, strict=True)
     ]
     assert 50 < sum(len(one["labels"]) for one in lines) < 700 and "probabilities" not in lines[0]
+    command_line.call("predict", run, tmp_path / "test.txt", "--threshold=0.4")
+    none = (p < 0.4).all(axis=1).sum()
+    said = f"{none} of 150 points without a label that is as likely as --threshold 0.4"
+    assert none > 1 and said in capsys.readouterr().err
     command_line.call("evaluate", run)
     assert f"ECE@5 {told['ECE']:.4f}" in capsys.readouterr().out
 
@@ -299,18 +305,15 @@ def test_runs_without_probabilities_say_so(trained, tmp_path, capsys):
         return accept_edits(copy)
 
     without = load(with_curves(None))
-    said = (
-        r"^probabilities: found a model without probabilities, expected one trained with memory "
-        "on, from 200 training points on: some"
-    )
-    with pytest.raises(InputError, match=said):
+    said = "found 60 held-out points whose answers are all right or all wrong, expected a run with"
+    with pytest.raises(InputError, match=f"^probabilities: {said} more training points"):
         without.predict_proba(["text"])
     write_text(tmp_path / "test.txt", *(sparse.csr_matrix((2, n)) for n in (120, 60)))
     for flag in ("--probabilities", "--threshold=0.5"):
         said = command_line.refused(capsys, "predict", copy, tmp_path / "test.txt", flag)
         option, _, _ = flag.partition("=")
-        assert said.startswith(f"{option}: found a model without probabilities, expected one tr")
-    with pytest.raises(InputError, match=r"^threshold: found a model without probabilities"):
+        assert said.startswith(f"{option}: found 60 held-out points whose answers are all right")
+    with pytest.raises(InputError, match=r"^threshold: found 60 held-out points"):
         without.predict_proba(["text"], threshold=0.5)
     said = command_line.refused(capsys, "predict", run, tmp_path / "test.txt", "--threshold=2")
     assert said.startswith("--threshold: found 2, expected a probability from 0 to 1, micro-f1")

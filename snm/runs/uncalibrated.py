@@ -1,0 +1,47 @@
+"""Why a run has no probabilities, in the words of an error."""
+
+from __future__ import annotations
+
+from snm.config.resolved import ResolvedConfig
+from snm.memory.sizes import FEWEST_POINTS
+from snm.runs.folder import RunFolder
+from snm.runs.schema import RunFacts
+
+__all__ = ["why_uncalibrated"]
+
+
+def why_uncalibrated(folder: RunFolder, config: ResolvedConfig, facts: RunFacts) -> tuple[str, str]:
+    """What was found in place of probabilities, and what to do.
+
+    Args:
+      folder: of a run without a calibration.
+      config: its settings.
+      facts: the content of its `run.json`.
+
+    Raises:
+      InputError: a damaged file of the run.
+    """
+    if not folder.finished():
+        return "a run that has not ended", "its end: the same `snm train` command goes on"
+    if folder.has(folder.memory_record):
+        record = folder.read_memory_record()
+        if "inherited_from" not in record:
+            found = f"{record['held_out']} held-out points whose answers are all right or all wrong"
+            return found, "a run with more training points"
+    if (start := facts["warm_start"]) is not None:
+        found = f"a run that took no probabilities over from {start}"
+        return found, "one trained without --warm-start, with --memory on"
+    points = (folder.read_result().get("data") or {}).get("points", FEWEST_POINTS)
+    if points < FEWEST_POINTS:
+        found = f"a run of {points} training points, too few to hold some out for probabilities"
+        return found, f"one of {FEWEST_POINTS} or more"
+    if config.memory == "on":
+        found = "a run without a point to hold out that has a label and a feature"
+        return found, "other training points"
+    asked = "one trained with --memory on"
+    if config.preset == "paper":
+        return "a run of the preset paper, which fits no probabilities", asked
+    return (
+        "a run with memory = off, by its settings or by auto, which fits no probabilities",
+        f"{asked}, in one process, from data that fit into memory",
+    )

@@ -1,0 +1,45 @@
+"""Why a run has no probabilities: what an error names, and what to do about it."""
+
+import dataclasses
+
+import pytest
+
+import snm
+from snm.errors import InputError
+from snm.runs.load import StoredRun
+from snm.runs.uncalibrated import why_uncalibrated
+
+
+def test_a_run_of_few_points(tiny_run):
+    said = "a run of 60 training points, too few to hold some out for probabilities, expected one"
+    model = snm.load(tiny_run / "run")
+    for option, threshold in (("probabilities", None), ("threshold", 0.5)):
+        with pytest.raises(InputError, match=f"^{option}: found {said} of 200 or more"):
+            model.predict_proba([[0.0] * 30], threshold=threshold)
+    with pytest.raises(InputError, match=r"loaded with memory=False, expected memory=True"):
+        snm.load(tiny_run / "run", memory=False).predict_proba([[0.0] * 30])
+
+
+@pytest.mark.parametrize(
+    ("points", "settings", "start", "said"),
+    [
+        (200, {"preset": "paper"}, None, "a run of the preset paper"),
+        (200, {"preset": "default"}, None, "a run with memory = off"),
+        (200, {"memory": "on"}, None, "a run without a point to hold out"),
+        (199, {"preset": "paper"}, None, "a run of 199 training points"),
+        (199, {}, "runs/before", "a run that took no probabilities over from runs/before"),
+    ],
+)
+def test_the_cause_that_holds(tiny_run, monkeypatch, points, settings, start, said):
+    run = StoredRun.open(tiny_run / "run")
+    monkeypatch.setattr(type(run.folder), "read_result", lambda self: {"data": {"points": points}})
+    config = dataclasses.replace(run.config, **settings)
+    found, expected = why_uncalibrated(run.folder, config, {**run.facts, "warm_start": start})
+    assert found.startswith(said) and expected
+
+
+def test_a_run_that_has_not_ended(tiny_run, monkeypatch):
+    run = StoredRun.open(tiny_run / "run")
+    monkeypatch.setattr(type(run.folder), "finished", lambda self: False)
+    found, expected = why_uncalibrated(run.folder, run.config, run.facts)
+    assert found == "a run that has not ended" and "goes on" in expected
