@@ -17,7 +17,7 @@ from small_runs import arrays
 
 from snm.runs.folder import RunFolder
 
-EPOCHS = 40
+EPOCHS = 24
 TESTS = Path(__file__).parents[2]
 
 
