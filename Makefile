@@ -32,7 +32,7 @@ test: check
 	$(BIN)/pytest -n 2 --dist loadfile
 
 test-slow: $(VENV)/.installed-dev
-	JAX_ENABLE_CHECKS=1 $(BIN)/pytest -n 2 -m 'slow and not accelerators'
+	JAX_ENABLE_CHECKS=1 $(BIN)/pytest -n 2 --dist worksteal -m 'slow and not accelerators'
 	XLA_FLAGS= $(BIN)/pytest -m bits
 
 # An environment of its own: the compilers' packages announce themselves to every program that uses jax.

@@ -51,13 +51,14 @@ def main() -> None:
         write_json(given.out, found)
 
 
-def measured(folder: Path, limit: int, times: float) -> dict[str, Any]:
+def measured(folder: Path, limit: int, times: float, *flags: str) -> dict[str, Any]:
     """Runs the commands.
 
     Args:
       folder: empty, with room for some eight times the limit.
       limit: bytes of the data segment of each command.
       times: bytes of the CSV over the limit.
+      *flags: more of the training.
 
     Raises:
       CalledProcessError: a command failed.
@@ -67,7 +68,7 @@ def measured(folder: Path, limit: int, times: float) -> dict[str, Any]:
     commands = {
         "import": ("data", "import", texts, "--out", data, "--vectorizer", "hashing",
                    "--features", 1 << 16, "--test-fraction", min(0.5, 2000 / points)),
-        "train": ("train", data, "--run-dir", run, "--preset", "fast", "--dim", 64),
+        "train": ("train", data, "--run-dir", run, "--preset", "fast", "--dim", 64, *flags),
         "predict": ("predict", run, texts, "--k", 1, "--output", folder / "answers.jsonl"),
     }  # fmt: skip
     told = {name: limited(command, limit, folder) for name, command in commands.items()}

@@ -15,9 +15,8 @@ from real_data import real_data_folder
 # Read once, when jax starts: the tests want float64 references beside float32 code.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # Compiling dominates the tests, and most of it is optimising: LLVM's passes, and MLIR's for each
-# fusion. `make test-slow` leaves both on, as users do: what compares the bits of two programs that
-# should compute the same is slow for that reason. A flag that XLA does not know ends the process,
-# and jaxlib 0.11 no longer knows the second.
+# fusion. `pytest -m bits` leaves both on, as users do. A flag that XLA does not know ends the
+# process, and jaxlib 0.11 no longer knows the second.
 os.environ.setdefault(
     "XLA_FLAGS",
     "--xla_backend_optimization_level=0"
@@ -40,6 +39,9 @@ import snm
 from snm.system.cache_folder import programs_in
 
 # jax's checks of its own work are on in `make test-slow` alone: they take a seventh of the time.
+# They are of this process: those that a worker's tests start run the same code, and go without.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.pop("JAX_ENABLE_CHECKS", None)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 # Before the first use of a device: the head's shards need several, one CPU can play eight.
 jax.config.update("jax_num_cpu_devices", 8)

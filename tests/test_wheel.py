@@ -36,12 +36,18 @@ def clean():
     return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
 
+def install(bare, *words, env):
+    """Installs into a new environment: by the pip of this one, and without compiling modules."""
+    venv.create(bare)
+    pip = (sys.executable, "-m", "pip", "--python", bare / "bin/python")
+    return run(*pip, "install", "-q", "--no-compile", *words, env=env)
+
+
 @pytest.mark.slow
 def test_an_editable_install_is_found_beside_its_clone(tmp_path, clean):
     """There, a folder without `__init__.py` has the name of the package."""
     clone, bare = sources(tmp_path / "snm"), tmp_path / "bare"
-    venv.create(bare, with_pip=True)
-    put = run(bare / "bin/pip", "install", "-q", "--no-deps", "-e", clone, env=clean)
+    put = install(bare, "--no-deps", "-e", clone, env=clean)
     if put.returncode and "No matching distribution" in put.stderr:
         pytest.skip("no setuptools to be had")
     assert put.returncode == 0, put.stderr[-2000:]
@@ -66,8 +72,7 @@ def test_a_wheel_is_whole_and_works_in_a_bare_environment(tmp_path, clean):
     assert set(tracked) <= set(zipfile.ZipFile(wheel).namelist())
 
     bare = tmp_path / "bare"
-    venv.create(bare, with_pip=True)
-    put = run(bare / "bin/pip", "install", "-q", wheel, env=clean)
+    put = install(bare, wheel, env=clean)
     if put.returncode and "No matching distribution" in put.stderr:
         pytest.skip("no packages to be had")
     assert put.returncode == 0, put.stderr[-2000:]

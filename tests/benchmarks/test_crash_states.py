@@ -79,9 +79,9 @@ def test_the_member_that_is_first_keeps_its_checkpoint(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_thousand_power_cuts_and_some_errors():
-    found = crash_states.measured(1000, every=12)
-    assert sum(row["states"] for row in found["states"]) == 1000
+def test_power_cuts_and_some_errors():
+    found = crash_states.measured(300, every=30)
+    assert sum(row["states"] for row in found["states"]) == 300
     assert all(row["failed"] == 0 for row in found["states"])
     assert all(row["errors"] >= 1 for row in found["errors"])
 

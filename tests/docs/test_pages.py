@@ -13,10 +13,9 @@ import snm
 
 DOCS = pages.ROOT / "docs"
 PAGES = sorted(path.name for path in DOCS.glob("*.md"))
-# A chain is run once, by its last page.
-_INNER = {page.name for name in PAGES for page in pages.chain(DOCS / name)[:-1]}
 OF_TABLES = "extending.md"  # adds to tables, and has a test of its own
-LAST = [name for name in PAGES if name not in _INNER and name != OF_TABLES]
+OF_PYTHON = "python.md"  # test_readme.py runs each of its blocks by itself
+CHAINS = sorted(pages.chain(DOCS / name) for name in {*PAGES} - {OF_TABLES, OF_PYTHON})
 
 
 @pytest.mark.slow
@@ -94,11 +93,12 @@ def test_commands_are_those_that_there_are(page, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of modules that the tutorial reads
-@pytest.mark.parametrize("page", LAST)
-def test_every_block_runs(page, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("first", [chain[0].name for chain in CHAINS if len(chain) == 1])
+def test_every_block_runs(first, tmp_path, monkeypatch, capsys):
+    """With all pages that build on this one, each after those that it builds on."""
     monkeypatch.chdir(tmp_path)
     scope: dict[str, object] = {}
-    for part in pages.chain(DOCS / page):
+    for part in (chain[-1] for chain in CHAINS if chain[0].name == first):
         pages.run(part, scope)
         if part.name == "tutorial.md":
             answers = re.findall(r"^\['.*\]$", capsys.readouterr().out, re.MULTILINE)

@@ -255,7 +255,7 @@ def test_a_run_that_cannot_fit_is_refused_before_it_begins(folder, tmp_path, cap
 SIZES = {  # labels, features, dim, members
     "small": (20_000, 20_000, 128, 1),
     "medium": (200_000, 100_000, 256, 3),
-    "large": (1_000_000, 300_000, 256, 1),
+    "large": (500_000, 150_000, 256, 1),
 }
 
 

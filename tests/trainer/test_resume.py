@@ -1,16 +1,10 @@
 """A resumed run is the same run, to the last bit, wherever it stopped."""
 
-import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
 
 import pytest
 import tiny
-from small_runs import STEPS_PER_EPOCH, arrays, config, newest, same, stop_after
+from small_runs import arrays, config, newest, same, stop_after
 
 import snm
 from snm.checkpoints.store import Checkpoints
@@ -77,33 +71,6 @@ def test_a_folder_only_begun_is_taken_over(data, whole, tmp_path):
         (tmp_path / "run" / name).write_text("half")
     snm.train(data, tiny.CONFIG, tmp_path / "run")
     assert same(arrays(whole[0]), arrays(tmp_path / "run"))
-
-
-@pytest.mark.slow
-def test_a_killed_run_is_the_same_run(tmp_path):
-    """SIGKILL at whatever moment; the same command again."""
-    tiny.write(tmp_path / "data")
-    words = ["train", str(tmp_path / "data"), "--epochs=40", *tiny.FLAGS, "--epochs=40"]
-
-    def command(run):
-        code = (
-            f"import sys; from snm.cli.main import main; main({[*words, '--run-dir', str(run)]!r})"
-        )
-        return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL,
-                                env={**os.environ, "JAX_NUM_CPU_DEVICES": "4"})  # fmt: skip
-
-    assert command(tmp_path / "whole").wait() == 0
-    for epochs in (2, 9):
-        process = command(tmp_path / "run")
-        while (newest(tmp_path / "run") or 0) < epochs * STEPS_PER_EPOCH:
-            time.sleep(0.02)
-            assert process.poll() is None, "finished before it was killed"
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    assert command(tmp_path / "run").wait() == 0
-    assert same(arrays(tmp_path / "whole"), arrays(tmp_path / "run"))
-    results = [json.loads((tmp_path / run / "result.json").read_text()) for run in ("whole", "run")]
-    assert results[0]["metrics"] == results[1]["metrics"]
 
 
 def test_the_seed_is_all_that_differs(data, whole, tmp_path):

@@ -339,4 +339,4 @@ def test_changed_files(name, tmp_path, request):
 @pytest.mark.parametrize("name", FUZZERS)
 def test_many_changed_files(name, tmp_path, request):
     place = request.getfixturevalue("checkpoint") if name == "checkpoint" else tmp_path
-    print(f"{name}: {attack(name, place, 3000)} inputs")
+    print(f"{name}: {attack(name, place, 1000)} inputs")

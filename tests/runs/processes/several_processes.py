@@ -91,6 +91,12 @@ def alone(data, run, **changes):
     return told(run), result["metrics"]
 
 
+def of_one(tiny_run):
+    """What `alone` returns of `tiny.CONFIG`: from the run that all tests share."""
+    run = tiny_run / "run"
+    return told(run), json.loads((run / "result.json").read_text())["metrics"]
+
+
 def assert_same(found, expected):
     np.testing.assert_allclose(found[0], expected[0], rtol=1e-4)
     for name, value in expected[1].items():

@@ -6,7 +6,7 @@ import pytest
 import tiny
 from hypothesis import given
 from hypothesis import strategies as st
-from runs.processes.several_processes import alone, assert_same, ended, free_port, start, together
+from runs.processes.several_processes import assert_same, ended, free_port, of_one, start, together
 
 from snm.distributed.launch import Meeting, launched
 from snm.errors import InputError
@@ -40,12 +40,12 @@ def slurm(number, processes):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("launcher", [open_mpi, slurm])
-def test_launchers_are_detected(launcher, data, tmp_path):
+def test_launchers_are_detected(launcher, data, tiny_run, tmp_path):
     given = [launcher(number, 2) for number in range(2)]
     for one in given:  # one job, so one address
         one.update({key: given[0][key] for key in one if "uri" in key})
     found = together(data, tmp_path / "two", "--mesh=data=2", launcher=lambda n, _: given[n])
-    assert_same(found, alone(data, tmp_path / "one"))
+    assert_same(found, of_one(tiny_run))
 
 
 def test_a_batch_script_or_a_single_task_is_one_process():

@@ -41,21 +41,23 @@ def wait_for(run, step, processes):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dead", [0, 1])
-def test_a_dead_process_ends_the_others_and_the_run_can_continue(dead, data, tmp_path):
-    run = tmp_path / "run"
-    processes = start(data, run, "--mesh=data=2", "--epochs=4000")
-    wait_for(run, 8, processes)
-    processes[dead].send_signal(signal.SIGKILL)
-    begun = time.monotonic()
-    found = ended([processes[1 - dead]], within=TIMEOUT + LEEWAY)
-    took = time.monotonic() - begun
-    assert found[0][0] == GONE
-    assert "another process of this run is gone" in found[0][1].splitlines()[-1]
-    processes[dead].communicate()
-    print(f"\nprocess {dead} killed, the other ended after {took:.1f} s")
+def test_a_dead_process_ends_the_others_and_the_run_can_continue(data, tmp_path):
+    """First process 0 is killed, then process 1 of the run that goes on."""
+    run, newest = tmp_path / "run", 0
+    for dead in (0, 1):
+        processes = start(data, run, "--mesh=data=2", "--epochs=4000")
+        wait_for(run, newest + 8, processes)
+        processes[dead].send_signal(signal.SIGKILL)
+        begun = time.monotonic()
+        found = ended([processes[1 - dead]], within=TIMEOUT + LEEWAY)
+        took = time.monotonic() - begun
+        assert found[0][0] == GONE
+        assert "another process of this run is gone" in found[0][1].splitlines()[-1]
+        processes[dead].communicate()
+        print(f"\nprocess {dead} killed, the other ended after {took:.1f} s")
+        before, newest = newest, RunFolder(run).checkpoints(2).latest()
+        assert newest >= before + 8
     # On with fewer epochs than asked at first: what the run was told of is done already.
-    newest = RunFolder(run).checkpoints(2).latest()
     epochs = -(-newest // 4) + 2
     together(data, run, "--mesh=data=2", f"--epochs={epochs}")
     assert told(run, field="step")[-1] == 4 * epochs
@@ -64,19 +66,21 @@ def test_a_dead_process_ends_the_others_and_the_run_can_continue(dead, data, tmp
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("asked", [0, 1])
-def test_a_stop_request_to_one_process_stops_all(asked, data, tmp_path):
-    run = tmp_path / "run"
-    processes = start(data, run, "--mesh=data=2", "--epochs=4000")
-    wait_for(run, 8, processes)
-    processes[asked].send_signal(signal.SIGTERM)
-    found = ended(processes, within=60)
-    newest = RunFolder(run).checkpoints(2).latest()
-    for status, said in found:
-        assert status == STOPPED, said
-        assert said.splitlines()[-1].startswith(
-            f"snm: error: stopped as asked, with a checkpoint of step {newest}"
-        )
+def test_a_stop_request_to_one_process_stops_all(data, tmp_path):
+    """First to process 0, then to process 1 of the run that goes on."""
+    run, newest = tmp_path / "run", 0
+    for asked in (0, 1):
+        processes = start(data, run, "--mesh=data=2", "--epochs=4000")
+        wait_for(run, newest + 8, processes)
+        processes[asked].send_signal(signal.SIGTERM)
+        found = ended(processes, within=60)
+        before, newest = newest, RunFolder(run).checkpoints(2).latest()
+        assert newest >= before + 8
+        for status, said in found:
+            assert status == STOPPED, said
+            assert said.splitlines()[-1].startswith(
+                f"snm: error: stopped as asked, with a checkpoint of step {newest}"
+            )
     epochs = -(-newest // 4) + 1
     found = together(data, run, "--mesh=data=2", f"--epochs={epochs}")
     whole = alone(data, tmp_path / "whole", epochs=epochs)
@@ -138,7 +142,7 @@ main(sys.argv[1:])
 """
 
 
-ASIDE = ("--mesh=data=2", "--epochs=30", "--checkpoint-every=40")  # of 120 steps
+ASIDE = ("--mesh=data=2", "--epochs=40", "--checkpoint-every=40")  # of 160 steps
 
 
 @pytest.fixture(scope="module")
@@ -154,8 +158,8 @@ def test_training_continues_while_a_checkpoint_is_written(data, undisturbed, tmp
     together(data, run, *ASIDE, program=("-c", SLOW))
     events = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
     names = [(event["event"], event.get("step")) for event in events]
-    assert [step for name, step in names if name == "saved"] == [40, 80, 120]
-    for begun in (40, 80):  # steps were taken before that one was whole
+    assert [step for name, step in names if name == "saved"] == [40, 80, 120, 160]
+    for begun in (40, 80, 120):  # steps were taken before that one was whole
         before = names[: names.index(("saved", begun))]
         assert any(name == "stepped" and step > begun for name, step in before)
     for mine, other in zip(arrays(run), undisturbed, strict=True):
@@ -163,22 +167,24 @@ def test_training_continues_while_a_checkpoint_is_written(data, undisturbed, tmp
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dead", [0, 1])
-def test_a_process_killed_while_a_checkpoint_is_written(dead, data, undisturbed, tmp_path):
+def test_a_process_killed_while_a_checkpoint_is_written(data, undisturbed, tmp_path):
+    """Process 0 at that of step 80, then process 1, of the run that goes on, at that of 120."""
     run = tmp_path / "run"
-    processes = start(data, run, *ASIDE, program=("-c", SLOW))
     checkpoints = RunFolder(run).checkpoints(2)
-    wait_for(run, 40, processes)
-    last = time.monotonic() + 60
-    while not checkpoints.path(80).is_dir():  # as orbax leaves it; the manifest comes later
-        assert time.monotonic() < last
-        time.sleep(0.02)
-    processes[dead].send_signal(signal.SIGKILL)
-    found = ended([processes[1 - dead]], within=TIMEOUT + LEEWAY)
-    processes[dead].communicate()
-    assert found[0][0] == GONE
-    # Where process 0 is left, and all parts are, it may still make that one whole.
-    assert checkpoints.latest() in ((40,) if dead == 0 else (40, 80))
+    for dead, whole in ((0, 40), (1, 80)):
+        processes = start(data, run, *ASIDE, program=("-c", SLOW))
+        wait_for(run, whole, processes)
+        last = time.monotonic() + 60
+        partial = checkpoints.path(whole + 40)
+        while not partial.is_dir():  # as orbax leaves it; the manifest comes later
+            assert time.monotonic() < last
+            time.sleep(0.02)
+        processes[dead].send_signal(signal.SIGKILL)
+        found = ended([processes[1 - dead]], within=TIMEOUT + LEEWAY)
+        processes[dead].communicate()
+        assert found[0][0] == GONE
+        # Where process 0 is left, and all parts are, it may still make that one whole.
+        assert checkpoints.latest() in ((whole,) if dead == 0 else (whole, whole + 40))
     together(data, run, *ASIDE)
     for mine, other in zip(arrays(run), undisturbed, strict=True):
         np.testing.assert_array_equal(mine, other)

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import tiny
-from runs.processes.several_processes import alone, assert_same, free_port, together, told
+from runs.processes.several_processes import alone, assert_same, free_port, of_one, together, told
 from scipy import sparse
 from small_runs import arrays
 
@@ -37,11 +37,10 @@ def data(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_two_processes_train_evaluate_and_checkpoint_together(data, tmp_path):
-    expected = alone(data, tmp_path / "one")
-    assert_same(together(data, tmp_path / "two", "--mesh=data=2"), expected)
+def test_two_processes_train_evaluate_and_checkpoint_together(data, tiny_run, tmp_path):
+    assert_same(together(data, tmp_path / "two", "--mesh=data=2"), of_one(tiny_run))
     assert not list((tmp_path / "two").glob("**/*.partial"))
-    for mine, other in zip(arrays(tmp_path / "two"), arrays(tmp_path / "one"), strict=True):
+    for mine, other in zip(arrays(tmp_path / "two"), arrays(tiny_run / "run"), strict=True):
         np.testing.assert_allclose(mine, other, rtol=1e-4, atol=1e-5)
 
 
@@ -49,12 +48,10 @@ def test_two_processes_train_evaluate_and_checkpoint_together(data, tmp_path):
 @pytest.mark.parametrize(
     ("mesh", "devices", "changes"),
     [
-        ("data=2,label=2", 2, {}),
         ("label=8", 4, {}),  # 20 labels and 30 features: no part is full
         ("data=4", 2, dict(sampler="in-batch", mined="all")),
         ("data=2,label=2", 2, dict(row_optimizer="adagrad", learning_rate=0.1)),
-        ("label=2", 1, dict(members=2)),
-        ("data=2", 1, dict(validation_fraction=0.3, patience=2, refit=True)),
+        ("label=2", 1, dict(members=2, validation_fraction=0.3, patience=2, refit=True)),
         ("data=2,label=2", 2, dict(data_on="device", sampled="all", mined="all")),
     ],
 )
@@ -78,13 +75,12 @@ def test_a_run_continues_with_another_number_of_processes(data, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mesh", ["label=2", "data=2"])
-def test_warm_start_with_several_processes(mesh, data, tmp_path):
-    alone(data, tmp_path / "old")
-    start_from = f"--warm-start={tmp_path / 'old'}"
-    found = together(data, tmp_path / "two", f"--mesh={mesh}", start_from)
-    train(data, tiny.CONFIG, tmp_path / "one", warm_start=tmp_path / "old")
-    np.testing.assert_allclose(found[0], told(tmp_path / "one"), rtol=1e-4)
+def test_warm_start_with_several_processes(data, tiny_run, tmp_path):
+    old = tiny_run / "run"
+    train(data, tiny.CONFIG, tmp_path / "one", warm_start=old)
+    for mesh in ("label=2", "data=2"):
+        found = together(data, tmp_path / mesh, f"--mesh={mesh}", f"--warm-start={old}")
+        np.testing.assert_allclose(found[0], told(tmp_path / "one"), rtol=1e-4)
 
 
 @pytest.mark.slow
