@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
 from scipy.special import softmax
 from sklearn.utils.validation import (
     _check_sample_weight,
@@ -26,7 +27,7 @@ from snm.prediction.thresholds import LOOKED_AT, checked_threshold
 
 __all__ = ["Answers"]
 
-_MOST_ENTRIES = 1 << 26  # of `predict_proba`: half a GiB, and as much again on the way
+_MOST_ENTRIES = 1 << 26  # of `predict_proba`: half a GiB
 
 
 class Answers:
@@ -39,7 +40,6 @@ class Answers:
     _targets: Targets
     config_: ResolvedConfig
     _mean_labels: float
-    _parts: int
 
     def decision_topk(
         self, X: Any, k: int | None = None, labels: Any = None
@@ -109,13 +109,15 @@ class Answers:
             found = f"{count} points x {num_labels} classes"
             expected = f"at most {_MOST_ENTRIES} entries at once, or proba_topk"
             raise InputError("predict_proba", found, expected)
-        slots, scores = self._best(X, num_labels)
-        if several:
-            p = self.predictor_.probabilities(scores).astype(np.float64)
-        else:
-            p = softmax(scores.astype(np.float64) / self.config_.members, axis=1)
-        by_class = np.empty(p.shape)
-        np.put_along_axis(by_class, slots.astype(np.int64), p, axis=1)
+        by_class, first = np.empty((count, num_labels)), 0
+        for slots, scores in self.predictor_.top(self._rows(X), num_labels):
+            if several:
+                p = self.predictor_.probabilities(scores).astype(np.float64)
+            else:
+                p = softmax(scores.astype(np.float64) / self.config_.members, axis=1)
+            block = by_class[first : first + len(p)]
+            np.put_along_axis(block, slots.astype(np.int64), p, axis=1)
+            first += len(p)
         return by_class
 
     def predict(self, X: Any) -> Any:
@@ -129,9 +131,6 @@ class Answers:
         """
         check_is_fitted(self, "predictor_")
         if self.threshold is not None and self._targets.form != "classes":
-            if self.predictor_.calibration is None and self._parts:
-                found = f"{self.threshold} after partial_fit, which fits no probabilities"
-                raise InputError("threshold", found, "None, or a call of fit")
             cut = self.predictor_.threshold(self.threshold)
             slots, scores = self._best(X, min(cut.k_or_own(None) or LOOKED_AT, len(self.classes_)))
             likely = self.predictor_.probabilities(scores)
@@ -176,8 +175,12 @@ class Answers:
         self, X: Any, k: int | None, labels: NDArray[np.int32] | None = None
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
         check_is_fitted(self, "predictor_")
+        return self.predictor_.predict(self._rows(X), k, labels)
+
+    def _rows(self, X: Any) -> csr_matrix:
+        """Inputs [n, d], checked."""
         inputs = validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=False)
-        return self.predictor_.predict(canonical(inputs), k, labels)
+        return canonical(inputs)
 
     def _check_answers(self) -> None:
         """Refuses parameters of `predict`, so that `fit` need not end first."""

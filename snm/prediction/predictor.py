@@ -21,7 +21,6 @@ from snm.memory.memory import Memory, Witness
 from snm.model.model import Model, TrainState
 from snm.prediction.calibration import UNCALIBRATED, Calibration
 from snm.prediction.candidates import (
-    best_of_pairs,
     by_name,
     candidates_of,
     checked_answers,
@@ -29,11 +28,11 @@ from snm.prediction.candidates import (
     ids_of_labels,
     only,
     padded,
-    values_at,
 )
 from snm.prediction.inputs import as_rows
+from snm.prediction.own_candidates import top_of_pairs
 from snm.prediction.point_blocks import Blocks, beside_points, one_ahead, stacked
-from snm.prediction.programs import jitted_queries, jitted_top, scores_of_pairs
+from snm.prediction.programs import jitted_queries, jitted_top
 from snm.prediction.reasons import Reason, reasons_of, witnesses_of
 from snm.prediction.thresholds import Threshold, threshold_of
 from snm.tables.table import SparseRows
@@ -141,7 +140,7 @@ class Predictor:
     ) -> Iterator[tuple[NDArray, NDArray]]:
         """`top` of checked arguments."""
         if sparse.issparse(among):
-            yield from self._top_of_pairs(rows, among, k)
+            yield from top_of_pairs(self, rows, among, k)
             return
         ids = None if among is None else padded(among, self.model.spec.num_labels)
         score = jitted_top(self.model, k if ids is None else min(k, len(ids)), self.mesh)
@@ -262,27 +261,6 @@ class Predictor:
     def id_of_name(self) -> dict[str, int]:
         """For `ids_of_labels`; of millions of labels the first use takes seconds."""
         return by_name(self.label_names or ())
-
-    def _top_of_pairs(
-        self, features: csr_matrix, among: csr_matrix, k: int
-    ) -> Iterator[tuple[NDArray, NDArray]]:
-        """`top` where each point has its own labels to choose from, CSR [n, K]."""
-        first = 0
-        for count, block in self._blocks(features):
-            rows = slice(first, first + count)
-            first, mask = rows.stop, among[rows]
-            if self.model.drop_seen:
-                own = features[rows]
-                own.data = np.ones_like(own.data)
-                mask.data = np.where(values_at(own, mask) > 0, 0, 1)
-                mask.eliminate_zeros()
-            queries = self._queries(block, count)
-            of_model = self.model, self.state, self.mesh
-            scores = scores_of_pairs(*of_model, queries, mask, self.block_rows)
-            if self.memory is not None:
-                weighted = self.weighting.apply(features[rows], first_row=rows.start)
-                scores = scores + values_at(self.memory.additions(weighted, queries), mask)
-            yield best_of_pairs(mask, scores, k, MASKED)
 
     def checked_k(self, k: int | None) -> int:
         """How many labels to answer with, where all may be answers.

@@ -31,7 +31,7 @@ def why_uncalibrated(folder: RunFolder, config: ResolvedConfig, facts: RunFacts)
     if (start := facts["warm_start"]) is not None:
         found = f"a run that took no probabilities over from {start}"
         return found, "one trained without --warm-start, with --memory on"
-    points = (folder.read_result().get("data") or {}).get("points", FEWEST_POINTS)
+    points = folder.read_result()["data"].get("points", FEWEST_POINTS)
     if points < FEWEST_POINTS:
         found = f"a run of {points} training points, too few to hold some out for probabilities"
         return found, f"one of {FEWEST_POINTS} or more"

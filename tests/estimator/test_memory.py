@@ -171,6 +171,9 @@ def test_probabilities(data):
     model.partial_fit(data.train.features, data.train.labels)
     with pytest.raises(InputError, match="probabilities: found an estimator after partial_fit, wh"):
         model.proba_topk(data.test.features)
+    model.threshold = 0.5
+    with pytest.raises(InputError, match="threshold: found an estimator after partial_fit, which"):
+        model.predict(data.test.features)
 
 
 def test_a_threshold_in_place_of_labels_per_point(fitted, data):

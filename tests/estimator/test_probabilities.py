@@ -1,5 +1,7 @@
 """`predict_proba` of the classifier: an array of all classes, as scikit-learn's scorers read it."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from sklearn.model_selection import cross_val_score
@@ -32,6 +34,8 @@ def test_one_class_a_point_by_hand():
         np.testing.assert_allclose(p[number], expected, rtol=1e-5)
     np.testing.assert_array_equal(model.classes_[p.argmax(axis=1)], model.predict(X))
     np.testing.assert_array_equal(model.classes_, ["a", "b", "c"])
+    model.predictor_ = dataclasses.replace(model.predictor_, block_rows=16)
+    np.testing.assert_allclose(model.predict_proba(X), p, rtol=1e-5)
 
 
 @pytest.mark.parametrize(

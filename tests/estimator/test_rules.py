@@ -129,11 +129,6 @@ def test_texts_through_a_pipeline():
     assert sorted(answer) == ["sea", "tools"]
 
 
-FEW = {
-    "check_classifiers_multilabel_output_format_predict_proba": "100 points fit no probabilities"
-}
-
-
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.UndefinedMetricWarning")
 def test_grid_search(data):

@@ -66,12 +66,8 @@ def fit_vectorizer(
         on_progress(points)
     kept = [w for w, count in frequency.items() if min_points <= count <= max_share * points]
     kept = sorted(sorted(kept, key=lambda word: (-frequency[word], word))[:most])
-    if not kept and not frequency:
-        found = f"no word in {counted(points, 'text')}"
-        if blank.other_cuts is None:
-            raise InputError(source, found, "texts that are not empty")
-        found += "" if blank.token_pattern else " (of two or more letters or digits)"
-        raise InputError(source, found, f"words, or {blank.other_cuts}")
+    if not frequency:
+        raise _without_words(source, counted(points, "text"), blank)
     if not kept:
         found = f"no word that occurs in at least {min_points} of {points} texts"
         found += "" if max_share == 1 else f", and in at most {max_share:g} of them"
@@ -86,6 +82,20 @@ def fit_vectorizer(
         vocabulary=tuple(kept),
         idf=np.log((1 + points) / (1 + counts)) + 1 if kind == "tfidf" else None,
     )
+
+
+def _without_words(source: str, texts: str, like: Vectorizer) -> InputError:
+    """The refusal of texts in which a vectoriser finds nothing, whatever is frequent enough."""
+    if (shortest := like.ngrams[0]) > 1:
+        unit = "words" if like.analyzer == "word" else "characters"
+        found = f"no {shortest} {unit} in a row in {texts}"
+        return InputError(source, found, "longer texts, or lower --ngrams")
+    if like.other_cuts is None:
+        return InputError(source, f"no word in {texts}", "texts that are not empty")
+    kinds = [] if like.token_pattern else ["of two or more letters or digits"]
+    kinds += ["none of --stop-words"] if like.stop_words else []
+    found = f"no word in {texts}" + (f" ({', and '.join(kinds)})" if kinds else "")
+    return InputError(source, found, f"words, or {like.other_cuts}")
 
 
 def index_base(rows: Iterable[Row], on_progress: OnProgress) -> tuple[int, int]:
