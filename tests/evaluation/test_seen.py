@@ -19,7 +19,7 @@ from snm.distributed.dataset import seen_labels
 from snm.errors import InputError
 from snm.evaluation.evaluate import Measures, evaluate_points
 from snm.export.index import IndexedPredictor, build_index
-from snm.export.index_libraries import LIBRARIES, Settings
+from snm.export.index_libraries import LIBRARIES, GraphSettings
 from snm.export.measure import measure
 from snm.model import pair_counts
 from snm.prediction.programs import jitted_pairs_in_order, jitted_top
@@ -211,7 +211,7 @@ def test_auc_ranks_seen_labels_below_all_others(trained, monkeypatch, block):
 @pytest.mark.parametrize("library", LIBRARIES.values(), ids=LIBRARIES)
 def test_an_index_drops_seen_labels_too(trained, tmp_path, library):
     predictor, test = snm.load(trained), visits().test
-    file = tmp_path / build_index(predictor, library, Settings(16, 200, ITEMS), tmp_path)
+    file = tmp_path / build_index(predictor, library, GraphSettings(16, 200, ITEMS), tmp_path)
     index = library.open(file, predictor.state.head.table.rows.shape[1] + 1)
     searched = IndexedPredictor(predictor, library, index, ITEMS)
     labels, scores = predictor.predict(test.features, 6)
