@@ -15,13 +15,17 @@ from real_data import real_data_folder
 # Read once, when jax starts: the tests want float64 references beside float32 code.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # Compiling dominates the tests, and most of it is optimising: LLVM's passes, and MLIR's for each
-# fusion. `pytest -m bits` leaves both on, as users do. A flag that XLA does not know ends the
-# process, and jaxlib 0.11 no longer knows the second.
+# fusion; in parts for several cores, small programs take a fifth more. `pytest -m bits` leaves all
+# on, as users do. A flag that XLA does not know ends the process, and jaxlib 0.11 does not know the
+# last two.
 os.environ.setdefault(
     "XLA_FLAGS",
     "--xla_backend_optimization_level=0"
-    + " --xla_cpu_use_fusion_emitters=false" * metadata.version("jaxlib").startswith("0.10."),
+    + " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+    * metadata.version("jaxlib").startswith("0.10."),
 )
+# An operation is not told its line of Python, for which jax would walk the stack at each of them.
+os.environ.setdefault("JAX_TRACEBACK_IN_LOCATIONS_LIMIT", "0")
 # Also for processes that tests start: a program of 0.1 seconds is kept for whoever needs it next.
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 
@@ -48,9 +52,13 @@ jax.config.update("jax_num_cpu_devices", 8)
 
 
 def pytest_collection_finish() -> None:
-    """Modules and tests live to the end: the garbage collector need not walk them each time."""
+    """Modules and tests live to the end: the garbage collector need not walk them each time.
+
+    Nor does it run as often as by default: tracing makes many objects, most of which live on.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000, 20)
 
 
 @pytest.fixture(scope="session")

@@ -7,18 +7,20 @@ import contextlib
 import dataclasses
 import threading
 from collections.abc import AsyncIterator, Callable
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
 from snm.errors import InputError
-from snm.export.index import IndexedPredictor
-from snm.prediction.predictor import Predictor
-from snm.serve.answering import Answering
 from snm.serve.aside import aside
 from snm.system.faults import NO_ROOM, lacks_memory
 
+if TYPE_CHECKING:  # a process that starts others imports this, and no model
+    from snm.export.index import IndexedPredictor
+    from snm.prediction.predictor import Predictor
+    from snm.serve.answering import Answering
+
 __all__ = ["Current", "Renewal", "Served", "unheard", "why_kept"]
 
-Served = Predictor | IndexedPredictor
+Served: TypeAlias = "Predictor | IndexedPredictor"
 Opened = TypeVar("Opened")
 
 _LOOK = 0.2  # seconds

@@ -68,6 +68,10 @@ def gradients_of(case, seed=0):
     return grad_positive, values, slots
 
 
+def stepped(case, gradients):
+    return jax.jit(lambda given: by_blocks(problem_of(case), given, ROW_STEP))(gradients)
+
+
 def compare(case, got, grad_positive, of_slots):
     grad_queries, table, accumulator, bias, moved = dense_step(case, grad_positive, of_slots)
     assert got.ok and got.loss == 1.5
@@ -96,14 +100,10 @@ def test_mined_pairs(name, block, monkeypatch):
     grad_positive, values, slots = gradients_of(case)
     of_slots = np.zeros((N, len(slot_labels(case))))
     np.put_along_axis(of_slots, slots, values, axis=1)
-    problem = problem_of(case)
     gradients = ScoreGradients(
-        jnp.zeros(len(grad_positive)),
-        jnp.float32(1.5),
-        *map(jnp.asarray, (grad_positive, values, slots)),
+        np.zeros(len(grad_positive), np.float32), np.float32(1.5), grad_positive, values, slots
     )
-    step = jax.jit(lambda given: by_blocks(problem, given, ROW_STEP))
-    compare(case, step(gradients), grad_positive, of_slots)
+    compare(case, stepped(case, gradients), grad_positive, of_slots)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -112,15 +112,13 @@ def test_a_whole_matrix(name):
     grad_positive = gradients_of(case)[0]
     size = len(slot_labels(case))
     of_slots = np.random.default_rng(1).normal(size=(N, size)).astype(np.float32)
-    problem = problem_of(case)
     gradients = ScoreGradients.of_all_slots(
         jnp.zeros(len(grad_positive)),
         jnp.float32(1.5),
         jnp.asarray(grad_positive),
         jnp.asarray(of_slots),
     )
-    step = jax.jit(lambda given: by_blocks(problem, given, ROW_STEP))
-    compare(case, step(gradients), grad_positive, of_slots)
+    compare(case, stepped(case, gradients), grad_positive, of_slots)
 
 
 def not_finite(of_positive=0.0, of_mined=0.0, of_matrix=None):
@@ -144,7 +142,7 @@ def not_finite(of_positive=0.0, of_mined=0.0, of_matrix=None):
 )
 def test_what_is_not_finite_changes_nothing(changes):
     case, gradients = not_finite(**changes)
-    got = by_blocks(problem_of(case), gradients, ROW_STEP)
+    got = stepped(case, gradients)
     assert not got.ok
     np.testing.assert_array_equal(got.table.rows, case.head.table.rows)
     np.testing.assert_array_equal(got.bias, case.head.bias)
@@ -153,7 +151,7 @@ def test_what_is_not_finite_changes_nothing(changes):
 @pytest.mark.parametrize("of_matrix", [None, 0.5])
 def test_what_is_finite_changes_rows(of_matrix):
     case, gradients = not_finite(of_matrix=of_matrix)
-    got = by_blocks(problem_of(case), gradients, ROW_STEP)
+    got = stepped(case, gradients)
     assert got.ok and not np.array_equal(got.table.rows, case.head.table.rows)
 
 

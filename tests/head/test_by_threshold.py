@@ -87,12 +87,14 @@ def by_hand(case):
     return loss, grad_positive, grad_scores, scores
 
 
-def compare(case):
-    problem = problem_of(case)
+def compare(case, planned=None):
+    """`planned`: how the step mines, where a test says it."""
     positive = np.asarray(positive_scores(case), np.float32)
     loss, grad_positive, grad_scores, scores = by_hand(case)
 
     def gradients(positive):
+        problem = problem_of(case)
+        assert planned in (None, problem.plan.mining)
         scores = left_out(problem, every_score(problem))
         return by_threshold(problem, positive, scores)
 
@@ -139,9 +141,7 @@ def test_points_that_turns_do_not_divide(mined, monkeypatch):
 def test_loss_and_gradient_of_every_negative(name):
     case = small_case(**EVERY[name])
     spec = dataclasses.replace(case.spec, mined=case.spec.sampled)
-    case = off_the_kink(case._replace(spec=spec))
-    assert problem_of(case).plan.mining is Mining.BY_THRESHOLD
-    compare(case)
+    compare(off_the_kink(case._replace(spec=spec)), planned=Mining.BY_THRESHOLD)
 
 
 def test_the_logarithms_of_weights_enter_the_softmax():
@@ -153,8 +153,14 @@ def test_the_logarithms_of_weights_enter_the_softmax():
 @pytest.mark.parametrize("bias", [False, True])
 def test_every_score_is_the_product_or_masked(bias):
     case = small_case(bias=bias, **ALL)
-    problem, expected = problem_of(case), slot_scores(case)
-    got = np.asarray(left_out(problem, every_score(problem)))
+    expected = slot_scores(case)
+
+    @jax.jit
+    def found():
+        problem = problem_of(case)
+        return left_out(problem, every_score(problem))
+
+    got = np.asarray(found())
     assert (~np.isfinite(expected)).any()
     np.testing.assert_array_equal(
         got[:, : expected.shape[1]], np.where(np.isfinite(expected), expected, np.float32(MASKED))
@@ -165,12 +171,20 @@ def test_every_score_is_the_product_or_masked(bias):
 @pytest.mark.parametrize("bias", [False, True])
 def test_positives_are_looked_up_where_every_label_has_a_slot(bias):
     case = small_case(sampled=K - 1, bias=bias, **ALL)
-    problem = problem_of(case)
-    assert problem.ids is None
-    got = term_scores(problem, every_score(problem))
-    np.testing.assert_array_equal(got, positive_scores(case))
-    np.testing.assert_array_equal(term_scores(problem), positive_scores(case))
     # Products of bfloat16 factors have too few bits: nothing is looked up in them.
     of_bfloat16 = dataclasses.replace(case.spec, compute_dtype="bfloat16")
-    rounded = dataclasses.replace(problem, spec=of_bfloat16)
-    np.testing.assert_array_equal(term_scores(rounded, jnp.zeros_like(got)), positive_scores(case))
+
+    @jax.jit
+    def found():
+        problem = problem_of(case)
+        assert problem.ids is None
+        rounded = dataclasses.replace(problem, spec=of_bfloat16)
+        zeros = jnp.zeros_like(problem.terms.values)
+        return (
+            term_scores(problem, every_score(problem)),
+            term_scores(problem),
+            term_scores(rounded, zeros),
+        )
+
+    for got in found():
+        np.testing.assert_array_equal(got, positive_scores(case))

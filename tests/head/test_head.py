@@ -72,12 +72,9 @@ CASES = {
         loss="softmax", sampled=12, mined=6, sample=batch_sample(12), row_optimizer="adagrad"
     ),
     # many mined with one weight: by thresholds
-    "threshold softmax, all terms, known left out": dict(
-        loss="softmax", sampled=200, mined=40, exclude="all", positives="all", bias=True
-    ),
-    "threshold softmax, logQ": dict(
-        loss="softmax", sampled=150, mined=60, sample=logq_sample(150), positives="all",
-        exclude="all", row_optimizer="adagrad",
+    "threshold softmax, all terms, logQ, known left out": dict(
+        loss="softmax", sampled=150, mined=60, sample=logq_sample(150), bias=True,
+        row_optimizer="adagrad", **LISTS,
     ),
     "threshold bowl of all labels": dict(sampled=ALL, mined=90, exclude="all", positives="all"),
     "threshold powl": dict(loss="powl", sampled=200, mined=40, phi="logistic"),

@@ -12,8 +12,7 @@ from snm.machine.platform import platform
 
 
 def mined(case):
-    problem = problem_of(case)
-    best = jax.jit(lambda: mine(problem))()
+    best = jax.jit(lambda: mine(problem_of(case)))()
     return np.asarray(best.scores), np.asarray(best.slots)
 
 

@@ -1,5 +1,7 @@
 """Masks, ranks and reductions against loops over single numbers in float64."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -80,10 +82,12 @@ def test_presorted_with_masked_in_between():
 
 @pytest.mark.parametrize("presorted", [False, True])
 def test_masked_scores_get_no_gradient(presorted):
-    scores = jnp.where(WHERE, -jnp.sort(-SCORES, axis=1), jnp.nan)
-    of = jax.grad(
-        lambda s: sum(map(jnp.sum, [jnp.prod(jnp.stack(
-            ranked(s, WEIGHTS, WHERE, presorted=presorted)), axis=0)]))
+    scores = np.where(WHERE, -np.sort(-SCORES, axis=1), np.float32(np.nan))
+    of = jax.jit(
+        jax.grad(
+            lambda s: sum(map(jnp.sum, [jnp.prod(jnp.stack(
+                ranked(s, WEIGHTS, WHERE, presorted=presorted)), axis=0)]))
+        )
     )(scores)  # fmt: skip
     assert np.isfinite(of).all()
     np.testing.assert_array_equal(np.asarray(of)[~WHERE], 0)
@@ -207,14 +211,20 @@ LOSSES_OF_EXAMPLES = {
 }
 
 
+@functools.cache
+def value_and_gradient(name):
+    return jax.jit(jax.value_and_grad(LOSSES_OF_EXAMPLES[name]))
+
+
 @pytest.mark.parametrize("name", LOSSES_OF_EXAMPLES)
 @pytest.mark.parametrize("filling", [np.inf, -np.inf, np.nan])
 def test_what_an_example_of_weight_0_scores_is_in_no_gradient(name, filling):
     """Not in that of parameters that all examples share, either."""
-    loss, weights = LOSSES_OF_EXAMPLES[name], np.array([1, 0, 2, 1], np.float32)
+    weights = np.array([1, 0, 2, 1], np.float32)
+    of_scores = value_and_gradient(name)
     spoilt = np.where(weights[:, None] == 0, filling, SCORES)
-    value, gradient = jax.value_and_grad(lambda v: loss(v, weights))(spoilt)
-    expected, plain = jax.value_and_grad(lambda v: loss(v, weights))(SCORES)
+    value, gradient = of_scores(spoilt, weights)
+    expected, plain = of_scores(SCORES, weights)
     assert value == expected and np.isfinite(value)
     np.testing.assert_array_equal(gradient, plain)
     assert not gradient[1].any() and gradient[0].any()

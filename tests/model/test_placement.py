@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from devices import mesh_here
 
-from snm.bench.shapes import SHAPES, model_of
+from snm.bench.shapes import SHAPES, Shape, model_of
 from snm.model.placement import initial, jitted_start, table_bytes
 
 ROW = 512 * 4  # of Amazon-670K: 135,909 features and 670,091 labels
@@ -28,11 +28,11 @@ def test_a_device_holds_its_part_of_each_table(mesh, features, labels):
 @pytest.mark.parametrize("mesh", ["", "label=2,data=2"])
 def test_a_start_without_rows_has_all_else_and_needs_no_room_for_them(mesh):
     """A warm start has the rows of another run."""
-    model = model_of(SHAPES["eurlex"], 16)
+    model = model_of(Shape("small", 64, 3000, 4000, 9, 3.0, 16, 128, (4,), dim=64), 16)
     model = dataclasses.replace(
         model, spec=dataclasses.replace(model.spec, row_optimizer="adagrad", learn_scale=True)
     )
-    devices = mesh_here(mesh, model.spec.num_labels, 512)
+    devices = mesh_here(mesh, model.spec.num_labels, 128)
     whole, bare = (initial(model, devices, rows=rows) for rows in (True, False))
     assert bare.features.rows is None and bare.head.table.rows is None
     for part in ("tower", "tower_state"):

@@ -59,8 +59,10 @@ def predictor_of(encoder="residual", *, members=2, memory=False):
     return dataclasses.replace(predictor, memory=kept)
 
 
-@pytest.mark.parametrize("encoder", ENCODERS)
-@pytest.mark.parametrize(("members", "memory"), [(1, False), (2, True)])
+@pytest.mark.parametrize(
+    ("encoder", "members", "memory"),
+    [*((encoder, 1, False) for encoder in ENCODERS), ("relu", 2, True), ("residual", 2, True)],
+)
 def test_terms_add_up_to_the_score(encoder, members, memory):
     predictor, features = predictor_of(encoder, members=members, memory=memory), counts(POINTS, 4)
     labels, scores = predictor.predict(features, 6)

@@ -156,7 +156,7 @@ def test_probabilities(address, served, tiny_run):
 
 
 def test_concurrent_requests_get_their_own_answers(address, served, tiny_run):
-    """64 concurrent clients with different points, several requests each, every second one bad."""
+    """64 concurrent clients with different points, four requests each, every second one bad."""
     features = snm.load_data(tiny_run / "data").train.features
     labels, _ = served.predict(features, k=5)
     questions = as_question(features)
@@ -164,7 +164,7 @@ def test_concurrent_requests_get_their_own_answers(address, served, tiny_run):
     async def client(session, number):
         rng = np.random.default_rng(number)
         wrong = [BAD[what] for what in BAD]
-        for turn in range(8):
+        for turn in range(4):
             if turn % 2:
                 body, status, said = wrong[rng.integers(len(wrong))]
                 answer = await session.post(f"{address}/predict", content=body)

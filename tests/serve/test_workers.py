@@ -15,6 +15,7 @@ from serve import small_work
 from serve.served import started
 
 from snm.errors import InputError
+from snm.serve import workers
 from snm.serve.server import listen
 from snm.serve.workers import supervise
 
@@ -104,7 +105,8 @@ def test_all_answer_and_one_that_ends_is_replaced():
     assert "PROMETHEUS_MULTIPROC_DIR" not in os.environ
 
 
-def test_a_process_that_ends_before_it_answers(capfd):
+def test_a_process_that_ends_before_it_answers(capfd, monkeypatch):
+    monkeypatch.setattr(workers, "_PAUSE", 0.1)
     with listen("127.0.0.1", 0) as listening, pytest.raises(InputError, match="status 3"):
         supervise(small_work.fail, "a model", 2, listening, grace=1, on_ready=print, on_end=print)
 

@@ -223,8 +223,14 @@ def test_random_rows_take_no_memory_beside_a_large_table():
     assert compiled.memory_analysis().temp_size_in_bytes < 0.5 * 4 * 64 * 1_000_000
 
 
-@pytest.mark.parametrize(("count", "parts"), [(50, 1), (50, 3), (33, 8), (16, 2), (5, 4), (34, 3)])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    ("count", "parts", "dtype"),
+    [
+        *((*sizes, "float32") for sizes in [(50, 1), (50, 3), (33, 8), (16, 2), (5, 4), (34, 3)]),
+        (50, 3, "bfloat16"),
+        (33, 8, "bfloat16"),
+    ],
+)
 def test_random_rows_of_a_part_are_those_of_the_whole(count, parts, dtype, monkeypatch):
     monkeypatch.setattr(rows_module, "_RANDOM_ROWS", 16)
     whole = np.asarray(jax.jit(lambda: random_rows(jax.random.key(3), count, 4, dtype=dtype))())

@@ -82,9 +82,8 @@ def test_scores_above_the_floor_are_collected_in_order(size, room):
     scores[::3, ::2] = MASKED
     floors = rng.normal(1, 1.5, size=40).astype(np.float32)
     floors[0], floors[1], floors[2] = 2 * MASKED, 100, scores[2].max()
-    found, places = jax.jit(lambda scores, floor: collect_above(scores, floor, room))(
-        scores, floors
-    )
+    collect = jax.jit(lambda scores, floor: collect_above(scores, floor, room))
+    found, places = map(np.asarray, collect(scores, floors))
     for row, floor, values, where in zip(scores, floors, found, places, strict=True):
         expected = np.nonzero((row >= floor) & (row > MASKED / 2))[0][:room]
         np.testing.assert_array_equal(where[: len(expected)], expected)

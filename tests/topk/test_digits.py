@@ -29,18 +29,21 @@ ROWS = {
 SCORES = np.stack([np.asarray(row, np.float32) for row in ROWS.values()])
 
 
+def weights_of(find, count):
+    return jax.jit(lambda scores: find(scores, count).weights(scores))
+
+
 @pytest.mark.parametrize("count", [1, 2, 3, 31, 48, 95])
 def test_weights_are_those_of_a_sort(count):
     expected = np.stack([by_sorting(row, count) for row in SCORES])
-    found = jax.jit(top_by_digits, static_argnums=1)(SCORES, count)
-    weights = np.asarray(found.weights(jnp.asarray(SCORES)))
+    weights = np.asarray(weights_of(top_by_digits, count)(SCORES))
     for name, got, wanted in zip(ROWS, weights, expected, strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-6, err_msg=name)
 
 
 def test_weights_are_those_of_bisection():
     scores = jnp.asarray(SCORES[[name != "tiny and huge" for name in ROWS]])
-    one, other = (find(scores, 31).weights(scores) for find in (top_by_digits, top_by_bisection))
+    one, other = (weights_of(find, 31)(scores) for find in (top_by_digits, top_by_bisection))
     np.testing.assert_allclose(one, other, rtol=1e-6)
 
 

@@ -20,9 +20,9 @@ OWN = Masked(jnp.arange(6, dtype=jnp.int32), jnp.array([3, 3, 49, 7, 50, 0], jnp
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
 @pytest.mark.parametrize("count", [1, 10, 50])
 def test_it_is_the_head_of_a_stable_sort(dtype, count):
-    best = product_top_k(
-        QUERIES, jnp.asarray(ROWS, dtype), count, bias=BIAS, log_weights=WEIGHTS, masked=OWN
-    )
+    best = jax.jit(
+        lambda rows: product_top_k(QUERIES, rows, count, bias=BIAS, log_weights=WEIGHTS, masked=OWN)
+    )(jnp.asarray(ROWS, dtype))
     every = QUERIES @ ROWS.T + BIAS + WEIGHTS
     for query, slot in zip(*map(np.asarray, OWN), strict=True):
         every[query, slot : slot + 1] = -np.inf
@@ -37,6 +37,7 @@ def test_its_gradient_is_that_of_the_chosen_scores():
     queries, rows = (RNG.normal(size=shape).astype(np.float32) for shape in ((6, 4), (50, 4)))
     bias = RNG.normal(size=50).astype(np.float32)
 
+    @jax.jit
     def loss(queries, rows, bias):
         best = product_top_k(queries, rows, 5, bias=bias, masked=OWN)
         return jnp.sum(jax.nn.logsumexp(best.scores, axis=1))
@@ -48,6 +49,7 @@ def test_its_gradient_is_that_of_the_chosen_scores():
 
 
 def test_nothing_flows_to_scores_that_are_masked():
+    @jax.jit
     def loss(queries, bias):
         return jnp.sum(product_top_k(queries, ROWS, 50, bias=bias, masked=OWN).scores)
 
@@ -84,10 +86,8 @@ def test_it_works_where_numbers_have_64_bits():
     queries = rng.standard_normal((3, 4)).astype(np.float32)
     rows = rng.standard_normal((9000, 4)).astype(np.float32)
     with jax.enable_x64(True):
-        best = product_top_k(jnp.asarray(queries), jnp.asarray(rows), 10)
-        slope = jax.grad(lambda q: product_top_k(q, jnp.asarray(rows), 10).scores.sum())(
-            jnp.asarray(queries)
-        )
+        best = jax.jit(product_top_k, static_argnums=2)(queries, rows, 10)
+        slope = jax.jit(jax.grad(lambda q: product_top_k(q, rows, 10).scores.sum()))(queries)
         with pytest.raises(ValueError, match="queries are float32, not float64"):
             product_top_k(jnp.ones((3, 4)), jnp.asarray(rows), 10)
     expected = np.argsort(-(queries @ rows.T), axis=1, kind="stable")[:, :10]

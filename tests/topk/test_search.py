@@ -43,6 +43,14 @@ def check(got, want):
     np.testing.assert_array_equal(np.where(real, got.slots, -1), np.where(real, slots, -1))
 
 
+def jitted_best(queries, labels, count, *, masked=None, ordered=True):
+    """`best_scores` as one program, of blocks as they are set now."""
+    search = jax.jit(
+        lambda *given: best_scores(*given[:2], count, masked=given[2], ordered=ordered)
+    )
+    return search(queries, labels, masked)
+
+
 @pytest.fixture(params=[16, 64])
 def longest(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """Blocks of 16 labels (13 blocks for 201 labels), and of about 64, the last one overlapping."""
@@ -116,11 +124,11 @@ def test_candidates_of_blocks_give_the_top_k_of_a_large_count(monkeypatch, kind,
         masked = [(N - 1, slot) for slot in range(30, 1024) if slot % 150]
     queries, table = queries.astype(np.float32), table.astype(np.float32)
     ids = np.sort(rng.choice(1100, 1024, replace=False)).astype(np.int32)
-    best = best_scores(
-        jnp.asarray(queries),
-        LabelRows(jnp.asarray(table), jnp.asarray(ids)),
+    best = jitted_best(
+        queries,
+        LabelRows(table, ids),
         100,
-        masked=masked and Masked(*(jnp.array(part) for part in zip(*masked, strict=True))),
+        masked=masked and Masked(*(np.array(part) for part in zip(*masked, strict=True))),
         ordered=ordered,
     )
     if not ordered:  # sorted here, to compare the set
@@ -143,7 +151,8 @@ def test_the_flag_tells_when_a_block_may_hold_more(ordered):
         given = jnp.asarray(scores, jnp.float32)[:, None, :]  # two blocks, one query
         slots = jnp.arange(given.size, dtype=jnp.int32).reshape(given.shape)
         candidates = Candidates(given, slots, jnp.asarray(floors, jnp.float32)[:, None])
-        best, where, whole = merge_candidates(candidates, count, ordered=ordered)
+        merge = jax.jit(merge_candidates, static_argnames=("count", "ordered"))
+        best, where, whole = merge(candidates, count, ordered=ordered)
         flat, best, where = np.ravel(np.float32(scores)), np.asarray(best[0]), np.asarray(where[0])
         real = best > MASKED / 2
         np.testing.assert_array_equal(best[real], flat[where[real]])
@@ -169,7 +178,8 @@ def test_fewer_labels_than_wanted(monkeypatch, num_labels):
     monkeypatch.setattr(scoring, "_CPU_BLOCK", 16)
     queries, table = integers(4, N, DIM), integers(5, num_labels, DIM)
     masked = Masked(jnp.array([0, 0, 2]), jnp.array([0, 1, num_labels - 1]))
-    got = best_scores(queries, LabelRows(table), num_labels + 3, masked=masked)
+    got = jitted_best(queries, LabelRows(table), num_labels + 3, masked=masked)
+    got = Best(*map(np.asarray, got))
     scores, slots = brute_force(
         queries, table, None, num_labels, masked=[(0, 0), (0, 1), (2, num_labels - 1)]
     )
@@ -180,7 +190,8 @@ def test_fewer_labels_than_wanted(monkeypatch, num_labels):
 def test_a_shard_sees_its_own_labels_only():
     queries, table = integers(6, N, DIM), integers(7, 40, DIM)
     ids = jnp.arange(0, 120, 3, dtype=jnp.int32)  # labels 40 .. 79 are this shard's
-    got = best_scores(jnp.asarray(queries), LabelRows(jnp.asarray(table), ids, first_row=40), 6)
+    labels = LabelRows(jnp.asarray(table), ids, first_row=40)
+    got = jax.jit(lambda: best_scores(queries, labels, 6))()
     check(got, brute_force(queries, table, ids, 6, first_row=40))
     assert set(np.asarray(ids)[got.slots.reshape(-1)]) <= set(range(40, 80))
 
@@ -193,7 +204,7 @@ def test_cpu_and_accelerator_blocks_give_the_same(monkeypatch, sampled):
 
     def both(*args, cpu, default):
         forms.append((cpu.keywords["plan"], default.keywords["plan"]))
-        ours, theirs = cpu(*args), default(*args)
+        ours, theirs = jax.jit(cpu)(*args), jax.jit(default)(*args)
         np.testing.assert_array_equal(ours.scores, theirs.scores)
         np.testing.assert_array_equal(ours.slots, theirs.slots)
         return ours

@@ -14,6 +14,8 @@ from snm.topk.blocks import WIDTH, Best, LabelRows
 from snm.topk.search import best_scores
 from snm.topk.strided_folds import merged_in_order, top_of_strided_folds
 
+top_of_folds = jax.jit(top_of_strided_folds, static_argnums=2)
+
 
 def stable(scores, count):
     order = np.argsort(-scores, axis=1, kind="stable")[:, :count]
@@ -27,7 +29,7 @@ def test_a_block_that_is_sure_equals_a_stable_sort(seed, count, values):
     rng = np.random.default_rng(seed)
     scores = rng.integers(0, values, (3, 8 * WIDTH)).astype(np.float32)
     scores[rng.random(scores.shape) < 0.3] = MASKED
-    best, sure = top_of_strided_folds(jnp.asarray(scores), jnp.int32(100), count)
+    best, sure = top_of_folds(scores, np.int32(100), count)
     want, slots = stable(scores, count)
     np.testing.assert_array_equal(best.scores, want)  # scores are right in any case
     if sure:
@@ -41,15 +43,15 @@ def test_the_flag_tells_of_a_lower_slot_in_a_fold_that_was_not_chosen():
     scores = np.zeros((1, 4 * WIDTH), np.float32)
     scores[0, [5, 2]] = 0, 1  # fold 2 first, then every fold ties at 0
     scores[0, 4 * 3] = 2  # slot 12: fold 0
-    best, sure = top_of_strided_folds(jnp.asarray(scores), jnp.int32(0), 2)
+    best, sure = top_of_folds(scores, np.int32(0), 2)
     assert sure and best.slots.tolist() == [[12, 2]]
-    _, sure = top_of_strided_folds(jnp.asarray(scores), jnp.int32(0), 3)
+    _, sure = top_of_folds(scores, np.int32(0), 3)
     assert not sure
 
 
 def test_distinct_scores_are_sure():
     scores = np.random.default_rng(0).permutation(64 * WIDTH).astype(np.float32)[None]
-    assert top_of_strided_folds(jnp.asarray(scores), jnp.int32(0), 16)[1]
+    assert top_of_folds(scores, np.int32(0), 16)[1]
 
 
 def test_merging_prefers_the_first_list():
@@ -70,7 +72,7 @@ def test_the_accelerator_form_equals_a_stable_sort(monkeypatch, ties, count):
     monkeypatch.setattr(search, "_CPU_BLOCK", 64)
     monkeypatch.setattr(search, "_ACCELERATOR_NUMBERS", 128 * (5 + 4))
     with jax.default_matmul_precision("float32"), compiling_for("gpu", 1 << 34):
-        got = best_scores(jnp.asarray(queries), LabelRows(jnp.asarray(table)), count)
+        got = jax.jit(lambda q, t: best_scores(q, LabelRows(t), count))(queries, table)
     want, slots = stable(queries @ table.T, count)
     np.testing.assert_allclose(got.scores, want, rtol=1e-5)
     np.testing.assert_array_equal(got.slots, slots)

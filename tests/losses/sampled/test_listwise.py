@@ -54,7 +54,13 @@ FORMS = [
 
 @pytest.mark.parametrize("loss", FORMS, ids=lambda loss: f"{loss.name} {loss.transformation.name}")
 def test_a_sampled_list_is_the_whole_list_of_its_entries(loss):
-    expected = 0.0
+    found, expected = jax.jit(lambda: (loss.value(lists()), of_whole_lists(loss)))()
+    assert float(found) == pytest.approx(float(expected), rel=1e-12)
+
+
+def of_whole_lists(loss):
+    """The sum over the lists, each by the loss of whole lists."""
+    total = 0.0
     for i, count in enumerate(COUNTS):
         mine = np.flatnonzero((i == ROWS) & (WEIGHTS != 0))
         assert len(mine) == count
@@ -77,10 +83,8 @@ def test_a_sampled_list_is_the_whole_list_of_its_entries(loss):
             weight /= count
         else:
             value = LISTWISE[loss.name](scores, 1.3 * relevant, transformation=loss.psi)
-        expected += weight * float(value)
-    assert float(jax.jit(loss.value, compiler_options=QUICK)(lists())) == pytest.approx(
-        expected, rel=1e-12
-    )
+        total += weight * value
+    return total
 
 
 @pytest.mark.parametrize("loss", FORMS, ids=lambda loss: f"{loss.name} {loss.transformation.name}")
@@ -98,7 +102,9 @@ def test_listmle_of_one_positive_is_the_sampled_softmax():
         jnp.asarray(POSITIVE[:4]), np.arange(4), jnp.ones(4), jnp.asarray(NEGATIVE), WHERE
     )
     softmax = sampled_softmax(POSITIVE[:4], NEGATIVE, where=WHERE, reduce_fn=jnp.sum)
-    assert float(ListLoss("listmle").value(one)) == pytest.approx(float(softmax), rel=1e-12)
+    assert float(jax.jit(ListLoss("listmle").value)(one)) == pytest.approx(
+        float(softmax), rel=1e-12
+    )
 
 
 def test_listnet_of_sure_grades_is_the_softmax_loss_of_rax():
@@ -109,7 +115,7 @@ def test_listnet_of_sure_grades_is_the_softmax_loss_of_rax():
         scores = np.r_[POSITIVE[mine], NEGATIVE[i]]
         labels = (np.arange(len(scores)) < len(mine)).astype(float)
         where = np.r_[np.ones(len(mine), bool), WHERE[i]]
-        theirs = rax.softmax_loss(scores, labels, where=where) / len(mine)
+        theirs = jax.jit(rax.softmax_loss)(scores, labels, where=where) / len(mine)
         one = TermScores(
             jnp.asarray(POSITIVE[mine]),
             np.zeros(len(mine), int),
@@ -117,7 +123,7 @@ def test_listnet_of_sure_grades_is_the_softmax_loss_of_rax():
             jnp.asarray(NEGATIVE[i : i + 1]),
             WHERE[i : i + 1],
         )
-        assert float(loss.value(one)) == pytest.approx(float(theirs), rel=1e-12)
+        assert float(jax.jit(loss.value)(one)) == pytest.approx(float(theirs), rel=1e-12)
 
 
 def test_ranksvm_is_powl_of_every_positive():
@@ -125,17 +131,21 @@ def test_ranksvm_is_powl_of_every_positive():
     for i in (0, 3):
         mine = np.flatnonzero((i == ROWS) & (WEIGHTS != 0))
         scores = np.r_[POSITIVE[mine], NEGATIVE[i]]
-        pairs = LISTWISE["ranksvm"](scores, np.arange(len(scores)) < len(mine))
-        each = losses.sampled_powl(
-            POSITIVE[mine],
-            np.broadcast_to(NEGATIVE[i], (len(mine), 5)),
-            vartheta=np.ones(5),
-            reduce_fn=jnp.sum,
-        )
-        assert float(each) == pytest.approx(float(pairs), rel=1e-12)
         labels = (np.arange(len(scores)) < len(mine)).astype(float)
-        theirs = rax.pairwise_hinge_loss(scores, labels, reduce_fn=jnp.sum)
-        assert float(pairs) == pytest.approx(float(theirs), rel=1e-12)
+
+        @jax.jit
+        def three(scores, each, labels):
+            """Ours of a list, POWL, and rax's."""
+            return (
+                LISTWISE["ranksvm"](scores, labels),
+                losses.sampled_powl(*each, vartheta=np.ones(5), reduce_fn=jnp.sum),
+                rax.pairwise_hinge_loss(scores, labels, reduce_fn=jnp.sum),
+            )
+
+        each = POSITIVE[mine], np.broadcast_to(NEGATIVE[i], (len(mine), 5))
+        pairs, of_powl, theirs = map(float, three(scores, each, labels))
+        assert of_powl == pytest.approx(pairs, rel=1e-12)
+        assert pairs == pytest.approx(theirs, rel=1e-12)
 
 
 def test_ranksvm_takes_no_setting_of_powl():
@@ -152,11 +162,11 @@ def test_extreme_scores_and_empty_lists_stay_finite(name):
     of_scores = functools.partial(_float32, ListLoss(name, grade=10.0))
     both = jax.jit(jax.value_and_grad(of_scores), compiler_options=QUICK)
     for scale in (0.0, 1e3):
-        value, slopes = both((jnp.float32(scale * POSITIVE), jnp.float32(scale * NEGATIVE)))
+        value, slopes = both((np.float32(scale * POSITIVE), np.float32(scale * NEGATIVE)))
         assert np.isfinite(value) and all(np.isfinite(slope).all() for slope in slopes)
     nothing = TermScores(jnp.zeros(3), np.zeros(3, int), jnp.zeros(3), jnp.zeros((2, 0)),
                     np.zeros((2, 0), bool))  # fmt: skip
-    assert float(ListLoss(name).value(nothing)) == 0
+    assert float(jax.jit(ListLoss(name).value)(nothing)) == 0
 
 
 def _float32(loss, scores):

@@ -82,9 +82,16 @@ def test_it_serves_the_search_of_a_sample(form, sampled):
     masked = Masked(jnp.array([0, 0, 3]), jnp.array([12, 12, 14]))
     valid = jnp.int32(35)
     labels = LabelRows(table, ids, bias, 40, valid)
-    want = best_scores(queries, labels, 15, masked=masked)
     run = functools.partial(form_of(form), interpret=True)
-    got = _search(run, TILES[form], 15, jnp.float32, queries, labels, masked, None)
+
+    @jax.jit
+    def both():
+        return (
+            best_scores(queries, labels, 15, masked=masked),
+            _search(run, TILES[form], 15, jnp.float32, queries, labels, masked, None),
+        )
+
+    want, got = both()
     np.testing.assert_array_equal(got.scores, want.scores)
     real = np.asarray(want.scores) > MASKED / 2
     assert 0 < real.sum() < real.size or not sampled
