@@ -16,12 +16,15 @@ from real_data import real_data_folder
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # Compiling dominates the tests, and most of it is optimising: LLVM's passes, and MLIR's for each
 # fusion. `make test-slow` leaves both on, as users do: what compares the bits of two programs that
-# should compute the same is slow for that reason. A flag that XLA does not know ends the process,
-# and jaxlib 0.11 no longer knows the second.
+# should compute the same is slow for that reason. The third flag makes a program one module: where
+# two workers have two cores, more modules are more work, which their threads do not win back.
+# A flag that XLA does not know ends the process: jaxlib 0.11 no longer knows the second, and the
+# third was tried with 0.10 alone.
 os.environ.setdefault(
     "XLA_FLAGS",
     "--xla_backend_optimization_level=0"
-    + " --xla_cpu_use_fusion_emitters=false" * metadata.version("jaxlib").startswith("0.10."),
+    + " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+    * metadata.version("jaxlib").startswith("0.10."),
 )
 # Also for processes that tests start: a program of 0.1 seconds is kept for whoever needs it next.
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
