@@ -80,9 +80,16 @@ def test_scores_follow_from_the_arrays(run, tmp_path, form):
     "kind",
     [
         [],
-        ["--vectorizer", "tfidf"],
+        [
+            "--vectorizer",
+            "tfidf",
+            "--token-pattern",
+            "[a-z]{3,}",
+            "--stop-words",
+            "english",
+            "--strip-accents",
+        ],
         ["--vectorizer", "hashing", "--features", "64", "--ngrams", "1", "2"],
-        ["--token-pattern", "[a-z]{3,}", "--stop-words", "english", "--strip-accents"],
     ],
 )
 def test_features_of_texts_follow_from_the_manifest(tmp_path, kind):
@@ -90,7 +97,7 @@ def test_features_of_texts_follow_from_the_manifest(tmp_path, kind):
     (source,) = documents.write(tmp_path / "docs", "jsonl")
     call("data", "import", source, "--out", tmp_path / "data", *kind)
     weighting = "l2" if "tfidf" in kind else "tfidf"
-    flags = ["--sampled=2", "--mined=1", "--members=2", f"--weighting={weighting}"]
+    flags = ["--sampled=2", "--mined=1", "--epochs=1", f"--weighting={weighting}"]
     call("train", tmp_path / "data", "--run-dir", tmp_path / "run", *tiny.FLAGS, *flags)
     call("export", tmp_path / "run", "--to", "npz", "--output", tmp_path / "out")
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())

@@ -2,11 +2,13 @@
 
 import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pytest
 import tiny
 from command_line import call, refused
+from edits import accept_edits
 
 import snm
 from snm.data.vectorizer import Vectorizer
@@ -214,11 +216,13 @@ def test_points_count_by_their_weights(place):
         np.testing.assert_allclose(rows[0], mean / np.linalg.norm(mean), rtol=1e-4, atol=1e-5)
 
 
-def test_a_recommender_gets_no_new_labels(tmp_path, capsys):
+def test_a_recommender_gets_no_new_labels(tiny_run, tmp_path, capsys):
     """Its labels are its features, of which there would be fewer."""
-    run = tmp_path / "run"
-    config = dataclasses.replace(tiny.CONFIG, seen="drop", memory="off", epochs=1)
-    snm.train(tiny.tastes(), config, run)
+    run = shutil.copytree(tiny_run / "run", tmp_path / "run")
+    settings = (run / "config.toml").read_text()
+    assert 'seen = "keep"' in settings
+    (run / "config.toml").write_text(settings.replace('seen = "keep"', 'seen = "drop"'))
+    accept_edits(run)
     (tmp_path / "names.txt").write_text("a new item\n")
     words = ["grow", run, "--labels", tmp_path / "names.txt", "--output", tmp_path / "out"]
     assert "--labels: found new labels for a run in which labels and feat" in refused(

@@ -4,6 +4,7 @@ The processes are real and connect over the loopback interface; all such tests a
 """
 
 import dataclasses
+import functools
 import json
 import shutil
 import subprocess
@@ -149,6 +150,7 @@ def test_a_batch_from_the_device_is_that_from_the_host(positives, data):
         source = source_of(settings, model.spec, dataset.train, None, weighting, mesh)
         resident = source.resident_arrays()
         assert len(jax.tree.leaves(resident)) == (6 if data_on == "device" else 0)
+        made = jax.jit(functools.partial(source.materialize, shape=source.shape(0)))
         for step in range(source.steps_per_epoch):
             item = jax.tree.map(lambda leaf: leaf[0], source.stack(step, 1))
             for part in range(4):
@@ -158,7 +160,7 @@ def test_a_batch_from_the_device_is_that_from_the_host(positives, data):
                     for name in OF_POINTS if hasattr(item, name)
                 }  # fmt: skip
                 own = jax.tree.map(lambda x, n=part: jnp.asarray(x[n : n + 1]), resident)
-                batch = source.materialize(own, item._replace(**points), source.shape(0))
+                batch = made(own, item._replace(**points))
                 found.append((batch.features, batch.terms, batch.known))
     half = len(found) // 2
     for host, device in zip(found[:half], found[half:], strict=True):

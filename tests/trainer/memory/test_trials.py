@@ -23,9 +23,10 @@ CONFIG = tiny.REMEMBERING
 
 def test_off_where_there_are_no_neighbours(tmp_path):
     """No two points share a feature."""
+    config = dataclasses.replace(CONFIG, members=1)
     labels = snm.generate(points=600, test_points=0, features=120, labels=60, seed=0).train.labels
     data = Dataset("alone", Points(sparse.identity(600, np.float32, "csr"), labels), None, None, "")
-    events = list(snm.training(data, CONFIG, tmp_path / "run"))
+    events = list(snm.training(data, config, tmp_path / "run"))
     record = json.loads((tmp_path / "run" / "memory.json").read_text())
     assert not record["used"] and record["gain"] <= 2 * record["error"]
     assert (record["points"], record["bytes"]) == (0, 0)
@@ -67,7 +68,7 @@ def test_labels_that_are_dropped_stay_dropped(tmp_path):
     data = tiny.tastes()
     points, features = data.train, data.train.features.toarray()
     # A model that learned nothing needs the memory.
-    config = dataclasses.replace(CONFIG, seen="drop", learning_rate=1e-6)
+    config = dataclasses.replace(CONFIG, members=1, seen="drop", learning_rate=1e-6)
     snm.train(data, config, tmp_path / "run")
     predictor = load(tmp_path / "run")
     assert predictor.memory is not None
