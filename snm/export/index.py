@@ -142,6 +142,10 @@ class IndexedPredictor:
         """As in the exact predictor."""
         return self.predictor.weighting
 
+    def blank(self, rows: csr_matrix) -> NDArray[np.bool_]:
+        """As in the exact predictor."""
+        return self.predictor.blank(rows)
+
     @property
     def calibration(self) -> Calibration | None:
         """As in the exact predictor."""

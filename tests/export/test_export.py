@@ -310,7 +310,7 @@ def test_invalid_options(run, tmp_path, capsys, monkeypatch):
     assert "no index" in refused(capsys, "evaluate", run, "--index", broken)
     assert "no such file" in refused(capsys, "evaluate", run, "--index", tmp_path / "none")
     searched = IndexedPredictor.open(out, snm.load(run))
-    with pytest.raises(InputError, match="1 to 20 labels"):
+    with pytest.raises(InputError, match="1 to 20, the number of labels"):
         searched.predict(snm.load_data(run.parent / "data").test.features, 21)
 
 
