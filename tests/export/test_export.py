@@ -14,7 +14,7 @@ import pytest
 import tiny
 from command_line import call, refused
 from data import documents
-from safetensors.numpy import load_file
+from export.exported import arrays_in
 from scipy.sparse import random_array
 
 import snm
@@ -63,7 +63,7 @@ def test_scores_follow_from_the_arrays(run, tmp_path, form):
     call("export", run, "--to", form, "--output", out)
     manifest = json.loads((out / "manifest.json").read_text())
     file = out / manifest["file"]
-    arrays = load_file(file) if form == "safetensors" else dict(np.load(file))
+    arrays = arrays_in(file)
     test = snm.load_data(run.parent / "data").test
     labels, scores = snm.load(run).predict(test.features, k=tiny.LABELS)
     expected = scores_by_numpy(arrays, manifest, test.features)
@@ -112,7 +112,7 @@ def test_features_of_texts_follow_from_the_manifest(tmp_path, kind):
         vectorizer.idf_ = np.array(fitted["idf"])
     texts = ["Une POMME, a saw; été and the apple"]
     features = vectorizer.transform(texts)
-    expected = scores_by_numpy(dict(np.load(tmp_path / "out" / "model.npz")), manifest, features)
+    expected = scores_by_numpy(arrays_in(tmp_path / "out" / "model.npz"), manifest, features)
     labels, scores = snm.load(tmp_path / "run").predict(texts, k=3)
     np.testing.assert_allclose(expected[0][labels[0]], scores[0], rtol=2e-5, atol=2e-5)
 

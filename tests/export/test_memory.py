@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tiny
 from command_line import call
-from safetensors.numpy import load_file
+from export.exported import arrays_in
 from scipy import sparse
 
 import snm
@@ -56,7 +56,7 @@ def test_answers_follow_from_the_arrays(run, tmp_path, capsys, form):
     manifest = json.loads((out / "manifest.json").read_text())
     about, arrays = manifest["memory"], {}
     for file in (manifest["file"], about["file"]):
-        arrays |= load_file(out / file) if form == "safetensors" else dict(np.load(out / file))
+        arrays |= arrays_in(out / file)
     assert about["points"] == 600 and manifest["num_labels"] == 60
     alone, whole = load(run, memory=False), load(run)
     test = snm.load_data(run.parent / "data").test.features[:40]

@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 from command_line import call
+from export.exported import arrays_in
 
 import snm
 
@@ -36,7 +37,7 @@ def test_the_formula_of_the_manifest_is_the_score(remembering, tmp_path):
     """Its text is run: |v| is a length, of each row."""
     call("export", remembering, "--to", "npz", "--output", tmp_path / "out")
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
-    arrays, score = dict(np.load(tmp_path / "out" / "model.npz")), manifest["score"]
+    arrays, score = arrays_in(tmp_path / "out" / "model.npz"), manifest["score"]
     model = snm.load(remembering, memory=False)
     rows = snm.load_data(remembering.parent / "data").test.features[:7]
     dim, total = manifest["dim"], arrays["bias"].astype(np.float64)[None]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tiny
 from command_line import call
+from export.exported import arrays_in
 from scipy import sparse
 from sklearn.datasets import load_wine
 
@@ -88,7 +89,7 @@ def test_exports_follow(data, run, tmp_path, form):
         labels, _ = snm.load(tmp_path / "out").predict(features, 3)
         np.testing.assert_array_equal(labels, snm.load(run).predict(features, 3)[0])
         return
-    arrays = np.load(tmp_path / "out" / "model.npz")
+    arrays = arrays_in(tmp_path / "out" / "model.npz")
     x = (features.toarray() - arrays["mean"]) / arrays["spread"]  # the formula of the manifest
     x /= np.linalg.norm(x, axis=1, keepdims=True)
     expected = snm.load(run).weighting.apply(features).toarray()
