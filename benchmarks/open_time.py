@@ -35,7 +35,7 @@ from snm.bench.shapes import SHAPES
 from snm.config.resolved import RESOLVED, ResolvedConfig, unresolved_values
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
-from snm.machine.versions import machine
+from snm.machine.versions import machine, versions
 from snm.model.from_config import make_model
 from snm.model.placement import initial
 from snm.runs.folder import RunFolder, write_json
@@ -90,7 +90,8 @@ def write_run(folder: Path, shape: str = "amazon670k") -> RunFolder:
     run.write(resolved, facts, Weighting.of_counts(sizes.num_points, present), names, texts)
     model = make_model(resolved, sizes.num_features, sizes.num_labels)
     state = initial(model)
-    run.checkpoints(1).save(1, state, {"step": 1}, None)
+    about = {"data_sha256": facts["sha256"], "seed": config.seed, "versions": versions()}
+    run.checkpoints(1, about=about).save(1, state, {"step": 1}, None)
     return run
 
 
