@@ -54,7 +54,7 @@ class Place:
         """Copies the folder of process 0 to all; None where all have one folder."""
         return None
 
-    def follow(self, events: Generator[Event]) -> Iterator[Event]:
+    def follow(self, events: Generator[Event]) -> Generator[Event]:
         """Yields the events of the run unchanged; see `Mirror`."""
         yield from events
 
@@ -110,7 +110,7 @@ class Mirror(Place):
         for left in folder.parent.glob(f"{_STAGED}*"):
             disk.remove_tree(left)
 
-    def follow(self, events: Generator[Event]) -> Iterator[Event]:
+    def follow(self, events: Generator[Event]) -> Generator[Event]:
         """Yields the events of a run, and uploads its folder at each checkpoint and at the end.
 
         Raises:
@@ -252,7 +252,7 @@ class Replica(Place):
             write_sealed(record, {"name": found.name})
         barrier(_BROUGHT)
 
-    def follow(self, events: Generator[Event]) -> Iterator[Event]:
+    def follow(self, events: Generator[Event]) -> Generator[Event]:
         """Yields the events, and waits for the last upload of process 0."""
         try:
             for event in events:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,7 @@ class RunRequest:
 
 def resolved_training(
     dataset: Dataset, config: ResolvedConfig, place: Place, request: RunRequest
-) -> Iterator[Event]:
+) -> Generator[Event]:
     """`snm.training` with settings that were resolved for this data set, and without a bar.
 
     Args:

@@ -6,7 +6,7 @@ and the same call again goes on from the last checkpoint.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +75,7 @@ def training(
     probe_every: int = 0,
     stop: Callable[[], bool] | None = None,
     progress: bool | None = None,
-) -> Iterator[Event]:
+) -> Generator[Event]:
     """Trains a model, and yields events.
 
     Args:
@@ -100,7 +100,8 @@ def training(
       For each phase Started, then Stepped, Evaluated, Saved, Probed, Skipped and Noted as they
       happen; Finished at the end. Members that train side by side follow one after the other: the
       events of a later one wait for the end of those before. What the caller does between two
-      events counts as time of training, so do little there.
+      events counts as time of training, so do little there. To close the generator ends the run
+      there; the same call goes on from its last checkpoint.
 
     Raises:
       InputError: data, settings or folder that cannot be used; another process uses the folder.
@@ -110,7 +111,7 @@ def training(
       StoppedError: `stop` returned True.
     """
 
-    def run() -> Iterator[Event]:
+    def run() -> Generator[Event]:
         restart()
         if not isinstance(config, Config):
             expected = "a Config, such as snm.preset('default')"

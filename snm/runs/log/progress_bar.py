@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 
 from rich.console import Console
 from rich.progress import (
@@ -26,7 +26,7 @@ def in_notebook() -> bool:
     return Console().is_jupyter and importlib.util.find_spec("ipywidgets") is not None
 
 
-def with_bar(events: Iterable[Event], console: Console | None = None) -> Iterator[Event]:
+def with_bar(events: Iterable[Event], console: Console | None = None) -> Generator[Event]:
     """Yields the events of `snm.training` unchanged, and draws a progress bar for each phase.
 
     Args:
