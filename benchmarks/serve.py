@@ -55,7 +55,7 @@ def main() -> None:
         try:
             assert server.stdout is not None
             line = next(line for line in server.stdout if "http://" in line)
-            address = re.search(r"http://\S+", line)[0]  # type: ignore[index]
+            address = re.search(r"http://\S+", line)[0]
             print("clients  requests/s    p50 ms    p99 ms  refused   wrong")
             asyncio.run(_load(address, bodies, labels, _CLIENTS[-1], options.seconds))
             for clients in _CLIENTS:
@@ -91,7 +91,7 @@ async def _load(
             head = f"POST /predict HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
             writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
             answer = (await reader.readuntil(b"\r\n\r\n")).lower()
-            length = int(re.search(rb"content-length: (\d+)", answer)[1])  # type: ignore[index]
+            length = int(re.search(rb"content-length: (\d+)", answer)[1])
             content = await reader.readexactly(length)
             if not answer.startswith(b"http/1.1 200"):
                 counts["refused"] += 1

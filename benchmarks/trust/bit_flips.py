@@ -112,7 +112,7 @@ def exported(place: Path, run: Path, form: str) -> Path:
     out = place / form
     with contextlib.redirect_stdout(io.StringIO()):
         measured = {"data": str(place / "data")} if form in LIBRARIES else {}
-        Export(run, form, out, **measured)()  # type: ignore[arg-type]
+        Export(run, form, out, **measured)()
     return out
 
 
@@ -211,7 +211,7 @@ def measured(flips: int, seed: int = 0) -> dict[str, Any]:
 
     with tempfile.TemporaryDirectory() as name:
         attacked = things(Path(name))
-        Checkpoints.load = verified  # type: ignore[method-assign, assignment]
+        Checkpoints.load = verified
         try:
             rows = []
             for number, (thing, (folder, hold)) in enumerate(attacked.items()):
@@ -219,7 +219,7 @@ def measured(flips: int, seed: int = 0) -> dict[str, Any]:
                 count = flips - rest * (len(attacked) - 1) if number == 0 else rest
                 rows.append(flipped(thing, folder, hold, count, rng))
         finally:
-            Checkpoints.load = load  # type: ignore[method-assign]
+            Checkpoints.load = load
     return {
         "flips": flips,
         "all": {what: sum(row[what] for row in rows) for what in OUTCOMES},

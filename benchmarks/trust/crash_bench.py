@@ -150,7 +150,7 @@ def jobs_here() -> Iterator[None]:
     real = jobs.subprocess
     # In that module alone: matplotlib starts processes of its own where it looks for fonts.
     stand_in = SimpleNamespace(Popen=Here, PIPE=real.PIPE, DEVNULL=real.DEVNULL)
-    jobs.subprocess = stand_in  # type: ignore[assignment]
+    jobs.subprocess = stand_in
     try:
         yield
     finally:

@@ -64,7 +64,7 @@ async def one(reader: Any, writer: Any, line: bytes, host: bytes, body: bytes) -
     head = b"%s HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n" % (line, host, len(body))
     writer.write(head + body)
     answer = await reader.readuntil(b"\r\n\r\n")
-    length = int(re.search(rb"(?i)content-length: (\d+)", answer)[1])  # type: ignore[index]
+    length = int(re.search(rb"(?i)content-length: (\d+)", answer)[1])
     return int(answer.split(b" ", 2)[1]), await reader.readexactly(length)
 
 
@@ -166,7 +166,7 @@ def measured(requests: int) -> dict[str, Any]:
             assert server.stdout is not None
             try:
                 line = next(line for line in server.stdout if "http://" in line)
-                port = int(re.search(r":(\d+)", line.partition("//")[2])[1])  # type: ignore[index]
+                port = int(re.search(r":(\d+)", line.partition("//")[2])[1])
                 found = asyncio.run(attacked(port, bodies, labels, requests, server))
                 status = server.wait(60)
             finally:

@@ -91,7 +91,7 @@ def runs(dataset: snm.Dataset, seeds: tuple[int, ...]) -> list[dict[str, Any]]:
 
 def trained(dataset: snm.Dataset, choice: str, seed: int) -> tuple[dict[str, Any], snm.Predictor]:
     """The result of a run, and its model."""
-    config = dataclasses.replace(DEFAULT, label_text=choice, seed=seed)  # type: ignore[arg-type]
+    config = dataclasses.replace(DEFAULT, label_text=choice, seed=seed)
     with tempfile.TemporaryDirectory() as folder:
         return snm.train(dataset, config, folder), snm.load(folder)
 
