@@ -33,7 +33,7 @@ from snm.prediction.inputs import as_rows
 from snm.prediction.own_candidates import top_of_pairs
 from snm.prediction.point_blocks import Blocks, beside_points, one_ahead, stacked
 from snm.prediction.programs import jitted_queries, jitted_top
-from snm.prediction.reasons import Reason, reasons_of, witnesses_of
+from snm.prediction.reasons import Reason, reasons_of, with_words
 from snm.prediction.thresholds import Threshold, threshold_of
 from snm.tables.table import SparseRows
 from snm.topk.blocks import Best
@@ -290,8 +290,13 @@ class Predictor:
         if self.memory is None:
             found = "a run without a memory of neighbours"
             raise InputError("witnesses", found, "one trained with --memory on")
-        rows = self.as_rows(features)
-        return witnesses_of(self, self.memory, rows, self._answers(answers, rows))
+        rows, witnesses, first = self.as_rows(features), [], 0
+        answers = self._answers(answers, rows)
+        for count, block in self._blocks(rows):
+            weighted, queries = self._of_memory(self.memory, rows, first, count, block)
+            witnesses += self.memory.witnesses(weighted, queries, answers[first : first + count])
+            first += count
+        return with_words(witnesses, self.words)
 
     def reasons(
         self, features: csr_matrix | Sequence[str], answers: NDArray[np.int32], most: int = 5

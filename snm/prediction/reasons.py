@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.batches.csr_blocks import block_of, power_of_two
-from snm.memory.memory import NAME, Memory, Witness
+from snm.memory.memory import NAME, Witness
 from snm.prediction.candidates import values_at
 from snm.prediction.programs import jitted_parts
 
 if TYPE_CHECKING:
     from snm.prediction.predictor import Predictor
 
-__all__ = ["Reason", "reasons_of", "witnesses_of"]
+__all__ = ["Reason", "reasons_of", "with_words"]
 
 _POINTS = 8  # of a block
 # The fewest entries and labels of a block; more are rounded up to a power of two: few are compiled.
@@ -86,7 +86,7 @@ def reasons_of(
     words = predictor.words
     spoken: list[list[list[Witness]]] | None = None
     if memory is not None and len(answers):
-        queries = _queries_of(predictor, memory, rows)
+        queries = None if memory.queries is None else np.concatenate([*predictor.queries(rows)])
         mask = csr_matrix(
             (
                 np.ones(asked.size, np.float32),
@@ -96,7 +96,7 @@ def reasons_of(
             shape=(len(asked), predictor.model.spec.num_labels),
         )
         votes = values_at(memory.additions(weighted, queries), mask).reshape(asked.shape)
-        spoken = _with_words(memory.witnesses(weighted, queries, answers), words)
+        spoken = with_words(memory.witnesses(weighted, queries, answers), words)
     explained = []
     for first in range(0, len(answers), _POINTS):
         of_block = weighted[first : first + _POINTS]
@@ -115,30 +115,7 @@ def reasons_of(
     return explained
 
 
-def witnesses_of(
-    predictor: Predictor, memory: Memory, rows: csr_matrix, answers: NDArray[np.int32]
-) -> list[list[list[Witness]]]:
-    """Who voted for the answers of n points; see `Predictor.witnesses`.
-
-    Args:
-      predictor: the model, perhaps on a mesh.
-      memory: its memory.
-      rows: CSR [n, d], not weighted.
-      answers: int32 [n, k], checked.
-    """
-    if not len(answers):
-        return []
-    queries = _queries_of(predictor, memory, rows)
-    found = memory.witnesses(predictor.weighting.apply(rows), queries, answers)
-    return _with_words(found, predictor.words)
-
-
-def _queries_of(predictor: Predictor, memory: Memory, rows: csr_matrix) -> Any:
-    """The queries of n points, n at least 1, where the memory compares them; else None."""
-    return None if memory.queries is None else np.concatenate([*predictor.queries(rows)])
-
-
-def _with_words(
+def with_words(
     spoken: list[list[list[Witness]]], words: Sequence[str] | None
 ) -> list[list[list[Witness]]]:
     """Witnesses whose features are words where these are known."""
