@@ -29,7 +29,7 @@ check: $(VENV)/.installed-dev
 
 # Modules stay whole (`loadfile`): what one of its tests trained or compiled, the next one uses.
 test: check
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 3 --dist loadfile
 
 test-slow: $(VENV)/.installed-dev
 	JAX_ENABLE_CHECKS=1 $(BIN)/pytest -n 2 --dist worksteal -m 'slow and not accelerators'
