@@ -144,6 +144,8 @@ class Memory:
         features: csr_matrix,
         queries: ArrayLike | None,
         answers: NDArray[np.int32],
+        *,
+        of_texts: bool = False,
     ) -> list[list[list[Witness]]]:
         """The neighbours that voted for the answers.
 
@@ -151,12 +153,20 @@ class Memory:
           features: as in `additions`.
           queries: as in `additions`.
           answers: int [m, k] labels; -1 is none.
+          of_texts: whether features are words, which a point has or lacks: where they are
+            standardized, two points that lack a word share nothing.
 
         Returns:
           for each point and each of its answers, at most three voters with that label, the most
           similar first, each with at most five features that they share.
         """
         found = self._similar(features, queries)
+
+        def witness(row: int, voter: int) -> Witness:
+            stored, similarity = int(found.ids[row, voter]), float(found.cosines[row, voter])
+            shared = _shared(features[row], self.features[stored], of_texts)
+            return Witness(int(self.rows[stored]), similarity, shared)
+
         witnesses = []
         for row, labels in enumerate(answers.tolist()):
             order = np.argsort(-found.cosines[row], kind="stable")[: self.settings.neighbors]
@@ -164,19 +174,11 @@ class Memory:
             held = {i: set(self._labels_of(found.ids[row, i])) for i in voters}
             witnesses.append(
                 [
-                    [
-                        self._witness(features[row], int(found.ids[row, i]), found.cosines[row, i])
-                        for i in [i for i in voters if label in held[i]][:_WITNESSES]
-                    ]
+                    [witness(row, i) for i in [i for i in voters if label in held[i]][:_WITNESSES]]
                     for label in labels
                 ]
             )
         return witnesses
-
-    def _witness(self, point: csr_matrix, stored: int, similarity: np.float32) -> Witness:
-        shared = point.multiply(self.features[stored]).tocsr()
-        best = shared.indices[np.argsort(-shared.data, kind="stable")]
-        return Witness(int(self.rows[stored]), float(similarity), best[:_SHARED].tolist())
 
     def _labels_of(self, stored: int) -> list[int]:
         first, last = self.labels.indptr[stored : stored + 2]
@@ -191,6 +193,15 @@ class Memory:
         ready = np.asarray(queries)[: len(found.ids)]  # waits for a device only now
         cosines = joint_cosines(found.ids, ready, self.queries)
         return with_query_cosines(found, cosines, self.settings.feature_share)
+
+
+def _shared(point: csr_matrix, other: csr_matrix, of_texts: bool) -> list[int]:
+    """The features that two points share, those of the largest product first."""
+    if of_texts:  # a word that a text lacks has the value 0 or, standardized, a lower one
+        point, other = point.maximum(0), other.maximum(0)
+    shared = point.multiply(other).tocsr()
+    best: list[int] = shared.indices[np.argsort(-shared.data, kind="stable")][:_SHARED].tolist()
+    return best
 
 
 def with_query_cosines(

@@ -294,7 +294,8 @@ class Predictor:
         answers = self._answers(answers, rows)
         for count, block in self._blocks(rows):
             weighted, queries = self._of_memory(self.memory, rows, first, count, block)
-            witnesses += self.memory.witnesses(weighted, queries, answers[first : first + count])
+            some, of_texts = answers[first : first + count], self.vectorizer is not None
+            witnesses += self.memory.witnesses(weighted, queries, some, of_texts=of_texts)
             first += count
         return with_words(witnesses, self.words)
 

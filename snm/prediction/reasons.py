@@ -30,8 +30,9 @@ class Reason(NamedTuple):
 
     Attributes:
       features: (feature, what it adds) of the features that add or take most, largest first; a
-        feature is a word where the model knows its words, else an id.
-      other_features: what all other features of the point add.
+        feature is a word where the model knows its words, else an id. Of a text, they are some of
+        those that it has; standardized features that it lacks add something, too.
+      other_features: what all other features add.
       bias: of the label; the logit adjustment is in it.
       votes: what the memory of neighbours adds; 0 without one.
       witnesses: neighbours that voted for the label, the most similar first, as
@@ -83,7 +84,7 @@ def reasons_of(
     if head.bias is not None:
         bias = np.asarray(head.bias[jnp.asarray(asked)], np.float64)
     weighted = predictor.weighting.apply(rows)
-    words = predictor.words
+    words, of_texts = predictor.words, predictor.vectorizer is not None
     spoken: list[list[list[Witness]]] | None = None
     if memory is not None and len(answers):
         queries = None if memory.queries is None else np.concatenate([*predictor.queries(rows)])
@@ -96,7 +97,8 @@ def reasons_of(
             shape=(len(asked), predictor.model.spec.num_labels),
         )
         votes = values_at(memory.additions(weighted, queries), mask).reshape(asked.shape)
-        spoken = with_words(memory.witnesses(weighted, queries, answers), words)
+        found = memory.witnesses(weighted, queries, answers, of_texts=of_texts)
+        spoken = with_words(found, words)
     explained = []
     for first in range(0, len(answers), _POINTS):
         of_block = weighted[first : first + _POINTS]
@@ -104,9 +106,10 @@ def reasons_of(
         for row in range(of_block.shape[0]):
             own = slice(of_block.indptr[row], of_block.indptr[row + 1])
             ids, point = of_block.indices[own], first + row
+            listed = np.isin(ids, rows[point].nonzero()[1]) if of_texts else np.ones(len(ids), bool)
             of_point = []
             for place, label in enumerate(answers[point]):
-                largest, others = _largest(ids, parts[place, own], most, words)
+                largest, others = _largest(ids, parts[place, own], listed, most, words)
                 terms = float(bias[point, place]), float(votes[point, place])
                 witnesses = [] if spoken is None else spoken[point][place]
                 reason = Reason(largest, others, *terms, witnesses)
@@ -142,10 +145,19 @@ def _parts(
 
 
 def _largest(
-    ids: NDArray[np.int32], parts: NDArray[np.float64], most: int, words: Sequence[str] | None
+    ids: NDArray[np.int32],
+    parts: NDArray[np.float64],
+    listed: NDArray[np.bool_],
+    most: int,
+    words: Sequence[str] | None,
 ) -> tuple[list[tuple[int | str, float]], float]:
-    """The features that add or take most, with what they add, and the sum of the others."""
-    order = np.argsort(-np.abs(parts), kind="stable")
-    largest = [(int(ids[i]), float(parts[i])) for i in order[:most] if parts[i] != 0]
+    """Of the features that may be `listed`, those that add or take most, and the sum of all others.
+
+    Each feature is with what it adds.
+    """
+    order = np.argsort(np.where(listed, -np.abs(parts), 1), kind="stable")
+    count = min(most, int(np.count_nonzero(listed)))
+    chosen, others = order[:count], order[count:]
+    largest = [(int(ids[i]), float(parts[i])) for i in chosen if parts[i] != 0]
     named = [(feature if words is None else words[feature], part) for feature, part in largest]
-    return named, float(parts[order[most:]].sum())
+    return named, float(parts[others].sum())

@@ -175,6 +175,34 @@ def test_features_are_words_where_the_model_knows_them():
     assert named.witnesses(features, answers) == spoken
 
 
+def test_standardized_words_that_a_text_lacks_are_no_reasons():
+    """Their values are not 0 and count in the score, but a reader would look for the words."""
+    stored, points = counts(60, 1), counts(POINTS, 4)
+    model = predictor_of(memory=True)
+    standard = Weighting.fit("standard", stored)
+    assert standard.apply(points).nnz == POINTS * D
+    memory = dataclasses.replace(model.memory, features=standard.apply(stored))
+    numbers = dataclasses.replace(model, weighting=standard, memory=memory)
+    words = dataclasses.replace(numbers, vectorizer=Vectorizer("hashing", D))
+    answers, scores = words.predict(points, 4)
+    named, shared = words.reasons(points, answers, most=D), 0
+    for row, of_point in enumerate(named):
+        has = set(points[row].indices.tolist())
+        for place, reason in enumerate(of_point):
+            assert {feature for feature, _ in reason.features} == has
+            total = sum(part for _, part in reason.features) + reason.other_features
+            total += reason.bias + reason.votes
+            assert total == pytest.approx(scores[row, place], abs=2e-5)
+            for one in reason.witnesses:
+                assert set(one.features) <= has & set(stored[one.row].indices.tolist())
+                shared += len(one.features)
+    assert shared
+    assert words.witnesses(points, answers) == [[one.witnesses for one in of] for of in named]
+    # Where features are numbers, a 0 is a value like others.
+    all_listed = numbers.reasons(points, answers, most=D)
+    assert all(len(one.features) == D for of_point in all_listed for one in of_point)
+
+
 @pytest.mark.parametrize(
     ("answers", "found"),
     [
