@@ -39,7 +39,8 @@ def fit_vectorizer(
     The vocabulary holds the `most` words of highest document frequency df among those that occur
     in at least `min_points` and at most a share `max_share` of the n texts. Ties go to the word
     that sorts first. Ids follow the alphabet. For `tfidf`, idf is log((1 + n) / (1 + df)) + 1, as
-    in scikit-learn's TfidfVectorizer. `hashing` needs no vocabulary, and reads no row.
+    in scikit-learn's TfidfVectorizer. `hashing` needs no vocabulary: it reads rows until one has a
+    word.
 
     Args:
       rows: the training rows.
@@ -55,8 +56,6 @@ def fit_vectorizer(
       InputError: no word is left.
     """
     blank = dataclasses.replace(like, num_features=most)
-    if kind == "hashing":
-        return blank
     words_of = blank.build_analyzer()
     frequency: collections.Counter[str] = collections.Counter()
     points = 0
@@ -64,6 +63,8 @@ def fit_vectorizer(
         frequency.update(set(words_of(row.text or "")))
         points += 1
         on_progress(points)
+        if kind == "hashing" and frequency:
+            return blank
     kept = [w for w, count in frequency.items() if min_points <= count <= max_share * points]
     kept = sorted(sorted(kept, key=lambda word: (-frequency[word], word))[:most])
     if not frequency:

@@ -3,7 +3,9 @@
 import json
 
 import pytest
-from command_line import refused
+from command_line import call, refused
+
+import snm
 
 OTHERS = "words, or --token-pattern '\\S+' (single letters, signs), --analyzer char_wb --ngrams 1 3"
 
@@ -37,6 +39,12 @@ OTHERS = "words, or --token-pattern '\\S+' (single letters, signs), --analyzer c
             "no 9 characters in a row in 1 text",
             "longer texts, or lower --ngrams",
         ),
+        (
+            "x",
+            ["--vectorizer=hashing", "--token-pattern=[yz]"],
+            "no word in 1 text",
+            "words, or --a",
+        ),
         ("", ["--analyzer=char"], "no word in 1 text", "texts that are not empty"),
         (
             "xx",
@@ -52,3 +60,12 @@ def test_no_word_is_left(tmp_path, capsys, text, options, found, expected):
     said = refused(capsys, "data", "import", source, "--out", tmp_path / "out", *options)
     assert said.startswith(f"{source}: found {found}, expected {expected}")
     assert not (tmp_path / "out").exists()
+
+
+def test_hashing_takes_texts_of_which_one_has_a_word(tmp_path):
+    source = tmp_path / "a.jsonl"
+    lines = [{"text": text, "labels": ["a"]} for text in ("x", "", "word", "x")]
+    source.write_text("\n".join(map(json.dumps, lines)))
+    call("data", "import", source, "--out", tmp_path / "out", "--vectorizer=hashing")
+    features = snm.load_data(tmp_path / "out").train.features
+    assert features.getnnz(axis=1).tolist() == [0, 0, 1, 0]
