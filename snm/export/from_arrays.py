@@ -20,7 +20,7 @@ from snm.memory.memory import Memory, MemorySettings
 from snm.model.encoder import init_tower
 from snm.model.from_config import make_model
 from snm.model.model import Model, TrainState
-from snm.prediction.calibration import Calibration
+from snm.prediction.calibration import LEFT_OUT, Calibration
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
 from snm.runs.load import vectorizer_of, weighting_of
@@ -108,9 +108,9 @@ def predictor_of(
         model = make_model(config, manifest["num_features"], manifest["num_labels"])
         model = dataclasses.replace(model, members=manifest["members"])
         found = _alone(folder, manifest, config, model, array, names)
-        if memory and manifest.get("calibration") is not None:
-            calibration = Calibration.read(manifest["calibration"])
-            found = dataclasses.replace(found, calibration=calibration)
+        if (curves := manifest.get("calibration")) is not None:
+            calibration = Calibration.read(curves) if memory else None
+            found = dataclasses.replace(found, calibration=calibration, why_uncalibrated=LEFT_OUT)
         if memory and "memory" in manifest:
             stored = _memory(manifest["memory"], model, array, full_check)
             found = dataclasses.replace(found, memory=stored)

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from snm.memory.sizes import FEWEST_POINTS
 from snm.prediction.thresholds import Threshold
 
-__all__ = ["UNCALIBRATED", "Calibration", "Curve"]
+__all__ = ["LEFT_OUT", "UNCALIBRATED", "Calibration", "Curve"]
 
 UNCALIBRATED = (
     "a model without probabilities",
@@ -41,6 +41,9 @@ UNCALIBRATED = (
     "held out to fit probabilities",
 )
 """What is found in place of a calibration, and what is expected, where no more is known."""
+
+LEFT_OUT = "a model that was loaded with memory=False", "memory=True"
+"""The same, where there is a calibration that was not loaded."""
 
 _BEST = 2  # the place of s_1 among the inputs of z
 _FOLDS = 3  # that choose the form of a curve

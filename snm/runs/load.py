@@ -21,7 +21,7 @@ from snm.model.from_config import make_model
 from snm.model.inference import adjusted, join_as_read
 from snm.model.model import Model, TrainState
 from snm.model.placement import abstract_on, join_on_mesh
-from snm.prediction.calibration import Calibration
+from snm.prediction.calibration import LEFT_OUT, Calibration
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder, read_json
 from snm.runs.manifest import read_manifest
@@ -133,10 +133,19 @@ class StoredRun:
             predictor = self.with_memory(predictor)
         if predictor.calibration is not None:
             return predictor
-        why = "a model that was loaded with memory=False", "memory=True"
-        if memory:
+        why = LEFT_OUT
+        if memory or not self._has_calibration():
             why = why_uncalibrated(self.folder, self.config, self.facts)
         return dataclasses.replace(predictor, why_uncalibrated=why)
+
+    def _has_calibration(self) -> bool:
+        """Whether the run makes scores probabilities; also where the file of this is damaged."""
+        folder = self.folder
+        if not (self.all_trained and folder.has(folder.memory_record)):
+            return False
+        with contextlib.suppress(InputError):  # memory=True names it; the model alone is whole
+            return folder.read_memory_record()["calibration"] is not None
+        return True
 
     @functools.cached_property
     def model(self) -> Model:

@@ -48,6 +48,8 @@ def test_answers_are_those_of_the_run(run, out):
     np.testing.assert_array_equal(unchecked.predict(points, 2), here.predict(points, 2))
     alone = snm.load(out, memory=False)
     assert alone.memory is None and alone.calibration is None
+    with pytest.raises(InputError, match="loaded with memory=False, expected memory=True"):
+        alone.fitted_calibration()
 
 
 def test_nothing_is_copied(out):

@@ -131,7 +131,12 @@ def test_a_missing_memory_is_one_line(trained, tmp_path):
     (copy / "memory.npz").unlink()
     with pytest.raises(InputError, match=r"memory\.npz: found no such file"):
         load(copy)
-    load(copy, memory=False)
+    alone = load(copy, memory=False)
+    (copy / "memory.json").unlink()
+    damaged = load(copy, memory=False)
+    for loaded in (alone, damaged):
+        with pytest.raises(InputError, match="loaded with memory=False, expected memory=True"):
+            loaded.fitted_calibration()
 
 
 @pytest.mark.parametrize(
