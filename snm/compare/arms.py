@@ -84,7 +84,7 @@ EXTRAS: dict[str, tuple[str, Callable[[int], Changes]]] = {
     ),
     "all-labels": (
         "mined from all labels instead of a sample",
-        lambda k: _mining(k, sampled="all"),
+        lambda k: _mining(k, sampled="all", sampled_start=0),
     ),
     "anneal": (
         "k' falls from B by halves",
@@ -108,7 +108,12 @@ EXTRAS: dict[str, tuple[str, Callable[[int], Changes]]] = {
     ),
     "full-softmax": (
         "softmax over all labels",
-        lambda k: {"mined": "all", "sampled": "all", **_with_loss("softmax")},
+        lambda k: {
+            "mined": "all",
+            "sampled": "all",
+            "sampled_start": 0,
+            **_with_loss("softmax"),
+        },
     ),
 }
 """Optional arms: name -> description, and k' -> changed settings."""

@@ -57,7 +57,7 @@ class Compare:
     """Folder of the comparison."""
     mined: tuple[int, ...] = ()
     """Values of k' to compare with negative sampling; by default those of 1, 16, 64 and 256
-    that are smaller than B."""
+    that are smaller than B at every step."""
     sampled: int | Literal["all", "auto"] | None = None
     """Labels sampled for each batch (B): a number, all, or auto, which depends on K."""
     seeds: int = 3
@@ -237,7 +237,8 @@ def _arms_and_data(asked: Compare) -> tuple[list[Arm], Dataset]:
     if not mined:
         mined = tuple(k for k in _MINED if k < fewest) or _MINED[:1]
         if large := [k for k in _MINED if k not in mined]:
-            say(f"note: --mined without {' and '.join(map(str, large))}, as B is {fewest}")
+            when = "" if fewest == most else " at some steps"
+            say(f"note: --mined without {' and '.join(map(str, large))}, as B is {fewest}{when}")
             arms = arms_of(mined)
     if most in mined:
         say(f"note: top-{most} is negative sampling, as B is {most}")

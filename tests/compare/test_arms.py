@@ -56,6 +56,17 @@ def test_arms_have_names_and_baselines():
     assert plain == dataclasses.replace(base, mined=16)
 
 
+def test_arms_of_all_labels_have_all_at_every_step():
+    """Where B of the other arms starts lower."""
+    base = dataclasses.replace(snm.preset("paper"), sampled_start=8)
+    *others, mined, softmax = plan_arms(
+        base, mined=(2,), losses=("bowl",), extras=["anneal", "all-labels", "full-softmax"]
+    )
+    assert [arm.config.sampled_start for arm in others] == [8, 8, 8]
+    for arm in (mined, softmax):
+        assert (arm.config.sampled, arm.config.sampled_start) == ("all", 0)
+
+
 def test_listwise_losses_are_arms_of_their_own(folder):
     base = snm.preset("paper")
     listwise = [name for name in LOSSES if LOSSES[name].listwise]

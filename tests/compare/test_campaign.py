@@ -114,9 +114,12 @@ def test_default_numbers_of_mined_labels_fit_the_data(tmp_path, monkeypatch, cap
     planned = []
     monkeypatch.setattr(Campaign, "run", lambda self: planned.append(self.arms) or sys.exit(0))
     words = ["compare", str(tmp_path / "tiny"), "--out", str(tmp_path / "out")]
+    (tmp_path / "rising.toml").write_text("sampled_start = 8")
+    rising = ["--config", str(tmp_path / "rising.toml")]
     for more, names, said in (
         ([], [BASELINE, "top-1", "top-16"], "64 and 256, as B is 19"),
         (["--sampled=16"], [BASELINE, "top-1"], "16 and 64 and 256, as B is 16"),
+        (rising, [BASELINE, "top-1"], "16 and 64 and 256, as B is 8 at some steps"),
     ):
         with pytest.raises(SystemExit) as error:
             main([*words[:-1], str(tmp_path / f"out{len(more)}"), *more])
