@@ -219,8 +219,7 @@ class SnmBackend(TfidfVectorizerMixin, AnnifLearningBackend):
         """Ends an exchange that was interrupted; undoes it where the new run is not whole."""
         run, old, new = map(self._path, (self._RUN, self._OLD, self._NEW))
         if old.exists():
-            whole = new.exists() and RunFolder(new).finished()
-            disk.rename(new if whole else old, run)
+            disk.rename(new if _is_whole(new) else old, run)
 
     @contextlib.contextmanager
     def _as_annif_errors(self, kind: type[Exception] = OperationFailedException) -> Iterator[None]:
@@ -229,6 +228,13 @@ class SnmBackend(TfidfVectorizerMixin, AnnifLearningBackend):
             yield
         except InputError as error:
             raise kind(str(error), backend_id=self.backend_id) from error  # type: ignore[call-arg]
+
+
+def _is_whole(run: Path) -> bool:
+    """Whether a training ended there; one that was stopped early has no manifest yet."""
+    with contextlib.suppress(InputError):
+        return RunFolder(run).finished()
+    return False
 
 
 def _value(text: Any) -> Any:

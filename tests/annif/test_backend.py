@@ -227,6 +227,12 @@ class TestOfAProject:
         (place / "tmp-snm-before" / "result.json").unlink()
         assert sorted(suggested(backend_of(place, 5), "apple drill")[0][0]) == [0, 3]
         assert (place / "snm-run" / "result.json").exists()
+        # The next training was stopped before its first file was whole.
+        shutil.rmtree(place / "tmp-snm-before")
+        (place / "snm-run").rename(place / "tmp-snm-before")
+        (place / "tmp-snm-run").mkdir()
+        assert sorted(suggested(backend_of(place, 5), "apple drill")[0][0]) == [0, 3]
+        assert (place / "snm-run" / "result.json").exists()
 
 
 @pytest.mark.slow
