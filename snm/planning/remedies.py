@@ -91,7 +91,14 @@ def _with_queries(needs: Needs, share: float) -> Needs:
 
 
 def _smaller(dim: int) -> Iterator[int]:
-    """Smaller dimensions, largest first: multiples of 32, then of 8; those that training takes."""
-    unit = dim_unit()
-    by_32, by_8 = range((dim - 1) // 32 * 32, 31, -32), range(min(24, (dim - 1) // 8 * 8), 7, -8)
-    yield from (smaller for smaller in (*by_32, *by_8) if smaller % unit == 0)
+    """Smaller dimensions, largest first: multiples of 32, then of 8; those that training takes.
+
+    From 4096 on they are further apart, by at most a 64th, so that any dimension has few of them.
+    """
+    unit, rest = dim_unit(), dim - 1
+    while rest >= 8:
+        step = 32 << max(rest.bit_length() - 12, 0) if rest >= 32 else 8
+        smaller = rest // step * step
+        if smaller % unit == 0:
+            yield smaller
+        rest = smaller - 1

@@ -1,6 +1,7 @@
 """What would fit where a run does not: the changes that are proposed, and their order."""
 
 import dataclasses
+import itertools
 
 import pytest
 import tiny
@@ -54,6 +55,16 @@ def test_batches_that_a_mesh_cannot_cut_are_not_proposed(mesh, batch, proposed, 
     settings = dataclasses.replace(tiny.CONFIG, mesh=mesh, batch_size=batch)
     ways = ways_to_fit(planned[0], settings, planned[1].model, 1 << 50)
     assert numbers("--batch-size", ways) == proposed
+
+
+def test_few_of_many_smaller_dimensions_are_tried(planned):
+    """Millions of them took minutes; what is left between two is a 64th at most."""
+    model = dataclasses.replace(planned[1].model, dim=100_000_000)
+    tried = numbers("--dim", ways_to_fit(planned[0], tiny.CONFIG, model, 1 << 50))
+    assert len(tried) < 2000
+    assert tried[:2] == [95 << 20, 94 << 20] and tried[-4:] == [32, 24, 16, 8]
+    pairs = itertools.pairwise(tried)
+    assert all(after >= before * 63 // 64 for before, after in pairs if after > 4096)
 
 
 @pytest.mark.parametrize(
