@@ -256,7 +256,7 @@ class RunFolder:
         contents = {self.facts.name: _json_text(facts).encode(),
                     self.fitted_weighting.name: weighting.to_bytes()}  # fmt: skip
         if names is not None:
-            contents[self.names.name] = "".join(f"{name}\n" for name in names).encode()
+            contents[self.names.name] = "\n".join((*names, "")).encode()
         if vectorizer is not None:
             contents[self.vectorizer.name] = vectorizer.read_bytes()
         contents[CONFIG] = config_text(config).encode()

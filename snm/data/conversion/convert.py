@@ -136,8 +136,7 @@ def build(out: Path, source: Source, on_progress: OnProgress) -> Counts:
         disk.write(out / "weights.txt", lines.encode())
     if not counts.test:
         disk.remove(out / "test.txt")
-    names = "".join(f"{name}\n" for name in ids.names)
-    disk.write(out / "labels.txt", names.encode())
+    disk.write(out / "labels.txt", "\n".join((*ids.names, "")).encode())
     return counts
 
 
