@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from snm.config.resolved import ResolvedConfig
     from snm.planning.fit_check import Room
-    from snm.planning.forecast import Bytes, Forecast
     from snm.planning.programs import Programs
+    from snm.planning.stages import Bytes, Forecast
 
 __all__ = ["Plan"]
 
@@ -71,7 +71,7 @@ def _run(command: Plan) -> None:
       InputError: data or settings that cannot be used.
     """
     from snm.planning.fit_check import simulate_devices
-    from snm.planning.forecast import parse_bytes
+    from snm.planning.sizes import parse_bytes
 
     command.settings.check()  # before the data are read, which may take long
     limit = None if command.device_memory is None else parse_bytes(command.device_memory)
@@ -115,8 +115,8 @@ def _found(command: Plan, limit: int | None) -> _Found:
 
     from snm.config.resolve import resolve
     from snm.data.load import load
-    from snm.planning.fit_check import room_of
-    from snm.planning.forecast import device_memory, forecast
+    from snm.planning.fit_check import device_memory, room_of
+    from snm.planning.forecast import forecast
     from snm.planning.programs import seconds_per_step
 
     dataset = load(command.data)
@@ -154,7 +154,7 @@ def _as_json(found: _Found) -> dict[str, Any]:
 
 def _print(found: _Found) -> None:
     """Prints tables of bytes, the time of an epoch, and whether the run fits."""
-    from snm.planning.fit_check import size_in_words
+    from snm.planning.sizes import size_in_words
     from snm.system.terminal import console, say
 
     expected, mesh, room = found.expected, found.programs.mesh, found.room
@@ -189,7 +189,7 @@ def _time(found: _Found) -> str:
 
 
 def _table(title: str, account: Bytes) -> Table:
-    from snm.planning.forecast import PARTS, STAGES
+    from snm.planning.stages import PARTS, STAGES
     from snm.system.terminal import table_of
 
     table = table_of(title, ["part"], STAGES)
