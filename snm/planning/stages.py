@@ -111,16 +111,25 @@ class Forecast:
 
 def bytes_by_stage(needs: Needs, on_cpu: bool) -> tuple[Bytes, Bytes]:
     """Bytes by stage and part, of the host and of a device; on a CPU all are on the host."""
-    on_mesh = needs.devices > 1
-    one, m = needs.whole if on_mesh else needs.tables + needs.optimiser, needs.members
-    beside = needs.at_once
+    host, device = _on_host(needs), _on_device(needs)
+    if not on_cpu:
+        return host, device
+    device["training"]["batches"] = 0  # the host's own
+    for stage, parts in device.items():
+        for part, size in parts.items():
+            host[stage][part] = host[stage].get(part, 0) + size * needs.devices
+    return host, device if needs.devices > 1 else {}
+
+
+def _on_host(needs: Needs) -> Bytes:
+    """What the host holds beside the arrays of its devices."""
+    on_mesh, beside = needs.devices > 1, needs.at_once
+    one = needs.whole if on_mesh else needs.tables + needs.optimiser  # a member's checkpoint
     data = needs.read + needs.weighted
-    step = max(needs.step, needs.scores if needs.watches else 0)
-    training = needs.programs + _STARTED + _TRAINED + (m - 1) * _MEMBER
+    training = needs.programs + _STARTED + _TRAINED + (needs.members - 1) * _MEMBER
     # Parameters that are in memory and are the best are not read. Else there are the bytes of a
-    # checkpoint before it is an array; and members are joined as they are read, on a mesh together.
-    file = one if m > 1 or on_mesh or needs.watches else 0
-    extra = (m if on_mesh else 1) if m > 1 else 0
+    # checkpoint before it is an array.
+    is_read = needs.members > 1 or on_mesh or needs.watches
     host: Bytes = {
         "start": {"programs": needs.programs + _STARTED, "data": data},
         "training": {
@@ -130,11 +139,20 @@ def bytes_by_stage(needs: Needs, on_cpu: bool) -> tuple[Bytes, Bytes]:
             # A mesh's is gathered before it is written.
             "checkpoint": beside * one if needs.aside or on_mesh else 0,
         },
-        "loading": {"programs": training, "data": data, "checkpoint": file},
+        "loading": {"programs": training, "data": data, "checkpoint": one if is_read else 0},
         "evaluation": {"programs": training + _SCORED, "data": data},
     }
     if needs.neighbours:
         host["evaluation"]["neighbours"] = needs.neighbours
+    return host
+
+
+def _on_device(needs: Needs) -> Bytes:
+    """What a device holds."""
+    m, beside = needs.members, needs.at_once
+    step = max(needs.step, needs.scores if needs.watches else 0)
+    # Members are joined as they are read, on a mesh together.
+    extra = (m if needs.devices > 1 else 1) if m > 1 else 0
     device: Bytes = {
         "start": {
             "tables": needs.tables,
@@ -159,10 +177,4 @@ def bytes_by_stage(needs: Needs, on_cpu: bool) -> tuple[Bytes, Bytes]:
     }
     if needs.resident:
         device["training"]["data"] = needs.resident
-    if on_cpu:
-        device["training"]["batches"] = 0  # the host's own
-        for stage, parts in device.items():
-            for part, size in parts.items():
-                host[stage][part] = host[stage].get(part, 0) + size * needs.devices
-        return host, device if on_mesh else {}
-    return host, device
+    return device
