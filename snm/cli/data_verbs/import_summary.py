@@ -125,7 +125,7 @@ def _hint_of_items(overlaps: Sequence[Overlap]) -> str | None:
 
 def _hint_of_names(command: Import) -> str | None:
     """Where the texts of numbered labels seem to be, if they are not taken."""
-    if command.label_names is not None or command.like is not None:
+    if command.label_names is not None or command.like is not None or command.same_items:
         return None
     beside = (command.source.with_name(f"lbl.json{end}") for end in ("", ".gz"))
     path = next((path for path in beside if path.is_file()), None)
