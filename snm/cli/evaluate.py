@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
@@ -66,14 +67,23 @@ def _run(command: Evaluate) -> None:
     Raises:
       InputError: no run, data without test points or of another shape, or an index of another run.
     """
-    from snm.cli.metrics_tables import metrics_table, print_metrics
-    from snm.cli.outputs import refuse_kept
-    from snm.evaluation.label_table import write_label_table
-    from snm.runs.load import StoredRun
     from snm.runs.unfinished import remark_unfinished
+
+    _check(command)
+    remark_unfinished(command.run)
+    found = _evaluated(command)
+    if command.json:
+        import numpy as np
+
+        print(json.dumps(found, default=lambda x: np.asarray(x).tolist()))
+    else:
+        _print(command, found)
+
+
+def _check(command: Evaluate) -> None:
+    """Refuses what needs no look into the run."""
+    from snm.cli.outputs import refuse_kept
     from snm.system.files import check_writable
-    from snm.system.terminal import console, waiting
-    from snm.trainer.evaluate import evaluate
 
     if command.threshold == ():
         raise InputError("--threshold", "nothing", "probabilities, micro-f1, macro-f1 or f1@k")
@@ -82,24 +92,25 @@ def _run(command: Evaluate) -> None:
         refuse_kept("--by-label", command.by_label)
     if command.k == ():
         raise InputError("--k", "nothing", "numbers of answers, such as 1 10")
-    ks = None if command.k == type(command).k else command.k
-    run, data, index = command.run, command.data, command.index
-    same_ids = command.same_ids
-    if same_ids and data is None:  # those of its own data are the same, or it is refused
+    if command.same_ids and command.data is None:  # those of its own data are, or it is refused
         raise InputError("--same-ids", "no --data", "the data that have the same ids")
-    remark_unfinished(run)
-    if index is not None:
-        from snm.export.index import IndexedPredictor
-        from snm.runs.load import load
 
-        # Opened first, so that an index of another run is refused before the long part.
-        searched = IndexedPredictor.open(index, load(run))
+
+def _evaluated(command: Evaluate) -> dict[str, Any]:
+    """All metrics, with those of the index in `by_index`; writes the table of labels."""
+    from snm.evaluation.label_table import write_label_table
+    from snm.export.index import IndexedPredictor
+    from snm.runs.load import StoredRun, load
+    from snm.system.terminal import waiting
+    from snm.trainer.evaluate import evaluate
+
+    run, index = command.run, command.index
+    ks = None if command.k == type(command).k else command.k
+    asked = functools.partial(evaluate, run, command.data, same_ids=command.same_ids, ks=ks)
+    # Opened first, so that an index of another run is refused before the long part.
+    searched = None if index is None else IndexedPredictor.open(index, load(run))
     with waiting(f"evaluating {run}"):
-        found = evaluate(
-            run,
-            data,
-            same_ids=same_ids,
-            ks=ks,
+        found = asked(
             auc=command.auc or None,
             thresholds=command.threshold or (),
             by_label=command.by_label is not None,
@@ -107,20 +118,23 @@ def _run(command: Evaluate) -> None:
     if command.by_label is not None:
         names = StoredRun.open(run).label_names()
         write_label_table(command.by_label, found.pop("by_label"), names)
-    if index is not None:
+    if searched is not None:
         with waiting(f"searching {index}"):
-            by_index = evaluate(run, data, same_ids=same_ids, ks=ks, searched_by=searched)
-            found["by_index"] = by_index["metrics"]
-    if command.json:
-        import numpy as np
+            found["by_index"] = asked(searched_by=searched)["metrics"]
+    return found
 
-        print(json.dumps(found, default=lambda x: np.asarray(x).tolist()))
+
+def _print(command: Evaluate, found: dict[str, Any]) -> None:
+    """Prints tables of the metrics, and of what approximate search loses."""
+    from snm.cli.metrics_tables import metrics_table, print_metrics
+    from snm.system.terminal import console
+
+    print_metrics(found, f"{command.run}: test points")
+    if (by_index := found.get("by_index")) is None:
         return
-    print_metrics(found, f"{run}: test points")
-    if index is not None:
-        console.print(metrics_table(found["by_index"], f"the same, searched with {index}"))
-        lost = {
-            name: value - found["by_index"][name] if "@" in name else value
-            for name, value in found["metrics"].items()
-        }
-        console.print(metrics_table(lost, "lost by approximate search"))
+    console.print(metrics_table(by_index, f"the same, searched with {command.index}"))
+    lost = {
+        name: value - by_index[name] if "@" in name else value
+        for name, value in found["metrics"].items()
+    }
+    console.print(metrics_table(lost, "lost by approximate search"))

@@ -15,7 +15,10 @@ from snm.errors import counted, duration
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from snm.planning.forecast import Bytes
+    from snm.config.resolved import ResolvedConfig
+    from snm.planning.fit_check import Room
+    from snm.planning.programs import Programs
+    from snm.planning.stages import Bytes, Forecast
 
 __all__ = ["Plan"]
 
@@ -67,14 +70,8 @@ def _run(command: Plan) -> None:
     Raises:
       InputError: data or settings that cannot be used.
     """
-    import jax
-
-    from snm.config.resolve import resolve
-    from snm.data.load import load
-    from snm.planning.fit_check import room_of, simulate_devices, size_in_words
-    from snm.planning.forecast import device_memory, forecast, parse_bytes
-    from snm.planning.programs import seconds_per_step
-    from snm.system.terminal import console
+    from snm.planning.fit_check import simulate_devices
+    from snm.planning.sizes import parse_bytes
 
     command.settings.check()  # before the data are read, which may take long
     limit = None if command.device_memory is None else parse_bytes(command.device_memory)
@@ -84,62 +81,115 @@ def _run(command: Plan) -> None:
         simulate_devices(with_devices(command.target, command.settings)[1].mesh)
         return plan_target(command.data, command.settings, command.target, limit, command.json)
     simulate_devices(command.settings.mesh)
+    found = _found(command, limit)
+    if command.json:
+        print(json.dumps(_as_json(found)))
+    else:
+        _print(found)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Found:
+    """What a run needs.
+
+    Attributes:
+      config: its settings.
+      expected: the forecast.
+      programs: those that it is of.
+      room: the memory that there is.
+      seconds: of a step; None where none was timed.
+      untimed: why none was; empty where one was.
+    """
+
+    config: ResolvedConfig
+    expected: Forecast
+    programs: Programs
+    room: Room
+    seconds: float | None
+    untimed: str
+
+
+def _found(command: Plan, limit: int | None) -> _Found:
+    """Forecasts a run on this machine, and times its steps where it fits."""
+    import jax
+
+    from snm.config.resolve import resolve
+    from snm.data.load import load
+    from snm.planning.fit_check import device_memory, room_of
+    from snm.planning.forecast import forecast
+    from snm.planning.programs import seconds_per_step
+
     dataset = load(command.data)
     config = resolve(command.settings, dataset)
     expected, programs = forecast(dataset, config)
     room = room_of(expected, programs, config, limit)
-    played = programs.mesh is not None and jax.default_backend() == "cpu"
-    beside = expected.needs.at_once
-    timed = not played and room.needed <= device_memory()
-    seconds = seconds_per_step(programs, beside) if timed else None
-    steps = expected.steps_per_epoch
-    if command.json:
-        found: dict[str, Any] = {
-            "host_bytes": expected.host,
-            "device_bytes": expected.device,
-            "peak_host_bytes": expected.peak_host,
-            "peak_device_bytes": expected.peak_device,
-            "limit_bytes": room.limit,
-            "fits": room.fits,
-            "ways_to_fit": [{"flags": flags, "bytes": size} for flags, size in room.ways],
-            "steps_per_epoch": steps,
-            "seconds_per_step": seconds,
-            "members_at_once": beside,
-            "compile_seconds": programs.compile_seconds,
-            "seconds_per_epoch": None if seconds is None else seconds * steps,
-        }
-        print(json.dumps(found))
-        return
-    mesh = programs.mesh
+    untimed = ""
+    if programs.mesh is not None and jax.default_backend() == "cpu":
+        untimed = "one CPU simulates the devices"
+    elif room.needed > device_memory():
+        untimed = "the run does not fit this machine"
+    seconds = None if untimed else seconds_per_step(programs, expected.needs.at_once)
+    return _Found(config, expected, programs, room, seconds, untimed)
+
+
+def _as_json(found: _Found) -> dict[str, Any]:
+    """The account in bytes, and times in seconds, which are None where no step was timed."""
+    expected, room = found.expected, found.room
+    seconds, steps = found.seconds, expected.steps_per_epoch
+    return {
+        "host_bytes": expected.host,
+        "device_bytes": expected.device,
+        "peak_host_bytes": expected.peak_host,
+        "peak_device_bytes": expected.peak_device,
+        "limit_bytes": room.limit,
+        "fits": room.fits,
+        "ways_to_fit": [{"flags": flags, "bytes": size} for flags, size in room.ways],
+        "steps_per_epoch": steps,
+        "seconds_per_step": seconds,
+        "members_at_once": expected.needs.at_once,
+        "compile_seconds": found.programs.compile_seconds,
+        "seconds_per_epoch": None if seconds is None else seconds * steps,
+    }
+
+
+def _print(found: _Found) -> None:
+    """Prints tables of bytes, the time of an epoch, and whether the run fits."""
+    from snm.planning.sizes import size_in_words
+    from snm.system.terminal import console, say
+
+    expected, mesh, room = found.expected, found.programs.mesh, found.room
     name = "host" if expected.device else "memory"
     console.print(_table(f"{name}, MiB", expected.host))
     if expected.device:
         each = "device" if mesh is None else f"each of {mesh.size} devices"
         console.print(_table(f"{each}, MiB", expected.device))
-    if played:
-        console.print("time: not measured, because one CPU simulates the devices")
-    elif seconds is None:
-        console.print("time: not measured, because the run does not fit this machine")
-    else:
-        every = config.epochs * -(-config.members // beside) * steps
-        each = f" of {beside} members at once" if beside > 1 else ""
-        console.print(
-            f"{seconds:.3g} s a step{each}, {counted(steps, 'step')} an epoch: "
-            f"{duration(seconds * steps)} an epoch, "
-            f"the first after {duration(programs.compile_seconds)} of compiling;\n"
-            f"{duration(seconds * every)} of training in total "
-            f"(epochs {config.epochs}, members {config.members}), without evaluation;\n"
-            "these times were measured just now, on a few steps: they vary from call to call",
-            soft_wrap=True,
-        )
+    say(_time(found))
     sizes = f"{size_in_words(room.needed)} at the peak, {size_in_words(room.limit)} available"
-    console.print(f"fits: {sizes}" if room.fits else f"does not fit: {sizes}", soft_wrap=True)
+    say(f"fits: {sizes}" if room.fits else f"does not fit: {sizes}")
     for flags, size in room.ways:
-        console.print(f"  {flags:<24} {size_in_words(size)}")
+        say(f"  {flags:<24} {size_in_words(size)}")
+
+
+def _time(found: _Found) -> str:
+    """How long a step, an epoch and the training take, or why this is not known."""
+    config, seconds, steps = found.config, found.seconds, found.expected.steps_per_epoch
+    if seconds is None:
+        return f"time: not measured, because {found.untimed}"
+    beside = found.expected.needs.at_once
+    every = config.epochs * -(-config.members // beside) * steps
+    each = f" of {beside} members at once" if beside > 1 else ""
+    return (
+        f"{seconds:.3g} s a step{each}, {counted(steps, 'step')} an epoch: "
+        f"{duration(seconds * steps)} an epoch, "
+        f"the first after {duration(found.programs.compile_seconds)} of compiling;\n"
+        f"{duration(seconds * every)} of training in total "
+        f"(epochs {config.epochs}, members {config.members}), without evaluation;\n"
+        "these times were measured just now, on a few steps: they vary from call to call"
+    )
 
 
 def _table(title: str, account: Bytes) -> Table:
-    from snm.planning.forecast import PARTS, STAGES
+    from snm.planning.stages import PARTS, STAGES
     from snm.system.terminal import table_of
 
     table = table_of(title, ["part"], STAGES)

@@ -196,18 +196,21 @@ def _answers(
 
 
 def _check(command: Predict) -> None:
-    from snm.cli.outputs import refuse_kept
+    """Refuses what needs no look into the run."""
     from snm.prediction.answer_lines import FORMS
-    from snm.system.files import check_writable
 
-    output = command.output
-    form = FORMS[command.format]
-    if command.explain and not form.explains:
+    if command.explain and not FORMS[command.format].explains:
         raise InputError("--explain", f"--format {command.format}", "JSON lines")
-    if command.threshold is not None:  # refused before a run is loaded
+    if command.threshold is not None:
         from snm.prediction.thresholds import GOALS, Threshold, threshold_of
 
         threshold_of(dict.fromkeys(GOALS, Threshold(0)), command.threshold)
+    _check_input(command)
+    _check_output(command, begins_with_count=FORMS[command.format].seeks)
+
+
+def _check_input(command: Predict) -> None:
+    """Refuses points of two places, or of none, and options that say nothing of them."""
     if (command.input is None) == (not command.text):
         found = "neither INPUT nor --text" if command.input is None else "INPUT and --text"
         raise InputError("snm predict", found, "one of them (INPUT may be -, standard input)")
@@ -216,21 +219,27 @@ def _check(command: Predict) -> None:
     if command.text and (command.columns or command.input_format != "auto"):
         flag = "--columns" if command.columns else "--input-format"
         raise InputError(flag, "--text", "INPUT: texts of the command line have no form")
+
+
+def _check_output(command: Predict, *, begins_with_count: bool) -> None:
+    """Refuses an output that cannot hold the format, or would overwrite what is needed."""
+    from snm.cli.outputs import refuse_kept
+    from snm.system.files import check_writable
+
+    output, of_format = command.output, f"--format {command.format}"
     if output is None:
-        if form.seeks:
-            flag = f"--format {command.format}"
-            raise InputError(flag, "no --output", "a file: it begins with a count")
-    else:
-        if form.seeks and output.suffix == ".gz":
-            flag = f"--format {command.format}"
-            raise InputError(f"--output {output}", flag, "another name: its first line comes last")
-        check_writable("--output", output)
-        refuse_kept("--output", output)
-        for source in (command.input, command.labels):
-            if source and source.exists() and output.exists() and output.samefile(source):
-                found = "the file that is read"
-                raise InputError(f"--output {output}", found, "another file")
-        _refuse_table(output)
+        if begins_with_count:
+            raise InputError(of_format, "no --output", "a file: it begins with a count")
+        return
+    where = f"--output {output}"
+    if begins_with_count and output.suffix == ".gz":
+        raise InputError(where, of_format, "another name: its first line comes last")
+    check_writable("--output", output)
+    refuse_kept("--output", output)
+    for source in (command.input, command.labels):
+        if source and source.exists() and output.exists() and output.samefile(source):
+            raise InputError(where, "the file that is read", "another file")
+    _refuse_table(output)
 
 
 def _refuse_table(output: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +15,9 @@ from snm.errors import InputError, counted
 if TYPE_CHECKING:
     from snm.data.dataset import Dataset
     from snm.data.id_space import IdSpace
+    from snm.grow.rows import Origins
+    from snm.memory.memory import Memory
+    from snm.prediction.predictor import Predictor
 
 __all__ = ["Grow"]
 
@@ -61,14 +65,13 @@ def _run(command: Grow) -> None:
       InputError: no finished run, names that exist already, data with other labels, neither new
         labels nor a memory that could store new points, or a folder that exists.
     """
-    from snm.config.settings import IF_ALL_POINTS, flags_to_train_on
     from snm.data.id_space import in_ids_of
     from snm.data.load import load as load_data
     from snm.grow.run import write_grown
     from snm.runs.folder import RunFolder
     from snm.runs.load import StoredRun
     from snm.system.files import made_whole
-    from snm.system.terminal import console, waiting
+    from snm.system.terminal import say, waiting
 
     out = command.output
     if out.exists():
@@ -79,52 +82,75 @@ def _run(command: Grow) -> None:
     predictor = old.load()
     if not old.all_trained:
         raise InputError(str(command.run), "a run that is not finished", "a finished one")
-    first = predictor.model.spec.num_labels
-    before = tuple(predictor.label_names or map(str, range(first)))
+    before = tuple(predictor.label_names or map(str, range(predictor.model.spec.num_labels)))
     dataset = None if command.data is None else load_data(command.data)
     of_run = old.ids()
     names = _new_names(command, before, dataset, of_run)
-    if names and predictor.model.drop_seen:
-        found = "new labels for a run in which labels and features are the same items (seen drop)"
-        expected = "a training anew on data with the new items, or a run with --seen keep"
-        raise InputError("--labels" if command.labels else "--data", found, expected)
-    if not names and (dataset is None or predictor.memory is None):
-        found = "none" if predictor.memory else "none, and a run without a memory of neighbours"
-        expected = "new labels, or --data with points for the memory of a run"
-        raise InputError("--labels", found, expected)
+    _refuse_growth(command, predictor, names)
     if dataset is not None:
         grown = dataclasses.replace(
             of_run,
-            num_labels=first + len(names),
+            num_labels=len(before) + len(names),
             label_names=None if of_run.label_names is None else before + names,
         )
         # New labels come with new data, whose hash says nothing.
         same_ids = command.same_ids or bool(names)
         dataset, mapped = in_ids_of(dataset, grown, same_ids=same_ids, train_too=True)
         if mapped is not None:
-            console.print(mapped, soft_wrap=True)
+            say(mapped)
     with made_whole("--output", out) as beside, waiting(f"growing {command.run}"):
         origins, memory = write_grown(
             old, RunFolder(beside), predictor, before + names, dataset, command.data
         )
-    of_labels = f"no new label beside the {first:,} of {command.run}"
-    if names:
-        of_labels = (
-            f"added {counted(len(names), 'label')} to the {first:,} of {command.run}; rows at the "
-            f"start: {origins.points:,} by points, {origins.names:,} by name, "
-            f"{origins.random:,} at random"
-            f"{' (without points, and names that tell nothing)' if origins.random else ''}"
+    for line in _said(command, predictor, origins, memory):
+        say(line)
+
+
+def _refuse_growth(command: Grow, predictor: Predictor, names: tuple[str, ...]) -> None:
+    """Refuses new labels that a run cannot have, and none where nothing else could be stored."""
+    if names and predictor.model.drop_seen:
+        found = "new labels for a run in which labels and features are the same items (seen drop)"
+        expected = "a training anew on data with the new items, or a run with --seen keep"
+        raise InputError("--labels" if command.labels else "--data", found, expected)
+    if not names and (command.data is None or predictor.memory is None):
+        found = "none" if predictor.memory else "none, and a run without a memory of neighbours"
+        expected = "new labels, or --data with points for the memory of a run"
+        raise InputError("--labels", found, expected)
+
+
+def _said(
+    command: Grow, predictor: Predictor, origins: Origins, memory: Memory | None
+) -> Iterator[str]:
+    """What is new, and the next command.
+
+    Args:
+      command: what was done.
+      predictor: the model of the old run.
+      origins: of the rows of new labels.
+      memory: of the new run.
+    """
+    from snm.config.settings import IF_ALL_POINTS, flags_to_train_on
+
+    had = f"the {predictor.model.spec.num_labels:,} of {command.run}"
+    new = origins.total
+    if new:
+        random = f"{origins.random:,} at random"
+        if origins.random:
+            random += " (without points, and names that tell nothing)"
+        yield (
+            f"added {counted(new, 'label')} to {had}; rows at the start: {origins.points:,} by "
+            f"points, {origins.names:,} by name, {random}; written to {command.output}"
         )
-    console.print(f"{of_labels}; written to {out}", soft_wrap=True)
+    else:
+        yield f"no new label beside {had}; written to {command.output}"
     if memory is not None and predictor.memory is not None:
-        stored, had = len(memory.rows), len(predictor.memory.rows)
-        console.print(f"memory: {stored:,} stored points, before {had:,}", soft_wrap=True)
-    if names and predictor.calibration is not None:
-        told = "probabilities were fitted without the new labels; a training anew fits them to all"
-        console.print(told, soft_wrap=True)
+        stored, before = len(memory.rows), len(predictor.memory.rows)
+        yield f"memory: {stored:,} stored points, before {before:,}"
+    if new and predictor.calibration is not None:
+        yield "probabilities were fitted without the new labels; a training anew fits them to all"
     data = shlex.quote(command.data or "DATA")
-    console.print(f"next: snm train {data} --run-dir RUN {flags_to_train_on(out)}", soft_wrap=True)
-    console.print(f"      {IF_ALL_POINTS}", soft_wrap=True)
+    yield f"next: snm train {data} --run-dir RUN {flags_to_train_on(command.output)}"
+    yield f"      {IF_ALL_POINTS}"
 
 
 def _new_names(

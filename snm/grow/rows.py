@@ -29,6 +29,11 @@ class Origins:
     names: int
     random: int
 
+    @property
+    def total(self) -> int:
+        """The number of new labels."""
+        return self.points + self.names + self.random
+
 
 def new_rows(
     predictor: Predictor, names: Sequence[str], dataset: Dataset | None, seed: int

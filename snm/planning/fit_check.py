@@ -17,21 +17,19 @@ from snm.distributed.host_copy import state_bytes
 from snm.distributed.mesh import parse_mesh
 from snm.distributed.processes import from_first_process
 from snm.errors import InputError
-from snm.machine.platform import platform
-from snm.machine.ram import available_ram
+from snm.machine.platform import device_bytes, platform
+from snm.machine.ram import available_ram, resident_ram
 from snm.model.from_config import make_model
 from snm.model.model import abstract_state
-from snm.planning.forecast import (
-    Forecast,
-    device_memory,
-    forecast,
-    parse_bytes,
-)
+from snm.planning.forecast import forecast
 from snm.planning.programs import Programs
 from snm.planning.remedies import ways_to_fit
+from snm.planning.sizes import parse_bytes, size_in_words
+from snm.planning.stages import Forecast
 
 __all__ = [
     "Room",
+    "device_memory",
     "little_disk",
     "peak_to_compare",
     "refuse_what_cannot_fit",
@@ -39,7 +37,6 @@ __all__ = [
     "room",
     "room_of",
     "simulate_devices",
-    "size_in_words",
 ]
 
 _MOST_REMEDIES = 3
@@ -100,6 +97,13 @@ def room_of(
     limit = device_memory() if limit is None else limit
     ways = [] if peak <= limit else remedies(expected, config, programs, limit, named)
     return Room(peak, limit, ways)
+
+
+def device_memory() -> int:
+    """Bytes of the accelerator that trains, or the bytes of this machine open to this process."""
+    if platform() != "cpu" and (limit := device_bytes()):
+        return int(limit)
+    return available_ram() + resident_ram()
 
 
 def peak_to_compare(expected: Forecast, programs: Programs, named: bool) -> int:
@@ -193,8 +197,3 @@ def remedies(
     for flags, size in ways:
         found.setdefault(flags.split()[0], (flags, size))
     return list(found.values())[:_MOST_REMEDIES]
-
-
-def size_in_words(size: int) -> str:
-    """A number of bytes as text: `80.00 GiB`, `12 MiB`."""
-    return f"{size / 2**30:.2f} GiB" if size >= 2**30 else f"{size / 2**20:.0f} MiB"

@@ -1,22 +1,13 @@
-"""The memory that a run will need: bytes by part and stage.
+"""The memory that a run will need: its sizes, counted and compiled, added up by part and stage.
 
 Nothing of the run's size is allocated for the bytes. The programs are compiled for shapes alone,
 and the compiler reports the temporary memory of each. The bytes of Python, the libraries and the
-data are those of this process; those of compiled programs and their threads were measured once.
-
-A run has four stages, and its peak is that of the largest:
-
-    start       the tables are drawn
-    training    tables, optimiser state, activations, batches made ahead, a checkpoint's copy
-    loading     checkpoints are read, first as bytes, then as arrays; several members are then
-                concatenated into one set of tables
-    evaluation  scores of a block of points
+data are those of this process.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import re
 import time
 from typing import Any
 
@@ -35,120 +26,19 @@ from snm.data.mapped import is_mapped
 from snm.data.weighting import Weighting
 from snm.distributed.host_copy import state_bytes
 from snm.distributed.mesh import DATA
-from snm.errors import InputError
-from snm.machine.platform import device_bytes, platform
-from snm.machine.ram import available_ram, resident_ram
+from snm.machine.ram import resident_ram
 from snm.model.inference import join
-from snm.model.model import Model, abstract_state
+from snm.model.model import Model, TrainState, abstract_state
 from snm.model.placement import jitted_start, shapes_on
 from snm.planning.programs import Programs, StageProgram
+from snm.planning.stages import Forecast, Needs, bytes_by_stage
 from snm.prediction.predictor import ROWS
 from snm.prediction.programs import jitted_queries, jitted_top
 from snm.trainer.phase import first_phase, prepare_phase
-from snm.trainer.prepare import members_at_once, trained_beside
+from snm.trainer.prepare import Prepared, members_at_once, trained_beside
 from snm.trainer.programs import jitted_steps
 
-__all__ = [
-    "PARTS",
-    "STAGES",
-    "Forecast",
-    "Needs",
-    "bytes_by_stage",
-    "device_memory",
-    "forecast",
-    "parse_bytes",
-]
-
-PARTS = ("programs", "data", "tables", "optimiser", "activations", "batches", "checkpoint",
-         "neighbours")  # fmt: skip
-STAGES = ("start", "training", "loading", "evaluation")
-
-# Bytes that a process keeps after a program was compiled (or read from the cache) and has run:
-# machine code, stacks and arenas of threads. Measured on a CPU, between a first and a second start.
-_STARTED = 45 << 20
-_TRAINED = 135 << 20  # the step, and the checkpoint writer
-_MEMBER = 35 << 20  # each further member
-_SCORED = 60 << 20
-_AHEAD = 3  # stacks of batches: one in use, one ready, one being made
-
-Bytes = dict[str, dict[str, int]]
-"""Bytes by stage and part."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Needs:
-    """The sizes that the forecast adds up: counted, compiled or measured.
-
-    On a mesh the sizes on devices are those of each device.
-
-    Attributes:
-      tables: bytes of one member's feature rows, class rows, biases and tower.
-      optimiser: bytes of one member's optimiser state.
-      read: bytes of the data set on the host, as the files have it.
-      weighted: bytes of the weighted training data on the host.
-      programs: bytes of Python and the libraries on the host.
-      stack: bytes of the batches of a dispatch.
-      start: temporary bytes of the program that draws the tables.
-      step: temporary bytes of a training step.
-      scores: temporary bytes of scoring a block of points.
-      resident: bytes of training data on a device; 0 where the host keeps it.
-      aside: whether checkpoints before the last are written from a copy.
-      watches: whether held-out points are scored while training.
-      members: number of models.
-      at_once: how many of them train side by side.
-      devices: number of devices of this process.
-      whole: bytes of one member's tables and optimiser state, over all shards.
-      neighbours: bytes of a memory of the training points, on the host, if one is tried.
-      queries: those of the neighbours' queries, which follow from members and dimension.
-    """
-
-    tables: int
-    optimiser: int
-    read: int
-    weighted: int
-    programs: int
-    stack: int
-    start: int
-    step: int
-    scores: int
-    resident: int
-    aside: bool
-    watches: bool
-    members: int
-    at_once: int = 1
-    devices: int = 1
-    whole: int = 0
-    neighbours: int = 0
-    queries: int = 0
-
-
-@dataclasses.dataclass(frozen=True)
-class Forecast:
-    """The memory that a run will need.
-
-    Attributes:
-      host: bytes by stage and part; on a CPU they include those of the devices.
-      device: the same of an accelerator, or of each device of a mesh; empty for one CPU device.
-      needs: the sizes that were added up.
-      steps_per_epoch: of one member.
-    """
-
-    host: Bytes
-    device: Bytes
-    needs: Needs
-    steps_per_epoch: int
-
-    @property
-    def peak_host(self) -> int:
-        """Bytes at the largest stage."""
-        return max(sum(parts.values()) for parts in self.host.values())
-
-    @property
-    def peak_device(self) -> int:
-        """Bytes of the device that trains, at its largest stage; on a CPU, of the host."""
-        if not self.device:
-            return self.peak_host
-        return max(sum(parts.values()) for parts in self.device.values())
+__all__ = ["forecast"]
 
 
 def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Programs]:
@@ -161,23 +51,62 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
     Raises:
       InputError: settings that training would refuse: a mesh, or a part without labels.
     """
-    on_cpu = jax.default_backend() == "cpu"
     before = resident_ram()
     phase = first_phase(config, dataset)
     weighting = Weighting.fit(config.weighting, dataset.train.features)
     prepared = prepare_phase(config, dataset, weighting, phase)
     mesh, source, model = prepared.mesh, prepared.source, prepared.model
-    state = shapes = abstract_state(model)
-    if mesh is not None:
-        shapes = shapes_on(state, mesh)
+    whole = abstract_state(model)
+    shapes = whole if mesh is None else shapes_on(whole, mesh)
+    start = _temporary(jitted_start(model, mesh).lower(np.uint32(0)))
+    programs, stack = _compiled_steps(prepared, shapes)
+    scores = _scoring(model, source, whole, config.members, mesh)
+    here = whole if mesh is None else jax.tree.map(_part_of, shapes)  # what a device holds
+    optimiser = _optimiser_bytes(here)
+    read = _bytes_read(dataset)
+    watches = phase.held_out is not None  # then the best state is saved when it is found
+    neighbours, queries = _memory_bytes(config, dataset)
+    needs = Needs(
+        tables=state_bytes(here) - optimiser,
+        optimiser=optimiser,
+        read=read,
+        weighted=_bytes_weighted(source, dataset),
+        programs=max(before - read, 0),
+        stack=stack,
+        start=start,
+        step=max(int(one.step.memory_analysis().temp_size_in_bytes) for one in programs.stages),
+        scores=scores,
+        resident=state_bytes(source.resident_shapes()) // source.data_parts,
+        aside=(watches or prepared.checkpoint_every < prepared.total_steps) and has_room(shapes),
+        watches=watches,
+        members=config.members,
+        at_once=members_at_once(config, mesh),
+        devices=1 if mesh is None else len(mesh.local_devices),
+        whole=state_bytes(whole),
+        neighbours=neighbours + queries,
+        queries=queries,
+    )
+    host, device = bytes_by_stage(needs, jax.default_backend() == "cpu")
+    return Forecast(host, device, needs, source.steps_per_epoch), programs
+
+
+# -- compiled ----------------------------------------------------------------------------------
+
+
+def _compiled_steps(prepared: Prepared, shapes: TrainState) -> tuple[Programs, int]:
+    """The step of each stage, and the bytes of the largest batches of a dispatch.
+
+    Args:
+      prepared: the training.
+      shapes: of a member's state, on the mesh if there is one.
+    """
+    mesh, source = prepared.mesh, prepared.source
     count = min(prepared.steps_per_dispatch, source.steps_per_epoch)
     resident = source.resident_shapes()
-
-    start = _temporary(jitted_start(model, mesh).lower(np.uint32(0)))
     begun = time.perf_counter()
-    programs, batches = [], []
+    stages, sizes = [], []
     for stage, share in prepared.shares:
-        of_stage = dataclasses.replace(model, spec=stage.spec)
+        of_stage = dataclasses.replace(prepared.model, spec=stage.spec)
         its_source = source.with_spec(stage.spec)
         stack = its_source.stack(0, count)
         if mesh is not None:
@@ -186,45 +115,10 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
             of_stage, its_source, source.shape(0), mesh, options=prepared.step_options
         )
         compiled = steps.lower(shapes, resident, stack).compile()
-        programs.append(StageProgram(share, of_stage, its_source, compiled))
-        batches.append(sum(_bytes_here(leaf) for leaf in jax.tree.leaves(stack)))
+        stages.append(StageProgram(share, of_stage, its_source, compiled))
+        sizes.append(sum(_bytes_here(leaf) for leaf in jax.tree.leaves(stack)))
     compile_seconds = time.perf_counter() - begun
-    scores = _scoring(model, source, state, config.members, mesh)
-    raw = [dataset.train, *([dataset.test] if dataset.test is not None else [])]
-    whole = state_bytes(state)
-    if mesh is not None:
-        state = jax.tree.map(_part_of, shapes)
-    optimiser = state_bytes((state.features.accumulator, state.head.table.accumulator))
-    optimiser += state_bytes(state.tower_state)
-    read = sum(_csr_bytes(matrix) for part in raw for matrix in (part.features, part.labels))
-    weighted = _csr_bytes(source.features, but=dataset.train.features)
-    weighted += _csr_bytes(source.labels, but=dataset.train.labels)  # a copy, with names or splits
-    watches = phase.held_out is not None  # then the best state is saved when it is found
-    remembered = _memory_bytes(config, dataset)
-    needs = Needs(
-        tables=state_bytes(state) - optimiser,
-        optimiser=optimiser,
-        read=read,
-        weighted=weighted,
-        programs=max(before - read, 0),
-        stack=max(batches),
-        start=start,
-        step=max(int(one.step.memory_analysis().temp_size_in_bytes) for one in programs),
-        scores=scores,
-        resident=state_bytes(resident) // source.data_parts,
-        aside=(watches or prepared.checkpoint_every < prepared.total_steps) and has_room(shapes),
-        watches=watches,
-        members=config.members,
-        at_once=members_at_once(config, mesh),
-        devices=1 if mesh is None else len(mesh.local_devices),
-        whole=whole,
-        neighbours=sum(remembered),
-        queries=remembered[1],
-    )
-    host, device = bytes_by_stage(needs, on_cpu)
-    return Forecast(host, device, needs, source.steps_per_epoch), Programs(
-        programs, count, compile_seconds, mesh
-    )
+    return Programs(stages, count, compile_seconds, mesh), max(sizes)
 
 
 def _scoring(model: Model, source: Source, state: Any, members: int, mesh: Mesh | None) -> int:
@@ -248,72 +142,32 @@ def _scoring(model: Model, source: Source, state: Any, members: int, mesh: Mesh 
     return state_bytes(queries) + max(map(_temporary, programs))
 
 
-def _part_of(leaf: Any) -> jax.ShapeDtypeStruct:
-    """The shard of an array that one device holds."""
-    return jax.ShapeDtypeStruct(leaf.sharding.shard_shape(leaf.shape), leaf.dtype)
+def _temporary(lowered: Any) -> int:
+    """Bytes that a program allocates besides its arguments and results."""
+    found = lowered.compile().memory_analysis()
+    return int(found.temp_size_in_bytes)
 
 
-def _bytes_here(leaf: Any) -> int:
-    return state_bytes(_part_of(leaf)) if isinstance(leaf, jax.Array) else leaf.nbytes
+# -- counted -----------------------------------------------------------------------------------
 
 
-def bytes_by_stage(needs: Needs, on_cpu: bool) -> tuple[Bytes, Bytes]:
-    """Bytes by stage and part, of the host and of a device; on a CPU all are on the host."""
-    on_mesh = needs.devices > 1
-    one, m = needs.whole if on_mesh else needs.tables + needs.optimiser, needs.members
-    beside = needs.at_once
-    data = needs.read + needs.weighted
-    step = max(needs.step, needs.scores if needs.watches else 0)
-    training = needs.programs + _STARTED + _TRAINED + (m - 1) * _MEMBER
-    # Parameters that are in memory and are the best are not read. Else there are the bytes of a
-    # checkpoint before it is an array; and members are joined as they are read, on a mesh together.
-    file = one if m > 1 or on_mesh or needs.watches else 0
-    extra = (m if on_mesh else 1) if m > 1 else 0
-    host: Bytes = {
-        "start": {"programs": needs.programs + _STARTED, "data": data},
-        "training": {
-            "programs": training,
-            "data": needs.read + beside * needs.weighted,
-            "batches": beside * _AHEAD * needs.stack,
-            # A mesh's is gathered before it is written.
-            "checkpoint": beside * one if needs.aside or on_mesh else 0,
-        },
-        "loading": {"programs": training, "data": data, "checkpoint": file},
-        "evaluation": {"programs": training + _SCORED, "data": data},
-    }
-    if needs.neighbours:
-        host["evaluation"]["neighbours"] = needs.neighbours
-    device: Bytes = {
-        "start": {
-            "tables": needs.tables,
-            "optimiser": needs.optimiser,
-            "activations": needs.start,
-        },
-        "training": {
-            "tables": beside * needs.tables,
-            "optimiser": beside * needs.optimiser,
-            "activations": beside * step,
-            "batches": beside * needs.stack,
-        },
-        "loading": {
-            "tables": (m + extra) * needs.tables,
-            "optimiser": max(extra, 1) * needs.optimiser,
-        },
-        "evaluation": {
-            "tables": m * needs.tables,
-            "optimiser": needs.optimiser if m == 1 else 0,
-            "activations": needs.scores,
-        },
-    }
-    if needs.resident:
-        device["training"]["data"] = needs.resident
-    if on_cpu:
-        device["training"]["batches"] = 0  # the host's own
-        for stage, parts in device.items():
-            for part, size in parts.items():
-                host[stage][part] = host[stage].get(part, 0) + size * needs.devices
-        return host, device if on_mesh else {}
-    return host, device
+def _optimiser_bytes(state: TrainState) -> int:
+    """Bytes of what optimisers keep beside the parameters."""
+    of_rows = state.features.accumulator, state.head.table.accumulator
+    return state_bytes(of_rows) + state_bytes(state.tower_state)
+
+
+def _bytes_read(dataset: Dataset) -> int:
+    """Bytes of the data on the host, as the files have them."""
+    parts = [dataset.train, *([dataset.test] if dataset.test is not None else [])]
+    return sum(_csr_bytes(matrix) for part in parts for matrix in (part.features, part.labels))
+
+
+def _bytes_weighted(source: Source, dataset: Dataset) -> int:
+    """Bytes of the weighted training data, without what they share with the data set."""
+    of_features = _csr_bytes(source.features, but=dataset.train.features)
+    # The labels are a copy where there are names or splits.
+    return of_features + _csr_bytes(source.labels, but=dataset.train.labels)
 
 
 def _memory_bytes(config: ResolvedConfig, dataset: Dataset) -> tuple[int, int]:
@@ -333,12 +187,6 @@ def _memory_bytes(config: ResolvedConfig, dataset: Dataset) -> tuple[int, int]:
     return found + 8 * points, 2 * config.members * config.dim * points  # a number, and a query
 
 
-def _temporary(lowered: Any) -> int:
-    """Bytes that a program allocates besides its arguments and results."""
-    found = lowered.compile().memory_analysis()
-    return int(found.temp_size_in_bytes)
-
-
 def _csr_bytes(matrix: csr_matrix, but: csr_matrix | None = None) -> int:
     """Bytes of a matrix, without what it shares with another one, or what is in mapped files."""
     others = () if but is None else (but.data, but.indices, but.indptr)
@@ -349,32 +197,10 @@ def _csr_bytes(matrix: csr_matrix, but: csr_matrix | None = None) -> int:
     )
 
 
-# -- memory ----------------------------------------------------------------------------------
+def _part_of(leaf: Any) -> jax.ShapeDtypeStruct:
+    """The shard of an array that one device holds."""
+    return jax.ShapeDtypeStruct(leaf.sharding.shard_shape(leaf.shape), leaf.dtype)
 
 
-def device_memory() -> int:
-    """Bytes of the accelerator that trains, or the bytes of this machine open to this process."""
-    if platform() != "cpu" and (limit := device_bytes()):
-        return int(limit)
-    return available_ram() + resident_ram()
-
-
-_UNITS = {"": 1, "b": 1}
-_UNITS |= {f"{letter}ib": 1 << 10 * power for power, letter in enumerate("kmgt", 1)}
-_UNITS |= {f"{letter}b": 1000**power for power, letter in enumerate("kmgt", 1)}
-
-
-def parse_bytes(text: str) -> int:
-    """A number of bytes, given as `80GiB`, `1.5 GB` or `4096`.
-
-    Example:
-      >>> parse_bytes("80GiB") == 80 * 2**30, parse_bytes("1.5 GB")
-      (True, 1500000000)
-
-    Raises:
-      InputError: the text is no size above 0.
-    """
-    found = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) ?([a-z]{0,3})", text.strip().lower())
-    if found is None or found[2] not in _UNITS or int(float(found[1]) * _UNITS[found[2]]) < 1:
-        raise InputError("--device-memory", repr(text), "a size such as 80GiB, 16GB or 500MiB")
-    return int(float(found[1]) * _UNITS[found[2]])
+def _bytes_here(leaf: Any) -> int:
+    return state_bytes(_part_of(leaf)) if isinstance(leaf, jax.Array) else leaf.nbytes

@@ -33,44 +33,102 @@ def as_rows(
       InputError: another number of columns, a value that is not finite, one text in place of
         several, or texts without a vectorizer.
     """
-    given: Any = features
+    given = _unpacked(features, width)
+    if _is_matrix(given):
+        matrix = given
+    elif _are_rows(given):
+        matrix = _stacked(given, width, vectorizer)
+    else:
+        matrix = _vectorized(given, vectorizer)
+    return _summed(_csr(matrix, width))
+
+
+def _unpacked(given: Any, width: int) -> Any:
+    """A matrix, or something with a length: of an array of texts, the list.
+
+    Raises:
+      InputError: another value, or an array of neither numbers nor texts.
+    """
     if hasattr(given, "__array__") and not sparse.issparse(given):
         given = np.asarray(given)  # such as one of JAX
     if isinstance(given, np.ndarray) and given.dtype.kind in "OU" and given.ndim == 1:
         given = given.tolist()  # texts, such as a column of a table
-        if given and not any(isinstance(text, str) for text in given):
+        if _are_rows(given):
             raise InputError("texts", "an array of other objects", "texts")
     if not hasattr(given, "__len__") and not sparse.issparse(given):
         expected = f"a list of texts, or a matrix [n, {width}]"
         raise InputError("features", f"a value of type {type(given).__name__}", expected)
-    if isinstance(given, list | tuple) and given and not any(isinstance(t, str) for t in given):
-        for index, row in enumerate(given):
-            if row is None:
-                what, expected = "features", f"a row of {width} numbers"
-                if vectorizer is not None:
-                    what, expected = "texts", NO_TEXT
-                raise InputError(what, f"None at index {index}", expected)
-        try:
-            given = np.asarray(given, np.float32)
-        except (TypeError, ValueError) as error:
-            expected = f"lists of {width} numbers, a matrix, or texts"
-            raise InputError("features", "a list of others", expected) from error
-    if not sparse.issparse(given) and not isinstance(given, np.ndarray):
-        if isinstance(given, str):
-            raise InputError("texts", "one text", "a list of texts")
-        if vectorizer is None:
-            raise InputError("texts", "a model of features", "one trained on `snm data import`")
-        given = vectorizer.transform(given)
-    if isinstance(given, np.ndarray) and (given.ndim > 2 or given.dtype.kind not in "biuf"):
-        found = f"an array of {given.dtype} and {given.ndim} dimensions"
+    return given
+
+
+def _is_matrix(given: Any) -> bool:
+    return sparse.issparse(given) or isinstance(given, np.ndarray)
+
+
+def _are_rows(given: Any) -> bool:
+    """Whether a list is of something else than texts; an empty one is of texts."""
+    if not isinstance(given, list | tuple) or not given:
+        return False
+    return not any(isinstance(one, str) for one in given)
+
+
+def _stacked(rows: Sequence[Any], width: int, vectorizer: Vectorizer | None) -> NDArray[Any]:
+    """Lists of numbers as a float32 array.
+
+    Raises:
+      InputError: lists of different lengths, or of something else.
+    """
+    for index, row in enumerate(rows):
+        if row is None:
+            what, expected = "features", f"a row of {width} numbers"
+            if vectorizer is not None:
+                what, expected = "texts", NO_TEXT
+            raise InputError(what, f"None at index {index}", expected)
+    try:
+        return np.asarray(rows, np.float32)
+    except (TypeError, ValueError) as error:
+        expected = f"lists of {width} numbers, a matrix, or texts"
+        raise InputError("features", "a list of others", expected) from error
+
+
+def _vectorized(texts: Any, vectorizer: Vectorizer | None) -> csr_matrix:
+    """The features of texts.
+
+    Raises:
+      InputError: one text in place of several, what is no text, or no vectorizer.
+    """
+    if isinstance(texts, str):
+        raise InputError("texts", "one text", "a list of texts")
+    if vectorizer is None:
+        raise InputError("texts", "a model of features", "one trained on `snm data import`")
+    return vectorizer.transform(texts)
+
+
+def _csr(matrix: Any, width: int) -> csr_matrix:
+    """A matrix as CSR, of its own type.
+
+    Raises:
+      InputError: other values than real numbers, or another shape than [n, width].
+    """
+    if isinstance(matrix, np.ndarray) and (matrix.ndim > 2 or matrix.dtype.kind not in "biuf"):
+        found = f"an array of {matrix.dtype} and {matrix.ndim} dimensions"
         raise InputError("features", found, f"a matrix [n, {width}] of numbers")
-    if given.dtype.kind == "c":
-        raise InputError("features", f"a matrix of {given.dtype}", "real numbers")
-    if not given.dtype.isnative:
-        given = given.astype(given.dtype.newbyteorder("="))
-    rows = csr_matrix(given)
+    if matrix.dtype.kind == "c":
+        raise InputError("features", f"a matrix of {matrix.dtype}", "real numbers")
+    if not matrix.dtype.isnative:
+        matrix = matrix.astype(matrix.dtype.newbyteorder("="))
+    rows = csr_matrix(matrix)
     if rows.shape[1] != width:
         raise InputError("features", counted(rows.shape[1], "column"), f"{width}, as in training")
+    return rows
+
+
+def _summed(rows: csr_matrix) -> csr_matrix:
+    """The rows in float32, each feature of a row once, and none that is 0.
+
+    Raises:
+      InputError: a value that is not finite.
+    """
     if rows.dtype != np.float32:  # before sums: bytes would wrap around, and True is 1 each time
         with np.errstate(over="ignore"):  # what overflows is refused
             rows = rows.astype(np.float32)

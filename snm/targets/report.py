@@ -5,7 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import Counter
+from collections.abc import Callable, Iterator
 from typing import Any
+
+from rich.table import Table
 
 from snm.config.resolve import resolve
 from snm.config.settings import Config
@@ -13,7 +16,7 @@ from snm.data.load import load
 from snm.distributed.mesh import parse_mesh
 from snm.errors import InputError, counted, duration
 from snm.machine.platform import compiling_for
-from snm.system.terminal import console, table_of
+from snm.system.terminal import console, say, table_of
 from snm.targets.programs import Program, compile_run
 from snm.targets.table import Target, find_target
 
@@ -148,49 +151,62 @@ def _of_program(program: Program, target: Target) -> dict[str, Any]:
 
 
 def _print(found: dict[str, Any]) -> None:
+    console.print(_table(found))
+    for line in _said(found):
+        say(line)
+
+
+def _table(found: dict[str, Any]) -> Table:
+    """A column for each program: its memory, what it moves, and the time that follows."""
+    programs = found["programs"]
     where = f" ({found['mesh']})" if found["mesh"] else ""
-    names = (program["name"] for program in found["programs"])
+    names = (program["name"] for program in programs)
     table = table_of(f"{found['target']}{where}, MiB of each device", [""], names)
 
-    def row(name: str, key: str, scale: float = 2**20) -> None:
-        cells = (program[key] / scale for program in found["programs"])
-        table.add_row(name, *(f"{cell:,.4g}" if scale < 1 else f"{cell:,.1f}" for cell in cells))
+    def row(name: str, cell: Callable[[dict[str, Any]], str]) -> None:
+        table.add_row(name, *map(cell, programs))
 
-    row("arguments", "argument_bytes")
-    row("of them aliased", "aliased_bytes")
-    row("temporaries", "temporary_bytes")
-    row("at the peak", "peak_bytes")
+    def mebibytes(key: str) -> Callable[[dict[str, Any]], str]:
+        return lambda program: f"{program[key] / 2**20:,.1f}"
+
+    row("arguments", mebibytes("argument_bytes"))
+    row("of them aliased", mebibytes("aliased_bytes"))
+    row("temporaries", mebibytes("temporary_bytes"))
+    row("at the peak", mebibytes("peak_bytes"))
     table.add_section()
-    row("moved a step", "moved_bytes_per_step")
-    operations = (sum(p["operations_per_step"].values()) / 1e9 for p in found["programs"])
-    table.add_row("GFLOP a step", *(f"{cell:,.1f}" for cell in operations))
-    if any(program["sent_bytes_per_step"] for program in found["programs"]):
-        row("sent a step", "sent_bytes_per_step")
-        cells = (
-            ", ".join(
-                f"{of['count']:.4g} {kind} {of['bytes'] / 2**20:.2f}"
-                for kind, of in program["collectives_per_step"].items()
-            )
-            for program in found["programs"]
-        )
-        table.add_row("collectives", *cells)
-    row("ms by arithmetic", "seconds_per_step", 1e-3)
-    table.add_row("bound by", *(program["bound"] for program in found["programs"]))
-    console.print(table)
+    row("moved a step", mebibytes("moved_bytes_per_step"))
+    row("GFLOP a step", lambda one: f"{sum(one['operations_per_step'].values()) / 1e9:,.1f}")
+    if any(program["sent_bytes_per_step"] for program in programs):
+        row("sent a step", mebibytes("sent_bytes_per_step"))
+        row("collectives", _collectives)
+    row("ms by arithmetic", lambda one: f"{one['seconds_per_step'] / 1e-3:,.4g}")
+    row("bound by", lambda one: one["bound"])
+    return table
+
+
+def _collectives(program: dict[str, Any]) -> str:
+    """How many of each kind a step has, and their MiB."""
+    return ", ".join(
+        f"{of['count']:.4g} {kind} {of['bytes'] / 2**20:.2f}"
+        for kind, of in program["collectives_per_step"].items()
+    )
+
+
+def _said(found: dict[str, Any]) -> Iterator[str]:
+    """What is odd of the programs, the time of an epoch, and whether the run fits."""
     for program in found["programs"]:
         for fault in program["faults"]:
-            console.print(f"{program['name']}: {fault}", soft_wrap=True)
+            yield f"{program['name']}: {fault}"
         if program["loops_of_unknown_length"]:
             loops = counted(program["loops_of_unknown_length"], "loop")
             text = f"{loops} of unknown length, counted for a shard that holds its mean share"
-            console.print(f"{program['name']}: {text}", soft_wrap=True)
+            yield f"{program['name']}: {text}"
     epoch, steps = found["seconds_per_epoch"], found["steps_per_epoch"]
     several = sum(program["name"].startswith("training") for program in found["programs"]) > 1
     mean = " on average" if several else ""
     text = f"{counted(steps, 'step')} an epoch: at least {duration(epoch)}{mean}."
-    console.print(f"{text} {found['assumptions']}", soft_wrap=True)
+    yield f"{text} {found['assumptions']}"
     peak, limit = found["peak_bytes"], found["limit_bytes"]
     text = f"{peak / 2**30:.2f} GiB at the peak, {limit / 2**30:.2f} GiB available: "
     room = f"{abs(limit - peak) / 2**30:.2f} GiB"
-    fits = f"fits: {text}{room} to spare" if found["fits"] else f"does not fit: {text}{room} short"
-    console.print(fits, soft_wrap=True)
+    yield f"fits: {text}{room} to spare" if found["fits"] else f"does not fit: {text}{room} short"

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from snm.planning.forecast import Needs
+from snm.planning.stages import Needs
 
 MIB = 1 << 20
 

@@ -1,4 +1,4 @@
-"""The plan: bytes by hand, the time of a step, what is refused, and the measured peak."""
+"""The plan: tables by hand, the time of a step, what is refused, and the measured peak."""
 
 import dataclasses
 import itertools
@@ -13,36 +13,18 @@ import numpy as np
 import pytest
 import tiny
 from command_line import call, refused
-from hypothesis import given
-from hypothesis import strategies as st
-from planning.example_needs import MIB, needs
+from planning.example_needs import MIB
 
 import snm
 from snm.config.resolve import resolve
-from snm.errors import InputError
 from snm.machine.platform import compiling_for
 from snm.machine.ram import resident_ram
 from snm.memory.memory import Memory, MemorySettings
 from snm.planning import programs as module
-from snm.planning.forecast import bytes_by_stage, device_memory, forecast, parse_bytes
+from snm.planning.fit_check import device_memory
+from snm.planning.forecast import forecast
 from snm.planning.programs import seconds_per_step
 from snm.planning.remedies import _changes
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("80GiB", 80 * 2**30), ("16gb", 16 * 10**9), ("1.5 MiB", 1.5 * 2**20), ("4096", 4096)],
-)
-def test_sizes(text, expected):
-    assert parse_bytes(text) == expected
-
-
-@given(st.text(max_size=20))
-def test_other_words_are_no_sizes(text):
-    try:
-        assert parse_bytes(text) >= 0
-    except InputError as error:
-        assert "a size such as 80GiB" in str(error)
 
 
 def test_memory_is_that_of_the_device_that_is_compiled_for():
@@ -89,43 +71,6 @@ def test_a_mesh_divides_tables_and_batches(mesh, of_features, of_labels, folder,
     assert found.device["training"]["tables"] == needs.tables
     assert found.host["training"]["tables"] == 8 * needs.tables  # which one CPU plays
     assert found.host["training"]["checkpoint"] == needs.whole
-
-
-def test_stages_by_hand():
-    host, device = bytes_by_stage(needs(), on_cpu=False)
-    assert device["start"] == {"tables": 100 * MIB, "optimiser": 10 * MIB, "activations": 50 * MIB}
-    assert sum(device["training"].values()) == (100 + 10 + 20 + 1) * MIB
-    assert sum(device["loading"].values()) == 110 * MIB
-    assert host["training"]["checkpoint"] == 110 * MIB  # the copy that is written on the side
-    assert host["loading"]["checkpoint"] == 0  # what is in memory is not read
-    host, _ = bytes_by_stage(needs(watches=True), on_cpu=False)
-    assert host["loading"]["checkpoint"] == 110 * MIB  # the best may be another one
-    # Three members: each is read, and written to its place among the three.
-    host, device = bytes_by_stage(needs(members=3), on_cpu=False)
-    assert device["loading"] == {"tables": 400 * MIB, "optimiser": 10 * MIB}
-    assert host["loading"]["checkpoint"] == 110 * MIB
-    # A mesh joins three that were all read.
-    _, device = bytes_by_stage(needs(members=3, devices=4), on_cpu=False)
-    assert device["loading"] == {"tables": 600 * MIB, "optimiser": 30 * MIB}
-    assert device["evaluation"] == {"tables": 300 * MIB, "optimiser": 0, "activations": 30 * MIB}
-    # Two of three side by side: all that a member has while it trains is there twice.
-    host, device = bytes_by_stage(needs(members=3, at_once=2), on_cpu=False)
-    assert sum(device["training"].values()) == 2 * (100 + 10 + 20 + 1) * MIB
-    assert host["training"]["checkpoint"] == 220 * MIB and host["training"]["data"] == 7 * MIB
-    assert host["training"]["batches"] == 6 * MIB
-    # Data on the device, and a part to watch whose scores take more than a step.
-    _, device = bytes_by_stage(needs(resident=2 * MIB, watches=True), on_cpu=False)
-    assert device["training"]["data"] == 2 * MIB
-    assert device["training"]["activations"] == 30 * MIB
-    # A memory of neighbours is made at the end.
-    host, device = bytes_by_stage(needs(neighbours=7 * MIB), on_cpu=False)
-    assert host["evaluation"]["neighbours"] == 7 * MIB
-    assert [stage for stage in host if "neighbours" in host[stage]] == ["evaluation"]
-    # On a CPU both are one memory.
-    both, none = bytes_by_stage(needs(), on_cpu=True)
-    assert none == {}
-    assert both["training"]["tables"] == 100 * MIB and both["training"]["batches"] == 3 * MIB
-    assert both["loading"]["checkpoint"] == 0
 
 
 @pytest.mark.parametrize(

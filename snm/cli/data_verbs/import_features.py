@@ -14,54 +14,75 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
     from snm.cli.data_verbs.import_files import Import
+    from snm.cli.data_verbs.import_rows import Reading, Rows
     from snm.data.conversion.passes import OnProgress
     from snm.data.formats.foreign import Row
     from snm.data.vectorizer import Kind, Vectorizer
+    from snm.system.terminal import Counter
 
-__all__ = [
-    "Features", "Ids", "entry_features", "ids_of", "item_features", "marks_of_items",
-    "text_features", "vectorizer_of",
-]  # fmt: skip
+__all__ = ["Features", "Ids", "features_of", "ids_of"]
 
 _MOST_WORDS, _PLACES = 200_000, 1 << 18
-_MARKS = ", ;|"  # usual ones between the items of a text
+_MARKS = (",", " ", ";", "|")  # usual ones between the items of a text
 
 
 class Features(NamedTuple):
-    """How rows become features.
+    """How rows become features, and what this says of labels.
 
     Attributes:
       of: rows -> float32 CSR [rows, width].
       width: the number of features.
       vectorizer: of texts; None where rows have features already.
-      items: names of the features, by id, where labels are the same items.
+      labels: names of labels by id, where ids are given: those of `--like`, or of the features,
+        which are the same items.
+      item_marks: what may separate items that labels are too, None for features that are numbers;
+        empty where it is known whether labels are such items.
     """
 
     of: Callable[[list[Row]], csr_matrix]
     width: int
     vectorizer: Vectorizer | None = None
-    items: tuple[str, ...] = ()
+    labels: tuple[str, ...] | None = None
+    item_marks: Sequence[str | None] = ()
 
 
-def entry_features(rows: Iterable[Row], on_progress: OnProgress) -> Features:
+def features_of(command: Import, reading: Reading, rows: Rows, passing: Counter) -> Features:
+    """How the rows of an import become features; reads them all where that depends on them.
+
+    Args:
+      command: the options.
+      reading: how the files are read.
+      rows: of the files.
+      passing: shows progress.
+
+    Raises:
+      InputError: a row that cannot be read, rows whose features and labels cannot be the same
+        items, stop words that cannot be read, or texts without a word.
+    """
+    if reading.like is not None:
+        texts, labels = reading.like
+        return _of_texts(texts)._replace(labels=labels)
+    columns = reading.columns if reading.reader.fields else None
+    if command.same_items:
+        return _of_items(command, columns, rows.every(), passing("reading items"))
+    if reading.reader.entries:
+        return _of_entries(rows.every(), passing("reading ids"))
+    texts = _fitted(command, columns, rows.training(), passing("reading words"))
+    return _of_texts(texts)._replace(item_marks=_MARKS)
+
+
+def _of_entries(rows: Iterable[Row], on_progress: OnProgress) -> Features:
     """Features by id, the lowest of which is 0 or 1; `rows` are all that there are."""
     from snm.data.conversion.passes import entries_of, index_base
 
     base, width = index_base(rows, on_progress)
-    return Features(lambda chunk: entries_of(chunk, base, width), width)
+    return Features(lambda chunk: entries_of(chunk, base, width), width, item_marks=[None])
 
 
-def item_features(command: Import, rows: Iterable[Row], on_progress: OnProgress) -> Features:
-    """Features that are the items that labels are too.
-
-    Args:
-      command: with `--same-items`.
-      rows: all that there are, as `as_items` makes them.
-      on_progress: called with the number of rows that are done.
-
-    Raises:
-      InputError: rows whose features and labels cannot be the same items.
-    """
+def _of_items(
+    command: Import, columns: tuple[str, ...] | None, rows: Iterable[Row], on_progress: OnProgress
+) -> Features:
+    """Features that are the items that labels are too; `rows` are all that there are."""
     from snm.data.conversion.items import items_as_text, listed_items, numbered_items
     from snm.data.conversion.passes import entries_of
 
@@ -69,17 +90,13 @@ def item_features(command: Import, rows: Iterable[Row], on_progress: OnProgress)
     rows = itertools.chain([first], iterator)
     if first.entries is not None:
         base, items = numbered_items(rows, on_progress)
-        return Features(lambda chunk: entries_of(chunk, base, len(items)), len(items), items=items)
+        return Features(lambda chunk: entries_of(chunk, base, len(items)), len(items), labels=items)
     items = listed_items(rows, command.item_separator, on_progress, str(command.source))
-    return text_features(items_as_text(items, command.item_separator, ()))._replace(items=items)
+    texts = items_as_text(items, command.item_separator, columns or ())
+    return _of_texts(texts)._replace(labels=items)
 
 
-def marks_of_items(entries: bool) -> Sequence[str | None]:
-    """What may separate items that labels are too: of numbers (`entries`) nothing, or of texts."""
-    return [None] if entries else _MARKS
-
-
-def text_features(vectorizer: Vectorizer) -> Features:
+def _of_texts(vectorizer: Vectorizer) -> Features:
     """Features of texts, by a vectoriser."""
 
     def of(chunk: list[Row]) -> csr_matrix:
@@ -121,8 +138,10 @@ def ids_of(like: str) -> Ids:
     return Ids(Vectorizer.read(vectorizer), known)
 
 
-def vectorizer_of(command: Import, rows: Iterable[Row], on_progress: OnProgress) -> Vectorizer:
-    """The vectoriser that the options ask for, fitted to rows.
+def _fitted(
+    command: Import, columns: tuple[str, ...] | None, rows: Iterable[Row], on_progress: OnProgress
+) -> Vectorizer:
+    """The vectoriser that the options ask for, fitted to rows of texts from `columns`.
 
     Raises:
       InputError: stop words that cannot be read, or no word is left.
@@ -136,6 +155,7 @@ def vectorizer_of(command: Import, rows: Iterable[Row], on_progress: OnProgress)
         "hashing",
         most,
         ngrams=command.ngrams,
+        columns=columns,
         strip_accents=command.strip_accents,
         analyzer=command.analyzer,
         token_pattern=command.token_pattern,

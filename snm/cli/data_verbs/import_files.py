@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from snm.data.formats.foreign import READERS, detect
+from snm.data.formats.foreign import READERS
 from snm.errors import InputError, counted
 
 if TYPE_CHECKING:
@@ -141,66 +141,36 @@ def _run(command: Import) -> None:
 
 
 def _import(command: Import, folder: Path) -> Imported:
-    """Writes a data set."""
-    from snm.cli.data_verbs.import_checks import check_format
-    from snm.cli.data_verbs.import_features import (
-        entry_features,
-        ids_of,
-        item_features,
-        marks_of_items,
-        text_features,
-        vectorizer_of,
-    )
-    from snm.cli.data_verbs.import_rows import Rows
+    """Writes a data set.
+
+    Raises:
+      InputError: files or options that cannot be used.
+    """
+    from snm.cli.data_verbs.import_features import features_of
+    from snm.cli.data_verbs.import_rows import Reading, Rows
     from snm.cli.data_verbs.import_summary import Imported
     from snm.data.conversion.convert import Source, build
     from snm.data.conversion.label_names import read_label_names
     from snm.data.conversion.passes import frequent_labels
     from snm.system.terminal import counters
 
-    form = command.format
-    if form == "auto":
-        form = detect(command.source, command.label_file)
-    check_format(command, form)
-    reader, like = READERS[form], None
-    if command.like is not None:
-        like = ids_of(command.like)
-        if reader.entries:
-            raise InputError(str(command.source), f"features ({form})", "texts, for --like")
-    columns = command.text or (like and like.vectorizer.columns) or ("text",)
+    reading = Reading.of(command)
     names, kept, rare = None, None, 0
     with counters(bars=False) as passing:
         if command.label_names is not None:
-            reading = passing("reading label names")
-            field = command.label_name_field
-            names = read_label_names(command.label_names, field, columns[0], reading)
-        mark = (
-            command.item_separator
-            if command.same_items
-            else like and like.vectorizer.item_separator
-        )
-        rows = Rows(command, form, columns, names, mark)
+            field, default = command.label_name_field, reading.columns[0]
+            told = passing("reading label names")
+            names = read_label_names(command.label_names, field, default, told)
+        rows = Rows(command, reading, names)
         if command.min_label_count > 1:
-            counting = passing("counting labels")
-            kept, rare = frequent_labels(rows.training(), command.min_label_count, counting)
-        if command.same_items:
-            features = item_features(command, rows.every(), passing("reading items"))
-        elif reader.entries:
-            features = entry_features(rows.every(), passing("reading ids"))
-        elif like is not None:
-            features = text_features(like.vectorizer)
-        else:
-            texts = vectorizer_of(command, rows.training(), passing("reading words"))
-            features = text_features(texts)
-        vectorizer = features.vectorizer
-        if vectorizer is not None:
-            if like is None and reader.fields:
-                vectorizer = dataclasses.replace(vectorizer, columns=columns)
-            vectorizer.write(folder / "vectorizer.json")
-        known = features.items if names is None else names.names
-        if like is not None:
-            known = like.names
-        told = features.items or like is not None  # whether features are labels
+            told = passing("counting labels")
+            kept, rare = frequent_labels(rows.training(), command.min_label_count, told)
+        features = features_of(command, reading, rows, passing)
+        if features.vectorizer is not None:
+            features.vectorizer.write(folder / "vectorizer.json")
+        known = features.labels
+        if known is None:
+            known = () if names is None else tuple(names.names)
         source = Source(
             name=str(command.source),
             files=rows.by_part(kept),
@@ -210,17 +180,16 @@ def _import(command: Import, folder: Path) -> Imported:
             known_labels=known,
             new_labels="drop" if command.new_labels == "drop" else "append",
             weighted=command.weight_column is not None,
-            item_marks=() if told else marks_of_items(reader.entries),
+            item_marks=features.item_marks,
         )
         counts = build(folder, source, passing("writing points"))
-    if command.new_labels == "refuse" and counts.new_labels:
-        new = counts.new_labels
+    if command.new_labels == "refuse" and (new := counts.new_labels):
         found = f"{counted(len(new), 'label')} that {command.like} lacks, such as {new[0]!r}"
         raise InputError(str(command.source), found, "its labels, or --new-labels append or drop")
-    separated = reader.separated and command.label_separator is None and names is None
+    separated = reading.reader.separated and command.label_separator is None and names is None
     return Imported(
         counts,
-        vectorizer,
+        features.vectorizer,
         rare_labels=rare,
         numbered_names=names.numbered if names else (),
         joined_by=counts.joined_by if separated else None,

@@ -1,20 +1,67 @@
-"""The rows of what is imported, part by part, and which of them are for test."""
+"""How the files of an import are read: their rows, and which of them are for test."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from snm.cli.data_verbs.import_checks import check_format
+from snm.cli.data_verbs.import_features import Ids, ids_of
 from snm.data.conversion.items import as_items
 from snm.data.conversion.label_names import LabelNames, with_names
-from snm.data.formats.foreign import ReadOptions, Row, read_rows
+from snm.data.formats.foreign import READERS, Reader, ReadOptions, Row, detect, read_rows
+from snm.errors import InputError
 
 if TYPE_CHECKING:
     from snm.cli.data_verbs.import_files import Import
 
-__all__ = ["Rows"]
+__all__ = ["Reading", "Rows"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """How files are read: as the options say, or as those were that `--like` was made of.
+
+    Attributes:
+      form: a key of `READERS`.
+      like: what `--like` names, or None.
+      columns: fields that hold the text.
+      item_separator: of texts that are lists of items; None where they are not.
+    """
+
+    form: str
+    like: Ids | None
+    columns: tuple[str, ...]
+    item_separator: str | None
+
+    @property
+    def reader(self) -> Reader:
+        """The reader of the format."""
+        return READERS[self.form]
+
+    @classmethod
+    def of(cls, command: Import) -> Reading:
+        """What a command asks for; looks into the files for their format.
+
+        Raises:
+          InputError: an unknown format, options that it has no use for, or a run or data whose ids
+            cannot be taken.
+        """
+        form = command.format
+        if form == "auto":
+            form = detect(command.source, command.label_file)
+        check_format(command, form)
+        if command.like is None:
+            mark = command.item_separator if command.same_items else None
+            return cls(form, None, command.text or ("text",), mark)
+        like = ids_of(command.like)
+        if READERS[form].entries:
+            raise InputError(str(command.source), f"features ({form})", "texts, for --like")
+        columns = command.text or like.vectorizer.columns or ("text",)
+        return cls(form, like, columns, like.vectorizer.item_separator)
 
 
 class Rows:
@@ -22,22 +69,12 @@ class Rows:
 
     Args:
       command: what to read.
-      form: a key of `READERS`.
-      columns: fields that hold the text.
+      reading: how to read it.
       names: names of labels that are numbers; None where labels are names.
-      item_separator: of texts that are lists of items; None where they are not.
     """
 
-    def __init__(
-        self,
-        command: Import,
-        form: str,
-        columns: tuple[str, ...],
-        names: LabelNames | None,
-        item_separator: str | None = None,
-    ):
-        self._command, self._form, self._columns, self._names = command, form, columns, names
-        self._item_separator = item_separator
+    def __init__(self, command: Import, reading: Reading, names: LabelNames | None):
+        self._command, self._reading, self._names = command, reading, names
         self._drawn = _Draws(command.seed, command.test_fraction)
         self._parts = ("train",) if command.test is None else ("train", "test")
 
@@ -49,15 +86,15 @@ class Rows:
             assert command.test is not None
             path, labels, weight = command.test, command.test_label_file, None
         options = ReadOptions(
-            text=self._columns,
+            text=self._reading.columns,
             labels=command.labels,
             label_separator=command.label_separator,
             label_file=labels,
             weight=weight,
-            item_separator=self._item_separator,
+            item_separator=self._reading.item_separator,
         )
-        rows = read_rows(path, self._form, options)
-        if self._item_separator is not None:
+        rows = read_rows(path, self._reading.form, options)
+        if self._reading.item_separator is not None:
             rows = map(as_items, rows)
         return rows if self._names is None else with_names(rows, self._names)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,20 +43,34 @@ class Imported:
 
 def tell(command: Import, imported: Imported) -> None:
     """Prints sizes, what is odd, and the next command."""
-    from snm.data.dataset import summary_of_weights
     from snm.system.terminal import say
 
-    counts, vectorizer = imported.counts, imported.vectorizer
-    train, test = counts.train, counts.test
-    unknown = counts.without_features - counts.without_text  # points of no known word
+    counts = imported.counts
+    say(_sizes(command, counts))
+    for line in itertools.chain(
+        _said_of_points(command, imported),
+        _said_of_labels(command, imported),
+        _said_of_weights(counts),
+        _next_steps(command, imported) if command.like is None else _next_of_like(command, counts),
+    ):
+        say(line)
+
+
+def _sizes(command: Import, counts: Counts) -> str:
+    points = f"{counts.train:,} training and {counted(counts.test, 'test point')}"
     # Points in the ids of a run may be there to be evaluated on.
-    sizes = f"{train:,} training and {counted(test, 'test point')}"
-    if command.like is not None and not test:
-        sizes = counted(train, "point")
-    say(
-        f"{sizes}, {counted(counts.features, 'feature')}, {counted(counts.labels, 'label')} "
+    if command.like is not None and not counts.test:
+        points = counted(counts.train, "point")
+    return (
+        f"{points}, {counted(counts.features, 'feature')}, {counted(counts.labels, 'label')} "
         f"in {command.out}"
     )
+
+
+def _said_of_points(command: Import, imported: Imported) -> Iterator[str]:
+    """Points that lack something, and options that may find more."""
+    counts, vectorizer = imported.counts, imported.vectorizer
+    unknown = counts.without_features - counts.without_text  # points of no known word
     without = {
         "a label": counts.without_labels,
         "text": counts.without_text,
@@ -63,36 +78,33 @@ def tell(command: Import, imported: Imported) -> None:
     }
     for what, count in without.items():
         if count:
-            say(f"{counted(count, 'point')} without {what}")
+            yield f"{counted(count, 'point')} without {what}"
     other_cuts = None if vectorizer is None or command.like else vectorizer.other_cuts
-    if other_cuts is not None and unknown > _MANY_EMPTY * (train + test):
-        say(f"other options may find features in more texts: {other_cuts}")
+    if other_cuts is not None and unknown > _MANY_EMPTY * (counts.train + counts.test):
+        yield f"other options may find features in more texts: {other_cuts}"
     if (hint := _hint_of_items(counts.overlaps)) is not None:
-        say(hint)
+        yield hint
+
+
+def _said_of_labels(command: Import, imported: Imported) -> Iterator[str]:
+    """Names that may not be what they should, and labels that were left out."""
     if (mark := imported.joined_by) is not None:
-        say(f"most labels hold {mark!r}: if it separates labels, --label-separator {mark!r}")
+        yield f"most labels hold {mark!r}: if it separates labels, --label-separator {mark!r}"
     if names := imported.numbered_names:
         again = f"{counted(len(names), 'label')} with the text of another or none"
-        say(f"{again}: named with their number, such as {names[0]!r}")
-    if counts.are_numbers and (hint := _hint_of_names(command)):
-        say(hint)
+        yield f"{again}: named with their number, such as {names[0]!r}"
+    if imported.counts.are_numbers and (hint := _hint_of_names(command)):
+        yield hint
     if imported.rare_labels:
-        found = counted(imported.rare_labels, "label")
         points = counted(command.min_label_count, "training point")
-        say(f"{found} of fewer than {points}: left out")
+        yield f"{counted(imported.rare_labels, 'label')} of fewer than {points}: left out"
+
+
+def _said_of_weights(counts: Counts) -> Iterator[str]:
+    from snm.data.dataset import summary_of_weights
+
     if counts.weights is not None:
-        say(f"weights: {summary_of_weights(counts.weights)}")
-    if new := counts.new_labels:
-        done = "left out" if command.new_labels == "drop" else "numbered after the others"
-        say(f"{counted(len(new), 'label')} that {command.like} lacks, such as {new[0]!r}: {done}")
-    if command.like is not None:
-        _tell_next(command, counts)
-        return
-    if not test:
-        draws = "a larger --test-fraction" if command.test_fraction else "--test-fraction 0.2"
-        say(f"there are no test points to evaluate on: {draws} draws some")
-    flag = " --weighting l2" if vectorizer is not None and vectorizer.kind == "tfidf" else ""
-    say(f"next: snm train {shlex.quote(str(command.out))} --run-dir RUN{flag}")
+        yield f"weights: {summary_of_weights(counts.weights)}"
 
 
 def _hint_of_items(overlaps: Sequence[Overlap]) -> str | None:
@@ -113,7 +125,7 @@ def _hint_of_items(overlaps: Sequence[Overlap]) -> str | None:
 
 def _hint_of_names(command: Import) -> str | None:
     """Where the texts of numbered labels seem to be, if they are not taken."""
-    if command.label_names is not None or command.like is not None:
+    if command.label_names is not None or command.like is not None or command.same_items:
         return None
     beside = (command.source.with_name(f"lbl.json{end}") for end in ("", ".gz"))
     path = next((path for path in beside if path.is_file()), None)
@@ -123,26 +135,37 @@ def _hint_of_names(command: Import) -> str | None:
     return f"all labels are numbers: if {path.name} has their texts, {option} keeps the numbers"
 
 
-def _tell_next(command: Import, counts: Counts) -> None:
-    """What can be done with data in the ids of another run or data set."""
+def _next_steps(command: Import, imported: Imported) -> Iterator[str]:
+    """What can be done with data in ids of their own."""
+    if not imported.counts.test:
+        draws = "a larger --test-fraction" if command.test_fraction else "--test-fraction 0.2"
+        yield f"there are no test points to evaluate on: {draws} draws some"
+    vectorizer = imported.vectorizer
+    flag = " --weighting l2" if vectorizer is not None and vectorizer.kind == "tfidf" else ""
+    yield f"next: snm train {shlex.quote(str(command.out))} --run-dir RUN{flag}"
+
+
+def _next_of_like(command: Import, counts: Counts) -> Iterator[str]:
+    """Labels that another run or data set lacks, and what can be done with data in its ids."""
     from snm.config.settings import IF_ALL_POINTS, flags_to_train_on
     from snm.runs.folder import RunFolder
-    from snm.system.terminal import say
 
+    if new := counts.new_labels:
+        done = "left out" if command.new_labels == "drop" else "numbered after the others"
+        yield f"{counted(len(new), 'label')} that {command.like} lacks, such as {new[0]!r}: {done}"
     run = Path(str(command.like))
     quoted, data = shlex.quote(str(run)), shlex.quote(str(command.out))
     trained = f"snm train {data} --run-dir NEW"
     if not (run / "config.toml").is_file():
-        say(f"next: {trained} {flags_to_train_on(Path('RUN'))}")
-    elif counts.new_labels and command.new_labels == "append":
-        if RunFolder(run).settings().seen == "drop":  # `snm grow` refuses it
-            say(
-                "next: new items need a training anew, on rows of the old and the new ones: "
-                "snm data import FILE --same-items --out DATA"
-            )
-        else:
-            say(f"next: snm grow {quoted} --data {data} --output NEW")
+        yield f"next: {trained} {flags_to_train_on(Path('RUN'))}"
+    elif not new or command.new_labels != "append":
+        yield f"next: snm evaluate {quoted} --data {data}"
+        yield f"  or: {trained} {flags_to_train_on(run)}"
+        yield f"      {IF_ALL_POINTS}"
+    elif RunFolder(run).settings().seen == "drop":  # `snm grow` refuses it
+        yield (
+            "next: new items need a training anew, on rows of the old and the new ones: "
+            "snm data import FILE --same-items --out DATA"
+        )
     else:
-        say(f"next: snm evaluate {quoted} --data {data}")
-        say(f"  or: {trained} {flags_to_train_on(run)}")
-        say(f"      {IF_ALL_POINTS}")
+        yield f"next: snm grow {quoted} --data {data} --output NEW"

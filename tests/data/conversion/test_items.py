@@ -205,6 +205,16 @@ def test_the_hint_in_svmlight(tmp_path, capsys):
     assert "--same-items" in capsys.readouterr().out
 
 
+def test_names_of_numbered_items_are_no_hint(tmp_path, capsys):
+    """`--same-items` refuses `--label-names`."""
+    write_svmlight(tmp_path / "train.svm")
+    (tmp_path / "lbl.json").write_text("{}\n")
+    call("data", "import", tmp_path / "train.svm", "--out", tmp_path / "data")
+    assert "--label-names" in capsys.readouterr().out
+    import_items(tmp_path / "train.svm", tmp_path / "items")
+    assert "--label-names" not in capsys.readouterr().out
+
+
 def test_overlap_against_brute_force():
     """Counted in two pieces; items are stripped, and count once a point."""
     rng = np.random.default_rng(3)
