@@ -12,8 +12,11 @@ from snm.runs.folder import RunFolder
 
 __all__ = ["settings_of_run"]
 
-_CHOICES = ("label_text", "input_dropout", "feature_init", "memory", "logit_adjustment")
-"""Settings whose `auto` looks at more than counts, or at `--epochs`, which may be raised."""
+_CHOICES = (
+    "label_text", "input_dropout", "feature_init", "item_splits", "memory", "logit_adjustment",
+)  # fmt: skip
+"""Settings whose `auto` looks at more than the data: at `--epochs` or at the number of processes,
+which may change. What follows from them, such as `class_init` from `item_splits`, stays too."""
 
 
 def settings_of_run(folder: RunFolder, config: Config, dataset: Dataset) -> ResolvedConfig:

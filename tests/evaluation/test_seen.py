@@ -12,6 +12,7 @@ import snm
 from snm.batches.item_splits import with_splits
 from snm.cli.main import main
 from snm.config.resolve import resolve
+from snm.config.resolved import read_resolved
 from snm.config.settings import preset
 from snm.data.conversion.items import items_as_text
 from snm.data.dataset import Points
@@ -265,6 +266,23 @@ def test_items_are_split_again_where_seen_ones_are_dropped():
         resolve(dataclasses.replace(CONFIG, **of, seen="drop", item_splits=n), many) for n in (0, 1)
     )
     assert (once.epochs, twice.epochs) == (12, 3)  # fewer visits, two in each pass
+
+
+def test_splits_are_those_that_the_run_began_with(tmp_path, monkeypatch):
+    """`auto` makes none in several processes, but a run may go on in another number of them."""
+    config = dataclasses.replace(CONFIG, class_init="auto", epochs=1)
+    monkeypatch.setattr("snm.config.resolve.has_several_processes", lambda: True)
+    snm.train(visits(), config, tmp_path / "of two")
+    monkeypatch.setattr("snm.config.resolve.has_several_processes", lambda: False)
+    longer = dataclasses.replace(config, epochs=2)
+    assert snm.train(visits(), longer, tmp_path / "of two")["epochs"] == 2
+    found = read_resolved(tmp_path / "of two/config.toml")
+    assert (found.item_splits, found.class_init) == (0, "centroid")
+
+    snm.train(visits(), config, tmp_path / "of one")
+    monkeypatch.setattr("snm.config.resolve.has_several_processes", lambda: True)
+    with pytest.raises(InputError, match=r"^item_splits: found several processes, expected one"):
+        snm.train(visits(), longer, tmp_path / "of one")
 
 
 def repeated(points, times):
