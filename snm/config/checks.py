@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from snm.config.fields import GROUPS
-from snm.config.limits import TABLES, Decides, Limit, marks_of, objects_of
+from snm.config.marks import TABLES, Decides, Limit, marks_of, objects_of
 from snm.errors import InputError
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Annotated, Literal
 
-from snm.config.limits import above, at_least, between, read_by, read_if, read_unless
+from snm.config.marks import Fact, above, at_least, between, read_by, read_if, read_unless
 
 __all__ = [
     "GROUPS",
@@ -29,7 +29,7 @@ _TOWER = read_if("encoder", "relu", "residual")
 class StartSettings:
     """Where the settings start."""
 
-    preset: Literal["default", "fast", "paper"] = "default"
+    preset: Annotated[Literal["default", "fast", "paper"], Fact.OF_RUNS] = "default"
     """Where the other settings start: `default` aims at precision on any data, `fast` at a model
     within seconds, `paper` is the set-up of Reddi et al. (2019), section 5."""
 
@@ -41,11 +41,11 @@ class InputSettings:
     weighting: Literal["auto", "tfidf", "l2", "standard", "none"] = "auto"
     """Feature weighting, fitted on train and kept with the model; auto is standard for dense
     features, l2 where a value is negative, and tfidf otherwise."""
-    input_dropout: Annotated[float | Literal["auto"], between(0.0, 0.999)] = "auto"
+    input_dropout: Annotated[float | Literal["auto"], between(0.0, 0.999), Fact.KEPT] = "auto"
     """Share of an example's features left out at each visit, in [0, 1). auto depends on the number
     of points per label, and on how much evidence half of the features loses. It is 0 for dense
     features, and for up to 3 epochs (4 if points have many features)."""
-    label_text: Literal["auto", "on", "off"] = "auto"
+    label_text: Annotated[Literal["auto", "on", "off"], Fact.KEPT, Fact.OF_RUNS] = "auto"
     """Train on the names of the labels, too, each a point that has its label; for texts (`snm data
     import`). auto is on if names clearly improve a search for nearest neighbours."""
 
@@ -59,7 +59,7 @@ class ModelSettings:
     encoder: Literal["relu", "linear", "residual"] = "residual"
     """Layers over the feature embedding: relu is ReLU, then a linear layer (the paper's); linear is
     no further layer; residual adds a linear layer of the ReLU to the embedding."""
-    feature_init: Annotated[float | Literal["auto"], above(0)] = "auto"
+    feature_init: Annotated[float | Literal["auto"], above(0), Fact.KEPT] = "auto"
     """Length of a feature row at the start; auto is 1, and less from 32 features a point on."""
     score_scale: Annotated[float | Literal["auto"], above(0)] = "auto"
     """Multiplier of the inner products, at the start where it is learned; auto is 1 + ln K for
@@ -132,11 +132,11 @@ class LossSettings:
     module that the environment variable SNM_IMPORT names."""
     frequency_power: Annotated[float, at_least(0.0), read_by("sampler")] = 0.75
     """The frequency sampler draws in proportion to frequency to this power."""
-    seen: Literal["auto", "keep", "drop"] = "auto"
+    seen: Annotated[Literal["auto", "keep", "drop"], Fact.OF_RUNS] = "auto"
     """For recommenders, whose features and labels are the same items: whether items that a point
     already has may be predicted. drop never predicts them; auto drops them if they are at most
     1% of the labels of the training points, and far fewer than by chance."""
-    item_splits: Annotated[int | Literal["auto"], at_least(0)] = "auto"
+    item_splits: Annotated[int | Literal["auto"], at_least(0), Fact.KEPT, Fact.OF_RUNS] = "auto"
     """Further splits of each training point, in which half of its features are labels, where both
     are a recommender's items; auto is 1 where --seen drops, else 0."""
 
@@ -145,12 +145,12 @@ class LossSettings:
 class AnswerSettings:
     """What is chosen after training, on points that the first member does not see."""
 
-    memory: Literal["auto", "on", "off"] = "auto"
+    memory: Annotated[Literal["auto", "on", "off"], Fact.KEPT] = "auto"
     """Store the training points, and add the votes of a point's nearest ones to its scores, if this
     raises precision on points that the first member does not see. on tries this, auto with several
     members, in few epochs or with many points. off tries none, and fits no probabilities."""
 
-    logit_adjustment: Literal["auto", "on", "off"] = "auto"
+    logit_adjustment: Annotated[Literal["auto", "on", "off"], Fact.KEPT] = "auto"
     """Lower the scores of labels by a multiple of their log frequency, where that pays on points
     that choose the memory; with fewer than 500 of these, or without biases, it is not tried."""
 
@@ -162,10 +162,10 @@ class OptimizationSettings:
     members: Annotated[int | Literal["auto"], at_least(1)] = "auto"
     """Number of models, trained with different seeds; their scores are added. auto is 3 up to
     83,333 training points and 3 GiB of tables, else 1."""
-    members_at_once: Annotated[int | Literal["auto"], at_least(1)] = "auto"
+    members_at_once: Annotated[int | Literal["auto"], at_least(1), Fact.MAY_CHANGE] = "auto"
     """Members that train side by side in threads, on one CPU; auto is all of them where their
     tables are small. It changes time and memory, never the result."""
-    epochs: Annotated[int | Literal["auto", "few"], at_least(1)] = "auto"
+    epochs: Annotated[int | Literal["auto", "few"], at_least(1), Fact.MAY_CHANGE] = "auto"
     """Epochs; may be raised on a finished run. auto follows from the number of training points,
     those of a label, and how many features they have; few is one epoch, but up to 30 for few
     points, and up to 4 if points have many features."""
@@ -195,7 +195,7 @@ class OptimizationSettings:
     mining_kernel: Literal["auto", "on", "off"] = "auto"
     """Find the best labels by one kernel that keeps scores on the chip: on a TPU where that moves
     less memory (auto); on a TPU or NVIDIA GPU wherever the kernel fits; or nowhere."""
-    seed: Annotated[int, at_least(0)] = 0
+    seed: Annotated[int, at_least(0), Fact.OF_RUNS] = 0
     """Seed of everything that is drawn."""
 
 
@@ -203,21 +203,21 @@ class OptimizationSettings:
 class EvaluationSettings:
     """Validation while training, and what is measured."""
 
-    validation_fraction: Annotated[float, between(0.0, 0.9)] = 0.0
+    validation_fraction: Annotated[float, between(0.0, 0.9), Fact.OF_RUNS] = 0.0
     """Share of train held out to watch; 0 watches nothing."""
-    evaluate_every: Annotated[int, at_least(0), _WATCHED] = 0
+    evaluate_every: Annotated[int, at_least(0), _WATCHED, Fact.OF_RUNS] = 0
     """Steps between evaluations on the held-out part; 0 is once an epoch."""
-    patience: Annotated[int, at_least(0)] = 0
+    patience: Annotated[int, at_least(0), Fact.OF_RUNS] = 0
     """Stop after this many evaluations without a better score, and keep the best; 0 never stops."""
-    monitor: Annotated[str, _WATCHED] = "P@1"
+    monitor: Annotated[str, _WATCHED, Fact.OF_RUNS] = "P@1"
     """The metric that early stopping and the best checkpoint watch."""
-    refit: bool = False
+    refit: Annotated[bool, Fact.OF_RUNS] = False
     """After early stopping, train again on all of train for as many epochs as were best."""
-    propensity_a: Annotated[float, above(0)] = 0.55
+    propensity_a: Annotated[float, above(0), Fact.OF_RUNS] = 0.55
     """Parameter A of the propensity model of Jain et al. (2016)."""
-    propensity_b: Annotated[float, above(0)] = 1.5
+    propensity_b: Annotated[float, above(0), Fact.OF_RUNS] = 1.5
     """Parameter B of the propensity model."""
-    auc: bool = False
+    auc: Annotated[bool, Fact.MAY_CHANGE, Fact.OF_RUNS] = False
     """Also the AUC of each evaluation, relevant labels against all others; it takes three times as
     long."""
 
@@ -226,17 +226,17 @@ class EvaluationSettings:
 class RunSettings:
     """Checkpoints, devices and dispatches."""
 
-    checkpoint_every: Annotated[int, at_least(0)] = 0
+    checkpoint_every: Annotated[int, at_least(0), Fact.OF_RUNS] = 0
     """Steps between checkpoints. 0 saves after whole epochs, at least 200 steps apart; with large
     tables 2 steps per MiB apart, up to 5000."""
-    keep_checkpoints: Annotated[int, at_least(1)] = 2
+    keep_checkpoints: Annotated[int, at_least(1), Fact.MAY_CHANGE, Fact.OF_RUNS] = 2
     """Newest checkpoints kept, beside the best."""
-    on_nonfinite: Literal["stop", "skip"] = "stop"
+    on_nonfinite: Annotated[Literal["stop", "skip"], Fact.MAY_CHANGE] = "stop"
     """Where a loss or gradient is not finite: stop, or leave that step out and count it. Class
     rows, biases and the multiplier keep their step if only a later gradient is not finite."""
     data_on: Literal["auto", "host", "device"] = "auto"
     """Where the training set lives: streamed from the host, or on the device; auto suits it."""
-    mesh: str = ""
+    mesh: Annotated[str, Fact.MAY_CHANGE, Fact.OF_RUNS] = ""
     """Devices to train on, such as data=2,label=4: parts of a batch, parts of the tables' rows."""
     steps_per_dispatch: Annotated[int, at_least(0)] = 0
     """Most steps that the device runs between two exchanges with the host; 0 chooses the number by

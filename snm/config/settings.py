@@ -20,7 +20,7 @@ from snm.config.fields import (
     RunSettings,
     StartSettings,
 )
-from snm.config.limits import TABLES
+from snm.config.marks import TABLES
 from snm.errors import InputError, nearest
 from snm.system.faults import unread
 from snm.system.files import write_whole

@@ -18,7 +18,7 @@ from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.estimator.fit import Watch, fit_members
 from snm.estimator.inputs import canonical, points_of, seed_of, warn_of_units
-from snm.estimator.parameters import SETTINGS, config_of, weighted_for, with_memory_for
+from snm.estimator.parameters import config_of, weighted_for, with_memory_for
 from snm.estimator.targets import Targets
 from snm.memory.memory import Memory
 from snm.model.from_config import make_model
@@ -176,9 +176,8 @@ class Learning:
 
     def _config(self, num_points: int) -> Config:
         """The settings that the parameters describe, not yet resolved."""
-        given = {name: getattr(self, name) for name in SETTINGS}
         seed = seed_of(self.random_state)
-        return config_of(self.preset, given, self.settings, num_points=num_points, seed=seed)
+        return config_of(self.preset, vars(self), self.settings, num_points=num_points, seed=seed)
 
 
 def dataset_of(points: Points) -> Dataset:

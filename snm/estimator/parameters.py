@@ -9,25 +9,17 @@ from typing import Any
 from scipy.sparse import csr_matrix
 
 from snm.config.auto import auto_weighting
+from snm.config.fields import GROUPS
+from snm.config.marks import Fact, settings_with
 from snm.config.settings import PRESETS, Config, preset
 from snm.data.weighting import filled
 from snm.errors import InputError, nearest
 from snm.memory.sizes import FEWEST_POINTS
 
-__all__ = ["SETTINGS", "config_of", "weighted_for", "with_memory_for"]
+__all__ = ["config_of", "weighted_for", "with_memory_for"]
 
-# Parameters that are settings of the same name; None leaves the preset's.
-SETTINGS = (
-    "weighting", "input_dropout", "dim", "encoder", "score_scale", "bias", "loss", "phi",
-    "sampled", "mined", "exclude", "positives", "memory", "members", "epochs", "batch_size",
-    "learning_rate", "schedule", "row_optimizer", "compute_dtype",
-)  # fmt: skip
-# Settings that a run folder uses, and a fit in memory does not.
-_OF_RUNS = {
-    "preset", "seed", "validation_fraction", "evaluate_every", "patience", "monitor", "refit",
-    "propensity_a", "propensity_b", "checkpoint_every", "keep_checkpoints", "seen",
-    "item_splits", "label_text", "mesh", "auc",
-}  # fmt: skip
+_OF_RUNS = settings_with(GROUPS, Fact.OF_RUNS)
+_KNOWN = {field.name for field in dataclasses.fields(Config)}.difference(_OF_RUNS)
 _SMALLEST_BATCH, _STEPS_AN_EPOCH = 16, 16
 _LEAST_STANDARDIZED = 30  # points of a first `partial_fit`
 
@@ -44,7 +36,8 @@ def config_of(
 
     Args:
       name: of a preset.
-      given: values of SETTINGS; None leaves the preset's.
+      given: the parameters. Those that are settings of the same name count; None leaves the
+        preset's.
       settings: further fields of Config.
       num_points: training points; few make the batches smaller, where no size is given.
       seed: of the run.
@@ -55,22 +48,21 @@ def config_of(
     if name not in PRESETS:
         raise InputError("preset", repr(name), f"one of {', '.join(PRESETS)}")
     start = preset(name)
-    values = {key: value for key, value in given.items() if value is not None}
+    values = {key: value for key, value in given.items() if key in _KNOWN and value is not None}
     asked = "batch_size" in values or "batch_size" in (settings or {})
     if not asked and num_points < start.batch_size * _STEPS_AN_EPOCH:
         # With one or two steps an epoch there would be too few steps in all.
         values["batch_size"] = min(
             start.batch_size, max(_SMALLEST_BATCH, num_points // _STEPS_AN_EPOCH)
         )
-    known = {field.name for field in dataclasses.fields(Config)} - _OF_RUNS
     if not isinstance(settings or {}, Mapping):
         raise InputError("settings", f"{settings!r}"[:80], "a mapping of settings to values")
     for key, value in (settings or {}).items():
         if key in _OF_RUNS:
             found, expected = "a setting of runs", "a parameter, or snm.train"
             raise InputError(f"settings: {key}", found, expected)
-        if key not in known:
-            expected = nearest(key, known, "a setting, as in the config.toml of a run")
+        if key not in _KNOWN:
+            expected = nearest(key, _KNOWN, "a setting, as in the config.toml of a run")
             raise InputError(f"settings: {key}", "an unknown key", expected)
         if values.get(key, value) != value:
             raise InputError(f"settings: {key}", "another value than the parameter's", "one")

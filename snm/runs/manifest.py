@@ -19,6 +19,8 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+from snm.config.fields import GROUPS
+from snm.config.marks import Fact, settings_with
 from snm.errors import InputError
 from snm.system.faults import reason_of, unread
 from snm.system.files import fingerprint, write_whole
@@ -26,8 +28,8 @@ from snm.system.sealed_json import checksum, read_sealed, write_sealed
 
 __all__ = ["CONFIG", "MAY_CHANGE", "Manifest", "manifest_path", "read_manifest"]
 
-MAY_CHANGE = ("auc", "epochs", "keep_checkpoints", "members_at_once", "mesh", "on_nonfinite")
-"""Settings that may differ when a run continues, because they do not affect the steps done."""
+MAY_CHANGE = settings_with(GROUPS, Fact.MAY_CHANGE)
+"""Settings that may differ when a run continues."""
 
 CONFIG = "config.toml"
 _FORMAT = "snm-run-1"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from snm.config.fields import GROUPS
+from snm.config.marks import Fact, settings_with
 from snm.config.resolve import resolve
 from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config
@@ -12,11 +14,7 @@ from snm.runs.folder import RunFolder
 
 __all__ = ["settings_of_run"]
 
-_CHOICES = (
-    "label_text", "input_dropout", "feature_init", "item_splits", "memory", "logit_adjustment",
-)  # fmt: skip
-"""Settings whose `auto` looks at more than the data: at `--epochs` or at the number of processes,
-which may change. What follows from them, such as `class_init` from `item_splits`, stays too."""
+_KEPT = settings_with(GROUPS, Fact.KEPT)
 
 
 def settings_of_run(folder: RunFolder, config: Config, dataset: Dataset) -> ResolvedConfig:
@@ -34,7 +32,7 @@ def settings_of_run(folder: RunFolder, config: Config, dataset: Dataset) -> Reso
 
 
 def _with_recorded_choices(folder: RunFolder, config: Config, sha256: str) -> Config:
-    """The settings, with what the run chose for those of `_CHOICES` that are left open.
+    """The settings, with what the run chose for those that it keeps and that are left open.
 
     So a run of 3 passes, which has no dropout, keeps that where more passes are asked for. Of a run
     on other data nothing is kept: `RunFolder.check` refuses it.
@@ -47,13 +45,13 @@ def _with_recorded_choices(folder: RunFolder, config: Config, sha256: str) -> Co
     Raises:
       InputError: another of these settings than the run's is asked for.
     """
-    left_open = [name for name in _CHOICES if getattr(config, name) == "auto"]
+    left_open = [name for name in _KEPT if getattr(config, name) == "auto"]
     if not left_open or not folder.config.exists():
         return config
     begun = folder.settings()
     if folder.read_facts()["sha256"] != sha256:
         return config
-    for name in _CHOICES:
+    for name in _KEPT:
         if name not in left_open:
             folder.refuse_other(name, getattr(begun, name), getattr(config, name))
     return dataclasses.replace(config, **{name: getattr(begun, name) for name in left_open})

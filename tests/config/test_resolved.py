@@ -10,6 +10,8 @@ from command_line import call, refused
 from edits import accept_edits
 
 import snm
+from snm.config.fields import GROUPS
+from snm.config.marks import Fact, settings_with
 from snm.config.resolve import resolve
 from snm.config.resolved import RESOLVED, ResolvedConfig, read_resolved
 from snm.config.settings import Config, preset, write_config
@@ -35,8 +37,21 @@ def test_no_type_allows_auto():
     assert [f.name for f in dataclasses.fields(ResolvedConfig)] == [
         f.name for f in dataclasses.fields(Config)
     ]  # the order of the lines in config.toml
-    with pytest.raises(TypeError, match="17 required keyword-only arguments"):
+    with pytest.raises(TypeError, match=f"{len(RESOLVED)} required keyword-only arguments"):
         ResolvedConfig()
+
+
+def test_a_resolved_type_is_the_asked_one_without_auto():
+    asked, resolved = get_type_hints(Config), get_type_hints(ResolvedConfig)
+    for name in RESOLVED:
+        without = {"auto", "few"} if name == "epochs" else {"auto"}
+        assert set(words(resolved[name])) == set(words(asked[name])) - without, name
+
+
+def test_a_run_keeps_what_auto_chose():
+    kept = set(settings_with(GROUPS, Fact.KEPT))
+    assert kept <= set(RESOLVED)
+    assert not kept & set(settings_with(GROUPS, Fact.MAY_CHANGE))
 
 
 @pytest.fixture(scope="module")

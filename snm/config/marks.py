@@ -1,4 +1,4 @@
-"""What stands beside the type of a setting: its limits, and whether another setting decides on it.
+"""What stands beside the type of a setting: its limits, what decides on it, and who asks for it.
 
 They are metadata of `typing.Annotated`, in `snm.config.fields`.
 """
@@ -6,13 +6,15 @@ They are metadata of `typing.Annotated`, in `snm.config.fields`.
 from __future__ import annotations
 
 import dataclasses
+import enum
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 __all__ = [
     "TABLES",
     "Decides",
+    "Fact",
     "Limit",
     "above",
     "at_least",
@@ -22,6 +24,7 @@ __all__ = [
     "read_by",
     "read_if",
     "read_unless",
+    "settings_with",
 ]
 
 Mark = TypeVar("Mark")
@@ -108,6 +111,19 @@ def read_by(setting: str) -> Decides:
     return Decides(setting, reads, which)
 
 
+class Fact(enum.Enum):
+    """What is true of a setting; it may have several, which `settings_with` finds."""
+
+    MAY_CHANGE = enum.auto()
+    """It may differ when a run continues, because it does not affect the steps done."""
+    KEPT = enum.auto()
+    """Its `auto` looks at what may differ then: `epochs`, the number of processes, or the machine's
+    memory. So a run keeps what it began with. What follows from that, such as `class_init` from
+    `item_splits`, needs no mark."""
+    OF_RUNS = enum.auto()
+    """A run folder uses it, and a fit in memory does not."""
+
+
 def marks_of(groups: tuple[type, ...], kind: type[Mark]) -> dict[str, Mark]:
     """The marks of a kind that stand beside the types of the fields of some dataclasses.
 
@@ -118,11 +134,17 @@ def marks_of(groups: tuple[type, ...], kind: type[Mark]) -> dict[str, Mark]:
     Returns:
       name of a field -> its mark; without the fields that have none.
     """
-    return {
-        name: mark
-        for group in groups
-        for name, hint in get_type_hints(group, include_extras=True).items()
-        if get_origin(hint) is Annotated
-        for mark in get_args(hint)[1:]
-        if isinstance(mark, kind)
-    }
+    return {name: mark for name, mark in _marks(groups) if isinstance(mark, kind)}
+
+
+def settings_with(groups: tuple[type, ...], fact: Fact) -> tuple[str, ...]:
+    """The names of the fields of some dataclasses that a fact is true of, in their order."""
+    return tuple(name for name, mark in _marks(groups) if mark is fact)
+
+
+def _marks(groups: tuple[type, ...]) -> Iterator[tuple[str, Any]]:
+    """The fields that have marks, once with each."""
+    for group in groups:
+        for name, hint in get_type_hints(group, include_extras=True).items():
+            if get_origin(hint) is Annotated:
+                yield from ((name, mark) for mark in get_args(hint)[1:])
