@@ -38,7 +38,7 @@ class FrequencySampler:
     on_device: ClassVar[None] = None  # a binary search over K sums a draw suits the host
 
     label_frequency: Array
-    power: float = 1.0
+    power: float
     size: int = dataclasses.field(default=1, kw_only=True)
     seed: int = dataclasses.field(default=0, kw_only=True)
     log_q: np.ndarray[Any, Any] = dataclasses.field(init=False, repr=False)

@@ -110,12 +110,14 @@ def test_a_run_builds_it_from_its_frequencies_and_settings():
 def test_each_step_and_seed_has_its_own_draw():
     frequency = np.arange(1000)
     first, again, other = (
-        FrequencySampler(frequency, size=50, seed=seed).on_host(step).ids
+        FrequencySampler(frequency, 1.0, size=50, seed=seed).on_host(step).ids
         for seed, step in ((1, 2), (1, 2), (2, 1))
     )
     np.testing.assert_array_equal(first, again)
     assert len(np.intersect1d(first, other)) < 20
-    assert not np.array_equal(first, FrequencySampler(frequency, size=50, seed=1).on_host(3).ids)
+    assert not np.array_equal(
+        first, FrequencySampler(frequency, 1.0, size=50, seed=1).on_host(3).ids
+    )
 
 
 def test_a_large_power_does_not_overflow():
