@@ -71,7 +71,7 @@ def source_of(
     settings = BatchSettings(
         batch_size=config.batch_size,
         seed=config.seed,
-        weight_of_term=config.positive_weights,
+        positive_weights=config.positive_weights,
         input_dropout=config.input_dropout,
         drop_seen=config.seen == "drop",
         sampler=config.sampler,

@@ -45,7 +45,7 @@ class BatchSettings:
     Attributes:
       batch_size: points a step; at most all of them.
       seed: of order, positives and samples.
-      weight_of_term: sum or mean over the positives of a point.
+      positive_weights: sum or mean over the positives of a point.
       input_dropout: share of a point's features that a visit leaves out, in [0, 1).
       drop_seen: whether batches have all features of a point too, as labels to leave out.
       sampler: a name of `SAMPLERS`.
@@ -55,7 +55,7 @@ class BatchSettings:
 
     batch_size: int
     seed: int = 0
-    weight_of_term: str = "mean"
+    positive_weights: str = "mean"
     input_dropout: float = 0.0
     drop_seen: bool = False
     sampler: str = "uniform"
@@ -134,7 +134,7 @@ class Source(abc.ABC):
         return dataclasses.replace(
             self,
             spec=dataclasses.replace(self.spec, positives="all"),
-            settings=dataclasses.replace(self.settings, input_dropout=0.0, weight_of_term="sum"),
+            settings=dataclasses.replace(self.settings, input_dropout=0.0, positive_weights="sum"),
             sizes=dataclasses.replace(self.sizes, dropout=0.0),
             sampler_of=lambda spec: None,
             divisor=1,
@@ -244,7 +244,7 @@ class Source(abc.ABC):
             weights = xp.where(real, known.values[place] / divisor, np.float32(0.0))
             return SparseRows(known.ids[place], weights, xp.arange(len(real) + 1, dtype=np.int32))
         weights = known.values / divisor
-        if self.settings.weight_of_term == "mean":
+        if self.settings.positive_weights == "mean":
             counts = xp.diff(known.starts)
             of_point = xp.maximum(counts, 1).astype(np.float32)
             weights = weights / repeat(of_point, counts, known.ids.shape[0])

@@ -26,7 +26,7 @@ def source(data, resident, **changes) -> Source:
         BatchSettings(
             batch_size=settings.batch_size,
             seed=settings.seed,
-            weight_of_term=settings.positive_weights,
+            positive_weights=settings.positive_weights,
             sampler=settings.sampler,
             frequency_power=settings.frequency_power,
         ),
