@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from scipy.sparse import csr_matrix
 
-from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config
 from snm.config.stages import Sizes
 from snm.data.dataset import Dataset
@@ -63,7 +62,7 @@ def check_sampler(config: Config) -> None:
         raise InputError("--sampler", found, expected)
 
 
-def check_stages(config: ResolvedConfig, num_labels: int, stages: list[Sizes]) -> None:
+def check_stages(config: Config, num_labels: int, stages: list[Sizes]) -> None:
     """Refuses sizes that B or k' cannot start from."""
     where, start = "--sampled-start", config.sampled_start
     if start and SAMPLERS[config.sampler].needs_batch_positives:
@@ -82,7 +81,7 @@ def check_stages(config: ResolvedConfig, num_labels: int, stages: list[Sizes]) -
             raise InputError(where, found, "at most as many mined as sampled, at every step")
 
 
-def check_bound(config: ResolvedConfig, stages: list[Sizes]) -> None:
+def check_bound(config: Config, stages: list[Sizes]) -> None:
     """Refuses a loss that should bound the retrieval loss, and does not (Reddi et al., Theorem 3).
 
     That needs theta_j that add up to 1 or more over the k hardest of all labels but the positive;

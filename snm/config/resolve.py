@@ -14,7 +14,7 @@ from snm.config.data_checks import check_bound, check_data, check_sampler, check
 from snm.config.loss_options import loss_options
 from snm.config.resolved import ResolvedConfig, unresolved_values
 from snm.config.settings import Config, preset
-from snm.config.stages import Sizes, SizeSchedule
+from snm.config.stages import SizeSchedule
 from snm.data.dataset import Dataset
 from snm.data.evidence import evidence_lost
 from snm.data.id_space import features_are_labels
@@ -23,7 +23,7 @@ from snm.data.weighting import Kind, Weighting, filled
 from snm.distributed.dataset import has_negative, ones_of_rows, seen_labels
 from snm.distributed.processes import has_several_processes
 from snm.errors import InputError, pip_install
-from snm.losses.sampled import LOSSES, SampleSizes
+from snm.losses.sampled import LOSSES, HeadLoss, SampleSizes
 from snm.memory.label_names import try_names
 from snm.memory.sizes import FEWEST_POINTS
 from snm.sampling.samplers import SAMPLERS
@@ -49,7 +49,9 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
     splits = _item_splits(config, dataset, seen)
     sampled = _sampled(config, dataset, members, splits)
     mined = _mined(config, num_labels, num_labels - 1 if sampled == "all" else sampled)
-    scale, learned = _score_scale(config, dataset)
+    loss = _loss(dataclasses.replace(config, sampled=sampled, mined=mined), num_labels)
+    scale, learned = _score_scale(config, dataset, exponentials=loss.takes_exponentials)
+    rate = loss.auto_learning_rate if config.learning_rate == "auto" else config.learning_rate
     class_init = config.class_init
     if class_init == "auto":
         class_init = rules.auto_class_init(splits)
@@ -57,7 +59,7 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
     epochs = _epochs(config, dataset, class_init, splits)
     dropout = _input_dropout(config, dataset, weighting, epochs)
     memory = _memory(config, dataset, members, epochs, dense=weighting == "standard")
-    resolved = ResolvedConfig(
+    return ResolvedConfig(
         **unresolved_values(config),
         weighting=weighting,
         seen=seen,
@@ -69,20 +71,14 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
         input_dropout=dropout,
         label_text=_label_text(config, dataset, weighting),
         feature_init=_feature_init(config, dataset, weighting, dropout),
-        score_scale=scale,
         class_init=class_init,
+        score_scale=scale,
         learn_score_scale=learned,
-        learning_rate=1.0,  # until the sizes that it follows from are known to be right
+        learning_rate=rate,
         epochs=epochs,
         members=members,
         members_at_once=_at_once(config, dataset, members),
     )
-    sizes = SizeSchedule.of(resolved, num_labels)
-    stages = [sizes(share) for share in sizes.shares]
-    check_stages(resolved, num_labels, stages)
-    check_bound(resolved, stages)
-    rate = _learning_rate(config, num_labels, stages[-1])
-    return dataclasses.replace(resolved, learning_rate=rate)
 
 
 def _members(config: Config, dataset: Dataset) -> int:
@@ -91,9 +87,19 @@ def _members(config: Config, dataset: Dataset) -> int:
     return rules.auto_members(dataset.train.num_points, _rows(dataset), config.dim)
 
 
-def _score_scale(config: Config, dataset: Dataset) -> tuple[float, bool]:
+def _loss(config: Config, num_labels: int) -> HeadLoss:
+    """The loss of the last step, after a check of all sizes; only `list_grade` is not known yet."""
+    sizes = SizeSchedule.of(config, num_labels)
+    stages = [sizes(share) for share in sizes.shares]
+    check_stages(config, num_labels, stages)
+    check_bound(config, stages)
+    return LOSSES[config.loss].configured(
+        loss_options(config), SampleSizes(num_labels, *stages[-1])
+    )
+
+
+def _score_scale(config: Config, dataset: Dataset, *, exponentials: bool) -> tuple[float, bool]:
     """The multiplier of scores, and whether it is learned."""
-    exponentials = LOSSES[config.loss].takes_exponentials(loss_options(config))
     scale, learned = config.score_scale, config.learn_score_scale
     if learned == "auto":
         suits = rules.auto_learn_scale(
@@ -103,13 +109,6 @@ def _score_scale(config: Config, dataset: Dataset) -> tuple[float, bool]:
     if scale == "auto":
         scale = rules.auto_score_scale(dataset.train.num_labels) if exponentials else 1.0
     return scale, learned
-
-
-def _learning_rate(config: Config, num_labels: int, sizes: Sizes) -> float:
-    if config.learning_rate != "auto":
-        return config.learning_rate
-    loss = LOSSES[config.loss]
-    return loss.auto_learning_rate(loss_options(config), SampleSizes(num_labels, *sizes))
 
 
 def _epochs(config: Config, dataset: Dataset, class_init: str, splits: int) -> int:

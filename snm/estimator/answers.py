@@ -16,12 +16,10 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from snm.config.loss_options import loss_options
 from snm.config.resolved import ResolvedConfig
 from snm.errors import InputError
 from snm.estimator.inputs import canonical
 from snm.estimator.targets import Targets
-from snm.losses.sampled import LOSSES
 from snm.prediction.predictor import Predictor
 from snm.prediction.thresholds import LOOKED_AT, checked_threshold
 
@@ -101,7 +99,7 @@ class Answers:
         several = self._targets.form != "classes"
         if several:
             self.predictor_.fitted_calibration("predict_proba")
-        elif not LOSSES[self.config_.loss].takes_exponentials(loss_options(self.config_)):
+        elif not self.predictor_.model.spec.head_loss.takes_exponentials:
             found = f"scores of the loss {self.config_.loss}, which are no logarithms"
             raise InputError("predict_proba", found, "loss='softmax', or proba_topk")
         count, num_labels = _num_samples(X), len(self.classes_)

@@ -176,9 +176,8 @@ def test_what_a_listwise_loss_is_trained_with(loss):
     data = snm.generate(points=100, test_points=0, features=60, labels=50, seed=0,
                         labels_per_point=2, nonzeros_per_point=5)  # fmt: skip
     found = resolve(dataclasses.replace(preset("default"), loss=loss, mined=8), data)
-    assert found.learning_rate == LOSSES[loss].auto_learning_rate(
-        LossOptions(), SampleSizes(50, 8, 8)
-    )
+    configured = LOSSES[loss].configured(LossOptions(), SampleSizes(50, 8, 8))
+    assert found.learning_rate == configured.auto_learning_rate
     assert found.score_scale == (1.0 if loss == "ranksvm" else rules.auto_score_scale(50))
     spec = head_spec(found, 50)
     if loss == "ranksvm":

@@ -94,7 +94,8 @@ def test_listwise_losses_learn(loss, changes, data, tmp_path):
     if asked.learning_rate == "auto":
         rate = snm.load(tmp_path / "run").model.learning_rate
         sizes = SampleSizes(20, 19, 19)
-        assert rate == LOSSES[loss].auto_learning_rate(loss_options(asked), sizes)
+        configured = LOSSES[loss].configured(loss_options(asked), sizes)
+        assert rate == configured.auto_learning_rate
 
 
 @pytest.mark.parametrize(

@@ -113,11 +113,13 @@ class ListLoss(HeadLoss):
         """The options that its value depends on."""
         return LIST_LOSSES[self.name].reads
 
-    def takes_exponentials(self, options: LossOptions) -> bool:
+    @property
+    def takes_exponentials(self) -> bool:
         """Whether the transformation does."""
-        return TRANSFORMATIONS[options.transformation].takes_exponentials
+        return self.transformation.takes_exponentials
 
-    def auto_learning_rate(self, options: LossOptions, sizes: SampleSizes) -> float:
+    @property
+    def auto_learning_rate(self) -> float:
         """The best of two or three on held-out points of `citeulike-t-14k`.
 
         `experiments/mining/README.md` has them. 20 where a loss is as steep as softmax. RankCosine
@@ -125,7 +127,9 @@ class ListLoss(HeadLoss):
         first, and the multiplier of linear scores cancels. Where one point in ten has a label, its
         row is updated so often that a tenth may suit.
         """
-        return LIST_LOSSES[self.name].rates.get(options.transformation, 20.0)
+        return LIST_LOSSES[self.name].rates.get(
+            self.transformation.name, super().auto_learning_rate
+        )
 
     def value(self, scores: TermScores, draw: Draw | None = None) -> jax.Array:
         """The sum of the lists' losses, each times its weight: float32 scalar."""

@@ -60,14 +60,15 @@ class Bowl(HeadLoss):
         """Whether the ranks have different weights."""
         return not self.ranks.equal_mined
 
-    def auto_learning_rate(self, options: LossOptions, sizes: SampleSizes) -> float:
+    @property
+    def auto_learning_rate(self) -> float:
         """That of other losses, over what the mined negatives weigh together where that is above 1.
 
         It is (K - 1) k' / (k B) with `--weight-scale surrogate`: at the rate of weights that add up
         to 1, such steps go too far.
         """
-        of_mined = RankWeights(options, sizes).of_sample()[: sizes.mined].sum()
-        return super().auto_learning_rate(options, sizes) / max(1.0, float(of_mined))
+        of_mined = self.ranks.of_sample()[: self.ranks.sizes.mined].sum()
+        return super().auto_learning_rate / max(1.0, float(of_mined))
 
     @property
     def weighs_all_alike(self) -> bool:
@@ -137,14 +138,11 @@ class RankSVM(Powl):
     name = "ranksvm"
     reads = frozenset()  # the hinge and equal weights are fixed
     listwise = True
+    auto_learning_rate = 60.0  # its scores have no multiplier
 
     def configured(self, options: LossOptions, sizes: SampleSizes) -> RankSVM:
         """With the sizes; it reads no option."""
         return dataclasses.replace(self, ranks=RankWeights(LossOptions(), sizes))
-
-    def auto_learning_rate(self, options: LossOptions, sizes: SampleSizes) -> float:
-        """60: its scores have no multiplier."""
-        return 60.0
 
 
 @dataclasses.dataclass(frozen=True)

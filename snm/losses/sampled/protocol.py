@@ -195,18 +195,20 @@ class HeadLoss(abc.ABC):
         """The loss that trains: this one with its part of the options, for some sample sizes."""
         return self
 
-    def takes_exponentials(self, options: LossOptions) -> bool:
+    @property
+    def takes_exponentials(self) -> bool:
         """Whether it takes exponentials of scores: the scale is then an inverse temperature.
 
-        Settings are resolved with the objects of `LOSSES`, which are not configured: the options
-        are those that the loss will be configured with.
+        Settings ask the configured loss. The option `list_grade` follows from the answer, and has
+        its default until then.
         """
         return False
 
-    def auto_learning_rate(self, options: LossOptions, sizes: SampleSizes) -> float:
+    @property
+    def auto_learning_rate(self) -> float:
         """The rate of `--learning-rate auto`: 20, from held-out points of `citeulike-t-14k`.
 
-        The options are those of `takes_exponentials`, and the sizes those of the last step.
+        Settings ask the loss that is configured for the sizes of the last step.
         """
         return 20.0
 

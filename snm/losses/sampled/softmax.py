@@ -35,14 +35,11 @@ class Softmax(HeadLoss):
     mines_all: bool = False
     name = "softmax"
     uses_log_weights = True
+    takes_exponentials = True
 
     def configured(self, options: LossOptions, sizes: SampleSizes) -> Softmax:
         """Whether k' is B; it reads no option."""
         return Softmax(mines_all=sizes.mined == sizes.sampled)
-
-    def takes_exponentials(self, options: LossOptions) -> bool:
-        """Always: it is a softmax."""
-        return True
 
     @property
     def weighs_all_alike(self) -> bool:

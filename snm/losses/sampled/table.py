@@ -1,9 +1,8 @@
 """The losses of the head by name.
 
 The objects of `LOSSES` are prototypes, with default parameters and for no sample in particular.
-They answer what settings depend on before there are sizes: the flags of `HeadLoss`, `reads`,
-`listwise`, `takes_exponentials` and `auto_learning_rate`. `configured` makes the object that
-trains.
+They answer what settings depend on before there are sizes: the flags of `HeadLoss`, `reads` and
+`listwise`. `configured` makes the object that trains.
 """
 
 from __future__ import annotations
