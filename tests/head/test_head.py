@@ -12,7 +12,7 @@ from head.steps import K, check, compiled, same_bits, stepped
 from head_reference import QUICK, derivatives_of, make_case, reference
 
 from snm.distributed.mesh import Axes
-from snm.losses.sampled.listwise import ListLoss
+from snm.losses.sampled.listwise import ListMLE, ListNet, RankCosine, SmoothedDCG
 from snm.losses.transformations import linear, sigmoid
 from snm.sampling.frequency import FrequencySampler
 from snm.sampling.in_batch import in_batch
@@ -114,32 +114,32 @@ CASES = {
     ),
     # lists: pairs, products, the whole sample, all labels; one positive or all of a point's
     "listnet pairs, bias": dict(
-        loss=ListLoss("listnet", grade=2.0, temperature=0.5),
+        loss=ListNet(grade=2.0, temperature=0.5),
         sampled=200, mined=3, bias=True, **LISTS,
     ),
     "listmle many mined": dict(
-        loss=ListLoss("listmle", sigmoid), sampled=200, mined=40,
+        loss=ListMLE(sigmoid), sampled=200, mined=40,
         row_optimizer="adagrad", **LISTS,
     ),
     "listmle of the whole sample": dict(
-        loss=ListLoss("listmle"), sampled=150, mined=150, bias=True, **LISTS
+        loss=ListMLE(), sampled=150, mined=150, bias=True, **LISTS
     ),
     "rankcosine of all labels, linear": dict(
-        loss=ListLoss("rankcosine", linear, grade=2.0, offset=2.2),
+        loss=RankCosine(linear, grade=2.0, offset=2.2),
         sampled=ALL, mined=ALL, **LISTS,
     ),
     "rankcosine, one positive, its own left out": dict(
-        loss=ListLoss("rankcosine", grade=2.0), sampled=200, mined=5
+        loss=RankCosine(grade=2.0), sampled=200, mined=5
     ),
     "smoothed-dcg of the whole sample, one positive": dict(
-        loss=ListLoss("smoothed-dcg", temperature=0.3),
+        loss=SmoothedDCG(temperature=0.3),
         sampled=200, mined=200, bias=True,
     ),
     "smoothed-dcg of all labels, mined": dict(
-        loss=ListLoss("smoothed-dcg"), sampled=ALL, mined=4, **LISTS
+        loss=SmoothedDCG(), sampled=ALL, mined=4, **LISTS
     ),
     "listnet of few in-batch candidates": dict(
-        loss=ListLoss("listnet", sigmoid), sampled=12, mined=8,
+        loss=ListNet(sigmoid), sampled=12, mined=8,
         sample=batch_sample(12), **LISTS,
     ),
 }  # fmt: skip

@@ -12,7 +12,7 @@ from snm.errors import InputError
 from snm.head.head import update_head
 from snm.head.spec import HeadSpec
 from snm.losses.sampled import LOSSES, HeadLoss, LossOptions, SampleSizes
-from snm.losses.sampled.listwise import ListLoss
+from snm.losses.sampled.listwise import ListNet, RankCosine
 from snm.losses.sampled.options import RANK_SHAPES, RankShape
 from snm.losses.sampled.ranks import RankWeights
 from snm.losses.surrogates import SURROGATES
@@ -77,14 +77,14 @@ def test_options_beside_a_loss_object_are_refused():
     """They would change nothing: the object has its own parameters."""
     options = LossOptions(temperature=0.5, phi="logistic")
     with pytest.raises(InputError) as error:
-        HeadSpec(**SIZES, loss=ListLoss("listnet"), options=options)
+        HeadSpec(**SIZES, loss=ListNet(), options=options)
     assert str(error.value) == (
         "HeadSpec options: found phi, temperature beside a loss object, "
         "expected none: the object of loss listnet has its own parameters"
     )
     with pytest.raises(InputError, match="beside a loss object"):
-        dataclasses.replace(HeadSpec(**SIZES, options=options), loss=ListLoss("listnet"))
-    HeadSpec(**SIZES, loss=ListLoss("listnet"), options=LossOptions())
+        dataclasses.replace(HeadSpec(**SIZES, options=options), loss=ListNet())
+    HeadSpec(**SIZES, loss=ListNet(), options=LossOptions())
 
 
 def test_right_ones_are_taken():
@@ -110,9 +110,10 @@ def test_a_loss_has_the_parameters_of_its_spec():
     }  # fmt: skip
     found = spec_of(**SIZES, loss="bowl", phi="ramp", **ranks).head_loss.ranks
     assert found == RankWeights(LossOptions(**ranks), SampleSizes(20, 8, 2))
-    for name in ("listnet", "rankcosine"):
+    for kind in (ListNet, RankCosine):
+        name = kind.name
         spec = spec_of(**SIZES, loss=name, transformation="linear", temperature=0.5, list_grade=3)
-        assert spec.head_loss == ListLoss(name, linear, 0.5, 3, pytest.approx(1.1 * 3 / 0.5))
+        assert spec.head_loss == kind(linear, 0.5, 3, pytest.approx(1.1 * 3 / 0.5))
 
 
 class _Constant(HeadLoss):

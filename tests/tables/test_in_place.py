@@ -16,7 +16,7 @@ from jax import lax
 from snm.head.head import update_head
 from snm.head.spec import HeadSpec
 from snm.head.state import Head, HeadBatch
-from snm.losses.sampled.listwise import ListLoss
+from snm.losses.sampled.listwise import ListMLE, ListNet
 from snm.sampling.sample import Sample
 from snm.tables.bag import embedding_bag
 from snm.tables.optimizers import ROW_OPTIMIZERS, has_accumulator
@@ -70,9 +70,9 @@ SPECS = {
     "products of all labels, bfloat16": dict(
         sampled=K - 1, mined=K - 1, bias=True, table_dtype="bfloat16"
     ),
-    "pairs, lists": dict(sampled=SAMPLED, mined=16, loss=ListLoss("listmle")),
+    "pairs, lists": dict(sampled=SAMPLED, mined=16, loss=ListMLE()),
     "products, lists of the whole sample": dict(
-        sampled=SAMPLED, mined=SAMPLED, loss=ListLoss("listnet"), bias=True
+        sampled=SAMPLED, mined=SAMPLED, loss=ListNet(), bias=True
     ),
 }
 

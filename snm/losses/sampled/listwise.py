@@ -23,8 +23,8 @@ are equal to those of `snm.losses.listwise` on two grades.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -40,7 +40,7 @@ from snm.losses.transformations import (
     exponential,
 )
 
-__all__ = ["LISTS", "LIST_LOSSES", "ListLoss"]
+__all__ = ["ListLoss", "ListMLE", "ListNet", "RankCosine", "SmoothedDCG"]
 
 _LOW = MASKED  # the logarithm of nothing
 _OFFSET = 1.1  # the linear psi is then 21 times as large at the highest score as at the lowest
@@ -79,23 +79,24 @@ def _log_sum_exp(scores: TermScores, positive: jax.Array, negative: jax.Array) -
 
 @dataclass(frozen=True)
 class ListLoss(HeadLoss):
-    """A loss of lists; hashable, as part of what is static.
+    """A loss that sees all positives of a list at once; hashable, as part of what is static.
 
     Attributes:
-      name: a name of `LIST_LOSSES`.
       transformation: of `TRANSFORMATIONS`; smoothed DCG has none.
       temperature: scores and grades are divided by it before they are transformed.
       grade: of a positive, in the unit of the scores; that of a negative is 0.
       offset: of a transformation that has one, above the largest score over the temperature.
+      rates: `auto_learning_rate` by transformation, where that is not 20.
     """
 
-    name: str
     transformation: TransformationFamily = exponential
     temperature: float = 1.0
     grade: float = 1.0
     offset: float = _OFFSET
 
+    rates: ClassVar[dict[str, float]] = {}
     scores_per_point = True
+    reads = frozenset({"transformation", "temperature", "list_grade"})
 
     def configured(self, options: LossOptions, sizes: SampleSizes) -> ListLoss:
         """With the transformation, the temperature and the grade of the options."""
@@ -107,11 +108,6 @@ class ListLoss(HeadLoss):
             # The largest score is the grade, but for rounding; psi is positive above -offset.
             offset=_OFFSET * options.list_grade / options.temperature,
         )
-
-    @property
-    def reads(self) -> frozenset[str]:
-        """The options that its value depends on."""
-        return LIST_LOSSES[self.name].reads
 
     @property
     def takes_exponentials(self) -> bool:
@@ -127,13 +123,7 @@ class ListLoss(HeadLoss):
         first, and the multiplier of linear scores cancels. Where one point in ten has a label, its
         row is updated so often that a tenth may suit.
         """
-        return LIST_LOSSES[self.name].rates.get(
-            self.transformation.name, super().auto_learning_rate
-        )
-
-    def value(self, scores: TermScores, draw: Draw | None = None) -> jax.Array:
-        """The sum of the lists' losses, each times its weight: float32 scalar."""
-        return LIST_LOSSES[self.name].of_lists(self, scores)
+        return self.rates.get(self.transformation.name, super().auto_learning_rate)
 
     @property
     def psi(self) -> Transformation:
@@ -162,75 +152,83 @@ class ListLoss(HeadLoss):
         return high, low, jnp.logaddexp(*logs)
 
 
-def _listnet(loss: ListLoss, scores: TermScores) -> jax.Array:
-    positive, negative = loss.logs(scores)
-    high, low, total = loss.log_grades(scores)
-    share = _over_positives(scores, positive) * jnp.exp(high - total)
-    share = share + _over_negatives(scores, negative) * jnp.exp(low - total)
-    return _weighed(scores, _log_sum_exp(scores, positive, negative) - share)
-
-
-def _listmle(loss: ListLoss, scores: TermScores) -> jax.Array:
-    positive, negative = loss.logs(scores)
-    size = negative.shape[0]
-    # Best first within each list, and padding behind all.
-    rows = jnp.where(_real(scores), scores.rows, size)
-    order = jnp.lexsort((-lax.stop_gradient(positive), rows))
-    logs, rows, weights = positive[order], rows[order], scores.weights[order]
-
-    def combine(later: tuple, earlier: tuple) -> tuple:
-        """Sums of exponentials from a place to the end of its list, or of what is known of it."""
-        (row, value), (other, sooner) = later, earlier
-        return other, jnp.where(row == other, jnp.logaddexp(value, sooner), sooner)
-
-    _, following = lax.associative_scan(combine, (rows, logs), reverse=True)
-    rivals, some = log_sum_exp(negative, scores.where)
-    rivals = jnp.where(some, rivals, _LOW)
-    rest = jnp.logaddexp(following, rivals.at[rows].get(mode="clip"))
-    return jnp.sum(weighed(weights, rest - logs))
-
-
-def _rankcosine(loss: ListLoss, scores: TermScores) -> jax.Array:
-    positive, negative = loss.logs(scores)
-    high, low, length = loss.log_grades(scores, power=2)
-    # In logarithms, so that no exponential overflows: the cosine does not change with length.
-    both = _log_sum_exp(scores, positive + high, negative + low)
-    length = (length + _log_sum_exp(scores, 2 * positive, 2 * negative)) / 2
-    return _weighed(scores, (1 - jnp.exp(both - length)) / 2)
-
-
-def _smoothed_dcg(loss: ListLoss, scores: TermScores) -> jax.Array:
-    positive = jnp.where(_real(scores), scores.positive, 0) / loss.temperature
-    negative = jnp.where(scores.where, scores.negative, 0) / loss.temperature
-    total = _log_sum_exp(scores, positive, negative)
-    share = jnp.where(_real(scores), positive - total[scores.rows], 0)
-    return _weighed(scores, -_over_positives(scores, jnp.exp(share)))
-
-
 def _weighed(scores: TermScores, values: jax.Array) -> jax.Array:
     return jnp.sum(weighed(_over_positives(scores, scores.weights), values))
 
 
 @dataclass(frozen=True)
-class _Kind:
-    """A loss of lists: its value, the options that it reads, its rate by transformation."""
+class ListNet(ListLoss):
+    """Cross entropy of two distributions over a list: psi of the grades, and psi of the scores."""
 
-    of_lists: Callable[[ListLoss, TermScores], jax.Array]
-    reads: frozenset[str] = frozenset({"transformation", "temperature", "list_grade"})
-    rates: dict[str, float] = dataclasses.field(default_factory=dict)
+    name = "listnet"
+    rates: ClassVar = {"linear": 600.0, "sigmoid": 200.0}
+
+    def value(self, scores: TermScores, draw: Draw | None = None) -> jax.Array:
+        """The sum of the lists' losses, each times its weight."""
+        positive, negative = self.logs(scores)
+        high, low, total = self.log_grades(scores)
+        share = _over_positives(scores, positive) * jnp.exp(high - total)
+        share = share + _over_negatives(scores, negative) * jnp.exp(low - total)
+        return _weighed(scores, _log_sum_exp(scores, positive, negative) - share)
 
 
-LIST_LOSSES: dict[str, _Kind] = {
-    "listnet": _Kind(_listnet, rates={"linear": 600.0, "sigmoid": 200.0}),
-    "listmle": _Kind(_listmle, rates={"linear": 600.0, "sigmoid": 600.0}),
-    "rankcosine": _Kind(
-        _rankcosine, rates={"exponential": 120.0, "linear": 2500.0, "sigmoid": 1000.0}
-    ),
-    "smoothed-dcg": _Kind(
-        _smoothed_dcg, reads=frozenset({"temperature"}), rates={"exponential": 120.0}
-    ),
-}
-"""Losses that see all positives of a list at once."""
+@dataclass(frozen=True)
+class ListMLE(ListLoss):
+    """Minus the log likelihood that the positives come first, in the order of their scores."""
 
-LISTS = tuple(ListLoss(name) for name in LIST_LOSSES)
-"""Each with its default parameters."""
+    name = "listmle"
+    rates: ClassVar = {"linear": 600.0, "sigmoid": 600.0}
+
+    def value(self, scores: TermScores, draw: Draw | None = None) -> jax.Array:
+        """The sum of the lists' losses, each times its weight."""
+        positive, negative = self.logs(scores)
+        size = negative.shape[0]
+        # Best first within each list, and padding behind all.
+        rows = jnp.where(_real(scores), scores.rows, size)
+        order = jnp.lexsort((-lax.stop_gradient(positive), rows))
+        logs, rows, weights = positive[order], rows[order], scores.weights[order]
+
+        def combine(later: tuple, earlier: tuple) -> tuple:
+            """Sums of exponentials from a place to the end of its list, or as far as is known."""
+            (row, value), (other, sooner) = later, earlier
+            return other, jnp.where(row == other, jnp.logaddexp(value, sooner), sooner)
+
+        _, following = lax.associative_scan(combine, (rows, logs), reverse=True)
+        rivals, some = log_sum_exp(negative, scores.where)
+        rivals = jnp.where(some, rivals, _LOW)
+        rest = jnp.logaddexp(following, rivals.at[rows].get(mode="clip"))
+        return jnp.sum(weighed(weights, rest - logs))
+
+
+@dataclass(frozen=True)
+class RankCosine(ListLoss):
+    """Half of 1 minus the cosine of the angle between psi of the scores and psi of the grades."""
+
+    name = "rankcosine"
+    rates: ClassVar = {"exponential": 120.0, "linear": 2500.0, "sigmoid": 1000.0}
+
+    def value(self, scores: TermScores, draw: Draw | None = None) -> jax.Array:
+        """The sum of the lists' losses, each times its weight."""
+        positive, negative = self.logs(scores)
+        high, low, length = self.log_grades(scores, power=2)
+        # In logarithms, so that no exponential overflows: the cosine does not change with length.
+        both = _log_sum_exp(scores, positive + high, negative + low)
+        length = (length + _log_sum_exp(scores, 2 * positive, 2 * negative)) / 2
+        return _weighed(scores, (1 - jnp.exp(both - length)) / 2)
+
+
+@dataclass(frozen=True)
+class SmoothedDCG(ListLoss):
+    """Minus the share of the positives in the softmax of a list: smoothed DCG@1."""
+
+    name = "smoothed-dcg"
+    reads = frozenset({"temperature"})
+    rates: ClassVar = {"exponential": 120.0}
+
+    def value(self, scores: TermScores, draw: Draw | None = None) -> jax.Array:
+        """The sum of the lists' losses, each times its weight."""
+        positive = jnp.where(_real(scores), scores.positive, 0) / self.temperature
+        negative = jnp.where(scores.where, scores.negative, 0) / self.temperature
+        total = _log_sum_exp(scores, positive, negative)
+        share = jnp.where(_real(scores), positive - total[scores.rows], 0)
+        return _weighed(scores, -_over_positives(scores, jnp.exp(share)))

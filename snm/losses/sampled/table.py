@@ -7,14 +7,16 @@ They answer what settings depend on before there are sizes: the flags of `HeadLo
 
 from __future__ import annotations
 
-from snm.losses.sampled.listwise import LISTS
+from snm.losses.sampled.listwise import ListMLE, ListNet, RankCosine, SmoothedDCG
 from snm.losses.sampled.ordered import Bowl, Powl, RankSVM
 from snm.losses.sampled.protocol import HeadLoss
 from snm.losses.sampled.softmax import Softmax
 
 __all__ = ["LOSSES"]
 
-_ALL: tuple[HeadLoss, ...] = (Bowl(), Powl(), Softmax(), *LISTS, RankSVM())
+_ALL: tuple[HeadLoss, ...] = (
+    Bowl(), Powl(), Softmax(), ListNet(), ListMLE(), RankCosine(), SmoothedDCG(), RankSVM()
+)  # fmt: skip
 
 LOSSES: dict[str, HeadLoss] = {loss.name: loss for loss in _ALL}
 """Name on the command line -> prototype of the loss."""

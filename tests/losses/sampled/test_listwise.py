@@ -14,7 +14,7 @@ from losses.listwise_losses import LISTWISE
 from snm.head.spec import HeadSpec
 from snm.losses import ordered as losses
 from snm.losses.sampled import LossOptions
-from snm.losses.sampled.listwise import LIST_LOSSES, ListLoss
+from snm.losses.sampled.listwise import ListMLE, ListNet, RankCosine, SmoothedDCG
 from snm.losses.sampled.protocol import TermScores
 from snm.losses.softmax import sampled_softmax
 from snm.losses.transformations import exponential, linear, sigmoid
@@ -44,11 +44,12 @@ def lists(positive=POSITIVE, negative=NEGATIVE):
     )
 
 
+KINDS = (ListNet, ListMLE, RankCosine, SmoothedDCG)
 FORMS = [
-    ListLoss(name, transformation, temperature=0.7, grade=1.3, offset=2.0)
-    for name in LIST_LOSSES
+    kind(transformation, temperature=0.7, grade=1.3, offset=2.0)
+    for kind in KINDS
     for transformation in (exponential, linear, sigmoid)
-    if name != "smoothed-dcg" or transformation is exponential
+    if kind is not SmoothedDCG or transformation is exponential
 ]
 
 
@@ -102,14 +103,12 @@ def test_listmle_of_one_positive_is_the_sampled_softmax():
         jnp.asarray(POSITIVE[:4]), np.arange(4), jnp.ones(4), jnp.asarray(NEGATIVE), WHERE
     )
     softmax = sampled_softmax(POSITIVE[:4], NEGATIVE, where=WHERE, reduce_fn=jnp.sum)
-    assert float(jax.jit(ListLoss("listmle").value)(one)) == pytest.approx(
-        float(softmax), rel=1e-12
-    )
+    assert float(jax.jit(ListMLE().value)(one)) == pytest.approx(float(softmax), rel=1e-12)
 
 
 def test_listnet_of_sure_grades_is_the_softmax_loss_of_rax():
     """With grades far apart the target is uniform over the positives: rax's, over their number."""
-    loss = ListLoss("listnet", grade=200.0)
+    loss = ListNet(grade=200.0)
     for i in (0, 3):
         mine = np.flatnonzero((i == ROWS) & (WEIGHTS != 0))
         scores = np.r_[POSITIVE[mine], NEGATIVE[i]]
@@ -157,16 +156,16 @@ def test_ranksvm_takes_no_setting_of_powl():
     assert (found.name, found.phi, found.ranks) == ("ranksvm", plain.phi, plain.ranks)
 
 
-@pytest.mark.parametrize("name", LIST_LOSSES)
-def test_extreme_scores_and_empty_lists_stay_finite(name):
-    of_scores = functools.partial(_float32, ListLoss(name, grade=10.0))
+@pytest.mark.parametrize("kind", KINDS)
+def test_extreme_scores_and_empty_lists_stay_finite(kind):
+    of_scores = functools.partial(_float32, kind(grade=10.0))
     both = jax.jit(jax.value_and_grad(of_scores), compiler_options=QUICK)
     for scale in (0.0, 1e3):
         value, slopes = both((np.float32(scale * POSITIVE), np.float32(scale * NEGATIVE)))
         assert np.isfinite(value) and all(np.isfinite(slope).all() for slope in slopes)
     nothing = TermScores(jnp.zeros(3), np.zeros(3, int), jnp.zeros(3), jnp.zeros((2, 0)),
                     np.zeros((2, 0), bool))  # fmt: skip
-    assert float(jax.jit(ListLoss(name).value)(nothing)) == 0
+    assert float(jax.jit(kind().value)(nothing)) == 0
 
 
 def _float32(loss, scores):
