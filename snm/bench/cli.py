@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Bench", "slower", "table_of"]
 
 _OF_SAMPLES = ("step", "epoch")  # the parts that have a B and several k'
-_DTYPES = {"cpu": "float32", "gpu": "bfloat16"}
+_DTYPES: dict[str, Literal["float32", "bfloat16"]] = {"cpu": "float32", "gpu": "bfloat16"}
 _WORSE = 1.3  # times a former ratio, where the quartiles also lie apart
 
 

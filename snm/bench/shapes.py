@@ -7,6 +7,7 @@ to 1 / rank, which is close to real data. All random numbers come from one seed.
 from __future__ import annotations
 
 import dataclasses
+from typing import Literal
 
 import jax
 import numpy as np
@@ -64,7 +65,7 @@ class Shape:
     mined: tuple[int, ...]
     looped: tuple[int, ...] = (16,)
     dim: int = 512
-    compute_dtype: str = "float32"
+    compute_dtype: Literal["float32", "bfloat16"] = "float32"
 
     @property
     def samples_all(self) -> bool:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import jax
 
@@ -17,18 +17,6 @@ from snm.tables.optimizers import ROW_OPTIMIZERS, RowOptimizer
 __all__ = ["HeadSpec", "in_precision"]
 
 _Run = TypeVar("_Run", bound=Callable[..., Any])
-
-_TYPES = ("float32", "bfloat16")
-_WORDS: dict[str, Collection[str]] = {
-    "exclude": ("positive", "all"),
-    "positives": ("one", "all"),
-    "row_optimizer": ROW_OPTIMIZERS,
-    "compute_dtype": _TYPES,
-    "matmul_precision": ("float32", "tensorfloat32", "default"),
-    "table_dtype": _TYPES,
-    "mining_kernel": ("auto", "on", "off"),
-}
-"""The words that each setting may be."""
 
 _PLAIN = LossOptions()
 
@@ -74,19 +62,20 @@ class HeadSpec:
     mined: int
     loss: str | HeadLoss = "bowl"
     options: LossOptions = _PLAIN
-    exclude: str = "positive"
-    positives: str = "one"
+    exclude: Literal["positive", "all"] = "positive"
+    positives: Literal["one", "all"] = "one"
     row_optimizer: str = "sgd"
     bias: bool = False
     learn_scale: bool = False
-    compute_dtype: str = "float32"
-    matmul_precision: str = "float32"
-    table_dtype: str = "float32"
-    mining_kernel: str = "auto"
+    compute_dtype: Literal["float32", "bfloat16"] = "float32"
+    matmul_precision: Literal["float32", "tensorfloat32", "default"] = "float32"
+    table_dtype: Literal["float32", "bfloat16"] = "float32"
+    mining_kernel: Literal["auto", "on", "off"] = "auto"
     head_loss: HeadLoss = field(init=False, repr=False)
     row_rule: RowOptimizer = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        check_words(self, {"row_optimizer": ROW_OPTIMIZERS})
         loss = self.loss
         if not isinstance(loss, HeadLoss):
             check_words(self, {"loss": LOSSES})
@@ -98,7 +87,6 @@ class HeadSpec:
             found = f"{', '.join(given)} beside a loss object"
             expected = f"none: the object of loss {loss.name} has its own parameters"
             raise InputError("HeadSpec options", found, expected)
-        check_words(self, _WORDS)
         if not 1 <= self.mined <= self.sampled < self.num_labels:
             found = f"mined {self.mined}, sampled {self.sampled}, {self.num_labels} labels"
             raise InputError("HeadSpec", found, "1 <= mined <= sampled < num_labels")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from snm.errors import InputError, nearest
 from snm.losses.rank_weights import Vector, power_law, top
@@ -89,10 +89,9 @@ RANK_SHAPES: dict[str, RankShape] = {
 }
 """Name of `--vartheta` -> shape."""
 
-_WORDS: dict[str, Collection[str]] = {
+_TABLES: dict[str, Collection[str]] = {
     "phi": SURROGATES,
     "vartheta": RANK_SHAPES,
-    "weight_scale": ("mean", "surrogate"),
     "transformation": TRANSFORMATIONS,
 }
 _ABOVE_0 = ("ramp_rho", "temperature", "list_grade")
@@ -126,7 +125,7 @@ class LossOptions:
     phi: str = "hinge"
     ramp_rho: float = 1.0
     vartheta: str = "top"
-    weight_scale: str = "mean"
+    weight_scale: Literal["mean", "surrogate"] = "mean"
     retrieval_k: int = 1
     power_alpha: float = 1.0
     tail_epsilon: float = 0.01
@@ -137,7 +136,7 @@ class LossOptions:
     list_grade: float = 1.0
 
     def __post_init__(self) -> None:
-        check_words(self, _WORDS)
+        check_words(self, _TABLES)
         for name in _ABOVE_0:
             value = getattr(self, name)
             if not 0 < value < math.inf:
@@ -152,14 +151,16 @@ class LossOptions:
             raise InputError("LossOptions tail_epsilon", f"{self.tail_epsilon}", "0.0 to 1.0")
 
 
-def check_words(options: Any, known_words: Mapping[str, Collection[str]]) -> None:
-    """Raises `InputError` where a field has a word other than those it may have.
+def check_words(options: Any, tables: Mapping[str, Collection[str]]) -> None:
+    """Raises `InputError` where a field has a word other than those of its type or its table.
 
     Args:
       options: a dataclass.
-      known_words: name of a field -> its words.
+      tables: name of a field -> the words that it may have, for those whose type is no `Literal`.
     """
-    for name, known in known_words.items():
+    hints = get_type_hints(type(options))
+    words = {name: get_args(hint) for name, hint in hints.items() if get_origin(hint) is Literal}
+    for name, known in {**words, **tables}.items():
         word = getattr(options, name)
         if word not in known:
             some = " or ".join(known) if len(known) <= 3 else f"one of {', '.join(known)}"
