@@ -99,7 +99,7 @@ def _check(command: Evaluate) -> None:
 def _evaluated(command: Evaluate) -> dict[str, Any]:
     """All metrics, with those of the index in `by_index`; writes the table of labels."""
     from snm.evaluation.label_table import write_label_table
-    from snm.export.index import IndexedPredictor
+    from snm.export.index import with_index
     from snm.runs.load import StoredRun, load
     from snm.system.terminal import waiting
     from snm.trainer.evaluate import evaluate
@@ -108,7 +108,7 @@ def _evaluated(command: Evaluate) -> dict[str, Any]:
     ks = None if command.k == type(command).k else command.k
     asked = functools.partial(evaluate, run, command.data, same_ids=command.same_ids, ks=ks)
     # Opened first, so that an index of another run is refused before the long part.
-    searched = None if index is None else IndexedPredictor.open(index, load(run))
+    searched = None if index is None else with_index(load(run), index)
     with waiting(f"evaluating {run}"):
         found = asked(
             auc=command.auc or None,

@@ -57,7 +57,7 @@ def evaluate(
       by_label: also the counts of each label, as arrays; `train` is None where nothing is known of
         the training points.
       on_progress: called with the number of points done.
-      searched_by: answers in place of the run's predictor, such as an `IndexedPredictor` of it. It
+      searched_by: answers in place of the run's predictor, such as the same with an index. It
         has the best labels alone, so that neither `auc` nor `thresholds` can be had.
 
     Returns:
