@@ -29,6 +29,7 @@ from snm.losses.reductions import MASKED
 from snm.model.from_config import make_model
 from snm.model.placement import initial
 from snm.prediction.predictor import Predictor
+from snm.runs.load import StoredRun
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +120,7 @@ def test_features_of_texts_follow_from_the_manifest(tmp_path, kind):
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_an_index_of_few_labels_is_exact(run, tmp_path, capsys, library):
+def test_an_index_of_few_labels_is_exact(run, tmp_path, capsys, monkeypatch, library):
     out = tmp_path / "index"
     call("export", run, "--to", library, "--output", out)
     shown = capsys.readouterr().out
@@ -135,7 +136,12 @@ def test_an_index_of_few_labels_is_exact(run, tmp_path, capsys, library):
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-5)
     among = [searched.predict(test.features, 2, labels) for labels in ([3, 5, 8], iter([3, 5, 8]))]
     np.testing.assert_array_equal(*(labels for labels, _ in among))
+    opened, load = [], StoredRun.load
+    monkeypatch.setattr(
+        StoredRun, "load", lambda *words, **how: opened.append(load(*words, **how)) or opened[-1]
+    )
     call("evaluate", run, "--index", out, "--json")
+    assert len(opened) == 1  # and not once more for the index
     found = json.loads(capsys.readouterr().out)
     assert found["by_index"] == found["metrics"]
     call("evaluate", run, "--index", out)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tiny
 from command_line import call
-from export.exported import arrays_in
+from export.exported import FindsNothing, arrays_in
 from scipy import sparse
 
 import snm
@@ -108,7 +108,7 @@ def test_an_index_says_what_it_lacks_and_gets_the_votes(run, tmp_path, capsys, l
 def test_what_an_index_misses_is_an_answer_if_it_has_votes(run):
     """Of an index that finds nothing, all answers are the labels of neighbours."""
     predictor, test = load(run), snm.load_data(run.parent / "data").test.features[:40]
-    found, scores = dataclasses.replace(predictor, index=Nothing()).predict(test, 60)
+    found, scores = dataclasses.replace(predictor, index=FindsNothing()).predict(test, 60)
     queries = np.concatenate(list(predictor.queries(test)))
     votes = predictor.memory.additions(predictor.weighting.apply(test), queries).toarray()
     best, exact = predictor.predict(test, 60)
@@ -117,13 +117,6 @@ def test_what_an_index_misses_is_an_answer_if_it_has_votes(run):
         np.testing.assert_array_equal(found[row, : voted.sum()], best[row, voted])
         np.testing.assert_array_equal(found[row, voted.sum() :], -1)
         np.testing.assert_allclose(scores[row, : voted.sum()], exact[row, voted], rtol=1e-5)
-
-
-class Nothing:
-    """An index that misses everything."""
-
-    def search(self, queries, k):
-        return np.full((len(queries), k), -1, np.int32)
 
 
 @pytest.mark.slow
