@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["LabelIndex", "top_of_pairs"]
 
+_VOTED = 128  # labels of a point that neighbours vote for; there may be more
+
 
 class LabelIndex(Protocol):
     """What finds labels of high scores without scoring all; it may miss some."""
@@ -54,7 +56,9 @@ def top_of_pairs(
       int32 [m, k] labels and float32 [m, k] scores, best first; -1 where a point has fewer.
     """
     model, memory, first = predictor.model, predictor.memory, 0
-    fewest = block_rows * k if among is None else 0  # so that one program serves all blocks
+    fewest = 0
+    if among is None:  # one program serves most blocks, though they have other numbers of pairs
+        fewest = block_rows * (k if memory is None else k + _VOTED)
     for queries in predictor.queries(rows):
         here = slice(first, first + len(queries))
         own, added = rows[here], None
