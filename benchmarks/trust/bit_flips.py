@@ -35,7 +35,7 @@ from snm.data.formats.dispatch import write_text
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError
 from snm.export.cli import Export
-from snm.export.index import IndexedPredictor
+from snm.export.index import with_index
 from snm.export.index_libraries import LIBRARIES
 from snm.export.manifest import read_manifest
 from snm.memory.memory import Memory, MemorySettings
@@ -131,7 +131,7 @@ def things(place: Path) -> dict[str, tuple[Path, Callable[[], Any]]]:
 
     def index(out: Path) -> Callable[[], Any]:
         def load() -> Any:
-            opened = IndexedPredictor.open(out, predictor)
+            opened = with_index(predictor, out)
             return read_manifest(out, "faiss"), *map(
                 np.ndarray.tobytes, opened.predict(points.features, 9)
             )

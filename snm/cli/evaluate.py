@@ -99,28 +99,30 @@ def _check(command: Evaluate) -> None:
 def _evaluated(command: Evaluate) -> dict[str, Any]:
     """All metrics, with those of the index in `by_index`; writes the table of labels."""
     from snm.evaluation.label_table import write_label_table
-    from snm.export.index import IndexedPredictor
-    from snm.runs.load import StoredRun, load
+    from snm.export.index import with_index
+    from snm.runs.load import load
     from snm.system.terminal import waiting
     from snm.trainer.evaluate import evaluate
 
     run, index = command.run, command.index
     ks = None if command.k == type(command).k else command.k
     asked = functools.partial(evaluate, run, command.data, same_ids=command.same_ids, ks=ks)
-    # Opened first, so that an index of another run is refused before the long part.
-    searched = None if index is None else IndexedPredictor.open(index, load(run))
+    with waiting(f"opening {run}"):
+        predictor = load(run)
+        # Opened here, so that an index of another run is refused before the long part.
+        searched = None if index is None else with_index(predictor, index)
     with waiting(f"evaluating {run}"):
         found = asked(
+            predictor=predictor,
             auc=command.auc or None,
             thresholds=command.threshold or (),
             by_label=command.by_label is not None,
         )
     if command.by_label is not None:
-        names = StoredRun.open(run).label_names()
-        write_label_table(command.by_label, found.pop("by_label"), names)
+        write_label_table(command.by_label, found.pop("by_label"), predictor.label_names)
     if searched is not None:
         with waiting(f"searching {index}"):
-            found["by_index"] = asked(searched_by=searched)["metrics"]
+            found["by_index"] = asked(predictor=searched, auc=False)["metrics"]
     return found
 
 

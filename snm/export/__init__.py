@@ -2,6 +2,6 @@
 
 Public names: `load.load`; `arrays.arrays_of`, `arrays.manifest_of`, `arrays.origin_of`,
 `arrays.write_arrays`; `mapped.open_export`, `mapped.write_export`; `memory.memory_arrays_of`,
-`memory.votes_of`; `index.build_index`, `index.IndexedPredictor`; `index_libraries.LIBRARIES`,
+`memory.votes_of`; `index.build_index`, `index.with_index`; `index_libraries.LIBRARIES`,
 `index_libraries.GraphSettings`; `measure.measure`.
 """

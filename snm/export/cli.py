@@ -277,7 +277,7 @@ def _points(command: Export) -> Any:
 def _index(
     command: Export, predictor: Predictor, points: Any, manifest: dict[str, Any], folder: Path
 ) -> dict[str, Any]:
-    from snm.export.index import QUERY, IndexedPredictor, bias_scale, build_index
+    from snm.export.index import QUERY, bias_scale, build_index, with_index
     from snm.export.manifest import write_manifest
     from snm.export.measure import measure
 
@@ -292,7 +292,7 @@ def _index(
         "bias_scale": bias_scale(predictor),
     }
     write_manifest(folder, {**manifest, "index": about})
-    searched = IndexedPredictor.open(folder, predictor)  # what is measured is what was written
+    searched = with_index(predictor, folder)  # what is measured is what was written
     measured = measure(searched, points)
     _refuse_low(measured, command)
     return {**about, "measured": measured}

@@ -83,7 +83,7 @@ class IndexLibrary(Protocol):
 
     def search(
         self, index: Any, queries: NDArray[np.float32], k: int, effort: int
-    ) -> tuple[NDArray[np.integer], NDArray[np.float32]]:
+    ) -> NDArray[np.integer]:
         """The best of each query that the graph leads to.
 
         Args:
@@ -93,8 +93,7 @@ class IndexLibrary(Protocol):
           effort: candidates during the search, at least k.
 
         Returns:
-          Numbers of rows [n, k], best first and padded with -1, and their inner products float32
-          [n, k], of any value there.
+          Numbers of rows [n, k], padded with -1.
         """
 
 
@@ -119,10 +118,9 @@ class _Faiss:
 
     def search(
         self, index: Any, queries: NDArray[np.float32], k: int, effort: int
-    ) -> tuple[NDArray[np.integer], NDArray[np.float32]]:
+    ) -> NDArray[np.integer]:
         index.hnsw.efSearch = effort
-        scores, labels = index.search(queries, k)
-        return labels, scores
+        return index.search(queries, k)[1]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,10 +148,9 @@ class _Hnswlib:
 
     def search(
         self, index: Any, queries: NDArray[np.float32], k: int, effort: int
-    ) -> tuple[NDArray[np.integer], NDArray[np.float32]]:
+    ) -> NDArray[np.integer]:
         index.set_ef(effort)
-        labels, distances = _padded(index, queries, k)
-        return labels, 1 - distances
+        return _padded(index, queries, k)
 
 
 LIBRARIES: dict[str, IndexLibrary] = {one.name: one for one in (_Faiss(), _Hnswlib())}
@@ -167,8 +164,8 @@ def _imported(name: str) -> Any:
         raise InputError(f"--to {name}", f"no {name}", pip_install("export")) from error
 
 
-def _padded(index: Any, queries: NDArray[np.float32], k: int) -> tuple[NDArray, NDArray]:
-    """As `knn_query` of hnswlib, but padded with -1 and inf, as faiss does.
+def _padded(index: Any, queries: NDArray[np.float32], k: int) -> NDArray[np.integer]:
+    """The labels of `knn_query` of hnswlib, but padded with -1, as faiss does.
 
     hnswlib raises where the links lead a query to fewer than k labels. No larger ef finds more, as
     a search with an ef of at least k ends before k labels only where no link leads on.
@@ -176,20 +173,19 @@ def _padded(index: Any, queries: NDArray[np.float32], k: int) -> tuple[NDArray, 
     import numpy as np
 
     try:
-        return index.knn_query(queries, k)
+        return index.knn_query(queries, k)[0]
     except RuntimeError:
         index.knn_query(queries, 1)  # each query finds one, unless something else is wrong
     labels = np.full((len(queries), k), -1, np.int64)
-    distances = np.full((len(queries), k), np.inf, np.float32)
     for row in range(len(queries)):
         low, high = 0, k  # how many it finds, at least and at most
         while low < high:
             count = (low + high + 1) // 2
             try:
-                found = index.knn_query(queries[row], count)
+                found, _ = index.knn_query(queries[row], count)
             except RuntimeError:
                 high = count - 1
             else:
                 low = count
-                labels[row, :count], distances[row, :count] = found
-    return labels, distances
+                labels[row, :count] = found
+    return labels

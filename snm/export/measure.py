@@ -8,11 +8,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.export.index import IndexedPredictor
 from snm.prediction.predictor import Predictor
 
 __all__ = ["least_recall", "measure", "measure_rows", "recall"]
@@ -34,41 +32,26 @@ def recall(found: NDArray, exact: NDArray) -> float:
     return float(hits.mean())
 
 
-def measure(searched: IndexedPredictor, features: csr_matrix) -> dict[str, Any]:
+def measure(searched: Predictor, features: csr_matrix) -> dict[str, Any]:
     """Measures recall@k and queries per second over the first points of a set.
 
     Args:
-      searched: the index.
+      searched: the model with an index.
       features: CSR [n, d], raw.
 
     Returns:
       `points`; `memory`, False: what is compared are the answers of the class rows, without the
       votes of a memory; `recall`: k -> the fraction of the exact top k that a search for k labels
       finds; `timed_k`, the k of the following; `queries_per_second` of the index and
-      `exact_queries_per_second`, both with the time to compute the queries: on a small model the
-      search alone may take less than a clock can tell.
+      `exact_queries_per_second`, both with the time to compute the queries.
     """
-    features = features[:_POINTS]
-    predictor = _alone(searched.predictor)
-    ks, timed_k = _counts(predictor)
-    queries = np.concatenate(list(predictor.queries(features)))
-    best, _ = predictor.predict(features, max(ks))
+    features, searched = features[:_POINTS], _alone(searched)
+    exact = dataclasses.replace(searched, index=None)
+    ks, _ = _counts(exact)
+    best, _ = exact.predict(features, max(ks))
     # A search for more labels examines more of them, so each k has its own.
-    shares = {k: recall(searched.search(queries, k)[0], best[:, :k]) for k in ks}
-    predictor.predict(features, timed_k)  # compiles
-
-    def by_index() -> None:
-        searched.search(np.concatenate(list(predictor.queries(features))), timed_k)
-
-    return {
-        "points": len(queries),
-        "memory": False,
-        "recall": shares,
-        "timed_k": timed_k,
-        "queries_per_second": len(queries) / _seconds(by_index),
-        "exact_queries_per_second": len(queries)
-        / _seconds(lambda: predictor.predict(features, timed_k)),
-    }
+    shares = {k: recall(searched.predict(features, k)[0], best[:, :k]) for k in ks}
+    return _measured(features, exact, searched, shares)
 
 
 def measure_rows(exact: Predictor, rounded: Predictor, features: csr_matrix) -> dict[str, Any]:
@@ -85,10 +68,19 @@ def measure_rows(exact: Predictor, rounded: Predictor, features: csr_matrix) -> 
     """
     features = features[:_POINTS]
     exact, rounded = _alone(exact), _alone(rounded)
-    ks, timed_k = _counts(exact)
+    ks, _ = _counts(exact)
     best, found = (one.predict(features, max(ks))[0] for one in (exact, rounded))
+    shares = {k: recall(found[:, :k], best[:, :k]) for k in ks}
+    return _measured(features, exact, rounded, shares)
+
+
+def _measured(
+    features: csr_matrix, exact: Predictor, other: Predictor, shares: dict[int, float]
+) -> dict[str, Any]:
+    """What `measure` returns, with the recalls that were found."""
+    _, timed_k = _counts(exact)
     rates = []
-    for one in (rounded, exact):
+    for one in (other, exact):
         one.predict(features, timed_k)  # compiles
         rates.append(
             features.shape[0] / _seconds(functools.partial(one.predict, features, timed_k))
@@ -96,7 +88,7 @@ def measure_rows(exact: Predictor, rounded: Predictor, features: csr_matrix) -> 
     return {
         "points": features.shape[0],
         "memory": False,
-        "recall": {k: recall(found[:, :k], best[:, :k]) for k in ks},
+        "recall": shares,
         "timed_k": timed_k,
         "queries_per_second": rates[0],
         "exact_queries_per_second": rates[1],

@@ -30,7 +30,7 @@ from snm.prediction.candidates import (
     padded,
 )
 from snm.prediction.inputs import as_rows
-from snm.prediction.own_candidates import top_of_pairs
+from snm.prediction.own_candidates import LabelIndex, top_of_pairs
 from snm.prediction.point_blocks import Blocks, beside_points, one_ahead, stacked
 from snm.prediction.programs import jitted_queries, jitted_top
 from snm.prediction.reasons import Reason, reasons_of, with_words
@@ -57,6 +57,8 @@ class Predictor:
       vectorizer: turns texts into features, where the model was trained on texts.
       memory: adds the labels of a point's nearest training points, in one process; or None.
         `queries` are of the model alone.
+      index: finds the labels to score for each point, or None: all are scored. What it misses is no
+        answer, unless the memory votes for it or a caller names it.
       calibration: what makes its scores probabilities, or None.
       why_uncalibrated: what was found in its place, and what is expected, for messages.
       block_rows: the most points scored together. The last block is padded, so that one program
@@ -71,6 +73,7 @@ class Predictor:
     mesh: Mesh | None = None
     vectorizer: Vectorizer | None = None
     memory: Memory | None = None
+    index: LabelIndex | None = None
     calibration: Calibration | None = None
     why_uncalibrated: tuple[str, str] = UNCALIBRATED
     block_rows: int = ROWS
@@ -103,7 +106,9 @@ class Predictor:
         k: int | None = None,
         labels: Any = None,
     ) -> Iterator[tuple[NDArray, NDArray]]:
-        """The exact best labels, a block of points at a time; ties go to the lowest label.
+        """The best labels, a block of points at a time; ties go to the lowest label.
+
+        They are exact, unless `index` misses some.
 
         Args:
           features: CSR [n, d], not weighted, as in the data files; or n texts, where the model was
@@ -139,13 +144,13 @@ class Predictor:
         self, rows: csr_matrix, k: int, among: NDArray[np.int32] | csr_matrix | None
     ) -> Iterator[tuple[NDArray, NDArray]]:
         """`top` of checked arguments."""
-        if sparse.issparse(among):
-            yield from top_of_pairs(self, rows, among, k)
+        blocks = self._blocking(self.mesh, rows.shape[0])
+        if sparse.issparse(among) or (among is None and self.index is not None):
+            yield from top_of_pairs(self, rows, among, k, blocks.rows)
             return
         ids = None if among is None else padded(among, self.model.spec.num_labels)
         score = jitted_top(self.model, k if ids is None else min(k, len(ids)), self.mesh)
         placed = None if ids is None else beside_points(ids, self.mesh)
-        blocks = self._blocking(self.mesh, rows.shape[0])
 
         def begun() -> Iterator[tuple[int, Best]]:
             """Blocks of points, each with the number of its points; they may not be done yet."""

@@ -133,6 +133,7 @@ def scores_of_pairs(
     queries: NDArray[np.float32],
     mask: csr_matrix,
     block_rows: int,
+    fewest: int = 0,
 ) -> NDArray[np.float32]:
     """The model's scores of some (query, label) pairs, some at a time.
 
@@ -143,6 +144,7 @@ def scores_of_pairs(
       queries: float32 [m, members * dim].
       mask: CSR [m, K], whose entries are the pairs.
       block_rows: at least m, the rows of queries that a program takes.
+      fewest: pairs that a program takes at least, where others are about as many.
 
     Returns:
       float32 [entries], in the order of the entries.
@@ -155,7 +157,7 @@ def scores_of_pairs(
     for first in range(0, mask.nnz, most):
         piece = slice(first, min(first + most, mask.nnz))
         count = piece.stop - first
-        size = power_of_two(count, 256)
+        size = power_of_two(max(count, min(fewest, most)), 256)
         row, label = np.zeros(size, np.int32), np.full(size, mask.shape[1], np.int32)
         row[:count], label[:count] = rows[piece], mask.indices[piece]
         pairs = queries, row, label

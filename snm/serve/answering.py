@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.errors import InputError
-from snm.export.index import IndexedPredictor
 from snm.prediction.digits import rounded
 from snm.prediction.predictor import Predictor
 from snm.prediction.reasons import Reason
@@ -35,14 +34,13 @@ class Answering:
     """Answers parsed requests with one model.
 
     Args:
-      predictor: the model, or the model with an index.
+      predictor: the model.
       limits: of the requests.
       meters: count the batches, and the requests that wait.
     """
 
-    def __init__(self, predictor: Predictor | IndexedPredictor, limits: Limits, meters: Meters):
-        exact = predictor.predictor if isinstance(predictor, IndexedPredictor) else predictor
-        self._predictor, self._exact = predictor, exact
+    def __init__(self, predictor: Predictor, limits: Limits, meters: Meters):
+        self._predictor = predictor
         self._num_labels = predictor.model.spec.num_labels
         self._most = min(limits.max_k, self._num_labels)
         self._max_points = limits.max_points
@@ -60,19 +58,19 @@ class Answering:
     @property
     def example(self) -> str:
         """A body that the model answers, as JSON."""
-        texts = self._exact.vectorizer is not None
+        texts = self._predictor.vectorizer is not None
         return '{"texts": ["some words"]}' if texts else '{"features": [{"3": 0.5}]}'
 
     def health(self) -> Health:
         """The properties of the model."""
-        exact = self._exact
+        predictor = self._predictor
         return Health(
             num_labels=self._num_labels,
-            num_features=exact.model.num_features,
-            inputs=["features"] if exact.vectorizer is None else ["texts", "features"],
-            label_names=exact.label_names is not None,
-            probabilities=exact.calibration is not None,
-            search="exact" if self._predictor is exact else "index",
+            num_features=predictor.model.num_features,
+            inputs=["features"] if predictor.vectorizer is None else ["texts", "features"],
+            label_names=predictor.label_names is not None,
+            probabilities=predictor.calibration is not None,
+            search="exact" if predictor.index is None else "index",
             max_k=self._most,
             opened=self._opened,
         )
@@ -113,9 +111,9 @@ class Answering:
         k, threshold = self._wanted(question)
         rows = await self._rows(question)
         await self._read_names(question)
-        among = among_of(question.labels, self._exact, rows.shape[0])
+        among = among_of(question.labels, self._predictor, rows.shape[0])
         count = min(k or _DEFAULT_K, self._most)
-        left_out = left_out_of(question.exclude, self._exact, rows.shape[0])
+        left_out = left_out_of(question.exclude, self._predictor, rows.shape[0])
         asked = rows, self._to_find(count, left_out), among
         reasons: list[list[Reason]] | None = None
         if question.explain:
@@ -123,11 +121,11 @@ class Answering:
         else:
             labels, scores = await self._engine.answer(*asked)
         p = None
-        if self._exact.calibration is not None:
-            p = self._exact.probabilities(scores, ranked=among is None)
+        if self._predictor.calibration is not None:
+            p = self._predictor.probabilities(scores, ranked=among is None)
         kept = _kept(labels, p, threshold, left_out, count)
-        blank = self._exact.blank(rows)
-        return _as_answers(labels, scores, p, kept, blank, reasons, self._exact)
+        blank = self._predictor.blank(rows)
+        return _as_answers(labels, scores, p, kept, blank, reasons, self._predictor)
 
     def _wanted(self, question: Question) -> tuple[int | None, Threshold | None]:
         """How many labels a request asks for, and the threshold that leaves some out.
@@ -140,15 +138,15 @@ class Answering:
             raise InputError("k", str(k), f"1 to {self._most}")
         if question.threshold is None:
             return k, None
-        if self._exact.calibration is None:
+        if self._predictor.calibration is None:
             expected = "one that has them (see GET /health)"
             raise InputError("threshold", "a run without probabilities", expected)
-        threshold = self._exact.threshold(question.threshold)
+        threshold = self._predictor.threshold(question.threshold)
         return threshold.k_or_own(k), threshold
 
     async def _rows(self, question: Question) -> csr_matrix:
         """The points, CSR [n, d]; others are answered while long texts are counted."""
-        asked = question, self._exact, self._max_points
+        asked = question, self._predictor, self._max_points
         if sum(map(len, question.texts or ())) > _LONG:
             return await asyncio.to_thread(rows_of, *asked)
         return rows_of(*asked)
@@ -160,7 +158,7 @@ class Answering:
         """
         if has_names(question.labels) or has_names(question.exclude):
             async with self._reading_names:
-                await asyncio.to_thread(lambda: self._exact.id_of_name)
+                await asyncio.to_thread(lambda: self._predictor.id_of_name)
 
     def _to_find(self, count: int, left_out: list[NDArray[np.int32]]) -> int:
         """How many labels the search must find, so that `count` are left.

@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 
 from snm import __version__
 from snm.errors import InputError
+from snm.prediction.predictor import Predictor
 from snm.prediction.thresholds import EXPECTED
 from snm.serve.answering import Answering
 from snm.serve.docs_page import add_docs
@@ -22,7 +23,7 @@ from snm.serve.engine import FullError
 from snm.serve.guards import Counted, HostChecked, Limited, Meters, refusal
 from snm.serve.limits import Limits
 from snm.serve.messages import Answers, Health, Problem, Question
-from snm.serve.renewal import Current, Renewal, Served
+from snm.serve.renewal import Current, Renewal
 from snm.serve.requests import OnceRoute, TooLargeError, as_input_error, shortened
 
 __all__ = ["make_app"]
@@ -47,10 +48,10 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 
 
 def make_app(
-    predictor: Served,
+    predictor: Predictor,
     limits: Limits,
     hosts: Sequence[str] = (),
-    renewal: Renewal[Served] | None = None,
+    renewal: Renewal[Predictor] | None = None,
 ) -> FastAPI:
     """Builds the application, which starts and stops its engine.
 

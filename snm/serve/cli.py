@@ -20,7 +20,8 @@ from snm.serve.limits import Limits
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from snm.serve.renewal import Renewal, Served
+    from snm.prediction.predictor import Predictor
+    from snm.serve.renewal import Renewal
     from snm.serve.workers import Talk
 
 __all__ = ["Serve"]
@@ -127,7 +128,7 @@ def _run(options: Serve, wished: threading.Event) -> None:
     def kept(error: Exception) -> None:
         remark(f"the old model stays, as the new one does not open: {why_kept(error)}")
 
-    def open_again() -> Served:
+    def open_again() -> Predictor:
         return _opened(_followed(options))
 
     def found_again() -> Serve:
@@ -178,7 +179,7 @@ def _work(listening: socket.socket, talk: Talk[Serve]) -> None:
 
     keep_programs()  # before the first program is compiled, or jax keeps none
 
-    def trusted() -> Served:
+    def trusted() -> Predictor:
         return _load(dataclasses.replace(talk.newest(), verify=False))
 
     def kept(error: Exception) -> None:
@@ -203,7 +204,7 @@ def _followed(options: Serve) -> Serve:
     return dataclasses.replace(options, run=target(options.run), index=index)
 
 
-def _opened(options: Serve) -> Served:
+def _opened(options: Serve) -> Predictor:
     """The model, of which what is unusual is said.
 
     Raises:
@@ -221,15 +222,15 @@ def _opened(options: Serve) -> Served:
     return predictor
 
 
-def _load(options: Serve) -> Served:
-    from snm.export.index import IndexedPredictor
+def _load(options: Serve) -> Predictor:
+    from snm.export.index import with_index
     from snm.export.load import load
 
     predictor = load(options.run, verify=options.verify)
-    return predictor if options.index is None else IndexedPredictor.open(options.index, predictor)
+    return predictor if options.index is None else with_index(predictor, options.index)
 
 
-def _app(options: Serve, predictor: Served, renewal: Renewal[Served]) -> FastAPI:
+def _app(options: Serve, predictor: Predictor, renewal: Renewal[Predictor]) -> FastAPI:
     """What answers; nobody else needs to hold the model."""
     with _extra():
         from snm.serve.app import make_app

@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, issparse, vstack
 
 from snm.errors import counted
-from snm.export.index import IndexedPredictor
 from snm.prediction.candidates import padded
 from snm.prediction.predictor import Predictor
 from snm.prediction.reasons import Reason
@@ -55,7 +54,7 @@ class Engine:
     """Answers requests in batches.
 
     Args:
-      predictor: the model, or the model with an index.
+      predictor: the model.
       most: the largest number of labels that a request may ask for.
       queue: the number of requests that may wait, and of explained ones beside them.
       on_batch: called with the number of points of each batch.
@@ -64,7 +63,7 @@ class Engine:
 
     def __init__(
         self,
-        predictor: Predictor | IndexedPredictor,
+        predictor: Predictor,
         *,
         most: int,
         queue: int,
@@ -87,18 +86,13 @@ class Engine:
         self._worker: asyncio.Task[None] | None = None
         self._stopping = False
 
-    @property
-    def _exact(self) -> Predictor:
-        found = self._predictor
-        return found.predictor if isinstance(found, IndexedPredictor) else found
-
     def warm(self) -> None:
         """Compiles what answers single points, and reads texts once."""
-        exact = self._exact
+        vectorizer = self._predictor.vectorizer
         with concurrent.futures.ThreadPoolExecutor() as pool:
             tasks = [pool.submit(self._compile, _SIZES[0], count, 0) for count in self._counts]
-            if exact.vectorizer is not None:
-                tasks.append(pool.submit(exact.vectorizer.transform, ["text"]))
+            if vectorizer is not None:
+                tasks.append(pool.submit(vectorizer.transform, ["text"]))
         for task in tasks:
             task.result()
 
@@ -215,9 +209,7 @@ class Engine:
 
     def _reasons(self, rows: csr_matrix, answers: NDArray[np.int32]) -> list[list[Reason]]:
         # In blocks of one size, whose programs answer already.
-        predictor = self._sized[_SIZES[0]]
-        exact = predictor.predictor if isinstance(predictor, IndexedPredictor) else predictor
-        return exact.reasons(rows, answers)
+        return self._sized[_SIZES[0]].reasons(rows, answers)
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
@@ -296,12 +288,8 @@ def _distribute(batch: list[_Waiting], labels: NDArray, scores: NDArray) -> None
         first = last
 
 
-def _sized(predictor: Predictor | IndexedPredictor, size: int) -> Predictor | IndexedPredictor:
+def _sized(predictor: Predictor, size: int) -> Predictor:
     """The same predictor with batches of `size` points."""
-    if isinstance(predictor, IndexedPredictor):
-        inner = _sized(predictor.predictor, size)
-        assert isinstance(inner, Predictor)
-        return dataclasses.replace(predictor, predictor=inner)
     entries = _ENTRIES[size] - 1
     if predictor.weighting.mean is not None:  # points have all features
         entries = max(entries, size * predictor.model.num_features)

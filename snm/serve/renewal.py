@@ -7,20 +7,18 @@ import contextlib
 import dataclasses
 import threading
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from snm.errors import InputError
 from snm.serve.aside import aside
 from snm.system.faults import NO_ROOM, lacks_memory
 
 if TYPE_CHECKING:  # a process that starts others imports this, and no model
-    from snm.export.index import IndexedPredictor
     from snm.prediction.predictor import Predictor
     from snm.serve.answering import Answering
 
-__all__ = ["Current", "Renewal", "Served", "unheard", "why_kept"]
+__all__ = ["Current", "Renewal", "unheard", "why_kept"]
 
-Served: TypeAlias = "Predictor | IndexedPredictor"
 Opened = TypeVar("Opened")
 
 _LOOK = 0.2  # seconds
@@ -65,15 +63,15 @@ class Current:
     """The model that answers; another may take its place, and no request notices.
 
     Args:
-      predictor: the model to begin with, or the model with an index.
+      predictor: the model to begin with.
       make: what answers with a model.
     """
 
-    def __init__(self, predictor: Served, make: Callable[[Served], Answering]):
+    def __init__(self, predictor: Predictor, make: Callable[[Predictor], Answering]):
         self._make, self.answering = make, make(predictor)
 
     @contextlib.asynccontextmanager
-    async def renewed(self, renewal: Renewal[Served] | None) -> AsyncIterator[None]:
+    async def renewed(self, renewal: Renewal[Predictor] | None) -> AsyncIterator[None]:
         """Within it, the model is opened again whenever that is wished; None is never."""
         task = None if renewal is None else asyncio.create_task(self._follow(renewal))
         yield
@@ -82,7 +80,7 @@ class Current:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
-    async def _follow(self, renewal: Renewal[Served]) -> None:
+    async def _follow(self, renewal: Renewal[Predictor]) -> None:
         while True:
             await asyncio.sleep(_LOOK)
             if not renewal.wished.is_set():

@@ -39,7 +39,7 @@ def evaluate(
     thresholds: Sequence[str | float] = (),
     by_label: bool = False,
     on_progress: Callable[[int], None] | None = None,
-    searched_by: Any | None = None,
+    predictor: Predictor | None = None,
 ) -> dict[str, Any]:
     """Scores a trained model on the test points of its data set, or of another.
 
@@ -57,22 +57,18 @@ def evaluate(
       by_label: also the counts of each label, as arrays; `train` is None where nothing is known of
         the training points.
       on_progress: called with the number of points done.
-      searched_by: answers in place of the run's predictor, such as an `IndexedPredictor` of it. It
-        has the best labels alone, so that neither `auc` nor `thresholds` can be had.
+      predictor: the run's model, if it is open already, perhaps with an index; None opens it.
 
     Returns:
       As `evaluation.evaluate_points`; with `notes`, lines on how another data set was read.
 
     Raises:
-      InputError: no run, no test points or none with labels, data of other features or labels, a
-        k out of range, or `searched_by` with what needs all scores.
+      InputError: no run, no test points or none with labels, data of other features or labels, or
+        a k out of range.
       StoreError: a store gave up.
     """
-    if searched_by is not None and (auc or thresholds):
-        given = "auc" if auc else "thresholds"
-        raise InputError(given, f"{given} with searched_by", "one of them")
     stored = StoredRun.open(run)
-    predictor = stored.load() if searched_by is None else searched_by
+    predictor = stored.load() if predictor is None else predictor
     most = predictor.model.spec.num_labels
     expected = f"1 to {most}, the number of labels"
     ks = [whole_k(k, most, expected) for k in (() if ks is None else ks)]
@@ -84,7 +80,7 @@ def evaluate(
     config = stored.config
     measures = Measures(
         ks=ks or KS,
-        auc=searched_by is None and (config.auc if auc is None else auc),
+        auc=config.auc if auc is None else auc,
         thresholds=thresholds,
         by_label=by_label,
     )

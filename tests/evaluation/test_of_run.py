@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 import tiny
 from command_line import call, refused
+from export.exported import FindsNothing
 
 import snm
 from snm.cli.metrics_tables import print_summary
 from snm.errors import InputError
+from snm.runs.load import StoredRun
 from snm.stores.objects import StoreError
 
 
@@ -51,12 +53,14 @@ def test_points_without_a_label_that_counts_are_refused(run, tmp_path, capsys):
         "no test point has a label that counts, so nothing was evaluated\n")  # fmt: skip
 
 
-@pytest.mark.parametrize("asked", [{"auc": True}, {"thresholds": (0.5,)}])
-def test_what_has_the_best_labels_alone_has_no_other_scores(run, asked):
-    model = snm.load(run)
-    assert snm.evaluate(run, searched_by=model)["metrics"] == snm.evaluate(run)["metrics"]
-    with pytest.raises(InputError, match="with searched_by, expected one of them"):
-        snm.evaluate(run, searched_by=model, **asked)
+def test_an_open_model_is_not_opened_again(run, monkeypatch):
+    """Nor does its index change the AUC, which is of the scores of all labels."""
+    expected, model = snm.evaluate(run, auc=True), snm.load(run)
+    monkeypatch.setattr(StoredRun, "load", None)
+    assert snm.evaluate(run, predictor=model, auc=True) == expected
+    poor = dataclasses.replace(model, index=FindsNothing())
+    found = snm.evaluate(run, predictor=poor, auc=True)["metrics"]
+    assert found["P@1"] == 0 and found["AUC"] == expected["metrics"]["AUC"]
 
 
 def test_metrics_at_other_numbers_of_answers(run, capsys):

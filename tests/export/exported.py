@@ -10,3 +10,10 @@ def arrays_in(file):
         return load_file(file)
     with np.load(file) as found:
         return dict(found)
+
+
+class FindsNothing:
+    """An index that misses everything."""
+
+    def search(self, queries, k):
+        return np.full((len(queries), k), -1, np.int32)

@@ -21,13 +21,15 @@ import snm
 from snm.cli.main import main
 from snm.data.weighting import Weighting
 from snm.errors import InputError
-from snm.export.index import IndexedPredictor, bias_scale, build_index
+from snm.export.index import GraphIndex, bias_scale, build_index, with_index
 from snm.export.index_libraries import LIBRARIES, GraphSettings
 from snm.export.manifest import read_manifest, write_manifest
 from snm.export.measure import measure, recall
+from snm.losses.reductions import MASKED
 from snm.model.from_config import make_model
 from snm.model.placement import initial
 from snm.prediction.predictor import Predictor
+from snm.runs.load import StoredRun
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +120,7 @@ def test_features_of_texts_follow_from_the_manifest(tmp_path, kind):
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_an_index_of_few_labels_is_exact(run, tmp_path, capsys, library):
+def test_an_index_of_few_labels_is_exact(run, tmp_path, capsys, monkeypatch, library):
     out = tmp_path / "index"
     call("export", run, "--to", library, "--output", out)
     shown = capsys.readouterr().out
@@ -127,14 +129,19 @@ def test_an_index_of_few_labels_is_exact(run, tmp_path, capsys, library):
     assert manifest["index"]["measured"]["recall"] == {"1": 1, "5": 1, "10": 1}
     assert manifest["index"]["measured"]["queries_per_second"] > 0
     predictor = snm.load(run)
-    searched = IndexedPredictor.open(out, predictor)
+    searched = with_index(predictor, out)
     test = snm.load_data(run.parent / "data").test
     for mine, theirs in zip(searched.predict(test.features, 7), predictor.predict(test.features, 7),
                             strict=True):  # fmt: skip
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-5)
     among = [searched.predict(test.features, 2, labels) for labels in ([3, 5, 8], iter([3, 5, 8]))]
     np.testing.assert_array_equal(*(labels for labels, _ in among))
+    opened, load = [], StoredRun.load
+    monkeypatch.setattr(
+        StoredRun, "load", lambda *words, **how: opened.append(load(*words, **how)) or opened[-1]
+    )
     call("evaluate", run, "--index", out, "--json")
+    assert len(opened) == 1  # and not once more for the index
     found = json.loads(capsys.readouterr().out)
     assert found["by_index"] == found["metrics"]
     call("evaluate", run, "--index", out)
@@ -168,8 +175,8 @@ def test_large_biases_of_few_labels_hide_no_others(wide, tmp_path, library):
     np.testing.assert_allclose(np.linalg.norm(queries, axis=1), 10, rtol=1e-5)
     scores = queries @ np.asarray(head.table.rows, np.float64).T + bias
     best = np.argsort(-scores, axis=1, kind="stable")[:, :5]
-    index = built(predictor, library, GraphSettings(16, 100, 64), tmp_path)
-    labels, found = index.search(queries.astype(np.float32), 5)
+    searched = built(predictor, library, GraphSettings(16, 100, 64), tmp_path)
+    labels, found = searched.predict(features, 5)
     hit = labels[:, :1] == best[:, :1]
     # By (r, b, a column that makes rows equally long), a tenth of the best was not found.
     assert hit.mean() > 0.99 and recall(labels, best) > 0.98
@@ -179,13 +186,12 @@ def test_large_biases_of_few_labels_hide_no_others(wide, tmp_path, library):
 
 def test_an_index_that_finds_too_little_is_refused_or_said(run, tmp_path, capsys, monkeypatch):
     """Index search loses the last label of each answer, so that recall@5 is 4/5."""
-    search = IndexedPredictor.search
+    search = GraphIndex.search
 
     def worse(self, queries, k):
-        labels, scores = search(self, queries, k)
-        return np.where(np.arange(k) < max(k - 1, 1), labels, -1), scores
+        return np.where(np.arange(k) < max(k - 1, 1), search(self, queries, k), -1)
 
-    monkeypatch.setattr(IndexedPredictor, "search", worse)
+    monkeypatch.setattr(GraphIndex, "search", worse)
     asked = ("export", run, "--to", "hnswlib", "--output", tmp_path / "index")
     said = refused(capsys, *asked, "--min-recall", "0.85")
     found = "--min-recall 0.85: found recall@5 0.8000, expected at least that; "
@@ -212,14 +218,14 @@ def test_recall_is_what_brute_force_counts(wide, tmp_path, library):
     for effort in (1, 300):
         folder = tmp_path / str(effort)
         folder.mkdir()
-        index = built(predictor, library, GraphSettings(16, 200, effort), folder)
-        found = measure(index, features)
-        labels, _ = index.search(np.concatenate(list(predictor.queries(features))), 10)
+        searched = built(predictor, library, GraphSettings(16, 200, effort), folder)
+        found = measure(searched, features)
+        labels, _ = searched.predict(features, 10)
         share = np.mean([len(set(a) & set(b)) / 10 for a, b in
                          zip(labels[:, :10], exact, strict=True)])  # fmt: skip
         assert found["recall"][10] == pytest.approx(share)
         assert found["points"] == 200
-        shares.append(index_recall(index, predictor, features, exact))
+        shares.append(index_recall(searched, features, exact))
     assert shares[1] > 0.97 and shares[0] < shares[1]
 
 
@@ -228,36 +234,38 @@ def built(predictor, library, settings, folder):
     of = LIBRARIES[library]
     file = folder / build_index(predictor, of, settings, folder)
     width = predictor.state.head.table.rows.shape[1] + 1
-    return IndexedPredictor(predictor, of, of.open(file, width), settings.search_effort)
+    graph = of.open(file, width)
+    index = GraphIndex(of, graph, settings.search_effort, bias_scale(predictor))
+    return dataclasses.replace(predictor, index=index)
 
 
-def index_recall(index, predictor, features, exact):
+def index_recall(searched, features, exact):
     """The recall of the top label at the set search effort; a larger k would raise the effort."""
-    labels, _ = index.predict(features, 1)
+    labels, _ = searched.predict(features, 1)
     return np.mean(labels[:, 0] == exact[:, 0])
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_a_search_that_finds_too_few_labels_is_padded(wide, tmp_path, library):
-    """Links lead to few labels, but the scores of those are right, and the rest is -1 and -inf."""
+    """Links lead to few labels, but the scores of those are right, and the rest is -1."""
     predictor, features = wide
     queries = np.concatenate(list(predictor.queries(features)))
     head = predictor.state.head
     scores = queries @ np.asarray(head.table.rows).T + np.asarray(head.bias)
-    index = built(predictor, library, GraphSettings(2, 1, 1), tmp_path)
-    labels, found = index.search(queries, 400)
+    searched = built(predictor, library, GraphSettings(2, 1, 1), tmp_path)
+    labels, found = searched.predict(features, 400)
     assert labels.shape == found.shape == (200, 400)
     counts = (labels >= 0).sum(axis=1)
     assert counts.min() >= 1 and len(set(counts)) > 1
     for row, count in enumerate(counts):
         here = labels[row, :count]
-        assert (labels[row, count:] == -1).all() and (found[row, count:] == -np.inf).all()
+        assert (labels[row, count:] == -1).all() and (found[row, count:] == MASKED).all()
         assert len(set(here)) == count and (np.diff(found[row, :count]) <= 0).all()
         np.testing.assert_allclose(found[row, :count], scores[row, here], rtol=1e-4, atol=1e-4)
         if library == "hnswlib" and count < 400:  # it finds no more
             column = np.float32([bias_scale(predictor)])
             with pytest.raises(RuntimeError):
-                index.index.knn_query(np.concatenate([queries[row], column]), count + 1)
+                searched.index.graph.knn_query(np.concatenate([queries[row], column]), count + 1)
 
 
 def test_invalid_options(run, tmp_path, capsys, monkeypatch):
@@ -293,7 +301,7 @@ def test_invalid_options(run, tmp_path, capsys, monkeypatch):
     head = dataclasses.replace(other.state.head, table=moved)
     other = dataclasses.replace(other, state=dataclasses.replace(other.state, head=head))
     with pytest.raises(InputError, match="the index of another model"):
-        IndexedPredictor.open(out, other)
+        with_index(other, out)
 
     broken = shutil.copytree(out, tmp_path / "broken")
     manifest = json.loads((broken / "manifest.json").read_text())
@@ -309,7 +317,7 @@ def test_invalid_options(run, tmp_path, capsys, monkeypatch):
     write_manifest(broken, {})
     assert "no index" in refused(capsys, "evaluate", run, "--index", broken)
     assert "no such file" in refused(capsys, "evaluate", run, "--index", tmp_path / "none")
-    searched = IndexedPredictor.open(out, snm.load(run))
+    searched = with_index(snm.load(run), out)
     with pytest.raises(InputError, match="1 to 20, the number of labels"):
         searched.predict(snm.load_data(run.parent / "data").test.features, 21)
 
@@ -343,7 +351,7 @@ def test_every_changed_byte_of_an_export_is_named(run, tmp_path, library):
     if library == "faiss":
         (out / "index.faiss").unlink()
         with pytest.raises(InputError, match=r"index\.faiss: found no such file"):
-            IndexedPredictor.open(out, predictor)
+            with_index(predictor, out)
 
 
 @pytest.mark.parametrize("form", ["npy", "npz", "safetensors", "hub", *LIBRARIES])

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import tiny
 from command_line import call
-from export.exported import arrays_in
+from export.exported import FindsNothing, arrays_in
 from scipy import sparse
 
 import snm
-from snm.export.index import IndexedPredictor, bias_scale
+from snm.export.index import with_index
 from snm.export.index_libraries import LIBRARIES
 from snm.export.memory import memory_arrays_of, votes_of
 from snm.runs.load import load
@@ -96,13 +96,27 @@ def test_an_index_says_what_it_lacks_and_gets_the_votes(run, tmp_path, capsys, l
     test = snm.load_data(run.parent / "data").test
     for memory in (True, False):
         predictor = load(run, memory=memory)
-        searched = IndexedPredictor.open(out, predictor)
+        searched = with_index(predictor, out)
         found, exact = (one.predict(test.features, 5) for one in (searched, predictor))
         np.testing.assert_allclose(found[1], exact[1], rtol=1e-4, atol=1e-4)
         assert (found[0] == exact[0]).mean() > 0.99  # but for rounding
     call("evaluate", run, "--index", out, "--json")
     metrics = json.loads(capsys.readouterr().out)
     assert metrics["by_index"]["P@1"] == pytest.approx(metrics["metrics"]["P@1"], abs=0.7)
+
+
+def test_what_an_index_misses_is_an_answer_if_it_has_votes(run):
+    """Of an index that finds nothing, all answers are the labels of neighbours."""
+    predictor, test = load(run), snm.load_data(run.parent / "data").test.features[:40]
+    found, scores = dataclasses.replace(predictor, index=FindsNothing()).predict(test, 60)
+    queries = np.concatenate(list(predictor.queries(test)))
+    votes = predictor.memory.additions(predictor.weighting.apply(test), queries).toarray()
+    best, exact = predictor.predict(test, 60)
+    for row in range(40):
+        voted = votes[row, best[row]] > 0
+        np.testing.assert_array_equal(found[row, : voted.sum()], best[row, voted])
+        np.testing.assert_array_equal(found[row, voted.sum() :], -1)
+        np.testing.assert_allclose(scores[row, : voted.sum()], exact[row, voted], rtol=1e-5)
 
 
 @pytest.mark.slow
@@ -117,24 +131,22 @@ def test_labels_that_are_dropped_stay_dropped(tmp_path):
     )
     predictor = load(tmp_path / "run")
     assert predictor.memory is not None
-    index = IndexedPredictor(predictor, Exact(predictor), None, 0)
+    index = dataclasses.replace(predictor, index=Exact(predictor))
     found, exact = (one.predict(points.features, 8) for one in (index, predictor))
     np.testing.assert_allclose(found[1], exact[1], rtol=1e-4, atol=1e-4)
     assert (np.take_along_axis(features, found[0], axis=1) == 0).all()
 
 
 class Exact:
-    """A library whose index misses nothing."""
+    """An index that misses nothing."""
 
     def __init__(self, predictor):
         head = predictor.state.head
-        column = np.asarray(head.bias)[:, None] / bias_scale(predictor)
-        self.rows = np.concatenate([head.table.rows, column], axis=1)
+        self.rows, self.bias = np.asarray(head.table.rows), np.asarray(head.bias)
 
-    def search(self, index, queries, k, effort):
-        scores = queries @ self.rows.T
-        labels = np.argsort(-scores, axis=1, kind="stable")[:, :k]
-        return labels, np.take_along_axis(scores, labels, axis=1)
+    def search(self, queries, k):
+        scores = queries @ self.rows.T + self.bias
+        return np.argsort(-scores, axis=1, kind="stable")[:, :k]
 
 
 def test_weights_of_points_are_exported(run):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from command_line import call
 
-from snm.export.index import IndexedPredictor
+from snm.export import index
 from snm.serve import app, cli, server, workers
 from snm.serve.limits import Limits
 from snm.serve.workers import Talk
@@ -26,7 +26,7 @@ def test_options_of_the_command_reach_the_server(tiny_run, tmp_path, monkeypatch
     monkeypatch.setattr(
         server, "_protocol", lambda seconds: patient.append(seconds) or protocol(seconds)
     )
-    monkeypatch.setattr(IndexedPredictor, "open", lambda folder, predictor: folder)
+    monkeypatch.setattr(index, "with_index", lambda predictor, folder: folder)
     call("serve", tiny_run / "run", "--port=0", "--index", tmp_path, "--allowed-host", "me.org",
          "--max-k=7", "--max-points=8", "--max-bytes=9", "--queue=10", "--patience=11",
          "--grace=12")  # fmt: skip
