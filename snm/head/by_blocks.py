@@ -332,7 +332,7 @@ def _write_block(
     new, total = step_rows(
         RowTable(rows, old),
         gradient,
-        optimizer=problem.spec.row_optimizer,
+        optimizer=problem.spec.row_rule,
         learning_rate=row_step.learning_rate,
         unit_norm=True,
     )
@@ -361,7 +361,7 @@ def _write_positives(
     table = update_rows(
         table,
         [(positives, shard.gather(problem.queries))],
-        optimizer=problem.spec.row_optimizer,
+        optimizer=problem.spec.row_rule,
         learning_rate=learning_rate,
         ok=ok,
         unit_norm=True,

@@ -62,7 +62,7 @@ def by_pairs(
     table = update_rows(
         problem.table,
         [(block, queries) for block in blocks],
-        optimizer=problem.spec.row_optimizer,
+        optimizer=problem.spec.row_rule,
         learning_rate=row_step.learning_rate,
         ok=ok,
         unit_norm=True,

@@ -54,7 +54,8 @@ class HeadSpec:
         scores on the chip; see `snm.topk.kernel.choice`.
       head_loss: the configured loss. It is part of equality and hash: a new object under a name in
         `LOSSES` or `SURROGATES` never reuses a program of the old one.
-      row_rule: the optimiser of `row_optimizer`, part of equality and hash as `head_loss` is.
+      row_rule: the optimiser of `row_optimizer` that trains, part of equality and hash as
+        `head_loss` is.
     """
 
     num_labels: int

@@ -12,7 +12,6 @@ import jax.numpy as jnp
 
 from snm.head.spec import HeadSpec
 from snm.sampling.sample import Sample
-from snm.tables.optimizers import has_accumulator
 from snm.tables.table import RowTable, SparseRows, random_rows
 
 __all__ = ["Head", "HeadBatch", "HeadStep", "init_head"]
@@ -90,6 +89,6 @@ def init_head(
       part: (i, parts) for the i-th of so many equal ranges of rows; None for all K.
     """
     rows = random_rows(key, spec.num_labels, dim, part=part, dtype=spec.table_dtype)
-    accumulator = jnp.zeros(rows.shape[0]) if has_accumulator(spec.row_optimizer) else None
+    accumulator = jnp.zeros(rows.shape[0]) if spec.row_rule.has_accumulator else None
     bias = jnp.zeros(rows.shape[0]) if spec.bias else None
     return Head(RowTable(rows, accumulator), bias, jnp.float32(math.log(score_scale)))

@@ -14,7 +14,6 @@ from flax import nnx
 from snm.head.spec import HeadSpec
 from snm.head.state import Head, init_head
 from snm.model.encoder import Tower, init_tower
-from snm.tables.optimizers import has_accumulator
 from snm.tables.table import RowTable, random_rows
 
 __all__ = ["Model", "TrainState", "abstract_state", "init_state"]
@@ -114,7 +113,7 @@ def init_state(
         part=feature_part,
         dtype=model.spec.table_dtype,
     )
-    keeps = has_accumulator(model.spec.row_optimizer)
+    keeps = model.spec.row_rule.has_accumulator
     accumulator = jnp.zeros(rows.shape[0]) if keeps else None
     tower = init_tower(model.dim, model.encoder, model.spec.compute_dtype, tower_key)[1]
     return TrainState(

@@ -22,6 +22,7 @@ from snm.head.state import Head, HeadStep
 from snm.model.encoder import apply_tower
 from snm.model.model import Model, TrainState
 from snm.tables.by_row import sum_columns, update_columns
+from snm.tables.optimizers import SGD
 from snm.tables.rounding import noise_for
 from snm.tables.table import RowTable, SparseRows
 from snm.tables.updates import update_rows
@@ -131,7 +132,7 @@ def train_step(
         feature_rows = update_rows(
             state.features,
             [(entries, shard.gather(grad_sums))],
-            optimizer=model.spec.row_optimizer,
+            optimizer=model.spec.row_rule,
             learning_rate=rate,
             ok=ok,
             noise=noise,
@@ -214,7 +215,7 @@ def centroid_step(
     summed = update_rows(
         RowTable(table.rows, None),
         [(positives, classes.gather(queries))],
-        optimizer="sgd",
+        optimizer=SGD,
         learning_rate=-1.0,
         ok=ok,
         noise=noise_for(table.rows, _key_of(batch)),  # the only draw here

@@ -9,7 +9,7 @@ from snm.config.resolved import ResolvedConfig
 from snm.distributed.mesh import DATA, LABEL, feature_axis, parse_mesh
 from snm.model.model import Model
 from snm.planning.stages import Forecast, Needs, bytes_by_stage
-from snm.tables.optimizers import has_accumulator
+from snm.tables.optimizers import ROW_OPTIMIZERS
 from snm.trainer.prepare import dim_unit
 
 __all__ = ["ways_to_fit"]
@@ -53,7 +53,7 @@ def _changes(
         yield f"--members-at-once {fewer}", dataclasses.replace(needs, at_once=fewer)
     if needs.resident:
         yield "--data-on host", dataclasses.replace(needs, resident=0)
-    if has_accumulator(config.row_optimizer):
+    if ROW_OPTIMIZERS[config.row_optimizer].has_accumulator:
         of_features = {DATA: data, LABEL: label}[feature_axis(data, label)]
         rows = 4 * (-(-model.num_features // of_features) + -(-model.spec.num_labels // label))
         less = dataclasses.replace(

@@ -17,7 +17,7 @@ from jax import lax
 from snm.tables.rounding import as_float
 from snm.tables.table import RowTable, normalize
 
-__all__ = ["ROW_OPTIMIZERS", "RowOptimizer", "RowRule", "has_accumulator", "step_rows"]
+__all__ = ["ROW_OPTIMIZERS", "SGD", "RowOptimizer", "RowRule", "step_rows"]
 
 
 _ADAGRAD_EPSILON = 1e-10
@@ -65,23 +65,20 @@ def adagrad(accumulator: jax.Array, gradient: jax.Array) -> tuple[jax.Array, jax
     return gradient * lax.rsqrt(accumulator + _ADAGRAD_EPSILON)[:, None], accumulator
 
 
+SGD = RowOptimizer(rule=None, has_accumulator=False)
+
 ROW_OPTIMIZERS: dict[str, RowOptimizer] = {
-    "sgd": RowOptimizer(rule=None, has_accumulator=False),
+    "sgd": SGD,
     "adagrad": RowOptimizer(adagrad),
 }
 """Name -> optimiser: the choices of `Config.row_optimizer`."""
-
-
-def has_accumulator(optimizer: str) -> bool:
-    """Whether the named optimiser stores one float32 for each row."""
-    return ROW_OPTIMIZERS[optimizer].has_accumulator
 
 
 def step_rows(
     block: RowTable,
     gradient: jax.Array,
     *,
-    optimizer: str,
+    optimizer: RowOptimizer,
     learning_rate: jax.Array | float,
     unit_norm: bool = False,
 ) -> tuple[jax.Array, jax.Array | None]:
@@ -90,7 +87,7 @@ def step_rows(
     Args:
       block: distinct rows [m, dim] in the table's storage type, and their accumulators.
       gradient: float32 [m, dim].
-      optimizer: a name of `ROW_OPTIMIZERS`.
+      optimizer: makes the steps.
       learning_rate: scalar.
       unit_norm: whether to scale the rows back to unit length.
 
@@ -98,9 +95,8 @@ def step_rows(
       The stepped rows, float32 [m, dim], and their accumulators, None where the optimiser has none.
     """
     accumulator = block.accumulator
-    rule = ROW_OPTIMIZERS[optimizer].rule
-    if rule is not None:
-        gradient, accumulator = rule(accumulator, gradient)
+    if optimizer.rule is not None:
+        gradient, accumulator = optimizer.rule(accumulator, gradient)
     rows = as_float(block.rows)
     rows = rows - jnp.asarray(learning_rate, rows.dtype) * gradient
     return (normalize(rows) if unit_norm else rows), accumulator

@@ -22,7 +22,7 @@ from jax import lax
 
 from snm.machine.platform import by_platform
 from snm.tables.access import element_at, row_at, with_row
-from snm.tables.optimizers import ROW_OPTIMIZERS, step_rows
+from snm.tables.optimizers import RowOptimizer, step_rows
 from snm.tables.rounding import rounded_steps
 from snm.tables.table import RowTable, SparseRows, entry_rows, normalize
 
@@ -39,7 +39,7 @@ def update_rows(
     table: RowTable,
     gradients: Sequence[Gradient],
     *,
-    optimizer: str,
+    optimizer: RowOptimizer,
     learning_rate: jax.Array | float,
     ok: jax.Array | bool = True,
     unit_norm: bool = False,
@@ -54,7 +54,7 @@ def update_rows(
     Args:
       table: the table; donate its buffers, and make `ok` depend on everything read from them.
       gradients: the table's gradient as a sum of `block.T @ vectors`; a row may occur repeatedly.
-      optimizer: a name of `ROW_OPTIMIZERS`.
+      optimizer: makes the step of each row, such as an entry of `ROW_OPTIMIZERS`.
       learning_rate: scalar.
       ok: bool scalar; if False, nothing is written.
       unit_norm: whether to scale the touched rows back to unit length after the step (projected
@@ -73,7 +73,7 @@ def update_rows(
     if not gradients:
         return table
     ok = jnp.asarray(ok)
-    if ROW_OPTIMIZERS[optimizer].linear and table.rows.dtype != jnp.uint16:
+    if optimizer.linear and table.rows.dtype != jnp.uint16:
         return _update_by_entry(table, gradients, learning_rate, ok, unit_norm, touched)
     return _update_by_row(
         table, gradients, learning_rate, ok, unit_norm, optimizer, noise, first_row
@@ -167,7 +167,7 @@ def _update_by_row(
     learning_rate: jax.Array | float,
     ok: jax.Array,
     unit_norm: bool,
-    optimizer: str,
+    optimizer: RowOptimizer,
     noise: jax.Array | None,
     first_row: jax.Array | int,
 ) -> RowTable:

@@ -17,7 +17,7 @@ from snm.losses.sampled.options import RANK_SHAPES, RankShape
 from snm.losses.sampled.ranks import RankWeights
 from snm.losses.surrogates import SURROGATES
 from snm.losses.transformations import TRANSFORMATIONS, exponential, linear, sigmoid
-from snm.tables.optimizers import ROW_OPTIMIZERS, RowOptimizer
+from snm.tables.optimizers import ROW_OPTIMIZERS, SGD, RowOptimizer
 
 SIZES = {"num_labels": 20, "sampled": 8, "mined": 2}
 
@@ -194,3 +194,17 @@ def test_a_new_object_under_a_name_is_another_spec(monkeypatch):
         assert made[-1].row_rule is rule
     assert made[0] != made[1] and hash(made[0]) != hash(made[1])
     assert HeadSpec(**SIZES) == HeadSpec(**SIZES)
+
+
+def test_a_spec_trains_by_the_row_optimiser_that_it_was_made_with(monkeypatch):
+    """It compares equal by that one, and so finds its programs."""
+    small = dict(n=3, dim=4, **SIZES)
+    quarter = RowOptimizer(lambda _, gradient: (gradient / 4, None), has_accumulator=False)
+    monkeypatch.setitem(ROW_OPTIMIZERS, "mine", quarter)
+    case = make_case(row_optimizer="mine", **small)
+    monkeypatch.setitem(ROW_OPTIMIZERS, "mine", SGD)
+    got, _ = update_head(*case[:3], case.batch, learning_rate=0.4)
+    plain = make_case(row_optimizer="sgd", **small)
+    want, _ = update_head(*plain[:3], plain.batch, learning_rate=0.1)
+    np.testing.assert_allclose(got.table.rows, want.table.rows, atol=1e-6)
+    assert np.abs(got.table.rows - case.head.table.rows).max() > 1e-3

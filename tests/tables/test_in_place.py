@@ -19,7 +19,7 @@ from snm.head.state import Head, HeadBatch
 from snm.losses.sampled.listwise import ListMLE, ListNet
 from snm.sampling.sample import Sample
 from snm.tables.bag import embedding_bag
-from snm.tables.optimizers import ROW_OPTIMIZERS, has_accumulator
+from snm.tables.optimizers import ROW_OPTIMIZERS
 from snm.tables.rounding import storage
 from snm.tables.table import RowTable, SparseRows
 from snm.tables.updates import update_rows
@@ -124,7 +124,7 @@ def test_several_steps_in_a_scan(name):
     check_in_place(jax.jit(steps, donate_argnums=0).lower(head, *batches).compile())
 
 
-@pytest.mark.parametrize("optimizer", ROW_OPTIMIZERS)
+@pytest.mark.parametrize("optimizer", ROW_OPTIMIZERS.values(), ids=ROW_OPTIMIZERS)
 @pytest.mark.parametrize("scanned", [False, True])
 def test_an_embedding_bag_and_its_update(optimizer, scanned):
     def step(table, block):
@@ -144,7 +144,7 @@ def test_an_embedding_bag_and_its_update(optimizer, scanned):
 
     lead = (3,) if scanned else ()
     block = SparseRows(ints(*lead, 900), shape(*lead, 900), ints(*lead, BATCH + 1))
-    table = RowTable(shape(K, DIM), shape(K) if has_accumulator(optimizer) else None)
+    table = RowTable(shape(K, DIM), shape(K) if optimizer.has_accumulator else None)
     run = steps if scanned else step
     check_in_place(jax.jit(run, donate_argnums=0).lower(table, block).compile())
 

@@ -13,6 +13,7 @@ import snm
 from snm.export.arrays import arrays_of
 from snm.runs.events import Stepped
 from snm.tables.bag import embedding_bag_gather, embedding_bag_loop
+from snm.tables.optimizers import ROW_OPTIMIZERS, SGD
 from snm.tables.rounding import as_float, noise_for, rounded_rows, storage, to_nearest
 from snm.tables.table import RowTable, SparseRows
 from snm.tables.updates import _segments_loop, _segments_scatter, update_rows
@@ -110,7 +111,7 @@ def test_steps_of_a_narrow_table(optimizer, unit_norm, form, monkeypatch):
     rows, block, vectors = problem()
     total = jnp.full(50, 0.5) if optimizer == "adagrad" else None
     step = functools.partial(
-        update_rows, optimizer=optimizer, learning_rate=0.1, unit_norm=unit_norm
+        update_rows, optimizer=ROW_OPTIMIZERS[optimizer], learning_rate=0.1, unit_norm=unit_norm
     )
     gradients = [(block, jnp.asarray(vectors, jnp.float32))]
     got = jax.jit(step)(RowTable(rows, total), gradients, noise=NOISE)
@@ -133,7 +134,7 @@ def test_steps_of_a_narrow_table(optimizer, unit_norm, form, monkeypatch):
 def test_nothing_is_written_unless_ok():
     rows, block, vectors = problem()
     got = update_rows(
-        RowTable(rows), [(block, jnp.asarray(vectors, jnp.float32))], optimizer="sgd",
+        RowTable(rows), [(block, jnp.asarray(vectors, jnp.float32))], optimizer=SGD,
         learning_rate=0.1, ok=jnp.bool_(False), noise=NOISE,
     )  # fmt: skip
     np.testing.assert_array_equal(got.rows, rows)
@@ -176,7 +177,7 @@ def test_a_shard_is_rounded_as_those_rows_of_the_whole(form, monkeypatch):
     monkeypatch.setattr("snm.tables.updates._segments_loop", form)
     rows, block, vectors = problem()
     vectors = jnp.asarray(vectors, jnp.float32)
-    step = jax.jit(functools.partial(update_rows, optimizer="sgd", learning_rate=0.1, noise=NOISE))
+    step = jax.jit(functools.partial(update_rows, optimizer=SGD, learning_rate=0.1, noise=NOISE))
     whole = step(RowTable(rows), [(block, vectors)]).rows
     first = 20
     here = block.ids >= first

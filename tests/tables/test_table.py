@@ -14,7 +14,7 @@ from snm.machine.platform import compiling_for
 from snm.tables import table as rows_module
 from snm.tables import updates
 from snm.tables.bag import embedding_bag
-from snm.tables.optimizers import ROW_OPTIMIZERS, has_accumulator
+from snm.tables.optimizers import ROW_OPTIMIZERS, SGD
 from snm.tables.table import RowTable, SparseRows, entry_rows, normalize, random_rows
 from snm.tables.updates import update_rows
 
@@ -84,7 +84,10 @@ def compiled_bag(form: str):
 @functools.cache
 def compiled_update(form: str, optimizer: str, unit_norm: bool):
     step = functools.partial(
-        update_rows, optimizer=optimizer, learning_rate=LEARNING_RATE, unit_norm=unit_norm
+        update_rows,
+        optimizer=ROW_OPTIMIZERS[optimizer],
+        learning_rate=LEARNING_RATE,
+        unit_norm=unit_norm,
     )
     return jax.jit(lambda table, gradients, ok: step(table, gradients, ok=ok))
 
@@ -143,7 +146,7 @@ def random_gradients():
 @pytest.mark.parametrize("unit_norm", [False, True])
 @pytest.mark.parametrize("optimizer", ROW_OPTIMIZERS)
 def test_update_is_the_dense_step(form, optimizer, unit_norm):
-    table = random_table(accumulator=has_accumulator(optimizer), unit=unit_norm)
+    table = random_table(accumulator=ROW_OPTIMIZERS[optimizer].has_accumulator, unit=unit_norm)
     gradients = random_gradients()
     got = compiled_update(form, optimizer, unit_norm)(table, gradients, True)
     values, total = dense_step(table, gradients, optimizer, unit_norm)
@@ -163,21 +166,22 @@ def test_update_is_the_dense_step(form, optimizer, unit_norm):
 
 @pytest.mark.parametrize("optimizer", ROW_OPTIMIZERS)
 def test_not_ok_leaves_every_bit(form, optimizer):
-    table = random_table(accumulator=has_accumulator(optimizer))
+    table = random_table(accumulator=ROW_OPTIMIZERS[optimizer].has_accumulator)
     # -0.0 distinguishes "nothing was written" from "0 was added".
     table = RowTable(table.rows.at[:, 3].set(-0.0), table.accumulator)
     gradients = [(block, jnp.full_like(vectors, jnp.nan)) for block, vectors in random_gradients()]
     got = compiled_update(form, optimizer, True)(table, gradients, False)
     np.testing.assert_array_equal(bits(got.rows), bits(table.rows))
-    if has_accumulator(optimizer):
+    if ROW_OPTIMIZERS[optimizer].has_accumulator:
         np.testing.assert_array_equal(bits(got.accumulator), bits(table.accumulator))
 
 
 @pytest.mark.parametrize("optimizer", ROW_OPTIMIZERS)
 def test_a_gradient_without_entries_changes_nothing(form, optimizer):
-    table = random_table(accumulator=has_accumulator(optimizer))
+    table = random_table(accumulator=ROW_OPTIMIZERS[optimizer].has_accumulator)
     gradients = [(BLOCKS["no entries"], jnp.ones((3, DIM)))]
-    got = update_rows(table, gradients, optimizer=optimizer, learning_rate=1.0, unit_norm=True)
+    rule = ROW_OPTIMIZERS[optimizer]
+    got = update_rows(table, gradients, optimizer=rule, learning_rate=1.0, unit_norm=True)
     np.testing.assert_array_equal(bits(got.rows), bits(table.rows))
 
 
@@ -185,7 +189,7 @@ def test_touched_may_replace_the_blocks_own_ids(form):
     table, gradients = random_table(unit=True), random_gradients()
     # Longer than needed: rows that no gradient names keep their unit length.
     touched = jnp.arange(1, 22, dtype=jnp.int32)
-    step = functools.partial(update_rows, optimizer="sgd", unit_norm=True, touched=touched)
+    step = functools.partial(update_rows, optimizer=SGD, unit_norm=True, touched=touched)
     got = jax.jit(lambda table: step(table, gradients, learning_rate=LEARNING_RATE))(table)
     want = compiled_update(form, "sgd", True)(table, gradients, True)
     np.testing.assert_allclose(got.rows, want.rows, atol=1e-6)

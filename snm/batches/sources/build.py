@@ -31,7 +31,6 @@ from snm.machine.platform import device_bytes, platform
 from snm.sampling.protocol import Sampler, SamplerInputs
 from snm.sampling.samplers import SAMPLERS
 from snm.tables.by_row import count_frequent
-from snm.tables.optimizers import ROW_OPTIMIZERS
 
 __all__ = ["keeps_on_device", "make_source", "source_of"]
 
@@ -185,7 +184,7 @@ def make_source(
     if resident:
         return DeviceSource(**of_both, room=room)
     num_frequent = None
-    if data_parts is None and platform() == "cpu" and ROW_OPTIMIZERS[spec.row_optimizer].linear:
+    if data_parts is None and platform() == "cpu" and spec.row_rule.linear:
         of_feature = counts_of_ids(features.indices, features.shape[1])
         num_frequent = count_frequent(of_feature * (1 - settings.input_dropout), features.shape[0])
     return HostSource(**of_both, num_frequent=num_frequent)
