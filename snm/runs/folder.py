@@ -8,6 +8,8 @@
 - `vectorizer.json`: the vectoriser, if the features were made from texts
 - `log.jsonl`: one line per event
 - `tensorboard/`: the same as TensorBoard event files
+- `wandb/`: what Weights & Biases keeps of the run, with `--log-to wandb`
+- `profile/`: a trace of a few steps, with `--profile`
 - `trackers.json`: the ids of the run in tracking services, if any are used, and what they received
 - `checkpoints/`: parameters
 - `memory.json`: what held-out points chose, and whether a memory paid
@@ -46,7 +48,10 @@ from snm.system.faults import reason_of, unread
 from snm.system.files import fingerprint, make_folder, write_whole
 from snm.system.locks import LOCK
 
-__all__ = ["RunFolder", "read_json", "write_json"]
+__all__ = ["WRITTEN_IN_PLACE", "RunFolder", "read_json", "write_json"]
+
+WRITTEN_IN_PLACE = ("log.jsonl", "tensorboard", "wandb", "profile")
+"""The files and folders of a run that grow; all others appear as a whole."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,9 +133,9 @@ class RunFolder:
     @property
     def own_names(self) -> frozenset[str]:
         """The names of all files and folders that a run may have."""
-        files = (self.config, self.facts, self.log, self.names, self.fitted_weighting,
-                 self.vectorizer, manifest_path(self.path), *self._of_the_end)  # fmt: skip
-        others = ("checkpoints", "tensorboard", "trackers.json", LOCK)
+        files = (self.config, self.facts, self.names, self.fitted_weighting, self.vectorizer,
+                 manifest_path(self.path), *self._of_the_end)  # fmt: skip
+        others = ("checkpoints", "trackers.json", LOCK, *WRITTEN_IN_PLACE)
         return frozenset([file.name for file in files] + list(others))
 
     def has(self, path: Path) -> bool:

@@ -23,6 +23,7 @@ import jax
 from snm.distributed.processes import barrier, has_several_processes, is_first_process
 from snm.errors import StoppedError
 from snm.runs.events import Event, Finished, Noted, Saved
+from snm.runs.folder import WRITTEN_IN_PLACE
 from snm.stores.address import Address
 from snm.stores.copies import home_of
 from snm.stores.objects import Objects, StoreError
@@ -36,7 +37,6 @@ __all__ = ["Place", "place_of"]
 _STAGED = ".staged-"
 _CHECKPOINTS, _MANIFEST = "checkpoints", "manifest.json"
 _STORED, _BROUGHT = "the store has the run", "every process has the run"
-_GROWING = ("log.jsonl", "tensorboard", "profile", "wandb")  # written in place
 
 
 class Place:
@@ -280,7 +280,7 @@ def stage(folder: Path, staged: Path) -> None:
             for path in _files(folder, manifests):
                 target = staged / path
                 target.parent.mkdir(parents=True, exist_ok=True)
-                if path.parts[0] in _GROWING:
+                if path.parts[0] in WRITTEN_IN_PLACE:
                     shutil.copyfile(folder / path, target)
                 else:
                     disk.link(folder / path, target)

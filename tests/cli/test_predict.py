@@ -212,11 +212,15 @@ def test_an_output_that_others_read(run, tiny_run, tmp_path, capsys):
     capsys.readouterr()
     (tmp_path / "link.jsonl").symlink_to(folder / "run/config.toml")
     (folder / "data/test.txt").rename(tmp_path / "test.txt")
+    for of_run in ("profile", "wandb"):
+        (folder / "run" / of_run).mkdir()
     before, words = contents(folder), ("predict", run, "--text", TEXTS[0], "--output")
     for output, whole in (
         (folder / "run/config.toml", "a run"),
         (folder / "run/labels.txt", "a run"),  # not there, and would be read
         (folder / "run/checkpoints/answers.jsonl", "a run"),
+        (folder / "run/profile/answers.jsonl", "a run"),
+        (folder / "run/wandb/answers.jsonl", "a run"),
         (tmp_path / "link.jsonl", "a run"),
         (folder / "export/manifest.json", "an export"),
         (folder / "export/settings.toml", "an export"),
