@@ -365,9 +365,10 @@ def _print_settings(dataset: Dataset, config: Config) -> None:
     """What `--dry-run` prints."""
     from snm.config.resolve import resolve
     from snm.system.terminal import console, table_of
-    from snm.trainer.prepare import points_trained_on
+    from snm.trainer.phase import steps_of_epoch
 
     resolved = resolve(config, dataset)
+    steps = steps_of_epoch(resolved, dataset)
     table = table_of("settings", show_header=False)
     for name, value in dataclasses.asdict(resolved).items():
         table.add_row(name, str(value))
@@ -375,8 +376,6 @@ def _print_settings(dataset: Dataset, config: Config) -> None:
     rows = dataset.train.num_features + dataset.train.num_labels
     parameters = config.dim * (rows + (config.dim if config.encoder != "linear" else 0))
     parameters *= resolved.members
-    held = round(dataset.train.num_points * config.validation_fraction) * (1 + resolved.item_splits)
-    steps = -(-(points_trained_on(resolved, dataset) - held) // config.batch_size)
     every = steps * resolved.epochs * resolved.members
     console.print(
         f"{parameters:,} parameters, {parameters * 4 / 2**20:,.0f} MiB; about "

@@ -41,7 +41,7 @@ def run_task(task: Path) -> dict[str, Any]:
     from snm.compare.probe import Probe
     from snm.data.load import load
     from snm.runs.events import Finished, Started, Stepped
-    from snm.trainer.prepare import points_trained_on
+    from snm.trainer.phase import steps_of_epoch
     from snm.trainer.training import training
 
     asked = read_record(task)
@@ -53,8 +53,7 @@ def run_task(task: Path) -> dict[str, Any]:
         dataset = dataset.split(VALIDATION_FRACTION, seed=0)
     probe, every = None, 0
     if asked["probes"]:
-        steps = -(-points_trained_on(config, dataset) // config.batch_size)
-        every = -(-config.epochs // asked["probes"]) * steps
+        every = -(-config.epochs // asked["probes"]) * steps_of_epoch(config, dataset)
         probe = Probe(dataset, config)
     total, reported, result = 0, 0.0, {}
     run = folder / name

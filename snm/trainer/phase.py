@@ -10,6 +10,7 @@ import dataclasses
 import numpy as np
 from jax.sharding import Mesh
 
+from snm.batches.epoch_order import Order
 from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset, Points
 from snm.data.weighting import Weighting
@@ -20,10 +21,10 @@ from snm.model.model import TrainState
 from snm.runs.events import Progress
 from snm.runs.folder import RunFolder
 from snm.runs.members import member_seed
-from snm.trainer.prepare import Prepared, prepare, trained_beside
+from snm.trainer.prepare import Prepared, all_points, prepare, trained_beside
 from snm.trainer.warm_start import WarmStart
 
-__all__ = ["Phase", "RunInputs", "Trained", "first_phase", "prepare_phase"]
+__all__ = ["Phase", "RunInputs", "Trained", "first_phase", "prepare_phase", "steps_of_epoch"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,6 +95,17 @@ class RunInputs:
         """Those of a member, counted from 1."""
         seed = member_seed(self.config.seed, member)
         return dataclasses.replace(self, config=dataclasses.replace(self.config, seed=seed))
+
+
+def steps_of_epoch(config: ResolvedConfig, dataset: Dataset) -> int:
+    """The steps of an epoch of the first phase, for which only its points are made.
+
+    Raises:
+      InputError: as `first_phase`.
+    """
+    rows, names = first_phase(config, dataset).rows, trained_beside(config, dataset)
+    points, rows = all_points(config, dataset.train, rows, names)
+    return Order.of(len(points.labelled(rows)), config.batch_size, config.seed).steps
 
 
 def first_phase(config: ResolvedConfig, dataset: Dataset) -> Phase:

@@ -32,10 +32,10 @@ from snm.model.model import Model, abstract_state
 
 __all__ = [
     "Prepared",
+    "all_points",
     "dim_unit",
     "members_at_once",
     "names_not_tried",
-    "points_trained_on",
     "prepare",
     "steps_per_dispatch",
     "trained_beside",
@@ -144,13 +144,11 @@ def prepare(
     mesh = None if one_device else make_mesh(config.mesh, num_labels, config.batch_size)
     model = make_model(config, points.num_features, num_labels)
     given = points.num_points
-    points, rows = with_splits(points, rows, config.item_splits, config.seed)
+    points, rows = all_points(config, points, rows, more)
     point_ids = np.arange(points.num_points) % given  # a split is of the row that it was made from
     if more is not None:
-        point_ids = np.append(point_ids, -1 - more.labels.indices.astype(np.int64))
-        if rows is not None:
-            rows = np.append(rows, np.arange(points.num_points, len(point_ids)))
-        points = points.beside(more)
+        names = given * (1 + config.item_splits)
+        point_ids[names:] = -1 - more.labels.indices.astype(np.int64)
     source = source_of(config, model.spec, points, rows, weighting, mesh)
     total_steps = config.epochs * source.steps_per_epoch
     watched = config.evaluate_every if config.validation_fraction else 0
@@ -175,11 +173,28 @@ def trained_beside(config: ResolvedConfig, dataset: Dataset) -> Points | None:
     return dataset.name_points if config.label_text == "on" else None
 
 
-def points_trained_on(config: ResolvedConfig, dataset: Dataset) -> int:
-    """Training points in all of their splits, with label names where the settings say so."""
-    names = trained_beside(config, dataset)
-    points = dataset.train.num_points * (1 + config.item_splits)
-    return points + (0 if names is None else names.num_points)
+def all_points(
+    config: ResolvedConfig, points: Points, rows: NDArray[np.int64] | None, more: Points | None
+) -> tuple[Points, NDArray[np.int64] | None]:
+    """The points in all of their splits, and further points after them.
+
+    Args:
+      config: the settings; `seed` is that of the member.
+      points: n points, as in the files.
+      rows: int64 [m], those to train on; None is all.
+      more: further points, which are all trained on.
+
+    Returns:
+      The points, and the rows of these to train on: of those that have labels.
+    """
+    points, rows = with_splits(points, rows, config.item_splits, config.seed)
+    if more is None:
+        return points, rows
+    first = points.num_points
+    points = points.beside(more)
+    if rows is not None:
+        rows = np.append(rows, np.arange(first, points.num_points))
+    return points, rows
 
 
 def names_not_tried(config: Config, dataset: Dataset) -> str | None:

@@ -145,17 +145,28 @@ def test_dry_run_writes_nothing(data, tmp_path, capsys, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_dry_run_counts_the_steps_of_all_splits(tmp_path, capsys):
+@pytest.mark.parametrize(
+    ("flags", "of_epoch"),
+    [
+        (["--item-splits=2", "--validation-fraction=0.2"], 9),  # of 3 times 48 points
+        (["--item-splits=0", "--seen=keep"], 3),  # of the 40 points that have labels
+    ],
+)
+def test_dry_run_counts_the_steps_as_training_does(tmp_path, capsys, flags, of_epoch):
     rng = np.random.default_rng(0)
     items = sparse.csr_matrix(rng.random((60, 20)) < 0.3, dtype=np.float32)
+    labels = items.copy()
+    if of_epoch == 3:
+        labels = sparse.vstack([items[:40], sparse.csr_matrix((20, 20), dtype=np.float32)], "csr")
     (folder := tmp_path / "shop").mkdir()
-    write_text(folder / "train.txt", items, items)
-    words = ["train", folder, *tiny.FLAGS, "--item-splits=2", "--validation-fraction=0.2"]
+    write_text(folder / "train.txt", items, labels)
+    words = ["train", folder, *tiny.FLAGS, *flags]
     call(*words, "--run-dir", tmp_path / "run", "--dry-run")
     told = capsys.readouterr().out
     call(*words, "--run-dir", tmp_path / "run")
     steps = json.loads((tmp_path / "run/result.json").read_text())["steps"]
-    assert steps == 27 and "9 steps an epoch, 27 in all" in told  # of 3 times 48 points
+    assert steps == 3 * of_epoch
+    assert f"{of_epoch} steps an epoch, {steps} in all" in told
 
 
 def test_training_loads_as_several_processes_do(data, tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 """What a comparison trains, writes into its tables, and hands to peers."""
 
 import dataclasses
+import shutil
 
 import pytest
 import tiny
@@ -98,6 +99,20 @@ def test_a_run_is_looked_at_as_often_as_asked_at_most(folder, tmp_path, epochs, 
     found = run_task(tmp_path / f"{job.name}.task.json")
     steps = found["steps"] // epochs
     assert [look["step"] for look in found["probes"]] == [steps * look for look in looks]
+
+
+def test_looks_are_at_the_ends_of_epochs_where_points_have_no_labels(folder, tmp_path):
+    """40 of 60 points have labels, 3 batches of 16: of all points there would be 4."""
+    data = shutil.copytree(folder, tmp_path / "data")
+    head, *lines = (data / "train.txt").read_text().splitlines()
+    lines[40:] = [" " + line.partition(" ")[2] for line in lines[40:]]
+    (data / "train.txt").write_text("\n".join([head, *lines]) + "\n")
+    config = resolve(dataclasses.replace(tiny.CONFIG, epochs=3), snm.load_data(data))
+    asked = {"data": str(data), "arm": "top-3", "split": "test", "probes": 3,
+             "config": dataclasses.asdict(config)}  # fmt: skip
+    write_record(tmp_path / "top-3.task.json", asked)
+    found = run_task(tmp_path / "top-3.task.json")
+    assert [look["step"] for look in found["probes"]] == [0, 3, 6, 9]
 
 
 def test_peers_get_what_the_arms_have(tmp_path, monkeypatch):
