@@ -248,9 +248,10 @@ def _arms_and_data(asked: Compare) -> tuple[list[Arm], Dataset]:
 def _plan(asked: Compare, campaign: Campaign, arms: list[Arm], dataset: Dataset) -> dict[str, Any]:
     """What is compared, and how: the content of `plan.json`."""
     from snm.compare.arms import grid_of
+    from snm.data.load import absolute_source
 
     return {
-        "data": str(Path(asked.data).resolve()) if asked.data != "synthetic" else asked.data,
+        "data": absolute_source(asked.data),
         "sha256": dataset.sha256,
         "arms": [arm.name for arm in arms],
         # The results hold the differences of the other arms.

@@ -21,11 +21,13 @@ from snm.data.formats.layouts import DATA_FILES, DataFiles, holds_data
 from snm.errors import InputError, counted
 from snm.machine.ram import available_ram
 from snm.stores import entries
+from snm.stores.address import absolute
 from snm.stores.copies import local
 from snm.system.cache_folder import folder as cache_folder
 from snm.system.files import refuse_unreachable
 
 __all__ = [
+    "absolute_source",
     "fetched",
     "key_of",
     "load",
@@ -139,6 +141,11 @@ def key_of(source: str | Path) -> str:
     """
     _refuse_no_path(source)
     return sha256_of(_files_of(source).all)
+
+
+def absolute_source(source: str | Path) -> str:
+    """A source of `load` as it is named in any folder: names and addresses stay."""
+    return SYNTHETIC if source == SYNTHETIC else absolute(source)
 
 
 def load_mapped(source: str | Path, key: str, checks: Callable[[int], bool]) -> Dataset | None:

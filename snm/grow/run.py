@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset, points_of_names
+from snm.data.load import absolute_source
 from snm.errors import InputError
 from snm.grow.memory import grown_memory
 from snm.grow.rows import Origins, bias_of, grow_state, new_rows
@@ -62,7 +62,7 @@ def write_grown(
         facts["data"] = dataset.name
         facts["in_memory"] = source is None
         if source is not None:
-            facts["data"] = str(Path(source).resolve()) if Path(source).exists() else source
+            facts["data"] = absolute_source(source)
         facts["sha256"] = dataset.sha256
     vectorizer = folder.checked(folder.vectorizer) if folder.has(folder.vectorizer) else None
     new.write(config, facts, predictor.weighting, names, vectorizer)

@@ -11,7 +11,7 @@ from typing import Any
 
 from snm.errors import InputError, pip_install
 
-__all__ = ["KINDS", "Address", "Kind", "in_words", "without_secrets"]
+__all__ = ["KINDS", "Address", "Kind", "absolute", "in_words", "without_secrets"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +50,17 @@ def without_secrets(text: str) -> str:
       'https://***@host/a?token=***&n=1'
     """
     return _SECRET.sub(r"\1***", _USER.sub(r"\1***@", text))
+
+
+def absolute(place: str | Path) -> str:
+    """An absolute path of what is there; an address or the name of what is not there stays.
+
+    Raises:
+      InputError: as `Address.of`.
+    """
+    if (address := Address.of(place)) is not None:
+        return str(address)
+    return str(Path(place).resolve()) if Path(place).exists() else str(place)
 
 
 def in_words(error: Exception) -> str:

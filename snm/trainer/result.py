@@ -8,10 +8,11 @@ from typing import Any
 
 from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset
+from snm.data.load import absolute_source
 from snm.evaluation.evaluate import Measures
 from snm.prediction.predictor import Predictor
 from snm.runs.schema import RunFacts
-from snm.stores.address import Address
+from snm.stores.address import absolute
 from snm.system.timing import part
 from snm.trainer.evaluate import score_test_points, trained_before
 from snm.trainer.phase import Trained
@@ -24,11 +25,11 @@ def facts_of(
 ) -> RunFacts:
     """What the folder of a run says of its data and its start."""
     facts: RunFacts = {
-        "data": dataset.name if source is None else _absolute(source),
+        "data": dataset.name if source is None else absolute_source(source),
         "sha256": dataset.sha256,
         "num_features": dataset.train.num_features,
         "num_labels": dataset.train.num_labels,
-        "warm_start": None if warm_start is None else _absolute(warm_start),
+        "warm_start": None if warm_start is None else absolute(warm_start),
     }
     if source is None:
         facts["in_memory"] = True
@@ -112,10 +113,3 @@ def training_figures(config: ResolvedConfig, done: list[Trained], at_once: int) 
         "seconds": seconds,
         "examples_per_second": sum(run.points for run in done) / seconds,
     }
-
-
-def _absolute(data: str | Path) -> str:
-    """An absolute path; addresses, `synthetic` and the names of fetched sets stay as they are."""
-    if (address := Address.of(data)) is not None:
-        return str(address)
-    return str(Path(data).resolve()) if Path(data).exists() else str(data)

@@ -10,7 +10,7 @@ from compare.comparison import BASE, NAMES, arm, full, results
 import snm
 from snm.compare.arms import BASELINE, plan_arms
 from snm.compare.campaign import Campaign, Plan
-from snm.compare.cli import Compare, _peers
+from snm.compare.cli import Compare, _peers, _plan
 from snm.compare.jobs import Job
 from snm.compare.records import write_record
 from snm.compare.report.tables import sheets
@@ -74,6 +74,17 @@ def test_what_a_comparison_trains(folder, tmp_path, monkeypatch):
     assert {(job.split, job.config.epochs) for job in (*table, *tuned)} == {("test", 4)}
     assert {job.config.learning_rate for job in tuned} == {150.0}  # of 16.7, 50 and 150
     assert found["tuning"]["top-2"]["best"]["learning_rate"] == 150.0
+
+
+@pytest.mark.parametrize("data", ["bibtex", "gs://bucket/sets/a"])
+def test_a_plan_names_data_that_are_no_path_as_they_are(folder, tmp_path, data):
+    dataset = snm.load_data(folder)
+    arms = plan_arms(
+        dataclasses.replace(snm.preset("paper"), sampled=8), mined=(2,), losses=("bowl",)
+    )
+    plan = Plan(data, arms, seeds=1, tune=False, tune_epochs=None, equal_seconds=False, jobs=1)
+    campaign = Campaign(plan, dataset, tmp_path, lambda *_: None)
+    assert _plan(Compare(data, tmp_path), campaign, arms, dataset)["data"] == data
 
 
 @pytest.mark.parametrize(("split", "points"), [("test", tiny.TEST_POINTS), ("validation", 12)])

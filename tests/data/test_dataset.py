@@ -14,7 +14,7 @@ from scipy import sparse
 from snm.data import content as content_module
 from snm.data.dataset import Dataset, Points
 from snm.data.formats import dispatch as formats
-from snm.data.load import load
+from snm.data.load import absolute_source, load
 from snm.errors import InputError
 
 TRAIN = "3 5 4\n1,3 0:1 4:2\n 2:1\n0 1:1\n"
@@ -336,6 +336,22 @@ def test_load_synthetic_by_name(tmp_path, monkeypatch):
     one_file(tmp_path / "synthetic")
     check(load("./synthetic"))
     check(load(Path("synthetic")))
+
+
+def test_a_source_is_named_for_other_folders(tmp_path, monkeypatch):
+    """As runs and comparisons keep it: what `load` takes by its name keeps that name."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("synthetic", "here"):
+        (tmp_path / name).mkdir()
+    for source, said in (
+        ("synthetic", "synthetic"),
+        ("./synthetic", f"{tmp_path}/synthetic"),
+        (Path("here"), f"{tmp_path}/here"),
+        ("bibtex", "bibtex"),  # a fetched set
+        ("gs://bucket/sets/a", "gs://bucket/sets/a"),
+        (Path("gs://bucket/sets/a"), "gs://bucket/sets/a"),
+    ):
+        assert absolute_source(source) == said
 
 
 def test_real_data_is_what_its_readme_says():
