@@ -23,6 +23,7 @@ from snm.runs.folder import RunFolder, write_json
 from snm.runs.load import StoredRun
 from snm.runs.members import member_seed, phase_names
 from snm.runs.schema import MemoryRecord, RunFacts
+from snm.trainer.result import data_of_result
 
 __all__ = ["write_grown"]
 
@@ -72,6 +73,8 @@ def write_grown(
                 "validation", "memory")  # fmt: skip
     for name in measured:
         result.pop(name, None)
+    if dataset is not None:
+        result["data"] = data_of_result(dataset, facts)
     memory = None
     # Also of a memory that did not pay: probabilities and thresholds are in it.
     if folder.has(folder.memory_record):

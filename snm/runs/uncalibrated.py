@@ -31,6 +31,8 @@ def why_uncalibrated(folder: RunFolder, config: ResolvedConfig, facts: RunFacts)
     if (start := facts["warm_start"]) is not None:
         found = f"a run that took no probabilities over from {start}"
         return found, "one trained without --warm-start, with --memory on"
+    if (before := facts.get("grown_from")) is not None:  # the data here are perhaps not its own
+        return f"a run grown from {before}, which has none", "one trained with --memory on"
     points = folder.read_result()["data"].get("points", FEWEST_POINTS)
     if points < FEWEST_POINTS:
         found = f"a run of {points} training points, too few to hold some out for probabilities"

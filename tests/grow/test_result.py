@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import tiny
 from command_line import call, refused
 
 from snm.runs.folder import RunFolder
@@ -28,3 +29,21 @@ def test_what_a_grown_run_says_of_itself(tiny_run, tmp_path, capsys):
     RunFolder(copy).reopen()
     words = (*words[:-1], tmp_path / "other")
     assert "a run that is not finished" in refused(capsys, "grow", copy, *words)
+
+
+def test_the_result_of_a_grown_run_names_its_data(tiny_run, tmp_path):
+    """As its run.json does: those that it was grown with, or those of before."""
+    run, data = tiny_run / "run", tmp_path / "more"
+    shutil.copytree(tiny_run / "data", data)
+    lines = (data / "train.txt").read_text().splitlines()
+    lines[0] = f"{tiny.POINTS - 1} {tiny.FEATURES} {tiny.LABELS + 1}"
+    (data / "train.txt").write_text("\n".join(lines[:-1]) + "\n")
+    (data / "test.txt").unlink()
+    (tmp_path / "new.txt").write_text("a\n")
+    for more, points in ((("--data", data), tiny.POINTS - 1), ((), tiny.POINTS)):
+        out = tmp_path / f"grown-{points}"
+        call("grow", run, "--labels", tmp_path / "new.txt", "--output", out, *more)
+        facts = json.loads((out / "run.json").read_text())
+        said = json.loads((out / "result.json").read_text())["data"]
+        assert (said["source"], said["sha256"]) == (facts["data"], facts["sha256"])
+        assert said["points"] == points

@@ -39,6 +39,15 @@ def test_the_cause_that_holds(tiny_run, monkeypatch, points, settings, start, sa
     assert found.startswith(said) and expected
 
 
+def test_a_grown_run(tiny_run):
+    """It was not trained on the data that it names, however many points they have."""
+    run = StoredRun.open(tiny_run / "run")
+    facts = {**run.facts, "grown_from": "runs/before"}
+    found, expected = why_uncalibrated(run.folder, run.config, facts)
+    assert found == "a run grown from runs/before, which has none"
+    assert expected == "one trained with --memory on"
+
+
 def test_a_run_that_has_not_ended(tiny_run, monkeypatch):
     run = StoredRun.open(tiny_run / "run")
     monkeypatch.setattr(type(run.folder), "finished", lambda self: False)
