@@ -37,8 +37,9 @@ class Evaluate:
     data without one, all points. Its labels are mapped to those of the run by name."""
     same_ids: bool = False
     """Take labels without names to mean the same in DATA as in the run."""
-    k: Annotated[tuple[int, ...], arg(metavar="INT ...")] = (1, 3, 5)
-    """Values of k of the metrics, each 1 to the number of labels."""
+    k: Annotated[tuple[int, ...] | None, arg(metavar="INT ...")] = None
+    """Values of k of the metrics, each 1 to the number of labels; by default 1, 3 and 5, where
+    there are so many."""
     json: bool = False
     """Print one JSON object."""
     index: Path | None = None
@@ -105,8 +106,7 @@ def _evaluated(command: Evaluate) -> dict[str, Any]:
     from snm.trainer.evaluate import evaluate
 
     run, index = command.run, command.index
-    ks = None if command.k == type(command).k else command.k
-    asked = functools.partial(evaluate, run, command.data, same_ids=command.same_ids, ks=ks)
+    asked = functools.partial(evaluate, run, command.data, same_ids=command.same_ids, ks=command.k)
     with waiting(f"opening {run}"):
         predictor = load(run)
         # Opened here, so that an index of another run is refused before the long part.

@@ -87,6 +87,21 @@ def test_metrics_at_other_numbers_of_answers(run, capsys):
         assert said.endswith(f"--k: found {k}, expected 1 to 20, the number of labels")
 
 
+def test_numbers_of_answers_that_are_the_default_are_asked_for_as_others(tmp_path, capsys):
+    lines = [f"{i % 4} {i % 4}:1" for i in range(20)]
+    (folder := tmp_path / "few").mkdir()
+    for name in ("train.txt", "test.txt"):
+        (folder / name).write_text("\n".join(["20 4 4", *lines]) + "\n")
+    settings = dict(sampled="all", mined="all", epochs=1)
+    snm.train(folder, dataclasses.replace(tiny.CONFIG, **settings), tmp_path / "run")
+    for asked in ((5,), (1, 3, 5)):
+        said = refused(capsys, "evaluate", tmp_path / "run", "--k", *asked)
+        assert said == "--k: found 5, expected 1 to 4, the number of labels"
+    call("evaluate", tmp_path / "run", "--json")
+    metrics = json.loads(capsys.readouterr().out)["metrics"]
+    assert {name.partition("@")[2] for name in metrics if "@" in name} == {"1", "3"}
+
+
 def test_points_without_features_are_counted(tmp_path):
     data = tiny.dataset(tmp_path / "data")
     features = data.test.features.copy()
