@@ -6,6 +6,7 @@ import dataclasses
 from typing import Annotated, Literal
 
 from snm.config.marks import Fact, above, at_least, between, read_by, read_if, read_unless
+from snm.data.propensity import PROPENSITY
 
 __all__ = [
     "GROUPS",
@@ -213,9 +214,9 @@ class EvaluationSettings:
     """The metric that early stopping and the best checkpoint watch."""
     refit: Annotated[bool, Fact.OF_RUNS] = False
     """After early stopping, train again on all of train for as many epochs as were best."""
-    propensity_a: Annotated[float, above(0), Fact.OF_RUNS] = 0.55
+    propensity_a: Annotated[float, above(0), Fact.OF_RUNS] = PROPENSITY[0]
     """Parameter A of the propensity model of Jain et al. (2016)."""
-    propensity_b: Annotated[float, above(0), Fact.OF_RUNS] = 1.5
+    propensity_b: Annotated[float, above(0), Fact.OF_RUNS] = PROPENSITY[1]
     """Parameter B of the propensity model."""
     auc: Annotated[bool, Fact.MAY_CHANGE, Fact.OF_RUNS] = False
     """Also the AUC of each evaluation, relevant labels against all others; it takes three times as

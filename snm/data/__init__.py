@@ -10,6 +10,7 @@ Public names, by module:
 - `weighting`: `Weighting`, the TF-IDF or L2 weights that a model applies to raw feature values.
 - `vectorizer`: `Vectorizer`, which turns texts into features.
 - `statistics`: `describe`, `duplicate_rows`, `duplicate_test_rows`.
+- `propensity`: `PROPENSITY`, the parameters of most data sets.
 - `synthetic`: `generate` a seeded data set, `default` is the one named `synthetic`.
 - `conversion.convert`: `build` writes a data folder from rows of any import format.
 - `formats`: file formats. To add an import format, see its docstring.

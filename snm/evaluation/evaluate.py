@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.data.dataset import Points
+from snm.data.propensity import PROPENSITY
 from snm.errors import InputError
 from snm.evaluation.auc import Areas
 from snm.evaluation.f1 import F1
@@ -43,8 +44,8 @@ class TrainCounts(NamedTuple):
 
     label_frequency: NDArray[np.int64]
     num_points: int
-    a: float = 0.55
-    b: float = 1.5
+    a: float = PROPENSITY[0]
+    b: float = PROPENSITY[1]
 
 
 class Measures(NamedTuple):

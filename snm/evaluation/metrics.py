@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from snm.data.propensity import PROPENSITY
 from snm.evaluation.filters import are_among, canonical, pairs_of
 
 __all__ = ["KS", "Metrics", "frequency_groups", "metric_names", "propensities"]
@@ -33,7 +34,10 @@ def metric_names(num_labels: int, *, auc: bool = False) -> list[str]:
 
 
 def propensities(
-    label_frequency: NDArray, num_points: int, a: float = 0.55, b: float = 1.5
+    label_frequency: NDArray,
+    num_points: int,
+    a: float = PROPENSITY[0],
+    b: float = PROPENSITY[1],
 ) -> NDArray:
     """The propensity of each label: the probability that a relevant label is recorded.
 

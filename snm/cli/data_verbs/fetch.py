@@ -166,6 +166,7 @@ def _run_fetch(command: Fetch) -> None:
     Raises:
       InputError: an unknown name, no mirror that answers, or data that differ from the registry's.
     """
+    from snm.data.propensity import PROPENSITY
     from snm.data.repository.fetch import OtherSizesError, fetch, place_of
     from snm.data.repository.registry import find
     from snm.errors import InputError
@@ -204,7 +205,7 @@ def _run_fetch(command: Fetch) -> None:
     console.print(f"licence: {entry.licence}", soft_wrap=True)
     console.print("please cite: " + "; ".join(entry.cite), soft_wrap=True)
     a, b = entry.propensity
-    flags = "" if (a, b) == (0.55, 1.5) else f" --propensity-a {a} --propensity-b {b}"
+    flags = "" if (a, b) == PROPENSITY else f" --propensity-a {a} --propensity-b {b}"
     data = shlex.quote(str(command.out or entry.name))
     console.print(f"next: snm train {data} --run-dir RUN{flags}", soft_wrap=True)
 

@@ -29,6 +29,7 @@ from snm.compare.peers.table import PEERS
 from snm.compare.processes import end_with_parent
 from snm.data.dataset import Points
 from snm.data.load import load
+from snm.data.propensity import PROPENSITY
 from snm.data.weighting import Weighting
 from snm.errors import InputError, nearest
 from snm.evaluation.filters import apply_filter, kept_first, most_filtered, pairs_of
@@ -39,8 +40,6 @@ from snm.system.faults import reason_of
 
 __all__ = ["check", "main", "measure", "run_peer"]
 
-PROPENSITY = [0.55, 1.5]
-"""A and B of the repository's model of propensities, for most data sets."""
 _MAX_EXTRA = 100  # predictions requested to replace dropped ones; packages rank few of the labels
 
 

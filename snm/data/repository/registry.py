@@ -8,6 +8,7 @@ import functools
 import tomllib
 from pathlib import Path
 
+from snm.data.propensity import PROPENSITY
 from snm.errors import InputError
 from snm.system.faults import reason_of
 
@@ -69,7 +70,7 @@ class Entry:
     aliases: tuple[str, ...] = ()
     statistics: dict[str, float] = dataclasses.field(default_factory=dict)
     statistics_verified: bool = False
-    propensity: tuple[float, float] = (0.55, 1.5)
+    propensity: tuple[float, float] = PROPENSITY
     licence: str = ""
     cite: tuple[str, ...] = ()
     note: str = ""
@@ -101,7 +102,7 @@ def _entry(table: dict, licence: str) -> Entry:
             raise ValueError(f"{table['name']}: a mirror needs one of files and split")
     statistics = dict(table.get("statistics", {}))
     verified = bool(statistics.pop("verified", False))
-    a, b = table.get("propensity", (0.55, 1.5))
+    a, b = table.get("propensity", PROPENSITY)
     return Entry(
         name=table["name"],
         mirrors=mirrors,
