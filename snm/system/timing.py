@@ -1,27 +1,32 @@
 """Where the time of a process goes: seconds by part, such as reading, compiling and steps.
 
 The parts are exclusive: a part inside another one is not counted twice, and compiling counts apart
-from the part that needed the program. Only the main thread is measured; what other threads do
-beside it costs no time.
+from the part that needed the program. Only the thread that began the measurement is measured; what
+other threads do beside it costs no time. `apart` gives a generator a measurement of its own.
 """
 
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-__all__ = ["COMPILING", "Times", "part", "process_started", "restart", "times", "waiting_for"]
+__all__ = [
+    "COMPILING", "Times", "apart", "part", "process_started", "restart", "times", "waiting_for",
+]  # fmt: skip
 
 COMPILING = "compiling"
 """The part that holds the seconds in which jax traces, lowers and compiles, or reads its cache."""
 
 _JAX = ("/jax/core/compile/", "/jax/compilation_cache/cache_retrieval")
+
+T = TypeVar("T")
 
 
 class Times(NamedTuple):
@@ -44,11 +49,7 @@ class Times(NamedTuple):
 
 
 class _Clock:
-    def __init__(self) -> None:
-        self.listening = False
-        self.restart(time.perf_counter())
-
-    def restart(self, began: float) -> None:
+    def __init__(self, began: float) -> None:
         self.began = began
         self.thread = threading.get_ident()
         self.parts: dict[str, float] = {}
@@ -57,26 +58,48 @@ class _Clock:
         self.compiled: list[tuple[float, float]] = []  # intervals that are not within another
 
 
-_clock = _Clock()
+_OF_PROCESS = _Clock(time.perf_counter())
+_clock = contextvars.ContextVar("clock", default=_OF_PROCESS)
+_listening = threading.Event()
 
 
 def restart(began: float | None = None, before: str = "") -> None:
-    """Forgets what was measured, and measures the calling thread from here on.
+    """Forgets what was measured, and measures the calling thread and context from here on.
 
     Args:
       began: when what is measured began, on the clock of `time.perf_counter`; None is now.
       before: the part that has the seconds from then to now.
     """
     now = time.perf_counter()
-    _clock.restart(now if began is None else began)
+    clock = _Clock(now if began is None else began)
     if before:
-        _clock.parts[before] = now - _clock.began
+        clock.parts[before] = now - clock.began
+    _clock.set(clock)
+
+
+def apart(events: Generator[T]) -> Generator[T]:
+    """Yields the same, and measures what makes them by itself, from the first on.
+
+    Several such generators may be advanced in turns. What the caller does between two events is in
+    the `whole` of both, and in no part that either begins meanwhile.
+    """
+    context = contextvars.copy_context()
+    context.run(restart)
+    try:
+        while True:
+            try:
+                event = context.run(next, events)
+            except StopIteration:
+                return
+            yield event
+    finally:
+        context.run(events.close)
 
 
 def times() -> Times:
     """What was measured since the last `restart`."""
-    whole = time.perf_counter() - _clock.began
-    return Times(whole, dict(_clock.parts), dict(_clock.programs))
+    clock = _clock.get()
+    return Times(time.perf_counter() - clock.began, dict(clock.parts), dict(clock.programs))
 
 
 def waiting_for(program: str) -> contextlib.AbstractContextManager[None]:
@@ -96,11 +119,12 @@ def part(name: str, program: str | None = None) -> Iterator[None]:
       name: of the part.
       program: the name of a function that is compiled, to add the same seconds to; or None.
     """
-    if threading.get_ident() != _clock.thread:
+    clock = _clock.get()
+    if threading.get_ident() != clock.thread:
         yield
         return
     _listen()
-    parts, inside, begun = _clock.parts, _clock.inside, time.perf_counter()
+    parts, inside, begun = clock.parts, clock.inside, time.perf_counter()
     parts.setdefault(name, 0.0)
     inside.append(0.0)
     try:
@@ -110,7 +134,7 @@ def part(name: str, program: str | None = None) -> Iterator[None]:
         own = seconds - inside.pop()
         parts[name] += own
         if program is not None:
-            _clock.programs[program] = _clock.programs.get(program, 0.0) + own
+            clock.programs[program] = clock.programs.get(program, 0.0) + own
         if inside:
             inside[-1] += seconds
 
@@ -129,28 +153,29 @@ def process_started() -> float:
 
 def _listen() -> None:
     """Asks jax, once it is there, to tell how long it compiles."""
-    if _clock.listening or "jax" not in sys.modules:
+    if _listening.is_set() or "jax" not in sys.modules:
         return
     from jax import monitoring
 
-    _clock.listening = True
+    _listening.set()
     monitoring.register_event_duration_secs_listener(_compiled)
 
 
 def _compiled(event: str, duration_secs: float, **about: str | int) -> None:
     """Counts an interval that ends now; those within it, of functions it calls, were counted."""
-    if not event.startswith(_JAX) or threading.get_ident() != _clock.thread:
+    clock = _clock.get()
+    if not event.startswith(_JAX) or threading.get_ident() != clock.thread:
         return
     end = time.perf_counter()
     begin = end - duration_secs
     within = 0.0
-    while _clock.compiled and _clock.compiled[-1][0] >= begin:
-        inner, until = _clock.compiled.pop()
+    while clock.compiled and clock.compiled[-1][0] >= begin:
+        inner, until = clock.compiled.pop()
         within += until - inner
-    _clock.compiled.append((begin, end))
+    clock.compiled.append((begin, end))
     own = duration_secs - within
-    _clock.parts[COMPILING] = _clock.parts.get(COMPILING, 0.0) + own
+    clock.parts[COMPILING] = clock.parts.get(COMPILING, 0.0) + own
     name = str(about.get("fun_name", "reading stored programs"))
-    _clock.programs[name] = _clock.programs.get(name, 0.0) + own
-    if _clock.inside:
-        _clock.inside[-1] += own
+    clock.programs[name] = clock.programs.get(name, 0.0) + own
+    if clock.inside:
+        clock.inside[-1] += own

@@ -20,7 +20,7 @@ from snm.runs.folder import RunFolder
 from snm.runs.log.progress_bar import in_notebook, with_bar
 from snm.runs.mirror import place_of
 from snm.runs.settings import settings_of_run
-from snm.system.timing import part, restart
+from snm.system.timing import apart, part
 from snm.trainer.memory.notes import never_adjusted, never_tried
 from snm.trainer.prepare import names_not_tried
 from snm.trainer.run import RunRequest, resolved_training
@@ -112,7 +112,6 @@ def training(
     """
 
     def run() -> Generator[Event]:
-        restart()
         if not isinstance(config, Config):
             expected = "a Config, such as snm.preset('default')"
             raise InputError("config", f"{config!r}"[:80], expected)
@@ -132,7 +131,8 @@ def training(
             yield from (Noted(0, note) for note in not_tried(config, dataset))
             yield from resolved_training(dataset, settings, place, request)
 
-    return with_bar(run()) if (in_notebook() if progress is None else progress) else run()
+    events = apart(run())
+    return with_bar(events) if (in_notebook() if progress is None else progress) else events
 
 
 def not_tried(config: Config, dataset: Dataset) -> list[str]:

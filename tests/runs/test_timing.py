@@ -83,6 +83,43 @@ def test_other_threads_are_not_counted(clock):
     assert timing.times().parts == {}
 
 
+def test_generators_that_are_advanced_in_turns_are_measured_apart(clock):
+    def events(name, seconds):
+        for _ in range(2):
+            with timing.part(name):
+                clock.now += seconds
+            yield None
+        with timing.part("closing"):
+            yield timing.times()
+
+    with timing.part("outside"):
+        first, second = timing.apart(events("a", 1)), timing.apart(events("b", 10))
+        next(first)
+        next(second)
+        clock.now += 100
+        *_, of_first = first
+        *_, of_second = second
+    assert (of_first.whole, of_first.parts) == (112, {"a": 2, "closing": 0})
+    assert (of_second.whole, of_second.parts) == (121, {"b": 20, "closing": 0})
+    assert timing.times().parts == {"outside": 122}
+
+
+def test_a_generator_that_is_measured_apart_is_closed():
+    closed = []
+
+    def events():
+        try:
+            yield 1
+        finally:
+            closed.append(timing.times().parts)
+
+    measured = timing.apart(events())
+    assert next(measured) == 1
+    with timing.part("outside"):
+        measured.close()
+    assert closed == [{}]
+
+
 def test_jax_tells_what_it_compiles():
     timing.restart()
     with timing.part("steps"):

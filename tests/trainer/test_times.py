@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from time import sleep
 
 import pytest
 import tiny
@@ -46,6 +47,26 @@ def test_each_call_measures_itself(folder, tmp_path):
     for time in found:
         assert "starting" not in time["parts"] and time["parts"]["steps"] > 0
         assert sum(time["parts"].values()) <= time["whole"]
+
+
+def test_trainings_in_turns_measure_themselves(folder, tmp_path, monkeypatch):
+    """The second, whose data are read already, does not forget what the first took."""
+    data = snm.load_data(folder)
+
+    def slow(_):
+        sleep(0.2)
+        return data
+
+    monkeypatch.setattr("snm.trainer.training.load_together", slow)
+    first = snm.training(folder, tiny.CONFIG, tmp_path / "a")
+    second = snm.training(data, tiny.CONFIG, tmp_path / "b")
+    next(first)
+    next(second)
+    read = []
+    for events in (first, second):
+        *_, last = events
+        read.append(last.result["time"]["parts"]["reading"])
+    assert read[0] >= 0.2 > read[1]
 
 
 @pytest.mark.parametrize(("at_once", "seconds"), [(1, 4.0), (2, 3.0)])
