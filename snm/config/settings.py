@@ -96,7 +96,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "bias": False,
         "members": 1,
         "loss": "bowl",
-        "mined": 16,
+        "mined": "few",
         "exclude": "positive",
         "positives": "one",
         "seen": "keep",
