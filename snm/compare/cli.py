@@ -104,8 +104,9 @@ class Compare:
         """
         from snm.compare.campaign import OWN
 
+        # Each arm sets its own k'; the preset's may exceed what is sampled here.
         values = {} if self.config is None else read_toml(self.config)
-        start = preset(self._preset(values))
+        start = dataclasses.replace(preset(self._preset(values)), mined="all")
         if self.config is not None:
             before, start = start, config_of(values, str(self.config), base=start)
             for name, own in OWN.items():
@@ -115,7 +116,7 @@ class Compare:
                     raise InputError(f"{self.config}: {name}", repr(value), expected)
         names = ("sampled", "epochs", "dim", "batch_size")
         given = {name: value for name in names if (value := getattr(self, name)) is not None}
-        return dataclasses.replace(start, **given, mined="all")  # each arm sets its own k'
+        return dataclasses.replace(start, **given, mined="all")
 
     def _preset(self, values: dict[str, Any]) -> str:
         """The preset that is asked for, by the flag or in the file.

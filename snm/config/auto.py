@@ -13,7 +13,6 @@ from snm.config.passes import FREQUENT, MOST_OF_LONG, few_epochs
 from snm.memory.sizes import FEWEST_POINTS
 
 __all__ = [
-    "FEW_MINED",
     "auto_class_init",
     "auto_drops_seen",
     "auto_feature_init",
@@ -27,9 +26,6 @@ __all__ = [
     "auto_size",
     "auto_weighting",
 ]
-
-FEW_MINED = 16
-"""The k' of `--mined few`, if more labels are sampled."""
 
 _SHORT = 32  # features a point up to which feature rows start at length 1
 _MOST_POINTS_OF_THREE = 83_333  # a pass of three members then makes a quarter of a million visits

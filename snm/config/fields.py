@@ -96,10 +96,9 @@ class LossSettings:
     """B, the negatives drawn for each batch: a number, all other labels, or auto: 2048 for
     several members, 4096 for one, 8192 for one where labels are many; in-batch has as many as the
     batch."""
-    mined: Annotated[int | Literal["all", "auto", "few"], at_least(1)] = "auto"
+    mined: Annotated[int | Literal["all", "auto"], at_least(1)] = "auto"
     """k', how many of them, the highest scoring, enter the loss: a number, all, which is negative
-    sampling, auto, from 256 for few labels to 32 for many, or few, 16. Of fewer negatives, auto
-    and few take all."""
+    sampling, or auto, from 256 for few labels to 32 for many."""
     sampled_start: Annotated[int | Literal["all"], at_least(0)] = 0
     """Let B go from this to `sampled` over the run, by halves or doubles; 0 keeps it constant."""
     mined_start: Annotated[int | Literal["all"], at_least(0)] = 0

@@ -13,7 +13,7 @@ from snm.config import passes
 from snm.config.data_checks import check_bound, check_data, check_sampler, check_stages
 from snm.config.loss_options import loss_options
 from snm.config.resolved import ResolvedConfig, unresolved_values
-from snm.config.settings import Config
+from snm.config.settings import Config, preset
 from snm.config.stages import SizeSchedule
 from snm.data.dataset import Dataset
 from snm.data.evidence import evidence_lost
@@ -208,16 +208,19 @@ def _most_in_batch(config: Config, dataset: Dataset) -> int:
 def _mined(config: Config, num_labels: int, most: int) -> int | Literal["all"]:
     """k', of at most so many labels."""
     mined = config.mined
-    if mined == "all":
-        return "all"
-    if not isinstance(mined, int):
-        suits = rules.auto_mined(num_labels) if mined == "auto" else rules.FEW_MINED
-        return "all" if suits >= most else suits
-    if SAMPLERS[config.sampler].needs_batch_positives and mined >= most:
-        found = f"{mined} of at most {most} positives of other points in a batch"
-        raise InputError("--mined", found, f"fewer than {most}, or all")
-    if mined > most:
-        raise InputError("--mined", f"{mined} of {most} sampled labels", f"at most {most}")
+    if SAMPLERS[config.sampler].needs_batch_positives and isinstance(mined, int) and mined >= most:
+        if mined != preset(config.preset).mined:
+            found = f"{mined} of at most {most} positives of other points in a batch"
+            raise InputError("--mined", found, f"fewer than {most}, or all")
+        mined = "all"
+    if mined == "auto":
+        suits = rules.auto_mined(num_labels)
+        mined = "all" if suits >= most else suits
+    # The k' of a preset is meant for many labels; asked for by the user, it is refused instead.
+    if mined != "all" and mined > most:
+        if mined != preset(config.preset).mined or isinstance(config.sampled, int):
+            raise InputError("--mined", f"{mined} of {most} sampled labels", f"at most {most}")
+        mined = "all"
     return mined
 
 

@@ -96,7 +96,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "bias": False,
         "members": 1,
         "loss": "bowl",
-        "mined": "few",
+        "mined": 16,
         "exclude": "positive",
         "positives": "one",
         "seen": "keep",

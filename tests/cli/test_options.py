@@ -17,7 +17,7 @@ def test_the_papers_settings():
     found = snm.preset("paper")
     names = ("loss", "phi", "vartheta", "mined", "dim", "epochs", "learning_rate", "batch_size")
     assert {name: getattr(found, name) for name in names} == dict(
-        loss="bowl", phi="hinge", vartheta="top", mined="few", dim=512, epochs=20,
+        loss="bowl", phi="hinge", vartheta="top", mined=16, dim=512, epochs=20,
         learning_rate=50.0, batch_size=found.batch_size,
     )  # fmt: skip
 
