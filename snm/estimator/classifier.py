@@ -18,9 +18,9 @@ except ImportError as error:
     ) from error
 
 from snm.estimator.answers import Answers
-from snm.estimator.fit import held_out
 from snm.estimator.learning import Learning, dataset_of
 from snm.estimator.memory import extended
+from snm.estimator.parameters import stopped_early
 from snm.estimator.targets import Targets
 from snm.prediction.calibration import Calibration
 from snm.trainer.memory.trial import find_memory, memory_split
@@ -192,22 +192,12 @@ class SNMClassifier(Answers, Learning, ClassifierMixin, BaseEstimator):
         points = self._points(features, targets, y, sample_weight)
         self._check_answers()
         self._begin(points, targets)
-        dataset, watch, config = dataset_of(points), None, self.config_
+        dataset, config = dataset_of(points), self.config_
         if self.early_stopping:
-            points, watch = held_out(
-                dataset,
-                self._fitted_weighting,
-                share=self.validation_fraction,
-                patience=self.n_iter_no_change,
-                seed=config.seed,
-            )
-            # The points that early stopping watches choose the memory, too.
-            config = dataclasses.replace(config, validation_fraction=self.validation_fraction)
+            config = stopped_early(config, self.validation_fraction, self.n_iter_no_change)
+        # The points that early stopping watches choose the memory, too.
         split = memory_split(config, dataset)
-        first = None
-        if split is not None and watch is None:
-            first = points.take(split[0])
-        self._train(points, self.config_, watch, first)
+        self._train(config, dataset, None if split is None else split[0])
         if split is not None:
             self.memory_, self._memory, self._shifts = find_memory(
                 config, dataset, self._joined(self._states[:1]), self.predictor_
@@ -274,7 +264,7 @@ class SNMClassifier(Answers, Learning, ClassifierMixin, BaseEstimator):
         )
         if points.labels.nnz:
             self._calibration = None  # of the model before
-            self._train(points, config)
+            self._train(config, dataset_of(points), in_parts=True)
             if self._memory is not None:
                 self._memory = extended(self._memory, points, self.predictor_)
                 self.predictor_ = self._joined(self._states)

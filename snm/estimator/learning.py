@@ -16,7 +16,7 @@ from snm.config.settings import Config
 from snm.data.dataset import Dataset, Points
 from snm.data.weighting import Weighting
 from snm.errors import InputError
-from snm.estimator.fit import Watch, fit_members
+from snm.estimator.fit import fit_members
 from snm.estimator.inputs import canonical, points_of, seed_of, warn_of_units
 from snm.estimator.parameters import config_of, weighted_for, with_memory_for
 from snm.estimator.targets import Targets
@@ -27,6 +27,7 @@ from snm.model.model import TrainState
 from snm.prediction.calibration import UNCALIBRATED, Calibration
 from snm.prediction.predictor import Predictor
 from snm.runs.schema import MemoryRecord
+from snm.trainer.phase import PhaseInputs
 
 __all__ = ["Learning", "dataset_of"]
 
@@ -115,27 +116,33 @@ class Learning:
 
     def _train(
         self,
-        points: Points,
         config: ResolvedConfig,
-        watch: Watch | None = None,
-        first: Points | None = None,
+        dataset: Dataset,
+        kept: NDArray[np.int64] | None = None,
+        *,
+        in_parts: bool = False,
     ) -> None:
-        """Trains on `points`, the first member on those of `first` where there are some.
+        """Trains all members.
 
         Parameters of an earlier call are consumed: those are the ones to go on from.
 
+        Args:
+          config: the settings.
+          dataset: with all points.
+          kept: int64 [n], ascending, the points that do not choose a memory; None is all.
+          in_parts: whether more points may follow.
+
         Raises:
+          InputError: as `fit_members`.
           NonFiniteError: a loss was not finite.
         """
         earlier = self.__dict__.pop("_states", [None] * self.config_.members)
         self.__dict__.pop("predictor_", None)
         fitted = fit_members(
-            config,
-            points,
-            self._fitted_weighting,
+            PhaseInputs(config, dataset, self._fitted_weighting),
             earlier,
-            first=first,
-            watch=watch,
+            kept=kept,
+            in_parts=in_parts,
             shown=self.verbose,
         )
         self.loss_curve_ = fitted.losses

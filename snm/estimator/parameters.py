@@ -6,17 +6,19 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 from scipy.sparse import csr_matrix
 
 from snm.config.auto import auto_weighting
 from snm.config.fields import GROUPS
 from snm.config.marks import Fact, settings_with
+from snm.config.resolved import ResolvedConfig
 from snm.config.settings import PRESETS, Config, preset
 from snm.data.weighting import filled
 from snm.errors import InputError, nearest
 from snm.memory.sizes import FEWEST_POINTS
 
-__all__ = ["config_of", "weighted_for", "with_memory_for"]
+__all__ = ["config_of", "stopped_early", "weighted_for", "with_memory_for"]
 
 _OF_RUNS = settings_with(GROUPS, Fact.OF_RUNS)
 _KNOWN = {field.name for field in dataclasses.fields(Config)}.difference(_OF_RUNS)
@@ -110,3 +112,21 @@ def with_memory_for(config: Config, num_points: int, *, in_parts: bool, threshol
         expected = f"at least {FEWEST_POINTS}, of which some tell the probabilities, or None"
         raise InputError("threshold", found, expected)
     return dataclasses.replace(config, memory="on")  # its points tell the probabilities
+
+
+def stopped_early(config: ResolvedConfig, share: float, patience: int) -> ResolvedConfig:
+    """The settings of a fit that stops early.
+
+    Args:
+      config: the settings of one that does not.
+      share: of the points, those to hold out and watch (`validation_fraction`).
+      patience: epochs without a better precision at 1 after which to stop (`n_iter_no_change`).
+
+    Raises:
+      InputError: a share or a patience out of range.
+    """
+    if not 0 < share < 1:
+        raise InputError("validation_fraction", repr(share), "a share above 0 and below 1")
+    if not isinstance(patience, int | np.integer) or patience < 1:
+        raise InputError("n_iter_no_change", repr(patience), "a number of epochs, 1 or more")
+    return dataclasses.replace(config, validation_fraction=share, patience=int(patience))

@@ -34,8 +34,8 @@ from snm.planning.programs import Programs, StageProgram
 from snm.planning.stages import Forecast, Needs, bytes_by_stage
 from snm.prediction.predictor import ROWS
 from snm.prediction.programs import jitted_queries, jitted_top
-from snm.trainer.phase import first_phase, prepare_phase
-from snm.trainer.prepare import Prepared, members_at_once, trained_beside
+from snm.trainer.phase import first_phase
+from snm.trainer.prepare import Prepared, members_at_once, prepare, trained_beside
 from snm.trainer.programs import jitted_steps
 
 __all__ = ["forecast"]
@@ -54,7 +54,9 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
     before = resident_ram()
     phase = first_phase(config, dataset)
     weighting = Weighting.fit(config.weighting, dataset.train.features)
-    prepared = prepare_phase(config, dataset, weighting, phase)
+    prepared = prepare(
+        config, dataset.train, weighting, phase.rows, trained_beside(config, dataset)
+    )
     mesh, source, model = prepared.mesh, prepared.source, prepared.model
     whole = abstract_state(model)
     shapes = whole if mesh is None else shapes_on(whole, mesh)

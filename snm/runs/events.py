@@ -74,7 +74,7 @@ class NonFiniteError(ArithmeticError):
         """The same error of a training that writes no log and no checkpoints."""
         found = NonFinite(self.tensor, [self.points.index(point) for point in self.culprits])
         hint = (
-            "Rows are those of the points that are trained on. The model is lost: fit again. A "
+            "Rows are those of X, without points of weight 0. The model is lost: fit again. A "
             "lower learning_rate or score_scale usually helps; settings={'on_nonfinite': 'skip'} "
             "drops such batches"
         )

@@ -33,7 +33,8 @@ from snm.targets.devices import compiled_for_target, devices_of
 from snm.targets.faults import faults
 from snm.targets.module import Module
 from snm.targets.table import Target
-from snm.trainer.phase import first_phase, prepare_phase
+from snm.trainer.phase import first_phase
+from snm.trainer.prepare import prepare, trained_beside
 from snm.trainer.programs import jitted_steps, jitted_stream
 
 __all__ = ["Program", "compile_run", "compile_scoring", "compile_training", "compiled"]
@@ -96,7 +97,9 @@ def compile_run(
     with compiling_for(target.backend, target.memory, target.on_chip):
         phase = first_phase(config, dataset)
         weighting = Weighting.fit(config.weighting, dataset.train.features)
-        prepared = prepare_phase(config, dataset, weighting, phase)
+        prepared = prepare(
+            config, dataset.train, weighting, phase.rows, trained_beside(config, dataset)
+        )
     source, count = prepared.source, prepared.steps_per_dispatch
     found = []
     for stage, share in prepared.shares:

@@ -6,6 +6,7 @@ Each member of a run has one phase, or two where `refit` trains it again on all 
 from __future__ import annotations
 
 import dataclasses
+from typing import Self
 
 import numpy as np
 from jax.sharding import Mesh
@@ -20,11 +21,11 @@ from snm.evaluation.metrics import metric_names
 from snm.model.model import TrainState
 from snm.runs.events import Progress
 from snm.runs.folder import RunFolder
-from snm.runs.members import member_seed
-from snm.trainer.prepare import Prepared, all_points, prepare, trained_beside
+from snm.runs.members import member_seed, phase_names
+from snm.trainer.prepare import all_points, trained_beside
 from snm.trainer.warm_start import WarmStart
 
-__all__ = ["Phase", "RunInputs", "Trained", "first_phase", "prepare_phase", "steps_of_epoch"]
+__all__ = ["Phase", "PhaseInputs", "RunInputs", "Trained", "first_phase", "steps_of_epoch"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,17 +42,18 @@ class Phase:
     held_out: Points | None = None
     rows: np.ndarray | None = None
 
+    def of_member(self, member: int, kept: np.ndarray | None) -> Phase:
+        """The first phase of a member; member 1 leaves out the points that choose a memory.
 
-def prepare_phase(
-    config: ResolvedConfig,
-    dataset: Dataset,
-    weighting: Weighting,
-    phase: Phase,
-    probe_every: int = 0,
-) -> Prepared:
-    """Sets up the training of a phase; see `snm.trainer.prepare.prepare`."""
-    names = trained_beside(config, dataset)
-    return prepare(config, dataset.train, weighting, phase.rows, names, probe_every=probe_every)
+        Args:
+          member: counted from 1.
+          kept: int [n], ascending, the points of train that do not choose a memory; None is all.
+        """
+        name, _ = phase_names(member)
+        # Where there are points to watch, these choose it, and every member leaves them out.
+        if member > 1 or kept is None or self.held_out is not None:
+            return dataclasses.replace(self, name=name)
+        return dataclasses.replace(self, name=name, rows=kept)
 
 
 @dataclasses.dataclass
@@ -74,27 +76,36 @@ class Trained:
 
 
 @dataclasses.dataclass(frozen=True)
-class RunInputs:
+class PhaseInputs:
+    """What all phases of a training are made from.
+
+    Attributes:
+      config: the settings; in the inputs of a member, `seed` is that of the member.
+      dataset: as loaded.
+      weighting: of features, fitted.
+    """
+
+    config: ResolvedConfig
+    dataset: Dataset
+    weighting: Weighting
+
+    def of_member(self, member: int) -> Self:
+        """Those of a member, counted from 1."""
+        seed = member_seed(self.config.seed, member)
+        return dataclasses.replace(self, config=dataclasses.replace(self.config, seed=seed))
+
+
+@dataclasses.dataclass(frozen=True)
+class RunInputs(PhaseInputs):
     """What all phases of a run are made from.
 
     Attributes:
       folder: of the run.
-      config: its settings; in the inputs of a member, `seed` is that of the member.
-      dataset: as loaded.
-      weighting: of features, fitted.
       warm_start: another run, whose parameters a new run starts from; or None.
     """
 
     folder: RunFolder
-    config: ResolvedConfig
-    dataset: Dataset
-    weighting: Weighting
     warm_start: WarmStart | None = None
-
-    def of_member(self, member: int) -> RunInputs:
-        """Those of a member, counted from 1."""
-        seed = member_seed(self.config.seed, member)
-        return dataclasses.replace(self, config=dataclasses.replace(self.config, seed=seed))
 
 
 def steps_of_epoch(config: ResolvedConfig, dataset: Dataset) -> int:

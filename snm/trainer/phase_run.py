@@ -1,4 +1,4 @@
-"""The training of one phase of a run, from its newest checkpoint on."""
+"""The training of one phase: of a run, from its newest checkpoint on, or in memory."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ import jax
 from jax.sharding import Mesh
 
 from snm.batches.sources.source import Source
-from snm.checkpoints.store import Checkpoints
+from snm.checkpoints.in_memory import BestState
+from snm.checkpoints.writer import Store
 from snm.data.dataset import summary_of_weights
 from snm.data.statistics import dominant_feature
 from snm.distributed.dataset import label_frequency_together
 from snm.distributed.processes import is_first_process
 from snm.errors import InputError, counted
 from snm.evaluation.evaluate import Measures, TrainCounts, evaluate_points
+from snm.machine.compiler import step_options
 from snm.machine.versions import versions
 from snm.model.model import TrainState
 from snm.model.placement import abstract_on
@@ -30,12 +32,12 @@ from snm.runs.members import phase_names
 from snm.system.imports import begin_imports
 from snm.system.timing import part
 from snm.trainer.loop import Probe, Validation, run_steps
-from snm.trainer.phase import Phase, RunInputs, Trained, prepare_phase
-from snm.trainer.prepare import Prepared, members_at_once, trained_beside
+from snm.trainer.phase import Phase, PhaseInputs, RunInputs, Trained
+from snm.trainer.prepare import Prepared, members_at_once, prepare, trained_beside
 from snm.trainer.programs import StepPrograms
 from snm.trainer.warm_start import WarmStart, initial_state
 
-__all__ = ["PhaseRun", "open_phase"]
+__all__ = ["PhaseRun", "open_phase", "phase_in_memory"]
 
 _LATER = ("snm.runs.log.curves", "orbax.checkpoint.v1", "scipy.optimize")
 """Modules that a run needs at its first event, its first checkpoint and its end."""
@@ -66,14 +68,10 @@ def open_phase(
       InputError: a checkpoint of another run, or one beyond the last step.
     """
     config = inputs.config
-    with part("preparing batches"):
-        looks = 0 if probe is None else probe_every
-        prepared = prepare_phase(config, inputs.dataset, inputs.weighting, phase, looks)
-    model, source, mesh = prepared.model, prepared.source, prepared.mesh
-    programs = StepPrograms(model, source, prepared.stages, mesh, prepared.step_options)
-    last_step = prepared.total_steps
+    prepared, programs = _set_up(inputs, phase, 0 if probe is None else probe_every)
+    last_step, steps_per_epoch = prepared.total_steps, prepared.source.steps_per_epoch
     if epochs is not None:
-        last_step = max(1, round(epochs * source.steps_per_epoch))
+        last_step = max(1, round(epochs * steps_per_epoch))
 
     about: dict[str, Any] = {
         "data_sha256": inputs.dataset.sha256,
@@ -81,9 +79,10 @@ def open_phase(
         "versions": versions(),
     }
     checkpoints = inputs.folder.checkpoints(config.keep_checkpoints, phase.name, about)
-    state, note, damaged = checkpoints.newest_whole(abstract_on(mesh, model))
+    state, note, damaged = checkpoints.newest_whole(abstract_on(prepared.mesh, prepared.model))
     if note is None:
         progress = Progress()
+        begin_imports(*_LATER)
         state = _begin(prepared, programs, inputs.warm_start, member)
         notes = [f"{error}; beginning again" for error in damaged]
         begins_the_run = phase.name == phase_names(1)[0]
@@ -93,7 +92,7 @@ def open_phase(
         _refuse_another(checkpoints.path(progress.step), note.about, about)
         if progress.step > last_step:
             asked = config.epochs if epochs is None else epochs
-            raise _fewer(progress.step, source.steps_per_epoch, last_step, asked)
+            raise _fewer(progress.step, steps_per_epoch, last_step, asked)
         notes = [f"{error}; going on from the one before it" for error in damaged]
         notes += _other_versions(note.about["versions"], about["versions"])
     return PhaseRun(
@@ -102,6 +101,7 @@ def open_phase(
         prepared=prepared,
         programs=programs,
         checkpoints=checkpoints,
+        folder=inputs.folder.path,
         last_step=last_step,
         progress=progress,
         state=state,
@@ -111,12 +111,58 @@ def open_phase(
     )
 
 
+def phase_in_memory(
+    inputs: PhaseInputs,
+    phase: Phase,
+    state: TrainState | None,
+    best: BestState,
+    *,
+    in_parts: bool = False,
+) -> PhaseRun:
+    """Prepares a phase that begins, and writes nothing to disk.
+
+    Args:
+      inputs: of the member.
+      phase: the points to train on, and those to watch.
+      state: parameters to go on from, consumed; None starts anew.
+      best: afterwards has the state with the best score, or the last where none is scored.
+      in_parts: whether more phases follow. They share its programs, which are then compiled as
+        those of a long training.
+    """
+    prepared, programs = _set_up(inputs, phase, in_parts=in_parts)
+    return PhaseRun(
+        inputs=inputs,
+        phase=phase,
+        prepared=prepared,
+        programs=programs,
+        checkpoints=best,
+        folder=None,
+        last_step=prepared.total_steps,
+        progress=Progress(),
+        state=_begin(prepared, programs) if state is None else state,
+    )
+
+
+def _set_up(
+    inputs: PhaseInputs, phase: Phase, probe_every: int = 0, *, in_parts: bool = False
+) -> tuple[Prepared, StepPrograms]:
+    config, dataset = inputs.config, inputs.dataset
+    names = trained_beside(config, dataset)
+    with part("preparing batches"):
+        prepared = prepare(
+            config, dataset.train, inputs.weighting, phase.rows, names, probe_every=probe_every
+        )
+    options = step_options if in_parts else prepared.step_options
+    return prepared, StepPrograms(
+        prepared.model, prepared.source, prepared.stages, prepared.mesh, options
+    )
+
+
 def _begin(
-    prepared: Prepared, programs: StepPrograms, warm_start: WarmStart | None, member: int
+    prepared: Prepared, programs: StepPrograms, warm_start: WarmStart | None = None, member: int = 1
 ) -> TrainState:
-    """The parameters of a new phase, while its programs compile and modules are imported."""
+    """The parameters of a new phase, while its programs compile."""
     programs.begin(prepared.steps_per_dispatch)
-    begin_imports(*_LATER)
     with part("initial parameters"):
         return initial_state(prepared, warm_start, member)
 
@@ -169,7 +215,7 @@ def _about_the_data(inputs: RunInputs) -> list[str]:
 
 @dataclasses.dataclass(eq=False, kw_only=True)
 class PhaseRun:
-    """A phase of a run that is ready to train; `open_phase` makes it.
+    """A phase that is ready to train; `open_phase` and `phase_in_memory` make it.
 
     Attributes:
       inputs: of the member.
@@ -177,6 +223,7 @@ class PhaseRun:
       prepared: its model and batches.
       programs: its steps, which may be compiling.
       checkpoints: where it saves.
+      folder: of the run, where the log is; None writes none.
       last_step: the one after which it ends.
       progress: the counters, which training updates.
       state: the parameters at `progress.step`; None while it trains, and where they are not needed.
@@ -185,15 +232,16 @@ class PhaseRun:
       probe_every: steps between its looks; 0 is once an epoch.
     """
 
-    inputs: RunInputs
+    inputs: PhaseInputs
     phase: Phase
     prepared: Prepared
     programs: StepPrograms
-    checkpoints: Checkpoints
+    checkpoints: Store
+    folder: Path | None
     last_step: int
     progress: Progress
     state: TrainState | None
-    notes: list[str]
+    notes: list[str] = dataclasses.field(default_factory=list)
     probe: Callable[[Predictor], dict[str, Any]] | None = None
     probe_every: int = 0
 
@@ -212,8 +260,15 @@ class PhaseRun:
         """Whether this phase has no step left."""
         return self.progress.stopped or self.progress.step == self.last_step
 
-    def run(self, profile: bool, stop: Callable[[], bool] | None = None) -> Iterator[Event]:
-        """Trains to the last step and writes the log; `stop` is asked whether to end earlier."""
+    def run(
+        self, stop: Callable[[], bool] | None = None, *, profile: bool = False
+    ) -> Iterator[Event]:
+        """Trains to the last step and writes the log.
+
+        Args:
+          stop: asked after every dispatch whether to end earlier.
+          profile: whether to write a trace of a few dispatches to the run's folder.
+        """
         config, source, phase = self.inputs.config, self.source, self.phase
         yield Started(
             phase.name,
@@ -235,7 +290,8 @@ class PhaseRun:
             last_step=self.last_step,
             steps_per_dispatch=self.prepared.steps_per_dispatch,
             checkpoints=self.checkpoints,
-            checkpoint_every=self.prepared.checkpoint_every,
+            # What is in memory is lost with the process: nothing goes on from there.
+            checkpoint_every=0 if self.folder is None else self.prepared.checkpoint_every,
             validation=self._validation,
             probe=self._probe,
             on_nonfinite=config.on_nonfinite,
@@ -244,9 +300,10 @@ class PhaseRun:
             on_end=self._keep if config.members == 1 else None,
         )
         self.state = None  # its buffers are donated to the first step
-        folder = self.inputs.folder.path
-        trace = folder / "profile" if profile and is_first_process() else None
-        with open_log(folder, phase.name, self.progress.step) as log:
+        trace = None
+        if profile and self.folder is not None and is_first_process():
+            trace = self.folder / "profile"
+        with open_log(self.folder, phase.name, self.progress.step) as log:
             notes = [Noted(self.progress.step, text) for text in self.notes]
             try:
                 for event in itertools.chain(notes, _traced(events, trace)):

@@ -118,7 +118,6 @@ def prepare(
     rows: NDArray[np.int64] | None = None,
     more: Points | None = None,
     *,
-    one_device: bool = False,
     probe_every: int = 0,
 ) -> Prepared:
     """Sets up the training of one member.
@@ -129,7 +128,6 @@ def prepare(
       weighting: of features, fitted.
       rows: int64 [m], ascending, the points to train on; None is all.
       more: further points, which are all trained on; see `trained_beside`.
-      one_device: train on this process's first device, whatever `config.mesh` says.
       probe_every: steps between two looks at the model; 0 is none, or one an epoch.
 
     Raises:
@@ -141,7 +139,7 @@ def prepare(
         expected = f"a multiple of {unit}: {platform()}s copy other tables at each dispatch"
         raise InputError("--dim", f"{config.dim}", expected)
     num_labels = points.num_labels
-    mesh = None if one_device else make_mesh(config.mesh, num_labels, config.batch_size)
+    mesh = make_mesh(config.mesh, num_labels, config.batch_size)
     model = make_model(config, points.num_features, num_labels)
     given = points.num_points
     points, rows = all_points(config, points, rows, more)

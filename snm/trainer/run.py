@@ -93,7 +93,7 @@ def _events(
             folder.check(config, facts)  # again, now that no other process can write
         with part("weighting"):
             weighting = fit_weighting(config.weighting, dataset.train.features)
-        run = _Run.of(RunInputs(folder, config, dataset, weighting, start), facts)
+        run = _Run.of(RunInputs(config, dataset, weighting, folder, start), facts)
         opened = run.open_first_phase(request)
         changed = None if is_new or opened.done else _other_epochs(folder, config)
         if is_new and is_first_process():
@@ -162,7 +162,7 @@ class _Run:
       inputs: of all phases.
       memory: where the run's memory comes from.
       facts: the content of `run.json`.
-      train_phase: the first phase of a member, whatever chooses the memory; see `first_phase_of`.
+      train_phase: the first phase of a member, whatever chooses the memory.
     """
 
     inputs: RunInputs
@@ -189,12 +189,7 @@ class _Run:
 
     def first_phase_of(self, member: int) -> Phase:
         """The first phase of a member; member 1 leaves out the points that choose a memory."""
-        name, _ = phase_names(member)
-        phase = dataclasses.replace(self.train_phase, name=name)
-        # Where there are validation points, these choose it, and every member leaves them out.
-        if member > 1 or self.memory.kept is None or self.inputs.config.validation_fraction:
-            return phase
-        return dataclasses.replace(phase, rows=self.memory.kept)
+        return self.train_phase.of_member(member, self.memory.kept)
 
     @property
     def is_ended(self) -> bool:
@@ -252,13 +247,13 @@ class _Run:
     ) -> Generator[Event, None, Trained]:
         inputs = self.inputs.of_member(number)
         run = opened or open_phase(inputs, self.first_phase_of(number), number)
-        yield from run.run(profile, stop)
+        yield from run.run(stop, profile=profile)
         if inputs.config.refit:
             epochs = run.progress.best_step / run.source.steps_per_epoch
             run.state = None  # `opened` is held to the end
             _, refit_name = phase_names(number)
             run = open_phase(inputs, Phase(refit_name), number, epochs)
-            yield from run.run(False, stop)
+            yield from run.run(stop)
         return run.trained
 
     def model_of(self, first: Trained) -> tuple[Predictor, MemoryRecord | None]:

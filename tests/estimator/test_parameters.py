@@ -28,7 +28,7 @@ def test_each_pass_of_partial_fit_draws_anew(data, monkeypatch):
     monkeypatch.setattr(
         learning,
         "fit_members",
-        lambda config, *a, **k: seeds.append(config) or fit(config, *a, **k),
+        lambda inputs, *a, **k: seeds.append(inputs.config) or fit(inputs, *a, **k),
     )
     model = SNMClassifier(**{**SMALL, "schedule": "cosine"}, random_state=7)
     for _ in range(2):

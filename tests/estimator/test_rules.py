@@ -18,7 +18,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from snm import SNMClassifier
 from snm.batches.sources.source import Source
 from snm.errors import InputError
+from snm.machine.compiler import answer_options, step_options
 from snm.runs.events import NonFiniteError
+from snm.trainer import phase_run
+from snm.trainer.programs import StepPrograms
 
 # A point that is there twice is visited twice, in batches with other samples. In one batch the
 # gradients are equal: tests/batches/test_weights.py.
@@ -194,10 +197,45 @@ def test_non_finite_steps_can_be_skipped(data, monkeypatch):
         SNMClassifier(epochs=3, **SMALL).fit(X, Y)
     assert "log.jsonl" not in str(error.value) and "checkpoint" not in str(error.value)
     assert len(error.value.culprits) == len(error.value.points) == 16
+    with pytest.raises(NonFiniteError, match="Rows are those of X, without") as error:
+        SNMClassifier(epochs=3, early_stopping=True, validation_fraction=0.5, **SMALL).fit(X, Y)
+    assert set(error.value.points) <= set(data.rows_of_split(0.5, 0)[0])
     settings = {**SMALL["settings"], "on_nonfinite": "skip"}
     model = SNMClassifier(epochs=3, **{**SMALL, "settings": settings}).fit(X, Y)
     assert np.flatnonzero(np.isnan(model.loss_curve_)).tolist() == [1]
     assert np.isfinite(model.decision_topk(X, k=1)[1]).all()
+
+
+def test_a_short_fit_compiles_fast_and_the_program_of_many_parts_runs_fast(data, monkeypatch):
+    """The program of a new model is compiled while its parameters are made."""
+    options, begun = [], []
+
+    class Programs(StepPrograms):
+        def __init__(self, *rest):
+            super().__init__(*rest)
+            options.append(rest[-1])
+
+        def begin(self, count):
+            begun.append(len(options))
+
+    monkeypatch.setattr(phase_run, "StepPrograms", Programs)
+    X, Y = data.train.features, data.train.labels
+    model = SNMClassifier(**SMALL, epochs=1).fit(X, Y)
+    model.partial_fit(X, Y)
+    SNMClassifier(**SMALL).partial_fit(X, Y)
+    assert options == [answer_options, step_options, step_options]
+    assert begun == [1, 3]
+
+
+def test_a_verbose_fit_shows_a_bar_a_member(data, capsys):
+    params = {**SMALL, "members": 2}
+    quiet = SNMClassifier(**params, epochs=1).fit(data.train.features, data.train.labels)
+    assert capsys.readouterr().out == ""
+    model = SNMClassifier(**params, epochs=1, verbose=True)
+    model.fit(data.train.features, data.train.labels)
+    first, second = capsys.readouterr().out.strip().splitlines()
+    assert first.startswith("train  loss ") and second.startswith("member-2  loss ")
+    assert model.loss_curve_ == quiet.loss_curve_
 
 
 def test_targets_that_cannot_be_used(data):

@@ -95,9 +95,9 @@ def _finite(value: Any) -> Any:
 
 
 @contextlib.contextmanager
-def open_log(folder: Path, phase: str, step: int) -> Iterator[Any]:
-    """The run's log; of several processes only the first writes it."""
-    if not is_first_process():
+def open_log(folder: Path | None, phase: str, step: int) -> Iterator[Any]:
+    """The run's log; of several processes only the first writes it, and without a folder none."""
+    if folder is None or not is_first_process():
         yield _NoLog()
         return
     with EventLog(folder, phase, step) as log:

@@ -11,19 +11,19 @@ import tiny
 import snm
 import snm.trainer.training  # imported later, it would keep a patched `resolve`
 from snm.batches.schedule import Schedule
+from snm.checkpoints.in_memory import BestState
 from snm.cli.main import main
 from snm.config import resolve as module
 from snm.config.resolve import resolve
 from snm.data.weighting import Weighting
 from snm.errors import InputError
-from snm.estimator.fit import MemberFit
 from snm.machine.compiler import answer_options, step_options
 from snm.machine.platform import compiling_for
 from snm.model.from_config import head_stages, make_model
 from snm.planning.forecast import forecast
 from snm.runs.folder import RunFolder
-from snm.trainer.phase import RunInputs, first_phase
-from snm.trainer.phase_run import open_phase
+from snm.trainer.phase import PhaseInputs, RunInputs, first_phase
+from snm.trainer.phase_run import open_phase, phase_in_memory
 from snm.trainer.prepare import prepare
 
 
@@ -44,29 +44,29 @@ def test_runs_plans_and_the_estimator_have_one_set_up(schedule, data, tmp_path):
     assert expected.stages == head_stages(config, tiny.LABELS, 12)
     assert [stage.spec.mined for stage in expected.stages] == [8, 4, 3]
 
-    inputs = RunInputs(RunFolder(tmp_path / "run"), config, data, weighting)
+    inputs = RunInputs(config, data, weighting, RunFolder(tmp_path / "run"))
     phase = open_phase(inputs, first_phase(config, data))
-    fit = MemberFit(config, data.train, weighting, None)
+    in_memory = PhaseInputs(config, data, weighting)
+    fit = phase_in_memory(in_memory, first_phase(config, data), None, BestState())
     _, programs = forecast(data, config)
-    assert (phase.last_step, fit.num_steps) == (12, 12)
-    for found in (phase.prepared, fit._prepared):
+    assert (phase.last_step, fit.last_step) == (12, 12)
+    for found in (phase.prepared, fit.prepared):
         assert (found.model, found.stages) == (expected.model, expected.stages)
     # A plan compiles every stage.
     assert [one.model.spec for one in programs.stages] == [stage.spec for stage in expected.stages]
     assert [one.share for one in programs.stages] == pytest.approx([1 / 3] * 3)
     assert programs.model == dataclasses.replace(expected.model, spec=expected.stages[0].spec)
-    for source in (phase.source, fit._prepared.source, programs.source):
+    for source in (phase.source, fit.source, programs.source):
         for mine, theirs in zip(batches(source), batches(expected.source), strict=True):
             np.testing.assert_array_equal(mine, theirs)
 
 
-def test_some_rows_one_device_and_a_mesh(data):
+def test_some_rows_and_a_mesh(data):
     config = resolve(dataclasses.replace(tiny.CONFIG, mesh="data=2,label=4"), data)
     weighting = Weighting.fit("none", data.train.features)
     found = prepare(config, data.train, weighting, np.arange(20))
     assert found.mesh.size == 8 and found.source.num_points == 20
     assert found.total_steps == 3 * 2
-    assert prepare(config, data.train, weighting, one_device=True).mesh is None
     open_ = dataclasses.replace(config, mesh="", steps_per_dispatch=0)
     assert prepare(open_, data.train, weighting).steps_per_dispatch == 1  # of a CPU
 
