@@ -15,11 +15,12 @@ import functools
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from jax.sharding import Mesh
+from numpy.typing import NDArray
 
 from snm.batches.device_parts import spread_points, spread_stack
 from snm.batches.sources.source import Source
@@ -42,7 +43,7 @@ from snm.system.timing import part
 from snm.trainer.nonfinite import diagnose, points_of_step
 from snm.trainer.programs import StepPrograms
 
-__all__ = ["Probe", "Validation", "ahead", "dispatches", "run_steps"]
+__all__ = ["Course", "Probe", "Validation", "Watch", "ahead", "dispatches", "run_steps"]
 
 
 class Validation(NamedTuple):
@@ -76,49 +77,72 @@ class Probe(NamedTuple):
 _Look = TypeVar("_Look", Validation, Probe)
 
 
+class Watch(NamedTuple):
+    """What looks on while the loop runs.
+
+    Attributes:
+      validation: what is evaluated on the way, or nothing.
+      probe: what else looks at the state, or nothing.
+      stop: asked after every dispatch. After True the loop saves a checkpoint and ends; a run that
+        goes on from there takes the same path as one that was never stopped.
+    """
+
+    validation: Validation | None = None
+    probe: Probe | None = None
+    stop: Callable[[], bool] | None = None
+
+
+class Course(NamedTuple):
+    """What the loop does at which step.
+
+    Attributes:
+      last_step: steps of the whole run.
+      steps_per_dispatch: steps that the device runs between two exchanges with the host.
+      checkpoint_every: steps between checkpoints, beside the best ones and the last; 0 saves these
+        alone.
+      on_nonfinite: `stop` raises; `skip` leaves such steps out, and raises after an epoch of them.
+      point_ids: int64 [N], what messages call each point of the source; None numbers them from 0.
+    """
+
+    last_step: int
+    steps_per_dispatch: int
+    checkpoint_every: int
+    on_nonfinite: str = "stop"
+    point_ids: NDArray[np.int64] | None = None
+
+
 def run_steps(
     programs: StepPrograms,
     state: TrainState,
     progress: Progress,
-    *,
-    last_step: int,
-    steps_per_dispatch: int,
+    course: Course,
     checkpoints: Store,
-    checkpoint_every: int,
-    validation: Validation | None = None,
-    probe: Probe | None = None,
-    on_nonfinite: str = "stop",
-    point_ids: np.ndarray | None = None,
-    stop: Callable[[], bool] | None = None,
-    on_end: Callable[[TrainState], None] | None = None,
-) -> Iterator[Event]:
-    """Trains from `progress.step` to `last_step`, and yields events.
+    watch: Watch | None = None,
+) -> Generator[Event, None, TrainState]:
+    """Trains from `progress.step` to `course.last_step`, and yields events.
 
     Args:
       programs: of the model and its batches, perhaps begun.
       state: parameters; their buffers are donated.
       progress: counters of the run, which the loop updates in place.
-      last_step: steps of the whole run.
-      steps_per_dispatch: steps that the device runs between two exchanges with the host.
+      course: what is done at which step.
       checkpoints: the store that saves states.
-      checkpoint_every: steps between checkpoints; the last step is saved too.
-      validation: what is evaluated on the way, or nothing.
-      probe: what else looks at the state, or nothing.
-      on_nonfinite: `stop` raises; `skip` leaves such steps out, and raises after an epoch of them.
-      point_ids: int64 [N], what messages call each point of the source; None numbers them from 0.
-      stop: asked after every dispatch. After True the loop saves a checkpoint and ends; a run that
-        goes on from there takes the same path as one that was never stopped.
-      on_end: called with the state after the last step.
+      watch: what looks on; None is nothing.
 
     Yields:
       Events; those of a dispatch come one dispatch later, so that the device has work meanwhile.
 
+    Returns:
+      The state after the last step.
+
     Raises:
       NonFiniteError: a loss or gradient was not finite.
       SavingError: a checkpoint could not be written.
-      StoppedError: `stop` said so.
+      StoppedError: `watch.stop` said so.
     """
     source, mesh = programs.source, programs.mesh
+    last_step, steps_per_dispatch, checkpoint_every = course[:3]
+    validation, probe, stop = watch or Watch()
     resident = source.resident_arrays()
     if mesh is not None:
         resident = spread_points(resident, source.data_parts, mesh)
@@ -132,7 +156,7 @@ def run_steps(
         model, batches = programs.stage_at(step)
         return diagnose(model, batches, resident, state, step, loss, on_mesh=mesh is not None)
 
-    reports = _Reports(source, progress, diagnosed, point_ids, on_nonfinite)
+    reports = _Reports(source, progress, diagnosed, course)
     clock = reports.clock
     as_saved = None if mesh is None else functools.partial(without_added, model=programs.model)
     stopping = False
@@ -178,8 +202,7 @@ def run_steps(
         yield from map(Saved, writer.written())
     if stopping or (stop is not None and stop()):
         raise StoppedError(progress.step)
-    if on_end is not None:
-        on_end(state)
+    return state
 
 
 class _Reports:
@@ -189,8 +212,7 @@ class _Reports:
       source: the batches.
       progress: counters of the run, updated in place.
       diagnosed: finds what was not finite, given a step and its loss.
-      point_ids: int64 [N], what messages call each point of the source; None numbers them from 0.
-      on_nonfinite: `stop` or `skip`.
+      course: tells what then happens, and the names of points.
     """
 
     def __init__(
@@ -198,12 +220,11 @@ class _Reports:
         source: Source,
         progress: Progress,
         diagnosed: Callable[[int, float], NonFinite],
-        point_ids: np.ndarray | None,
-        on_nonfinite: str,
+        course: Course,
     ):
         self._source, self._progress = source, progress
-        self._diagnosed, self._point_ids = diagnosed, point_ids
-        self._stops = on_nonfinite == "stop"
+        self._diagnosed, self._point_ids = diagnosed, course.point_ids
+        self._stops = course.on_nonfinite == "stop"
         self._waiting: collections.deque[tuple[int, int, Any]] = collections.deque()
         self.clock = _Clock()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from snm.runs.log.event_log import open_log
 from snm.runs.members import phase_names
 from snm.system.imports import begin_imports
 from snm.system.timing import part
-from snm.trainer.loop import Probe, Validation, run_steps
+from snm.trainer.loop import Course, Probe, Validation, Watch, run_steps
 from snm.trainer.phase import Phase, PhaseInputs, RunInputs, Trained
 from snm.trainer.prepare import Prepared, members_at_once, prepare, trained_beside
 from snm.trainer.programs import StepPrograms
@@ -283,21 +283,9 @@ class PhaseRun:
                 self.state = None  # read again when all are trained; later members need the room
             return
         assert self.state is not None
+        watch = Watch(self._validation, self._probe, stop)
         events = run_steps(
-            self.programs,
-            self.state,
-            self.progress,
-            last_step=self.last_step,
-            steps_per_dispatch=self.prepared.steps_per_dispatch,
-            checkpoints=self.checkpoints,
-            # What is in memory is lost with the process: nothing goes on from there.
-            checkpoint_every=0 if self.folder is None else self.prepared.checkpoint_every,
-            validation=self._validation,
-            probe=self._probe,
-            on_nonfinite=config.on_nonfinite,
-            point_ids=self.prepared.point_ids,
-            stop=stop,
-            on_end=self._keep if config.members == 1 else None,
+            self.programs, self.state, self.progress, self._course, self.checkpoints, watch
         )
         self.state = None  # its buffers are donated to the first step
         trace = None
@@ -306,7 +294,7 @@ class PhaseRun:
         with open_log(self.folder, phase.name, self.progress.step) as log:
             notes = [Noted(self.progress.step, text) for text in self.notes]
             try:
-                for event in itertools.chain(notes, _traced(events, trace)):
+                for event in itertools.chain(notes, _traced(self._kept(events), trace)):
                     log.write(event)
                     yield event
             except NonFiniteError as error:
@@ -324,8 +312,23 @@ class PhaseRun:
         state = self.state if used else None
         return Trained(progress, source.steps_per_epoch, points, self.mesh, state)
 
-    def _keep(self, state: TrainState) -> None:
-        self.state = state
+    def _kept(self, events: Generator[Event, None, TrainState]) -> Generator[Event]:
+        """Passes events on, and keeps the state at their end, where it may be used."""
+        state = yield from events
+        if self.inputs.config.members == 1:
+            self.state = state
+
+    @property
+    def _course(self) -> Course:
+        prepared = self.prepared
+        return Course(
+            self.last_step,
+            prepared.steps_per_dispatch,
+            # What is in memory is lost with the process: nothing goes on from there.
+            0 if self.folder is None else prepared.checkpoint_every,
+            prepared.config.on_nonfinite,
+            prepared.point_ids,
+        )
 
     def _predictor(self, state: TrainState) -> Predictor:
         return Predictor(self.prepared.model, state, self.inputs.weighting, mesh=self.mesh)
