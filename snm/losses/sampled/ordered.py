@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 
 import jax
@@ -11,7 +12,7 @@ import numpy as np
 
 from snm.losses.ordered import sampled_bowl, sampled_powl
 from snm.losses.rank_weights import subsample
-from snm.losses.reductions import weighed
+from snm.losses.reductions import MASKED, unmasked, weighed
 from snm.losses.sampled.options import LossOptions, SampleSizes
 from snm.losses.sampled.protocol import (
     BlockScores,
@@ -155,7 +156,11 @@ class _Dense:
         return self.loss.pairwise
 
     def _values(self, positive: jax.Array, negative: jax.Array) -> jax.Array:
-        return self.weight * self.loss.phi(self.loss.margin(positive, negative))
+        phi, margins = self.loss.phi, self.loss.margin(positive, negative)
+        if _vanishes(phi):  # then a masked score needs no mask, which costs passes over the scores
+            return self.weight * phi(margins)
+        where = unmasked(negative)
+        return jnp.where(where, self.weight * phi(jnp.where(where, margins, 0)), 0)
 
     def _weights(self, block: BlockScores) -> jax.Array:
         """The weights of the terms, times what the counts of their negatives make of vartheta."""
@@ -239,6 +244,14 @@ class _Threshold:
         return self.loss.margin(
             jnp.zeros(scores.shape[0]) if positive is None else positive, scores
         )
+
+
+@functools.cache
+def _vanishes(phi: Surrogate) -> bool:
+    """Whether phi and its slope are 0 at the margin of a masked score; all of `SURROGATES` are."""
+    with jax.ensure_compile_time_eval():
+        value, slope = jax.jvp(phi, (jnp.float32(-MASKED),), (jnp.float32(1),))
+        return not (value or slope)
 
 
 def _slope(phi: Surrogate, x: jax.Array) -> jax.Array:
