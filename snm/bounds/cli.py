@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -125,7 +126,7 @@ def verdicts(found: dict[str, Any]) -> list[str]:
             enough = [row["points_needed"] for row in found["theorem_6"]]
             least = min((count for count in enough if count is not None), default=None)
             text += (
-                f"; more than {least:.2g} points would be needed to come below 1 ({n:,} now)"
+                f"; more than {_whole(least)} points would be needed to come below 1 ({n:,} now)"
                 if least is not None
                 else "; no number of points is enough, because every point is within every margin"
             )
@@ -141,8 +142,8 @@ def verdicts(found: dict[str, Any]) -> list[str]:
     else:
         out.append(
             f"Theorem 5 as proved is vacuous: {five['proved']:.3g}, where the loss itself cannot "
-            f"exceed {five['range']:.3g}; more than {five['points_needed']:.2g} points would be "
-            f"needed to come below ({n:,} now)."
+            f"exceed {five['range']:.3g}; more than {_whole(five['points_needed'])} points would "
+            f"be needed to come below ({n:,} now)."
         )
     if "note" in five:
         out.append(f"Theorem 5, note: {five['note']}.")
@@ -180,7 +181,11 @@ def _print(found: dict[str, Any]) -> None:
     title = "Theorem 6: bound of the risk at each margin"
     table = table_of(title, numbers=columns.values(), box=box.SIMPLE)
     for row in found["theorem_6"]:
-        table.add_row(*(_short(row[key], 3 if key == "empirical" else 2) for key in columns))
+        needed = row["points_needed"]
+        table.add_row(
+            *(f"{row[key]:.{3 if key == 'empirical' else 2}g}" for key in list(columns)[:-1]),
+            "never" if needed is None else _whole(needed, below=1e6),
+        )
     console.print(table)
     five = found["theorem_5"]
     if "why_not" not in five:
@@ -189,6 +194,8 @@ def _print(found: dict[str, Any]) -> None:
         for name, value in five.items():
             if name == "note":
                 continue
+            if name == "points_needed":
+                value = _whole(value)
             table.add_row(
                 name.replace("_", " "), value if isinstance(value, str) else f"{value:.4g}"
             )
@@ -197,14 +204,15 @@ def _print(found: dict[str, Any]) -> None:
         "within: share of the training points with a margin of at most rho. printed: sum of "
         "within, the smaller of the Gaussian and the Rademacher term, and confidence, with every "
         "factor hidden in O~ set to 1. proved: sum of within, 2 sqrt(pi) Gaussian, and confidence. "
-        "needed: number of points that brings proved below 1. The hypothesis class is linear in "
-        "the learned embedding. The encoder, the length of the longest class row and the default "
-        "margins come from the trained model, and are treated as fixed beforehand; the class of "
-        "the whole model is larger, and so are its bounds."
+        "needed: the number of points above which proved is below 1. The hypothesis class is "
+        "linear in the learned embedding. The encoder, the length of the longest class row and the "
+        "default margins come from the trained model, and are treated as fixed beforehand; the "
+        "class of the whole model is larger, and so are its bounds."
     )
     for text in found["verdicts"]:
         console.print(f"- {text}")
 
 
-def _short(value: float | None, digits: int) -> str:
-    return "never" if value is None else f"{value:.{digits}g}"
+def _whole(points: float, below: float = 1e15) -> str:
+    """A number of points, rounded down; with two digits and an exponent from `below` on."""
+    return f"{math.floor(points):,}" if points < below else f"{points:.2g}"

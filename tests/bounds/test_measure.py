@@ -180,6 +180,11 @@ def test_verdicts_in_plain_words():
     bad = {**row, "printed": 3.0, "proved": 9.0, "points_needed": None}
     said = verdicts({"points": 100, "theorem_6": [bad], "theorem_5": {"why_not": "no"}})
     assert "vacuous" in said[0] and "no number of points" in said[0] and "vacuous" in said[1]
+    large = {**bad, "points_needed": 12_345_678.9}
+    five = {"proved": 9.0, "range": 2.0, "points_needed": 607.3}
+    said = verdicts({"points": 500, "theorem_6": [large], "theorem_5": five})
+    assert "more than 12,345,678 points would be needed to come below 1 (500 now)" in said[0]
+    assert "more than 607 points would be needed to come below (500 now)" in said[2]
 
 
 def test_bad_input_is_one_line(run, capsys, tmp_path):
