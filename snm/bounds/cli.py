@@ -20,9 +20,14 @@ class Bounds:
     """Evaluate generalization bounds on a trained model, next to its risk on test points.
 
     Prints the margins of the training points, the share of them below each margin rho, and the
-    right sides of Theorems 6 and 5 of Reddi et al. (2019): as printed, with every hidden factor set
-    to 1, and as proved, without hidden factors. A bound above the largest possible risk is called
-    vacuous; the number of points that would make it nontrivial is printed.
+    right sides of Theorems 6 and 5 of Reddi et al. (2019): with 1 for the factors that O~ hides,
+    which proves nothing, and as proved, without hidden factors. A bound above the largest possible
+    risk is called vacuous; the number of points that would make it nontrivial is printed.
+
+    Two constants differ from those of the paper: the Rademacher term of Theorem 6 has 2/rho, as
+    Theorem 5 gives, not 1/rho; and the range of a BOWL in Theorem 5 is (||theta||_1 + 1) Phi, with
+    the positive's term, not ||theta||_1 Phi. Theorem 6 holds for all margins at once, each with an
+    equal part of delta.
 
     For example:
 
@@ -115,11 +120,12 @@ def verdicts(found: dict[str, Any]) -> list[str]:
       found: the result of `measure.bounds_of_run`.
     """
     n, out = found["points"], []
-    for form, key in (("as proved", "proved"), ("as printed (hidden factors 1)", "printed")):
+    for form, key in (("as proved", "proved"), ("with hidden factors 1", "unit_factors")):
         best = min(found["theorem_6"], key=lambda row: row[key])
         where = f"at rho {best['rho']:.3g}"
         if best[key] < 1:
-            out.append(f"Theorem 6 {form}: the risk is at most {best[key]:.3f} {where}.")
+            says = "the risk is at most" if key == "proved" else "nothing proved, but the sum is"
+            out.append(f"Theorem 6 {form}: {says} {best[key]:.3f} {where}.")
             continue
         text = f"Theorem 6 {form} is vacuous: its smallest right side is {best[key]:.3g}, {where}"
         if key == "proved":
@@ -174,7 +180,7 @@ def _print(found: dict[str, Any]) -> None:
         "gaussian": "Gaussian",
         "rademacher": "Radem.",
         "confidence": "confid.",
-        "printed": "printed",
+        "unit_factors": "factors 1",
         "proved": "proved",
         "points_needed": "needed",
     }
@@ -196,14 +202,13 @@ def _print(found: dict[str, Any]) -> None:
                 continue
             if name == "points_needed":
                 value = _whole(value)
-            table.add_row(
-                name.replace("_", " "), value if isinstance(value, str) else f"{value:.4g}"
-            )
+            shown = "factors 1" if name == "unit_factors" else name.replace("_", " ")
+            table.add_row(shown, value if isinstance(value, str) else f"{value:.4g}")
         console.print(table)
     console.print(
-        "within: share of the training points with a margin of at most rho. printed: sum of "
-        "within, the smaller of the Gaussian and the Rademacher term, and confidence, with every "
-        "factor hidden in O~ set to 1. proved: sum of within, 2 sqrt(pi) Gaussian, and confidence. "
+        "within: share of the training points with a margin of at most rho. factors 1: sum of "
+        "within, the smaller of the Gaussian and the Rademacher term, and confidence, with 1 for "
+        "the factors that O~ hides. proved: sum of within, 2 sqrt(pi) Gaussian, and confidence. "
         "needed: the number of points above which proved is below 1. The hypothesis class is "
         "linear in the learned embedding. The encoder, the length of the longest class row and the "
         "default margins come from the trained model, and are treated as fixed beforehand; the "
