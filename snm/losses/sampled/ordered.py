@@ -35,9 +35,14 @@ _ONE = RankWeights(LossOptions(), SampleSizes(num_labels=2, sampled=1, mined=1))
 class Bowl(HeadLoss):
     """Binary ordered weighted loss: phi(v_y) + sum_j vartheta_j phi(-v_[j]) (Definition 4).
 
+    The sum over j is split in two: `RankWeights` writes it out. `value` has the part of the mined,
+    `_Dense` that of all sampled negatives. `_Threshold` has the sum where all mined weigh the same.
+
     Attributes:
       phi: surrogate of the 0/1 loss.
       ranks: weights of the mined negatives by rank, and of all sampled ones.
+      pairwise: whether a margin is that of a pair, so that it depends on the positive's score;
+        otherwise the positive has a term of its own.
     """
 
     phi: Surrogate = hinge
@@ -54,7 +59,7 @@ class Bowl(HeadLoss):
 
     def margin(self, positive: jax.Array, negative: jax.Array) -> jax.Array:
         """The margin of each negative [T, m], of which phi is taken."""
-        return -negative
+        return positive[:, None] - negative if self.pairwise else -negative
 
     @property
     def needs_sorted(self) -> bool:
@@ -127,10 +132,6 @@ class Powl(Bowl):
     name = "powl"
     pairwise = True
 
-    def margin(self, positive: jax.Array, negative: jax.Array) -> jax.Array:
-        """The margin of each (positive, negative) pair."""
-        return positive[:, None] - negative
-
 
 @dataclasses.dataclass(frozen=True)
 class RankSVM(Powl):
@@ -148,6 +149,8 @@ class RankSVM(Powl):
 
 @dataclasses.dataclass(frozen=True)
 class _Dense:
+    """`weight` times the sum of phi over all sampled negatives."""
+
     loss: Bowl
     weight: float
 
@@ -200,6 +203,8 @@ class _Dense:
 
 @dataclasses.dataclass(frozen=True)
 class _Threshold:
+    """`weight` times the sum of phi over the mined negatives, and the positive's own term."""
+
     loss: Bowl
     weight: float
 
