@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,9 +20,14 @@ class Bounds:
     """Evaluate generalization bounds on a trained model, next to its risk on test points.
 
     Prints the margins of the training points, the share of them below each margin rho, and the
-    right sides of Theorems 6 and 5 of Reddi et al. (2019): as printed, with every hidden factor set
-    to 1, and as proved, without hidden factors. A bound above the largest possible risk is called
-    vacuous; the number of points that would make it nontrivial is printed.
+    right sides of Theorems 6 and 5 of Reddi et al. (2019): with 1 for the factors that O~ hides,
+    which proves nothing, and as proved, without hidden factors. A bound above the largest possible
+    risk is called vacuous; the number of points that would make it nontrivial is printed.
+
+    Two constants differ from those of the paper: the Rademacher term of Theorem 6 has 2/rho, as
+    Theorem 5 gives, not 1/rho; and the range of a BOWL in Theorem 5 is (||theta||_1 + 1) Phi, with
+    the positive's term, not ||theta||_1 Phi. Theorem 6 holds for all margins at once, each with an
+    equal part of delta.
 
     For example:
 
@@ -114,18 +120,19 @@ def verdicts(found: dict[str, Any]) -> list[str]:
       found: the result of `measure.bounds_of_run`.
     """
     n, out = found["points"], []
-    for form, key in (("as proved", "proved"), ("as printed (hidden factors 1)", "printed")):
+    for form, key in (("as proved", "proved"), ("with hidden factors 1", "unit_factors")):
         best = min(found["theorem_6"], key=lambda row: row[key])
         where = f"at rho {best['rho']:.3g}"
         if best[key] < 1:
-            out.append(f"Theorem 6 {form}: the risk is at most {best[key]:.3f} {where}.")
+            says = "the risk is at most" if key == "proved" else "nothing proved, but the sum is"
+            out.append(f"Theorem 6 {form}: {says} {best[key]:.3f} {where}.")
             continue
         text = f"Theorem 6 {form} is vacuous: its smallest right side is {best[key]:.3g}, {where}"
         if key == "proved":
             enough = [row["points_needed"] for row in found["theorem_6"]]
             least = min((count for count in enough if count is not None), default=None)
             text += (
-                f"; more than {least:.2g} points would be needed to come below 1 ({n:,} now)"
+                f"; more than {_whole(least)} points would be needed to come below 1 ({n:,} now)"
                 if least is not None
                 else "; no number of points is enough, because every point is within every margin"
             )
@@ -141,8 +148,8 @@ def verdicts(found: dict[str, Any]) -> list[str]:
     else:
         out.append(
             f"Theorem 5 as proved is vacuous: {five['proved']:.3g}, where the loss itself cannot "
-            f"exceed {five['range']:.3g}; more than {five['points_needed']:.2g} points would be "
-            f"needed to come below ({n:,} now)."
+            f"exceed {five['range']:.3g}; more than {_whole(five['points_needed'])} points would "
+            f"be needed to come below ({n:,} now)."
         )
     if "note" in five:
         out.append(f"Theorem 5, note: {five['note']}.")
@@ -173,14 +180,18 @@ def _print(found: dict[str, Any]) -> None:
         "gaussian": "Gaussian",
         "rademacher": "Radem.",
         "confidence": "confid.",
-        "printed": "printed",
+        "unit_factors": "factors 1",
         "proved": "proved",
         "points_needed": "needed",
     }
     title = "Theorem 6: bound of the risk at each margin"
     table = table_of(title, numbers=columns.values(), box=box.SIMPLE)
     for row in found["theorem_6"]:
-        table.add_row(*(_short(row[key], 3 if key == "empirical" else 2) for key in columns))
+        needed = row["points_needed"]
+        table.add_row(
+            *(f"{row[key]:.{3 if key == 'empirical' else 2}g}" for key in list(columns)[:-1]),
+            "never" if needed is None else _whole(needed, below=1e6),
+        )
     console.print(table)
     five = found["theorem_5"]
     if "why_not" not in five:
@@ -189,22 +200,24 @@ def _print(found: dict[str, Any]) -> None:
         for name, value in five.items():
             if name == "note":
                 continue
-            table.add_row(
-                name.replace("_", " "), value if isinstance(value, str) else f"{value:.4g}"
-            )
+            if name == "points_needed":
+                value = _whole(value)
+            shown = "factors 1" if name == "unit_factors" else name.replace("_", " ")
+            table.add_row(shown, value if isinstance(value, str) else f"{value:.4g}")
         console.print(table)
     console.print(
-        "within: share of the training points with a margin of at most rho. printed: sum of "
-        "within, the smaller of the Gaussian and the Rademacher term, and confidence, with every "
-        "factor hidden in O~ set to 1. proved: sum of within, 2 sqrt(pi) Gaussian, and confidence. "
-        "needed: number of points that brings proved below 1. The hypothesis class is linear in "
-        "the learned embedding. The encoder, the length of the longest class row and the default "
-        "margins come from the trained model, and are treated as fixed beforehand; the class of "
-        "the whole model is larger, and so are its bounds."
+        "within: share of the training points with a margin of at most rho. factors 1: sum of "
+        "within, the smaller of the Gaussian and the Rademacher term, and confidence, with 1 for "
+        "the factors that O~ hides. proved: sum of within, 2 sqrt(pi) Gaussian, and confidence. "
+        "needed: the number of points above which proved is below 1. The hypothesis class is "
+        "linear in the learned embedding. The encoder, the length of the longest class row and the "
+        "default margins come from the trained model, and are treated as fixed beforehand; the "
+        "class of the whole model is larger, and so are its bounds."
     )
     for text in found["verdicts"]:
         console.print(f"- {text}")
 
 
-def _short(value: float | None, digits: int) -> str:
-    return "never" if value is None else f"{value:.{digits}g}"
+def _whole(points: float, below: float = 1e15) -> str:
+    """A number of points, rounded down; with two digits and an exponent from `below` on."""
+    return f"{math.floor(points):,}" if points < below else f"{points:.2g}"

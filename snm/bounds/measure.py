@@ -220,7 +220,7 @@ def bounds_of_run(
                 "rho": rho,
                 "empirical": found.empirical,
                 **_terms(found.bound),
-                "printed": found.printed,
+                "unit_factors": found.unit_factors,
                 "proved": found.proved,
                 "points_needed": _needed(found.empirical, found.bound.proved, n, 1.0),
             }
@@ -327,7 +327,7 @@ def _theorem_5(
         "lipschitz": slope,
         "range": constants.largest,
         **_terms(bound),
-        "printed": bound.printed,
+        "unit_factors": bound.unit_factors,
         "proved": bound.proved,
         # The generalization error never exceeds the range of the loss.
         "points_needed": _needed(0.0, bound.proved, n, constants.largest),

@@ -102,6 +102,8 @@ def plan_step(spec: HeadSpec, num_points: int, num_slots: int, *, alone: bool) -
     own = not spec.excludes_known
     masks_own = own and spec.one_positive and spec.mined >= of_platform(_MASKED_FROM)
     spare = own and not masks_own
+    # A term that leaves out none of its k' + 1 mined drops the last one (`gradients._negatives`
+    # counts along the row; weights of ranks end before it). It must be the easiest: so in order.
     return StepPlan(
         mining,
         count=min(spec.mined + spare, num_slots),

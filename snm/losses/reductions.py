@@ -35,7 +35,7 @@ Reduce = Callable[[jax.Array], jax.Array]
 
 MASKED = -1e30
 """The score of a label that must not be chosen. Finite, so that no gradient becomes 0 * inf;
-every surrogate and softmax give it the loss 0 and the gradient 0."""
+softmax and the surrogates of the repository give it the loss 0 and the gradient 0."""
 
 
 def unmasked(scores: jax.Array) -> jax.Array:

@@ -1,8 +1,11 @@
 """Surrogates phi of the 0/1 loss: non-increasing, and at least 1 wherever the margin is <= 0.
 
 All but the ramp are convex, which Theorem 2 (convexity) and the factor 2 of Theorem 3 need. Each
-maps an array of margins to an array of the same shape and dtype; at a kink its gradient is one of
-the subgradients.
+maps an array of margins, entry by entry, to an array of the same shape and dtype, in functions that
+JAX differentiates; at a kink its gradient is one of the subgradients.
+
+A surrogate of another module trains whatever its values are, also at large margins: labels that
+must not be chosen are left out before phi is taken. The theorems need what the first line says.
 
 References:
   Reddi et al. (2019), section 3.

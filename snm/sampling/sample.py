@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from snm.errors import InputError
+from snm.errors import InputError, counted
 from snm.machine.platform import by_platform
 
 __all__ = [
@@ -97,8 +97,11 @@ def check_sample(
         if not (weights < np.inf).all():  # NaN is not below it either
             raise InputError(where, "log_weights that are NaN or inf", "numbers, or -inf")
     if ranks and sample.num_drawn is None and ids[-1] == num_labels:
-        found = f"{np.count_nonzero(ids == num_labels)} of {size} slots unused, num_drawn None"
-        expected = "all used, num_drawn, or --loss softmax: weights of ranks are those of B labels"
+        found = f"{counted(int(np.sum(ids < num_labels)), 'label')} in {size} slots"
+        expected = (
+            f"{size} different labels, as the loss weighs ranks, or --loss softmax "
+            "(where the batch decides how many there are, the sample says so in num_drawn)"
+        )
         raise InputError(where, found, expected)
 
 

@@ -28,7 +28,7 @@ from scipy.optimize import minimize
 
 from snm.errors import InputError
 from snm.losses import ordered as losses
-from snm.losses.surrogates import SURROGATES
+from snm.losses.surrogates import SURROGATES, Surrogate
 from snm.losses.theta import check_non_increasing
 from snm.theory.calibration import pad_theta
 from snm.theory.retrieval import Vector, check_k, check_one_distribution
@@ -36,8 +36,8 @@ from snm.theory.retrieval import Vector, check_k, check_one_distribution
 __all__ = ["CalibrationGap", "calibration_gap"]
 
 Kind = Literal["powl", "bowl"]
-_SMOOTH = ("logistic", "squared_hinge", "exponential")
 _LARGEST_GAP = 60.0  # between neighbouring scores: exp(-60) is far below float64 rounding
+_CHECKED = np.linspace(-30, 30, 1201)  # margins at which the slopes of phi are looked at
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def calibration_gap(
     theta: npt.ArrayLike,
     k: int,
     *,
-    phi: str = "logistic",
+    phi: str | Surrogate = "logistic",
     kind: Kind = "powl",
 ) -> CalibrationGap:
     """Minimises an ordered weighted loss at one label distribution, with and without v_k = v_{k+1}.
@@ -81,14 +81,16 @@ def calibration_gap(
       distribution: [K], in any order; K up to a few hundred.
       theta: [r] with r <= K - 1, non-negative and non-increasing.
       k: From 1 to K - 1.
-      phi: logistic, squared_hinge or exponential: convex and differentiable.
+      phi: a name of `SURROGATES`, or a function like those there: non-increasing, convex and
+        differentiable, as its slopes on [-30, 30] are checked to say.
       kind: "powl" or "bowl".
 
     Returns:
       Both minima.
 
     Raises:
-      InputError: another phi, or increasing weights, for which this minimisation is not valid.
+      InputError: an unknown or another phi, or increasing weights, for which this minimisation is
+        not valid.
 
     Example:
       >>> calibration_gap([0.5, 0.3, 0.2], [1.0, 1.0], 1).calibrated
@@ -97,8 +99,9 @@ def calibration_gap(
     References:
       Reddi et al. (2019), Definition 2, Theorem 4.
     """
-    if phi not in _SMOOTH:
-        raise InputError("phi", repr(phi), f"one of {', '.join(_SMOOTH)}")
+    if isinstance(phi, str) and phi not in SURROGATES:
+        raise InputError("phi", repr(phi), f"one of {', '.join(SURROGATES)}, or a function")
+    surrogate = SURROGATES[phi] if isinstance(phi, str) else phi
     values = check_one_distribution(distribution)
     check_k(k, values.size)
     weights = pad_theta(theta, values.size)
@@ -106,7 +109,10 @@ def calibration_gap(
     order = np.argsort(-values, kind="stable")
     ranked = values[order]
     with jax.enable_x64(True):
-        function = _risk(kind, phi)
+        if (fault := _fault(surrogate)) is not None:
+            where = f"phi {phi}" if isinstance(phi, str) else "phi"
+            raise InputError(where, fault, "a function that does not increase, convex and smooth")
+        function = _risk(kind, surrogate)
 
         def evaluate(point: Vector) -> tuple[float, Vector]:
             value, slope = function(point, ranked, weights)
@@ -120,8 +126,30 @@ def calibration_gap(
     return CalibrationGap(min(free, tied), tied, scores)
 
 
+def _fault(phi: Surrogate) -> str | None:
+    """What makes the minimisation over a cone invalid for phi, or None."""
+
+    def slopes(margins: Vector) -> Vector:
+        u = jnp.asarray(margins, jnp.float64)
+        return np.asarray(jax.jvp(phi, (u,), (jnp.ones_like(u),))[1])
+
+    margins, found = _CHECKED, slopes(_CHECKED)
+    if not np.isfinite(found).all():
+        return "a slope that is not finite"
+    if found.max() > 0:
+        return "a slope above 0"
+    if (np.diff(found) < -1e-9 * (1 - found[:-1])).any():
+        return "a slope that falls"
+    # The change of a slope over an interval shrinks with it, unless there is a kink inside.
+    for _ in range(14):
+        at = int(np.argmax(np.diff(found) / (1 - found[:-1])))
+        margins = np.linspace(margins[at], margins[at + 1], 9)
+        found = slopes(margins)
+    return "a kink" if found[-1] - found[0] > 1e-6 * (1 - found[0]) else None
+
+
 @functools.cache
-def _risk(kind: Kind, phi: str) -> Callable[..., tuple[jax.Array, jax.Array]]:
+def _risk(kind: Kind, phi: Surrogate) -> Callable[..., tuple[jax.Array, jax.Array]]:
     """Compiles (point, alpha, theta) -> Psi and its gradient.
 
     A point [K] is the highest score and the K - 1 gaps between neighbouring scores. At ties the
@@ -136,7 +164,7 @@ def _risk(kind: Kind, phi: str) -> Callable[..., tuple[jax.Array, jax.Array]]:
             jnp.broadcast_to(scores, (count, count)),
             jnp.arange(count),
             theta=theta,
-            phi=SURROGATES[phi],
+            phi=phi,
             reduce_fn=None,
         )
         return jnp.sum(alpha * every)

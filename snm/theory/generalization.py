@@ -12,10 +12,17 @@ The theorems hide constants and logarithms in O~. This is what is known about th
   2 sqrt(pi/2) sqrt(2).
 - **The Rademacher branch** uses the L-infinity contraction of Lei et al. (2015), whose factor is
   polylogarithmic in n and K with a constant that the paper does not give. It is reported with the
-  factor 1, as printed, and is not part of the proved bound.
+  factor 1, and is not part of the proved bound.
 
-So each bound has two values. `printed` is the formula with every hidden factor set to 1: it shows
-how the terms compare, but proves nothing. `proved` is the Gaussian branch with 2 sqrt(pi).
+So each bound has two values. `unit_factors` has 1 for every hidden factor: it shows how the terms
+compare, but proves nothing. `proved` is the Gaussian branch with 2 sqrt(pi).
+
+Two constants differ from the printed ones:
+
+- The range of a BOWL is (||theta||_1 + 1) Phi. Theorem 5 prints ||theta||_1 Phi, which leaves out
+  the term of the positive; see `lemma_7`.
+- The Rademacher term of Theorem 6 is (2 / rho) sqrt(K) R, that of Theorem 5 for L = 1 / rho and
+  ||theta||_1 = 1. Theorem 6 prints 1 / rho; O~ hides the factor 2.
 """
 
 from __future__ import annotations
@@ -73,8 +80,8 @@ class Bound:
     confidence: float
 
     @property
-    def printed(self) -> float:
-        """The theorem's formula with every factor hidden in O~ set to 1."""
+    def unit_factors(self) -> float:
+        """The smaller branch with 1 for the factors that O~ hides, and confidence: no bound."""
         return min(self.gaussian, self.rademacher) + self.confidence
 
     @property
@@ -133,9 +140,9 @@ class MarginBound:
     bound: Bound
 
     @property
-    def printed(self) -> float:
-        """The right side with hidden factors set to 1; vacuous above 1."""
-        return self.empirical + self.bound.printed
+    def unit_factors(self) -> float:
+        """The right side with 1 for the factors that O~ hides: no bound."""
+        return self.empirical + self.bound.unit_factors
 
     @property
     def proved(self) -> float:

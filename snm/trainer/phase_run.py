@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 from jax.sharding import Mesh
+from scipy.sparse import csr_matrix
 
 from snm.batches.sources.source import Source
 from snm.checkpoints.in_memory import BestState
@@ -86,7 +88,7 @@ def open_phase(
         state = _begin(prepared, programs, inputs.warm_start, member)
         notes = [f"{error}; beginning again" for error in damaged]
         begins_the_run = phase.name == phase_names(1)[0]
-        notes += _about_the_data(inputs) if begins_the_run else []
+        notes += _about_the_run(inputs, source) if begins_the_run else []
     else:
         progress = Progress(**note.progress)
         _refuse_another(checkpoints.path(progress.step), note.about, about)
@@ -192,8 +194,8 @@ def _other_versions(before: dict[str, str], now: dict[str, str]) -> list[str]:
     return [f"this run began with {earlier}: its bits may differ from here on"]
 
 
-def _about_the_data(inputs: RunInputs) -> list[str]:
-    """What a new run says of its data and of where it starts, a line each."""
+def _about_the_run(inputs: RunInputs, source: Source) -> list[str]:
+    """What a new run says of its data, its negatives and of where it starts, a line each."""
     config, dataset, warm_start = inputs.config, inputs.dataset, inputs.warm_start
     notes = []
     if config.seen == "drop":
@@ -208,9 +210,23 @@ def _about_the_data(inputs: RunInputs) -> list[str]:
         notes.append(f"{note} (--label-text off leaves them out)")
     if config.weighting == "l2" and (hidden := dominant_feature(dataset.train.features)):
         notes.append(hidden)
+    if _ignores_log_weights(source, dataset.train.labels):
+        note = f"{config.loss} ignores the log weights of the {config.sampler} sampler"
+        notes.append(f"{note}: labels drawn more often count more (softmax corrects for it)")
     if warm_start is not None and warm_start.note:
         notes.append(warm_start.note)
     return notes
+
+
+def _ignores_log_weights(source: Source, labels: csr_matrix) -> bool:
+    """Whether samples have a correction that the loss does not read; told from a draw."""
+    sampler = source.sampler
+    if sampler is None or source.spec.head_loss.uses_log_weights:
+        return False
+    positives = None
+    if sampler.needs_batch_positives:
+        positives = labels.indices[: source.batch_size].astype(np.int32)
+    return getattr(sampler.on_host(0, positives), "log_weights", None) is not None
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)

@@ -94,7 +94,7 @@ def test_terms_by_hand(run, data):
         assert row["proved"] == pytest.approx(share + 2 * math.sqrt(math.pi) * gaussian + tail)
         rademacher = 2 * math.sqrt(tiny.LABELS) * c["rademacher_completion"] / rho
         assert row["rademacher"] == pytest.approx(rademacher)
-        assert row["printed"] == pytest.approx(share + min(gaussian, rademacher) + tail)
+        assert row["unit_factors"] == pytest.approx(share + min(gaussian, rademacher) + tail)
 
 
 def embeddings(predictor, dataset):
@@ -164,7 +164,7 @@ def test_the_command(run, capsys):
         reach = found["class"]["largest_score"]
         assert five["range"] == pytest.approx(2 * (1 + reach), rel=1e-6)
         least = min(five["gaussian"], five["rademacher"])
-        assert five["printed"] == pytest.approx(least + five["confidence"])
+        assert five["unit_factors"] == pytest.approx(least + five["confidence"])
         assert five["proved"] == pytest.approx(five["gaussian_proved"] + five["confidence"])
         assert "known labels are left out" in five["note"] and five["note"] in found["verdicts"][-1]
     call("bounds", run, "--points", "30")
@@ -173,13 +173,21 @@ def test_the_command(run, capsys):
 
 
 def test_verdicts_in_plain_words():
-    row = {"rho": 0.5, "empirical": 0.1, "printed": 0.4, "proved": 0.9, "points_needed": 50.0}
+    row = {"rho": 0.5, "empirical": 0.1, "unit_factors": 0.4, "proved": 0.9, "points_needed": 50.0}
     five = {"proved": 0.2, "range": 2.0, "points_needed": 3.0}
     said = verdicts({"points": 100, "theorem_6": [row], "theorem_5": five})
     assert "at most 0.900 at rho 0.5" in said[0] and "at most 0.2 above" in said[2]
-    bad = {**row, "printed": 3.0, "proved": 9.0, "points_needed": None}
+    assert said[1] == (
+        "Theorem 6 with hidden factors 1: nothing proved, but the sum is 0.400 at rho 0.5."
+    )
+    bad = {**row, "unit_factors": 3.0, "proved": 9.0, "points_needed": None}
     said = verdicts({"points": 100, "theorem_6": [bad], "theorem_5": {"why_not": "no"}})
     assert "vacuous" in said[0] and "no number of points" in said[0] and "vacuous" in said[1]
+    large = {**bad, "points_needed": 12_345_678.9}
+    five = {"proved": 9.0, "range": 2.0, "points_needed": 607.3}
+    said = verdicts({"points": 500, "theorem_6": [large], "theorem_5": five})
+    assert "more than 12,345,678 points would be needed to come below 1 (500 now)" in said[0]
+    assert "more than 607 points would be needed to come below (500 now)" in said[2]
 
 
 def test_bad_input_is_one_line(run, capsys, tmp_path):

@@ -51,8 +51,8 @@ def bounds(value):
     return {
         "train_risk": 0.25, "test_risk": 1 - value / 100,
         "theorem_6": [
-            {"rho": 0.5, "empirical": 0.5, **terms, "printed": 2.625, "proved": 107.0},
-            {"rho": 1.0, "empirical": 0.75, **terms, "printed": 2.875, "proved": 53.5},
+            {"rho": 0.5, "empirical": 0.5, **terms, "unit_factors": 2.625, "proved": 107.0},
+            {"rho": 1.0, "empirical": 0.75, **terms, "unit_factors": 2.875, "proved": 53.5},
         ],
         "theorem_5": {"proved": 20.0, "range": 4.0},
     }  # fmt: skip

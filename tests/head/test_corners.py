@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import head_reference
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +15,7 @@ from snm.head import plan
 from snm.head.head import update_head
 from snm.head.state import Head, HeadBatch
 from snm.losses import rank_weights as weights
+from snm.losses.surrogates import SURROGATES
 from snm.sampling.in_batch import in_batch
 from snm.tables.table import RowTable, SparseRows
 from snm.topk import block_quotas as quotas
@@ -168,6 +170,24 @@ def test_nothing_is_written_where_the_loss_of_all_negatives_overflows(positives,
     head, step = stepped(case)
     assert not step.ok
     same_bits(head, case.head)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        dict(loss="bowl", mined=40),
+        dict(loss="powl", mined=40),
+        dict(loss="powl", mined=8, vartheta="epsilon-tail", positives="all", exclude="all"),
+    ],
+    ids=["bowl", "powl", "tail"],
+)
+def test_a_surrogate_that_grows_is_not_taken_of_masked_scores(options, monkeypatch):
+    """However many scores there are: phi(1e30) of this one is infinite."""
+    monkeypatch.setitem(SURROGATES, "square", lambda u: jnp.square(1 - u))
+    monkeypatch.setitem(head_reference.PHI, "square", lambda u: (1 - u) ** 2)
+    monkeypatch.setattr(plan, "HELD_SCORES", 0)
+    case = make_case(num_labels=60, sampled=40, phi="square", **options)
+    check(case, stepped(case))
 
 
 @pytest.mark.parametrize("highest, ok", [(60.0, True), (100.0, False)])

@@ -173,6 +173,22 @@ def test_the_hinge_of_scores_within_one_is_linear_in_bowl():
     assert gradient.tolist() == [0.25, 0, 0.5]
 
 
+def test_with_the_hinge_bowl_and_powl_have_one_gradient_while_margins_are_below_one():
+    def gradients(negative):
+        return [
+            jax.grad(
+                functools.partial(loss, vartheta=np.full(2, 0.5), reduce_fn=jnp.sum), argnums=(0, 1)
+            )(jnp.array([0.25]), jnp.array([negative]))
+            for loss in OWLS.values()
+        ]
+
+    for of_loss in gradients([0.5, -0.5, -0.7]):  # margins -0.25 and 0.75; the third is not mined
+        np.testing.assert_array_equal(of_loss[0], [-1])
+        np.testing.assert_array_equal(of_loss[1], [[0.5, 0.5, 0]])
+    powl, bowl = gradients([0.5, -0.8, -0.9])  # a margin of 1.05
+    assert (powl[0], bowl[0]) == (-0.5, -1)
+
+
 @pytest.mark.parametrize("masked", [False, True])
 def test_equal_weights_give_the_same_with_and_without_ranks(masked):
     where = WHERE if masked else None

@@ -68,7 +68,10 @@ def test_what_a_sampler_may_draw():
         (dict(log_weights=np.zeros(2)), "log_weights float64[2], expected floats [3], one a slot"),
         (dict(log_weights=np.array([0, np.nan, 0])), "log_weights that are NaN or inf, expected"),
         (dict(log_weights=np.array([0, np.inf, 0])), "log_weights that are NaN or inf, expected"),
-        (dict(ids=[0, 5, 5]), "2 of 3 slots unused, num_drawn None, expected all used, num_drawn"),
+        (
+            dict(ids=[0, 5, 5]),
+            "1 label in 3 slots, expected 3 different labels, as the loss weighs",
+        ),
     ],
 )
 def test_what_it_may_not(changes, said):

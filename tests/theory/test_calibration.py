@@ -4,6 +4,7 @@ import itertools
 import time
 from fractions import Fraction
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from snm.errors import InputError
+from snm.losses.surrogates import SURROGATES
 from snm.theory.calibration import condition_3, recommended_theta, relevant_labels, smallest_m
 from snm.theory.calibration_gap import calibration_gap
 from snm.theory.retrieval import (
@@ -300,7 +302,36 @@ def test_the_tied_minimum_is_the_infimum_over_wrong_answers():
     v = v[~bayes_compatible(v, d, 2)]
     psi = risk(v, d, theta, "powl", "logistic")
     assert found.tied - 1e-12 <= psi.min() <= found.tied + 2e-3
-    with pytest.raises(InputError, match="phi"):
-        calibration_gap(d, theta, 2, phi="hinge")
     with pytest.raises(InputError, match="above the one before"):
         calibration_gap(d, [0.5, 0.5, 0.6], 2)
+
+
+def smooth_hinge(u):
+    """Slope -2 for u < 0, where phi is linear, and 0 from 1 on."""
+    return jnp.where(u > 0, jnp.square(jnp.maximum(1 - u, 0)), 1 - 2 * u)
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_the_gap_of_a_surrogate_of_ones_own(monkeypatch, named):
+    monkeypatch.setitem(SURROGATES, "smooth_hinge", smooth_hinge)
+    phi = "smooth_hinge" if named else smooth_hinge
+    d = [0.3, 0.175, 0.175, 0.175, 0.175]
+    # Top-1 weights fail condition (3) here; equal weights up to rank 3 satisfy it.
+    assert not calibration_gap(d, [1.0], 1, phi=phi).calibrated
+    assert calibration_gap(d, recommended_theta(5, 1, 3), 1, phi=phi).calibrated
+
+
+@pytest.mark.parametrize(
+    "phi, found",
+    [
+        ("hinge", "a kink"),
+        ("ramp", "a slope that falls"),
+        (lambda u: jnp.maximum(jnp.exp(-u), 2 - u), "a kink"),
+        (lambda u: jnp.square(1 - u), "a slope above 0"),
+        (jnp.log, "a slope that is not finite"),
+        ("own", "'own'"),
+    ],
+)
+def test_surrogates_that_the_minimisation_is_not_valid_for(phi, found):
+    with pytest.raises(InputError, match=f"phi.*: found {found}, expected"):
+        calibration_gap([0.5, 0.3, 0.2], [1.0], 1, phi=phi)

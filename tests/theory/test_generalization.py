@@ -148,7 +148,7 @@ def test_theorem_5_by_hand():
     assert b.gaussian == pytest.approx(2 * (1.5 * 4 * 0.05 + 0.1))
     assert b.rademacher == pytest.approx(2 * 4 * 2 * 0.2)
     assert b.confidence == pytest.approx((3 + 1) * 5 * tail)
-    assert b.printed == pytest.approx(b.gaussian + b.confidence)
+    assert b.unit_factors == pytest.approx(b.gaussian + b.confidence)
     assert b.proved == pytest.approx(2 * math.sqrt(math.pi) * b.gaussian + b.confidence)
 
 
@@ -158,7 +158,7 @@ def test_theorem_6_by_hand():
     assert found.bound.gaussian == pytest.approx((100 * 0.002 + 0.01) / 0.4)
     assert found.bound.rademacher == pytest.approx(2 / 0.4 * 10 * 0.003)
     assert found.bound.confidence == pytest.approx(3 * math.sqrt(math.log(40) / 8))
-    assert found.printed == pytest.approx(0.75 + 0.15 + found.bound.confidence)
+    assert found.unit_factors == pytest.approx(0.75 + 0.15 + found.bound.confidence)
     with pytest.raises(InputError, match="rho"):
         theorem_6([0.0], 0.0, Complexity(0, 0, 0), 1, 2)
 

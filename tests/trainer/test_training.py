@@ -225,6 +225,17 @@ def test_what_a_run_says_of_its_data_is_said_once(data, tmp_path):
     assert notes == ["weights of points: 0.5 to 2, 1.25 on average"]
 
 
+@pytest.mark.parametrize("sampler", ["uniform", "frequency", "in-batch"])
+@pytest.mark.parametrize("loss", ["softmax", "listnet"])
+def test_a_correction_that_a_loss_ignores_is_told(data, tmp_path, loss, sampler):
+    settings = config(epochs=1, loss=loss, sampler=sampler, exclude="all")
+    events = list(training(data, settings, tmp_path / "run"))
+    notes = [event.text for event in events if isinstance(event, Noted)]
+    said = f"listnet ignores the log weights of the {sampler} sampler: labels drawn more often "
+    said += "count more (softmax corrects for it)"
+    assert notes == [said] * (loss == "listnet" and sampler != "uniform")
+
+
 def test_validation_that_cannot_be(data, tmp_path):
     labels = data.train.labels.copy()
     labels.data[labels.indptr[1] :] = 0

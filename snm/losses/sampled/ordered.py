@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable
 
 import jax
@@ -11,7 +12,7 @@ import numpy as np
 
 from snm.losses.ordered import sampled_bowl, sampled_powl
 from snm.losses.rank_weights import subsample
-from snm.losses.reductions import weighed
+from snm.losses.reductions import MASKED, unmasked, weighed
 from snm.losses.sampled.options import LossOptions, SampleSizes
 from snm.losses.sampled.protocol import (
     BlockScores,
@@ -34,9 +35,14 @@ _ONE = RankWeights(LossOptions(), SampleSizes(num_labels=2, sampled=1, mined=1))
 class Bowl(HeadLoss):
     """Binary ordered weighted loss: phi(v_y) + sum_j vartheta_j phi(-v_[j]) (Definition 4).
 
+    The sum over j is split in two: `RankWeights` writes it out. `value` has the part of the mined,
+    `_Dense` that of all sampled negatives. `_Threshold` has the sum where all mined weigh the same.
+
     Attributes:
       phi: surrogate of the 0/1 loss.
       ranks: weights of the mined negatives by rank, and of all sampled ones.
+      pairwise: whether a margin is that of a pair, so that it depends on the positive's score;
+        otherwise the positive has a term of its own.
     """
 
     phi: Surrogate = hinge
@@ -53,7 +59,7 @@ class Bowl(HeadLoss):
 
     def margin(self, positive: jax.Array, negative: jax.Array) -> jax.Array:
         """The margin of each negative [T, m], of which phi is taken."""
-        return -negative
+        return positive[:, None] - negative if self.pairwise else -negative
 
     @property
     def needs_sorted(self) -> bool:
@@ -126,10 +132,6 @@ class Powl(Bowl):
     name = "powl"
     pairwise = True
 
-    def margin(self, positive: jax.Array, negative: jax.Array) -> jax.Array:
-        """The margin of each (positive, negative) pair."""
-        return positive[:, None] - negative
-
 
 @dataclasses.dataclass(frozen=True)
 class RankSVM(Powl):
@@ -147,6 +149,8 @@ class RankSVM(Powl):
 
 @dataclasses.dataclass(frozen=True)
 class _Dense:
+    """`weight` times the sum of phi over all sampled negatives."""
+
     loss: Bowl
     weight: float
 
@@ -155,7 +159,11 @@ class _Dense:
         return self.loss.pairwise
 
     def _values(self, positive: jax.Array, negative: jax.Array) -> jax.Array:
-        return self.weight * self.loss.phi(self.loss.margin(positive, negative))
+        phi, margins = self.loss.phi, self.loss.margin(positive, negative)
+        if _vanishes(phi):  # then a masked score needs no mask, which costs passes over the scores
+            return self.weight * phi(margins)
+        where = unmasked(negative)
+        return jnp.where(where, self.weight * phi(jnp.where(where, margins, 0)), 0)
 
     def _weights(self, block: BlockScores) -> jax.Array:
         """The weights of the terms, times what the counts of their negatives make of vartheta."""
@@ -195,6 +203,8 @@ class _Dense:
 
 @dataclasses.dataclass(frozen=True)
 class _Threshold:
+    """`weight` times the sum of phi over the mined negatives, and the positive's own term."""
+
     loss: Bowl
     weight: float
 
@@ -239,6 +249,14 @@ class _Threshold:
         return self.loss.margin(
             jnp.zeros(scores.shape[0]) if positive is None else positive, scores
         )
+
+
+@functools.cache
+def _vanishes(phi: Surrogate) -> bool:
+    """Whether phi and its slope are 0 at the margin of a masked score; all of `SURROGATES` are."""
+    with jax.ensure_compile_time_eval():
+        value, slope = jax.jvp(phi, (jnp.float32(-MASKED),), (jnp.float32(1),))
+        return not (value or slope)
 
 
 def _slope(phi: Surrogate, x: jax.Array) -> jax.Array:

@@ -30,6 +30,16 @@ OF_WEIGHTS = (
 class RankWeights:
     """The weights vartheta of one training step, in two parts; hashable.
 
+    With the B sampled negatives hardest first, and margin m_j of the one at rank j,
+
+        sum_{j <= B} vartheta_j phi(m_j)
+            = sum_{j <= k'} (vartheta_j - tail) phi(m_j) + tail * sum_{j <= B} phi(m_j),
+
+    because vartheta_j is `tail` for all j > k'. The first sum has `mined_weights` and needs the
+    mined negatives alone (`Bowl.value`); the second needs no ranks, and goes over all sampled ones
+    in blocks (the dense form). As a rule, `tail` is 0. Where all B weigh the same
+    (`equal_sampled`), it is their weight, and the first sum is empty.
+
     Attributes:
       options: the parameters. Those that no weight depends on are set to their defaults, so that
         they make no difference to equality and hash.

@@ -1,5 +1,6 @@
 """The report: its text and tables agree with the results, and the page loads no other file."""
 
+import copy
 import functools
 import html.parser
 import re
@@ -121,7 +122,24 @@ def test_the_table_of_bounds():
     assert "lost" not in rows  # no seed of it finished
     assert rows["top-16"] == ("0.25", "0.94", "1", "0.75", "30", "2", "0.125", "2.88", "53.5",
                               "20", "4")  # fmt: skip
-    assert "Every bound here is above 1, so vacuous" in found.note
+    assert "Theorem 6 as proved is not below 1 in any run, so vacuous." in found.note
+    least = "it is not below `loss at most` in any run, so vacuous."
+    assert found.note.endswith(least)
+    # Of either theorem alone: 1.86 of 4 says something, whatever Theorem 6 says.
+    good = arm(BASE, [1.0, 2.0])
+    good["seeds"] = copy.deepcopy(good["seeds"])
+    for seed in good["seeds"]:
+        seed["bounds"]["theorem_5"]["proved"] = 1.86
+    note = {s.title: s for s in sheets(results(good))}["Generalization bounds"].note
+    assert "Theorem 6 as proved is not below 1 in any run, so vacuous." in note
+    assert note.endswith("`loss at most` in every run, so not vacuous.")
+    good["seeds"][0]["bounds"]["theorem_5"]["proved"] = 4.0
+    note = {s.title: s for s in sheets(results(good))}["Generalization bounds"].note
+    assert note.endswith("in 1 of 2 runs, and vacuous in the others.")
+    del good["seeds"][0]["bounds"]["theorem_5"]["proved"]
+    del good["seeds"][1]["bounds"]["theorem_5"]["proved"]
+    note = {s.title: s for s in sheets(results(good))}["Generalization bounds"].note
+    assert "Theorem 5" not in note
     without = arm(BASE, [1.0, 2.0])
     for seed in without["seeds"]:
         del seed["bounds"]  # as of runs that were not probed
