@@ -88,7 +88,7 @@ def open_phase(
         state = _begin(prepared, programs, inputs.warm_start, member)
         notes = [f"{error}; beginning again" for error in damaged]
         begins_the_run = phase.name == phase_names(1)[0]
-        notes += _about_the_run(inputs, source) if begins_the_run else []
+        notes += _about_the_run(inputs, prepared.source) if begins_the_run else []
     else:
         progress = Progress(**note.progress)
         _refuse_another(checkpoints.path(progress.step), note.about, about)
