@@ -16,11 +16,15 @@ import numpy as np
 from snm.compare.arms import Arm, ResolvedArm, grid_of
 from snm.compare.jobs import Job, Running, result_of, run_jobs
 from snm.compare.records import read_record, write_record
-from snm.compare.report.summary import summarized
+from snm.compare.report.summary import BY_LOSS, summarized
+from snm.config.checks import unread
+from snm.config.loss_options import options_of_others
 from snm.config.resolve import resolve
+from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config
 from snm.config.stages import SizeSchedule
 from snm.data.dataset import Dataset
+from snm.losses.sampled import LOSSES
 
 __all__ = ["OWN", "WATCH", "Campaign", "Plan", "sampled_range"]
 
@@ -85,7 +89,7 @@ class Campaign:
         self._runs, self._decided = folder / "runs", folder / "decided.json"
         configs = [resolve(dataclasses.replace(arm.config, **OWN), dataset) for arm in plan.arms]
         self.arms = [
-            ResolvedArm(arm.name, config, arm.baseline, arm.about)
+            ResolvedArm(arm.name, config, arm.baseline, arm.about + _own(config, configs[0]))
             for arm, config in zip(plan.arms, configs, strict=True)
         ]
 
@@ -131,6 +135,7 @@ class Campaign:
             for arm in arms
         }  # fmt: skip
         self._run_jobs(stage, list(jobs.values()))
+        differing = _differing(arms)
         found = {key: result_of(self._runs, job) or {} for key, job in jobs.items()}
         good = {
             arm.name: [found[arm.name, seed] for seed in range(self._plan.seeds)
@@ -143,6 +148,7 @@ class Campaign:
                 "about": arm.about,
                 "baseline": arm.baseline,
                 **_settings(arm),
+                "differing": differing[arm.name],
                 "seeds": [
                     {"seed": seed, **_reported(found[arm.name, seed])}
                     for seed in range(self._plan.seeds)
@@ -209,6 +215,34 @@ class Campaign:
     def _run_jobs(self, stage: str, jobs: list[Job]) -> None:
         for state in run_jobs(self._plan.data, self._runs, jobs, self._plan.jobs):
             self._on_progress(stage, state)
+
+
+def _own(config: ResolvedConfig, first: ResolvedConfig) -> str:
+    """Rate and scale of an arm in words, where its loss has others of its own than the first's."""
+    told = [
+        f"; {words} {value:.4g}"
+        for name, words in BY_LOSS.items()
+        if (value := getattr(config, name)) != getattr(first, name)
+    ]
+    return "".join(told)
+
+
+def _differing(arms: Sequence[ResolvedArm]) -> dict[str, dict[str, Any]]:
+    """Settings in which arms differ, by name of the arm; None where the arm does not read it."""
+    names = [
+        field.name
+        for field in dataclasses.fields(ResolvedConfig)
+        if any(
+            getattr(arm.config, field.name) != getattr(arms[0].config, field.name) for arm in arms
+        )
+    ]
+    found = {}
+    for arm in arms:
+        ignored = unread(arm.config).keys() | options_of_others(LOSSES[arm.config.loss])
+        found[arm.name] = {
+            name: None if name in ignored else getattr(arm.config, name) for name in names
+        }
+    return found
 
 
 def _settings(arm: Arm) -> dict[str, Any]:

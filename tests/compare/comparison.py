@@ -58,7 +58,7 @@ def bounds(value):
     }  # fmt: skip
 
 
-def arm(name, values, base=None, *, baseline=BASE, sampler="uniform"):
+def arm(name, values, base=None, *, baseline=BASE, sampler="uniform", **differing):
     """An arm with a metric of each seed; None is a seed that failed."""
     seeds = [
         {"seed": seed, "failed": "loss is not finite"} if value is None
@@ -69,7 +69,7 @@ def arm(name, values, base=None, *, baseline=BASE, sampler="uniform"):
     others = [good(seed, value) for seed, value in enumerate(base or values) if value is not None]
     return {
         "name": name, "about": f"about {name}", "baseline": baseline, "sampled": 32, "mined": 16,
-        "mined_start": 0, "epochs": 4, "sampler": sampler, "seeds": seeds,
+        "mined_start": 0, "epochs": 4, "sampler": sampler, "differing": differing, "seeds": seeds,
         "seconds": 4.5 if done else None, "peak_memory_bytes": 2**29 if done else None,
         **summarized(done, others),
     }  # fmt: skip

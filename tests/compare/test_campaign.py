@@ -319,7 +319,7 @@ def test_runs_at_once_of_one_arm_are_all_shown(folder, tmp_path, monkeypatch):
 
 def test_tables_show_failures():
     arm = {"name": BASELINE, "baseline": BASELINE, "mined": 8, "sampled": 8, "mined_start": 0,
-           "seeds": [{"seed": 0, "failed": "ended by SIGKILL"}], "seconds": None,
+           "differing": {}, "seeds": [{"seed": 0, "failed": "ended by SIGKILL"}], "seconds": None,
            "peak_memory_bytes": None, **summarized([], [])}  # fmt: skip
     found = sheets(
         {"arms": [arm], "plan": {"seeds": 1, "settings": {"loss": "bowl"}}, "equal_seconds": []}

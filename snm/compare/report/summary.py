@@ -9,7 +9,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-__all__ = ["Spread", "half_range", "interval", "ratios", "spread", "summarized", "with_spread"]
+__all__ = [
+    "BY_LOSS",
+    "Spread",
+    "half_range",
+    "interval",
+    "ratios",
+    "spread",
+    "summarized",
+    "with_spread",
+]
+
+BY_LOSS = {"learning_rate": "learning rate", "score_scale": "score scale"}
+"""Settings of which each loss has its own where none is set -> what they are called."""
 
 
 class Spread(NamedTuple):

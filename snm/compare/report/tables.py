@@ -45,13 +45,23 @@ def sheets(results: dict[str, Any]) -> list[Sheet]:
     )
     found = [
         Sheet(
-            "Equal steps, equal settings",
+            "Equal steps",
             f"{each} Percent, test points. Arms without a loss in their name have "
             f"{results['plan']['settings']['loss']}, or the one that they are named for.",
             ("arm", "k'", *RETRIEVAL),
             tuple(_row(arm, RETRIEVAL, [_mined(arm)]) for arm in arms),
         )
     ]
+    if differing := tuple(arms[0]["differing"]):
+        note = (
+            "Settings in which arms differ; all others are equal. The loss of the preset, bowl and "
+            "powl have the learning rate and score scale that are set, every other loss its own. "
+            "A dash: the arm does not read the setting."
+        )
+        rows = tuple(
+            (arm["name"], *(_setting(arm["differing"][name]) for name in differing)) for arm in arms
+        )
+        found.append(Sheet("Settings of the arms", note, ("arm", *differing), rows))
     if "tuned" in results:
         best = {name: about["best"] for name, about in results["tuning"].items()}
         found.append(
@@ -268,6 +278,12 @@ def _chosen(settings: dict[str, Any] | None) -> str:
         return "-"
     short = {"learning_rate": "rate", "negative_weight": "weight", "score_scale": "scale"}
     return ", ".join(f"{short.get(name, name)} {value:g}" for name, value in settings.items())
+
+
+def _setting(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _number(value: float | None, digits: int) -> str:

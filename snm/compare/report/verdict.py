@@ -6,7 +6,7 @@ import collections
 from collections.abc import Iterable
 
 from snm.compare.report.series import Record
-from snm.compare.report.summary import Spread, spread, with_spread
+from snm.compare.report.summary import BY_LOSS, Spread, spread, with_spread
 from snm.compare.report.tables import RANKING, RETRIEVAL
 
 __all__ = ["listed", "verdict"]
@@ -21,6 +21,7 @@ _PARTS = {
 def verdict(results: Record) -> list[str]:
     """The findings as sentences: who leads in each table, gains of top-1, failures, spread."""
     said = [_leader(words, results[part]) for part, words in _PARTS.items() if part in results]
+    said[0] += _unequal(results["arms"])
     if "equal_seconds" in results:
         said[-1] += _time_range(results["equal_seconds"])
     said[1:1] = [_gains_and_losses(arm) for arm in results["arms"]
@@ -36,6 +37,12 @@ def verdict(results: Record) -> list[str]:
     else:
         said.append("Intervals are over seeds, on one data set and one split.")
     return said
+
+
+def _unequal(arms: list[Record]) -> str:
+    """What of a loss's own differs between arms, so that it may be the cause of a lead."""
+    names = [words for name, words in BY_LOSS.items() if name in arms[0]["differing"]]
+    return f" Settings are not equal: arms differ in {' and '.join(names)}." if names else ""
 
 
 def _time_range(arms: list[Record]) -> str:
