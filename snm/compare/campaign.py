@@ -16,6 +16,7 @@ import numpy as np
 from snm.compare.arms import Arm, ResolvedArm, grid_of
 from snm.compare.jobs import Job, Running, result_of, run_jobs
 from snm.compare.records import read_record, write_record
+from snm.compare.report.flat import SETTINGS
 from snm.compare.report.summary import BY_LOSS, summarized
 from snm.config.checks import unread
 from snm.config.loss_options import options_of_others
@@ -246,10 +247,7 @@ def _differing(arms: Sequence[ResolvedArm]) -> dict[str, dict[str, Any]]:
 
 
 def _settings(arm: Arm) -> dict[str, Any]:
-    names = ("loss", "phi", "sampled", "mined", "learning_rate", "negative_weight", "score_scale",
-             "exclude", "epochs", "vartheta", "sampler", "sampled_start",
-             "mined_start")  # fmt: skip
-    return {name: getattr(arm.config, name) for name in names}
+    return {name: getattr(arm.config, name) for name in SETTINGS}
 
 
 def _reported(result: dict[str, Any]) -> dict[str, Any]:

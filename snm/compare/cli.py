@@ -39,7 +39,8 @@ class Compare:
     """Compare SNM with negative sampling over several seeds, and write a report.
 
     If the comparison was interrupted, the same command resumes it: finished runs are kept, the
-    others continue from their checkpoints. Writes results.json, table.md and report.html to OUT.
+    others continue from their checkpoints. Writes results.json, results.csv (a line for each run),
+    table.md and report.html to OUT.
 
     For example:
 
@@ -144,7 +145,6 @@ def _run(asked: Compare) -> None:
     from snm.compare.records import write_record
     from snm.compare.report.tables import sheets
     from snm.compare.report.terminal import laid_out
-    from snm.runs.folder import write_json
     from snm.system.locks import LOCK, locked
     from snm.system.terminal import console
 
@@ -176,7 +176,7 @@ def _run(asked: Compare) -> None:
         found: dict[str, Any] = {}
         with display.bar:
             for found in campaign.run():
-                write_json(asked.out / "results.json", {**about, **found})
+                _write_figures(asked.out, {**about, **found})
             found["peers"] = _peers(asked, campaign.arms[0].config, display)
         found["published"] = _published(dataset)
         results = {**about, **found}
@@ -348,13 +348,21 @@ def _published(dataset: Dataset) -> Any:
     return published_for(dataset.name)
 
 
-def _write(out: Path, results: dict[str, Any]) -> None:
-    from snm.compare.report.page import page
-    from snm.compare.report.tables import markdown
+def _write_figures(out: Path, results: dict[str, Any]) -> None:
+    from snm.compare.report.flat import flat
     from snm.runs.folder import write_json
     from snm.system.files import write_whole
 
     write_json(out / "results.json", results)
+    write_whole(out / "results.csv", flat(results))
+
+
+def _write(out: Path, results: dict[str, Any]) -> None:
+    from snm.compare.report.page import page
+    from snm.compare.report.tables import markdown
+    from snm.system.files import write_whole
+
+    _write_figures(out, results)
     for name, text in (("table.md", markdown(results)), ("report.html", page(results))):
         write_whole(out / name, text)
 

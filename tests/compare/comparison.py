@@ -3,6 +3,7 @@
 import functools
 
 from snm.compare.probe import MARGIN_QUANTILES
+from snm.compare.report.flat import SETTINGS
 from snm.compare.report.summary import summarized
 
 BASE = "negative-sampling"
@@ -68,7 +69,8 @@ def arm(name, values, base=None, *, baseline=BASE, sampler="uniform", **differin
     done = [seed for seed in seeds if "failed" not in seed]
     others = [good(seed, value) for seed, value in enumerate(base or values) if value is not None]
     return {
-        "name": name, "about": f"about {name}", "baseline": baseline, "sampled": 32, "mined": 16,
+        **dict.fromkeys(SETTINGS), "name": name, "about": f"about {name}", "baseline": baseline,
+        "sampled": 32, "mined": 16,
         "mined_start": 0, "epochs": 4, "sampler": sampler, "differing": differing, "seeds": seeds,
         "seconds": 4.5 if done else None, "peak_memory_bytes": 2**29 if done else None,
         **summarized(done, others),

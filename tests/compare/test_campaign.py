@@ -18,6 +18,7 @@ from snm.compare.campaign import Campaign, Plan
 from snm.compare.cli import Compare, _Display
 from snm.compare.jobs import Job, result_of, run_jobs
 from snm.compare.probe import Probe
+from snm.compare.report.flat import flat
 from snm.compare.report.summary import half_range, interval, summarized
 from snm.compare.report.tables import markdown, sheets
 from snm.compare.report.terminal import laid_out
@@ -266,6 +267,7 @@ def test_a_comparison_end_to_end_and_its_repetition(folder, tmp_path, capsys):
     assert len(seed["bounds"]["theorem_6"]) == 8
     text = (out / "table.md").read_text()
     assert text == markdown(results)
+    assert (out / "results.csv").read_text() == flat(results)
     assert "## Generalization bounds" in text
     assert f"| top-3 | 3 of 8 | {seed['metrics']['R@1']:.2f} " in text
     assert results["data"]["sha256"] in (out / "report.html").read_text()
