@@ -6,6 +6,7 @@ determined. An interrupted comparison then continues with the same settings.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -25,6 +26,7 @@ from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config
 from snm.config.stages import SizeSchedule
 from snm.data.dataset import Dataset
+from snm.errors import StoppedError, counted
 from snm.losses.sampled import LOSSES
 
 __all__ = ["OWN", "WATCH", "Campaign", "Plan", "sampled_range"]
@@ -87,6 +89,7 @@ class Campaign:
 
     def __init__(self, plan: Plan, dataset: Dataset, folder: Path, on_progress: OnProgress):
         self._plan, self._dataset, self._on_progress = plan, dataset, on_progress
+        self._stop: Callable[[], bool] = lambda: False
         self._runs, self._decided = folder / "runs", folder / "decided.json"
         configs = [resolve(dataclasses.replace(arm.config, **OWN), dataset) for arm in plan.arms]
         self.arms = [
@@ -100,13 +103,20 @@ class Campaign:
         epochs = self.arms[0].config.epochs
         return self._plan.tune_epochs or max(1, epochs // 2)
 
-    def run(self) -> Iterator[dict[str, Any]]:
+    def run(self, stop: Callable[[], bool] = lambda: False) -> Iterator[dict[str, Any]]:
         """Runs all stages.
+
+        Args:
+          stop: asked several times a second whether to end early.
 
         Yields:
           The results so far, after each stage: `arms` (equal steps), then `tuning` and `tuned`, and
           `equal_seconds`, if the plan has them.
+
+        Raises:
+          StoppedError: `stop` returned True, and no run is at work any more.
         """
+        self._stop = stop
         first = self._table("equal steps", self.arms, probes=_PROBES)
         found: dict[str, Any] = {"arms": first}
         yield found
@@ -214,8 +224,13 @@ class Campaign:
         return found
 
     def _run_jobs(self, stage: str, jobs: list[Job]) -> None:
-        for state in run_jobs(self._plan.data, self._runs, jobs, self._plan.jobs):
-            self._on_progress(stage, state)
+        states = run_jobs(self._plan.data, self._runs, jobs, self._plan.jobs)
+        with contextlib.closing(states):  # which ends the processes
+            for state in states:
+                self._on_progress(stage, state)
+                if state.working and self._stop():
+                    kept = f"{state.done} of {counted(state.total, 'run')} finished ({stage})"
+                    raise StoppedError(kept=kept)
 
 
 def _own(config: ResolvedConfig, first: ResolvedConfig) -> str:

@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,8 +74,8 @@ def result_of(folder: Path, job: Job) -> dict[str, Any] | None:
     return read_record(path) if path.exists() else None
 
 
-def run_jobs(data: str, folder: Path, jobs: Sequence[Job], at_once: int) -> Iterator[Running]:
-    """Runs the unfinished jobs and yields their state while they run.
+def run_jobs(data: str, folder: Path, jobs: Sequence[Job], at_once: int) -> Generator[Running]:
+    """Runs the unfinished jobs and yields their state while they run; closing it ends them.
 
     Args:
       data: source of the data set that the workers load.
@@ -109,7 +109,7 @@ def run_jobs(data: str, folder: Path, jobs: Sequence[Job], at_once: int) -> Iter
         for process in working.values():
             process.terminate()
         for process in working.values():
-            process.wait()
+            process.wait()  # until its checkpoint is written
             _close_stdin(process)
 
 
@@ -138,7 +138,7 @@ def _start(data: str, folder: Path, job: Job) -> subprocess.Popen[bytes]:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=errors,
-            # Ctrl-C reaches this process only, which then terminates its workers.
+            # Ctrl-C reaches this process only, which then asks its workers to stop.
             start_new_session=True,
             env=os.environ.copy(),
         )

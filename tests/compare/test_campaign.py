@@ -15,9 +15,10 @@ import snm
 from snm.cli.main import main
 from snm.compare.arms import BASELINE, plan_arms
 from snm.compare.campaign import Campaign, Plan
-from snm.compare.cli import Compare, _Display
+from snm.compare.cli import Compare
 from snm.compare.jobs import Job, result_of, run_jobs
 from snm.compare.probe import Probe
+from snm.compare.progress import Display
 from snm.compare.report.flat import flat
 from snm.compare.report.summary import half_range, interval, summarized
 from snm.compare.report.tables import markdown, sheets
@@ -25,6 +26,7 @@ from snm.compare.report.terminal import laid_out
 from snm.config.resolve import resolve
 from snm.config.settings import read_config
 from snm.runs.folder import read_json
+from snm.system.locks import LOCK, locked
 
 TOML = """
 epochs = 2
@@ -113,7 +115,7 @@ def test_default_numbers_of_mined_labels_fit_the_data(tmp_path, monkeypatch, cap
     """20 labels have 19 others to sample; a number that is asked for is refused as ever."""
     tiny.write(tmp_path / "tiny")
     planned = []
-    monkeypatch.setattr(Campaign, "run", lambda self: planned.append(self.arms) or sys.exit(0))
+    monkeypatch.setattr(Campaign, "run", lambda self, _: planned.append(self.arms) or sys.exit(0))
     words = ["compare", str(tmp_path / "tiny"), "--out", str(tmp_path / "out")]
     (tmp_path / "rising.toml").write_text("sampled_start = 8")
     rising = ["--config", str(tmp_path / "rising.toml")]
@@ -312,7 +314,7 @@ def test_runs_at_once_of_one_arm_are_all_shown(folder, tmp_path, monkeypatch):
     jobs = [Job("top-3", dataclasses.replace(base, seed=n), "test") for n in (0, 1)]
     running = run_jobs("unused", tmp_path, jobs, 2)
     (tmp_path / f"{jobs[0].name}.steps").write_text("3 12")
-    display = _Display()
+    display = Display()
     display("runs", next(running))
     running.close()
     (task,) = display.bar.tasks
@@ -389,8 +391,6 @@ def test_a_folder_of_other_files_is_left_as_it_was(folder, tmp_path, capsys):
 
 
 def test_another_process_in_the_folder_is_refused(folder, tmp_path, capsys):
-    from snm.system.locks import LOCK, locked
-
     words = command(folder, tmp_path / "out", "--mined", "3", "--seeds", "1")
     with locked(tmp_path / "out" / LOCK, "test"), pytest.raises(SystemExit) as error:
         main(words)

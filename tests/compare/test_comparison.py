@@ -74,7 +74,7 @@ def test_what_a_comparison_trains(folder, tmp_path, monkeypatch):
             score = {"seed": job.config.seed, "metrics": {"R@1": job.config.learning_rate}}
             more = {"seconds": 1.0, "peak_memory_bytes": 1}
             write_record(runs / f"{job.name}.json", score | more)
-        return iter(())
+        return (_ for _ in ())
 
     monkeypatch.setattr("snm.compare.campaign.run_jobs", run_jobs)
     base = dataclasses.replace(snm.preset("paper"), sampled=8, epochs=4)
@@ -103,7 +103,7 @@ def test_a_plan_names_data_that_are_no_path_as_they_are(folder, tmp_path, data):
 
 
 def test_arms_of_other_losses_tell_their_rate_and_scale(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("snm.compare.campaign.run_jobs", lambda *_: iter(()))
+    monkeypatch.setattr("snm.compare.campaign.run_jobs", lambda *_: (_ for _ in ()))
     base = dataclasses.replace(snm.preset("paper"), sampled=8, mined="all")
     arms = plan_arms(base, mined=(2,), losses=("bowl", "softmax"))
     plan = Plan("tiny", arms, seeds=1, tune=False, tune_epochs=None, equal_seconds=False, jobs=1)
@@ -165,12 +165,14 @@ def test_peers_get_what_the_arms_have(tmp_path, monkeypatch):
     told = []
 
     def run_peer(name, data, out, **how):
-        told.append(how)
+        told.append({name: value for name, value in how.items() if name != "stop"})
         return {"name": name, "asked": {"data": data}}
 
     monkeypatch.setattr("snm.compare.peers.process.run_peer", run_peer)
     config = dataclasses.replace(snm.preset("paper"), weighting="l2", seen="drop",
                                  propensity_a=0.6, propensity_b=2.6)  # fmt: skip
     asked = Compare("data/of/mine/tiny", tmp_path, peers=("neighbors",))
-    assert _peers(asked, config, lambda *_: None) == [{"name": "neighbors"}]  # no path
+    assert _peers(asked, config, lambda *_: None, lambda: False) == [
+        {"name": "neighbors"}
+    ]  # no path
     assert told == [{"weighting": "l2", "seen": "drop", "propensity": (0.6, 2.6)}]
