@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from snm.compare.arms import Arm, ResolvedArm, grid_of
+from snm.compare.arms import EXTRAS, Arm, ResolvedArm, grid_of
 from snm.compare.jobs import Job, Running, result_of, run_jobs
 from snm.compare.records import read_record, write_record
 from snm.compare.report.flat import SETTINGS
@@ -26,7 +26,7 @@ from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config
 from snm.config.stages import SizeSchedule
 from snm.data.dataset import Dataset
-from snm.errors import StoppedError, counted
+from snm.errors import InputError, StoppedError, counted
 from snm.losses.sampled import LOSSES
 
 __all__ = ["OWN", "WATCH", "Campaign", "Plan", "sampled_range"]
@@ -91,7 +91,7 @@ class Campaign:
         self._plan, self._dataset, self._on_progress = plan, dataset, on_progress
         self._stop: Callable[[], bool] = lambda: False
         self._runs, self._decided = folder / "runs", folder / "decided.json"
-        configs = [resolve(dataclasses.replace(arm.config, **OWN), dataset) for arm in plan.arms]
+        configs = [_resolved(arm, dataset) for arm in plan.arms]
         self.arms = [
             ResolvedArm(arm.name, config, arm.baseline, arm.about + _own(config, configs[0]))
             for arm, config in zip(plan.arms, configs, strict=True)
@@ -231,6 +231,17 @@ class Campaign:
                 if state.working and self._stop():
                     kept = f"{state.done} of {counted(state.total, 'run')} finished ({stage})"
                     raise StoppedError(kept=kept)
+
+
+def _resolved(arm: Arm, dataset: Dataset) -> ResolvedConfig:
+    try:
+        return resolve(dataclasses.replace(arm.config, **OWN), dataset)
+    except InputError as error:
+        if error.where != "--sampler" or arm.name not in EXTRAS:
+            raise
+        # The extra sets the sampler: `snm compare` has no such flag.
+        expected = "fewer --sampled, or no such arm: otherwise none is drawn"
+        raise InputError(f"--extras {arm.name}", error.found, expected) from error
 
 
 def _own(config: ResolvedConfig, first: ResolvedConfig) -> str:

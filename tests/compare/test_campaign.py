@@ -93,6 +93,11 @@ def test_ratios_are_taken_seed_by_seed():
         (["--extras", "aneal"], "--extras: found 'aneal', expected for example anneal"),
         (["--mined", "3", "3"], "--mined: found 3 twice"),
         (["--losses", "bowls"], "--losses: found 'bowls', expected bowl or powl or"),
+        (
+            ["--extras", "frequency", "--sampled", "all"],
+            "--extras frequency: found frequency with all 19 other labels as negatives, "
+            "expected fewer --sampled, or no such arm",
+        ),
         (["--mined", "9"], "found 9 mined of 8 sampled labels"),
         (["--seeds", "0"], "--seeds: found 0, expected 1 or more"),
         (["--tune-epochs", "0"], "--tune-epochs: found 0"),
