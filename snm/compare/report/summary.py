@@ -16,6 +16,7 @@ __all__ = [
     "interval",
     "ratios",
     "spread",
+    "spread_of",
     "summarized",
     "with_spread",
 ]
@@ -73,6 +74,14 @@ def spread(arm: Mapping[str, Any], name: str, of: str = "") -> Spread | None:
     if (half := arm[f"{of}ci95"].get(name)) is not None:
         return Spread(half, "95% interval")
     half = arm.get(f"{of}half_range", {}).get(name)
+    return None if half is None else Spread(half, "range of two seeds")
+
+
+def spread_of(values: Sequence[float]) -> Spread | None:
+    """The interval or the range of values; None of a single one."""
+    if (half := interval(values)) is not None:
+        return Spread(half, "95% interval")
+    half = half_range(values)
     return None if half is None else Spread(half, "range of two seeds")
 
 

@@ -7,14 +7,13 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from snm.compare.report.flat import PARTS
+from snm.compare.report.paired import RANKING, RETRIEVAL, best_of, difference
 from snm.compare.report.summary import spread, with_spread
 from snm.errors import counted
 from snm.system.escapes import plain
 
 __all__ = ["Sheet", "device_words", "markdown", "sheets"]
-
-RETRIEVAL = ("R@1", "R@3", "R@5", "P@1", "P@3", "P@5")
-RANKING = ("nDCG@1", "nDCG@3", "nDCG@5", "PSP@1", "PSP@3", "PSP@5")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,6 +84,8 @@ def sheets(results: dict[str, Any]) -> list[Sheet]:
                       for arm in results["equal_seconds"]),
             )
         )  # fmt: skip
+    if seeds > 1:
+        found.append(_against_the_best(results))
     found.append(
         Sheet(
             "Ranking and rare labels",
@@ -117,6 +118,41 @@ def sheets(results: dict[str, Any]) -> list[Sheet]:
         found.append(Sheet("Failed", note, ("arm", "seed", "reason"), tuple(failed)))
     # Where a baseline failed, no arm has its seconds.
     return [sheet for sheet in found + _others(results) if sheet.rows]
+
+
+def _against_the_best(results: dict[str, Any]) -> Sheet:
+    """Differences to the arm that leads in most metrics, in each part, paired over seeds."""
+    best = {
+        part: found[0]
+        for part in PARTS
+        if part in results and (found := best_of(results[part])) is not None
+    }
+
+    def cell(name: str, part: str, metric: str) -> str:
+        if name == best[part]["name"]:
+            return "best"
+        arm = next((arm for arm in results[part] if arm["name"] == name), None)
+        found = None if arm is None else difference(arm, best[part], metric)
+        if found is None:
+            return "-"
+        mean, around = found
+        return f"{'+' * (mean >= 0)}{with_spread(mean, around)}"
+
+    half = "95% interval, or the range of two"
+    if results["plan"]["seeds"] == 2:
+        half = "range"
+    note = (
+        "Less what the best arm has with the same seed: mean of the differences ± half their "
+        f"{half}, percent points. Best is who leads in most metrics. Where 0 is within, these "
+        "seeds do not settle which of the two is better."
+    )
+    compared = [(part, metric) for part in best for metric in ("R@1", "P@1")]
+    rows = tuple(
+        (arm["name"], *(cell(arm["name"], part, metric) for part, metric in compared))
+        for arm in results["arms"]
+    )
+    columns = ("arm", *(f"{metric}, {PARTS[part]}" for part, metric in compared))
+    return Sheet("Against the best arm", note, columns, rows if len(rows) > 1 and best else ())
 
 
 def _spread_in_words(seeds: int, arms: list[dict[str, Any]]) -> str:
