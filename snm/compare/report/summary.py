@@ -13,6 +13,7 @@ __all__ = [
     "BY_LOSS",
     "Spread",
     "half_range",
+    "in_seconds",
     "interval",
     "ratios",
     "spread",
@@ -124,6 +125,17 @@ def summarized(
         found["ratio_ci95"][name] = interval(by_seed)
         found["ratio_half_range"][name] = half_range(by_seed)
     return found
+
+
+def in_seconds(value: float) -> str:
+    """A number of seconds to a tenth, and below 1 to two significant digits.
+
+    Example:
+      >>> in_seconds(1234.56), in_seconds(0.0312), in_seconds(0.0)
+      ('1,234.6', '0.031', '0.0')
+    """
+    digits = 1 - math.floor(math.log10(value)) if 0 < value < 1 else 1
+    return f"{value:,.{digits}f}"
 
 
 def with_spread(value: float, around: Spread | None) -> str:

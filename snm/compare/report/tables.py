@@ -9,7 +9,7 @@ from typing import Any
 
 from snm.compare.report.flat import PARTS
 from snm.compare.report.paired import RANKING, RETRIEVAL, best_of, difference
-from snm.compare.report.summary import spread, with_spread
+from snm.compare.report.summary import in_seconds, spread, with_spread
 from snm.errors import counted
 from snm.system.escapes import plain
 
@@ -80,7 +80,7 @@ def sheets(results: dict[str, Any]) -> list[Sheet]:
                 f"{each} Epochs chosen so that an arm trains as long as its baseline did in the "
                 "first table; the rates fall over the arm's own epochs.",
                 ("arm", "epochs", "seconds", *RETRIEVAL),
-                tuple(_row(arm, RETRIEVAL, [str(arm["epochs"]), _number(arm["seconds"], 1)])
+                tuple(_row(arm, RETRIEVAL, [str(arm["epochs"]), _seconds(arm["seconds"])])
                       for arm in results["equal_seconds"]),
             )
         )  # fmt: skip
@@ -101,7 +101,7 @@ def sheets(results: dict[str, Any]) -> list[Sheet]:
             "evaluation left out; memory of the whole process at its peak.",
             ("arm", "seconds", "examples/s", "memory, MiB"),
             tuple(
-                (arm["name"], _number(arm["seconds"], 1), _number(_speed(arm), 0),
+                (arm["name"], _seconds(arm["seconds"]), _number(_speed(arm), 0),
                  _number(_mebibytes(arm["peak_memory_bytes"]), 0))
                 for arm in arms
             ),
@@ -235,7 +235,7 @@ def _others(results: dict[str, Any]) -> list[Sheet]:
                 peer["name"],
                 peer["settings"],
                 *(_number(peer["metrics"].get(name), 2) for name in RETRIEVAL),
-                _number(peer["seconds"], 1),
+                _seconds(peer["seconds"]),
                 _number(_mebibytes(peer["peak_memory_bytes"]), 0),
             )
             for peer in results["peers"]
@@ -320,6 +320,10 @@ def _setting(value: Any) -> str:
     if value is None:
         return "-"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else in_seconds(value)
 
 
 def _number(value: float | None, digits: int) -> str:

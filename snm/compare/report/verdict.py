@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from snm.compare.report.paired import RETRIEVAL, best_of, difference
 from snm.compare.report.series import Record
-from snm.compare.report.summary import BY_LOSS, Spread, spread, with_spread
+from snm.compare.report.summary import BY_LOSS, Spread, in_seconds, spread, with_spread
 
 __all__ = ["listed", "verdict"]
 
@@ -47,7 +47,11 @@ def _unequal(arms: list[Record]) -> str:
 def _time_range(arms: list[Record]) -> str:
     """The range of training times; epochs are whole, so the times are only nearly equal."""
     seconds = [arm["seconds"] for arm in arms if arm["seconds"] is not None]
-    return f" Arms took {min(seconds):.1f} to {max(seconds):.1f} seconds." if seconds else ""
+    return (
+        f" Arms took {in_seconds(min(seconds))} to {in_seconds(max(seconds))} seconds."
+        if seconds
+        else ""
+    )
 
 
 def _leader(words: str, arms: list[Record]) -> str:

@@ -158,6 +158,22 @@ def test_plots_describe_their_figures():
     assert "as they do not sample uniformly: in-batch." in text
 
 
+def test_gradients_of_other_scales_are_not_to_be_compared():
+    says = "compare the heights of arms of one loss and scale only."
+    bowl = arm(BASE, [2.0, 4.0], loss="bowl", score_scale=1.0)
+    assert says in page(results(bowl, arm("softmax", [3.0, 4.0], loss="softmax", score_scale=6.9)))
+    assert says not in full_page()
+
+
+def test_seconds_of_a_quick_run_are_told():
+    quick = {**arm(BASE, [2.0, 4.0]), "seconds": 0.0312}
+    found = results(quick, equal_seconds=[quick])
+    tables = {sheet.title: sheet.rows[0] for sheet in sheets(found)}
+    assert tables["Time and memory"][1] == tables["Equal seconds"][2] == "0.031"
+    assert verdict(found)[-2].endswith("Arms took 0.031 to 0.031 seconds.")
+    assert "negative-sampling 0.031 seconds." in page(found)
+
+
 def test_without_matplotlib(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(InputError, match="pip install matplotlib") as error, drawing():
