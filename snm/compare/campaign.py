@@ -223,11 +223,29 @@ class Campaign:
         write_record(self._decided, decided)
         return found
 
+    def _after(self, stage: str) -> tuple[tuple[str, int], ...]:
+        """Arm and epochs of the runs of later stages, but for those that may share one before.
+
+        At equal seconds an arm takes as long as its baseline, and the baseline itself has run.
+        """
+        seeds = self._plan.seeds
+        runs: dict[str, list[tuple[str, int]]] = {"equal steps": []}
+        if self._plan.tune:
+            runs["tuning"] = [(arm.name, self.tune_epochs) for arm in self.arms
+                              for _ in grid_of(arm.config)]  # fmt: skip
+            runs["tuned"] = seeds * [(arm.name, arm.config.epochs) for arm in self.arms]
+        if self._plan.equal_seconds:
+            runs["equal seconds"] = seeds * [(arm.baseline, arm.config.epochs) for arm in self.arms
+                                             if arm.name != arm.baseline]  # fmt: skip
+        names = list(runs)
+        return tuple(run for name in names[names.index(stage) + 1 :] for run in runs[name])
+
     def _run_jobs(self, stage: str, jobs: list[Job]) -> None:
+        later = self._after(stage)
         states = run_jobs(self._plan.data, self._runs, jobs, self._plan.jobs)
         with contextlib.closing(states):  # which ends the processes
             for state in states:
-                self._on_progress(stage, state)
+                self._on_progress(stage, dataclasses.replace(state, later=later))
                 if state.working and self._stop():
                     kept = f"{state.done} of {counted(state.total, 'run')} finished ({stage})"
                     raise StoppedError(kept=kept)

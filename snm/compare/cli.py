@@ -151,7 +151,7 @@ def _run(asked: Compare) -> None:
 
     _check(asked)
     arms, dataset = _arms_and_data(asked)
-    display = Display()
+    display = Display(asked.jobs)
     # Resolves and checks every arm before anything is written.
     campaign = Campaign(
         CampaignPlan(

@@ -61,11 +61,17 @@ class Running:
       done: number of finished jobs.
       total: number of jobs.
       working: arm and seed, steps done, and steps in total of each running job.
+      took: arm, seconds and epochs of each job that was run to its end by now.
+      left: arm and epochs of each job that was not.
+      later: arm and epochs of jobs of other stages that follow, as far as they are known.
     """
 
     done: int
     total: int
     working: list[tuple[str, int, int]]
+    took: tuple[tuple[str, float, int], ...] = ()
+    left: tuple[tuple[str, int], ...] = ()
+    later: tuple[tuple[str, int], ...] = ()
 
 
 def result_of(folder: Path, job: Job) -> dict[str, Any] | None:
@@ -88,20 +94,26 @@ def run_jobs(data: str, folder: Path, jobs: Sequence[Job], at_once: int) -> Gene
     waiting = [job for job in unique if _to_run(folder, job)]
     done = len(unique) - len(waiting)
     working: dict[Job, subprocess.Popen[bytes]] = {}
+    begun: dict[Job, float] = {}
+    took: list[tuple[str, float, int]] = []
     try:
         while waiting or working:
             while waiting and len(working) < at_once:
                 job = waiting.pop(0)
-                working[job] = _start(data, folder, job)
+                working[job], begun[job] = _start(data, folder, job), time.monotonic()
             for job, process in list(working.items()):
                 if process.poll() is not None:
                     _close_stdin(working.pop(job))
                     _note_failure(folder, job, process.returncode)
                     done += 1
+                    if process.returncode == 0:
+                        took.append((job.arm, time.monotonic() - begun[job], job.config.epochs))
             yield Running(
                 done,
                 len(unique),
                 [(f"{job.arm} (seed {job.config.seed})", *_steps(folder, job)) for job in working],
+                took=tuple(took),
+                left=tuple((job.arm, job.config.epochs) for job in (*working, *waiting)),
             )
             if working:
                 time.sleep(_POLL_SECONDS)
