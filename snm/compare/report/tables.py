@@ -53,9 +53,9 @@ def sheets(results: dict[str, Any]) -> list[Sheet]:
     ]
     if differing := tuple(arms[0]["differing"]):
         note = (
-            "Settings in which arms differ; all others are equal. The loss of the preset, bowl and "
-            "powl have the learning rate and score scale that are set, every other loss its own. "
-            "A dash: the arm does not read the setting."
+            "Settings in which arms differ; all others are equal. A learning rate and a score "
+            "scale that are set hold for the loss of the preset, bowl and powl; every other loss "
+            "has its own. A dash: the arm does not read the setting."
         )
         rows = tuple(
             (arm["name"], *(_setting(arm["differing"][name]) for name in differing)) for arm in arms

@@ -119,11 +119,12 @@ def _close(best: Record, scored: list[Record], names: list[str]) -> str:
             found = difference(best, arm, name)
             if found is not None and found[1] is not None and abs(found[0]) <= found[1].half:
                 close.setdefault(arm["name"], []).append(name)
-    with_whom = (
-        f"from {arm} in {'all' if len(found) == len(names) else listed(found)}"
-        for arm, found in close.items()
-    )
-    return f"; seed by seed, its difference is not settled {listed(with_whom)}" if close else ""
+    together: dict[str, list[str]] = {}
+    for arm_name, found_in in close.items():
+        metrics = "all" if len(found_in) == len(names) else listed(found_in)
+        together.setdefault(metrics, []).append(arm_name)
+    from_whom = "; ".join(f"from {listed(arms)} in {found}" for found, arms in together.items())
+    return f"; seed by seed, its difference is not settled {from_whom}" if close else ""
 
 
 def _gains_and_losses(arm: Record) -> str:

@@ -213,6 +213,15 @@ def test_the_headline_weighs_all_metrics():
     )
 
 
+def test_arms_that_are_as_close_to_the_best_are_named_together():
+    close = [arm(f"top-{k}", [5.0, 3.5], [2.0, 2.0]) for k in (4, 64)]  # less 4 and 6: 1 and -2.5
+    best = arm("top-16", [4.0, 6.0], [2.0, 2.0])
+    assert (
+        "in all 11 metrics; seed by seed, its difference is not settled from top-4, top-64 in all. "
+        in verdict(results(arm(BASE, [2.0, 2.0]), best, *close))[0]
+    )
+
+
 def test_arms_are_compared_with_the_best_seed_by_seed():
     base, best = arm(BASE, [2.0, 3.0, 4.0]), arm("top-16", [4.0, 6.0, 8.0], [2.0, 3.0, 4.0])
     other = arm("softmax", [5.0, None, 7.0], baseline="softmax")
