@@ -123,10 +123,14 @@ def _as_argument(flag: re.Match[str]) -> str:
 class StoppedError(Exception):
     """A run ended early because it was asked to; the same call goes on from where it stands.
 
-    Attributes:
+    Args:
       step: that its newest checkpoint holds.
+      kept: what there is of it, in words, where that is no checkpoint.
+
+    Attributes:
+      step: as above.
     """
 
-    def __init__(self, step: int):
+    def __init__(self, step: int = 0, kept: str | None = None):
         self.step = step
-        super().__init__(f"stopped as asked, with a checkpoint of step {step}")
+        super().__init__(f"stopped as asked, with {kept or f'a checkpoint of step {step}'}")

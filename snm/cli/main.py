@@ -42,8 +42,8 @@ def main(args: Sequence[str] | None = None) -> None:
     """Runs `snm`, and exits with a status.
 
     0: done. 2: unusable input. 1: another error (a full disk, a loss that is not finite). 69:
-    another process of the run is gone. 75: `train` was asked to stop (SIGTERM, SIGINT) and wrote a
-    checkpoint. 128 + the signal's number: stopped at once.
+    another process of the run is gone. 75: `train` or `compare` was asked to stop (SIGTERM,
+    SIGINT) and wrote checkpoints. 128 + the signal's number: stopped at once.
     """
     if args is None:
         # Else the collector looks through what imports make again and again, for 0.1 s of a start.
@@ -219,7 +219,7 @@ def _command_of(words: Sequence[str]) -> str:
 
 _AGAIN = {
     "train": "goes on from the last checkpoint, if there is one",
-    "compare": "keeps what is done, and goes on",
+    "compare": "keeps what is done, and goes on",  # before and after its runs
     "data fetch": "goes on with the download",
 }
 """What the same command does after it was interrupted, of the verbs that do not begin again."""

@@ -6,6 +6,7 @@ determined. An interrupted comparison then continues with the same settings.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -13,14 +14,20 @@ from typing import Any
 
 import numpy as np
 
-from snm.compare.arms import Arm, ResolvedArm, grid_of
+from snm.compare.arms import EXTRAS, Arm, ResolvedArm, grid_of
 from snm.compare.jobs import Job, Running, result_of, run_jobs
 from snm.compare.records import read_record, write_record
-from snm.compare.report.summary import summarized
+from snm.compare.report.flat import SETTINGS
+from snm.compare.report.summary import BY_LOSS, summarized
+from snm.config.checks import unread
+from snm.config.loss_options import options_of_others
 from snm.config.resolve import resolve
+from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config
 from snm.config.stages import SizeSchedule
 from snm.data.dataset import Dataset
+from snm.errors import InputError, StoppedError, counted
+from snm.losses.sampled import LOSSES
 
 __all__ = ["OWN", "WATCH", "Campaign", "Plan", "sampled_range"]
 
@@ -82,10 +89,11 @@ class Campaign:
 
     def __init__(self, plan: Plan, dataset: Dataset, folder: Path, on_progress: OnProgress):
         self._plan, self._dataset, self._on_progress = plan, dataset, on_progress
+        self._stop: Callable[[], bool] = lambda: False
         self._runs, self._decided = folder / "runs", folder / "decided.json"
-        configs = [resolve(dataclasses.replace(arm.config, **OWN), dataset) for arm in plan.arms]
+        configs = [_resolved(arm, dataset) for arm in plan.arms]
         self.arms = [
-            ResolvedArm(arm.name, config, arm.baseline, arm.about)
+            ResolvedArm(arm.name, config, arm.baseline, arm.about + _own(config, configs[0]))
             for arm, config in zip(plan.arms, configs, strict=True)
         ]
 
@@ -95,13 +103,20 @@ class Campaign:
         epochs = self.arms[0].config.epochs
         return self._plan.tune_epochs or max(1, epochs // 2)
 
-    def run(self) -> Iterator[dict[str, Any]]:
+    def run(self, stop: Callable[[], bool] = lambda: False) -> Iterator[dict[str, Any]]:
         """Runs all stages.
+
+        Args:
+          stop: asked several times a second whether to end early.
 
         Yields:
           The results so far, after each stage: `arms` (equal steps), then `tuning` and `tuned`, and
           `equal_seconds`, if the plan has them.
+
+        Raises:
+          StoppedError: `stop` returned True, and no run is at work any more.
         """
+        self._stop = stop
         first = self._table("equal steps", self.arms, probes=_PROBES)
         found: dict[str, Any] = {"arms": first}
         yield found
@@ -131,6 +146,7 @@ class Campaign:
             for arm in arms
         }  # fmt: skip
         self._run_jobs(stage, list(jobs.values()))
+        differing = _differing(arms)
         found = {key: result_of(self._runs, job) or {} for key, job in jobs.items()}
         good = {
             arm.name: [found[arm.name, seed] for seed in range(self._plan.seeds)
@@ -143,6 +159,7 @@ class Campaign:
                 "about": arm.about,
                 "baseline": arm.baseline,
                 **_settings(arm),
+                "differing": differing[arm.name],
                 "seeds": [
                     {"seed": seed, **_reported(found[arm.name, seed])}
                     for seed in range(self._plan.seeds)
@@ -206,16 +223,75 @@ class Campaign:
         write_record(self._decided, decided)
         return found
 
+    def _after(self, stage: str) -> tuple[tuple[str, int], ...]:
+        """Arm and epochs of the runs of later stages, but for those that may share one before.
+
+        At equal seconds an arm takes as long as its baseline, and the baseline itself has run.
+        """
+        seeds = self._plan.seeds
+        runs: dict[str, list[tuple[str, int]]] = {"equal steps": []}
+        if self._plan.tune:
+            runs["tuning"] = [(arm.name, self.tune_epochs) for arm in self.arms
+                              for _ in grid_of(arm.config)]  # fmt: skip
+            runs["tuned"] = seeds * [(arm.name, arm.config.epochs) for arm in self.arms]
+        if self._plan.equal_seconds:
+            runs["equal seconds"] = seeds * [(arm.baseline, arm.config.epochs) for arm in self.arms
+                                             if arm.name != arm.baseline]  # fmt: skip
+        names = list(runs)
+        return tuple(run for name in names[names.index(stage) + 1 :] for run in runs[name])
+
     def _run_jobs(self, stage: str, jobs: list[Job]) -> None:
-        for state in run_jobs(self._plan.data, self._runs, jobs, self._plan.jobs):
-            self._on_progress(stage, state)
+        later = self._after(stage)
+        states = run_jobs(self._plan.data, self._runs, jobs, self._plan.jobs)
+        with contextlib.closing(states):  # which ends the processes
+            for state in states:
+                self._on_progress(stage, dataclasses.replace(state, later=later))
+                if state.working and self._stop():
+                    kept = f"{state.done} of {counted(state.total, 'run')} finished ({stage})"
+                    raise StoppedError(kept=kept)
+
+
+def _resolved(arm: Arm, dataset: Dataset) -> ResolvedConfig:
+    try:
+        return resolve(dataclasses.replace(arm.config, **OWN), dataset)
+    except InputError as error:
+        if error.where != "--sampler" or arm.name not in EXTRAS:
+            raise
+        # The extra sets the sampler: `snm compare` has no such flag.
+        expected = "fewer --sampled, or no such arm: otherwise none is drawn"
+        raise InputError(f"--extras {arm.name}", error.found, expected) from error
+
+
+def _own(config: ResolvedConfig, first: ResolvedConfig) -> str:
+    """Rate and scale of an arm in words, where its loss has others of its own than the first's."""
+    told = [
+        f"; {words} {value:.4g}"
+        for name, words in BY_LOSS.items()
+        if (value := getattr(config, name)) != getattr(first, name)
+    ]
+    return "".join(told)
+
+
+def _differing(arms: Sequence[ResolvedArm]) -> dict[str, dict[str, Any]]:
+    """Settings in which arms differ, by name of the arm; None where the arm does not read it."""
+    names = [
+        field.name
+        for field in dataclasses.fields(ResolvedConfig)
+        if any(
+            getattr(arm.config, field.name) != getattr(arms[0].config, field.name) for arm in arms
+        )
+    ]
+    found = {}
+    for arm in arms:
+        ignored = unread(arm.config).keys() | options_of_others(LOSSES[arm.config.loss])
+        found[arm.name] = {
+            name: None if name in ignored else getattr(arm.config, name) for name in names
+        }
+    return found
 
 
 def _settings(arm: Arm) -> dict[str, Any]:
-    names = ("loss", "phi", "sampled", "mined", "learning_rate", "negative_weight", "score_scale",
-             "exclude", "epochs", "vartheta", "sampler", "sampled_start",
-             "mined_start")  # fmt: skip
-    return {name: getattr(arm.config, name) for name in names}
+    return {name: getattr(arm.config, name) for name in SETTINGS}
 
 
 def _reported(result: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,6 @@ import platform
 import re
 import shlex
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -19,11 +18,11 @@ from snm.errors import InputError
 from snm.machine.cores import num_cores
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from snm.compare.arms import Arm
     from snm.compare.campaign import Campaign
-    from snm.compare.jobs import Running
+    from snm.compare.progress import Display
     from snm.data.dataset import Dataset
 
 __all__ = ["Compare"]
@@ -39,7 +38,9 @@ class Compare:
     """Compare SNM with negative sampling over several seeds, and write a report.
 
     If the comparison was interrupted, the same command resumes it: finished runs are kept, the
-    others continue from their checkpoints. Writes results.json, table.md and report.html to OUT.
+    others continue from their checkpoints. SIGTERM and Ctrl-C have running runs write a checkpoint,
+    and exit with status 75; another signal, a second later or more, stops at once. Writes
+    results.json, results.csv (a line for each run), table.md and report.html to OUT.
 
     For example:
 
@@ -141,16 +142,16 @@ def _run(asked: Compare) -> None:
     """
     from snm.compare.campaign import Campaign
     from snm.compare.campaign import Plan as CampaignPlan
+    from snm.compare.progress import Display, wished_to_stop
     from snm.compare.records import write_record
     from snm.compare.report.tables import sheets
     from snm.compare.report.terminal import laid_out
-    from snm.runs.folder import write_json
     from snm.system.locks import LOCK, locked
     from snm.system.terminal import console
 
     _check(asked)
     arms, dataset = _arms_and_data(asked)
-    display = _Display()
+    display = Display(asked.jobs)
     # Resolves and checks every arm before anything is written.
     campaign = Campaign(
         CampaignPlan(
@@ -174,10 +175,10 @@ def _run(asked: Compare) -> None:
         write_record(asked.out / "plan.json", plan)
         about = _about(asked, dataset, plan)
         found: dict[str, Any] = {}
-        with display.bar:
-            for found in campaign.run():
-                write_json(asked.out / "results.json", {**about, **found})
-            found["peers"] = _peers(asked, campaign.arms[0].config, display)
+        with display.bar, wished_to_stop() as stop:
+            for found in campaign.run(stop):
+                _write_figures(asked.out, {**about, **found})
+            found["peers"] = _peers(asked, campaign.arms[0].config, display, stop)
         found["published"] = _published(dataset)
         results = {**about, **found}
         _write(asked.out, results)
@@ -317,7 +318,9 @@ def _about(asked: Compare, dataset: Dataset, plan: dict[str, Any]) -> dict[str, 
     }
 
 
-def _peers(asked: Compare, config: Config, display: _Display) -> list[dict[str, Any]]:
+def _peers(
+    asked: Compare, config: Config, display: Display, stop: Callable[[], bool]
+) -> list[dict[str, Any]]:
     """Runs each package on the same split; one that fails becomes a line with its reason."""
     if not asked.peers:
         return []
@@ -335,6 +338,7 @@ def _peers(asked: Compare, config: Config, display: _Display) -> list[dict[str, 
             weighting=config.weighting,
             seen=config.seen,
             propensity=(config.propensity_a, config.propensity_b),
+            stop=stop,
         )
         result.pop("asked", None)  # the path of the data is private
         found.append(result)
@@ -348,43 +352,20 @@ def _published(dataset: Dataset) -> Any:
     return published_for(dataset.name)
 
 
-def _write(out: Path, results: dict[str, Any]) -> None:
-    from snm.compare.report.page import page
-    from snm.compare.report.tables import markdown
+def _write_figures(out: Path, results: dict[str, Any]) -> None:
+    from snm.compare.report.flat import flat
     from snm.runs.folder import write_json
     from snm.system.files import write_whole
 
     write_json(out / "results.json", results)
+    write_whole(out / "results.csv", flat(results))
+
+
+def _write(out: Path, results: dict[str, Any]) -> None:
+    from snm.compare.report.page import page
+    from snm.compare.report.tables import markdown
+    from snm.system.files import write_whole
+
+    _write_figures(out, results)
     for name, text in (("table.md", markdown(results)), ("report.html", page(results))):
         write_whole(out / name, text)
-
-
-class _Display:
-    """Shows progress: a bar on a terminal, a line per finished run elsewhere."""
-
-    def __init__(self) -> None:
-        from rich.progress import BarColumn, MofNCompleteColumn, TimeElapsedColumn
-
-        from snm.system.terminal import bar_of
-
-        columns = BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn()
-        self.bar = bar_of(*columns, stays=True)
-        self._tasks: dict[str, Any] = {}
-        self._done: dict[str, int] = {}
-        self._begun = time.monotonic()
-
-    def __call__(self, stage: str, standing: Running) -> None:
-        if stage not in self._tasks:
-            self._tasks[stage] = self.bar.add_task(stage, total=standing.total)
-        at_work = ", ".join(
-            f"{name} {100 * done / total:.0f}%" if total else name
-            for name, done, total in standing.working
-        )
-        text = f"{stage}: {at_work}" if at_work else stage
-        self.bar.update(self._tasks[stage], completed=standing.done, description=text)
-        if self.bar.disable and standing.done != self._done.get(stage):
-            self._done[stage] = standing.done
-            spent = time.monotonic() - self._begun
-            self.bar.console.print(
-                f"{spent:7.0f} s  {stage}: {standing.done} of {standing.total} runs"
-            )

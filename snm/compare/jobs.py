@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,11 +61,17 @@ class Running:
       done: number of finished jobs.
       total: number of jobs.
       working: arm and seed, steps done, and steps in total of each running job.
+      took: arm, seconds and epochs of each job that was run to its end by now.
+      left: arm and epochs of each job that was not.
+      later: arm and epochs of jobs of other stages that follow, as far as they are known.
     """
 
     done: int
     total: int
     working: list[tuple[str, int, int]]
+    took: tuple[tuple[str, float, int], ...] = ()
+    left: tuple[tuple[str, int], ...] = ()
+    later: tuple[tuple[str, int], ...] = ()
 
 
 def result_of(folder: Path, job: Job) -> dict[str, Any] | None:
@@ -74,8 +80,8 @@ def result_of(folder: Path, job: Job) -> dict[str, Any] | None:
     return read_record(path) if path.exists() else None
 
 
-def run_jobs(data: str, folder: Path, jobs: Sequence[Job], at_once: int) -> Iterator[Running]:
-    """Runs the unfinished jobs and yields their state while they run.
+def run_jobs(data: str, folder: Path, jobs: Sequence[Job], at_once: int) -> Generator[Running]:
+    """Runs the unfinished jobs and yields their state while they run; closing it ends them.
 
     Args:
       data: source of the data set that the workers load.
@@ -88,20 +94,26 @@ def run_jobs(data: str, folder: Path, jobs: Sequence[Job], at_once: int) -> Iter
     waiting = [job for job in unique if _to_run(folder, job)]
     done = len(unique) - len(waiting)
     working: dict[Job, subprocess.Popen[bytes]] = {}
+    begun: dict[Job, float] = {}
+    took: list[tuple[str, float, int]] = []
     try:
         while waiting or working:
             while waiting and len(working) < at_once:
                 job = waiting.pop(0)
-                working[job] = _start(data, folder, job)
+                working[job], begun[job] = _start(data, folder, job), time.monotonic()
             for job, process in list(working.items()):
                 if process.poll() is not None:
                     _close_stdin(working.pop(job))
                     _note_failure(folder, job, process.returncode)
                     done += 1
+                    if process.returncode == 0:
+                        took.append((job.arm, time.monotonic() - begun[job], job.config.epochs))
             yield Running(
                 done,
                 len(unique),
                 [(f"{job.arm} (seed {job.config.seed})", *_steps(folder, job)) for job in working],
+                took=tuple(took),
+                left=tuple((job.arm, job.config.epochs) for job in (*working, *waiting)),
             )
             if working:
                 time.sleep(_POLL_SECONDS)
@@ -109,7 +121,7 @@ def run_jobs(data: str, folder: Path, jobs: Sequence[Job], at_once: int) -> Iter
         for process in working.values():
             process.terminate()
         for process in working.values():
-            process.wait()
+            process.wait()  # until its checkpoint is written
             _close_stdin(process)
 
 
@@ -138,7 +150,7 @@ def _start(data: str, folder: Path, job: Job) -> subprocess.Popen[bytes]:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=errors,
-            # Ctrl-C reaches this process only, which then terminates its workers.
+            # Ctrl-C reaches this process only, which then asks its workers to stop.
             start_new_session=True,
             env=os.environ.copy(),
         )

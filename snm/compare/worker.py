@@ -1,7 +1,8 @@
 """Runs one training job of a comparison in a process: `python -m snm.compare.worker TASK.json`.
 
 The worker trains in a folder beside its task file, resumes an interrupted run, and writes the
-result file atomically at the end. It exits when the process that started it is gone.
+result file atomically at the end. At SIGTERM it writes a checkpoint and exits with status 75. It
+exits at once when the process that started it is gone.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,27 +18,31 @@ from snm.compare.processes import end_with_parent
 from snm.compare.records import read_record, write_record
 from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset
-from snm.errors import InputError
+from snm.errors import InputError, StoppedError
 from snm.stores.objects import StoreError
 from snm.system.locks import locked
 from snm.system.own_modules import import_own_modules
+from snm.system.signals import stop_wished
 
 __all__ = ["main", "run_task"]
 
 _PROGRESS_SECONDS = 1.0  # between writes of the progress file
+_STOPPED = 75  # EX_TEMPFAIL, as of `snm train`
 VALIDATION_FRACTION = 0.2
 _BOUND_POINTS = 10_000  # training points whose margins are measured for the bounds
 
 
-def run_task(task: Path) -> dict[str, Any]:
+def run_task(task: Path, stop: Callable[[], bool] | None = None) -> dict[str, Any]:
     """Trains, scores, and writes the result beside the task file.
 
     Args:
       task: a file `NAME.task.json` with the data, the split, the settings and the number of probes.
+      stop: see `snm.trainer.training.training`.
 
     Raises:
       InputError: data or settings that cannot be used.
       NonFiniteError: a loss was not finite.
+      StoppedError: `stop` returned True.
     """
     from snm.compare.probe import Probe
     from snm.data.load import load
@@ -58,7 +64,7 @@ def run_task(task: Path) -> dict[str, Any]:
     total, reported, result = 0, 0.0, {}
     run = folder / name
     for event in training(dataset, config, run, source=asked["data"], probe=probe,
-                          probe_every=every):  # fmt: skip
+                          probe_every=every, stop=stop):  # fmt: skip
         if isinstance(event, Started):
             total = event.last_step
         elif isinstance(event, Stepped) and time.monotonic() - reported > _PROGRESS_SECONDS:
@@ -126,8 +132,13 @@ def main() -> int:
     keep_programs()
     try:
         import_own_modules()
-        with locked(lock, str(lock), wait=True):
-            run_task(task)
+        with (
+            locked(lock, str(lock), wait=True),
+            stop_wished(lambda _: None, lambda: None) as stop,
+        ):
+            run_task(task, stop)
+    except StoppedError:
+        return _STOPPED
     except (InputError, StoreError, ArithmeticError, OSError) as error:
         print(f"snm: error: {getattr(error, 'as_flags', error)}", file=sys.stderr)
         return 2 if isinstance(error, InputError) else 1

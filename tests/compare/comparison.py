@@ -3,6 +3,7 @@
 import functools
 
 from snm.compare.probe import MARGIN_QUANTILES
+from snm.compare.report.flat import SETTINGS
 from snm.compare.report.summary import summarized
 
 BASE = "negative-sampling"
@@ -58,7 +59,7 @@ def bounds(value):
     }  # fmt: skip
 
 
-def arm(name, values, base=None, *, baseline=BASE, sampler="uniform"):
+def arm(name, values, base=None, *, baseline=BASE, sampler="uniform", **differing):
     """An arm with a metric of each seed; None is a seed that failed."""
     seeds = [
         {"seed": seed, "failed": "loss is not finite"} if value is None
@@ -68,8 +69,9 @@ def arm(name, values, base=None, *, baseline=BASE, sampler="uniform"):
     done = [seed for seed in seeds if "failed" not in seed]
     others = [good(seed, value) for seed, value in enumerate(base or values) if value is not None]
     return {
-        "name": name, "about": f"about {name}", "baseline": baseline, "sampled": 32, "mined": 16,
-        "mined_start": 0, "epochs": 4, "sampler": sampler, "seeds": seeds,
+        **dict.fromkeys(SETTINGS), "name": name, "about": f"about {name}", "baseline": baseline,
+        "sampled": 32, "mined": 16,
+        "mined_start": 0, "epochs": 4, "sampler": sampler, "differing": differing, "seeds": seeds,
         "seconds": 4.5 if done else None, "peak_memory_bytes": 2**29 if done else None,
         **summarized(done, others),
     }  # fmt: skip

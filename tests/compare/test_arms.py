@@ -154,7 +154,7 @@ def test_every_extra_fits_a_data_set_and_every_arm_has_as_many_trials(folder):
 
 def test_mining_all_that_is_sampled_is_said_to_be_negative_sampling(tmp_path, monkeypatch, capsys):
     """Of 2 labels 1 is sampled, of 20 all 19: k' = B leaves no label out."""
-    monkeypatch.setattr(Campaign, "run", lambda self: sys.exit(0))
+    monkeypatch.setattr(Campaign, "run", lambda self, _: sys.exit(0))
     tiny.write(tmp_path / "tiny")
     pair = tmp_path / "pair"
     pair.mkdir()

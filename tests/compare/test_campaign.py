@@ -15,15 +15,18 @@ import snm
 from snm.cli.main import main
 from snm.compare.arms import BASELINE, plan_arms
 from snm.compare.campaign import Campaign, Plan
-from snm.compare.cli import Compare, _Display
+from snm.compare.cli import Compare
 from snm.compare.jobs import Job, result_of, run_jobs
 from snm.compare.probe import Probe
+from snm.compare.progress import Display
+from snm.compare.report.flat import flat
 from snm.compare.report.summary import half_range, interval, summarized
 from snm.compare.report.tables import markdown, sheets
 from snm.compare.report.terminal import laid_out
 from snm.config.resolve import resolve
 from snm.config.settings import read_config
 from snm.runs.folder import read_json
+from snm.system.locks import LOCK, locked
 
 TOML = """
 epochs = 2
@@ -90,6 +93,11 @@ def test_ratios_are_taken_seed_by_seed():
         (["--extras", "aneal"], "--extras: found 'aneal', expected for example anneal"),
         (["--mined", "3", "3"], "--mined: found 3 twice"),
         (["--losses", "bowls"], "--losses: found 'bowls', expected bowl or powl or"),
+        (
+            ["--extras", "frequency", "--sampled", "all"],
+            "--extras frequency: found frequency with all 19 other labels as negatives, "
+            "expected fewer --sampled, or no such arm",
+        ),
         (["--mined", "9"], "found 9 mined of 8 sampled labels"),
         (["--seeds", "0"], "--seeds: found 0, expected 1 or more"),
         (["--tune-epochs", "0"], "--tune-epochs: found 0"),
@@ -112,7 +120,7 @@ def test_default_numbers_of_mined_labels_fit_the_data(tmp_path, monkeypatch, cap
     """20 labels have 19 others to sample; a number that is asked for is refused as ever."""
     tiny.write(tmp_path / "tiny")
     planned = []
-    monkeypatch.setattr(Campaign, "run", lambda self: planned.append(self.arms) or sys.exit(0))
+    monkeypatch.setattr(Campaign, "run", lambda self, _: planned.append(self.arms) or sys.exit(0))
     words = ["compare", str(tmp_path / "tiny"), "--out", str(tmp_path / "out")]
     (tmp_path / "rising.toml").write_text("sampled_start = 8")
     rising = ["--config", str(tmp_path / "rising.toml")]
@@ -266,6 +274,7 @@ def test_a_comparison_end_to_end_and_its_repetition(folder, tmp_path, capsys):
     assert len(seed["bounds"]["theorem_6"]) == 8
     text = (out / "table.md").read_text()
     assert text == markdown(results)
+    assert (out / "results.csv").read_text() == flat(results)
     assert "## Generalization bounds" in text
     assert f"| top-3 | 3 of 8 | {seed['metrics']['R@1']:.2f} " in text
     assert results["data"]["sha256"] in (out / "report.html").read_text()
@@ -310,7 +319,7 @@ def test_runs_at_once_of_one_arm_are_all_shown(folder, tmp_path, monkeypatch):
     jobs = [Job("top-3", dataclasses.replace(base, seed=n), "test") for n in (0, 1)]
     running = run_jobs("unused", tmp_path, jobs, 2)
     (tmp_path / f"{jobs[0].name}.steps").write_text("3 12")
-    display = _Display()
+    display = Display()
     display("runs", next(running))
     running.close()
     (task,) = display.bar.tasks
@@ -319,7 +328,7 @@ def test_runs_at_once_of_one_arm_are_all_shown(folder, tmp_path, monkeypatch):
 
 def test_tables_show_failures():
     arm = {"name": BASELINE, "baseline": BASELINE, "mined": 8, "sampled": 8, "mined_start": 0,
-           "seeds": [{"seed": 0, "failed": "ended by SIGKILL"}], "seconds": None,
+           "differing": {}, "seeds": [{"seed": 0, "failed": "ended by SIGKILL"}], "seconds": None,
            "peak_memory_bytes": None, **summarized([], [])}  # fmt: skip
     found = sheets(
         {"arms": [arm], "plan": {"seeds": 1, "settings": {"loss": "bowl"}}, "equal_seconds": []}
@@ -387,8 +396,6 @@ def test_a_folder_of_other_files_is_left_as_it_was(folder, tmp_path, capsys):
 
 
 def test_another_process_in_the_folder_is_refused(folder, tmp_path, capsys):
-    from snm.system.locks import LOCK, locked
-
     words = command(folder, tmp_path / "out", "--mined", "3", "--seeds", "1")
     with locked(tmp_path / "out" / LOCK, "test"), pytest.raises(SystemExit) as error:
         main(words)

@@ -14,6 +14,7 @@ from snm.compare.cli import Compare, _peers, _plan
 from snm.compare.jobs import Job
 from snm.compare.records import write_record
 from snm.compare.report.tables import sheets
+from snm.compare.report.verdict import verdict
 from snm.compare.worker import run_task
 from snm.config.resolve import resolve
 
@@ -24,7 +25,7 @@ def test_each_cell_is_of_its_own_metric():
     one |= {"mean": own, "half_range": {}, "ratio": dict.fromkeys(NAMES)}
     found = {sheet.title: sheet for sheet in sheets(results(arm(BASE, [2.0, 4.0]), one))}
     for title, before, names in (
-        ("Equal steps, equal settings", 2, ("R@1", "R@3", "R@5", "P@1", "P@3", "P@5")),
+        ("Equal steps", 2, ("R@1", "R@3", "R@5", "P@1", "P@3", "P@5")),
         ("Ranking and rare labels", 1, ("nDCG@1", "nDCG@3", "nDCG@5", "PSP@1", "PSP@3", "PSP@5")),
     ):
         assert found[title].columns[before:] == names
@@ -43,6 +44,20 @@ def test_what_else_stands_in_the_tables():
     assert found["Published figures"].columns == ("method", "P@1", "P@3")
 
 
+def test_settings_in_which_arms_differ_are_told():
+    """A loss has its own rate and scale: neither table nor verdict calls such arms equal."""
+    bowl = arm(BASE, [1.0, 2.0], loss="bowl", learning_rate=50.0, vartheta="top")
+    soft = arm("softmax", [2.0, 3.0], loss="softmax", learning_rate=20.25, vartheta=None)
+    found = results(bowl, soft)
+    sheet = {sheet.title: sheet for sheet in sheets(found)}["Settings of the arms"]
+    assert sheet.columns == ("arm", "loss", "learning_rate", "vartheta")
+    assert sheet.rows == ((BASE, "bowl", "50", "top"), ("softmax", "softmax", "20.25", "-"))
+    assert verdict(found)[0].endswith("Settings are not equal: arms differ in learning rate.")
+    same = results(arm(BASE, [1.0, 2.0]), arm("top-1", [2.0, 3.0]))
+    assert "Settings of the arms" not in {sheet.title for sheet in sheets(same)}
+    assert "not equal" not in verdict(same)[0]
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tiny.write(tmp_path_factory.mktemp("compare") / "tiny")
@@ -59,7 +74,7 @@ def test_what_a_comparison_trains(folder, tmp_path, monkeypatch):
             score = {"seed": job.config.seed, "metrics": {"R@1": job.config.learning_rate}}
             more = {"seconds": 1.0, "peak_memory_bytes": 1}
             write_record(runs / f"{job.name}.json", score | more)
-        return iter(())
+        return (_ for _ in ())
 
     monkeypatch.setattr("snm.compare.campaign.run_jobs", run_jobs)
     base = dataclasses.replace(snm.preset("paper"), sampled=8, epochs=4)
@@ -85,6 +100,26 @@ def test_a_plan_names_data_that_are_no_path_as_they_are(folder, tmp_path, data):
     plan = Plan(data, arms, seeds=1, tune=False, tune_epochs=None, equal_seconds=False, jobs=1)
     campaign = Campaign(plan, dataset, tmp_path, lambda *_: None)
     assert _plan(Compare(data, tmp_path), campaign, arms, dataset)["data"] == data
+
+
+def test_arms_of_other_losses_tell_their_rate_and_scale(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("snm.compare.campaign.run_jobs", lambda *_: (_ for _ in ()))
+    base = dataclasses.replace(snm.preset("paper"), sampled=8, mined="all")
+    arms = plan_arms(base, mined=(2,), losses=("bowl", "softmax"))
+    plan = Plan("tiny", arms, seeds=1, tune=False, tune_epochs=None, equal_seconds=False, jobs=1)
+    dataset = snm.load_data(folder)
+    (found,) = Campaign(plan, dataset, tmp_path, lambda *_: None).run()
+    bowl, mined, soft, _ = found["arms"]
+    own = resolve(dataclasses.replace(base, loss="softmax", learning_rate="auto",
+                                      score_scale="auto"), dataset)  # fmt: skip
+    assert (bowl["differing"]["learning_rate"], bowl["differing"]["score_scale"]) == (50.0, 1.0)
+    assert soft["differing"]["learning_rate"] == own.learning_rate != 50.0
+    assert soft["differing"]["score_scale"] == own.score_scale != 1.0
+    assert soft["about"] == (
+        "softmax, all sampled labels are negatives; learning rate "
+        f"{own.learning_rate:.4g}; score scale {own.score_scale:.4g}"
+    )
+    assert mined["differing"].items() - bowl["differing"].items() == {("mined", 2)}
 
 
 @pytest.mark.parametrize(("split", "points"), [("test", tiny.TEST_POINTS), ("validation", 12)])
@@ -130,12 +165,14 @@ def test_peers_get_what_the_arms_have(tmp_path, monkeypatch):
     told = []
 
     def run_peer(name, data, out, **how):
-        told.append(how)
+        told.append({name: value for name, value in how.items() if name != "stop"})
         return {"name": name, "asked": {"data": data}}
 
     monkeypatch.setattr("snm.compare.peers.process.run_peer", run_peer)
     config = dataclasses.replace(snm.preset("paper"), weighting="l2", seen="drop",
                                  propensity_a=0.6, propensity_b=2.6)  # fmt: skip
     asked = Compare("data/of/mine/tiny", tmp_path, peers=("neighbors",))
-    assert _peers(asked, config, lambda *_: None) == [{"name": "neighbors"}]  # no path
+    assert _peers(asked, config, lambda *_: None, lambda: False) == [
+        {"name": "neighbors"}
+    ]  # no path
     assert told == [{"weighting": "l2", "seen": "drop", "propensity": (0.6, 2.6)}]

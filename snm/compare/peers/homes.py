@@ -7,16 +7,18 @@ import importlib.util
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Protocol
 
 from snm.compare.processes import reason_of_end
-from snm.errors import pip_install
+from snm.errors import StoppedError, pip_install
 
 __all__ = ["HERE", "Elsewhere", "Here", "Home", "run_tied"]
+
+_POLL_SECONDS = 0.25
 
 
 class Home(Protocol):
@@ -108,17 +110,26 @@ class Elsewhere:
         return [os.environ[self.variable], "-I", *words]
 
 
-def run_tied(command: Sequence[str], errors: Path, **environment: str) -> str | None:
+def run_tied(
+    command: Sequence[str],
+    errors: Path,
+    stop: Callable[[], bool] = lambda: False,
+    **environment: str,
+) -> str | None:
     """Runs a program that can notice the end of this process.
 
     Args:
       command: the program and its arguments. Its standard input is a pipe that closes when this
         process ends for any reason.
       errors: file for its standard error, which is removed.
+      stop: asked several times a second whether to kill the program.
       **environment: variables to set for it.
 
     Returns:
       None if its exit status is 0, else the reason in one line: the last one of its errors.
+
+    Raises:
+      StoppedError: `stop` returned True.
     """
     try:
         with errors.open("wb") as stderr, subprocess.Popen(
@@ -129,10 +140,19 @@ def run_tied(command: Sequence[str], errors: Path, **environment: str) -> str | 
             env={**os.environ, **environment},
         ) as process:  # fmt: skip
             try:
-                status = process.wait()
+                status = _status(process, stop)
             except BaseException:
                 process.kill()
                 raise
         return reason_of_end(errors, status) if status else None
     finally:
         errors.unlink(missing_ok=True)
+
+
+def _status(process: subprocess.Popen[bytes], stop: Callable[[], bool]) -> int:
+    """The exit status of a process, unless `stop` says so before."""
+    while True:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(_POLL_SECONDS)
+        if stop():
+            raise StoppedError(kept="all runs finished, and peers so far")

@@ -16,7 +16,7 @@ import importlib
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -225,6 +225,7 @@ def run_peer(
     threads: int | None = None,
     seen: str = "keep",
     propensity: Sequence[float] = PROPENSITY,
+    stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
     """Runs `measure` in a process of its own.
 
@@ -237,12 +238,14 @@ def run_peer(
       threads: see `measure`.
       seen: see `measure`.
       propensity: see `measure`.
+      stop: asked several times a second whether to end the process.
 
     Returns:
       the result of `measure`; or `name` and `failed`, the reason in one line.
 
     Raises:
       InputError: an unknown name, or an output file that cannot be written.
+      StoppedError: `stop` returned True.
     """
     from snm.compare.records import read_record
 
@@ -271,7 +274,7 @@ def run_peer(
         *words,
     ]
     try:
-        reason = run_tied(command, errors, TMPDIR=str(scratch))
+        reason = run_tied(command, errors, stop, TMPDIR=str(scratch))
         return read_record(out) if reason is None else {"name": name, "failed": reason}
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

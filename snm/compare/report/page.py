@@ -29,7 +29,7 @@ from snm.compare.report.series import (
     over_seeds,
     probe_value,
 )
-from snm.compare.report.summary import spread, with_spread
+from snm.compare.report.summary import in_seconds, spread, with_spread
 from snm.compare.report.tables import device_words, sheets
 from snm.compare.report.verdict import listed, verdict
 from snm.system.escapes import plain
@@ -162,6 +162,11 @@ def _why(arms: list[Record]) -> list[Plot]:
     else:
         gradient.pop()
         words += ". It has no deviation: every sample holds all labels."
+    if {"loss", "score_scale"} & arms[0]["differing"].keys():
+        words += (
+            " It grows with the score scale, and losses differ in it: compare the heights of arms "
+            "of one loss and scale only."
+        )
     row = scores_of(arms)
     scores = Plot(
         "Scores of positives and negatives",
@@ -228,12 +233,12 @@ def _tenths(arm: Record, key: str) -> Points:
 
 def _cost(arms: list[Record]) -> Plot:
     panels = []
-    for key, title, unit, size, digits in (
-        ("seconds", "Time of training", "seconds", 1, 1),
-        ("peak_memory_bytes", "Memory of the process at its peak", "MiB", 2**20, 0),
+    for key, title, unit, size, worded in (
+        ("seconds", "Time of training", "seconds", 1, in_seconds),
+        ("peak_memory_bytes", "Memory of the process at its peak", "MiB", 2**20, "{:,.0f}".format),
     ):
         bars = [
-            Bar(arm["name"], arm[key] / size, f"{arm[key] / size:,.{digits}f}",
+            Bar(arm["name"], arm[key] / size, worded(arm[key] / size),
                 dots=[seed[key] / size for seed in good_seeds(arm)])
             for arm in arms if arm[key] is not None
         ]  # fmt: skip

@@ -9,7 +9,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-__all__ = ["Spread", "half_range", "interval", "ratios", "spread", "summarized", "with_spread"]
+__all__ = [
+    "BY_LOSS",
+    "Spread",
+    "half_range",
+    "in_seconds",
+    "interval",
+    "ratios",
+    "spread",
+    "spread_of",
+    "summarized",
+    "with_spread",
+]
+
+BY_LOSS = {"learning_rate": "learning rate", "score_scale": "score scale"}
+"""Settings of which each loss has its own where none is set -> what they are called."""
 
 
 class Spread(NamedTuple):
@@ -64,6 +78,14 @@ def spread(arm: Mapping[str, Any], name: str, of: str = "") -> Spread | None:
     return None if half is None else Spread(half, "range of two seeds")
 
 
+def spread_of(values: Sequence[float]) -> Spread | None:
+    """The interval or the range of values; None of a single one."""
+    if (half := interval(values)) is not None:
+        return Spread(half, "95% interval")
+    half = half_range(values)
+    return None if half is None else Spread(half, "range of two seeds")
+
+
 def ratios(values: Mapping[int, float], others: Mapping[int, float]) -> list[float]:
     """Ratios to another arm for the seeds that both have, without zero denominators.
 
@@ -103,6 +125,17 @@ def summarized(
         found["ratio_ci95"][name] = interval(by_seed)
         found["ratio_half_range"][name] = half_range(by_seed)
     return found
+
+
+def in_seconds(value: float) -> str:
+    """A number of seconds to a tenth, and below 1 to two significant digits.
+
+    Example:
+      >>> in_seconds(1234.56), in_seconds(0.0312), in_seconds(0.0)
+      ('1,234.6', '0.031', '0.0')
+    """
+    digits = 1 - math.floor(math.log10(value)) if 0 < value < 1 else 1
+    return f"{value:,.{digits}f}"
 
 
 def with_spread(value: float, around: Spread | None) -> str:

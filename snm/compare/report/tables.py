@@ -6,14 +6,13 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from snm.compare.report.summary import spread, with_spread
+from snm.compare.report.flat import PARTS
+from snm.compare.report.paired import RANKING, RETRIEVAL, best_of, difference
+from snm.compare.report.summary import in_seconds, spread, with_spread
 from snm.errors import counted
 from snm.system.escapes import plain
 
 __all__ = ["Sheet", "device_words", "markdown", "sheets"]
-
-RETRIEVAL = ("R@1", "R@3", "R@5", "P@1", "P@3", "P@5")
-RANKING = ("nDCG@1", "nDCG@3", "nDCG@5", "PSP@1", "PSP@3", "PSP@5")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,13 +43,23 @@ def sheets(results: dict[str, Any]) -> list[Sheet]:
     )
     found = [
         Sheet(
-            "Equal steps, equal settings",
+            "Equal steps",
             f"{each} Percent, test points. Arms without a loss in their name have "
             f"{results['plan']['settings']['loss']}, or the one that they are named for.",
             ("arm", "k'", *RETRIEVAL),
             tuple(_row(arm, RETRIEVAL, [_mined(arm)]) for arm in arms),
         )
     ]
+    if differing := tuple(arms[0]["differing"]):
+        note = (
+            "Settings in which arms differ; all others are equal. A learning rate and a score "
+            "scale that are set hold for the loss of the preset, bowl and powl; every other loss "
+            "has its own. A dash: the arm does not read the setting."
+        )
+        rows = tuple(
+            (arm["name"], *(_setting(arm["differing"][name]) for name in differing)) for arm in arms
+        )
+        found.append(Sheet("Settings of the arms", note, ("arm", *differing), rows))
     if "tuned" in results:
         best = {name: about["best"] for name, about in results["tuning"].items()}
         found.append(
@@ -70,10 +79,12 @@ def sheets(results: dict[str, Any]) -> list[Sheet]:
                 f"{each} Epochs chosen so that an arm trains as long as its baseline did in the "
                 "first table; the rates fall over the arm's own epochs.",
                 ("arm", "epochs", "seconds", *RETRIEVAL),
-                tuple(_row(arm, RETRIEVAL, [str(arm["epochs"]), _number(arm["seconds"], 1)])
+                tuple(_row(arm, RETRIEVAL, [str(arm["epochs"]), _seconds(arm["seconds"])])
                       for arm in results["equal_seconds"]),
             )
         )  # fmt: skip
+    if seeds > 1:
+        found.append(_against_the_best(results))
     found.append(
         Sheet(
             "Ranking and rare labels",
@@ -89,7 +100,7 @@ def sheets(results: dict[str, Any]) -> list[Sheet]:
             "evaluation left out; memory of the whole process at its peak.",
             ("arm", "seconds", "examples/s", "memory, MiB"),
             tuple(
-                (arm["name"], _number(arm["seconds"], 1), _number(_speed(arm), 0),
+                (arm["name"], _seconds(arm["seconds"]), _number(_speed(arm), 0),
                  _number(_mebibytes(arm["peak_memory_bytes"]), 0))
                 for arm in arms
             ),
@@ -106,6 +117,41 @@ def sheets(results: dict[str, Any]) -> list[Sheet]:
         found.append(Sheet("Failed", note, ("arm", "seed", "reason"), tuple(failed)))
     # Where a baseline failed, no arm has its seconds.
     return [sheet for sheet in found + _others(results) if sheet.rows]
+
+
+def _against_the_best(results: dict[str, Any]) -> Sheet:
+    """Differences to the arm that leads in most metrics, in each part, paired over seeds."""
+    best = {
+        part: found[0]
+        for part in PARTS
+        if part in results and (found := best_of(results[part])) is not None
+    }
+
+    def cell(name: str, part: str, metric: str) -> str:
+        if name == best[part]["name"]:
+            return "best"
+        arm = next((arm for arm in results[part] if arm["name"] == name), None)
+        found = None if arm is None else difference(arm, best[part], metric)
+        if found is None:
+            return "-"
+        mean, around = found
+        return f"{'+' * (mean >= 0)}{with_spread(mean, around)}"
+
+    half = "95% interval, or the range of two"
+    if results["plan"]["seeds"] == 2:
+        half = "range"
+    note = (
+        "Less what the best arm has with the same seed: mean of the differences ± half their "
+        f"{half}, percent points. Best is who leads in most metrics. Where 0 is within, these "
+        "seeds do not settle which of the two is better."
+    )
+    compared = [(part, metric) for part in best for metric in ("R@1", "P@1")]
+    rows = tuple(
+        (arm["name"], *(cell(arm["name"], part, metric) for part, metric in compared))
+        for arm in results["arms"]
+    )
+    columns = ("arm", *(f"{metric}, {PARTS[part]}" for part, metric in compared))
+    return Sheet("Against the best arm", note, columns, rows if len(rows) > 1 and best else ())
 
 
 def _spread_in_words(seeds: int, arms: list[dict[str, Any]]) -> str:
@@ -200,7 +246,7 @@ def _others(results: dict[str, Any]) -> list[Sheet]:
                 peer["name"],
                 peer["settings"],
                 *(_number(peer["metrics"].get(name), 2) for name in RETRIEVAL),
-                _number(peer["seconds"], 1),
+                _seconds(peer["seconds"]),
                 _number(_mebibytes(peer["peak_memory_bytes"]), 0),
             )
             for peer in results["peers"]
@@ -279,6 +325,16 @@ def _chosen(settings: dict[str, Any] | None) -> str:
         return "-"
     short = {"learning_rate": "rate", "negative_weight": "weight", "score_scale": "scale"}
     return ", ".join(f"{short.get(name, name)} {value:g}" for name, value in settings.items())
+
+
+def _setting(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else in_seconds(value)
 
 
 def _number(value: float | None, digits: int) -> str:

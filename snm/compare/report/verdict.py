@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import collections
 from collections.abc import Iterable
 
+from snm.compare.report.paired import RETRIEVAL, best_of, difference
 from snm.compare.report.series import Record
-from snm.compare.report.summary import Spread, spread, with_spread
-from snm.compare.report.tables import RANKING, RETRIEVAL
+from snm.compare.report.summary import BY_LOSS, Spread, in_seconds, spread, with_spread
 
 __all__ = ["listed", "verdict"]
 
@@ -21,6 +20,7 @@ _PARTS = {
 def verdict(results: Record) -> list[str]:
     """The findings as sentences: who leads in each table, gains of top-1, failures, spread."""
     said = [_leader(words, results[part]) for part, words in _PARTS.items() if part in results]
+    said[0] += _unequal(results["arms"])
     if "equal_seconds" in results:
         said[-1] += _time_range(results["equal_seconds"])
     said[1:1] = [_gains_and_losses(arm) for arm in results["arms"]
@@ -38,27 +38,31 @@ def verdict(results: Record) -> list[str]:
     return said
 
 
+def _unequal(arms: list[Record]) -> str:
+    """What of a loss's own differs between arms, so that it may be the cause of a lead."""
+    names = [words for name, words in BY_LOSS.items() if name in arms[0]["differing"]]
+    return f" Settings are not equal: arms differ in {' and '.join(names)}." if names else ""
+
+
 def _time_range(arms: list[Record]) -> str:
     """The range of training times; epochs are whole, so the times are only nearly equal."""
     seconds = [arm["seconds"] for arm in arms if arm["seconds"] is not None]
-    return f" Arms took {min(seconds):.1f} to {max(seconds):.1f} seconds." if seconds else ""
+    return (
+        f" Arms took {in_seconds(min(seconds))} to {in_seconds(max(seconds))} seconds."
+        if seconds
+        else ""
+    )
 
 
 def _leader(words: str, arms: list[Record]) -> str:
     """The arm that leads in most metrics, what is close, and its R@1 against the baseline's."""
-    scored = [arm for arm in arms if "R@1" in arm["mean"]]
-    if not scored:
+    if (found := best_of(arms)) is None:
         return f"{words}, no run finished."
-    # At 1, nDCG is P: it would count twice.
-    names = [name for name in (*RETRIEVAL, *RANKING)
-             if name != "nDCG@1" and all(name in arm["mean"] for arm in scored)]  # fmt: skip
-    # Of equal means, the earlier arm: a baseline is not beaten by a tie.
-    first = {name: max(scored, key=lambda arm: arm["mean"][name])["name"] for name in names}
-    counts = collections.Counter(first.values())
-    best = max(scored, key=lambda arm: (counts[arm["name"]], arm["mean"]["R@1"]))
+    best, first = found
+    scored = [arm for arm in arms if "R@1" in arm["mean"]]
     value = with_spread(best["mean"]["R@1"], spread(best, "R@1"))
     said = f"{words}, {best['name']} has the highest mean in {_of_all(best, first)}"
-    said += f"{_close(best, scored, names)}. Its R@1 is {value} percent"
+    said += f"{_close(best, scored, list(first))}. Its R@1 is {value} percent"
     if best["name"] != best["baseline"]:
         return f"{said}: {_against(best)}."
     others = [arm for arm in scored
@@ -105,23 +109,22 @@ def _of_all(best: Record, first: dict[str, str]) -> str:
 
 
 def _close(best: Record, scored: list[Record], names: list[str]) -> str:
-    """The metrics in which the spread of an arm overlaps with that of another one, if any."""
+    """The metrics in which the spread of the paired difference to another arm includes 0, if any.
+
+    Paired over seeds, as the ratios are, so that arms of other losses are compared as well.
+    """
     close: dict[str, list[str]] = {}
     for arm in scored:
         for name in names if arm is not best else ():
-            mine, other = spread(best, name), spread(arm, name)
-            apart = abs(best["mean"][name] - arm["mean"][name])
-            if mine and other and apart <= mine.half + other.half:
+            found = difference(best, arm, name)
+            if found is not None and found[1] is not None and abs(found[0]) <= found[1].half:
                 close.setdefault(arm["name"], []).append(name)
-    if not close:
-        return ""
-    with_whom = (
-        f"that of {arm} in {'all' if len(found) == len(names) else listed(found)}"
-        for arm, found in close.items()
-    )
-    around = spread(best, names[0])
-    what = "range" if around and around.words.startswith("range") else "interval"
-    return f"; its {what} overlaps with {', '.join(with_whom)}"
+    together: dict[str, list[str]] = {}
+    for arm_name, found_in in close.items():
+        metrics = "all" if len(found_in) == len(names) else listed(found_in)
+        together.setdefault(metrics, []).append(arm_name)
+    from_whom = "; ".join(f"from {listed(arms)} in {found}" for found, arms in together.items())
+    return f"; seed by seed, its difference is not settled {from_whom}" if close else ""
 
 
 def _gains_and_losses(arm: Record) -> str:

@@ -1,11 +1,13 @@
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from snm.compare.peers.homes import HERE, Elsewhere, run_tied
+from snm.errors import StoppedError
 
 HOME = Elsewhere("SNM_TEST_PYTHON")
 
@@ -88,3 +90,10 @@ def test_environment_of_a_tied_program(tmp_path: Path) -> None:
     assert run_tied([sys.executable, "-c", code], tmp_path / "errors", TMPDIR="x") == (
         "exit status 1"
     )
+
+
+def test_a_program_that_is_to_stop_is_killed(tmp_path: Path) -> None:
+    begun = time.monotonic()
+    with pytest.raises(StoppedError, match="as asked, with all runs finished"):
+        run_tied(["sleep", "60"], tmp_path / "errors", lambda: True)
+    assert time.monotonic() - begun < 30 and not list(tmp_path.iterdir())

@@ -8,7 +8,7 @@ import shutil
 import sys
 
 import pytest
-from compare.comparison import BASE, NAMES, arm, full, many, results
+from compare.comparison import BASE, arm, full, many, results
 
 from snm.compare.report.page import page
 from snm.compare.report.plots import drawing
@@ -176,6 +176,22 @@ def test_plots_describe_their_figures():
     assert "as they do not sample uniformly: in-batch." in text
 
 
+def test_gradients_of_other_scales_are_not_to_be_compared():
+    says = "compare the heights of arms of one loss and scale only."
+    bowl = arm(BASE, [2.0, 4.0], loss="bowl", score_scale=1.0)
+    assert says in page(results(bowl, arm("softmax", [3.0, 4.0], loss="softmax", score_scale=6.9)))
+    assert says not in full_page()
+
+
+def test_seconds_of_a_quick_run_are_told():
+    quick = {**arm(BASE, [2.0, 4.0]), "seconds": 0.0312}
+    found = results(quick, equal_seconds=[quick])
+    tables = {sheet.title: sheet.rows[0] for sheet in sheets(found)}
+    assert tables["Time and memory"][1] == tables["Equal seconds"][2] == "0.031"
+    assert verdict(found)[-2].endswith("Arms took 0.031 to 0.031 seconds.")
+    assert "negative-sampling 0.031 seconds." in page(found)
+
+
 def test_without_matplotlib(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(InputError, match="pip install matplotlib") as error, drawing():
@@ -189,11 +205,12 @@ def test_without_matplotlib(monkeypatch):
 def test_verdict_on_a_significant_gain():
     base, values = [2.0, 3.0, 4.0], [4.0, 6.0, 8.0]
     said = verdict(results(arm(BASE, base), arm("top-16", values, base), seeds=3))
-    # 4, 6 and 8: mean 6, half 4.3027 * 2 / sqrt(3) = 4.97; the half of 2, 3 and 4 is 2.48.
+    # 4, 6 and 8: mean 6, half 4.3027 * 2 / sqrt(3) = 4.97. Less 2, 3 and 4, seed by seed, that is
+    # 3 and 2.48: no 0 in it, although the intervals of the two arms overlap.
     assert said == [
-        "At equal steps, top-16 has the highest mean in all 11 metrics; its interval overlaps with "
-        "that of negative-sampling in all. Its R@1 is 6.00 ± 4.97 percent: 2.00 times that of "
-        "negative-sampling, 95% interval 2.00 to 2.00, which is above 1.",
+        "At equal steps, top-16 has the highest mean in all 11 metrics. Its R@1 is 6.00 ± 4.97 "
+        "percent: 2.00 times that of negative-sampling, 95% interval 2.00 to 2.00, which is above "
+        "1.",
         "Intervals are over seeds, on one data set and one split.",
     ]
 
@@ -203,22 +220,50 @@ def test_the_headline_weighs_all_metrics():
     for name in one["mean"]:
         if name != "R@1":
             one["mean"][name] = 4.0
-    base["ci95"] = dict.fromkeys(NAMES, 0.25)
-    one["ci95"] = {**dict.fromkeys(NAMES, 0.2), "P@5": 0.25}
+            # 0.5 less with every seed, but for P@5: more with one seed, less with the others.
+            for seed, value in zip(one["seeds"], (3.5, 4.0, 4.5), strict=True):
+                seed["metrics"][name] = value + (1.0 if (name, value) == ("P@5", 3.5) else 0.0)
     said = verdict(results(base, one, seeds=3))[0]
     assert said.startswith(
         "At equal steps, negative-sampling has the highest mean in 10 of 11 metrics (top-1 in R@1);"
-        " its interval overlaps with that of top-1 in P@5. Its R@1 is 4.50 ± 0.25 percent. "
-    )  # they are 0.5 apart, and 0.25 + 0.25 is as much; 0.25 + 0.2 is less
+        " seed by seed, its difference is not settled from top-1 in P@5. Its R@1 is 4.50 ± 1.24 "
+        "percent. "
+    )
+
+
+def test_arms_that_are_as_close_to_the_best_are_named_together():
+    close = [arm(f"top-{k}", [5.0, 3.5], [2.0, 2.0]) for k in (4, 64)]  # less 4 and 6: 1 and -2.5
+    best = arm("top-16", [4.0, 6.0], [2.0, 2.0])
+    assert (
+        "in all 11 metrics; seed by seed, its difference is not settled from top-4, top-64 in all. "
+        in verdict(results(arm(BASE, [2.0, 2.0]), best, *close))[0]
+    )
+
+
+def test_arms_are_compared_with_the_best_seed_by_seed():
+    base, best = arm(BASE, [2.0, 3.0, 4.0]), arm("top-16", [4.0, 6.0, 8.0], [2.0, 3.0, 4.0])
+    other = arm("softmax", [5.0, None, 7.0], baseline="softmax")
+    found = results(base, best, other, seeds=3, equal_seconds=[best])
+    sheet = {sheet.title: sheet for sheet in sheets(found)}["Against the best arm"]
+    assert sheet.columns == ("arm", "R@1, equal steps", "P@1, equal steps",
+                             "R@1, equal seconds", "P@1, equal seconds")  # fmt: skip
+    # 2, 3 and 4 less than the best: mean 3, half 4.3027 / sqrt(3). Two shared seeds: +1 and -1.
+    assert sheet.rows == (
+        (BASE, "-3.00 ± 2.48", "-3.00 ± 2.48", "-", "-"),
+        ("top-16", "best", "best", "best", "best"),
+        ("softmax", "+0.00 ± 1.00", "+0.00 ± 1.00", "-", "-"),
+    )
+    one = results(arm(BASE, [2.0]), arm("top-1", [3.0], [2.0]), seeds=1)
+    assert "Against the best arm" not in {sheet.title for sheet in sheets(one)}
 
 
 def test_two_seeds_have_a_range():
     found = results(arm(BASE, [2.0, 4.0]), arm("top-16", [4.0, 8.0], [2.0, 4.0]))
     said = verdict(found)
     assert said == [
-        "At equal steps, top-16 has the highest mean in all 11 metrics; its range overlaps with "
-        "that of negative-sampling in all. Its R@1 is 6.00 ± 2.00 percent: 2.00 times that of "
-        "negative-sampling, range of two seeds 2.00 to 2.00, which is above 1.",
+        "At equal steps, top-16 has the highest mean in all 11 metrics. Its R@1 is 6.00 ± 2.00 "
+        "percent: 2.00 times that of negative-sampling, range of two seeds 2.00 to 2.00, which is "
+        "above 1.",
         "Two seeds show a range, no interval, on one data set and one split.",
     ]
     sheet = sheets(found)[0]

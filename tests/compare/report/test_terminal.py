@@ -26,7 +26,7 @@ def test_tables_fit_and_are_whole(made, width, capsys):
 
 
 def test_a_cell_has_its_interval_and_its_ratio_below(capsys):
-    (sheet,) = [each for each in sheets(full()) if each.title == "Equal steps, equal settings"]
+    (sheet,) = [each for each in sheets(full()) if each.title == "Equal steps"]
     Console(width=80).print(*laid_out(sheet, 80), sep="\n")
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     at = next(n for n, line in enumerate(lines) if line[:1] == ["top-16"])

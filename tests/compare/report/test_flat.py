@@ -1,0 +1,32 @@
+"""`results.csv` has one line for each run."""
+
+import csv
+
+from compare.comparison import BASE, NAMES, arm, full, results
+
+from snm.compare.report.flat import flat
+
+
+def test_a_line_for_each_run():
+    base = [2.0, 4.0]
+    bowl = arm(BASE, base, learning_rate=50.0, vartheta="top", tail_epsilon=0.5)
+    other = arm("softmax", [1.0, None], base, learning_rate=20.0, vartheta=None, tail_epsilon=None)
+    lines = list(csv.DictReader(flat(results(bowl, other, tuned=[bowl])).splitlines()))
+    assert [(line["part"], line["arm"], line["seed"]) for line in lines] == [
+        ("equal steps", BASE, "0"), ("equal steps", BASE, "1"),
+        ("equal steps", "softmax", "0"), ("equal steps", "softmax", "1"),
+        ("tuned", BASE, "0"), ("tuned", BASE, "1"),
+    ]  # fmt: skip
+    assert all(line[name] == "4.0" for line in lines[1::4] for name in NAMES)
+    assert (lines[0]["seconds"], lines[0]["peak_memory_bytes"]) == ("4.0", str(2**29))
+    assert [line["learning_rate"] for line in lines[:4]] == ["50.0", "50.0", "20.0", "20.0"]
+    assert (lines[0]["tail_epsilon"], lines[2]["tail_epsilon"]) == ("0.5", "")  # no setting of both
+    assert (lines[3]["failed"], lines[3]["R@1"]) == ("loss is not finite", "")
+    assert lines[2]["failed"] == "" and lines[2]["baseline"] == BASE
+
+
+def test_names_stay_whole():
+    lines = list(csv.reader(flat(full()).splitlines()))
+    assert {len(line) for line in lines} == {len(lines[0])}
+    assert "<i>&amp;" in {line[1] for line in lines}
+    assert len(lines) == 1 + 2 * (6 + 3 + 3)
