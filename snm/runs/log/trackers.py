@@ -215,7 +215,7 @@ class _Services:
         self._trackers = {}
         self._known = self._read()
         settings = dataclasses.asdict(read_config(self._folder.checked(self._folder.config)))
-        about = {**settings, "data": self._folder.read_facts()["data"]}
+        about = {**settings, "data": self._folder.read_origin().data}
         for name in self._names:
             known = self._known.get(name, {"id": None, "sent": {}})
             try:
