@@ -39,6 +39,7 @@ from snm.machine.versions import machine, versions
 from snm.model.from_config import make_model
 from snm.model.placement import initial
 from snm.runs.folder import RunFolder, write_json
+from snm.runs.schema import RunOrigin
 from snm.system.cache_folder import keep_programs
 
 _HELD = (2, 4)  # processes at a time
@@ -83,14 +84,13 @@ def write_run(folder: Path, shape: str = "amazon670k") -> RunFolder:
     texts = folder / "words.json"
     Vectorizer("counts", sizes.num_features, vocabulary=words).write(texts)
     present = np.arange(1, sizes.num_features + 1)[::-1]
-    facts = {"data": "no data", "sha256": "0" * 64, "num_features": sizes.num_features,
-             "num_labels": sizes.num_labels, "warm_start": None}  # fmt: skip
+    origin = RunOrigin("no data", "0" * 64, sizes.num_features, sizes.num_labels, None)
     run = RunFolder(folder / "run")
     names = tuple(f"the name of label {number}" for number in range(sizes.num_labels))
-    run.write(resolved, facts, Weighting.of_counts(sizes.num_points, present), names, texts)
+    run.write(resolved, origin, Weighting.of_counts(sizes.num_points, present), names, texts)
     model = make_model(resolved, sizes.num_features, sizes.num_labels)
     state = initial(model)
-    about = {"data_sha256": facts["sha256"], "seed": config.seed, "versions": versions()}
+    about = {"data_sha256": origin.sha256, "seed": config.seed, "versions": versions()}
     run.checkpoints(1, about=about).save(1, state, {"step": 1}, None)
     return run
 

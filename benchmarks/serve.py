@@ -24,7 +24,7 @@ import numpy as np
 
 import snm
 from snm.machine.versions import machine
-from snm.runs.folder import RunFolder, read_json, write_json
+from snm.runs.folder import RunFolder, write_json
 
 _CLIENTS = (1, 8, 64)
 _POINTS = 512
@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="JSON file to write")
     options = parser.parse_args()
     rows = []
-    features = snm.load_data(read_json(RunFolder(options.run).facts)["data"]).test.features
+    features = snm.load_data(RunFolder(options.run).read_origin().data).test.features
     features = features[:_POINTS]
     labels, _ = snm.load(options.run).predict(features, k=5)
     bodies = [

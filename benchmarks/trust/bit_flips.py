@@ -95,7 +95,7 @@ def held(run: Path) -> list[Any]:
     settings = dataclasses.asdict(read_config(run / "config.toml"))
     return [
         {name: value for name, value in settings.items() if name not in MAY_CHANGE},
-        folder.read_facts(),
+        folder.read_origin(),
         folder.read_result(),
         predictor.memory.settings,
         predictor.calibration,

@@ -32,6 +32,7 @@ from snm.errors import InputError
 from snm.runs.events import Saved
 from snm.runs.folder import RunFolder, write_json
 from snm.runs.manifest import read_manifest
+from snm.trainer.result import origin_of
 
 # -- power cuts ------------------------------------------------------------------------------
 
@@ -124,9 +125,7 @@ def _goes_on(bench: Bench, path: Path, safe: dict[str, int]) -> tuple[Any, bool]
     """
     folder, names = RunFolder(path), False
     data = bench.data
-    facts = {"data": data.name, "sha256": data.sha256, "num_features": data.train.num_features,
-             "num_labels": data.train.num_labels, "warm_start": None}  # fmt: skip
-    folder.check(bench.config, facts)
+    folder.check(bench.config, origin_of(data, None, None))
     steps = []
     for phase, where in (("train", "checkpoints"), ("member-2", "checkpoints/member-2")):
         store, newest = folder.checkpoints(2, phase), 0

@@ -44,7 +44,8 @@ from snm.memory.memory import Memory, MemorySettings
 from snm.memory.store import load_memory, save_memory
 from snm.runs.folder import read_json
 from snm.runs.manifest import Manifest, read_manifest
-from snm.runs.schema import FACTS, MEMORY, RESULT, validated
+from snm.runs.schema import MemoryRecord, RunOrigin, RunResult
+from snm.runs.typed_json import typed
 from snm.system.sealed_json import sealed as with_checksum
 
 __all__ = ["TARGETS", "seeds"]
@@ -192,10 +193,10 @@ def objects(place: Path, raw: bytes) -> None:
     """`run.json`, `result.json` and `memory.json`, with what they must hold."""
     path = place / "run.json"
     found = refused(read_json, path, raw)
-    for fields in (FACTS, RESULT, MEMORY):
+    for kind in (RunOrigin, RunResult, MemoryRecord):
         if found is not None:
             with contextlib.suppress(InputError):
-                assert isinstance(validated(path, found, fields), dict)
+                typed(kind, found, str(path))
 
 
 def run_manifest(place: Path, raw: bytes) -> None:

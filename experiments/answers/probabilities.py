@@ -70,9 +70,9 @@ def measured(run: Path, dataset: snm.Dataset) -> dict[str, Any]:
     return {
         **found,
         "curve": model.calibration.ranked.method,
-        "held out": record["held_out"],
+        "held out": record.held_out,
         "test points": test.num_points,
-        "memory": record["used"],
+        "memory": record.used,
         "bins": bins,
     }
 

@@ -60,7 +60,7 @@ def measured(run: Path, dataset: snm.Dataset) -> dict[str, Any]:
         "thresholds": {name: model.threshold(name).overall for name in GOALS[1:]},
         "labels of their own": len(macro.labels),
         "labels": test.num_labels,
-        "held out": RunFolder(run).read_memory_record()["held_out"],
+        "held out": RunFolder(run).read_memory_record().held_out,
         "test points": int(np.count_nonzero(np.diff(test.labels.indptr))),
     }
 

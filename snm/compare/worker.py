@@ -7,7 +7,6 @@ exits at once when the process that started it is gone.
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable
@@ -105,20 +104,13 @@ def _bounds(
 
 
 def _probed(log: Path) -> list[dict[str, Any]]:
-    """The probe's entries by step; the last one of a step that was repeated after a restart."""
-    found = {}
-    for line in log.read_text(encoding="utf-8").splitlines():
-        try:
-            entry = json.loads(line)
-        except ValueError:
-            continue  # truncated by a kill; the step was repeated
-        if entry["event"] == "probed":
-            found[entry["step"]] = {
-                "step": entry["step"],
-                "seconds": entry["seconds"],
-                **entry["found"],
-            }
-    return [found[step] for step in sorted(found)]
+    """What the probe found, by step."""
+    from snm.runs.log.entries import read_entries
+
+    return [
+        {"step": entry["step"], "seconds": entry["seconds"], **entry["found"]}
+        for entry in read_entries(log, "probed")
+    ]
 
 
 def main() -> int:

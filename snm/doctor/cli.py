@@ -69,7 +69,7 @@ def _run(path: str, *, as_json: bool) -> None:
 
     refuse_unreachable(Path(path))
     folder = RunFolder(Path(path))
-    is_run = folder.config.exists() or folder.facts.exists()
+    is_run = folder.config.exists() or folder.origin.exists()
     facts: dict[str, Any] = {}
     with waiting(f"examining {path}"):
         if is_run:

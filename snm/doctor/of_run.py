@@ -19,7 +19,7 @@ from snm.machine.versions import version_of
 from snm.runs.folder import RunFolder
 from snm.runs.load import load
 from snm.runs.members import phase_names
-from snm.runs.schema import RunFacts
+from snm.runs.schema import RunOrigin
 from snm.stores.objects import StoreError
 from snm.system.faults import lacks_memory
 from snm.trainer.evaluate import own_data
@@ -34,20 +34,20 @@ def examine_run(path: Path) -> list[Finding]:
 
 def _examine(folder: RunFolder) -> Iterator[Finding]:
     try:
-        config, facts = folder.settings(), folder.read_facts()
+        config, origin = folder.settings(), folder.read_origin()
         finished = folder.finished()
         result = folder.read_result() if finished else {}
     except InputError as error:
         yield _damage("settings", error, "the folder is damaged: train anew")
         return
-    labels = counted(facts["num_labels"], "label")
-    shapes = f"{counted(facts['num_features'], 'feature')}, {labels}"
+    labels = counted(origin.num_labels, "label")
+    shapes = f"{counted(origin.num_features, 'feature')}, {labels}"
     yield Finding(
         "ok", "settings", f"{shapes}, dim {config.dim}, {counted(config.members, 'member')}"
     )
     yield from _progress(folder, config, finished)
-    yield from _answers(folder, config, facts, finished)
-    yield from _data(facts)
+    yield from _answers(folder, config, origin, finished)
+    yield from _data(origin)
     yield from _versions(result)
 
 
@@ -103,7 +103,7 @@ def _damage(what: str, error: InputError, otherwise: str) -> Finding:
 
 
 def _answers(
-    folder: RunFolder, config: ResolvedConfig, facts: RunFacts, finished: bool
+    folder: RunFolder, config: ResolvedConfig, origin: RunOrigin, finished: bool
 ) -> Iterator[Finding]:
     import jax
     from scipy.sparse import csr_matrix
@@ -131,24 +131,24 @@ def _answers(
         advice = "train anew with a lower --learning-rate"
         yield Finding("error", "model", "some parameters are not finite", advice)
         return
-    rows = csr_matrix((1, facts["num_features"]), dtype=np.float32)
+    rows = csr_matrix((1, origin.num_features), dtype=np.float32)
     predictor.predict(rows, 1)
     size = sum(leaf.nbytes for leaf in leaves)
     found = f"{size / 2**20:,.1f} MiB of parameters, all finite; the model predicts"
     yield Finding("ok", "model", found)
 
 
-def _data(facts: RunFacts) -> Iterator[Finding]:
-    source = facts["data"]
+def _data(origin: RunOrigin) -> Iterator[Finding]:
+    source = origin.data
     try:
-        dataset = own_data(facts) if facts.get("in_memory", False) else load_dataset(source)
+        dataset = own_data(origin) if origin.in_memory else load_dataset(source)
     except (InputError, StoreError) as error:
         found = getattr(error, "as_flags", str(error))
         yield Finding(
             "warning", "data", found, "`snm evaluate RUN --data DATA` takes another place"
         )
         return
-    if dataset.sha256 != facts["sha256"]:
+    if dataset.sha256 != origin.sha256:
         yield Finding(
             "warning",
             "data",

@@ -22,7 +22,7 @@ from snm.estimator.learning import Learning, dataset_of
 from snm.estimator.memory import extended
 from snm.estimator.parameters import stopped_early
 from snm.estimator.targets import Targets
-from snm.prediction.calibration import Calibration
+from snm.runs.typed_json import as_json
 from snm.trainer.memory.trial import find_memory, memory_split
 
 __all__ = ["SNMClassifier"]
@@ -199,11 +199,10 @@ class SNMClassifier(Answers, Learning, ClassifierMixin, BaseEstimator):
         split = memory_split(config, dataset)
         self._train(config, dataset, None if split is None else split[0])
         if split is not None:
-            self.memory_, self._memory, self._shifts = find_memory(
+            record, self._memory, self._shifts = find_memory(
                 config, dataset, self._joined(self._states[:1]), self.predictor_
             )
-            if (curves := self.memory_["calibration"]) is not None:
-                self._calibration = Calibration.read(curves)
+            self.memory_, self._calibration = as_json(record), record.calibration
             self.predictor_ = self._joined(self._states)
         return self
 

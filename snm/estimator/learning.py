@@ -26,7 +26,6 @@ from snm.model.inference import adjusted, join
 from snm.model.model import TrainState
 from snm.prediction.calibration import UNCALIBRATED, Calibration
 from snm.prediction.predictor import Predictor
-from snm.runs.schema import MemoryRecord
 from snm.trainer.phase import PhaseInputs
 
 __all__ = ["Learning", "dataset_of"]
@@ -52,7 +51,7 @@ class Learning:
     config_: ResolvedConfig
     loss_curve_: list[float]
     validation_scores_: list[list[float]]
-    memory_: MemoryRecord | None
+    memory_: dict[str, Any] | None
     predictor_: Predictor
     _targets: Targets
     _fitted_weighting: Weighting

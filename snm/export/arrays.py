@@ -74,11 +74,11 @@ def origin_of(run: Path) -> dict[str, Any]:
     from snm.runs.folder import RunFolder
 
     folder = RunFolder(run)
-    facts = folder.read_facts()
+    origin = folder.read_origin()
     return {
         "run": run.resolve().name,
         "finished": folder.finished(),
-        "data": {"source": facts["data"], "sha256": facts["sha256"]},
+        "data": {"source": origin.data, "sha256": origin.sha256},
     }
 
 

@@ -269,7 +269,7 @@ def _points(command: Export) -> Any:
     folder = RunFolder(command.run)
     if not folder.config.exists():
         raise InputError(str(command.run), "no config.toml", "the folder of a run (`snm train`)")
-    dataset = own_data(folder.read_facts()) if command.data is None else load_data(command.data)
+    dataset = own_data(folder.read_origin()) if command.data is None else load_data(command.data)
     part = dataset.test or dataset.train
     return part.features
 

@@ -20,11 +20,12 @@ from snm.memory.memory import Memory, MemorySettings
 from snm.model.encoder import init_tower
 from snm.model.from_config import make_model
 from snm.model.model import Model, TrainState
-from snm.prediction.calibration import LEFT_OUT, Calibration
+from snm.prediction.calibration import LEFT_OUT
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
 from snm.runs.load import vectorizer_of, weighting_of
-from snm.runs.schema import Field, validated
+from snm.runs.schema import Export, StoredMemory
+from snm.runs.typed_json import typed
 from snm.tables.int8 import as_bytes, row_type
 from snm.tables.table import RowTable
 
@@ -56,12 +57,12 @@ class Wanted(NamedTuple):
 
     Attributes:
       format: its `format`.
-      fields: what it must hold.
+      kind: what it must hold.
       expected: what its folder should be, in the messages.
     """
 
     format: str
-    fields: dict[str, Field]
+    kind: type[Export]
     expected: str
 
 
@@ -104,15 +105,15 @@ def predictor_of(
         if manifest["format"] != wanted.format:
             other = f"format {ascii(manifest['format'])[:40]}"
             raise InputError(str(folder), other, wanted.format)
-        validated(where, manifest, wanted.fields)
-        model = make_model(config, manifest["num_features"], manifest["num_labels"])
-        model = dataclasses.replace(model, members=manifest["members"])
-        found = _alone(folder, manifest, config, model, array, names)
-        if (curves := manifest.get("calibration")) is not None:
-            calibration = Calibration.read(curves) if memory else None
+        about = typed(wanted.kind, manifest, str(where))
+        model = make_model(config, about.num_features, about.num_labels)
+        model = dataclasses.replace(model, members=about.members)
+        found = _alone(folder, about, config, model, array, names)
+        if about.calibration is not None:
+            calibration = about.calibration if memory else None
             found = dataclasses.replace(found, calibration=calibration, why_uncalibrated=LEFT_OUT)
-        if memory and "memory" in manifest:
-            stored = _memory(manifest["memory"], model, array, full_check)
+        if memory and about.memory is not None:
+            stored = _memory(about.memory, model, array, full_check)
             found = dataclasses.replace(found, memory=stored)
     except InputError:
         raise
@@ -124,7 +125,7 @@ def predictor_of(
 
 def _alone(
     folder: Path,
-    manifest: dict[str, Any],
+    about: Export,
     config: ResolvedConfig,
     model: Model,
     array: ReadArray,
@@ -137,22 +138,22 @@ def _alone(
     texts = None
     if run.vectorizer.exists():
         texts = vectorizer_of(run.vectorizer, model.num_features)
-    state = _state(manifest, model, array)
+    state = _state(about, model, array)
     return Predictor(model, state, weighting, names, vectorizer=texts)
 
 
-def _state(manifest: dict[str, Any], model: Model, array: ReadArray) -> TrainState:
+def _state(about: Export, model: Model, array: ReadArray) -> TrainState:
     width, num_labels = model.dim * model.members, model.spec.num_labels
 
     def table(name: str, count: int) -> RowTable:
-        if manifest["rows"] == "int8":
+        if about.rows == "int8":
             return RowTable(_on_device(as_bytes(array("model", name, row_type(width), (count,)))))
         return RowTable(placed(name, count, width))
 
     def placed(name: str, *shape: int) -> Array:
         return _on_device(array("model", name, np.float32, shape))
 
-    multipliers = np.asarray(manifest["log_multipliers"], np.float32)
+    multipliers = np.asarray(about.log_multipliers, np.float32)
     if multipliers.shape != (model.members,):
         raise ValueError(f"{multipliers.shape} multipliers")
 
@@ -182,8 +183,8 @@ def _on_device(array: NDArray) -> Array:
     return jax.device_put(array, may_alias=True)
 
 
-def _memory(about: dict[str, Any], model: Model, array: ReadArray, full_check: bool) -> Memory:
-    points, d, num_labels = about["points"], model.num_features, model.spec.num_labels
+def _memory(about: StoredMemory, model: Model, array: ReadArray, full_check: bool) -> Memory:
+    points, d, num_labels = about.points, model.num_features, model.spec.num_labels
 
     def read(name: str, dtype: DTypeLike | None, *shape: int) -> NDArray:
         return array("memory", name, dtype, shape)
@@ -199,14 +200,14 @@ def _memory(about: dict[str, Any], model: Model, array: ReadArray, full_check: b
             matrix.check_format(full_check=True)
         return matrix
 
-    names, settings = about["arrays"], dataclasses.fields(MemorySettings)
+    names, settings = about.arrays, dataclasses.fields(MemorySettings)
     width = model.dim * model.members
     return Memory(
         csr("features", points, d),
         csr("labels", points, num_labels, ones=True),
         read("queries", np.float16, points, width) if "queries" in names else None,
         read("rows", np.int64, points),
-        MemorySettings(**{field.name: about[field.name] for field in settings}),
+        MemorySettings(**{field.name: getattr(about, field.name) for field in settings}),
         read("weights", np.float32, points) if "weights" in names else None,
         csr("by_feature", d, points) if "by_feature_data" in names else None,
     )

@@ -24,7 +24,7 @@ from snm.export.manifest import read_manifest
 from snm.export.memory import by_feature_of, memory_arrays_of, votes_of
 from snm.export.names import MappedNames, line_starts
 from snm.prediction.predictor import Predictor
-from snm.runs.schema import EXPORT
+from snm.runs.schema import Export
 from snm.system import disk
 from snm.tables.int8 import int8_rows
 
@@ -107,7 +107,7 @@ def open_export(folder: Path, *, memory: bool = True, verify: bool = True) -> Pr
         config,
         functools.partial(_array, folder),
         names,
-        Wanted(FORMAT, EXPORT, _EXPECTED),
+        Wanted(FORMAT, Export, _EXPECTED),
         memory=memory,
         full_check=verify,
     )

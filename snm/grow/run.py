@@ -22,7 +22,8 @@ from snm.runs.events import Progress
 from snm.runs.folder import RunFolder, write_json
 from snm.runs.load import StoredRun
 from snm.runs.members import member_seed, phase_names
-from snm.runs.schema import MemoryRecord, RunFacts
+from snm.runs.schema import MemoryRecord
+from snm.runs.typed_json import as_json
 from snm.trainer.result import data_of_result
 
 __all__ = ["write_grown"]
@@ -56,25 +57,29 @@ def write_grown(
     if folder.has(folder.adjustment) and not folder.has(folder.memory_record):
         found = f"{folder.adjustment.name} without {folder.memory_record.name}"
         raise InputError(str(folder.path), found, "all files of the run")
-    facts: RunFacts = {**old.facts, "num_labels": len(names)}
-    facts["grown_from"] = str(folder.path.resolve())
-    facts.pop("inherited", None)  # of the labels there
+    origin = dataclasses.replace(
+        old.origin,
+        num_labels=len(names),
+        grown_from=str(folder.path.resolve()),
+        inherited="unknown",  # what is known is of the labels there
+    )
     if dataset is not None:
-        facts["data"] = dataset.name
-        facts["in_memory"] = source is None
+        data = dataset.name
         if source is not None:
-            facts["data"] = absolute_source(source)
-        facts["sha256"] = dataset.sha256
+            data = absolute_source(source)
+        origin = dataclasses.replace(
+            origin, data=data, in_memory=source is None, sha256=dataset.sha256
+        )
     vectorizer = folder.checked(folder.vectorizer) if folder.has(folder.vectorizer) else None
-    new.write(config, facts, predictor.weighting, names, vectorizer)
-    origins = _write_members(old, new, predictor, names, dataset, facts["sha256"])
+    new.write(config, origin, predictor.weighting, names, vectorizer)
+    origins = _write_members(old, new, predictor, names, dataset, origin.sha256)
     result = folder.read_result()
     measured = ("by_label_frequency", "without_repeats", "points_without_features", "reliability",
                 "validation", "memory")  # fmt: skip
     for name in measured:
         result.pop(name, None)
     if dataset is not None:
-        result["data"] = data_of_result(dataset, facts)
+        result["data"] = data_of_result(dataset, origin)
     memory = None
     # Also of a memory that did not pay: probabilities and thresholds are in it.
     if folder.has(folder.memory_record):
@@ -82,14 +87,14 @@ def write_grown(
         if predictor.memory is not None:
             memory = _grown_memory(config, predictor, predictor.memory, names, dataset)
             save_memory(new.memory, memory)
-            record |= {"points": len(memory.rows), "bytes": memory.nbytes}
-        write_json(new.memory_record, record)
-        result["memory"] = record
+            record = dataclasses.replace(record, points=len(memory.rows), bytes=memory.nbytes)
+        result["memory"] = as_json(record)
+        write_json(new.memory_record, result["memory"])
         first = predictor.model.spec.num_labels
         if (shifts := folder.read_adjustment(first)) is not None:
             save_shifts(new.adjustment, _grown_shifts(shifts, record, len(names) - first, dataset))
-    result |= {"metrics": {}, "grown_from": facts["grown_from"]}
-    new.finish(result, StoredRun(new, config, facts, all_trained=True).used_checkpoints())
+    result |= {"metrics": {}, "grown_from": origin.grown_from}
+    new.finish(result, StoredRun(new, config, origin, all_trained=True).used_checkpoints())
     return origins, memory
 
 
@@ -145,7 +150,7 @@ def _grown_shifts(
 ) -> NDArray[np.float32]:
     """The logit adjustment with that of new labels: by their frequency, or the median."""
     new = np.full(more, np.median(shifts), np.float32)
-    if dataset is not None and (adjustment := record["adjustment"]) is not None:
+    if dataset is not None and record.adjustment is not None:
         frequency = dataset.label_frequency()[len(shifts) :]
-        new = shifts_of(frequency, adjustment["strength"])
+        new = shifts_of(frequency, record.adjustment.strength)
     return np.concatenate([shifts, new])

@@ -65,6 +65,10 @@ class MemorySettings:
     feature_share: float
     weight: float
 
+    def __post_init__(self) -> None:
+        if self.neighbors < 1:
+            raise ValueError("1 or more neighbors")
+
 
 class Witness(NamedTuple):
     """A training point, or a label's name, that voted for a label.

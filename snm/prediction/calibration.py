@@ -25,11 +25,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 
+from snm.config.marks import between
 from snm.memory.sizes import FEWEST_POINTS
 from snm.prediction.thresholds import Threshold
 
@@ -66,10 +67,17 @@ class Curve:
     """
 
     method: str
-    weights: tuple[float, ...]
+    weights: tuple[float, float, float, float]
     knots: tuple[float, ...]
-    probabilities: tuple[float, ...]
+    probabilities: tuple[Annotated[float, between(0, 1)], ...]
     best_scores: tuple[float, float]
+
+    def __post_init__(self) -> None:
+        if not self.knots or len(self.probabilities) != len(self.knots):
+            raise ValueError("at least one knot, and a probability at each")
+        for values in (self.knots, self.probabilities, self.best_scores):
+            if list(values) != sorted(values):
+                raise ValueError("knots, probabilities and best_scores that ascend")
 
     @classmethod
     def fit(
@@ -101,13 +109,6 @@ class Curve:
         w, at, p = (tuple(values.tolist()) for values in (weights, *knots))
         best_scores = float(inputs[:, _BEST].min()), float(inputs[:, _BEST].max())
         return cls(best, w, at, p, best_scores)
-
-    @classmethod
-    def read(cls, value: dict[str, Any]) -> Curve:
-        """From the form of `dataclasses.asdict`."""
-        w, at, p = (tuple(value[name]) for name in ("weights", "knots", "probabilities"))
-        lowest, highest = value["best_scores"]
-        return cls(value["method"], w, at, p, (lowest, highest))
 
     def __call__(self, inputs: NDArray) -> NDArray[np.float32]:
         """Probabilities float32 [...] of inputs [..., 4]."""
@@ -161,13 +162,6 @@ class Calibration:
             Curve.fit(inputs, truth, counts, fold, alone=flag) for flag in (False, True)
         )
         return cls(len(truth), ranked, alone)
-
-    @classmethod
-    def read(cls, value: dict[str, Any]) -> Calibration:
-        """From the form of `dataclasses.asdict`, or from JSON of it."""
-        curves = {name: Curve.read(value[name]) for name in ("ranked", "alone")}
-        thresholds = {name: Threshold.read(one) for name, one in value["thresholds"].items()}
-        return cls(value["answers"], **curves, thresholds=thresholds)
 
     def __call__(
         self, scores: NDArray[np.floating], *, members: int = 1, ranked: bool = True

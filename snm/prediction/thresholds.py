@@ -18,12 +18,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from snm.config.marks import at_least, between
 from snm.errors import InputError
 
 __all__ = [
@@ -58,10 +59,14 @@ class Threshold:
       own: their thresholds.
     """
 
-    overall: float
-    k: int | None = None
-    labels: tuple[int, ...] = ()
-    own: tuple[float, ...] = ()
+    overall: Annotated[float, between(0, 1)]
+    k: Annotated[int, at_least(1)] | None = None
+    labels: tuple[Annotated[int, between(0, 2**31 - 1)], ...] = ()
+    own: tuple[Annotated[float, between(0, 1)], ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.own) != len(self.labels) or list(self.labels) != sorted(self.labels):
+            raise ValueError("labels that ascend, each with its own threshold")
 
     def __call__(self, labels: NDArray[np.integer], probabilities: NDArray) -> NDArray[np.bool_]:
         """Which of the answers stay, in their shape; a label of -1 never does.
@@ -80,11 +85,6 @@ class Threshold:
     def k_or_own(self, k: int | None) -> int | None:
         """How many answers a point to look at: k, or as many as the threshold was chosen on."""
         return self.k if k is None else k
-
-    @classmethod
-    def read(cls, value: dict[str, Any]) -> Threshold:
-        """From the form of `dataclasses.asdict`, or from JSON of it."""
-        return cls(value["overall"], value["k"], tuple(value["labels"]), tuple(value["own"]))
 
 
 class HeldOut(NamedTuple):

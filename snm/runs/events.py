@@ -7,6 +7,7 @@ import math
 from typing import Any, NamedTuple
 
 __all__ = [
+    "COUNTS",
     "Evaluated",
     "Event",
     "Finished",
@@ -20,6 +21,9 @@ __all__ = [
     "Started",
     "Stepped",
 ]
+
+COUNTS = ("points", "points_without_labels")
+"""Among the metrics of held-out points: numbers of points."""
 
 
 class NonFinite(NamedTuple):
@@ -190,12 +194,6 @@ class Evaluated:
     step: int
     metrics: dict[str, float]
     best: bool
-
-    @property
-    def scores(self) -> dict[str, float]:
-        """The metrics without the numbers of points."""
-        counts = ("points", "points_without_labels")
-        return {name: value for name, value in self.metrics.items() if name not in counts}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -35,15 +35,8 @@ from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.memory.adjustment import load_shifts
 from snm.runs.manifest import CONFIG, MAY_CHANGE, Manifest, manifest_path, read_manifest
-from snm.runs.schema import (
-    FACTS,
-    MEMORY,
-    RESULT,
-    Field,
-    MemoryRecord,
-    RunFacts,
-    validated,
-)
+from snm.runs.schema import MemoryRecord, RunOrigin, RunResult
+from snm.runs.typed_json import Kind, as_json, typed
 from snm.system.faults import reason_of, unread
 from snm.system.files import fingerprint, make_folder, write_whole
 from snm.system.locks import LOCK
@@ -72,7 +65,7 @@ class RunFolder:
         return self.path / CONFIG
 
     @property
-    def facts(self) -> Path:
+    def origin(self) -> Path:
         """The training data and the shapes of the model."""
         return self.path / "run.json"
 
@@ -133,7 +126,7 @@ class RunFolder:
     @property
     def own_names(self) -> frozenset[str]:
         """The names of all files and folders that a run may have."""
-        files = (self.config, self.facts, self.names, self.fitted_weighting, self.vectorizer,
+        files = (self.config, self.origin, self.names, self.fitted_weighting, self.vectorizer,
                  manifest_path(self.path), *self._of_the_end)  # fmt: skip
         others = ("checkpoints", "trackers.json", LOCK, *WRITTEN_IN_PLACE)
         return frozenset([file.name for file in files] + list(others))
@@ -190,21 +183,21 @@ class RunFolder:
         """
         return read_resolved(self.checked(self.config))
 
-    def read_facts(self) -> RunFacts:
+    def read_origin(self) -> RunOrigin:
         """The content of `run.json`.
 
         Raises:
           InputError: it is missing, damaged, or no such content.
         """
-        return cast(RunFacts, self._json(self.facts, FACTS))
+        return self._json(self.origin, RunOrigin)
 
     def read_result(self) -> dict[str, Any]:
-        """The content of `result.json`; see `read_facts`."""
-        return self._json(self.result, RESULT)
+        """The content of `result.json`; see `read_origin`."""
+        return cast(dict[str, Any], self._json(self.result, RunResult))
 
     def read_memory_record(self) -> MemoryRecord:
-        """The content of `memory.json`; see `read_facts`."""
-        return cast(MemoryRecord, self._json(self.memory_record, MEMORY))
+        """The content of `memory.json`; see `read_origin`."""
+        return self._json(self.memory_record, MemoryRecord)
 
     def read_adjustment(self, num_labels: int) -> NDArray[np.float32] | None:
         """What a logit adjustment adds to the score of each label, if the run has one.
@@ -216,33 +209,33 @@ class RunFolder:
             return None
         return load_shifts(self.checked(self.adjustment), num_labels=num_labels)
 
-    def _json(self, path: Path, fields: dict[str, Field]) -> dict[str, Any]:
-        return validated(path, read_json(self.checked(path)), fields)
+    def _json(self, path: Path, kind: type[Kind]) -> Kind:
+        return typed(kind, read_json(self.checked(path)), str(path))
 
-    def check(self, config: ResolvedConfig, facts: RunFacts) -> None:
+    def check(self, config: ResolvedConfig, origin: RunOrigin) -> None:
         """Checks that the folder is new, empty, or holds the same run; writes nothing.
 
         Args:
           config: resolved settings.
-          facts: the content of `run.json`: the data, the shapes, the warm start.
+          origin: the content of `run.json`: the data, the shapes, the warm start.
 
         Raises:
           InputError: the folder holds another run, or something that is not a run.
         """
         if self.config.exists():
-            self._check_same_run(config, facts)
+            self._check_same_run(config, origin)
         elif self.path.exists() and not self._is_incomplete():
             raise InputError(str(self.path), "something that is no run", "a new or empty folder")
 
     def _is_incomplete(self) -> bool:
         """Whether the folder is empty, or `write` was interrupted in it."""
-        files = (self.config, self.facts, self.names, self.fitted_weighting, self.vectorizer)
+        files = (self.config, self.origin, self.names, self.fitted_weighting, self.vectorizer)
         stems = {path.stem for path in (*files, manifest_path(self.path))}
         return self.path.is_dir() and all(
             path.stem in stems or path.name == LOCK for path in self.path.iterdir()
         )
 
-    def write(self, config: ResolvedConfig, facts: RunFacts, weighting: Weighting,
+    def write(self, config: ResolvedConfig, origin: RunOrigin, weighting: Weighting,
               names: tuple[str, ...] | None, vectorizer: Path | None = None) -> None:  # fmt: skip
         """Creates the folder and the files that do not change during training, `config.toml` last.
 
@@ -250,7 +243,7 @@ class RunFolder:
 
         Args:
           config: resolved settings.
-          facts: the content of `run.json`.
+          origin: the content of `run.json`.
           weighting: the fitted feature weighting.
           names: the names of the labels, or None.
           vectorizer: the file of the vectoriser to copy, or None.
@@ -258,7 +251,7 @@ class RunFolder:
         Raises:
           InputError: the folder cannot be written.
         """
-        contents = {self.facts.name: _json_text(facts).encode(),
+        contents = {self.origin.name: _json_text(as_json(origin)).encode(),
                     self.fitted_weighting.name: weighting.to_bytes()}  # fmt: skip
         if names is not None:
             contents[self.names.name] = "\n".join((*names, "")).encode()
@@ -296,16 +289,16 @@ class RunFolder:
         }
         dataclasses.replace(manifest, files=files, finished=checkpoints).write(self.path)
 
-    def _check_same_run(self, config: ResolvedConfig, facts: RunFacts) -> None:
-        old, old_facts = self.settings(), self.read_facts()
-        if old_facts["sha256"] != facts["sha256"]:
-            found = f"a run on other data ({old_facts['data']})"
-            if old_facts["data"] == facts["data"]:
-                found = f"a run on other content of {facts['data']}, which has changed since"
+    def _check_same_run(self, config: ResolvedConfig, origin: RunOrigin) -> None:
+        old, old_origin = self.settings(), self.read_origin()
+        if old_origin.sha256 != origin.sha256:
+            found = f"a run on other data ({old_origin.data})"
+            if old_origin.data == origin.data:
+                found = f"a run on other content of {origin.data}, which has changed since"
             raise InputError(str(self.path), found, "the same data: choose another --run-dir")
-        if old_facts["warm_start"] != facts["warm_start"]:
-            found = f"a run with --warm-start {old_facts['warm_start']}"
-            expected = f"{facts['warm_start']}: choose another --run-dir"
+        if old_origin.warm_start != origin.warm_start:
+            found = f"a run with --warm-start {old_origin.warm_start}"
+            expected = f"{origin.warm_start}: choose another --run-dir"
             raise InputError(str(self.path), found, expected)
         for name in (field.name for field in dataclasses.fields(Config)):
             if name not in MAY_CHANGE:

@@ -26,11 +26,14 @@ def result_is_current(folder: RunFolder, config: Config) -> bool:
 def memory_is_readable(folder: RunFolder) -> bool:
     """Whether what held-out points chose can be read as it was written."""
     try:
-        used, facts = folder.read_memory_record()["used"], folder.read_facts()
-        shape = {name: facts[name] for name in ("num_features", "num_labels")}
-        if used:
-            load_memory(folder.checked(folder.memory), **shape)
-        folder.read_adjustment(shape["num_labels"])
+        record, origin = folder.read_memory_record(), folder.read_origin()
+        if record.used:
+            load_memory(
+                folder.checked(folder.memory),
+                num_features=origin.num_features,
+                num_labels=origin.num_labels,
+            )
+        folder.read_adjustment(origin.num_labels)
     except InputError:
         return False
     return True

@@ -21,12 +21,12 @@ from snm.model.from_config import make_model
 from snm.model.inference import adjusted, join_as_read
 from snm.model.model import Model, TrainState
 from snm.model.placement import abstract_on, join_on_mesh
-from snm.prediction.calibration import LEFT_OUT, Calibration
+from snm.prediction.calibration import LEFT_OUT
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder, read_json
 from snm.runs.manifest import read_manifest
 from snm.runs.members import member_seed, phase_names
-from snm.runs.schema import RunFacts
+from snm.runs.schema import RunOrigin
 from snm.runs.uncalibrated import why_uncalibrated
 from snm.stores.copies import local
 
@@ -92,14 +92,14 @@ class StoredRun:
     Attributes:
       folder: of the run.
       config: its settings.
-      facts: the content of `run.json`.
+      origin: the content of `run.json`.
       all_trained: whether all members are. Predictions are then of all of them; else they are
         of the first alone, as it was before any refit.
     """
 
     folder: RunFolder
     config: ResolvedConfig
-    facts: RunFacts
+    origin: RunOrigin
     all_trained: bool
 
     @classmethod
@@ -115,11 +115,11 @@ class StoredRun:
         folder = RunFolder(local(run))
         if not folder.config.exists():
             raise InputError(str(run), *_found_instead(folder.path, run))
-        config, facts, finished = folder.settings(), folder.read_facts(), folder.finished()
+        config, origin, finished = folder.settings(), folder.read_origin(), folder.finished()
         if finished and folder.read_result()["members"] != config.members:
             found, expected = f"members = {config.members}", "as many as in result.json"
             raise InputError(str(folder.config), found, expected)
-        return cls(folder, config, facts, finished)
+        return cls(folder, config, origin, finished)
 
     def load(self, *, memory: bool = True, verify: bool = True) -> Predictor:
         """The trained model; see the function of that name.
@@ -135,7 +135,7 @@ class StoredRun:
             return predictor
         why = LEFT_OUT
         if memory or not self._has_calibration():
-            why = why_uncalibrated(self.folder, self.config, self.facts)
+            why = why_uncalibrated(self.folder, self.config, self.origin)
         return dataclasses.replace(predictor, why_uncalibrated=why)
 
     def _has_calibration(self) -> bool:
@@ -144,13 +144,13 @@ class StoredRun:
         if not (self.all_trained and folder.has(folder.memory_record)):
             return False
         with contextlib.suppress(InputError):  # memory=True names it; the model alone is whole
-            return folder.read_memory_record()["calibration"] is not None
+            return folder.read_memory_record().calibration is not None
         return True
 
     @functools.cached_property
     def model(self) -> Model:
         """The model of one member."""
-        return make_model(self.config, self.facts["num_features"], self.facts["num_labels"])
+        return make_model(self.config, self.origin.num_features, self.origin.num_labels)
 
     @property
     def members(self) -> int:
@@ -163,13 +163,13 @@ class StoredRun:
         Raises:
           InputError: a file of the run is missing or damaged.
         """
-        folder, facts = self.folder, self.facts
+        folder, origin = self.folder, self.origin
         return IdSpace(
             str(folder.path),
-            facts["num_features"],
-            facts["num_labels"],
+            origin.num_features,
+            origin.num_labels,
             self.label_names(),
-            facts["sha256"],
+            origin.sha256,
             folder.checked(folder.vectorizer) if folder.has(folder.vectorizer) else None,
         )
 
@@ -182,7 +182,7 @@ class StoredRun:
         folder = self.folder
         if not folder.has(folder.names):
             return None
-        return read_names(folder.checked(folder.names), self.facts["num_labels"])
+        return read_names(folder.checked(folder.names), self.origin.num_labels)
 
     def weighting(self) -> Weighting:
         """The fitted feature weighting.
@@ -191,14 +191,14 @@ class StoredRun:
           InputError: the file is missing or damaged, or of another run.
         """
         path = self.folder.checked(self.folder.fitted_weighting)
-        return weighting_of(path, self.config.weighting, self.facts["num_features"])
+        return weighting_of(path, self.config.weighting, self.origin.num_features)
 
     def _vectorizer(self) -> Vectorizer | None:
         """The vectoriser of texts, if there is one."""
         folder = self.folder
         if not folder.has(folder.vectorizer):
             return None
-        return vectorizer_of(folder.checked(folder.vectorizer), self.facts["num_features"])
+        return vectorizer_of(folder.checked(folder.vectorizer), self.origin.num_features)
 
     def member(
         self, number: int, mesh: Mesh | None = None, verify: bool = True
@@ -260,20 +260,19 @@ class StoredRun:
         Raises:
           InputError: a file of these is missing or damaged.
         """
-        folder, num_labels = self.folder, self.facts["num_labels"]
+        folder, num_labels = self.folder, self.origin.num_labels
         shifts = folder.read_adjustment(num_labels)
         if shifts is not None:
             predictor = dataclasses.replace(predictor, state=adjusted(predictor.state, shifts))
         if not folder.has(folder.memory_record):
             return predictor
         record = folder.read_memory_record()
-        if (curves := record["calibration"]) is not None:
-            predictor = dataclasses.replace(predictor, calibration=Calibration.read(curves))
-        if not record["used"]:
+        predictor = dataclasses.replace(predictor, calibration=record.calibration)
+        if not record.used:
             return predictor
         memory = load_memory(
             folder.checked(folder.memory),
-            num_features=self.facts["num_features"],
+            num_features=self.origin.num_features,
             num_labels=num_labels,
         )
         return dataclasses.replace(predictor, memory=memory)

@@ -34,7 +34,7 @@ MAY_CHANGE = settings_with(GROUPS, Fact.MAY_CHANGE)
 CONFIG = "config.toml"
 _FORMAT = "snm-run-1"
 _WROTE = "what `snm` wrote"
-_FACTS = "run.json"  # what is compared with the data before anything is written
+_ORIGIN = "run.json"  # what is compared with the data before anything is written
 _ANEW = f"{_WROTE}: the same `snm train` command makes it anew"
 _AGAIN = f"{_WROTE}: without it, the same `snm train` command makes it anew"
 
@@ -68,7 +68,7 @@ class Manifest:
         wanted = self.files.get(path.name)
         if wanted is None:
             raise InputError(str(path), "a file that the run did not write", "no such file")
-        expected = _WROTE if path.name == _FACTS else _ANEW
+        expected = _WROTE if path.name == _ORIGIN else _ANEW
         try:
             found = fingerprint(path)
         except OSError as error:

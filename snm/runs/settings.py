@@ -49,7 +49,7 @@ def _with_recorded_choices(folder: RunFolder, config: Config, sha256: str) -> Co
     if not left_open or not folder.config.exists():
         return config
     begun = folder.settings()
-    if folder.read_facts()["sha256"] != sha256:
+    if folder.read_origin().sha256 != sha256:
         return config
     for name in _KEPT:
         if name not in left_open:

@@ -5,18 +5,20 @@ from __future__ import annotations
 from snm.config.resolved import ResolvedConfig
 from snm.memory.sizes import FEWEST_POINTS
 from snm.runs.folder import RunFolder
-from snm.runs.schema import RunFacts
+from snm.runs.schema import RunOrigin
 
 __all__ = ["why_uncalibrated"]
 
 
-def why_uncalibrated(folder: RunFolder, config: ResolvedConfig, facts: RunFacts) -> tuple[str, str]:
+def why_uncalibrated(
+    folder: RunFolder, config: ResolvedConfig, origin: RunOrigin
+) -> tuple[str, str]:
     """What was found in place of probabilities, and what to do.
 
     Args:
       folder: of a run without a calibration.
       config: its settings.
-      facts: the content of its `run.json`.
+      origin: the content of its `run.json`.
 
     Raises:
       InputError: a damaged file of the run.
@@ -25,13 +27,13 @@ def why_uncalibrated(folder: RunFolder, config: ResolvedConfig, facts: RunFacts)
         return "a run that has not ended", "its end: the same `snm train` command goes on"
     if folder.has(folder.memory_record):
         record = folder.read_memory_record()
-        if "inherited_from" not in record:
-            found = f"{record['held_out']} held-out points whose answers are all right or all wrong"
+        if record.inherited_from is None:
+            found = f"{record.held_out} held-out points whose answers are all right or all wrong"
             return found, "a run with more training points"
-    if (start := facts["warm_start"]) is not None:
+    if (start := origin.warm_start) is not None:
         found = f"a run that took no probabilities over from {start}"
         return found, "one trained without --warm-start, with --memory on"
-    if (before := facts.get("grown_from")) is not None:  # the data here are perhaps not its own
+    if (before := origin.grown_from) is not None:  # the data here are perhaps not its own
         return f"a run grown from {before}, which has none", "one trained with --memory on"
     points = folder.read_result()["data"].get("points", FEWEST_POINTS)
     if points < FEWEST_POINTS:

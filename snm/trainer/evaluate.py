@@ -22,7 +22,7 @@ from snm.prediction.candidates import whole_k
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
 from snm.runs.load import StoredRun
-from snm.runs.schema import RunFacts
+from snm.runs.schema import RunOrigin
 from snm.stores.address import Address
 from snm.stores.objects import StoreError
 
@@ -89,7 +89,7 @@ def evaluate(
         dataset,
         (config.propensity_a, config.propensity_b),
         measures,
-        trained_on=_points_trained_on(stored.facts, dataset),
+        trained_on=_points_trained_on(stored.origin, dataset),
         on_progress=on_progress,
     )
     return {**found, "notes": notes} if notes else found
@@ -120,13 +120,13 @@ def data_of_run(
         with `own_train`, the run's data cannot be read.
       StoreError: a store gave up.
     """
-    facts, ids = stored.facts, stored.ids()
+    origin, ids = stored.origin, stored.ids()
     notes = []
     if data is None:
-        dataset = own_data(facts)
+        dataset = own_data(origin)
     else:
         dataset = data if isinstance(data, Dataset) else load_dataset(data)
-        if dataset.test is None and dataset.sha256 != facts["sha256"]:
+        if dataset.test is None and dataset.sha256 != origin.sha256:
             notes.append(f"{dataset.name} has no test part: all of its points are test points")
             dataset = dataclasses.replace(
                 dataset, train=dataset.train.take(np.arange(0)), test=dataset.train
@@ -137,84 +137,84 @@ def data_of_run(
     dataset, mapped = in_ids_of(dataset, ids, same_ids=same_ids)
     if mapped is not None:
         notes.append(mapped)
-    if own_train and dataset.sha256 != facts["sha256"]:
-        own, _ = in_ids_of(own_data(facts), ids)
+    if own_train and dataset.sha256 != origin.sha256:
+        own, _ = in_ids_of(own_data(origin), ids)
         dataset = dataclasses.replace(dataset, train=own.train)
     elif not dataset.train.num_points:
         with contextlib.suppress(InputError, StoreError):
-            own, _ = in_ids_of(own_data(facts), ids)
+            own, _ = in_ids_of(own_data(origin), ids)
             dataset = dataclasses.replace(dataset, train=own.train)
     return dataset, notes
 
 
-def _points_trained_on(facts: RunFacts, dataset: Dataset) -> list[Points]:
+def _points_trained_on(origin: RunOrigin, dataset: Dataset) -> list[Points]:
     """The points that a run and the runs it came from were trained on, as far as they are known.
 
     Args:
-      facts: of the run.
+      origin: of the run.
       dataset: the data set that the run is evaluated on. Its train counts where it is the data set
         of the run, or where no other points are known.
 
     Returns:
       At least one set of points, perhaps an empty one.
     """
-    found = trained_before(facts)
-    own = dataset.sha256 == facts["sha256"]
+    found = trained_before(origin)
+    own = dataset.sha256 == origin.sha256
     if not own and not has_several_processes():
         with contextlib.suppress(InputError, StoreError):
-            found.append(own_data(facts).train)
+            found.append(own_data(origin).train)
     if own or not found:
         found.append(dataset.train)
     return found
 
 
-def trained_before(facts: RunFacts) -> list[Points]:
+def trained_before(origin: RunOrigin) -> list[Points]:
     """What the runs were trained on that a run came from, as far as it can be read here.
 
     Their labels may be others; their features are the same. In several processes, and of runs in a
     store, it is nothing.
 
     Args:
-      facts: of the run.
+      origin: of the run.
     """
     found: list[Points] = []
     if has_several_processes():
         return found
     seen: set[str] = set()
-    while (before := facts.get("grown_from") or facts.get("warm_start")) is not None:
+    while (before := origin.grown_from or origin.warm_start) is not None:
         if before in seen or Address.of(before) is not None:
             break
         seen.add(before)
         try:
-            facts = RunFolder(Path(before)).read_facts()
+            origin = RunFolder(Path(before)).read_origin()
         except InputError:
             break
         with contextlib.suppress(InputError, StoreError):
-            found.append(own_data(facts).train)
+            found.append(own_data(origin).train)
     return found
 
 
-def own_data(facts: RunFacts) -> Dataset:
+def own_data(origin: RunOrigin) -> Dataset:
     """The data set that a run was trained on.
 
     Raises:
       InputError: it was in memory, cannot be read, or has changed since.
       StoreError: a store gave up.
     """
-    in_memory = facts.get("in_memory", False)
+    in_memory = origin.in_memory
     try:
-        dataset = load_dataset(facts["data"])  # what was in memory may be a set of this name
-        if dataset.sha256 == facts["sha256"]:
+        dataset = load_dataset(origin.data)  # what was in memory may be a set of this name
+        if dataset.sha256 == origin.sha256:
             return dataset
     except InputError:
         if not in_memory:
             raise
     if in_memory:
-        found = f"data that a program had in memory ({facts['data']})"
+        found = f"data that a program had in memory ({origin.data})"
         expected = "--data with a folder of them, and --same-ids if labels have no names"
         raise InputError("the data of the run", found, expected)
     found = "other content than when the run was trained"
-    raise InputError(facts["data"], found, "the same, or --data with another place")
+    raise InputError(origin.data, found, "the same, or --data with another place")
 
 
 def score_test_points(

@@ -11,36 +11,34 @@ from snm.data.dataset import Dataset
 from snm.data.load import absolute_source
 from snm.evaluation.evaluate import Measures
 from snm.prediction.predictor import Predictor
-from snm.runs.schema import RunFacts
+from snm.runs.schema import RunOrigin
 from snm.stores.address import absolute
 from snm.system.timing import part
 from snm.trainer.evaluate import score_test_points, trained_before
 from snm.trainer.phase import Trained
 
-__all__ = ["data_of_result", "facts_of", "test_metrics", "training_figures"]
+__all__ = ["data_of_result", "origin_of", "test_metrics", "training_figures"]
 
 
-def facts_of(
+def origin_of(
     dataset: Dataset, source: str | Path | None, warm_start: str | Path | None
-) -> RunFacts:
+) -> RunOrigin:
     """What the folder of a run says of its data and its start."""
-    facts: RunFacts = {
-        "data": dataset.name if source is None else absolute_source(source),
-        "sha256": dataset.sha256,
-        "num_features": dataset.train.num_features,
-        "num_labels": dataset.train.num_labels,
-        "warm_start": None if warm_start is None else absolute(warm_start),
-    }
-    if source is None:
-        facts["in_memory"] = True
-    return facts
+    return RunOrigin(
+        data=dataset.name if source is None else absolute_source(source),
+        sha256=dataset.sha256,
+        num_features=dataset.train.num_features,
+        num_labels=dataset.train.num_labels,
+        warm_start=None if warm_start is None else absolute(warm_start),
+        in_memory=source is None,
+    )
 
 
-def data_of_result(dataset: Dataset, facts: RunFacts) -> dict[str, Any]:
+def data_of_result(dataset: Dataset, origin: RunOrigin) -> dict[str, Any]:
     """What the result says of the data."""
     return {
         "name": dataset.name,
-        "source": facts["data"],
+        "source": origin.data,
         "sha256": dataset.sha256,
         "points": dataset.train.num_points,
     }
@@ -50,7 +48,7 @@ def test_metrics(
     predictor: Predictor,
     config: ResolvedConfig,
     dataset: Dataset,
-    facts: RunFacts,
+    origin: RunOrigin,
     on_progress: Callable[[int], None],
 ) -> dict[str, Any]:
     """What the result says of the test points.
@@ -59,7 +57,7 @@ def test_metrics(
       predictor: the model of the run, with its memory if it has one.
       config: the settings of the run.
       dataset: that the run was trained on, perhaps with test points.
-      facts: of the run.
+      origin: of the run.
       on_progress: called with the number of points done.
 
     Returns:
@@ -71,7 +69,7 @@ def test_metrics(
     if dataset.test is None:
         return {"metrics": {}}
     with part("test points"):
-        trained_on = [dataset.train, *trained_before(facts)]
+        trained_on = [dataset.train, *trained_before(origin)]
         return score_test_points(
             predictor,
             dataset,

@@ -24,7 +24,8 @@ from snm.runs.load import StoredRun
 from snm.runs.log.held_out import scores_held_out
 from snm.runs.members import phase_names
 from snm.runs.mirror import Place
-from snm.runs.schema import MemoryRecord, RunFacts
+from snm.runs.schema import MemoryRecord, RunOrigin
+from snm.runs.typed_json import as_json
 from snm.stores.copies import local
 from snm.system.locks import LOCK, locked
 from snm.system.timing import part, times
@@ -33,7 +34,7 @@ from snm.trainer.memory.plan import MemoryPlan
 from snm.trainer.phase import Phase, RunInputs, Trained, first_phase
 from snm.trainer.phase_run import PhaseRun, open_phase
 from snm.trainer.prepare import members_at_once
-from snm.trainer.result import data_of_result, facts_of, test_metrics, training_figures
+from snm.trainer.result import data_of_result, origin_of, test_metrics, training_figures
 from snm.trainer.together import Stop, in_order
 from snm.trainer.warm_start import WarmStart
 
@@ -75,12 +76,12 @@ def _events(
     Where each process has a folder of its own, each copies that of process 0 before the end.
     """
     folder = RunFolder(place.folder, apart=place.share is not None)
-    facts = facts_of(dataset, request.source, request.warm_start)
+    origin = origin_of(dataset, request.source, request.warm_start)
     stop = request.stop
     if has_several_processes() and stop is not None:
         stop = AgreedStop(stop)
     # What can be refused is refused before anything is written.
-    folder.check(config, facts)
+    folder.check(config, origin)
     _refuse_other_texts(folder, config, dataset)
     barrier("the folder was looked at")
     start = _warm_start(dataset, request)
@@ -90,10 +91,10 @@ def _events(
         is_new = not folder.path.exists()
         if not is_new and is_first_process():
             locks.enter_context(lock)
-            folder.check(config, facts)  # again, now that no other process can write
+            folder.check(config, origin)  # again, now that no other process can write
         with part("weighting"):
             weighting = fit_weighting(config.weighting, dataset.train.features)
-        run = _Run.of(RunInputs(config, dataset, weighting, folder, start), facts)
+        run = _Run.of(RunInputs(config, dataset, weighting, folder, start), origin)
         opened = run.open_first_phase(request)
         changed = None if is_new or opened.done else _other_epochs(folder, config)
         if is_new and is_first_process():
@@ -161,31 +162,31 @@ class _Run:
     Attributes:
       inputs: of all phases.
       memory: where the run's memory comes from.
-      facts: the content of `run.json`.
+      origin: the content of `run.json`.
       train_phase: the first phase of a member, whatever chooses the memory.
     """
 
     inputs: RunInputs
     memory: MemoryPlan
-    facts: RunFacts
+    origin: RunOrigin
     train_phase: Phase
 
     @classmethod
-    def of(cls, inputs: RunInputs, facts: RunFacts) -> _Run:
+    def of(cls, inputs: RunInputs, origin: RunOrigin) -> _Run:
         """Looks where the memory comes from.
 
         Args:
           inputs: as the attribute.
-          facts: what is known before.
+          origin: what is known before.
 
         Raises:
           InputError: as `first_phase` and `MemoryPlan.of`.
         """
         train_phase = first_phase(inputs.config, inputs.dataset)
         memory = MemoryPlan.of(
-            inputs.folder, inputs.config, inputs.dataset, inputs.warm_start, facts
+            inputs.folder, inputs.config, inputs.dataset, inputs.warm_start, origin
         )
-        return cls(inputs, memory, memory.told(facts), train_phase)
+        return cls(inputs, memory, memory.told(origin), train_phase)
 
     def first_phase_of(self, member: int) -> Phase:
         """The first phase of a member; member 1 leaves out the points that choose a memory."""
@@ -201,7 +202,7 @@ class _Run:
     @property
     def stored(self) -> StoredRun:
         """The run when all members are trained."""
-        return StoredRun(self.inputs.folder, self.inputs.config, self.facts, all_trained=True)
+        return StoredRun(self.inputs.folder, self.inputs.config, self.origin, all_trained=True)
 
     def open_first_phase(self, request: RunRequest) -> PhaseRun:
         """Opens the first phase of member 1, which may be done already."""
@@ -217,7 +218,7 @@ class _Run:
         if is_first_process():
             mine, dataset = self.inputs, self.inputs.dataset
             mine.folder.write(
-                mine.config, self.facts, mine.weighting, dataset.label_names, dataset.vectorizer
+                mine.config, self.origin, mine.weighting, dataset.label_names, dataset.vectorizer
             )
 
     def reopen(self) -> None:
@@ -289,10 +290,10 @@ class _Run:
         ready = times().whole  # the model is on disk; what follows only tells how good it is
         config, dataset = self.inputs.config, self.inputs.dataset
         result = {
-            **test_metrics(predictor, config, dataset, self.facts, _raising(stop, last_step)),
+            **test_metrics(predictor, config, dataset, self.origin, _raising(stop, last_step)),
             **(scores_held_out(folder, config) if config.validation_fraction else {}),
-            **({} if remembered is None else {"memory": remembered}),
-            "data": data_of_result(dataset, self.facts),
+            **({} if remembered is None else {"memory": as_json(remembered)}),
+            "data": data_of_result(dataset, self.origin),
             **training_figures(config, done, at_once),
             "time": {**times()._asdict(), "model": ready},
             **surroundings(),

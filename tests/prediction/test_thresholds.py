@@ -19,6 +19,7 @@ from snm.prediction.thresholds import (
     fit_thresholds,
     threshold_of,
 )
+from snm.runs.typed_json import typed
 
 K = 6
 
@@ -156,7 +157,7 @@ def test_they_are_kept_with_the_calibration():
     curve = Curve("logistic", (1.0, 0.0, 0.0, 0.0), (0.0, 1.0), (0.0, 1.0), (-1e9, 1e9))
     whole = Calibration(9, curve, curve, fit_thresholds(of_many()))
     text = json.dumps(dataclasses.asdict(whole))
-    assert Calibration.read(json.loads(text)) == whole
+    assert typed(Calibration, json.loads(text), "") == whole
 
 
 def test_of_equal_thresholds_the_highest():

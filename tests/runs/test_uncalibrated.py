@@ -35,15 +35,16 @@ def test_the_cause_that_holds(tiny_run, monkeypatch, points, settings, start, sa
     run = StoredRun.open(tiny_run / "run")
     monkeypatch.setattr(type(run.folder), "read_result", lambda self: {"data": {"points": points}})
     config = dataclasses.replace(run.config, **settings)
-    found, expected = why_uncalibrated(run.folder, config, {**run.facts, "warm_start": start})
+    origin = dataclasses.replace(run.origin, warm_start=start)
+    found, expected = why_uncalibrated(run.folder, config, origin)
     assert found.startswith(said) and expected
 
 
 def test_a_grown_run(tiny_run):
     """It was not trained on the data that it names, however many points they have."""
     run = StoredRun.open(tiny_run / "run")
-    facts = {**run.facts, "grown_from": "runs/before"}
-    found, expected = why_uncalibrated(run.folder, run.config, facts)
+    origin = dataclasses.replace(run.origin, grown_from="runs/before")
+    found, expected = why_uncalibrated(run.folder, run.config, origin)
     assert found == "a run grown from runs/before, which has none"
     assert expected == "one trained with --memory on"
 
@@ -51,5 +52,5 @@ def test_a_grown_run(tiny_run):
 def test_a_run_that_has_not_ended(tiny_run, monkeypatch):
     run = StoredRun.open(tiny_run / "run")
     monkeypatch.setattr(type(run.folder), "finished", lambda self: False)
-    found, expected = why_uncalibrated(run.folder, run.config, run.facts)
+    found, expected = why_uncalibrated(run.folder, run.config, run.origin)
     assert found == "a run that has not ended" and "goes on" in expected

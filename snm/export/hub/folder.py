@@ -15,7 +15,7 @@ import dataclasses
 import functools
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -30,7 +30,7 @@ from snm.export.manifest import read_manifest, write_manifest
 from snm.export.memory import memory_arrays_of, votes_of
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
-from snm.runs.schema import EXPORT, Field
+from snm.runs.schema import Export
 from snm.system import disk
 from snm.system.faults import reason_of
 
@@ -43,11 +43,12 @@ FILES = (CONFIG, "README.md", "model.safetensors", "memory.safetensors", "weight
 
 _FORMAT = "snm-hub-1"
 _EXPECTED = "what `snm export --to hub` wrote"
-_FIELDS = {
-    **EXPORT,
-    "rows": Field("float32", lambda x: x == "float32"),
-    "settings": Field("an object", lambda x: isinstance(x, dict)),
-}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _HubExport(Export):
+    rows: Literal["float32"]
+    settings: dict[str, Any]
 
 
 def is_hub(folder: Path) -> bool:
@@ -78,11 +79,11 @@ def write_hub(
       InputError: the package safetensors is not installed.
     """
     source, memory = RunFolder(run), predictor.memory
-    settings, facts = source.settings(), source.read_facts()
+    settings, origin = source.settings(), source.read_origin()
     finished = source.finished()
     result = source.read_result() if finished else {"metrics": {}}
     name = repository.split("/")[-1] if repository else run.resolve().name
-    data = {"name": Path(facts["data"]).name, "sha256": facts["sha256"]}  # no path of a machine
+    data = {"name": Path(origin.data).name, "sha256": origin.sha256}  # no path of a machine
     about: dict[str, Any] = {
         **manifest_of(predictor, origin_of(run)),
         "format": _FORMAT,
@@ -146,7 +147,7 @@ def open_hub(folder: Path, *, memory: bool = True, verify: bool = True) -> Predi
         _settings(where, manifest),
         functools.partial(_array, folder),
         read_names,
-        Wanted(_FORMAT, _FIELDS, _EXPECTED),
+        Wanted(_FORMAT, _HubExport, _EXPECTED),
         memory=memory,
         full_check=True,
     )

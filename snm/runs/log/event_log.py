@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import math
 import time
@@ -14,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from snm.distributed.processes import is_first_process
-from snm.runs.events import Evaluated, Event, Probed, Stepped
+from snm.runs.events import Event
+from snm.runs.log.entries import entry_of, scalars_of
 from snm.system.files import ends_within_line
 
 __all__ = ["EventLog", "open_log"]
@@ -42,19 +42,10 @@ class EventLog:
 
     def write(self, event: Event) -> None:
         """Writes an event as a line, and its numbers as TensorBoard scalars."""
-        values = {"event": type(event).__name__.lower(), **dataclasses.asdict(event)}
-        self.line(**values)
-        if isinstance(event, Stepped) and math.isnan(event.loss):  # all its steps were skipped
-            return
-        if isinstance(event, Stepped):
-            self._board.add_scalar("loss", event.loss, event.step)
-        elif isinstance(event, Evaluated):
-            for name, value in event.scores.items():
-                self._board.add_scalar(f"validation/{name}", value, event.step)
-        elif isinstance(event, Probed):
-            for name, value in event.found.items():
-                if isinstance(value, float | np.floating):
-                    self._board.add_scalar(f"probe/{name}", value, event.step)
+        entry = entry_of(event)
+        self.line(**entry)
+        for name, value in scalars_of(entry).items():
+            self._board.add_scalar(name, value, entry["step"])
 
     def line(self, **values: Any) -> None:
         """Writes a JSON line that starts with the time and the phase.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from snm.config.resolved import ResolvedConfig
+from snm.runs.events import COUNTS
 from snm.runs.folder import RunFolder
+from snm.runs.log.entries import read_entries
 from snm.runs.members import phase_names
 
 __all__ = ["scores_held_out"]
@@ -38,7 +39,7 @@ def scores_held_out(folder: RunFolder, config: ResolvedConfig) -> dict[str, Any]
     first = best[0][1]
     names = [name for name in first if all(scores.get(name) is not None for _, scores in best)]
     means = {name: float(np.mean([scores[name] for _, scores in best])) for name in names}
-    for name in ("points", "points_without_labels"):
+    for name in COUNTS:
         means[name] = int(means[name])
     steps = [step for step, _ in best]
     return {"validation": {"monitor": config.monitor, "steps": steps, "metrics": means}}
@@ -50,21 +51,8 @@ def _is_number(scores: dict[str, Any], config: ResolvedConfig) -> bool:
 
 
 def _evaluations(log: Path) -> dict[str, dict[int, dict[str, Any]]]:
-    """By phase and step, the metrics that were logged last.
-
-    A run that was killed may have left half a line, and repeats the steps after its checkpoint.
-    """
+    """By phase and step, the metrics."""
     found: dict[str, dict[int, dict[str, Any]]] = {}
-    if not log.exists():
-        return found
-    with log.open(encoding="utf-8") as lines:
-        for line in lines:
-            if '"evaluated"' not in line:
-                continue
-            try:
-                entry = json.loads(line)
-            except ValueError:
-                continue
-            if entry.get("event") == "evaluated":
-                found.setdefault(entry.get("phase"), {})[entry["step"]] = entry["metrics"]
+    for entry in read_entries(log, "evaluated"):
+        found.setdefault(entry["phase"], {})[entry["step"]] = entry["metrics"]
     return found

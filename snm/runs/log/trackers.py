@@ -11,8 +11,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib.util
-import json
-import math
 import os
 import secrets
 import time
@@ -22,8 +20,9 @@ from typing import Any, NamedTuple, Protocol
 
 from snm.config.settings import read_config
 from snm.errors import InputError, StoppedError, first_line, pip_install
-from snm.runs.events import Evaluated, Event, Finished, Noted, Started, Stepped
+from snm.runs.events import Event, Finished, Noted, Started
 from snm.runs.folder import RunFolder, read_json, write_json
+from snm.runs.log.entries import entry_of, numbers_of, read_entries, scalars_of
 
 __all__ = ["TRACKERS", "Point", "Tracker", "check_trackers", "tracked"]
 
@@ -181,8 +180,8 @@ def _tracked(events: Iterable[Event], services: _Services) -> Iterator[Event]:
             if isinstance(event, Started):
                 phase = event.phase
             elif isinstance(event, Finished):
-                metrics, status = _numbers(event.result["metrics"]), "done"
-            services.take(_points(event, phase))
+                metrics, status = numbers_of(event.result["metrics"]), "done"
+            services.take(_points(entry_of(event), phase))
             for text in services.notes():
                 yield Noted(getattr(event, "step", 0), text)
             yield event
@@ -201,7 +200,8 @@ class _Services:
     def __init__(self, names: list[str], folder: RunFolder):
         self._names, self._folder = names, folder
         # Read now, before the run continues and appends to the log.
-        self._past = list(_past_points(folder.log))
+        entries = read_entries(folder.log, "stepped", "evaluated", "probed")
+        self._past = [point for entry in entries for point in _points(entry, entry["phase"])]
         self._known: dict[str, dict[str, Any]] = {}
         self._trackers: dict[str, Tracker] | None = None
         self._pending: list[Point] = []
@@ -215,7 +215,7 @@ class _Services:
         self._trackers = {}
         self._known = self._read()
         settings = dataclasses.asdict(read_config(self._folder.checked(self._folder.config)))
-        about = {**settings, "data": self._folder.read_facts()["data"]}
+        about = {**settings, "data": self._folder.read_origin().data}
         for name in self._names:
             known = self._known.get(name, {"id": None, "sent": {}})
             try:
@@ -300,37 +300,7 @@ def _steps(points: Iterable[Point]) -> dict[str, int]:
     return {f"{one.phase}/{one.name}": one.step for one in points}
 
 
-def _points(event: Any, phase: str) -> Iterator[Point]:
-    """The numbers of an event."""
-    if isinstance(event, Stepped):
-        if not math.isnan(event.loss):  # all of its steps were skipped
-            yield Point(phase, "loss", event.loss, event.step)
-    elif isinstance(event, Evaluated):
-        for name, value in _numbers(event.scores).items():
-            yield Point(phase, f"validation/{name}", value, event.step)
-
-
-def _past_points(log: Path) -> Iterator[Point]:
-    """The numbers of the events in a log, by step; of a repeated step, the last values."""
-    found: dict[tuple[str, str, int], Point] = {}
-    if log.exists():
-        for line in log.read_text(encoding="utf-8").splitlines():
-            with contextlib.suppress(ValueError, KeyError, TypeError):  # a line cut off by a kill
-                entry = json.loads(line)
-                kind, phase, step = entry["event"], entry["phase"], entry["step"]
-                event: Any = None
-                if kind == "stepped" and entry["loss"] is not None:
-                    event = Stepped(step, entry["points"], entry["loss"], entry["seconds"])
-                elif kind == "evaluated":
-                    event = Evaluated(step, entry["metrics"], entry["best"])
-                for point in _points(event, phase):
-                    found[point.phase, point.name, point.step] = point
-    yield from sorted(found.values(), key=lambda point: point.step)
-
-
-def _numbers(metrics: dict[str, Any]) -> dict[str, float]:
-    return {
-        name: float(value)
-        for name, value in metrics.items()
-        if isinstance(value, int | float) and math.isfinite(value)
-    }
+def _points(entry: dict[str, Any], phase: str) -> Iterator[Point]:
+    """The numbers of an entry of the log."""
+    for name, value in scalars_of(entry).items():
+        yield Point(phase, name, value, entry["step"])

@@ -9,6 +9,7 @@ from snm.memory.store import save_memory
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder, write_json
 from snm.runs.schema import MemoryRecord
+from snm.runs.typed_json import as_json
 from snm.system import disk
 from snm.trainer.memory.trial import Remembered, find_memory
 
@@ -55,5 +56,5 @@ def keep_memory(folder: RunFolder, remembered: Remembered) -> MemoryRecord:
         disk.remove(folder.adjustment)
     else:
         save_shifts(folder.adjustment, remembered.shifts)
-    write_json(folder.memory_record, remembered.record)
+    write_json(folder.memory_record, as_json(remembered.record))
     return remembered.record

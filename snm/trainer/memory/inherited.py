@@ -7,8 +7,8 @@ were new to it.
 
 from __future__ import annotations
 
+import dataclasses
 import time
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset
 from snm.memory.adjustment import shifts_of
-from snm.memory.memory import MemorySettings
+from snm.prediction.calibration import Calibration
 from snm.prediction.predictor import Predictor
+from snm.prediction.thresholds import Threshold
 from snm.runs.folder import RunFolder
 from snm.runs.schema import MemoryRecord
 from snm.system import disk
@@ -59,9 +60,9 @@ def inherited(
         )
         return None, off if parent.has(parent.memory_record) else None
     if folder.config.exists():  # the other run may be gone by now
-        begun = folder.read_facts()
-        if "inherited" in begun:
-            return begun["inherited"], None
+        begun = folder.read_origin()
+        if not isinstance(begun.inherited, str):
+            return begun.inherited, None
     if not parent.has(parent.memory_record):
         return None, (
             f"memory: not tried, as {name} has chosen none, and may have been trained on the "
@@ -74,24 +75,23 @@ def inherited(
         why = f"{others[0]} is {found}, which gives other scores"
         return None, f"memory: none of {name} can be taken over, as {why}"
     factor = config.members / theirs.members  # scores of the members are added
-    settings = dict(record["settings"])
-    settings["weight"] *= factor
-    adjustment, calibration = record["adjustment"], record["calibration"]
+    settings = dataclasses.replace(record.settings, weight=record.settings.weight * factor)
+    adjustment, calibration = record.adjustment, record.calibration
     note: str | None = None
     if adjustment is not None and config.logit_adjustment == "off":
         adjustment = calibration = None
         note = f"probabilities: none, as those of {name} are of scores with a logit adjustment"
     if adjustment is not None:
-        adjustment = {**adjustment, "strength": adjustment["strength"] * factor}
+        adjustment = dataclasses.replace(adjustment, strength=adjustment.strength * factor)
     if calibration is not None and (slots := start.slots) is not None:
         calibration = _renumbered(calibration, slots)
-    taken: MemoryRecord = {
-        **record,
-        "settings": settings,
-        "adjustment": adjustment,
-        "calibration": calibration,
-        "inherited_from": name,
-    }
+    taken = dataclasses.replace(
+        record,
+        settings=settings,
+        adjustment=adjustment,
+        calibration=calibration,
+        inherited_from=name,
+    )
     return taken, note
 
 
@@ -117,34 +117,33 @@ def inherit_memory(
     begun = time.perf_counter()
     disk.remove(folder.memory_record)
     memory, shifts = None, None
-    if taken["used"]:
+    if taken.used:
         rows, names = stored_rows(config, dataset), trained_beside(config, dataset)
-        settings = MemorySettings(**taken["settings"])
-        memory = memory_of(all_members, dataset.train, rows, settings, names)
-    if (adjustment := taken["adjustment"]) is not None:
-        shifts = shifts_of(dataset.label_frequency(), adjustment["strength"])
-    record: MemoryRecord = {
-        **taken,
-        "points": 0 if memory is None else len(memory.rows),
-        "bytes": 0 if memory is None else memory.nbytes,
-        "seconds": time.perf_counter() - begun,
-    }
+        memory = memory_of(all_members, dataset.train, rows, taken.settings, names)
+    if taken.adjustment is not None:
+        shifts = shifts_of(dataset.label_frequency(), taken.adjustment.strength)
+    record = dataclasses.replace(
+        taken,
+        points=0 if memory is None else len(memory.rows),
+        bytes=0 if memory is None else memory.nbytes,
+        seconds=time.perf_counter() - begun,
+    )
     return keep_memory(folder, Remembered(record, memory, shifts))
 
 
-def _renumbered(calibration: dict[str, Any], slots: NDArray[np.int64]) -> dict[str, Any]:
+def _renumbered(calibration: Calibration, slots: NDArray[np.int64]) -> Calibration:
     """Curves whose thresholds are of the labels here; `slots` has the id of each there, or -1."""
     here = {int(there): label for label, there in enumerate(slots) if there >= 0}
 
-    def one(threshold: dict[str, Any]) -> dict[str, Any]:
-        pairs = zip(threshold["labels"], threshold["own"], strict=True)
+    def one(threshold: Threshold) -> Threshold:
+        pairs = zip(threshold.labels, threshold.own, strict=True)
         kept = sorted((here[label], own) for label, own in pairs if label in here)
-        return {
-            **threshold,
-            "k": min(threshold["k"], len(slots)),
-            "labels": [label for label, _ in kept],
-            "own": [own for _, own in kept],
-        }
+        return Threshold(
+            threshold.overall,
+            None if threshold.k is None else min(threshold.k, len(slots)),
+            labels=tuple(label for label, _ in kept),
+            own=tuple(own for _, own in kept),
+        )
 
-    thresholds = {name: one(found) for name, found in calibration["thresholds"].items()}
-    return {**calibration, "thresholds": thresholds}
+    thresholds = {name: one(found) for name, found in calibration.thresholds.items()}
+    return dataclasses.replace(calibration, thresholds=thresholds)

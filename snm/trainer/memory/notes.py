@@ -45,17 +45,17 @@ def never_adjusted(config: Config, dataset: Dataset) -> str | None:
 
 
 def _of_memory(found: MemoryRecord) -> str:
-    where = found.get("inherited_from")
-    if where is not None and not found["used"]:
+    where = found.inherited_from
+    if where is not None and not found.used:
         return f"memory: off, as for {where}, whose probabilities are taken over"
-    cost = f"{found['bytes'] / 2**20:,.0f} MiB, {found['seconds']:.1f} s"
-    nearest = f"{found['settings']['neighbors']} nearest of {found['points']:,} training points"
+    cost = f"{found.bytes / 2**20:,.0f} MiB, {found.seconds:.1f} s"
+    nearest = f"{found.settings.neighbors} nearest of {found.points:,} training points"
     if where is not None:
         return f"memory: {nearest}, as chosen for {where}, and its probabilities; {cost}"
-    before, after = _shown(found["before"]), _shown(found["precision"])
-    points = counted(found["held_out"], "point")
+    before, after = _shown(found.before), _shown(found.precision)
+    points = counted(found.held_out, "point")
     what = f"P@1/3/5 {before} -> {after} on {points} that member 1 did not see"
-    if not found["used"]:
+    if not found.used:
         return f"memory: off, it does not surely pay (at best {what})"
     return f"memory: {nearest}, {what}; {cost}"
 
@@ -63,14 +63,14 @@ def _of_memory(found: MemoryRecord) -> str:
 def summaries(found: MemoryRecord) -> list[str]:
     """What `try_memory` found, a line each: of the memory, and of an adjustment that is used."""
     lines = [_of_memory(found)]
-    if (adjustment := found["adjustment"]) is not None:
-        before, after = _shown(adjustment["before"]), _shown(adjustment["precision"])
+    if (adjustment := found.adjustment) is not None:
+        before, after = _shown(adjustment.before), _shown(adjustment.precision)
         why = f"P@1/3/5 {before} -> {after} on the same points"
-        if "inherited_from" in found:
+        if found.inherited_from is not None:
             why = "as chosen there"
         lines.append(
             f"logit adjustment: the score of a label with n training points is lowered by "
-            f"{adjustment['strength']:.2g} log n, {why}"
+            f"{adjustment.strength:.2g} log n, {why}"
         )
     return lines
 

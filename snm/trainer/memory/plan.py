@@ -13,7 +13,7 @@ from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
 from snm.runs.is_complete import memory_is_readable
 from snm.runs.load import StoredRun
-from snm.runs.schema import MemoryRecord, RunFacts
+from snm.runs.schema import MemoryRecord, RunOrigin
 from snm.system.timing import part
 from snm.trainer.memory.files import forget_memory, try_memory
 from snm.trainer.memory.inherited import inherit_memory, inherited
@@ -48,7 +48,7 @@ class MemoryPlan:
         config: ResolvedConfig,
         dataset: Dataset,
         start: WarmStart | None,
-        facts: RunFacts,
+        origin: RunOrigin,
     ) -> MemoryPlan:
         """Looks for what can be tried or taken over.
 
@@ -57,13 +57,13 @@ class MemoryPlan:
           config: its settings.
           dataset: as loaded.
           start: the run that it starts from, or None.
-          facts: of the run; they name that one.
+          origin: of the run; they name that one.
 
         Raises:
           InputError: a damaged file of the run that it starts from.
         """
         if start is not None:
-            taken, note = inherited(folder, config, start, str(facts["warm_start"]))
+            taken, note = inherited(folder, config, start, str(origin.warm_start))
             return cls(inherits=True, taken=taken, note=note)
         split = memory_split(config, dataset)
         if split is not None:
@@ -71,9 +71,9 @@ class MemoryPlan:
         none = "memory: not tried, since no point that could choose it has a label and a feature"
         return cls(note=none if config.memory == "on" else None)
 
-    def told(self, facts: RunFacts) -> RunFacts:
-        """The facts with what is taken over, so that a run goes on where the other one is gone."""
-        return {**facts, "inherited": self.taken} if self.inherits else facts
+    def told(self, origin: RunOrigin) -> RunOrigin:
+        """The origin with what is taken over, so that a run goes on where the other one is gone."""
+        return dataclasses.replace(origin, inherited=self.taken) if self.inherits else origin
 
     def is_carried_out(self, folder: RunFolder) -> bool:
         """Whether a run that ended has the files of the memory that is planned."""

@@ -23,7 +23,7 @@ from snm.memory.neighbors import Stored
 from snm.prediction.calibration import Calibration
 from snm.prediction.predictor import Predictor
 from snm.prediction.thresholds import LOOKED_AT, HeldOut, fit_thresholds
-from snm.runs.schema import MemoryRecord
+from snm.runs.schema import Adjustment, MemoryRecord
 from snm.trainer.memory.stored import as_stored, memory_of, stored_rows, unit_queries, with_labels
 from snm.trainer.prepare import trained_beside
 
@@ -116,22 +116,21 @@ def find_memory(
     if frequency is not None and choice.strength > 0:
         strength = choice.strength * config.members  # as the weight
         shifts = shifts_of(frequency, strength)
-        before, after = choice.unadjusted, choice.adjusted
-        adjustment = {"strength": strength, "before": before, "precision": after}
-    record: MemoryRecord = {
-        "used": memory is not None,
-        "held_out": len(held),
-        "gain": tried.gain,
-        "error": tried.error,
-        "before": tried.before,
-        "precision": tried.precision,
-        "settings": dataclasses.asdict(settings),
-        "adjustment": adjustment,
-        "calibration": None if calibration is None else dataclasses.asdict(calibration),
-        "points": 0 if memory is None else len(memory.rows),
-        "bytes": 0 if memory is None else memory.nbytes,
-        "seconds": time.perf_counter() - begun,
-    }
+        adjustment = Adjustment(strength, choice.unadjusted, choice.adjusted)
+    record = MemoryRecord(
+        used=memory is not None,
+        held_out=len(held),
+        gain=tried.gain,
+        error=tried.error,
+        before=tried.before,
+        precision=tried.precision,
+        settings=settings,
+        adjustment=adjustment,
+        calibration=calibration,
+        points=0 if memory is None else len(memory.rows),
+        bytes=0 if memory is None else memory.nbytes,
+        seconds=time.perf_counter() - begun,
+    )
     return Remembered(record, memory, shifts)
 
 

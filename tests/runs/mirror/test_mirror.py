@@ -91,7 +91,7 @@ def test_a_reader_finds_whole_checkpoints_at_every_moment(flaky, data, tmp_path)
             place.mkdir()
             download(objects, found, place)
             run = RunFolder(place)
-            assert run.settings() and run.read_facts() and run.finished() in (False, True)
+            assert run.settings() and run.read_origin() and run.finished() in (False, True)
             checkpoints = run.checkpoints(2)
             step = checkpoints.latest()
             checkpoints.verify(step)
@@ -226,7 +226,7 @@ def test_other_verbs_take_a_run_from_a_store(flaky, data, tmp_path, capsys):
     call("predict", tmp_path / "export", data / "test.txt", "--output", tmp_path / "from_export")
     assert (tmp_path / "from_run").read_bytes() == (tmp_path / "from_export").read_bytes()
     warm = snm.train(data, CONFIG, tmp_path / "warm", warm_start=RUN)
-    assert warm["steps"] and RunFolder(tmp_path / "warm").read_facts()["warm_start"] == RUN
+    assert warm["steps"] and RunFolder(tmp_path / "warm").read_origin().warm_start == RUN
 
 
 @pytest.mark.parametrize("after", [1, 2])  # files of two

@@ -92,11 +92,11 @@ def test_few_points_choose_none(trained, monkeypatch):
     first = snm.Predictor(*StoredRun.open(run).member(1), whole.weighting)
     monkeypatch.setattr(choose_module, "_adjusted", adjusted)
     few = trial.find_memory(config, dataset, first, whole)
-    assert few.record["held_out"] == 60 < trial.LEAST_ADJUSTED
-    assert few.record["adjustment"] is None and few.shifts is None
+    assert few.record.held_out == 60 < trial.LEAST_ADJUSTED
+    assert few.record.adjustment is None and few.shifts is None
     monkeypatch.setattr(trial, "LEAST_ADJUSTED", 60)
     enough = trial.find_memory(config, dataset, first, whole)
-    assert enough.record["adjustment"] is not None and enough.shifts is not None
+    assert enough.record.adjustment is not None and enough.shifts is not None
 
 
 def test_without_biases_none_is_tried(trained):
@@ -142,9 +142,7 @@ def test_a_grown_run_keeps_it_and_new_labels_get_theirs(trained, tmp_path):
     write_text(tmp_path / "since" / "train.txt", features, new)
     call("grow", run, "--labels", names, "--data", tmp_path / "since", "--output", tmp_path / "fed")
     exact, raw = (load(tmp_path / "fed", memory=one).state.head.bias for one in (True, False))
-    expected = shifts_of(
-        np.array([40]), RunFolder(run).read_memory_record()["adjustment"]["strength"]
-    )
+    expected = shifts_of(np.array([40]), RunFolder(run).read_memory_record().adjustment.strength)
     np.testing.assert_allclose((exact - raw)[old], expected[0], atol=1e-5)
 
 

@@ -3,7 +3,6 @@
 Its own points cannot choose: the other run may have been trained on them.
 """
 
-import copy
 import dataclasses
 import json
 import re
@@ -19,8 +18,11 @@ import snm
 from snm.config.resolved import read_resolved
 from snm.data.id_space import IdSpace
 from snm.errors import InputError, StoppedError
+from snm.prediction.calibration import Calibration
+from snm.prediction.thresholds import Threshold
 from snm.runs.folder import RunFolder
 from snm.runs.load import load
+from snm.runs.typed_json import typed
 from snm.trainer.memory.inherited import _renumbered, inherited
 from snm.trainer.warm_start import WarmStart
 
@@ -113,18 +115,18 @@ def test_an_interrupted_run_takes_over_what_it_began_with(first, tmp_path):
 def test_thresholds_are_of_the_labels_here(first):
     """The data number their labels in the other direction, and lack the last."""
     place, old = first
-    record = copy.deepcopy(old)
     own = {label: 0.1 + label / 100 for label in (3, 5, 8)}
-    record["calibration"]["thresholds"]["macro-f1"] |= {"labels": list(own), "own": [*own.values()]}
+    calibration = typed(Calibration, old["calibration"], "memory.json")
+    calibration.thresholds["macro-f1"] = Threshold(0.5, 50, tuple(own), tuple(own.values()))
     slots = np.arange(snm.load_data(place / "data").train.num_labels - 1)[::-1]
-    found = _renumbered(record["calibration"], slots)["thresholds"]
-    here = {int(slots[label]): own for label, own in zip(
-        found["macro-f1"]["labels"], found["macro-f1"]["own"], strict=True)}  # fmt: skip
-    assert here == own and found["macro-f1"]["labels"] == sorted(found["macro-f1"]["labels"])
-    assert found["micro-f1"] == record["calibration"]["thresholds"]["micro-f1"]
-    assert [len(found["macro-f1"][name]) for name in ("labels", "own")] == [3, 3]
-    few = _renumbered(record["calibration"], np.array([8, 40, 41]))["thresholds"]["macro-f1"]
-    assert (few["labels"], few["own"]) == ([0], [own[8]]) and few["k"] <= 3
+    found = _renumbered(calibration, slots).thresholds
+    macro = found["macro-f1"]
+    there = slots[list(macro.labels)].tolist()
+    assert dict(zip(there, macro.own, strict=True)) == own
+    assert macro.labels == tuple(sorted(macro.labels))
+    assert found["micro-f1"] == calibration.thresholds["micro-f1"]
+    few = _renumbered(calibration, np.array([8, 40, 41])).thresholds["macro-f1"]
+    assert few == Threshold(0.5, 3, (0,), (own[8],))
 
 
 @pytest.mark.parametrize(
@@ -158,8 +160,8 @@ def test_curves_of_adjusted_scores_are_not_those_of_others(first, tmp_path):
     for choice, kept in (("on", True), ("off", False)):
         asked = dataclasses.replace(config, logit_adjustment=choice)
         taken, note = inherited(RunFolder(tmp_path / "b"), asked, start, "RUN")
-        assert (taken["calibration"] is not None) == kept
-        assert (taken["adjustment"] is not None) == kept
+        assert (taken.calibration is not None) == kept
+        assert (taken.adjustment is not None) == kept
         assert (note is None) == kept
 
 

@@ -327,16 +327,29 @@ def test_runs_without_probabilities_say_so(trained, tmp_path, capsys):
         capsys, "predict", copy, tmp_path / "test.txt", "--threshold=macro-f1"
     )
     assert said.startswith("--threshold: found macro-f1, which the run has not chosen, expected")
-    wrongs = [3, {"answers": 5}, {**whole, "alone": {**whole["alone"], "knots": [1]}}]
-    wrongs.append({name: value for name, value in whole.items() if name != "thresholds"})
-    wrongs.append({**whole, "ranked": {**whole["ranked"], "best_scores": [1.0]}})
+    wrongs = [
+        (3, "calibration: found 3, expected an object or null"),
+        ({"answers": 5}, "ranked: found nothing, expected an object"),
+        (
+            {**whole, "alone": {**whole["alone"], "knots": [1]}},
+            "alone: found a dict of 5, expected at least one knot, and a probability at each",
+        ),
+        (
+            {**whole, "ranked": {**whole["ranked"], "best_scores": [1.0]}},
+            "ranked: best_scores: found a list of 1, expected a list of 2",
+        ),
+    ]
     one = whole["thresholds"]["macro-f1"]
-    for part in ({"own": [2.0]}, {"labels": [-1.5]}, {"k": 0}, {"overall": "high"}):
-        wrongs.append({**whole, "thresholds": {"macro-f1": one | part}})
-    for wrong in wrongs:
-        with pytest.raises(
-            InputError, match=r"memory\.json: calibration: found .*, expected curves"
-        ):
+    for part, said in (
+        ({"own": [2.0]}, "own: found 2.0, expected 0 to 1"),
+        ({"labels": [-1.5]}, "labels: found -1.5, expected a whole number"),
+        ({"labels": [3, 1], "own": [0.5, 0.5]}, "found a dict of 4, expected labels that ascend"),
+        ({"k": 0}, "k: found 0, expected 1 or more or null"),
+        ({"overall": "high"}, "overall: found 'high', expected a number"),
+    ):
+        wrongs.append(({**whole, "thresholds": {"macro-f1": one | part}}, f"thresholds: {said}"))
+    for wrong, said in wrongs:
+        with pytest.raises(InputError, match=rf"memory\.json: calibration: .*{said}|{said}"):
             load(with_curves(wrong))
 
 
