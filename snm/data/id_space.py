@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.data.dataset import Dataset, Points
-from snm.data.names import composed
+from snm.data.names import one_name
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError, counted
 
@@ -111,7 +111,7 @@ def slots_by_name(here: IdSpace, there: IdSpace, *, same_ids: bool) -> NDArray[n
             if len(set(space.label_names or ())) < space.num_labels:
                 found, expected = "a label name twice", "different names, to map labels by them"
                 raise InputError(space.name, found, expected)
-        names = [[*map(composed, space)] for space in (here.label_names, there.label_names)]
+        names = [[*map(one_name, space)] for space in (here.label_names, there.label_names)]
         if any(len(set(space)) < len(space) for space in names):  # which the spelling tells apart
             names = [[*here.label_names], [*there.label_names]]
         ids = {name: label for label, name in enumerate(names[1])}

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.data.names import composed
+from snm.data.names import composed, listed, one_name, respelled
 from snm.errors import InputError, pip_install
 from snm.system import disk
 from snm.system.faults import unread
@@ -61,7 +61,8 @@ class Vectorizer:
     """A fitted text vectoriser of scikit-learn's.
 
     The features are runs of words or, by `analyzer`, of characters. Texts are read in Unicode's
-    composed form (NFC), in which an accent does not cut a word in two.
+    composed form (NFC), in which an accent does not cut a word in two. Of a text that lists items,
+    each is read as `snm.data.names.one_name` makes names.
 
     - `counts`: how often each word of the vocabulary occurs (CountVectorizer).
     - `tfidf`: counts times idf, divided by the row's Euclidean length (TfidfVectorizer).
@@ -101,7 +102,8 @@ class Vectorizer:
     def options(self) -> dict[str, Any]:
         """Options of scikit-learn's class, without the vocabulary.
 
-        With them it makes the same features of texts in Unicode's composed form.
+        With them it makes the same features of texts in Unicode's composed form, whose items, if it
+        lists some, have single spaces inside.
         """
         found: dict[str, Any] = {
             "ngram_range": self.ngrams,
@@ -161,15 +163,32 @@ class Vectorizer:
             raise InputError("texts", f"{found} at index {bad[0]}", NO_TEXT)
         if not len(texts):
             return csr_matrix((0, self.num_features), dtype=np.float32)
-        texts = [composed(text) for text in texts]
-        found = csr_matrix(self._vectorizer.transform(texts), dtype=np.float32)
+        read = map(self._reader(), texts)
+        found = csr_matrix(self._vectorizer.transform(read), dtype=np.float32)
         found.sort_indices()
         return found
 
     def build_analyzer(self) -> Callable[[str], list[str]]:
         """The function that maps a text to its runs of words or characters."""
-        cut = self._vectorizer.build_analyzer()
-        return lambda text: cut(composed(text))
+        cut, read = self._vectorizer.build_analyzer(), self._reader()
+        return lambda text: cut(read(text))
+
+    @functools.cached_property
+    def _spelled(self) -> dict[str, str]:
+        return respelled(self.vocabulary or ())
+
+    def _reader(self) -> Callable[[str], str]:
+        """The function that makes of a text what is cut: composed; of items, their names."""
+        mark = self.item_separator
+        if mark is None:
+            return composed
+        spelled = self._spelled
+
+        def known(item: str) -> str:
+            name = one_name(item)
+            return spelled.get(name, name)
+
+        return lambda text: listed(text, mark, known)
 
     def makes_features_of(self, other: Vectorizer) -> bool:
         """Whether both turn every text into the same features."""

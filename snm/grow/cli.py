@@ -158,15 +158,15 @@ def _new_names(
 ) -> tuple[str, ...]:
     """The names of `--labels`, or those of the data that the run lacks."""
     from snm.data.formats.dispatch import read_lines
-    from snm.data.names import composed, one_line
+    from snm.data.names import one_name
 
     path, there = command.labels, set(before)
     if path is None:
         if dataset is None or dataset.label_names is None or of_run.label_names is None:
             return ()
         return tuple(name for name in dataset.label_names if name not in there)
-    there |= {composed(name) for name in before}
-    names = [composed(one_line(name)) for name in read_lines(path)]  # as imports spell them
+    there |= {one_name(name) for name in before}
+    names = [one_name(name) for name in read_lines(path)]
     if not names:
         raise InputError(str(path), "no name", "names of new labels, one per line")
     line_of: dict[str, int] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +15,7 @@ from snm.errors import InputError, counted
 
 if TYPE_CHECKING:
     from snm.data.conversion.interactions import Histories, Interaction, UserPoints
+    from snm.data.names import Spellings
     from snm.data.vectorizer import Vectorizer
 
 __all__ = ["Interactions"]
@@ -101,15 +102,16 @@ def _run(command: Interactions) -> None:
     from snm.data.conversion.interactions import Histories
     from snm.data.conversion.items import items_as_text
     from snm.data.formats.text_writer import write_text
+    from snm.data.names import Spellings
     from snm.system import disk
     from snm.system.files import made_whole
     from snm.system.terminal import say, waiting
 
     _check(command)
     like = None if command.like is None else _items_of(command.like)
-    known = None if like is None else like.vocabulary
+    known, spellings = None if like is None else like.vocabulary, Spellings()
     with waiting(f"reading {command.source}"):
-        rows = _interactions(command)
+        rows = _interactions(command, known or (), spellings)
         histories = Histories.of(rows, min_users=command.min_users, known=known)
         train, test = _parts(command, histories)
     if not len(train.users):
@@ -125,7 +127,7 @@ def _run(command: Interactions) -> None:
         disk.write(folder / "train_rows.txt", "".join(f"{user}\n" for user in users).encode())
         texts = like or items_as_text(histories.items, command.separator, (_COLUMN,))
         texts.write(folder / "vectorizer.json")
-    for line in _said(command, histories, train, test):
+    for line in _said(command, histories, train, test, spellings):
         say(line)
 
 
@@ -162,7 +164,11 @@ def _parts(command: Interactions, histories: Histories) -> tuple[UserPoints, Use
 
 
 def _said(
-    command: Interactions, histories: Histories, train: UserPoints, test: UserPoints | None
+    command: Interactions,
+    histories: Histories,
+    train: UserPoints,
+    test: UserPoints | None,
+    spellings: Spellings,
 ) -> Iterator[str]:
     """Sizes, what is odd, and the next command."""
     tests = 0 if test is None else len(test.users)
@@ -170,6 +176,8 @@ def _said(
         f"{len(train.users):,} training and {counted(tests, 'test point')} (users), "
         f"{counted(len(histories.items), 'item')} in {command.out}"
     )
+    if (joined := spellings.joined("item")) is not None:
+        yield joined
     if histories.repeats:
         what = counted(histories.repeats, "interaction")
         yield f"{what} with an item that the user had come to before: left out"
@@ -193,32 +201,40 @@ def _said(
     yield f"then: snm predict RUN --text {shlex.quote(some)}, which lists the items of a user"
 
 
-def _interactions(command: Interactions) -> Iterator[Interaction]:
+def _interactions(
+    command: Interactions, known: Sequence[str], spellings: Spellings
+) -> Iterator[Interaction]:
     """The rows of the file.
+
+    Args:
+      command: the options.
+      known: the items of `--like`.
+      spellings: makes the names of items.
 
     Raises:
       InputError: a file that cannot be read, or a row without a user, an item or a time.
     """
     from snm.data.conversion.interactions import Interaction
     from snm.data.formats.foreign import detect
-    from snm.data.names import one_line
+    from snm.data.names import one_line, respelled
 
     form = detect(command.source, None)
     if form not in _ROWS:
         found = f"no CSV or JSON lines ({form})"
         raise InputError(str(command.source), found, "a user and an item a row")
     fields = (command.user, command.item) + ((command.time,) if command.time else ())
-    time_of = _Times(command.time)
+    time_of, spelled = _Times(command.time), respelled(known)
     row = None
     for number, (where, values) in enumerate(_ROWS[form](command.source, fields)):
-        row = [one_line(value) for value in values]
+        row = [one_line(values[0]), spellings.name(values[1]), *map(one_line, values[2:])]
         for field, value in zip(fields, row, strict=True):
             if not value:
                 raise InputError(where, f"no value of {field!r}", "one in each row")
         if command.like is None and command.separator in row[1]:
             found = f"{command.separator!r} in the item {row[1][:40]!r}"
             raise InputError(where, found, "another --separator, which no item holds")
-        yield Interaction(row[0], row[1], time_of(where, row[2]) if command.time else number)
+        time = time_of(where, row[2]) if command.time else number
+        yield Interaction(row[0], spelled.get(row[1], row[1]), time)
     if row is None:
         raise InputError(str(command.source), "no interaction", "at least one")
 
