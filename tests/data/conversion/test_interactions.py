@@ -172,6 +172,36 @@ def test_a_later_log_in_the_items_of_a_run(tmp_path, capsys):
                          "the two")  # fmt: skip
 
 
+def test_new_items_need_a_training_anew(tmp_path, capsys):
+    """Each message names a way that exists, and the next step works."""
+    rows = [(user, f"i{user % 3}{item}", item) for user in range(30) for item in range(4)]
+    later = [*rows[::-1], *((user, f"new{user % 3}", 9) for user in range(30))]
+    flags = ("--dim", 8, "--members", 1, "--epochs", 1, "--memory", "off")
+    run, data = tmp_path / "run", tmp_path / "data"
+    call("data", "interactions", write_csv(tmp_path / "log.csv", rows), "--out", data)
+    call("train", data, "--run-dir", run, "--seen", "drop", *flags)
+    source, whole = write_csv(tmp_path / "later.csv", later), tmp_path / "whole"
+    call("data", "interactions", source, "--out", whole)
+    anew = "new items need a training anew, on data with the old and the new ones"
+    wanted = (
+        f"whole: found features of another vocabulary than those of {run}, expected `snm data "
+        f"interactions --like {run}` for a log, or `snm data import --like {run} --new-labels "
+        f"drop` for lists: both leave out items that it lacks; {anew}"
+    )
+    warm = ("--run-dir", tmp_path / "next", "--warm-start", run)
+    assert refused(capsys, "train", whole, *warm, *flags) == wanted
+    assert refused(capsys, "evaluate", run, "--data", whole) == wanted
+    grow = ("grow", run, "--output", tmp_path / "grown", "--data")
+    said = refused(capsys, *grow, whole)
+    assert said.startswith("--data: found new labels for a run in which")
+    assert said.endswith(f"(seen drop), expected another run; {anew}")
+    known = tmp_path / "known"
+    call("data", "interactions", source, "--out", known, "--like", run)
+    assert refused(capsys, *grow, known).endswith(f"expected a run with a memory; {anew}")
+    call("evaluate", run, "--data", known)
+    call("train", known, *warm, "--seen", "drop", *flags)
+
+
 def test_nothing_but_what_is_there_is_told(tmp_path, capsys):
     rows = [("a", "x"), ("a", "y"), ("b", "x"), ("b", "x"), ("c", "x"), ("c", "y"), ("c", "rare")]
     source = write_csv(tmp_path / "log.csv", rows, header=("user", "item"))
