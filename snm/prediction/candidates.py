@@ -174,7 +174,11 @@ def _ids_of(names: Sequence[str]) -> dict[str, int]:
 
 
 def ids_of_labels(
-    labels: Sequence[int | str], num_labels: int, id_of_name: Mapping[str, int]
+    labels: Sequence[int | str],
+    num_labels: int,
+    id_of_name: Mapping[str, int],
+    *,
+    skip_unknown: bool = False,
 ) -> NDArray[np.int32]:
     """The ids of labels, int32 [S]: texts are names, whole numbers are ids.
 
@@ -182,6 +186,7 @@ def ids_of_labels(
       labels: names, ids or both.
       num_labels: K.
       id_of_name: of `by_name`; empty where the labels have no names.
+      skip_unknown: leave out unknown names, instead of refusing them.
 
     Raises:
       InputError: an id that is not from 0 to K - 1, an unknown name, one of several labels, or a
@@ -195,7 +200,7 @@ def ids_of_labels(
             if number == _SEVERAL:
                 raise InputError("labels", f"{label!r}, the name of several labels", "an id")
             ids.append(number)
-        else:
+        elif not (skip_unknown and id_of_name):
             expected = f"an id from 0 to {num_labels - 1}: the labels have no names"
             if id_of_name:
                 expected = "a name of a label"

@@ -60,11 +60,13 @@ class Question(BaseModel):
     labels: list[Label] | list[list[Label]] | None = Field(
         None,
         description="names or ids of the labels to choose from, by default all; or a list of them "
-        "for each point",
+        "for each point. Names that no label has are left out, if there are others",
         min_length=1,
     )
     exclude: list[Label] | list[list[Label]] | None = Field(
-        None, description="names or ids of labels that are no answers; or a list for each point"
+        None,
+        description="names or ids of labels that are no answers; or a list for each point. Names "
+        "that no label has are left out",
     )
     explain: StrictBool = Field(False, description="tell what the scores are sums of")
 
@@ -114,6 +116,9 @@ class Answers(BaseModel):
     """One answer per point, in the order of the request."""
 
     answers: list[Answer]
+    unknown_labels: int | None = Field(
+        default=None, description="names in labels and exclude that no label has, if there are some"
+    )
 
 
 class Health(BaseModel):
