@@ -145,7 +145,9 @@ def _run(command: Predict) -> None:
                 tell(counted(rows, "point"))
         form.end(lines, rows)
     if unknown:
-        what = "feature" if predictor.vectorizer is None else "known word"
+        what = "feature"
+        if (texts := predictor.vectorizer) is not None:
+            what = "known word" if texts.item_separator is None else "known item"
         remark(f"{unknown:,} of {counted(rows, 'point')} without a {what}: answered as unknown")
     if unlikely and threshold is not None:
         few = f"{unlikely:,} of {counted(rows, 'point')} without a label"

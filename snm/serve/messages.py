@@ -101,7 +101,8 @@ class Answer(BaseModel):
         description="that each label is right, if the run has fitted them"
     )
     unknown: bool = Field(
-        description="whether the point has no feature, or its text no word that the model knows; "
+        description="whether the point has no feature, or its text no word or item that the model "
+        "knows; "
         "its labels are then those that the model gives without any"
     )
     parts: list[Parts] | None = Field(None, description="of each score, with `explain`")

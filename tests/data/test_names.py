@@ -98,6 +98,13 @@ def test_labels_are_known_however_they_are_spelled(run, tmp_path, capsys):
     assert sorted(found) == ["K\u00e4se", "Mug blue", "Sofa XL"]
 
 
+def test_a_list_without_a_known_item_is_told(run, capsys):
+    call("predict", run, "--text", "no item of this shop")
+    assert capsys.readouterr().err == (
+        "snm: 1 of 1 point without a known item: answered as unknown\n"
+    )
+
+
 def test_a_later_log_may_spell_otherwise(run, tmp_path):
     (tmp_path / "june.csv").write_text("user,item\na,Sofa   XL\na,Mug blue\n")
     call("data", "interactions", tmp_path / "june.csv", "--out", tmp_path / "june", "--like", run)
