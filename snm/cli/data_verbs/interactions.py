@@ -119,12 +119,12 @@ def _run(command: Interactions) -> None:
         expected = f"one with {least} different items (see --user, --item and --min-users)"
         raise InputError(str(command.source), "no user to train on", expected)
     with made_whole("--out", command.out) as folder, waiting(f"writing {command.out}"):
-        write_text(folder / "train.txt", train.features, train.labels)
-        if test is not None and len(test.users):
-            write_text(folder / "test.txt", test.features, test.labels)
+        for name, points in (("train", train), ("test", test)):
+            if points is not None and len(points.users):
+                write_text(folder / f"{name}.txt", points.features, points.labels)
+                users = "".join(f"{histories.users[user]}\n" for user in points.users)
+                disk.write(folder / f"{name}_rows.txt", users.encode())
         disk.write(folder / "labels.txt", "".join(f"{i}\n" for i in histories.items).encode())
-        users = (histories.users[user] for user in train.users)
-        disk.write(folder / "train_rows.txt", "".join(f"{user}\n" for user in users).encode())
         texts = like or items_as_text(histories.items, command.separator, (_COLUMN,))
         texts.write(folder / "vectorizer.json")
     for line in _said(command, histories, train, test, spellings):

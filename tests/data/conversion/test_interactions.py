@@ -104,14 +104,18 @@ def test_every_format_gives_the_same_data(tmp_path, form):
          "--test-fraction", 0.2)  # fmt: skip
     data, wanted = snm.load_data(tmp_path / "out"), by_hand(rows)
     assert data.label_names == tuple(sorted({item for _, item, _ in rows}))
-    users = (tmp_path / "out" / "train_rows.txt").read_text().splitlines()
-    assert len(users) == data.train.num_points and 5 < data.test.num_points < 30
-    assert len(users) + data.test.num_points == sum(len(items) > 1 for items in wanted.values())
-    for row, user in enumerate(users):
-        both = data.train.features[row].indices, data.train.labels[row].indices
-        names = [[data.label_names[item] for item in part] for part in both]
-        count = max(1, round(0.2 * len(wanted[user])))
-        assert names == [sorted(wanted[user][:-count]), sorted(wanted[user][-count:])]
+    assert 5 < data.test.num_points < 30
+    of_parts = []
+    for part, points in (("train", data.train), ("test", data.test)):
+        users = (tmp_path / "out" / f"{part}_rows.txt").read_text().splitlines()
+        assert len(users) == points.num_points
+        of_parts += users
+        for row, user in enumerate(users):
+            both = points.features[row].indices, points.labels[row].indices
+            names = [[data.label_names[item] for item in part] for part in both]
+            count = max(1, round(0.2 * len(wanted[user])))
+            assert names == [sorted(wanted[user][:-count]), sorted(wanted[user][-count:])]
+    assert sorted(of_parts) == sorted(user for user, items in wanted.items() if len(items) > 1)
 
 
 def test_from_a_file_to_recommendations(tmp_path, capsys):
