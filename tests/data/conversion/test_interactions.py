@@ -9,7 +9,7 @@ import pytest
 from command_line import call, refused
 
 import snm
-from snm.cli.data_verbs.interactions import _seconds
+from snm.cli.data_verbs.log_times import seconds_of
 from snm.config.resolve import resolve
 from snm.config.settings import Config
 from snm.data.conversion.interactions import Histories, Interaction, points_of_users
@@ -222,6 +222,36 @@ def test_nothing_but_what_is_there_is_told(tmp_path, capsys):
     assert Vectorizer.read(tmp_path / "out" / "vectorizer.json").columns == ("items",)
 
 
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+@pytest.mark.parametrize(
+    ("name", "times", "told"),
+    [
+        ("Date", ("2024-05-31", "2024-05-01", "2024-06-01"), True),
+        ("seen on", ("2024-05-31T12:00", "2024-05-01", "2024-06-01"), True),
+        ("ts", ("30", "4", "5"), True),
+        ("ts", ("1", "2", "3"), False),
+        ("ts", ("30", "n/a", "5"), False),
+        ("price", ("30", "4", "5"), False),
+    ],
+)
+def test_rows_in_another_order_than_their_times(tmp_path, capsys, form, name, times, told):
+    """The rows of each user count: those of all need not be in one order."""
+    rows = [("a", "x", times[0]), ("a", "y", times[1]), ("b", "x", times[0]), ("b", "y", times[2])]
+    source = tmp_path / f"log.{form}"
+    if form == "csv":
+        write_csv(source, rows, header=("user", "item", name))
+    else:
+        lines = (json.dumps(dict(zip(("user", "item", name), row, strict=True))) for row in rows)
+        source.write_text("".join(f"{line}\n" for line in lines))
+    call("data", "interactions", source, "--out", tmp_path / "out")
+    column = "'seen on'" if " " in name else name
+    hint = f"rows are not in the order of {name!r}, which looks like times: --time {column} orders"
+    assert (f"{hint} them\n" in capsys.readouterr().out) == told
+    if told:
+        call("data", "interactions", source, "--out", tmp_path / "again", "--time", name)
+        assert "looks like" not in capsys.readouterr().out
+
+
 REFUSED = {
     "no column": ("u,item\n1,2\n", (), ":1: found no column 'user' among u, item"),
     "no user": ("user,item\n1,2\n ,2\n", (), ":3: found no value of 'user', expected one in each"),
@@ -287,5 +317,5 @@ def test_other_formats_are_refused(tmp_path, capsys):
 
 
 def test_dates_without_a_zone_are_of_utc():
-    assert _seconds("1970-01-02") == 86_400 == _seconds("1970-01-02T01:00+01:00")
-    assert np.isnan(_seconds("tomorrow"))
+    assert seconds_of("1970-01-02") == 86_400 == seconds_of("1970-01-02T01:00+01:00")
+    assert np.isnan(seconds_of("tomorrow"))
