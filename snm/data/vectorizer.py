@@ -29,6 +29,7 @@ __all__ = [
     "Analyzer",
     "Kind",
     "Vectorizer",
+    "are_names",
     "english_stop_words",
     "pattern_of_items",
     "refuse_pattern",
@@ -150,20 +151,25 @@ class Vectorizer:
         vectorizer.idf_ = self.idf
         return vectorizer
 
-    def transform(self, texts: Sequence[str]) -> csr_matrix:
+    def transform(self, texts: Sequence[str | Sequence[str]]) -> csr_matrix:
         """Turns n texts into float32 CSR [n, d] with sorted ids.
 
+        Args:
+          texts: n texts; where they list items, also lists of the names of these.
+
         Raises:
-          InputError: an item that is not a string, or scikit-learn is not installed.
+          InputError: what is none of these, a name with the separator in it, or scikit-learn is
+            not installed.
         """
-        texts = list(texts)
-        if bad := [number for number, text in enumerate(texts) if not isinstance(text, str)]:
-            kind = type(texts[bad[0]]).__name__
-            found = "None" if texts[bad[0]] is None else f"a value of type {kind}"
+        mark = self.item_separator
+        plain: list[Any] = [one if mark is None else _joined(one, mark) for one in texts]
+        if bad := [number for number, text in enumerate(plain) if not isinstance(text, str)]:
+            kind = type(plain[bad[0]]).__name__
+            found = "None" if plain[bad[0]] is None else f"a value of type {kind}"
             raise InputError("texts", f"{found} at index {bad[0]}", NO_TEXT)
-        if not len(texts):
+        if not plain:
             return csr_matrix((0, self.num_features), dtype=np.float32)
-        read = map(self._reader(), texts)
+        read = map(self._reader(), plain)
         found = csr_matrix(self._vectorizer.transform(read), dtype=np.float32)
         found.sort_indices()
         return found
@@ -274,6 +280,21 @@ class Vectorizer:
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(Vectorizer))
 """What a file has beside its format."""
+
+
+def _joined(text: str | Sequence[str], separator: str) -> Any:
+    """Names of items as a text that lists them; anything else as it is."""
+    if not are_names(text):
+        return text
+    if wrong := next((name for name in text if separator in name), None):
+        found, expected = f"{separator!r} in the item {wrong[:40]!r}", "items without the separator"
+        raise InputError("texts", found, expected)
+    return separator.join(text)
+
+
+def are_names(text: object) -> bool:
+    """Whether something is a list of texts, perhaps an empty one."""
+    return isinstance(text, list | tuple) and all(isinstance(name, str) for name in text)
 
 
 def words_of(lines: Iterable[str], like: Vectorizer) -> tuple[str, ...]:

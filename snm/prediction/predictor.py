@@ -112,7 +112,7 @@ class Predictor:
 
         Args:
           features: CSR [n, d], not weighted, as in the data files; or n texts, where the model was
-            trained on texts.
+            trained on texts; or n lists of items, where these texts list items.
           k: how many labels; None is 5, or as many as there are to choose from.
           labels: ids of the labels to choose from, for all points; or for each of the n points a
             sequence of ids, or CSR [n, K] whose non-zero entries they are. None is all K. The cost

@@ -36,6 +36,16 @@ _Point = Annotated[
 ]
 
 
+def _kind(text: Any) -> str:
+    return LIST if isinstance(text, list) else TEXT
+
+
+TEXT, LIST = "a text", "a list"
+_Text = Annotated[
+    Annotated[str, Tag(TEXT)] | Annotated[list[StrictStr], Tag(LIST)], Discriminator(_kind)
+]
+
+
 class Question(BaseModel):
     """Points to label: texts, if the model was trained on texts, or features by id."""
 
@@ -43,7 +53,9 @@ class Question(BaseModel):
         extra="forbid", json_schema_extra={"examples": [{"texts": ["some words"], "k": 3}]}
     )
 
-    texts: list[str] | None = Field(None, description="one text per point")
+    texts: list[_Text] | None = Field(
+        None, description="one text per point; of a recommender also a list of its items"
+    )
     features: list[_Point] | None = Field(
         None, description="for each point, feature id -> raw value, or a list of all values"
     )

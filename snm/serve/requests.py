@@ -17,7 +17,7 @@ from snm.errors import InputError, counted, nearest
 from snm.prediction.candidates import candidates_of
 from snm.prediction.inputs import without_zeros
 from snm.prediction.predictor import Predictor
-from snm.serve.messages import ENTRIES, VECTOR, Label, Question
+from snm.serve.messages import ENTRIES, LIST, TEXT, VECTOR, Label, Question
 from snm.system.repeated_keys import repeated_key
 
 __all__ = [
@@ -35,7 +35,8 @@ _ID = re.compile("0|[1-9][0-9]{0,9}")
 _SHOWN = 40  # characters of what was found
 _NAMES = {"list": "a list", "string": "a text", "integer": "a whole number",
           "boolean": "true or false", "dictionary": "an object"}  # fmt: skip
-_NOT_OF_THE_BODY = ("body", "[key]", ENTRIES, VECTOR)  # parts of places that pydantic adds
+# Parts of places that pydantic adds.
+_NOT_OF_THE_BODY = ("body", "[key]", ENTRIES, VECTOR, TEXT, LIST)
 _LEAST = {"greater_than_equal": "ge", "less_than_equal": "le"}
 
 

@@ -12,6 +12,9 @@ from snm.data.conversion.items import items_as_text
 from snm.data.conversion.label_ids import LabelIds
 from snm.data.formats.foreign import Row
 from snm.data.names import Spellings, one_name, respelled
+from snm.errors import InputError
+from snm.serve.messages import Question
+from snm.serve.requests import rows_of
 
 ODD = {
     "Sofa XL": "Sofa  XL",
@@ -96,6 +99,21 @@ def test_labels_are_known_however_they_are_spelled(run, tmp_path, capsys):
     call("predict", run, "--text", "even 1", "--labels", tmp_path / "stock.txt", "--k", 3)
     found = json.loads(capsys.readouterr().out)["names"]
     assert sorted(found) == ["K\u00e4se", "Mug blue", "Sofa XL"]
+
+
+def test_items_may_be_lists(run):
+    """In Python and in requests, as in JSON lines."""
+    model = snm.load(run)
+    lists, texts = [[*ODD], [], ["Sofa  XL"]], [",".join(ODD), "", "Sofa XL"]
+    wanted = model.as_rows(texts)
+    for given in (lists, [tuple(one) for one in lists], [lists[0], "", texts[2]]):
+        assert (model.as_rows(given) != wanted).nnz == 0
+    question = Question.model_validate({"texts": lists})
+    assert (rows_of(question, model, 9) != wanted).nnz == 0
+    with pytest.raises(InputError, match="texts: found ',' in the item 'a, b', expected items wi"):
+        model.predict([["a, b"]])
+    numbers = np.eye(2, model.model.num_features)
+    assert (model.as_rows(numbers.tolist()) != model.as_rows(numbers)).nnz == 0
 
 
 def test_a_list_without_a_known_item_is_told(run, capsys):
