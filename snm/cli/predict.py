@@ -71,7 +71,7 @@ class Predict:
     labels: Path | None = None
     """File of the labels to choose from, names or ids, one a line; by default all. The answers are
     exact, and take time by the number of these labels. A number is an id, unless labels have
-    numbers for names."""
+    numbers for names. Names that the run does not know are left out."""
     format: Literal["jsonl", "sparse"] = "jsonl"
     """JSON lines with names and scores, or rows of `label:score` as in the repository's files."""
     input_format: Literal["auto", "text", "csv", "jsonl", "sparse"] = "auto"
@@ -145,7 +145,9 @@ def _run(command: Predict) -> None:
                 tell(counted(rows, "point"))
         form.end(lines, rows)
     if unknown:
-        what = "feature" if predictor.vectorizer is None else "known word"
+        what = "feature"
+        if (texts := predictor.vectorizer) is not None:
+            what = "known word" if texts.item_separator is None else "known item"
         remark(f"{unknown:,} of {counted(rows, 'point')} without a {what}: answered as unknown")
     if unlikely and threshold is not None:
         few = f"{unlikely:,} of {counted(rows, 'point')} without a label"
@@ -251,16 +253,22 @@ def _refuse_table(output: Path) -> None:
 
 
 def _labels_of(path: Path, predictor: Predictor) -> NDArray[np.int32]:
-    """The ids of the labels that a file lists."""
+    """The ids of the labels that a file lists; says which names were left out as unknown.
+
+    Raises:
+      InputError: no label, an id out of range, or no name that a label has.
+    """
     import numpy as np
 
     from snm.data.formats.dispatch import read_lines
+    from snm.system.terminal import remark
 
     lines, names = read_lines(path), set(predictor.label_names or ())
     if not any(map(str.strip, lines)):
         raise InputError(str(path), "no label", "names or ids of labels, one a line")
     of_names = any(name.isdecimal() for name in names)
-    ids = []
+    ids: list[int] = []
+    unknown: list[tuple[int, str]] = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -268,9 +276,21 @@ def _labels_of(path: Path, predictor: Predictor) -> NDArray[np.int32]:
         if line not in names and re.fullmatch(" *[0-9]{1,16} *", line) and not of_names:
             label = int(line)
         try:
-            ids.append(predictor.ids_of([label])[0])
+            known = predictor.ids_of([label], skip_unknown=True)
         except InputError as error:
             raise InputError(f"{path}:{number}", error.found, error.expected) from error
+        ids.extend(known)
+        if not len(known):
+            unknown.append((number, line.strip()))
+    if unknown:
+        number, name = unknown[0]
+        if not ids:
+            found = f"an unknown label {name!r}"
+            if len(unknown) > 1:
+                found = f"{len(unknown):,} unknown labels, such as {name!r}, and no known one"
+            raise InputError(f"{path}:{number}", found, "a name of a label")
+        some = f"{len(unknown):,} of {counted(len(ids) + len(unknown), 'label')} in {path}"
+        remark(f"{some} are unknown to the run, such as {name!r}: left out")
     return np.asarray(ids, np.int32)
 
 

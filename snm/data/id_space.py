@@ -8,6 +8,7 @@ set.
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +16,22 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.data.dataset import Dataset, Points
-from snm.data.names import composed
+from snm.data.names import one_name
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError, counted
 
-__all__ = ["IdSpace", "check_features", "features_are_labels", "in_ids_of", "slots_by_name"]
+__all__ = [
+    "TRAIN_ANEW",
+    "IdSpace",
+    "check_features",
+    "features_are_labels",
+    "in_ids_of",
+    "slots_by_name",
+]
+
+
+TRAIN_ANEW = "new items need a training anew, on data with the old and the new ones"
+"""What is told of new items for a run whose labels and features are the same items."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -80,14 +92,24 @@ def check_features(here: IdSpace, there: IdSpace) -> None:
     if here.vectorizer is not None and there.vectorizer is not None:
         # Most often one is a copy of the other.
         same = here.vectorizer.read_bytes() == there.vectorizer.read_bytes()
-        if not same and not Vectorizer.read(here.vectorizer).makes_features_of(
-            Vectorizer.read(there.vectorizer)
-        ):
+        theirs = Vectorizer.read(there.vectorizer)
+        if not same and not Vectorizer.read(here.vectorizer).makes_features_of(theirs):
             found = f"features of another vocabulary than those of {there.name}"
-            raise InputError(here.name, found, f"`snm data import --like {there.name}`")
+            raise InputError(here.name, found, _makes_features_of(there, theirs))
     if here.num_features != there.num_features:
         expected = f"{there.num_features}, as in training"
         raise InputError(here.name, counted(here.num_features, "feature"), expected)
+
+
+def _makes_features_of(there: IdSpace, texts: Vectorizer) -> str:
+    """What makes data with the features of `texts`, the vectoriser there, for messages."""
+    like = f"--like {shlex.quote(there.name)}"
+    if texts.item_separator is None:
+        return f"`snm data import {like}`"
+    return (
+        f"`snm data interactions {like}` for a log, or `snm data import {like} --new-labels drop` "
+        f"for lists: both leave out items that it lacks; {TRAIN_ANEW}"
+    )
 
 
 def slots_by_name(here: IdSpace, there: IdSpace, *, same_ids: bool) -> NDArray[np.int64] | None:
@@ -111,7 +133,7 @@ def slots_by_name(here: IdSpace, there: IdSpace, *, same_ids: bool) -> NDArray[n
             if len(set(space.label_names or ())) < space.num_labels:
                 found, expected = "a label name twice", "different names, to map labels by them"
                 raise InputError(space.name, found, expected)
-        names = [[*map(composed, space)] for space in (here.label_names, there.label_names)]
+        names = [[*map(one_name, space)] for space in (here.label_names, there.label_names)]
         if any(len(set(space)) < len(space) for space in names):  # which the spelling tells apart
             names = [[*here.label_names], [*there.label_names]]
         ids = {name: label for label, name in enumerate(names[1])}

@@ -178,9 +178,25 @@ def _files_of(source: str | Path) -> DataFiles:
             raise InputError(str(source), "a file of a data set", f"its folder, {of_it}")
         if folder.exists():
             makes_one = f"`snm data import {quoted} --out DATA` makes one of a file"
+            if _may_be_log(folder):
+                makes_one += f", `snm data interactions {quoted} --out DATA` of a log of users"
             raise InputError(str(source), "a file", f"{expected}: {makes_one}")
         raise InputError(str(source), "no such folder", expected)
     return DataFiles.of(folder)
+
+
+def _may_be_log(file: Path) -> bool:
+    """Whether a file has columns or fields, but no text among them."""
+    from snm.data.formats.foreign import detect
+    from snm.data.formats.records import csv_rows, json_objects, numbered_lines
+
+    with contextlib.suppress(InputError):
+        form, lines = detect(file, None), numbered_lines(file)
+        if form == "csv":
+            return "text" not in next(csv_rows(file, lines))[1]
+        if form == "jsonl":
+            return "text" not in next(json_objects(file, lines), ("", {"text": ""}))[1]
+    return False
 
 
 def _share_of_memory(files: DataFiles) -> float:

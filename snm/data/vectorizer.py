@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.data.names import composed
+from snm.data.names import composed, listed, one_name, respelled
 from snm.errors import InputError, pip_install
 from snm.system import disk
 from snm.system.faults import unread
@@ -29,6 +29,7 @@ __all__ = [
     "Analyzer",
     "Kind",
     "Vectorizer",
+    "are_names",
     "english_stop_words",
     "pattern_of_items",
     "refuse_pattern",
@@ -61,7 +62,8 @@ class Vectorizer:
     """A fitted text vectoriser of scikit-learn's.
 
     The features are runs of words or, by `analyzer`, of characters. Texts are read in Unicode's
-    composed form (NFC), in which an accent does not cut a word in two.
+    composed form (NFC), in which an accent does not cut a word in two. Of a text that lists items,
+    each is read as `snm.data.names.one_name` makes names.
 
     - `counts`: how often each word of the vocabulary occurs (CountVectorizer).
     - `tfidf`: counts times idf, divided by the row's Euclidean length (TfidfVectorizer).
@@ -101,7 +103,8 @@ class Vectorizer:
     def options(self) -> dict[str, Any]:
         """Options of scikit-learn's class, without the vocabulary.
 
-        With them it makes the same features of texts in Unicode's composed form.
+        With them it makes the same features of texts in Unicode's composed form, whose items, if it
+        lists some, have single spaces inside.
         """
         found: dict[str, Any] = {
             "ngram_range": self.ngrams,
@@ -148,28 +151,50 @@ class Vectorizer:
         vectorizer.idf_ = self.idf
         return vectorizer
 
-    def transform(self, texts: Sequence[str]) -> csr_matrix:
+    def transform(self, texts: Sequence[str | Sequence[str]]) -> csr_matrix:
         """Turns n texts into float32 CSR [n, d] with sorted ids.
 
+        Args:
+          texts: n texts; where they list items, also lists of the names of these.
+
         Raises:
-          InputError: an item that is not a string, or scikit-learn is not installed.
+          InputError: what is none of these, a name with the separator in it, or scikit-learn is
+            not installed.
         """
-        texts = list(texts)
-        if bad := [number for number, text in enumerate(texts) if not isinstance(text, str)]:
-            kind = type(texts[bad[0]]).__name__
-            found = "None" if texts[bad[0]] is None else f"a value of type {kind}"
+        mark = self.item_separator
+        plain: list[Any] = [one if mark is None else _joined(one, mark) for one in texts]
+        if bad := [number for number, text in enumerate(plain) if not isinstance(text, str)]:
+            kind = type(plain[bad[0]]).__name__
+            found = "None" if plain[bad[0]] is None else f"a value of type {kind}"
             raise InputError("texts", f"{found} at index {bad[0]}", NO_TEXT)
-        if not len(texts):
+        if not plain:
             return csr_matrix((0, self.num_features), dtype=np.float32)
-        texts = [composed(text) for text in texts]
-        found = csr_matrix(self._vectorizer.transform(texts), dtype=np.float32)
+        read = map(self._reader(), plain)
+        found = csr_matrix(self._vectorizer.transform(read), dtype=np.float32)
         found.sort_indices()
         return found
 
     def build_analyzer(self) -> Callable[[str], list[str]]:
         """The function that maps a text to its runs of words or characters."""
-        cut = self._vectorizer.build_analyzer()
-        return lambda text: cut(composed(text))
+        cut, read = self._vectorizer.build_analyzer(), self._reader()
+        return lambda text: cut(read(text))
+
+    @functools.cached_property
+    def _spelled(self) -> dict[str, str]:
+        return respelled(self.vocabulary or ())
+
+    def _reader(self) -> Callable[[str], str]:
+        """The function that makes of a text what is cut: composed; of items, their names."""
+        mark = self.item_separator
+        if mark is None:
+            return composed
+        spelled = self._spelled
+
+        def known(item: str) -> str:
+            name = one_name(item)
+            return spelled.get(name, name)
+
+        return lambda text: listed(text, mark, known)
 
     def makes_features_of(self, other: Vectorizer) -> bool:
         """Whether both turn every text into the same features."""
@@ -255,6 +280,21 @@ class Vectorizer:
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(Vectorizer))
 """What a file has beside its format."""
+
+
+def _joined(text: str | Sequence[str], separator: str) -> Any:
+    """Names of items as a text that lists them; anything else as it is."""
+    if not are_names(text):
+        return text
+    if wrong := next((name for name in text if separator in name), None):
+        found, expected = f"{separator!r} in the item {wrong[:40]!r}", "items without the separator"
+        raise InputError("texts", found, expected)
+    return separator.join(text)
+
+
+def are_names(text: object) -> bool:
+    """Whether something is a list of texts, perhaps an empty one."""
+    return isinstance(text, list | tuple) and all(isinstance(name, str) for name in text)
 
 
 def words_of(lines: Iterable[str], like: Vectorizer) -> tuple[str, ...]:

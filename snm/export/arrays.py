@@ -127,7 +127,9 @@ def manifest_of(predictor: Predictor, origin: dict[str, Any]) -> dict[str, Any]:
 def _of_text(vectorizer: Vectorizer, file: str) -> dict[str, Any]:
     """How a text becomes the features v of the manifest's formulas."""
     name = next(name for name, kind in CLASSES.items() if kind == vectorizer.kind)
-    of = "" if vectorizer.vocabulary is None else f"; vocabulary, and idf of tfidf, are in {file}"
+    of = ", each item with single blanks inside" if vectorizer.item_separator else ""
+    if vectorizer.vocabulary is not None:
+        of += f"; vocabulary, and idf of tfidf, are in {file}"
     return {
         "file": file,
         "class": f"sklearn.feature_extraction.text.{name}",

@@ -108,13 +108,20 @@ def _run(command: Grow) -> None:
 
 def _refuse_growth(command: Grow, predictor: Predictor, names: tuple[str, ...]) -> None:
     """Refuses new labels that a run cannot have, and none where nothing else could be stored."""
-    if names and predictor.model.drop_seen:
+    from snm.data.id_space import TRAIN_ANEW
+
+    of_items, memory = predictor.model.drop_seen, predictor.memory
+    if names and of_items:
         found = "new labels for a run in which labels and features are the same items (seen drop)"
-        expected = "a training anew on data with the new items, or a run with --seen keep"
-        raise InputError("--labels" if command.labels else "--data", found, expected)
-    if not names and (command.data is None or predictor.memory is None):
-        found = "none" if predictor.memory else "none, and a run without a memory of neighbours"
+        expected = "none, only points for its memory" if memory else "another run"
+        where = "--labels" if command.labels else "--data"
+        raise InputError(where, found, f"{expected}; {TRAIN_ANEW}")
+    if not names and (command.data is None or memory is None):
+        found = "none" if memory else "none, and a run without a memory of neighbours"
         expected = "new labels, or --data with points for the memory of a run"
+        if of_items:
+            points = "--data with points for its memory"
+            expected = f"{points if memory else 'a run with a memory'}; {TRAIN_ANEW}"
         raise InputError("--labels", found, expected)
 
 
@@ -158,15 +165,15 @@ def _new_names(
 ) -> tuple[str, ...]:
     """The names of `--labels`, or those of the data that the run lacks."""
     from snm.data.formats.dispatch import read_lines
-    from snm.data.names import composed, one_line
+    from snm.data.names import one_name
 
     path, there = command.labels, set(before)
     if path is None:
         if dataset is None or dataset.label_names is None or of_run.label_names is None:
             return ()
         return tuple(name for name in dataset.label_names if name not in there)
-    there |= {composed(name) for name in before}
-    names = [composed(one_line(name)) for name in read_lines(path)]  # as imports spell them
+    there |= {one_name(name) for name in before}
+    names = [one_name(name) for name in read_lines(path)]
     if not names:
         raise InputError(str(path), "no name", "names of new labels, one per line")
     line_of: dict[str, int] = {}

@@ -17,7 +17,7 @@ from scipy import sparse
 from scipy.sparse import csr_matrix
 
 from snm.batches.csr_blocks import power_of_two
-from snm.data.names import composed
+from snm.data.names import one_name
 from snm.errors import InputError
 
 __all__ = [
@@ -162,8 +162,8 @@ def whole_k(k: Any, num_labels: int, expected: str) -> int:
 def by_name(names: Sequence[str]) -> dict[str, int]:
     """The id of each label's name, for `ids_of_labels`, which refuses those of several labels."""
     ids = _ids_of(names)
-    # A list of names that no import wrote may spell one otherwise than the composed form.
-    return _ids_of([composed(name) for name in names]) | ids
+    # A list of names that no import wrote may spell one otherwise than imports do.
+    return _ids_of([one_name(name) for name in names]) | ids
 
 
 def _ids_of(names: Sequence[str]) -> dict[str, int]:
@@ -174,7 +174,11 @@ def _ids_of(names: Sequence[str]) -> dict[str, int]:
 
 
 def ids_of_labels(
-    labels: Sequence[int | str], num_labels: int, id_of_name: Mapping[str, int]
+    labels: Sequence[int | str],
+    num_labels: int,
+    id_of_name: Mapping[str, int],
+    *,
+    skip_unknown: bool = False,
 ) -> NDArray[np.int32]:
     """The ids of labels, int32 [S]: texts are names, whole numbers are ids.
 
@@ -182,6 +186,7 @@ def ids_of_labels(
       labels: names, ids or both.
       num_labels: K.
       id_of_name: of `by_name`; empty where the labels have no names.
+      skip_unknown: leave out unknown names, instead of refusing them.
 
     Raises:
       InputError: an id that is not from 0 to K - 1, an unknown name, one of several labels, or a
@@ -191,11 +196,11 @@ def ids_of_labels(
     for label in labels:
         if not isinstance(label, str):
             ids.append(label)
-        elif (number := id_of_name.get(label, id_of_name.get(composed(label)))) is not None:
+        elif (number := id_of_name.get(label, id_of_name.get(one_name(label)))) is not None:
             if number == _SEVERAL:
                 raise InputError("labels", f"{label!r}, the name of several labels", "an id")
             ids.append(number)
-        else:
+        elif not (skip_unknown and id_of_name):
             expected = f"an id from 0 to {num_labels - 1}: the labels have no names"
             if id_of_name:
                 expected = "a name of a label"

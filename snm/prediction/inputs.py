@@ -10,22 +10,22 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csr_matrix
 
-from snm.data.vectorizer import NO_TEXT, Vectorizer
+from snm.data.vectorizer import NO_TEXT, Vectorizer, are_names
 from snm.errors import InputError, counted
 
 __all__ = ["as_rows", "without_repeats", "without_zeros"]
 
 
 def as_rows(
-    features: csr_matrix | Sequence[str] | Sequence[Sequence[float]] | NDArray[Any],
+    features: csr_matrix | Sequence[str | Sequence[str]] | Sequence[Sequence[float]] | NDArray[Any],
     width: int,
     vectorizer: Vectorizer | None,
 ) -> csr_matrix:
     """Features or texts as CSR [n, d], not weighted, whose rows hold no feature twice and no zeros.
 
     Args:
-      features: a sparse or dense matrix [n, d], n lists of d numbers, or n texts. What a row holds
-        twice is added up.
+      features: a sparse or dense matrix [n, d], n lists of d numbers, or n texts; where texts list
+        items, also n lists of their names. What a row holds twice is added up.
       width: d.
       vectorizer: of texts; None for a model that was not trained on texts.
 
@@ -36,7 +36,7 @@ def as_rows(
     given = _unpacked(features, width)
     if _is_matrix(given):
         matrix = given
-    elif _are_rows(given):
+    elif _are_rows(given) and not _are_lists_of_items(given, vectorizer):
         matrix = _stacked(given, width, vectorizer)
     else:
         matrix = _vectorized(given, vectorizer)
@@ -70,6 +70,12 @@ def _are_rows(given: Any) -> bool:
     if not isinstance(given, list | tuple) or not given:
         return False
     return not any(isinstance(one, str) for one in given)
+
+
+def _are_lists_of_items(given: Sequence[Any], vectorizer: Vectorizer | None) -> bool:
+    """Whether all rows are lists of names, for texts that list items."""
+    of_items = vectorizer is not None and vectorizer.item_separator is not None
+    return of_items and all(map(are_names, given))
 
 
 def _stacked(rows: Sequence[Any], width: int, vectorizer: Vectorizer | None) -> NDArray[Any]:

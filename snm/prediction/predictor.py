@@ -112,7 +112,7 @@ class Predictor:
 
         Args:
           features: CSR [n, d], not weighted, as in the data files; or n texts, where the model was
-            trained on texts.
+            trained on texts; or n lists of items, where these texts list items.
           k: how many labels; None is 5, or as many as there are to choose from.
           labels: ids of the labels to choose from, for all points; or for each of the n points a
             sequence of ids, or CSR [n, K] whose non-zero entries they are. None is all K. The cost
@@ -248,8 +248,14 @@ class Predictor:
         kept = cut(found, p)
         return np.where(kept, found, -1), np.where(kept, p, 0)
 
-    def ids_of(self, labels: Iterable[int | str]) -> NDArray[np.int32]:
+    def ids_of(
+        self, labels: Iterable[int | str], *, skip_unknown: bool = False
+    ) -> NDArray[np.int32]:
         """The ids of labels, int32 [S]: texts are names, whole numbers are ids.
+
+        Args:
+          labels: names, ids or both.
+          skip_unknown: leave out names that no label has, as a list of what is in stock has some.
 
         Raises:
           InputError: an id that is not from 0 to K - 1, an unknown name, one of several labels, a
@@ -260,7 +266,8 @@ class Predictor:
             raise InputError("labels", found, "a sequence of ids or names")
         labels = list(labels)
         named = any(isinstance(label, str) for label in labels)  # else no name need be read
-        return ids_of_labels(labels, self.model.spec.num_labels, self.id_of_name if named else {})
+        names, num_labels = self.id_of_name if named else {}, self.model.spec.num_labels
+        return ids_of_labels(labels, num_labels, names, skip_unknown=skip_unknown)
 
     @functools.cached_property
     def id_of_name(self) -> dict[str, int]:

@@ -111,9 +111,9 @@ class Answering:
         k, threshold = self._wanted(question)
         rows = await self._rows(question)
         await self._read_names(question)
-        among = among_of(question.labels, self._predictor, rows.shape[0])
+        among, unknown = among_of(question.labels, self._predictor, rows.shape[0])
         count = min(k or _DEFAULT_K, self._most)
-        left_out = left_out_of(question.exclude, self._predictor, rows.shape[0])
+        left_out, more = left_out_of(question.exclude, self._predictor, rows.shape[0])
         asked = rows, self._to_find(count, left_out), among
         reasons: list[list[Reason]] | None = None
         if question.explain:
@@ -125,7 +125,10 @@ class Answering:
             p = self._predictor.probabilities(scores, ranked=among is None)
         kept = _kept(labels, p, threshold, left_out, count)
         blank = self._predictor.blank(rows)
-        return _as_answers(labels, scores, p, kept, blank, reasons, self._predictor)
+        answers = _as_answers(labels, scores, p, kept, blank, reasons, self._predictor)
+        if unknown + more:
+            answers.unknown_labels = unknown + more
+        return answers
 
     def _wanted(self, question: Question) -> tuple[int | None, Threshold | None]:
         """How many labels a request asks for, and the threshold that leaves some out.

@@ -36,6 +36,16 @@ _Point = Annotated[
 ]
 
 
+def _kind(text: Any) -> str:
+    return LIST if isinstance(text, list) else TEXT
+
+
+TEXT, LIST = "a text", "a list"
+_Text = Annotated[
+    Annotated[str, Tag(TEXT)] | Annotated[list[StrictStr], Tag(LIST)], Discriminator(_kind)
+]
+
+
 class Question(BaseModel):
     """Points to label: texts, if the model was trained on texts, or features by id."""
 
@@ -43,7 +53,9 @@ class Question(BaseModel):
         extra="forbid", json_schema_extra={"examples": [{"texts": ["some words"], "k": 3}]}
     )
 
-    texts: list[str] | None = Field(None, description="one text per point")
+    texts: list[_Text] | None = Field(
+        None, description="one text per point; of a recommender also a list of its items"
+    )
     features: list[_Point] | None = Field(
         None, description="for each point, feature id -> raw value, or a list of all values"
     )
@@ -60,11 +72,13 @@ class Question(BaseModel):
     labels: list[Label] | list[list[Label]] | None = Field(
         None,
         description="names or ids of the labels to choose from, by default all; or a list of them "
-        "for each point",
+        "for each point. Names that no label has are left out, if there are others",
         min_length=1,
     )
     exclude: list[Label] | list[list[Label]] | None = Field(
-        None, description="names or ids of labels that are no answers; or a list for each point"
+        None,
+        description="names or ids of labels that are no answers; or a list for each point. Names "
+        "that no label has are left out",
     )
     explain: StrictBool = Field(False, description="tell what the scores are sums of")
 
@@ -99,7 +113,8 @@ class Answer(BaseModel):
         description="that each label is right, if the run has fitted them"
     )
     unknown: bool = Field(
-        description="whether the point has no feature, or its text no word that the model knows; "
+        description="whether the point has no feature, or its text no word or item that the model "
+        "knows; "
         "its labels are then those that the model gives without any"
     )
     parts: list[Parts] | None = Field(None, description="of each score, with `explain`")
@@ -114,6 +129,9 @@ class Answers(BaseModel):
     """One answer per point, in the order of the request."""
 
     answers: list[Answer]
+    unknown_labels: int | None = Field(
+        default=None, description="names in labels and exclude that no label has, if there are some"
+    )
 
 
 class Health(BaseModel):

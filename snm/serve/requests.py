@@ -17,7 +17,7 @@ from snm.errors import InputError, counted, nearest
 from snm.prediction.candidates import candidates_of
 from snm.prediction.inputs import without_zeros
 from snm.prediction.predictor import Predictor
-from snm.serve.messages import ENTRIES, VECTOR, Label, Question
+from snm.serve.messages import ENTRIES, LIST, TEXT, VECTOR, Label, Question
 from snm.system.repeated_keys import repeated_key
 
 __all__ = [
@@ -35,7 +35,8 @@ _ID = re.compile("0|[1-9][0-9]{0,9}")
 _SHOWN = 40  # characters of what was found
 _NAMES = {"list": "a list", "string": "a text", "integer": "a whole number",
           "boolean": "true or false", "dictionary": "an object"}  # fmt: skip
-_NOT_OF_THE_BODY = ("body", "[key]", ENTRIES, VECTOR)  # parts of places that pydantic adds
+# Parts of places that pydantic adds.
+_NOT_OF_THE_BODY = ("body", "[key]", ENTRIES, VECTOR, TEXT, LIST)
 _LEAST = {"greater_than_equal": "ge", "less_than_equal": "le"}
 
 
@@ -83,40 +84,68 @@ def has_names(labels: list[Label] | list[list[Label]] | None) -> bool:
 
 def among_of(
     labels: list[Label] | list[list[Label]] | None, predictor: Predictor, num_points: int
-) -> NDArray[np.int32] | csr_matrix | None:
+) -> tuple[NDArray[np.int32] | csr_matrix | None, int]:
     """The labels to choose from: int32 [S] for all points, or CSR [n, K]; None is all.
 
+    Returns:
+      These, and the number of names that were left out because no label has them.
+
     Raises:
-      InputError: an unknown label, or lists of another number of points.
+      InputError: an id out of range, no known label but unknown ones, or lists of another number
+        of points.
     """
     if labels is None:
-        return None
-    if not isinstance(labels[0], list):
-        return predictor.ids_of([label for label in labels if not isinstance(label, list)])
-    each = [predictor.ids_of(of_point) for of_point in labels if isinstance(of_point, list)]
-    found = candidates_of(each, num_points, predictor.model.spec.num_labels)
-    assert not isinstance(found, np.ndarray)
-    return found
+        return None, 0
+    every, each = _flat_or_each(labels)
+    known, unknown = _known(each or [every], predictor)
+    if unknown and not any(map(len, known)):
+        names = every or [label for of_point in each for label in of_point]
+        found = f"an unknown label {names[0]!r}"
+        if unknown > 1:
+            found = f"{unknown} unknown labels, such as {names[0]!r}, and no known one"
+        raise InputError("labels", found, "a name of a label")
+    if not each:
+        return known[0], unknown
+    found_of_each = candidates_of(known, num_points, predictor.model.spec.num_labels)
+    assert not isinstance(found_of_each, np.ndarray)
+    return found_of_each, unknown
+
+
+def _flat_or_each(
+    labels: list[Label] | list[list[Label]],
+) -> tuple[list[Label], list[list[Label]]]:
+    """Labels for all points, and those of each; one of the two is empty."""
+    every = [label for label in labels if not isinstance(label, list)]
+    return every, [of_point for of_point in labels if isinstance(of_point, list)]
+
+
+def _known(lists: list[list[Label]], predictor: Predictor) -> tuple[list[NDArray[np.int32]], int]:
+    """The ids of the known labels of each list, and the number of unknown names."""
+    known = [predictor.ids_of(labels, skip_unknown=True) for labels in lists]
+    return known, sum(map(len, lists)) - sum(map(len, known))
 
 
 def left_out_of(
     labels: list[Label] | list[list[Label]] | None, predictor: Predictor, num_points: int
-) -> list[NDArray[np.int32]]:
+) -> tuple[list[NDArray[np.int32]], int]:
     """Labels that are no answers, int32 of each point; an empty list if there are none.
 
+    Returns:
+      These, and the number of names that no label has.
+
     Raises:
-      InputError: an unknown label, or lists of another number of points.
+      InputError: an id out of range, or lists of another number of points.
     """
     if not labels:
-        return []
-    every = [label for label in labels if not isinstance(label, list)]
-    each = [of_point for of_point in labels if isinstance(of_point, list)]
+        return [], 0
+    every, each = _flat_or_each(labels)
     if each and len(each) != num_points:
         raise InputError("exclude", counted(len(each), "list"), f"{num_points}, one a point")
     try:
-        return [predictor.ids_of(of_point) for of_point in each or [every] * num_points]
+        known, unknown = _known(each or [every], predictor)
     except InputError as error:
         raise InputError("exclude", error.found, error.expected) from error
+    return known if each else known * num_points, unknown
 
 
 def rows_of(question: Question, predictor: Predictor, most: int) -> csr_matrix:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from snm.data.id_space import IdSpace, check_features, slots_by_name
+from snm.data.id_space import TRAIN_ANEW, IdSpace, check_features, slots_by_name
 from snm.distributed.processes import has_several_processes
 from snm.errors import InputError, counted
 from snm.model.model import Model, TrainState, abstract_state
@@ -71,6 +71,8 @@ class WarmStart:
             )
             grow = f"snm grow {shlex.quote(str(self.run))} --data DATA"
             expected = f"a run with these labels (`{grow}` adds them)"
+            if self.stored.config.seen == "drop":  # which `snm grow` refuses
+                expected = f"data without them; {TRAIN_ANEW}"
             raise InputError(f"--warm-start {self.run}", found, expected)
         return slots
 

@@ -371,10 +371,9 @@ def test_labels_to_choose_from(run, tiny_run, tmp_path, capsys):
     assert [answer["labels"] for answer in found] == labels.tolist()  # 3 of them, not 5
     np.testing.assert_allclose([answer["scores"] for answer in found], scores, atol=1e-6)
     assert answers(capsys, run, "--text", TEXTS[0], "--labels", path, "--k=9")[0] == found[:1]
-    for line, said in (("20", "label 20, expected an id"), ("x", "an unknown label 'x'")):
-        path.write_text(f"3\n{line}\n")
-        said = f"{path}:2: found {said}"
-        assert refused(capsys, "predict", run, "--text", "x", "--labels", path).startswith(said)
+    path.write_text("3\n20\n")
+    said = f"{path}:2: found label 20, expected an id"
+    assert refused(capsys, "predict", run, "--text", "x", "--labels", path).startswith(said)
     path.write_text("\n")
     assert "no label, expected" in refused(capsys, "predict", run, "--text", "x", "--labels", path)
 
@@ -393,6 +392,16 @@ def test_names_of_labels_to_choose_from(run, tmp_path, capsys, monkeypatch):
     found, _ = answers(capsys, run, "--text", TEXTS[0], "--labels", path)
     assert [answer["labels"] for answer in found] == expected
     assert found[0]["names"] == [f"name {label}" for label in expected[0]]
+    path.write_text("new\nname 3\n7\nnewer\n")  # as what is in stock may be newer than the run
+    again, said = answers(capsys, run, "--text", TEXTS[0], "--labels", path)
+    assert again == found
+    wanted = f"snm: 2 of 4 labels in {path} are unknown to the run, such as 'new': left out\n"
+    assert said == wanted
+    path.write_text("\nnew\nnewer\n")
+    said = refused(capsys, "predict", run, "--text", "x", "--labels", path)
+    assert said == (f"{path}:2: found 2 unknown labels, such as 'new', and no known one, expected "
+                    "a name of a label")  # fmt: skip
+    path.write_text("name 3\n7\n")
     named("7", "5")  # numbers are names, then
     found, _ = answers(capsys, run, "--text", TEXTS[0], "--labels", path)
     assert sorted(found[0]["labels"]) == [0, 3]

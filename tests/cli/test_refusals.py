@@ -79,7 +79,15 @@ def test_parts_that_do_not_fit(tmp_path, capsys):
     texts.write_text("text,labels\n")
     said = refused(capsys, "train", texts, "--run-dir", out)
     assert said.startswith(f"{texts}: found a file, expected a folder of data, a fetched set, or")
-    assert said.endswith(f": `snm data import {texts} --out DATA` makes one of a file")
+    imports = f": `snm data import {texts} --out DATA` makes one of a file"
+    assert said.endswith(imports)
+    for name, line in (("log.csv", "user,item\n"), ("log.jsonl", '{"user": 1, "item": 2}\n')):
+        log = tmp_path / name
+        log.write_text(line)
+        assert refused(capsys, "train", log, "--run-dir", out).endswith(
+            f"{imports.replace(str(texts), str(log))}, `snm data interactions {log} --out DATA` of "
+            "a log of users"
+        )
     assert not out.exists()
 
 

@@ -221,6 +221,7 @@ def test_ids_of_names():
     assert predictor.ids_of(["name 7", 3, "name 599"]).tolist() == [7, 3, 599]
     with pytest.raises(InputError, match="labels: found an unknown label 'name 600', expected a n"):
         predictor.ids_of(["name 7", "name 600"])
+    assert predictor.ids_of(["name 7", "name 600", 3], skip_unknown=True).tolist() == [7, 3]
     twice = dataclasses.replace(predictor, label_names=("a", "b", "a", *predictor.label_names[3:]))
     assert twice.ids_of(["b", 2, 0]).tolist() == [1, 2, 0]
     with pytest.raises(InputError, match="'a', the name of several labels, expected an id"):

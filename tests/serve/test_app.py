@@ -82,9 +82,16 @@ def test_labels_to_leave_out(address, served, tiny_run):
     assert none.json() == post(f"{address}/predict", json=body).json()
     told = post(f"{address}/predict", json={**body, "exclude": [best[0]], "explain": True})
     assert all(len(one["parts"]) == len(one["labels"]) == 3 for one in told.json()["answers"])
+    known = post(f"{address}/predict", json={**body, "exclude": [best[0]]}).json()
+    for asked, count in (
+        (["no such", best[0], "nor this"], 2),
+        ([[best[0]]] * 3 + [["x", best[0]]], 1),
+    ):
+        found = post(f"{address}/predict", json={**body, "exclude": asked}).json()
+        assert found == {**known, "unknown_labels": count}
     for wrong, said in (
         ([[3]], "exclude: found 1 list, expected 4, one a point"),
-        (["no such"], "exclude: found an unknown label 'no such', expected a name of a label"),
+        ([20], "exclude: found label 20, expected an id from 0 to 19"),
         ("name 4", "exclude: found something else, expected names or ids of labels"),
         (list(range(13)), "exclude: found 16 labels to find, expected at most 15 with those to"),
     ):
@@ -102,10 +109,14 @@ def test_labels_of_each_point(address, served, tiny_run):
     for one, row, of_row in zip(answer.json()["answers"], labels, scores, strict=True):
         assert one["labels"] == row[row >= 0].tolist()
         np.testing.assert_allclose(one["scores"], of_row[row >= 0], rtol=1e-5)
+    assert "unknown_labels" not in answer.json()
+    newer = [[*each[0], "no such"], each[1], ["nor this"], each[3]]
+    again = post(f"{address}/predict", json={**body, "labels": newer}).json()
+    assert again == {**answer.json(), "unknown_labels": 2}
     for wrong, said in (
         ([[3]], "labels: found candidates of 1 points, expected of 4"),
         ([3, [4]], "labels: found something else, expected names or ids of labels, or a list"),
-        ([["name 4"], ["no such"], [1], [2]], "labels: found an unknown label 'no such'"),
+        ([["no such"], [], ["nor this"], []], "labels: found 2 unknown labels, such as 'no such'"),
         ([[True]] * 4, "labels: found something else"),
         ("name 4", "labels: found something else"),
     ):

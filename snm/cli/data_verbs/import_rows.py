@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from snm.cli.data_verbs.import_features import Ids, ids_of
 from snm.data.conversion.items import as_items
 from snm.data.conversion.label_names import LabelNames, with_names
 from snm.data.formats.foreign import READERS, Reader, ReadOptions, Row, detect, read_rows
+from snm.data.names import Spellings, one_name
 from snm.errors import InputError
 
 if TYPE_CHECKING:
@@ -71,10 +73,17 @@ class Rows:
       command: what to read.
       reading: how to read it.
       names: names of labels that are numbers; None where labels are names.
+
+    Attributes:
+      spellings: of the names that were read.
     """
 
     def __init__(self, command: Import, reading: Reading, names: LabelNames | None):
         self._command, self._reading, self._names = command, reading, names
+        self.spellings = Spellings()
+        # Numbers have one spelling, and there may be millions.
+        numbers = names is not None or reading.reader.entries
+        self._name = one_name if numbers else self.spellings.name
         self._drawn = _Draws(command.seed, command.test_fraction)
         self._parts = ("train",) if command.test is None else ("train", "test")
 
@@ -92,10 +101,11 @@ class Rows:
             label_file=labels,
             weight=weight,
             item_separator=self._reading.item_separator,
+            name=self._name,
         )
         rows = read_rows(path, self._reading.form, options)
-        if self._reading.item_separator is not None:
-            rows = map(as_items, rows)
+        if (mark := self._reading.item_separator) is not None:
+            rows = map(functools.partial(as_items, separator=mark, name=self._name), rows)
         return rows if self._names is None else with_names(rows, self._names)
 
     def part_of(self, part: str, number: int) -> str:

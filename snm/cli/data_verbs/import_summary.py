@@ -32,6 +32,7 @@ class Imported:
       rare_labels: number of labels that were left out because few training points have them.
       numbered_names: label names that end with the label's number, which makes them different.
       joined_by: a separator that most label names hold, where nobody said how to separate them.
+      respelled: what is said of labels or items that came in several spellings, if some did.
     """
 
     counts: Counts
@@ -39,6 +40,7 @@ class Imported:
     rare_labels: int
     numbered_names: Sequence[str]
     joined_by: str | None
+    respelled: str | None
 
 
 def tell(command: Import, imported: Imported) -> None:
@@ -90,6 +92,8 @@ def _said_of_labels(command: Import, imported: Imported) -> Iterator[str]:
     """Names that may not be what they should, and labels that were left out."""
     if (mark := imported.joined_by) is not None:
         yield f"most labels hold {mark!r}: if it separates labels, --label-separator {mark!r}"
+    if imported.respelled is not None:
+        yield imported.respelled
     if names := imported.numbered_names:
         again = f"{counted(len(names), 'label')} with the text of another or none"
         yield f"{again}: named with their number, such as {names[0]!r}"

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
 from snm.errors import InputError, counted
 
 if TYPE_CHECKING:
+    from snm.cli.data_verbs.log_times import Disorder
     from snm.data.conversion.interactions import Histories, Interaction, UserPoints
+    from snm.data.names import Spellings
     from snm.data.vectorizer import Vectorizer
 
 __all__ = ["Interactions"]
@@ -98,18 +99,21 @@ def _run(command: Interactions) -> None:
     Raises:
       InputError: files or options that cannot be used; then no folder is left.
     """
+    from snm.cli.data_verbs.log_times import Disorder
     from snm.data.conversion.interactions import Histories
     from snm.data.conversion.items import items_as_text
     from snm.data.formats.text_writer import write_text
+    from snm.data.names import Spellings
     from snm.system import disk
     from snm.system.files import made_whole
     from snm.system.terminal import say, waiting
 
     _check(command)
     like = None if command.like is None else _items_of(command.like)
-    known = None if like is None else like.vocabulary
+    known, spellings = None if like is None else like.vocabulary, Spellings()
+    disorder = Disorder((command.user, command.item))
     with waiting(f"reading {command.source}"):
-        rows = _interactions(command)
+        rows = _interactions(command, known or (), spellings, disorder)
         histories = Histories.of(rows, min_users=command.min_users, known=known)
         train, test = _parts(command, histories)
     if not len(train.users):
@@ -117,15 +121,16 @@ def _run(command: Interactions) -> None:
         expected = f"one with {least} different items (see --user, --item and --min-users)"
         raise InputError(str(command.source), "no user to train on", expected)
     with made_whole("--out", command.out) as folder, waiting(f"writing {command.out}"):
-        write_text(folder / "train.txt", train.features, train.labels)
-        if test is not None and len(test.users):
-            write_text(folder / "test.txt", test.features, test.labels)
+        for name, points in (("train", train), ("test", test)):
+            if points is not None and len(points.users):
+                write_text(folder / f"{name}.txt", points.features, points.labels)
+                users = "".join(f"{histories.users[user]}\n" for user in points.users)
+                disk.write(folder / f"{name}_rows.txt", users.encode())
         disk.write(folder / "labels.txt", "".join(f"{i}\n" for i in histories.items).encode())
-        users = (histories.users[user] for user in train.users)
-        disk.write(folder / "train_rows.txt", "".join(f"{user}\n" for user in users).encode())
         texts = like or items_as_text(histories.items, command.separator, (_COLUMN,))
         texts.write(folder / "vectorizer.json")
-    for line in _said(command, histories, train, test):
+    hints = (spellings.joined("item"), disorder.hint)
+    for line in _said(command, histories, train, test, filter(None, hints)):
         say(line)
 
 
@@ -162,14 +167,19 @@ def _parts(command: Interactions, histories: Histories) -> tuple[UserPoints, Use
 
 
 def _said(
-    command: Interactions, histories: Histories, train: UserPoints, test: UserPoints | None
+    command: Interactions,
+    histories: Histories,
+    train: UserPoints,
+    test: UserPoints | None,
+    hints: Iterable[str],
 ) -> Iterator[str]:
-    """Sizes, what is odd, and the next command."""
+    """Sizes, `hints` and what else is odd, and the next command."""
     tests = 0 if test is None else len(test.users)
     yield (
         f"{len(train.users):,} training and {counted(tests, 'test point')} (users), "
         f"{counted(len(histories.items), 'item')} in {command.out}"
     )
+    yield from hints
     if histories.repeats:
         what = counted(histories.repeats, "interaction")
         yield f"{what} with an item that the user had come to before: left out"
@@ -193,95 +203,97 @@ def _said(
     yield f"then: snm predict RUN --text {shlex.quote(some)}, which lists the items of a user"
 
 
-def _interactions(command: Interactions) -> Iterator[Interaction]:
+def _interactions(
+    command: Interactions, known: Sequence[str], spellings: Spellings, disorder: Disorder
+) -> Iterator[Interaction]:
     """The rows of the file.
+
+    Args:
+      command: the options.
+      known: the items of `--like`.
+      spellings: makes the names of items.
+      disorder: looks for times, where none are told.
 
     Raises:
       InputError: a file that cannot be read, or a row without a user, an item or a time.
     """
+    from snm.cli.data_verbs.log_times import Times
     from snm.data.conversion.interactions import Interaction
-    from snm.data.formats.foreign import detect
-    from snm.data.names import one_line
+    from snm.data.names import one_line, respelled
 
-    form = detect(command.source, None)
-    if form not in _ROWS:
-        found = f"no CSV or JSON lines ({form})"
-        raise InputError(str(command.source), found, "a user and an item a row")
     fields = (command.user, command.item) + ((command.time,) if command.time else ())
-    time_of = _Times(command.time)
+    time_of, spelled = Times(command.time), respelled(known)
     row = None
-    for number, (where, values) in enumerate(_ROWS[form](command.source, fields)):
-        row = [one_line(value) for value in values]
+    rows = _ROWS[_form_of(command)](command.source, fields, None if command.time else disorder)
+    for number, (where, values) in enumerate(rows):
+        row = [one_line(values[0]), spellings.name(values[1]), *map(one_line, values[2:])]
         for field, value in zip(fields, row, strict=True):
             if not value:
                 raise InputError(where, f"no value of {field!r}", "one in each row")
         if command.like is None and command.separator in row[1]:
             found = f"{command.separator!r} in the item {row[1][:40]!r}"
             raise InputError(where, found, "another --separator, which no item holds")
-        yield Interaction(row[0], row[1], time_of(where, row[2]) if command.time else number)
+        time = time_of(where, row[2]) if command.time else number
+        yield Interaction(row[0], spelled.get(row[1], row[1]), time)
     if row is None:
         raise InputError(str(command.source), "no interaction", "at least one")
 
 
-def _of_csv(path: Path, fields: tuple[str, ...]) -> Iterator[tuple[str, list[str]]]:
+def _form_of(command: Interactions) -> str:
+    """The format of the file, a key of `_ROWS`.
+
+    Raises:
+      InputError: another format, or a file that cannot be read.
+    """
+    from snm.data.formats.foreign import detect
+
+    form = detect(command.source, None)
+    if form not in _ROWS:
+        found = f"no CSV or JSON lines ({form})"
+        raise InputError(str(command.source), found, "a user and an item a row")
+    return form
+
+
+_Values = Iterator[tuple[str, list[str]]]
+"""The place of each row, and its values of some fields."""
+
+
+def _of_csv(path: Path, fields: tuple[str, ...], disorder: Disorder | None) -> _Values:
     from snm.data.formats.records import csv_rows, numbered_lines, place_of
 
     rows = csv_rows(path, numbered_lines(path))
     _, header = next(rows)
     expected = "the columns of --user, --item and --time"
     places = [place_of(path, field, header, expected) for field in fields]
-    for where, row in rows:
+    at = None
+    for number, (where, row) in enumerate(rows):
+        if disorder is not None:
+            if not number:
+                name = disorder.choose(dict(zip(header, row, strict=True)))
+                at = None if name is None else header.index(name)
+            if at is not None:
+                disorder.add(row[places[0]], row[at])
         yield where, [row[place] for place in places]
 
 
-def _of_jsonl(path: Path, fields: tuple[str, ...]) -> Iterator[tuple[str, list[str]]]:
+def _of_jsonl(path: Path, fields: tuple[str, ...], disorder: Disorder | None) -> _Values:
     from snm.data.formats.records import json_objects, missing, numbered_lines
 
     expected = "texts or numbers in the fields of --user, --item and --time"
-    for where, found in json_objects(path, numbered_lines(path)):
+    name = None
+    for number, (where, found) in enumerate(json_objects(path, numbered_lines(path))):
         for field in fields:
             if field not in found:
                 raise InputError(where, missing(found, field)[:200], expected)
             if type(found[field]) not in (str, int, float):
                 raise InputError(where, f"{field}: {found[field]!r}"[:200], expected)
+        if disorder is not None:
+            if not number:
+                name = disorder.choose({field: str(value) for field, value in found.items()})
+            if name is not None:
+                disorder.add(str(found[fields[0]]), str(found.get(name)))
         yield where, [str(found[field]) for field in fields]
 
 
-_ROWS: dict[str, Callable[[Path, tuple[str, ...]], Iterator[tuple[str, list[str]]]]]
+_ROWS: dict[str, Callable[[Path, tuple[str, ...], Disorder | None], _Values]]
 _ROWS = {"csv": _of_csv, "jsonl": _of_jsonl}
-
-
-class _Times:
-    """Times as numbers: as they are, or seconds of dates; a file has one of the two.
-
-    Args:
-      field: the name of the column, for messages.
-    """
-
-    def __init__(self, field: str | None):
-        self._field = field
-        self._are_dates: bool | None = None
-
-    def __call__(self, where: str, text: str) -> float:
-        from snm.data.formats.records import number_of
-
-        number, expected = number_of(text), "a number, or a date such as 2024-05-31T12:00"
-        if self._are_dates is None:
-            self._are_dates = math.isnan(number)
-        else:
-            expected = f"a {'date' if self._are_dates else 'number'}, as in the first row"
-        time = _seconds(text) if self._are_dates else number
-        if math.isnan(time):
-            raise InputError(where, f"{self._field}: {ascii(text)[:40]}", expected)
-        return time
-
-
-def _seconds(text: str) -> float:
-    """Seconds of a date of ISO 8601, in UTC where it names no zone; NaN of anything else."""
-    import datetime
-
-    try:
-        date: Any = datetime.datetime.fromisoformat(text)
-    except ValueError:
-        return math.nan
-    return float((date if date.tzinfo else date.replace(tzinfo=datetime.UTC)).timestamp())

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from snm.data.formats.foreign import Row
-from snm.data.names import composed, one_line
+from snm.data.names import listed
 from snm.data.vectorizer import Vectorizer, pattern_of_items
 from snm.errors import InputError
 
@@ -45,19 +45,24 @@ def items_as_text(items: tuple[str, ...], separator: str, columns: Sequence[str]
     )
 
 
-def as_items(row: Row) -> Row:
+def as_items(row: Row, separator: str, name: Callable[[str], str]) -> Row:
     """A row as the numbering of items reads it: names as labels have them, numbers without zeros.
+
+    Args:
+      row: as it was read.
+      separator: a character between the items of a text.
+      name: makes a name of an item of a text.
 
     Raises:
       InputError: a label that is no number where features are numbers.
     """
     if row.text is not None:
-        return row._replace(text=composed(one_line(row.text)))
-    for name in row.labels:
-        if not (name.isascii() and name.isdecimal()):
+        return row._replace(text=listed(row.text, separator, name))
+    for label in row.labels:
+        if not (label.isascii() and label.isdecimal()):
             expected = "the number of a feature, for --same-items"
-            raise InputError(row.where, f"label {name[:40]!r}", expected)
-    return row._replace(labels=tuple(dict.fromkeys(str(int(name)) for name in row.labels)))
+            raise InputError(row.where, f"label {label[:40]!r}", expected)
+    return row._replace(labels=tuple(dict.fromkeys(str(int(label)) for label in row.labels)))
 
 
 def listed_items(

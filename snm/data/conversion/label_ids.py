@@ -10,7 +10,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from snm.data.formats.foreign import SEPARATORS, Row
-from snm.data.names import composed
+from snm.data.names import respelled
 
 __all__ = ["LabelIds"]
 
@@ -38,10 +38,7 @@ class LabelIds:
         self._num_known, self._appending = len(known), new == "append"
         self._ids = {name: label for label, name in enumerate(known)}
         self._dropped = dict[str, None]()  # a set in order
-        # Rows have composed names; data that were imported before may spell them otherwise.
-        self._spelled = {
-            composed(name): name for name in reversed(known) if composed(name) not in self._ids
-        }
+        self._spelled = respelled(known)
 
     def as_known(self, rows: list[Row]) -> list[Row]:
         """The rows, with labels spelled as the known names are."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from snm.data.formats.foreign import Row, detect, numbered_lines
 from snm.data.formats.records import csv_rows, json_objects, place_of, value_of
-from snm.data.names import composed, one_line
+from snm.data.names import one_name
 from snm.errors import InputError
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def read_label_names(
     taken: dict[str, None] = {}  # a set in order
     numbered = []
     for label, text in enumerate(_texts(path, field, default_field)):
-        name = plain = composed(one_line(text))
+        name = plain = one_name(text)
         while not name or name in taken:
             name = f"{name} ({label})".lstrip()
         if name != plain:

@@ -24,7 +24,7 @@ from snm.data.formats.records import (
     place_of,
     text_of,
 )
-from snm.data.names import composed, one_line
+from snm.data.names import one_name
 from snm.errors import InputError
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ class ReadOptions:
       weight: name of the field that holds the weight of a point; None is 1 for all.
       item_separator: if texts are lists of items, the character between them; fields of JSON lines
         may hold lists then.
+      name: makes the name of a label of its spelling.
     """
 
     text: tuple[str, ...] = ("text",)
@@ -88,10 +89,15 @@ class ReadOptions:
     label_file: Path | None = None
     weight: str | None = None
     item_separator: str | None = None
+    name: Callable[[str], str] = one_name
 
     def one_text(self, parts: Iterable[str]) -> str:
         """The text of a point that has several."""
         return (self.item_separator or " ").join(parts)
+
+    def distinct_names(self, spellings: Iterable[str]) -> tuple[str, ...]:
+        """The names of labels in order of first occurrence, no empty ones."""
+        return tuple(filter(None, dict.fromkeys(map(self.name, spellings))))
 
 
 _PLAIN = ReadOptions()
@@ -163,11 +169,6 @@ def read_rows(path: Path, form: str, options: ReadOptions = _PLAIN) -> Iterator[
         raise InputError(str(path), READERS[form].nothing, "at least one point")
 
 
-def _distinct_names(names: Iterator[str]) -> tuple[str, ...]:
-    """Label names in order of first occurrence, each composed and in one line; no empty ones."""
-    return tuple(dict.fromkeys(found for name in names if (found := composed(one_line(name)))))
-
-
 def _weight(where: str, field: str, value: object) -> float:
     """The weight that a field says.
 
@@ -191,7 +192,7 @@ def _jsonl(path: Path, options: ReadOptions) -> Iterator[Row]:
                 expected = f"a weight in {options.weight!r} (see --weight-column)"
                 raise InputError(where, missing(found, options.weight)[:200], expected)
             weight = _weight(where, options.weight, found[options.weight])
-        distinct = _distinct_names(str(name) for name in names)
+        distinct = options.distinct_names(map(str, names))
         yield Row(where, options.one_text(parts), None, distinct, weight)
 
 
@@ -259,7 +260,7 @@ def _csv(path: Path, options: ReadOptions) -> Iterator[Row]:
         weights = column(options.weight, "weights'", "--weight-column")
     for where, row in rows:
         text = options.one_text(row[place] for place in texts)
-        names = _distinct_names(iter(row[labels].split(separator)))
+        names = options.distinct_names(row[labels].split(separator))
         weight = 1.0 if weights is None else _weight(where, header[weights], row[weights])
         yield Row(where, text, None, names, weight)
 
@@ -276,7 +277,7 @@ def _raw(path: Path, options: ReadOptions) -> Iterator[Row]:
             assert longer is not None
             found = f"the end of the file before line {longer[0]}"
             raise InputError(str(short), found, f"as many lines as in {path} and {label_file}")
-        labels = _distinct_names(iter(names[1].split(separator)))
+        labels = options.distinct_names(names[1].split(separator))
         yield Row(f"{path}:{text[0]}", text[1], None, labels)
 
 
@@ -285,7 +286,7 @@ def _fasttext(path: Path, options: ReadOptions) -> Iterator[Row]:
         words = line.split()
         if not words:
             continue
-        names = _distinct_names(
+        names = options.distinct_names(
             word.removeprefix(_LABEL_PREFIX) for word in words if word.startswith(_LABEL_PREFIX)
         )
         text = " ".join(word for word in words if not word.startswith(_LABEL_PREFIX))
@@ -321,7 +322,7 @@ def _svmlight(path: Path, options: ReadOptions) -> Iterator[Row]:
         order = np.argsort(features, kind="stable")
         if len(order) and (np.diff(features[order]) == 0).any():
             raise InputError(where, "a feature twice", "each feature once in a row")
-        names = _distinct_names(iter(front.split(",")))
+        names = options.distinct_names(front.split(","))
         yield Row(where, None, (features[order], weights[order]), names)
 
 

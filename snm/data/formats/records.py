@@ -45,6 +45,7 @@ STDIN = Path("-")
 """Stands for standard input."""
 
 _LARGEST_CSV_FIELD = 1 << 28  # characters
+_OF_RETURNS = r"`tr '\r' '\n'` makes of lines that end in carriage returns"
 
 
 NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
@@ -83,7 +84,8 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
             for number, line in enumerate(lines, 1):
                 if len(line) > LONGEST_LINE:
                     found = f"a line of over {LONGEST_LINE} bytes"
-                    raise InputError(f"{named(path)}:{number}", found, "text in lines")
+                    expected = "text in lines" + (f", as {_OF_RETURNS}" if b"\r" in line else "")
+                    raise InputError(f"{named(path)}:{number}", found, expected)
                 if number == 1:
                     refuse_packed(named(path), line)
                     line = line.removeprefix(BYTE_ORDER_MARK)
@@ -241,6 +243,11 @@ def csv_rows(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[str
                 "text after a closed quote",
                 'a new cell, or "" for a quote inside one',
             )
+            raise InputError(f"{name}:{rows.line_num}", found, expected) from error
+        if "new-line character" in str(error):
+            found, expected = "a carriage return in a cell", "quotes around the cell"
+            if rows.line_num == 1:  # as old programs of the Mac end lines
+                found, expected = "a carriage return in the header", f"newlines, as {_OF_RETURNS}"
             raise InputError(f"{name}:{rows.line_num}", found, expected) from error
         raise InputError(f"{name}:{rows.line_num}", str(error), "CSV") from error
 

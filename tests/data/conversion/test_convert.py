@@ -210,6 +210,19 @@ def test_labels_are_kept_by_name(tmp_path):
         ),
         (
             "a.csv",
+            "text,labels\rxx,a\ryy,b\r",
+            [],
+            "a.csv:1: found a carriage return in the header, expected newlines, as "
+            r"`tr '\r' '\n'` makes of lines that end in carriage returns",
+        ),
+        (
+            "a.csv",
+            "text,labels\nxx,a\nx\rx,b\n",
+            [],
+            "a.csv:3: found a carriage return in a cell, expected quotes around the cell",
+        ),
+        (
+            "a.csv",
             'text,labels\n"x"x,a\n',
             [],
             'a.csv:2: found text after a closed quote, expected a new cell, or "" for a quote',

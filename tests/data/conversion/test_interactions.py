@@ -9,7 +9,7 @@ import pytest
 from command_line import call, refused
 
 import snm
-from snm.cli.data_verbs.interactions import _seconds
+from snm.cli.data_verbs.log_times import seconds_of
 from snm.config.resolve import resolve
 from snm.config.settings import Config
 from snm.data.conversion.interactions import Histories, Interaction, points_of_users
@@ -104,14 +104,18 @@ def test_every_format_gives_the_same_data(tmp_path, form):
          "--test-fraction", 0.2)  # fmt: skip
     data, wanted = snm.load_data(tmp_path / "out"), by_hand(rows)
     assert data.label_names == tuple(sorted({item for _, item, _ in rows}))
-    users = (tmp_path / "out" / "train_rows.txt").read_text().splitlines()
-    assert len(users) == data.train.num_points and 5 < data.test.num_points < 30
-    assert len(users) + data.test.num_points == sum(len(items) > 1 for items in wanted.values())
-    for row, user in enumerate(users):
-        both = data.train.features[row].indices, data.train.labels[row].indices
-        names = [[data.label_names[item] for item in part] for part in both]
-        count = max(1, round(0.2 * len(wanted[user])))
-        assert names == [sorted(wanted[user][:-count]), sorted(wanted[user][-count:])]
+    assert 5 < data.test.num_points < 30
+    of_parts = []
+    for part, points in (("train", data.train), ("test", data.test)):
+        users = (tmp_path / "out" / f"{part}_rows.txt").read_text().splitlines()
+        assert len(users) == points.num_points
+        of_parts += users
+        for row, user in enumerate(users):
+            both = points.features[row].indices, points.labels[row].indices
+            names = [[data.label_names[item] for item in part] for part in both]
+            count = max(1, round(0.2 * len(wanted[user])))
+            assert names == [sorted(wanted[user][:-count]), sorted(wanted[user][-count:])]
+    assert sorted(of_parts) == sorted(user for user, items in wanted.items() if len(items) > 1)
 
 
 def test_from_a_file_to_recommendations(tmp_path, capsys):
@@ -172,6 +176,36 @@ def test_a_later_log_in_the_items_of_a_run(tmp_path, capsys):
                          "the two")  # fmt: skip
 
 
+def test_new_items_need_a_training_anew(tmp_path, capsys):
+    """Each message names a way that exists, and the next step works."""
+    rows = [(user, f"i{user % 3}{item}", item) for user in range(30) for item in range(4)]
+    later = [*rows[::-1], *((user, f"new{user % 3}", 9) for user in range(30))]
+    flags = ("--dim", 8, "--members", 1, "--epochs", 1, "--memory", "off")
+    run, data = tmp_path / "run", tmp_path / "data"
+    call("data", "interactions", write_csv(tmp_path / "log.csv", rows), "--out", data)
+    call("train", data, "--run-dir", run, "--seen", "drop", *flags)
+    source, whole = write_csv(tmp_path / "later.csv", later), tmp_path / "whole"
+    call("data", "interactions", source, "--out", whole)
+    anew = "new items need a training anew, on data with the old and the new ones"
+    wanted = (
+        f"whole: found features of another vocabulary than those of {run}, expected `snm data "
+        f"interactions --like {run}` for a log, or `snm data import --like {run} --new-labels "
+        f"drop` for lists: both leave out items that it lacks; {anew}"
+    )
+    warm = ("--run-dir", tmp_path / "next", "--warm-start", run)
+    assert refused(capsys, "train", whole, *warm, *flags) == wanted
+    assert refused(capsys, "evaluate", run, "--data", whole) == wanted
+    grow = ("grow", run, "--output", tmp_path / "grown", "--data")
+    said = refused(capsys, *grow, whole)
+    assert said.startswith("--data: found new labels for a run in which")
+    assert said.endswith(f"(seen drop), expected another run; {anew}")
+    known = tmp_path / "known"
+    call("data", "interactions", source, "--out", known, "--like", run)
+    assert refused(capsys, *grow, known).endswith(f"expected a run with a memory; {anew}")
+    call("evaluate", run, "--data", known)
+    call("train", known, *warm, "--seen", "drop", *flags)
+
+
 def test_nothing_but_what_is_there_is_told(tmp_path, capsys):
     rows = [("a", "x"), ("a", "y"), ("b", "x"), ("b", "x"), ("c", "x"), ("c", "y"), ("c", "rare")]
     source = write_csv(tmp_path / "log.csv", rows, header=("user", "item"))
@@ -186,6 +220,36 @@ def test_nothing_but_what_is_there_is_told(tmp_path, capsys):
         "then: snm predict RUN --text x,y, which lists the items of a user",
     ]
     assert Vectorizer.read(tmp_path / "out" / "vectorizer.json").columns == ("items",)
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+@pytest.mark.parametrize(
+    ("name", "times", "told"),
+    [
+        ("Date", ("2024-05-31", "2024-05-01", "2024-06-01"), True),
+        ("seen on", ("2024-05-31T12:00", "2024-05-01", "2024-06-01"), True),
+        ("ts", ("30", "4", "5"), True),
+        ("ts", ("1", "2", "3"), False),
+        ("ts", ("30", "n/a", "5"), False),
+        ("price", ("30", "4", "5"), False),
+    ],
+)
+def test_rows_in_another_order_than_their_times(tmp_path, capsys, form, name, times, told):
+    """The rows of each user count: those of all need not be in one order."""
+    rows = [("a", "x", times[0]), ("a", "y", times[1]), ("b", "x", times[0]), ("b", "y", times[2])]
+    source = tmp_path / f"log.{form}"
+    if form == "csv":
+        write_csv(source, rows, header=("user", "item", name))
+    else:
+        lines = (json.dumps(dict(zip(("user", "item", name), row, strict=True))) for row in rows)
+        source.write_text("".join(f"{line}\n" for line in lines))
+    call("data", "interactions", source, "--out", tmp_path / "out")
+    column = "'seen on'" if " " in name else name
+    hint = f"rows are not in the order of {name!r}, which looks like times: --time {column} orders"
+    assert (f"{hint} them\n" in capsys.readouterr().out) == told
+    if told:
+        call("data", "interactions", source, "--out", tmp_path / "again", "--time", name)
+        assert "looks like" not in capsys.readouterr().out
 
 
 REFUSED = {
@@ -253,5 +317,5 @@ def test_other_formats_are_refused(tmp_path, capsys):
 
 
 def test_dates_without_a_zone_are_of_utc():
-    assert _seconds("1970-01-02") == 86_400 == _seconds("1970-01-02T01:00+01:00")
-    assert np.isnan(_seconds("tomorrow"))
+    assert seconds_of("1970-01-02") == 86_400 == seconds_of("1970-01-02T01:00+01:00")
+    assert np.isnan(seconds_of("tomorrow"))

@@ -122,6 +122,10 @@ def test_training_takes_them_for_the_same_and_lists_are_answered(tmp_path, capsy
     )  # fmt: skip
     said = capsys.readouterr().out
     assert "next: new items need a training anew" in said and "snm grow" not in said
+    said = refused(capsys, "train", tmp_path / "new", "--run-dir", tmp_path / "next", "--preset",
+                   "fast", "--warm-start", tmp_path / "run")  # fmt: skip
+    assert said.endswith("such as 'new', expected data without them; new items need a training "
+                         "anew, on data with the old and the new ones")  # fmt: skip
 
 
 @pytest.mark.parametrize(
