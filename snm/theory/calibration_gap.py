@@ -133,7 +133,7 @@ def _fault(phi: Surrogate) -> str | None:
         u = jnp.asarray(margins, jnp.float64)
         return np.asarray(jax.jvp(phi, (u,), (jnp.ones_like(u),))[1])
 
-    margins, found = _CHECKED, slopes(_CHECKED)
+    found = slopes(_CHECKED)
     if not np.isfinite(found).all():
         return "a slope that is not finite"
     if found.max() > 0:
@@ -141,14 +141,17 @@ def _fault(phi: Surrogate) -> str | None:
     if (np.diff(found) < -1e-9 * (1 - found[:-1])).any():
         return "a slope that falls"
     # The change of a slope over an interval shrinks with it, unless there is a kink inside.
-    for _ in range(14):
-        at = int(np.argmax(np.diff(found) / (1 - found[:-1])))
-        margins = np.linspace(margins[at], margins[at + 1], 9)
-        found = slopes(margins)
-    return "a kink" if found[-1] - found[0] > 1e-6 * (1 - found[0]) else None
+    low, high = _CHECKED[:-1], _CHECKED[1:]
+    for _ in range(30):
+        middle = (low + high) / 2
+        at_middle = slopes(middle)
+        left = at_middle - slopes(low) > slopes(high) - at_middle
+        low, high = np.where(left, low, middle), np.where(left, middle, high)
+    before, after = slopes(low), slopes(high)
+    return "a kink" if (after - before > 1e-6 * (1 - before)).any() else None
 
 
-@functools.cache
+@functools.lru_cache(maxsize=16)
 def _risk(kind: Kind, phi: Surrogate) -> Callable[..., tuple[jax.Array, jax.Array]]:
     """Compiles (point, alpha, theta) -> Psi and its gradient.
 

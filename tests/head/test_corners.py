@@ -191,19 +191,25 @@ def test_a_surrogate_that_grows_is_not_taken_of_masked_scores(options, monkeypat
 
 
 @pytest.mark.parametrize("highest, ok", [(60.0, True), (100.0, False)])
+@pytest.mark.parametrize("phi, sign", [("exponential", 1), ("rising", -1)])
 @pytest.mark.parametrize("large", [False, True], ids=["whole matrix", "blocks"])
-def test_a_step_is_refused_for_its_loss_and_not_for_a_bound_of_it(highest, ok, large, monkeypatch):
+def test_a_step_is_refused_for_its_loss_and_not_for_a_bound_of_it(
+    highest, ok, large, phi, sign, monkeypatch
+):
     """Exponentials of scores up to 100 overflow; of those that occur, e^60 does not.
+
+    A surrogate of one's own may rise instead, so that a score of -100 overflows.
 
     How a large batch is computed must not decide that.
     """
+    monkeypatch.setitem(SURROGATES, "rising", jnp.exp)
     if large:
         monkeypatch.setattr(plan, "HELD_SCORES", 0)
-    case = make_case(num_labels=20, sampled=19, mined=19, n=2, dim=4, phi="exponential",
+    case = make_case(num_labels=20, sampled=19, mined=19, n=2, dim=4, phi=phi,
                      learn_scale=False)  # fmt: skip
     rows = np.zeros((20, 4), np.float32)
     rows[:, 1] = 1  # all scores are 0, but one
-    rows[7] = [highest / 100, 0, 0, np.sqrt(1 - (highest / 100) ** 2)]
+    rows[7] = [sign * highest / 100, 0, 0, np.sqrt(1 - (highest / 100) ** 2)]
     head = dataclasses.replace(case.head, table=RowTable(jnp.asarray(rows), None),
                                log_scale=jnp.log(jnp.float32(100)))  # fmt: skip
     queries = jnp.tile(jnp.array([1.0, 0, 0, 0]), (2, 1))

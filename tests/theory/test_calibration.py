@@ -327,6 +327,8 @@ def test_the_gap_of_a_surrogate_of_ones_own(monkeypatch, named):
         ("hinge", "a kink"),
         ("ramp", "a slope that falls"),
         (lambda u: jnp.maximum(jnp.exp(-u), 2 - u), "a kink"),
+        (lambda u: jnp.exp(-u) + 0.03 * jnp.maximum(1 - u, 0), "a kink"),
+        (lambda u: jnp.square(jnp.maximum(1 - u, 0)) + 0.1 * jnp.maximum(-u, 0), "a kink"),
         (lambda u: jnp.square(1 - u), "a slope above 0"),
         (jnp.log, "a slope that is not finite"),
         ("own", "'own'"),

@@ -197,6 +197,8 @@ class _Dense:
     def bound(self, highest: jax.Array, counts: jax.Array | None) -> jax.Array | None:
         if self.loss.pairwise:
             return None
+        if not _vanishes(self.loss.phi):  # it may rise, so that low scores have high losses
+            return jnp.float32(jnp.inf)
         bound = self.weight * self.loss.phi(-highest)
         return bound if counts is None else bound * jnp.max(self.loss.ranks.shares(counts))
 
