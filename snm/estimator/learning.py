@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,7 @@ class Learning:
     class_weight: Any
     random_state: Any
     verbose: bool
+    get_params: Callable[..., dict[str, Any]]
 
     n_features_in_: int
     classes_: NDArray[Any]
@@ -183,7 +185,8 @@ class Learning:
     def _config(self, num_points: int) -> Config:
         """The settings that the parameters describe, not yet resolved."""
         seed = seed_of(self.random_state)
-        return config_of(self.preset, vars(self), self.settings, num_points=num_points, seed=seed)
+        given = self.get_params(deep=False)
+        return config_of(self.preset, given, self.settings, num_points=num_points, seed=seed)
 
 
 def dataset_of(points: Points) -> Dataset:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -83,19 +84,22 @@ class GraphIndex:
       graph: the library's index object.
       search_effort: candidates per search (efSearch); at least k are used.
       bias_scale: of the model; see the function of that name.
+      lock: held by a search, since the effort of a search is set in the graph.
     """
 
     library: IndexLibrary
     graph: Any
     search_effort: int
     bias_scale: float
+    lock: threading.Lock = dataclasses.field(default_factory=threading.Lock, repr=False)
 
     def search(self, queries: NDArray[np.float32], k: int) -> NDArray[np.int32]:
         """As `LabelIndex.search`."""
         column = np.full((len(queries), 1), self.bias_scale, np.float32)
         augmented = np.concatenate([queries, column], axis=1)
         effort = max(self.search_effort, k)
-        return self.library.search(self.graph, augmented, k, effort).astype(np.int32)
+        with self.lock:
+            return self.library.search(self.graph, augmented, k, effort).astype(np.int32)
 
 
 def with_index(predictor: Predictor, folder: Path) -> Predictor:

@@ -67,7 +67,7 @@ class MemorySettings:
 
     def __post_init__(self) -> None:
         if self.neighbors < 1:
-            raise ValueError("1 or more neighbors")
+            raise ValueError("neighbors of 1 or more")
 
 
 class Witness(NamedTuple):

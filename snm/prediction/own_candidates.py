@@ -35,7 +35,7 @@ class LabelIndex(Protocol):
           k: the number of labels, up to K.
 
         Returns:
-          int32 [n, k], padded with -1.
+          int32 [n, k], best first, padded with -1.
         """
 
 
@@ -89,7 +89,7 @@ def _found(
     """The labels of m points that an index finds, and those with votes: CSR [m, K] of them.
 
     The top k with votes are among the top k without and the labels voted for. Where labels that are
-    features of the point are dropped, the index finds as many more.
+    features of the point are dropped, the index finds as many more, of which the first k are left.
     """
     assert predictor.index is not None
     model = predictor.model
@@ -97,6 +97,11 @@ def _found(
     dropped = int(np.diff(rows.indptr).max()) if model.drop_seen else 0
     labels = predictor.index.search(queries, min(k + dropped, num_labels))
     found = labels >= 0
+    if dropped:
+        starts = num_labels * np.arange(len(labels), dtype=np.int64)
+        seen = np.repeat(starts, np.diff(rows.indptr)) + rows.indices
+        found &= ~np.isin(starts[:, None] + labels, seen)
+        found &= np.cumsum(found, axis=1) <= k
     starts = np.concatenate([[0], np.cumsum(found.sum(axis=1))])
     ones = np.ones(starts[-1], np.float32)
     mask = csr_matrix((ones, labels[found], starts), (len(labels), num_labels))

@@ -88,6 +88,7 @@ class Predictor:
             counted(model.members, "member"),
             *(["of texts"] if self.vectorizer is not None else []),
             *(["with a memory"] if self.memory is not None else []),
+            *(["with an index"] if self.index is not None else []),
         ]
         return f"Predictor({', '.join(parts)})"
 

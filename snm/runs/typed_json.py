@@ -124,7 +124,7 @@ def _value(kind: Any, value: Any, where: str, otherwise: str = "") -> Any:
         if len(each) == len(value):
             return tuple(_value(one, x, where) for one, x in zip(each, value, strict=True))
     if origin is dict and isinstance(value, dict):
-        return {name: _value(of[1], x, where) for name, x in value.items()}
+        return {name: _value(of[1], x, f"{where}: {name}") for name, x in value.items()}
     if origin is float and type(value) is int and abs(value) < 2**1023:
         return float(value)
     if origin in (bool, int, float, str) and type(value) is origin:

@@ -81,7 +81,8 @@ def apart(events: Generator[T]) -> Generator[T]:
     """Yields the same, and measures what makes them by itself, from the first on.
 
     Several such generators may be advanced in turns. What the caller does between two events is in
-    the `whole` of both, and in no part that either begins meanwhile.
+    the `whole` of both, and in no part that either begins meanwhile. `events` is closed with this
+    generator; an exception that is thrown into it does not reach `events`.
     """
     context = contextvars.copy_context()
     context.run(restart)

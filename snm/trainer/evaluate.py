@@ -63,12 +63,15 @@ def evaluate(
       As `evaluation.evaluate_points`; with `notes`, lines on how another data set was read.
 
     Raises:
-      InputError: no run, no test points or none with labels, data of other features or labels, or
-        a k out of range.
+      InputError: no run, no test points or none with labels, data of other features or labels, a
+        k out of range, or a predictor of a model of other sizes or settings.
       StoreError: a store gave up.
     """
     stored = StoredRun.open(run)
     predictor = stored.load() if predictor is None else predictor
+    model = dataclasses.replace(stored.model, members=stored.members)
+    if predictor.model != model:
+        raise InputError("predictor", "another model", f"that of {run}")
     most = predictor.model.spec.num_labels
     expected = f"1 to {most}, the number of labels"
     ks = [whole_k(k, most, expected) for k in (() if ks is None else ks)]

@@ -331,7 +331,7 @@ class PhaseRun:
     def _kept(self, events: Generator[Event, None, TrainState]) -> Generator[Event]:
         """Passes events on, and keeps the state at their end, where it may be used."""
         state = yield from events
-        if self.inputs.config.members == 1:
+        if self.inputs.config.members == 1 and self.folder is not None:
             self.state = state
 
     @property

@@ -112,6 +112,7 @@ def test_what_an_index_misses_is_an_answer_if_it_has_votes(run):
     queries = np.concatenate(list(predictor.queries(test)))
     votes = predictor.memory.additions(predictor.weighting.apply(test), queries).toarray()
     best, exact = predictor.predict(test, 60)
+    assert (votes > 0).any(axis=1).sum() > 20
     for row in range(40):
         voted = votes[row, best[row]] > 0
         np.testing.assert_array_equal(found[row, : voted.sum()], best[row, voted])

@@ -66,7 +66,7 @@ def test_a_value_of_each_type():
          "first: count: found 0, expected 1 or more or null"),
         ({"first": {"at": [1, 2], "count": 1.0}},
          "first: count: found 1.0, expected a whole number or null"),
-        ({"others": {"x": 3}}, "others: found 3, expected an object"),
+        ({"others": {"x": 3}}, "others: x: found 3, expected an object"),
         ({"others": []}, "others: found a list of 0, expected an object"),
     ],
 )  # fmt: skip

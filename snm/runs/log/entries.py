@@ -24,8 +24,8 @@ def entry_of(event: Event) -> dict[str, Any]:
 def read_entries(log: Path, *events: str) -> list[dict[str, Any]]:
     """The entries of some events, by step; none where there is no log.
 
-    A run that was killed may have left half a line, which is passed over, and repeats the steps
-    after its checkpoint, of which the last entry counts.
+    A run that was killed may have left half a line, which is passed over, as entries of another
+    form are; it repeats the steps after its checkpoint, of which the last entry counts.
 
     Args:
       log: the file.
@@ -38,9 +38,10 @@ def read_entries(log: Path, *events: str) -> list[dict[str, Any]]:
         for line in lines:
             if not any(f'"{event}"' in line for event in events):
                 continue
-            with contextlib.suppress(ValueError, KeyError, TypeError):
+            with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
                 entry = json.loads(line)
-                if entry["event"] in events:
+                if entry["event"] in events and isinstance(entry["step"], int):
+                    scalars_of(entry)  # has what an entry of its event has
                     found[entry["event"], entry["phase"], entry["step"]] = entry
     return sorted(found.values(), key=lambda entry: entry["step"])
 
