@@ -10,10 +10,9 @@ import pytest
 import tiny
 
 import snm
-from snm.cli.main import STOPPED
 from snm.compare.arms import plan_arms
 from snm.compare.campaign import Campaign, Plan
-from snm.errors import StoppedError
+from snm.errors import STOPPED, StoppedError
 from snm.runs.folder import RunFolder
 from snm.system.locks import locked
 
