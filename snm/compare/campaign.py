@@ -114,7 +114,7 @@ class Campaign:
           `equal_seconds`, if the plan has them.
 
         Raises:
-          StoppedError: `stop` returned True, and no run is at work any more.
+          StoppedError: `stop` returned True, or a run was told to stop; none is at work.
         """
         self._stop = stop
         first = self._table("equal steps", self.arms, probes=_PROBES)
@@ -246,7 +246,7 @@ class Campaign:
         with contextlib.closing(states):  # which ends the processes
             for state in states:
                 self._on_progress(stage, dataclasses.replace(state, later=later))
-                if state.working and self._stop():
+                if state.stopped or (state.left and self._stop()):
                     kept = f"{state.done} of {counted(state.total, 'run')} finished ({stage})"
                     raise StoppedError(kept=kept)
 
