@@ -120,7 +120,7 @@ def test_sigterm_ends_a_comparison_with_checkpoints(folder, tmp_path):
     _, said = process.communicate(timeout=60)
     assert process.returncode == STOPPED == 75
     first, last = (line for line in said.splitlines() if line.startswith("snm: "))
-    assert first.startswith("snm: SIGTERM: runs finish their step and take a checkpoint; again")
+    assert first.startswith("snm: SIGTERM: stopping: runs at work write a checkpoint, a peer ")
     assert last == (
         "snm: error: stopped as asked, with 0 of 2 runs finished (equal steps); "
         "the same command goes on from there"

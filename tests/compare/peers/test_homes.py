@@ -97,3 +97,43 @@ def test_a_program_that_is_to_stop_is_killed(tmp_path: Path) -> None:
     with pytest.raises(StoppedError, match="as asked, with all runs finished"):
         run_tied(["sleep", "60"], tmp_path / "errors", lambda: True)
     assert time.monotonic() - begun < 30 and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("whom", ["process", "group"])
+def test_what_stops_this_process_is_no_failure_of_a_program(tmp_path: Path, whom: str) -> None:
+    """Ctrl-C and `timeout` signal the group, and `systemctl stop` every process."""
+    if whom == "group":
+        command = ["sh", "-c", "sleep 60 & echo $! > " + str(tmp_path / "child") + "; wait"]
+        told = "os.killpg(0, signal.SIGINT); time.sleep(1)"
+    else:
+        command = ["sh", "-c", "kill -TERM $$"]
+        told = "os.kill(os.getpid(), signal.SIGTERM)"
+    code = f"""
+import os, pathlib, signal, threading, time
+from snm.compare.peers.homes import run_tied
+from snm.errors import StoppedError
+from snm.system.signals import stop_wished
+
+def tell():
+    time.sleep(0.5)
+    {told}
+
+with stop_wished(lambda _: None, lambda: None) as stop:
+    if {whom == "process"}:
+        tell()
+    else:
+        threading.Thread(target=tell).start()
+    try:
+        print(run_tied({command!r}, pathlib.Path({str(tmp_path / "errors")!r}), stop))
+    except StoppedError:
+        print("stopped")
+"""
+    asked = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, start_new_session=True
+    )
+    assert asked.stdout == "stopped\n", asked.stderr
+    if whom == "group":
+        child = int((tmp_path / "child").read_text())
+        state = Path(f"/proc/{child}/stat")
+        # A zombie until its new parent looks.
+        assert not state.exists() or state.read_text().split()[2] == "Z"
