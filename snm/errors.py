@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterable
 
 __all__ = [
-    "InputError", "StoppedError", "counted", "duration", "first_line", "nearest", "pip_install",
+    "STOPPED", "InputError", "StoppedError", "counted", "duration", "first_line", "nearest",
+    "pip_install",
 ]  # fmt: skip
 
 
@@ -118,6 +119,10 @@ _FLAG = re.compile(r"(?<![\w/-])--(no-)?([a-z][a-z-]*[a-z]|[a-z])(?![\w./])")
 def _as_argument(flag: re.Match[str]) -> str:
     name = flag[2].replace("-", "_")
     return f"{name}=False" if flag[1] else name
+
+
+STOPPED = 75
+"""Exit status after a checkpoint was written on request: EX_TEMPFAIL of sysexits.h, try again."""
 
 
 class StoppedError(Exception):

@@ -22,7 +22,7 @@ from snm.cli.parse_errors import explained, unwrapped
 from snm.cli.setting_groups import joined
 from snm.config.settings import Config, preset, read_config
 from snm.distributed.launch import leave
-from snm.errors import InputError, StoppedError, nearest
+from snm.errors import STOPPED, InputError, StoppedError, nearest
 from snm.serve.aside import busy
 from snm.stores.address import Address
 from snm.stores.objects import StoreError
@@ -32,10 +32,7 @@ from snm.system.faults import NO_ROOM, is_full, lacks_memory, reason_of
 from snm.system.files import refuse_unreachable
 from snm.system.own_modules import import_own_modules
 
-__all__ = ["STOPPED", "base_settings", "main", "on_this_machine", "parse"]
-
-STOPPED = 75
-"""Exit status after a checkpoint was written on request: EX_TEMPFAIL of sysexits.h, try again."""
+__all__ = ["base_settings", "main", "on_this_machine", "parse"]
 
 
 def main(args: Sequence[str] | None = None) -> None:

@@ -48,6 +48,9 @@ class ResolvedArm(Arm):
 
 Changes = dict[str, Any]
 
+_OWN_OF_LOSS: Changes = {"score_scale": "auto", "learning_rate": "auto"}
+"""Settings of a loss that takes none from another one."""
+
 
 def _mining(mined: int, **changes: Any) -> Changes:
     return {"mined": mined, **changes}
@@ -65,8 +68,7 @@ def _with_loss(loss: str) -> Changes:
     suit them only.
     """
     changes = {"loss": loss, **options_of_others(LOSSES[loss])}
-    own = {} if _weighs_negatives(loss) else {"score_scale": "auto", "learning_rate": "auto"}
-    return changes | own
+    return changes if _weighs_negatives(loss) else changes | _OWN_OF_LOSS
 
 
 EXTRAS: dict[str, tuple[str, Callable[[int], Changes]]] = {
@@ -164,6 +166,8 @@ def plan_arms(
             raise InputError("--extras", f"{name!r}", expected)
         about, settings = EXTRAS[name]
         changed = settings(middle)
+        if changed.get("loss") == base.loss:  # then the scale and rate that are set are its own
+            changed |= {name: getattr(base, name) for name in _OWN_OF_LOSS}
         config = dataclasses.replace(arms[0].config, **changed)
         others = options_of_others(LOSSES[config.loss])
         if any(changed.get(name, plain) != plain for name, plain in others.items()):

@@ -93,7 +93,7 @@ class Campaign:
         self._runs, self._decided = folder / "runs", folder / "decided.json"
         configs = [_resolved(arm, dataset) for arm in plan.arms]
         self.arms = [
-            ResolvedArm(arm.name, config, arm.baseline, arm.about + _own(config, configs[0]))
+            ResolvedArm(arm.name, config, arm.baseline, arm.about)
             for arm, config in zip(plan.arms, configs, strict=True)
         ]
 
@@ -114,7 +114,7 @@ class Campaign:
           `equal_seconds`, if the plan has them.
 
         Raises:
-          StoppedError: `stop` returned True, and no run is at work any more.
+          StoppedError: `stop` returned True, or a run was told to stop; none is at work.
         """
         self._stop = stop
         first = self._table("equal steps", self.arms, probes=_PROBES)
@@ -156,7 +156,7 @@ class Campaign:
         return [
             {
                 "name": arm.name,
-                "about": arm.about,
+                "about": arm.about + _own(arm.config, arms[0].config),
                 "baseline": arm.baseline,
                 **_settings(arm),
                 "differing": differing[arm.name],
@@ -246,7 +246,7 @@ class Campaign:
         with contextlib.closing(states):  # which ends the processes
             for state in states:
                 self._on_progress(stage, dataclasses.replace(state, later=later))
-                if state.working and self._stop():
+                if state.stopped or (state.left and self._stop()):
                     kept = f"{state.done} of {counted(state.total, 'run')} finished ({stage})"
                     raise StoppedError(kept=kept)
 
@@ -263,7 +263,7 @@ def _resolved(arm: Arm, dataset: Dataset) -> ResolvedConfig:
 
 
 def _own(config: ResolvedConfig, first: ResolvedConfig) -> str:
-    """Rate and scale of an arm in words, where its loss has others of its own than the first's."""
+    """Rate and scale of an arm in words, where they are others than those of the first."""
     told = [
         f"; {words} {value:.4g}"
         for name, words in BY_LOSS.items()
@@ -283,7 +283,7 @@ def _differing(arms: Sequence[ResolvedArm]) -> dict[str, dict[str, Any]]:
     ]
     found = {}
     for arm in arms:
-        ignored = unread(arm.config).keys() | options_of_others(LOSSES[arm.config.loss])
+        ignored = _ignored(arm)
         found[arm.name] = {
             name: None if name in ignored else getattr(arm.config, name) for name in names
         }
@@ -291,7 +291,14 @@ def _differing(arms: Sequence[ResolvedArm]) -> dict[str, dict[str, Any]]:
 
 
 def _settings(arm: Arm) -> dict[str, Any]:
-    return {name: getattr(arm.config, name) for name in SETTINGS}
+    """The settings that every table has; None where the arm does not read it."""
+    ignored = _ignored(arm)
+    return {name: None if name in ignored else getattr(arm.config, name) for name in SETTINGS}
+
+
+def _ignored(arm: Arm) -> set[str]:
+    """The settings that an arm does not read."""
+    return unread(arm.config).keys() | options_of_others(LOSSES[arm.config.loss])
 
 
 def _reported(result: dict[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -22,11 +23,13 @@ from typing import Any
 from snm.compare.processes import reason_of_end
 from snm.compare.records import read_record, write_record
 from snm.config.resolved import ResolvedConfig
+from snm.errors import STOPPED
 from snm.system.files import make_folder
 
 __all__ = ["Job", "Running", "result_of", "run_jobs"]
 
 _POLL_SECONDS = 0.25
+_AS_ASKED = (STOPPED, -signal.SIGTERM, -signal.SIGINT)  # before and after it listens to signals
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,9 +64,10 @@ class Running:
       done: number of finished jobs.
       total: number of jobs.
       working: arm and seed, steps done, and steps in total of each running job.
-      took: arm, seconds and epochs of each job that was run to its end by now.
-      left: arm and epochs of each job that was not.
+      took: arm, seconds and epochs of each job that was run from its start to its end by now.
+      left: arm and epochs of each job that is not finished.
       later: arm and epochs of jobs of other stages that follow, as far as they are known.
+      stopped: whether a process ended because it was asked to; its job is one of `left`.
     """
 
     done: int
@@ -72,6 +76,7 @@ class Running:
     took: tuple[tuple[str, float, int], ...] = ()
     left: tuple[tuple[str, int], ...] = ()
     later: tuple[tuple[str, int], ...] = ()
+    stopped: bool = False
 
 
 def result_of(folder: Path, job: Job) -> dict[str, Any] | None:
@@ -82,6 +87,9 @@ def result_of(folder: Path, job: Job) -> dict[str, Any] | None:
 
 def run_jobs(data: str, folder: Path, jobs: Sequence[Job], at_once: int) -> Generator[Running]:
     """Runs the unfinished jobs and yields their state while they run; closing it ends them.
+
+    The state with `stopped` is the last one: what signals all processes at once, such as
+    `systemctl stop`, means the comparison.
 
     Args:
       data: source of the data set that the workers load.
@@ -96,17 +104,24 @@ def run_jobs(data: str, folder: Path, jobs: Sequence[Job], at_once: int) -> Gene
     working: dict[Job, subprocess.Popen[bytes]] = {}
     begun: dict[Job, float] = {}
     took: list[tuple[str, float, int]] = []
+    stopped = False
     try:
-        while waiting or working:
+        while (waiting or working) and not stopped:
             while waiting and len(working) < at_once:
                 job = waiting.pop(0)
-                working[job], begun[job] = _start(data, folder, job), time.monotonic()
+                if not _has_begun(folder, job):  # else its seconds are of some epochs only
+                    begun[job] = time.monotonic()
+                working[job] = _start(data, folder, job)
             for job, process in list(working.items()):
                 if process.poll() is not None:
                     _close_stdin(working.pop(job))
-                    _note_failure(folder, job, process.returncode)
+                    if process.returncode in _AS_ASKED and result_of(folder, job) is None:
+                        waiting.append(job)
+                        stopped = True
+                        continue
+                    _note_end(folder, job, process.returncode)
                     done += 1
-                    if process.returncode == 0:
+                    if process.returncode == 0 and job in begun:
                         took.append((job.arm, time.monotonic() - begun[job], job.config.epochs))
             yield Running(
                 done,
@@ -114,8 +129,9 @@ def run_jobs(data: str, folder: Path, jobs: Sequence[Job], at_once: int) -> Gene
                 [(f"{job.arm} (seed {job.config.seed})", *_steps(folder, job)) for job in working],
                 took=tuple(took),
                 left=tuple((job.arm, job.config.epochs) for job in (*working, *waiting)),
+                stopped=stopped,
             )
-            if working:
+            if working and not stopped:
                 time.sleep(_POLL_SECONDS)
     finally:
         for process in working.values():
@@ -123,6 +139,9 @@ def run_jobs(data: str, folder: Path, jobs: Sequence[Job], at_once: int) -> Gene
         for process in working.values():
             process.wait()  # until its checkpoint is written
             _close_stdin(process)
+        for job in working:
+            if result_of(folder, job) is not None:  # it was past training
+                _clean(folder, job)
 
 
 def _close_stdin(process: subprocess.Popen[bytes]) -> None:
@@ -131,11 +150,13 @@ def _close_stdin(process: subprocess.Popen[bytes]) -> None:
 
 
 def _to_run(folder: Path, job: Job) -> bool:
-    """Whether a job is unfinished; deletes the record of a failure."""
+    """Whether a job is unfinished; deletes the record of a failure, and what a kill left over."""
     found = result_of(folder, job)
     if found is not None and "error" in found:
         (folder / f"{job.name}.json").unlink()
         return True
+    if found is not None:
+        _clean(folder, job)
     return found is None
 
 
@@ -156,13 +177,23 @@ def _start(data: str, folder: Path, job: Job) -> subprocess.Popen[bytes]:
         )
 
 
-def _note_failure(folder: Path, job: Job, status: int) -> None:
+def _has_begun(folder: Path, job: Job) -> bool:
+    """Whether an earlier worker may have left a checkpoint."""
+    return (folder / job.name / "checkpoints").exists()
+
+
+def _note_end(folder: Path, job: Job, status: int) -> None:
     """Records why a worker ended without a result; deletes the files of one that has a result."""
     errors = folder / f"{job.name}.stderr"
     if result_of(folder, job) is None:
         found = {"arm": job.arm, "error": reason_of_end(errors, status)}
         write_record(folder / f"{job.name}.json", found)
         return
+    _clean(folder, job)
+
+
+def _clean(folder: Path, job: Job) -> None:
+    """Deletes all files of a job but its result."""
     for suffix in ("stderr", "task.json", "steps", "lock"):
         (folder / f"{job.name}.{suffix}").unlink(missing_ok=True)
     shutil.rmtree(folder / job.name, ignore_errors=True)

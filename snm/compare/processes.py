@@ -11,7 +11,10 @@ __all__ = ["end_with_parent", "reason_of_end"]
 
 
 def end_with_parent() -> None:
-    """Ends this process, with status 3, when its standard input does: a pipe of its parent."""
+    """Ends this process, with status 3, when its standard input does: a pipe of its parent.
+
+    Where it leads a session, those that it started end with it: no other signal would reach them.
+    """
     threading.Thread(target=_end_with_input, daemon=True).start()
 
 
@@ -19,6 +22,8 @@ def _end_with_input() -> None:
     # Not through `sys.stdin`: a thread that waits there would abort the exit of the process.
     while os.read(0, 4096):
         pass
+    if os.getsid(0) == os.getpid():
+        os.killpg(0, signal.SIGKILL)
     os._exit(3)
 
 

@@ -89,8 +89,8 @@ def wished_to_stop() -> Iterator[Callable[[], bool]]:
     """Within the block, SIGTERM and Ctrl-C ask for an end, which the function tells of."""
 
     def first(signal: Any) -> None:
-        print(f"snm: {signal.name}: runs finish their step and take a checkpoint; "
-              "again stops at once", file=sys.stderr, flush=True)  # fmt: skip
+        print(f"snm: {signal.name}: stopping: runs at work write a checkpoint, a peer begins "
+              "again; a second signal stops at once", file=sys.stderr, flush=True)  # fmt: skip
 
     def second() -> None:
         console.show_cursor(True)  # the progress bar hides it

@@ -17,7 +17,7 @@ from snm.compare.processes import end_with_parent
 from snm.compare.records import read_record, write_record
 from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset
-from snm.errors import InputError, StoppedError
+from snm.errors import STOPPED, InputError, StoppedError
 from snm.stores.objects import StoreError
 from snm.system.locks import locked
 from snm.system.own_modules import import_own_modules
@@ -26,7 +26,6 @@ from snm.system.signals import stop_wished
 __all__ = ["main", "run_task"]
 
 _PROGRESS_SECONDS = 1.0  # between writes of the progress file
-_STOPPED = 75  # EX_TEMPFAIL, as of `snm train`
 VALIDATION_FRACTION = 0.2
 _BOUND_POINTS = 10_000  # training points whose margins are measured for the bounds
 
@@ -130,7 +129,7 @@ def main() -> int:
         ):
             run_task(task, stop)
     except StoppedError:
-        return _STOPPED
+        return STOPPED
     except (InputError, StoreError, ArithmeticError, OSError) as error:
         print(f"snm: error: {getattr(error, 'as_flags', error)}", file=sys.stderr)
         return 2 if isinstance(error, InputError) else 1

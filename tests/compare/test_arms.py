@@ -120,6 +120,10 @@ def test_settings_of_a_loss_stay_with_it(folder):
         own = dataclasses.replace(small, loss=loss, learning_rate=2.0, score_scale=3.0)
         for arm in plan_arms(own, mined=(2,), losses=(loss,)):
             assert (arm.config.learning_rate, arm.config.score_scale) == (2.0, 3.0)
+        softmax = ["frequency", "in-batch", "full-softmax"]
+        for arm in plan_arms(own, mined=(2,), losses=(loss,), extras=softmax)[2:]:
+            expected = (2.0, 3.0) if loss == "softmax" else ("auto", "auto")
+            assert (arm.config.learning_rate, arm.config.score_scale) == expected
         for extra in ("power-law", "epsilon-tail", "subsample", "logistic", "squared-hinge"):
             with pytest.raises(InputError, match=f"{extra} where {loss} is the first loss"):
                 plan_arms(own, mined=(2,), losses=(loss,), extras=[extra])

@@ -1,5 +1,6 @@
 """What a comparison trains, writes into its tables, and hands to peers."""
 
+import csv
 import dataclasses
 import shutil
 
@@ -13,6 +14,7 @@ from snm.compare.campaign import Campaign, Plan
 from snm.compare.cli import Compare, _peers, _plan
 from snm.compare.jobs import Job
 from snm.compare.records import write_record
+from snm.compare.report.flat import flat
 from snm.compare.report.tables import sheets
 from snm.compare.report.verdict import verdict
 from snm.compare.worker import run_task
@@ -120,6 +122,36 @@ def test_arms_of_other_losses_tell_their_rate_and_scale(folder, tmp_path, monkey
         f"{own.learning_rate:.4g}; score scale {own.score_scale:.4g}"
     )
     assert mined["differing"].items() - bowl["differing"].items() == {("mined", 2)}
+
+
+def test_tuned_arms_tell_what_they_were_tuned_to(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("snm.compare.campaign.run_jobs", lambda *_: (_ for _ in ()))
+    base = dataclasses.replace(snm.preset("paper"), sampled=8, mined="all")
+    arms = plan_arms(base, mined=(2,), losses=("bowl", "softmax"))
+    best = {arm.name: {"best": {"learning_rate": rate}}
+            for arm, rate in zip(arms, (50.0, 150.0, 50.0, 50.0), strict=True)}  # fmt: skip
+    monkeypatch.setattr(Campaign, "_tuning", lambda _: best)
+    plan = Plan("tiny", arms, seeds=1, tune=True, tune_epochs=None, equal_seconds=False, jobs=1)
+    *_, found = Campaign(plan, snm.load_data(folder), tmp_path, lambda *_: None).run()
+    scale = found["tuned"][2]["score_scale"]
+    assert [arm["about"].partition(";")[2] for arm in found["tuned"]] == [
+        "", " learning rate 150", *2 * [f" score scale {scale:.4g}"],
+    ]  # fmt: skip
+
+
+def test_a_setting_that_no_arm_reads_has_no_value(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("snm.compare.campaign.run_jobs", lambda *_: (_ for _ in ()))
+    base = dataclasses.replace(snm.preset("paper"), sampled=8, mined="all")
+    arms = plan_arms(base, mined=(2,), losses=("softmax",))
+    plan = Plan("tiny", arms, seeds=1, tune=False, tune_epochs=None, equal_seconds=False, jobs=1)
+    campaign = Campaign(plan, snm.load_data(folder), tmp_path, lambda *_: None)
+    (found,) = campaign.run()
+    for told in found["arms"]:
+        assert [told[name] for name in ("phi", "negative_weight", "vartheta")] == [None] * 3
+        assert (told["loss"], told["sampled"]) == ("softmax", 8)
+    plan = {"settings": dataclasses.asdict(campaign.arms[0].config)}
+    first, _ = csv.DictReader(flat({**found, "plan": plan}).splitlines())
+    assert (first["phi"], first["sampled"]) == ("", "8")
 
 
 @pytest.mark.parametrize(("split", "points"), [("test", tiny.TEST_POINTS), ("validation", 12)])

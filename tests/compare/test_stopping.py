@@ -10,10 +10,12 @@ import pytest
 import tiny
 
 import snm
-from snm.cli.main import STOPPED
 from snm.compare.arms import plan_arms
 from snm.compare.campaign import Campaign, Plan
-from snm.errors import StoppedError
+from snm.compare.jobs import Job, result_of, run_jobs
+from snm.compare.records import write_record
+from snm.config.resolve import resolve
+from snm.errors import STOPPED, StoppedError
 from snm.runs.folder import RunFolder
 from snm.system.locks import locked
 
@@ -40,6 +42,67 @@ def test_a_comparison_that_is_asked_to_stop_ends_its_workers(folder, tmp_path, m
     assert [worker.returncode for worker in workers] == [-signal.SIGTERM] * 2
 
 
+def job_of(folder):
+    config = dataclasses.replace(snm.preset("paper"), sampled=8, epochs=2, mined=2)
+    return Job("top-2", resolve(config, snm.load_data(folder)), "test")
+
+
+@pytest.mark.parametrize("ends", ["exit 75", "kill -TERM $$"])
+def test_a_run_that_was_told_to_stop_has_not_failed(folder, tmp_path, monkeypatch, ends):
+    """Where every process gets the signal, a run may end before the comparison asks it to."""
+
+    def start(*_):
+        return subprocess.Popen(["sh", "-c", ends], stdin=subprocess.PIPE)
+
+    monkeypatch.setattr("snm.compare.jobs._start", start)
+    job = job_of(folder)
+    *_, last = run_jobs("tiny", tmp_path, [job], 1)
+    assert last.stopped and last.left == (("top-2", 2),) and last.done == 0
+    assert result_of(tmp_path, job) is None
+    base = dataclasses.replace(snm.preset("paper"), sampled=8, epochs=2, mined="all")
+    arms = plan_arms(base, mined=(2,), losses=("bowl",))
+    plan = Plan("tiny", arms, seeds=1, tune=False, tune_epochs=None, equal_seconds=False, jobs=1)
+    campaign = Campaign(plan, snm.load_data(folder), tmp_path, lambda *_: None)
+    with pytest.raises(StoppedError, match="0 of 2 runs finished"):
+        list(campaign.run())
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_run_that_ends_while_it_is_told_to_stop_leaves_its_result_only(
+    folder, tmp_path, monkeypatch, killed
+):
+    job = job_of(folder)
+    (tmp_path / job.name).mkdir()
+    for suffix in ("stderr", "task.json", "steps", "lock"):
+        (tmp_path / f"{job.name}.{suffix}").touch()
+
+    def finish():
+        write_record(tmp_path / f"{job.name}.json", {"metrics": {}})
+
+    def start(*_):
+        finish()
+        return subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+
+    monkeypatch.setattr("snm.compare.jobs._start", start)
+    if killed:  # so that nobody cleaned up
+        finish()
+    states = run_jobs("tiny", tmp_path, [job], 1)
+    assert list(states) == [] if killed else next(states).working
+    states.close()
+    assert [path.name for path in tmp_path.iterdir()] == [f"{job.name}.json"]
+
+
+def test_only_runs_without_a_checkpoint_are_timed(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("snm.compare.jobs._start", lambda *_: subprocess.Popen(["true"], stdin=-1))
+    first = job_of(folder)
+    second = dataclasses.replace(first, config=dataclasses.replace(first.config, seed=1))
+    (tmp_path / second.name / "checkpoints" / "4").mkdir(parents=True)
+    for job in (first, second):
+        (tmp_path / f"{job.name}.stderr").touch()
+    *_, last = run_jobs("tiny", tmp_path, [first, second], 2)
+    assert last.done == 2 and [(arm, epochs) for arm, _, epochs in last.took] == [("top-2", 2)]
+
+
 @pytest.mark.slow
 def test_sigterm_ends_a_comparison_with_checkpoints(folder, tmp_path):
     """As `snm train`: a line and status 75; no worker is left, and each can go on."""
@@ -57,7 +120,7 @@ def test_sigterm_ends_a_comparison_with_checkpoints(folder, tmp_path):
     _, said = process.communicate(timeout=60)
     assert process.returncode == STOPPED == 75
     first, last = (line for line in said.splitlines() if line.startswith("snm: "))
-    assert first.startswith("snm: SIGTERM: runs finish their step and take a checkpoint; again")
+    assert first.startswith("snm: SIGTERM: stopping: runs at work write a checkpoint, a peer ")
     assert last == (
         "snm: error: stopped as asked, with 0 of 2 runs finished (equal steps); "
         "the same command goes on from there"

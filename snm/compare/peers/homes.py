@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -116,13 +117,14 @@ def run_tied(
     stop: Callable[[], bool] = lambda: False,
     **environment: str,
 ) -> str | None:
-    """Runs a program that can notice the end of this process.
+    """Runs a program that can notice the end of this process, in a session of its own.
 
     Args:
       command: the program and its arguments. Its standard input is a pipe that closes when this
         process ends for any reason.
       errors: file for its standard error, which is removed.
-      stop: asked several times a second whether to kill the program.
+      stop: asked several times a second whether to kill the program, with those it started; and
+        asked once more if it fails.
       **environment: variables to set for it.
 
     Returns:
@@ -137,12 +139,15 @@ def run_tied(
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=stderr,
+            # Ctrl-C reaches this process only, which `stop` then knows of.
+            start_new_session=True,
             env={**os.environ, **environment},
         ) as process:  # fmt: skip
             try:
                 status = _status(process, stop)
             except BaseException:
-                process.kill()
+                with contextlib.suppress(ProcessLookupError, PermissionError):  # it has ended
+                    os.killpg(process.pid, signal.SIGKILL)
                 raise
         return reason_of_end(errors, status) if status else None
     finally:
@@ -150,9 +155,15 @@ def run_tied(
 
 
 def _status(process: subprocess.Popen[bytes], stop: Callable[[], bool]) -> int:
-    """The exit status of a process, unless `stop` says so before."""
+    """The exit status of a process, unless `stop` says so before, or when it failed."""
     while True:
+        status = None
         with contextlib.suppress(subprocess.TimeoutExpired):
-            return process.wait(_POLL_SECONDS)
+            status = process.wait(_POLL_SECONDS)
+        if status == 0:
+            return 0
+        # First: what stops this process may have ended that one too.
         if stop():
             raise StoppedError(kept="all runs finished, and peers so far")
+        if status is not None:
+            return status

@@ -18,7 +18,7 @@ SETTINGS = (
     "exclude", "epochs", "vartheta", "sampler", "sampled_start", "mined_start", "dim",
     "batch_size",
 )  # fmt: skip
-"""Settings of an arm that every table has."""
+"""Settings of an arm that every table has; None where the arm does not read it."""
 
 _COSTS = ("seconds", "steps", "examples_per_second", "peak_memory_bytes",
           "peak_device_memory_bytes")  # fmt: skip
@@ -29,7 +29,7 @@ def flat(results: dict[str, Any]) -> str:
 
     Columns are `part`, `arm`, `baseline`, `seed`; `SETTINGS`, and all others in which arms differ;
     the metrics in percent; `seconds` of training, steps, memory; and `failed`, the reason of a run
-    without metrics. What a run does not have is empty.
+    without metrics. What a run does not have or read is empty.
 
     Args:
       results: the content of `results.json`, as far as it is known.

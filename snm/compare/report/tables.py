@@ -137,13 +137,13 @@ def _against_the_best(results: dict[str, Any]) -> Sheet:
         mean, around = found
         return f"{'+' * (mean >= 0)}{with_spread(mean, around)}"
 
-    half = "95% interval, or the range of two"
+    half = "the 95% interval (half the range where two seeds are shared)"
     if results["plan"]["seeds"] == 2:
-        half = "range"
+        half = "the range"
     note = (
-        "Less what the best arm has with the same seed: mean of the differences ± half their "
-        f"{half}, percent points. Best is who leads in most metrics. Where 0 is within, these "
-        "seeds do not settle which of the two is better."
+        "Each cell is the arm's metric minus that of the best arm, in percentage points: the mean "
+        f"over shared seeds ± half {half}. The best arm is the one that leads in most metrics. "
+        "Where 0 is within, these seeds do not settle which of the two is better."
     )
     compared = [(part, metric) for part in best for metric in ("R@1", "P@1")]
     rows = tuple(

@@ -121,10 +121,14 @@ def _close(best: Record, scored: list[Record], names: list[str]) -> str:
                 close.setdefault(arm["name"], []).append(name)
     together: dict[str, list[str]] = {}
     for arm_name, found_in in close.items():
-        metrics = "all" if len(found_in) == len(names) else listed(found_in)
+        metrics = "any metric" if len(found_in) == len(names) else _with_and(found_in)
         together.setdefault(metrics, []).append(arm_name)
-    from_whom = "; ".join(f"from {listed(arms)} in {found}" for found, arms in together.items())
-    return f"; seed by seed, its difference is not settled {from_whom}" if close else ""
+    parts = [(f"from {_with_and(arms)}", f"in {found}") for found, arms in together.items()]
+    if not parts:
+        return ""
+    (whom, where), *others = parts
+    said = f"; seed by seed, its difference {whom} is not settled {where}"
+    return said + "".join(f", nor that {whom} {where}" for whom, where in others)
 
 
 def _gains_and_losses(arm: Record) -> str:
@@ -142,6 +146,11 @@ def _gains_and_losses(arm: Record) -> str:
         return f"{arm['name']} has no ratio to {arm['baseline']}."
     alone = ", from one seed" if all(around is None for _, around in ratios.values()) else ""
     return f"Against {arm['baseline']}, {arm['name']} {'; '.join(parts)}{alone}."
+
+
+def _with_and(words: list[str]) -> str:
+    *first, last = words
+    return f"{listed(first)} and {last}" if first else last
 
 
 def listed(words: Iterable[str]) -> str:

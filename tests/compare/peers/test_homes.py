@@ -84,6 +84,42 @@ os._exit(0)
     raise AssertionError("the program still waits")
 
 
+def test_what_a_tied_program_started_ends_with_this_process(tmp_path: Path) -> None:
+    child = tmp_path / "child"
+    starts = f"""
+import pathlib, subprocess
+from snm.compare.processes import end_with_parent
+end_with_parent()
+child = subprocess.Popen(["sleep", "60"])
+pathlib.Path({str(tmp_path / "new")!r}).write_text(str(child.pid))
+pathlib.Path({str(tmp_path / "new")!r}).rename({str(child)!r})
+child.wait()
+"""
+    code = f"""
+import os, pathlib, threading, time
+from snm.compare.peers.homes import run_tied
+given = [{sys.executable!r}, "-c", {starts!r}], pathlib.Path({str(tmp_path / "errors")!r})
+threading.Thread(target=run_tied, args=given).start()
+while not os.path.exists({str(child)!r}):
+    time.sleep(0.1)
+os._exit(0)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    for _ in range(100):
+        if _has_ended(int(child.read_text())):
+            return
+        time.sleep(0.1)
+    raise AssertionError("it still runs")
+
+
+def _has_ended(process: int) -> bool:
+    try:
+        # A zombie until its new parent looks.
+        return Path(f"/proc/{process}/stat").read_text().split()[2] == "Z"
+    except OSError:
+        return True
+
+
 def test_environment_of_a_tied_program(tmp_path: Path) -> None:
     code = "import os, sys; sys.exit(os.environ['TMPDIR'] != 'here')"
     assert run_tied([sys.executable, "-c", code], tmp_path / "errors", TMPDIR="here") is None
@@ -97,3 +133,40 @@ def test_a_program_that_is_to_stop_is_killed(tmp_path: Path) -> None:
     with pytest.raises(StoppedError, match="as asked, with all runs finished"):
         run_tied(["sleep", "60"], tmp_path / "errors", lambda: True)
     assert time.monotonic() - begun < 30 and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("whom", ["process", "group"])
+def test_what_stops_this_process_is_no_failure_of_a_program(tmp_path: Path, whom: str) -> None:
+    """Ctrl-C and `timeout` signal the group, and `systemctl stop` every process."""
+    if whom == "group":
+        command = ["sh", "-c", "sleep 60 & echo $! > " + str(tmp_path / "child") + "; wait"]
+        told = "os.killpg(0, signal.SIGINT); time.sleep(1)"
+    else:
+        command = ["sh", "-c", "kill -TERM $$"]
+        told = "os.kill(os.getpid(), signal.SIGTERM)"
+    code = f"""
+import os, pathlib, signal, threading, time
+from snm.compare.peers.homes import run_tied
+from snm.errors import StoppedError
+from snm.system.signals import stop_wished
+
+def tell():
+    time.sleep(0.5)
+    {told}
+
+with stop_wished(lambda _: None, lambda: None) as stop:
+    if {whom == "process"}:
+        tell()
+    else:
+        threading.Thread(target=tell).start()
+    try:
+        print(run_tied({command!r}, pathlib.Path({str(tmp_path / "errors")!r}), stop))
+    except StoppedError:
+        print("stopped")
+"""
+    asked = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, start_new_session=True
+    )
+    assert asked.stdout == "stopped\n", asked.stderr
+    if whom == "group":
+        assert _has_ended(int((tmp_path / "child").read_text()))

@@ -13,9 +13,8 @@ from runs.faults.faulty_runs import command, until
 from small_runs import arrays, config, log, same
 
 import snm
-from snm.cli.main import STOPPED
 from snm.distributed.dataset import fit_weighting
-from snm.errors import InputError, StoppedError
+from snm.errors import STOPPED, InputError, StoppedError
 from snm.runs.events import Stepped
 from snm.runs.folder import RunFolder
 from snm.system.locks import LOCK, locked

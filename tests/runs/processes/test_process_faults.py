@@ -17,10 +17,8 @@ from snm.checkpoints.store import Checkpoints, SavingError
 from snm.checkpoints.writer import TogetherWriter
 from snm.distributed.launch import GONE
 from snm.distributed.processes import Agreed
+from snm.errors import STOPPED
 from snm.runs.folder import RunFolder
-
-STOPPED = 75
-
 
 LEEWAY = 20  # for the machine to do so while others use it
 
