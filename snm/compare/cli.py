@@ -362,8 +362,8 @@ def _write_figures(out: Path, results: dict[str, Any]) -> None:
 
 
 def _write(out: Path, results: dict[str, Any]) -> None:
+    from snm.compare.report.markdown import markdown
     from snm.compare.report.page import page
-    from snm.compare.report.tables import markdown
     from snm.system.files import write_whole
 
     _write_figures(out, results)

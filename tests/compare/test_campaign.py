@@ -20,8 +20,9 @@ from snm.compare.jobs import Job, result_of, run_jobs
 from snm.compare.probe import Probe
 from snm.compare.progress import Display
 from snm.compare.report.flat import flat
+from snm.compare.report.markdown import markdown
 from snm.compare.report.summary import half_range, interval, summarized
-from snm.compare.report.tables import markdown, sheets
+from snm.compare.report.tables import sheets
 from snm.compare.report.terminal import laid_out
 from snm.config.resolve import resolve
 from snm.config.settings import read_config

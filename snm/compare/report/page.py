@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from snm.compare.probe import MARGIN_QUANTILES
+from snm.compare.report.markdown import device_words
 from snm.compare.report.plots import (
     Bar,
     Lines,
@@ -30,7 +31,7 @@ from snm.compare.report.series import (
     probe_value,
 )
 from snm.compare.report.summary import in_seconds, spread, with_spread
-from snm.compare.report.tables import device_words, sheets
+from snm.compare.report.tables import sheets
 from snm.compare.report.verdict import listed, verdict
 from snm.system.escapes import plain
 

@@ -1,126 +1,88 @@
-"""Builds the tables of a comparison, for Markdown, the HTML page and the terminal."""
+"""The tables of a comparison: one function each, of the results."""
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from snm.compare.report import sheet
 from snm.compare.report.flat import PARTS
 from snm.compare.report.paired import RANKING, RETRIEVAL, best_of, difference
-from snm.compare.report.summary import in_seconds, spread, with_spread
-from snm.errors import counted
-from snm.system.escapes import plain
+from snm.compare.report.sheet import Sheet
+from snm.compare.report.summary import with_spread
 
-__all__ = ["Sheet", "device_words", "markdown", "sheets"]
+__all__ = ["sheets"]
+
+Results = dict[str, Any]
 
 
-@dataclasses.dataclass(frozen=True)
-class Sheet:
-    """A table with a title and a note.
+def sheets(results: Results) -> list[Sheet]:
+    """The tables of a comparison for which `results` has data.
 
-    Attributes:
-      title: a short title.
-      note: how to read the table.
-      columns: names of the columns; the first column names the rows.
-      rows: the cells as text.
-      late: whether the page shows it behind the plots.
+    Args:
+      results: the content of `results.json`, as far as it is known.
     """
-
-    title: str
-    note: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    late: bool = False
-
-
-def sheets(results: dict[str, Any]) -> list[Sheet]:
-    """The tables of a comparison for which `results` has data."""
-    seeds = results["plan"]["seeds"]
-    arms = results["arms"]
-    each = _spread_in_words(seeds, arms) + (
-        "with an x the ratio to the arm's baseline" + ", taken seed by seed" * (seeds > 1) + "."
-    )
-    found = [
-        Sheet(
-            "Equal steps",
-            f"{each} Percent, test points. Arms without a loss in their name have "
-            f"{results['plan']['settings']['loss']}, or the one that they are named for.",
-            ("arm", "k'", *RETRIEVAL),
-            tuple(_row(arm, RETRIEVAL, [_mined(arm)]) for arm in arms),
-        )
-    ]
-    if differing := tuple(arms[0]["differing"]):
-        note = (
-            "Settings in which arms differ; all others are equal. A learning rate and a score "
-            "scale that are set hold for the loss of the preset, bowl and powl; every other loss "
-            "has its own. A dash: the arm does not read the setting."
-        )
-        rows = tuple(
-            (arm["name"], *(_setting(arm["differing"][name]) for name in differing)) for arm in arms
-        )
-        found.append(Sheet("Settings of the arms", note, ("arm", *differing), rows))
-    if "tuned" in results:
-        best = {name: about["best"] for name, about in results["tuning"].items()}
-        found.append(
-            Sheet(
-                "Each arm at its best",
-                f"{each} Settings chosen by R@1 on a held-out fifth of train, "
-                f"{results['plan']['trials']} trials an arm, then trained on all of train.",
-                ("arm", "chosen", *RETRIEVAL),
-                tuple(_row(arm, RETRIEVAL, [_chosen(best[arm["name"]])])
-                      for arm in results["tuned"]),
-            )
-        )  # fmt: skip
-    if "equal_seconds" in results:
-        found.append(
-            Sheet(
-                "Equal seconds",
-                f"{each} Epochs chosen so that an arm trains as long as its baseline did in the "
-                "first table; the rates fall over the arm's own epochs.",
-                ("arm", "epochs", "seconds", *RETRIEVAL),
-                tuple(_row(arm, RETRIEVAL, [str(arm["epochs"]), _seconds(arm["seconds"])])
-                      for arm in results["equal_seconds"]),
-            )
-        )  # fmt: skip
-    if seeds > 1:
-        found.append(_against_the_best(results))
-    found.append(
-        Sheet(
-            "Ranking and rare labels",
-            f"{each} The runs of the first table. PSP weighs a hit by how rare its label is.",
-            ("arm", *RANKING),
-            tuple(_row(arm, RANKING, []) for arm in arms),
-        )
-    )
-    found.append(
-        Sheet(
-            "Time and memory",
-            "The runs of the first table, mean over seeds; seconds of training, compiling and "
-            "evaluation left out; memory of the whole process at its peak.",
-            ("arm", "seconds", "examples/s", "memory, MiB"),
-            tuple(
-                (arm["name"], _seconds(arm["seconds"]), _number(_speed(arm), 0),
-                 _number(_mebibytes(arm["peak_memory_bytes"]), 0))
-                for arm in arms
-            ),
-        )
-    )  # fmt: skip
-    bounds = _bounds(arms)
-    if bounds is not None:
-        found.append(bounds)
-    failed = [(arm["name"], str(seed["seed"]), seed["failed"])
-              for part in ("arms", "tuned", "equal_seconds") for arm in results.get(part, [])
-              for seed in arm["seeds"] if "failed" in seed]  # fmt: skip
-    if failed:
-        note = "Their seeds are missing from the means above; the same command tries them again."
-        found.append(Sheet("Failed", note, ("arm", "seed", "reason"), tuple(failed)))
+    found = (table(results) for table in _TABLES)
     # Where a baseline failed, no arm has its seconds.
-    return [sheet for sheet in found + _others(results) if sheet.rows]
+    return [one for one in found if one is not None and one.rows]
 
 
-def _against_the_best(results: dict[str, Any]) -> Sheet:
+def _equal_steps(results: Results) -> Sheet:
+    note = (
+        f"{_each(results)} Percent, test points. Arms without a loss in their name have "
+        f"{results['plan']['settings']['loss']}, or the one that they are named for."
+    )
+    rows = [sheet.row(arm, RETRIEVAL, [sheet.mined(arm)]) for arm in results["arms"]]
+    return Sheet("Equal steps", note, ("arm", "k'", *RETRIEVAL), tuple(rows))
+
+
+def _settings(results: Results) -> Sheet | None:
+    arms = results["arms"]
+    names = tuple(arms[0]["differing"])
+    if not names:
+        return None
+    note = (
+        "Settings in which arms differ; all others are equal. A learning rate and a score scale "
+        "that are set hold for the loss of the preset or file, bowl and powl; every other loss has "
+        "its own. A dash: the arm does not read the setting."
+    )
+    rows = [
+        (arm["name"], *(sheet.setting(arm["differing"][name]) for name in names)) for arm in arms
+    ]
+    return Sheet("Settings of the arms", note, ("arm", *names), tuple(rows))
+
+
+def _tuned(results: Results) -> Sheet | None:
+    if "tuned" not in results:
+        return None
+    best = {name: about["best"] for name, about in results["tuning"].items()}
+    note = (
+        f"{_each(results)} Settings chosen by R@1 on a held-out fifth of train, "
+        f"{results['plan']['trials']} trials an arm, then trained on all of train."
+    )
+    rows = [sheet.row(arm, RETRIEVAL, [sheet.chosen(best[arm["name"]])])
+            for arm in results["tuned"]]  # fmt: skip
+    return Sheet("Each arm at its best", note, ("arm", "chosen", *RETRIEVAL), tuple(rows))
+
+
+def _equal_seconds(results: Results) -> Sheet | None:
+    if "equal_seconds" not in results:
+        return None
+    note = (
+        f"{_each(results)} Epochs chosen so that an arm trains as long as its baseline did in the "
+        "first table; the rates fall over the arm's own epochs."
+    )
+    rows = [
+        sheet.row(arm, RETRIEVAL, [str(arm["epochs"]), sheet.seconds(arm["seconds"])])
+        for arm in results["equal_seconds"]
+    ]
+    return Sheet("Equal seconds", note, ("arm", "epochs", "seconds", *RETRIEVAL), tuple(rows))
+
+
+def _against_the_best(results: Results) -> Sheet | None:
     """Differences to the arm that leads in most metrics, in each part, paired over seeds."""
+    if results["plan"]["seeds"] == 1:
+        return None
     best = {
         part: found[0]
         for part in PARTS
@@ -154,14 +116,30 @@ def _against_the_best(results: dict[str, Any]) -> Sheet:
     return Sheet("Against the best arm", note, columns, rows if len(rows) > 1 and best else ())
 
 
-def _spread_in_words(seeds: int, arms: list[dict[str, Any]]) -> str:
-    if seeds == 1:
-        return "One seed, so no intervals; "
-    if seeds == 2:
-        return "Mean of 2 seeds ± half their range; "
-    two = any(sum("failed" not in seed for seed in arm["seeds"]) == 2 for arm in arms)
-    note = ", or half the range where two of them finished" * two
-    return f"Mean of {seeds} seeds ± half the 95% interval (Student's t){note}; "
+def _ranking(results: Results) -> Sheet:
+    note = (
+        f"{_each(results)} The runs of the first table. PSP weighs a hit by how rare its label is."
+    )
+    rows = [sheet.row(arm, RANKING, []) for arm in results["arms"]]
+    return Sheet("Ranking and rare labels", note, ("arm", *RANKING), tuple(rows))
+
+
+def _costs(results: Results) -> Sheet:
+    note = (
+        "The runs of the first table, mean over seeds; seconds of training, compiling and "
+        "evaluation left out; memory of the whole process at its peak."
+    )
+    rows = [
+        (
+            arm["name"],
+            sheet.seconds(arm["seconds"]),
+            sheet.number(sheet.speed(arm), 0),
+            sheet.number(sheet.mebibytes(arm["peak_memory_bytes"]), 0),
+        )
+        for arm in results["arms"]
+    ]
+    columns = ("arm", "seconds", "examples/s", "memory, MiB")
+    return Sheet("Time and memory", note, columns, tuple(rows))
 
 
 _TERMS = {
@@ -175,10 +153,10 @@ _TERMS = {
 }
 
 
-def _bounds(arms: list[dict[str, Any]]) -> Sheet | None:
+def _bounds(results: Results) -> Sheet | None:
     """Theorems 6 and 5, mean over seeds; Theorem 6 at the margin of the smallest proved bound."""
     rows, of_risk, of_loss = [], [], []
-    for arm in arms:
+    for arm in results["arms"]:
         seen = [seed["bounds"] for seed in arm["seeds"] if seed.get("bounds")]
         if not seen:
             continue
@@ -189,10 +167,13 @@ def _bounds(arms: list[dict[str, Any]]) -> Sheet | None:
         rows.append(
             (
                 arm["name"],
-                *(_figure([each[name] for each in seen]) for name in ("train_risk", "test_risk")),
-                *(_figure([row.get(name) for row in best]) for name in _TERMS),
-                _figure([five["proved"] for five in fives]),
-                _figure([five["range"] for five in fives]),
+                *(
+                    sheet.figure([each[name] for each in seen])
+                    for name in ("train_risk", "test_risk")
+                ),
+                *(sheet.figure([row.get(name) for row in best]) for name in _TERMS),
+                sheet.figure([five["proved"] for five in fives]),
+                sheet.figure([five["range"] for five in fives]),
             )
         )
     if not rows:
@@ -225,126 +206,86 @@ def _vacuous(below: Sequence[bool], most: str) -> str:
     return f"below {most} in {sum(below)} of {len(below)} runs, and vacuous in the others"
 
 
-def _figure(values: Sequence[float | None]) -> str:
-    """The mean with three significant digits."""
-    known = [value for value in values if value is not None]
-    return f"{sum(known) / len(known):.3g}" if known else "-"
-
-
-def _others(results: dict[str, Any]) -> list[Sheet]:
-    """Tables of the other packages measured here, and of published figures."""
-    found = []
-    if results.get("peers"):
-        note = (
-            "Other packages on the same split, features weighted the same way, scored by the same "
-            "code. One run each."
-        )
-        rows = tuple(
-            (peer["name"], peer["failed"], *[""] * 8)
-            if "failed" in peer
-            else (
-                peer["name"],
-                peer["settings"],
-                *(_number(peer["metrics"].get(name), 2) for name in RETRIEVAL),
-                _seconds(peer["seconds"]),
-                _number(_mebibytes(peer["peak_memory_bytes"]), 0),
-            )
-            for peer in results["peers"]
-        )
-        columns = ("package", "settings", *RETRIEVAL, "seconds", "memory, MiB")
-        found.append(Sheet("Peers", note, columns, rows))
-    if results.get("published"):
-        about = results["published"]
-        rows = tuple((row["method"], *(_number(row["metrics"].get(name), 2) for name in
-                      about["columns"])) for row in about["rows"])  # fmt: skip
-        found.append(
-            Sheet("Published figures", about["source"], ("method", *about["columns"]), rows)
-        )
-    return found
-
-
-def markdown(results: dict[str, Any]) -> str:
-    """The content of `table.md`: all tables, with the command and the environment."""
-    about = results["data"]
-    lines = [
-        f"# {about['name']}: SNM against negative sampling",
-        "",
-        f"    {results['command']}",
-        "",
-        f"{about['points']:,} training and {counted(about['test_points'], 'test point')}, "
-        f"{counted(about['features'], 'feature')}, {counted(about['labels'], 'label')} (SHA-256 "
-        f"{about['sha256'][:12]}); {device_words(results['device'])}, "
-        f"jax {results['versions']['jax']}, {results['date']}.",
+def _failed(results: Results) -> Sheet:
+    note = "Their seeds are missing from the means above; the same command tries them again."
+    rows = [
+        (arm["name"], str(seed["seed"]), seed["failed"])
+        for part in PARTS
+        for arm in results.get(part, [])
+        for seed in arm["seeds"]
+        if "failed" in seed
     ]
-    for sheet in sheets(results):
-        lines += ["", f"## {sheet.title}", "", sheet.note, ""]
-        lines.append("| " + " | ".join(sheet.columns) + " |")
-        lines.append("|---|" + "---:|" * (len(sheet.columns) - 1))
-        lines += ["| " + " | ".join(_escaped(cell) for cell in row) + " |" for row in sheet.rows]
-    return plain("\n".join(lines) + "\n")  # the name of a folder may be no UTF-8
+    return Sheet("Failed", note, ("arm", "seed", "reason"), tuple(rows))
 
 
-def device_words(named: str) -> str:
-    """Platform and kind of a device, or the one word where both have it.
-
-    Example:
-      >>> device_words("cpu: cpu"), device_words("gpu: NVIDIA H100")
-      ('cpu', 'gpu: NVIDIA H100')
-    """
-    platform, _, kind = named.partition(": ")
-    return platform if kind == platform else named
-
-
-def _escaped(cell: str) -> str:
-    return cell.replace("|", "\\|").replace("\n", " ")
-
-
-def _row(arm: dict[str, Any], names: Sequence[str], beside: list[str]) -> tuple[str, ...]:
-    return (arm["name"], *beside, *(_cell(arm, name) for name in names))
-
-
-def _cell(arm: dict[str, Any], name: str) -> str:
-    mean = arm["mean"].get(name)
-    if mean is None:
-        return "-"
-    text = with_spread(mean, spread(arm, name))
-    ratio = arm["ratio"][name]
-    return text if ratio is None or arm["name"] == arm["baseline"] else f"{text} ({ratio:.2f}x)"
-
-
-def _mined(arm: dict[str, Any]) -> str:
-    mined, sampled = (
-        f"{start} to {arm[name]}" if (start := arm.get(f"{name}_start")) else f"{arm[name]}"
-        for name in ("mined", "sampled")
+def _peers(results: Results) -> Sheet:
+    """Other packages, measured here."""
+    note = (
+        "Other packages on the same split, features weighted the same way, scored by the same "
+        "code. One run each."
     )
-    return f"{mined} of {sampled}"
+    rows = [
+        (peer["name"], peer["failed"], *[""] * 8)
+        if "failed" in peer
+        else (
+            peer["name"],
+            peer["settings"],
+            *(sheet.number(peer["metrics"].get(name), 2) for name in RETRIEVAL),
+            sheet.seconds(peer["seconds"]),
+            sheet.number(sheet.mebibytes(peer["peak_memory_bytes"]), 0),
+        )
+        for peer in results.get("peers") or []
+    ]
+    columns = ("package", "settings", *RETRIEVAL, "seconds", "memory, MiB")
+    return Sheet("Peers", note, columns, tuple(rows))
 
 
-def _chosen(settings: dict[str, Any] | None) -> str:
-    if settings is None:
-        return "-"
-    short = {"learning_rate": "rate", "negative_weight": "weight", "score_scale": "scale"}
-    return ", ".join(f"{short.get(name, name)} {value:g}" for name, value in settings.items())
+def _published(results: Results) -> Sheet | None:
+    if not results.get("published"):
+        return None
+    about = results["published"]
+    rows = [
+        (
+            method["method"],
+            *(sheet.number(method["metrics"].get(name), 2) for name in about["columns"]),
+        )
+        for method in about["rows"]
+    ]
+    columns = ("method", *about["columns"])
+    return Sheet("Published figures", about["source"], columns, tuple(rows))
 
 
-def _setting(value: Any) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+_TABLES: tuple[Callable[[Results], Sheet | None], ...] = (
+    _equal_steps,
+    _settings,
+    _tuned,
+    _equal_seconds,
+    _against_the_best,
+    _ranking,
+    _costs,
+    _bounds,
+    _failed,
+    _peers,
+    _published,
+)
+"""In the order of the report."""
 
 
-def _seconds(value: float | None) -> str:
-    return "-" if value is None else in_seconds(value)
+def _each(results: Results) -> str:
+    """How to read a cell with a mean over seeds."""
+    seeds = results["plan"]["seeds"]
+    by_seed = ", taken seed by seed" * (seeds > 1)
+    return (
+        f"{_spread_in_words(seeds, results['arms'])}with an x the ratio to the arm's baseline"
+        f"{by_seed}."
+    )
 
 
-def _number(value: float | None, digits: int) -> str:
-    return "-" if value is None else f"{value:,.{digits}f}"
-
-
-def _mebibytes(value: float | None) -> float | None:
-    return None if value is None else value / 2**20
-
-
-def _speed(arm: dict[str, Any]) -> float | None:
-    speeds = [s["examples_per_second"] for s in arm["seeds"] if "examples_per_second" in s]
-    return sum(speeds) / len(speeds) if speeds else None
+def _spread_in_words(seeds: int, arms: list[dict[str, Any]]) -> str:
+    if seeds == 1:
+        return "One seed, so no intervals; "
+    if seeds == 2:
+        return "Mean of 2 seeds ± half their range; "
+    two = any(sum("failed" not in seed for seed in arm["seeds"]) == 2 for arm in arms)
+    note = ", or half the range where two of them finished" * two
+    return f"Mean of {seeds} seeds ± half the 95% interval (Student's t){note}; "

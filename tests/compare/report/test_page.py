@@ -10,9 +10,10 @@ import sys
 import pytest
 from compare.comparison import BASE, arm, full, many, results
 
+from snm.compare.report.markdown import markdown
 from snm.compare.report.page import page
 from snm.compare.report.plots import drawing
-from snm.compare.report.tables import markdown, sheets
+from snm.compare.report.tables import sheets
 from snm.compare.report.verdict import verdict
 from snm.errors import InputError
 

@@ -1,0 +1,98 @@
+"""A table of a comparison, and what its cells say."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from snm.compare.report.summary import in_seconds, spread, with_spread
+
+__all__ = [
+    "Sheet", "chosen", "figure", "mebibytes", "mined", "number", "row", "seconds", "setting",
+    "speed",
+]  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Sheet:
+    """A table with a title and a note.
+
+    Attributes:
+      title: a short title.
+      note: how to read the table.
+      columns: names of the columns; the first column names the rows.
+      rows: the cells as text.
+      late: whether the page shows it behind the plots.
+    """
+
+    title: str
+    note: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    late: bool = False
+
+
+def row(arm: dict[str, Any], names: Sequence[str], beside: list[str]) -> tuple[str, ...]:
+    """The name of an arm, cells beside it, and the metrics of those names."""
+    return (arm["name"], *beside, *(_cell(arm, name) for name in names))
+
+
+def _cell(arm: dict[str, Any], name: str) -> str:
+    mean = arm["mean"].get(name)
+    if mean is None:
+        return "-"
+    text = with_spread(mean, spread(arm, name))
+    ratio = arm["ratio"][name]
+    return text if ratio is None or arm["name"] == arm["baseline"] else f"{text} ({ratio:.2f}x)"
+
+
+def mined(arm: dict[str, Any]) -> str:
+    """The cell with k' and B, and what they start at where they change."""
+    k, b = (
+        f"{start} to {arm[name]}" if (start := arm.get(f"{name}_start")) else f"{arm[name]}"
+        for name in ("mined", "sampled")
+    )
+    return f"{k} of {b}"
+
+
+def chosen(settings: dict[str, Any] | None) -> str:
+    """The settings that an arm chose, in short."""
+    if settings is None:
+        return "-"
+    short = {"learning_rate": "rate", "negative_weight": "weight", "score_scale": "scale"}
+    return ", ".join(f"{short.get(name, name)} {value:g}" for name, value in settings.items())
+
+
+def setting(value: Any) -> str:
+    """The value of a setting; a dash for none."""
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def seconds(value: float | None) -> str:
+    """Seconds; a dash for none."""
+    return "-" if value is None else in_seconds(value)
+
+
+def number(value: float | None, digits: int) -> str:
+    """A number with so many digits after the point; a dash for none."""
+    return "-" if value is None else f"{value:,.{digits}f}"
+
+
+def mebibytes(value: float | None) -> float | None:
+    """Bytes in MiB."""
+    return None if value is None else value / 2**20
+
+
+def speed(arm: dict[str, Any]) -> float | None:
+    """Examples a second, mean over seeds."""
+    speeds = [s["examples_per_second"] for s in arm["seeds"] if "examples_per_second" in s]
+    return sum(speeds) / len(speeds) if speeds else None
+
+
+def figure(values: Sequence[float | None]) -> str:
+    """The mean with three significant digits."""
+    known = [value for value in values if value is not None]
+    return f"{sum(known) / len(known):.3g}" if known else "-"
