@@ -347,7 +347,7 @@ def test_runs_without_probabilities_say_so(trained, tmp_path, capsys):
         ({"k": 0}, "k: found 0, expected 1 or more or null"),
         ({"overall": "high"}, "overall: found 'high', expected a number"),
     ):
-        wrongs.append(({**whole, "thresholds": {"macro-f1": one | part}}, f"thresholds: {said}"))
+        wrongs.append(({**whole, "thresholds": {"macro-f1": one | part}}, f"macro-f1: {said}"))
     for wrong, said in wrongs:
         with pytest.raises(InputError, match=rf"memory\.json: calibration: .*{said}|{said}"):
             load(with_curves(wrong))
