@@ -10,7 +10,10 @@ import re
 
 from snm.errors import InputError
 
-__all__ = ["refuse_packed", "undecoded"]
+__all__ = ["ZIP", "refuse_packed", "undecoded"]
+
+ZIP = b"PK\x03\x04"
+"""How an archive begins, and what is made of archives: files of Office, for example."""
 
 _SHEET = "CSV in UTF-8, as a spreadsheet program saves it"
 _TABLE = 'JSON lines: `pandas.{}(FILE).to_json(NEW, orient="records", lines=True)` makes them'
@@ -21,12 +24,12 @@ _BEGINNINGS = (
     (rb"PAR1\x15", "a Parquet file", _TABLE.format("read_parquet")),
     (rb"ARROW1\0", "an Arrow file", _TABLE.format("read_feather")),
     (
-        rb"PK\x03\x04.*?(\[Content_Types\]|xl/|docProps/|opendocument)",
+        ZIP + rb".*?(\[Content_Types\]|xl/|docProps/|opendocument)",
         "an Office file",
         _SHEET,
     ),
     (rb"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "an Office file", _SHEET),  # of 2003 and before
-    (rb"PK\x03\x04", "a zip archive", _UNPACKED.format("unzip")),
+    (ZIP, "a zip archive", _UNPACKED.format("unzip")),
     (_GZIP, "gzip data", f"a name ending in .gz, or {_UNPACKED.format('gunzip -c')}"),
     (rb"BZh[1-9]1AY&SY", "bzip2 data", _UNPACKED.format("bunzip2 -c")),
     (rb"\xfd7zXZ\0", "xz data", _UNPACKED.format("xz -dc")),
@@ -48,7 +51,7 @@ def refuse_packed(name: str, first: bytes) -> None:
 
     Args:
       name: of the file, for messages.
-      first: its first line.
+      first: its first line, of an archive some more.
 
     Raises:
       InputError: they begin as such a file does.

@@ -22,7 +22,7 @@ from snm.data.formats.gzipped import (
     open_bytes,
     unreadable,
 )
-from snm.data.formats.not_text import refuse_packed, undecoded
+from snm.data.formats.not_text import ZIP, refuse_packed, undecoded
 from snm.errors import InputError, counted
 from snm.system.repeated_keys import repeated_key
 
@@ -87,7 +87,9 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
                     expected = "text in lines" + (f", as {_OF_RETURNS}" if b"\r" in line else "")
                     raise InputError(f"{named(path)}:{number}", found, expected)
                 if number == 1:
-                    refuse_packed(named(path), line)
+                    # Numbers before the names in an archive may hold the byte of a newline.
+                    more = stream.read(512) if line.startswith(ZIP) else b""
+                    refuse_packed(named(path), line + more)
                     line = line.removeprefix(BYTE_ORDER_MARK)
                 try:
                     text = line.decode("utf-8").rstrip("\r\n")

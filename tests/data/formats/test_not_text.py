@@ -16,10 +16,10 @@ from snm.errors import InputError
 ROWS = b"text,labels\na word,x\n"
 
 
-def zipped(name):
+def zipped(name, seconds=0):
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as archive:
-        archive.writestr(name, ROWS)
+        archive.writestr(zipfile.ZipInfo(name, (2026, 1, 1, 12, 0, seconds)), ROWS)
     return stream.getvalue()
 
 
@@ -35,6 +35,8 @@ def zipped(name):
         (b"ARROW1\0\0\xff\xff\xff\xff", "an Arrow file, expected JSON lines: `pandas.read_f"),
         (zipped("[Content_Types].xml"), "an Office file, expected CSV in UTF-8"),
         (zipped("docProps/app.xml"), "an Office file, expected CSV in UTF-8"),
+        # 20 seconds past a full hour have the byte of a newline, before the name.
+        (zipped("xl/workbook.xml", seconds=20), "an Office file, expected CSV in UTF-8"),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\0\0", "an Office file, expected CSV in UTF-8"),
         (zipped("rows.csv"), "a zip archive, expected the text in it, which `unzip` unpacks"),
         (gzip.compress(ROWS), "gzip data, expected a name ending in .gz, or the text in it"),
@@ -42,7 +44,19 @@ def zipped(name):
         (lzma.compress(ROWS), "xz data, expected the text in it, which `xz -dc` unpacks"),
         (b"\x28\xb5\x2f\xfd\x04\x58", "Zstandard data, expected the text in it"),
     ],
-    ids=["parquet", "arrow", "xlsx", "openpyxl", "xls", "zip", "gzip", "bzip2", "xz", "zstd"],
+    ids=[
+        "parquet",
+        "arrow",
+        "xlsx",
+        "openpyxl",
+        "newline",
+        "xls",
+        "zip",
+        "gzip",
+        "bzip2",
+        "xz",
+        "zstd",
+    ],
 )
 def test_a_file_of_another_program_is_told(tmp_path, suffix, content, said):
     path = tmp_path / f"points{suffix}"
