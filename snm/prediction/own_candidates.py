@@ -56,9 +56,9 @@ def top_of_pairs(
       int32 [m, k] labels and float32 [m, k] scores, best first; -1 where a point has fewer.
     """
     model, memory, first = predictor.model, predictor.memory, 0
-    fewest = 0
-    if among is None:  # one program serves most blocks, though they have other numbers of pairs
-        fewest = block_rows * (k if memory is None else k + _VOTED)
+    each = 0  # pairs of a point: one program serves most blocks, though they have other numbers
+    if among is None:
+        each = k if memory is None else k + _VOTED
     for queries in predictor.queries(rows):
         here = slice(first, first + len(queries))
         own, added = rows[here], None
@@ -72,7 +72,7 @@ def top_of_pairs(
             mask.data = np.where(values_at(seen, mask) > 0, 0, 1)
             mask.eliminate_zeros()
         of_model = model, predictor.state, predictor.mesh
-        scores = scores_of_pairs(*of_model, queries, mask, block_rows, fewest)
+        scores = scores_of_pairs(*of_model, queries, mask, block_rows, each * len(queries))
         if added is not None:
             scores = scores + values_at(added, mask)
         yield best_of_pairs(mask, scores, k, MASKED)

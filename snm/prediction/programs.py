@@ -36,9 +36,10 @@ __all__ = [
     "scores_of_pairs",
 ]
 
-_FLOATS_OF_PAIRS = 1 << 22
-"""Of the class rows of pairs that are scored at once. The number of pairs is rounded up to a power
-of two, and is at least 256."""
+_FLOATS_OF_PAIRS = 1 << 20
+"""Of the class rows of pairs that are scored at once: 4 MiB, which stay in a CPU's cache (four
+times as many took six times as long a pair). The number of pairs is rounded up to a power of two,
+and is at least 256."""
 
 
 _kept = functools.lru_cache(maxsize=8)
