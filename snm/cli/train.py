@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 import shlex
 import statistics
-import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -30,6 +27,8 @@ _TIMED = 2.0  # seconds of steps from which the rest is estimated
 _SHORTEST_ESTIMATE = 10.0  # seconds
 _LINE_EVERY = 1.0  # seconds of steps between the lines of two epochs
 _SHORTEST_PROGRAM = 0.1  # seconds of compiling from which --profile-time names a program
+_STOPPING = "finishing the step and taking a checkpoint; again stops at once"
+_KEPT = "goes on from the last checkpoint"
 
 
 @dataclasses.dataclass
@@ -140,6 +139,7 @@ def run_training(command: Train) -> None:
         from snm.runs.mirror import place_of
         from snm.runs.settings import settings_of_run
         from snm.stores.address import Address
+        from snm.system.signals import stop_told
         from snm.trainer.run import RunRequest, resolved_training
         from snm.trainer.training import not_tried
 
@@ -153,7 +153,7 @@ def run_training(command: Train) -> None:
             warning = little_disk(dataset, config, place.folder)
             if warning is not None and not folder.result.exists():
                 console.print(warning, soft_wrap=True)
-        with progress_bar() as bar, _stop_wished() as stop:
+        with progress_bar() as bar, stop_told(_STOPPING, _KEPT) as stop:
             request = RunRequest(
                 source=command.data,  # as typed, so that `evaluate` finds the data again
                 warm_start=command.warm_start,
@@ -341,24 +341,6 @@ def _print_times(table: bool) -> None:
                     lines.add_row(f"  {program}", f"  ({programs[program]:.2f})", "")
     lines.add_row("all", f"{whole:.2f}", "")
     console.print(lines)
-
-
-@contextlib.contextmanager
-def _stop_wished() -> Iterator[Callable[[], bool]]:
-    from snm.system.signals import stop_wished
-    from snm.system.terminal import console
-
-    def first(signal: Any) -> None:
-        print(f"snm: {signal.name}: finishing the step and taking a checkpoint; "
-              "again stops at once", file=sys.stderr, flush=True)  # fmt: skip
-
-    def second() -> None:
-        console.show_cursor(True)  # the progress bar hides it
-        print("snm: error: stopped at once; the same command goes on from the last checkpoint",
-              file=sys.stderr, flush=True)  # fmt: skip
-
-    with stop_wished(first, second) as wished:
-        yield wished
 
 
 def _print_settings(dataset: Dataset, config: Config) -> None:

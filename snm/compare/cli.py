@@ -31,6 +31,9 @@ __all__ = ["Compare"]
 _FIXED = ("sha256", "settings")
 
 _MINED = (1, 16, 64, 256)  # k' that are compared by default
+_STOPPING = (
+    "stopping: runs at work write a checkpoint, a peer begins again; a second signal stops at once"
+)
 
 
 @dataclasses.dataclass
@@ -142,11 +145,12 @@ def _run(asked: Compare) -> None:
     """
     from snm.compare.campaign import Campaign
     from snm.compare.campaign import Plan as CampaignPlan
-    from snm.compare.progress import Display, wished_to_stop
+    from snm.compare.progress import Display
     from snm.compare.records import write_record
     from snm.compare.report.tables import sheets
     from snm.compare.report.terminal import laid_out
     from snm.system.locks import LOCK, locked
+    from snm.system.signals import stop_told
     from snm.system.terminal import console
 
     _check(asked)
@@ -175,7 +179,7 @@ def _run(asked: Compare) -> None:
         write_record(asked.out / "plan.json", plan)
         about = _about(asked, dataset, plan)
         found: dict[str, Any] = {}
-        with display.bar, wished_to_stop() as stop:
+        with display.bar, stop_told(_STOPPING, "keeps what is done, and goes on") as stop:
             for found in campaign.run(stop):
                 _write_figures(asked.out, {**about, **found})
             found["peers"] = _peers(asked, campaign.arms[0].config, display, stop)

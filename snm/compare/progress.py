@@ -1,22 +1,18 @@
-"""Shows how far a comparison is, and hears when it is asked to stop."""
+"""Shows how far a comparison is, and how long the rest will take."""
 
 from __future__ import annotations
 
-import contextlib
 import statistics
-import sys
 import time
-from collections.abc import Callable, Iterator
 from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, TimeElapsedColumn
 
 from snm.compare.jobs import Running
 from snm.errors import counted, duration
-from snm.system.signals import stop_wished
-from snm.system.terminal import bar_of, console
+from snm.system.terminal import bar_of
 
-__all__ = ["Display", "seconds_left", "wished_to_stop"]
+__all__ = ["Display", "seconds_left"]
 
 _SHORTEST_ESTIMATE = 10.0  # seconds
 
@@ -82,20 +78,3 @@ def seconds_left(standing: Running, at_once: int) -> tuple[float, set[str]]:
     other = statistics.fmean(of_arm.values())
     runs = (*standing.left, *standing.later)
     return sum(epochs * of_arm.get(arm, other) for arm, epochs in runs) / at_once, set(paces)
-
-
-@contextlib.contextmanager
-def wished_to_stop() -> Iterator[Callable[[], bool]]:
-    """Within the block, SIGTERM and Ctrl-C ask for an end, which the function tells of."""
-
-    def first(signal: Any) -> None:
-        print(f"snm: {signal.name}: stopping: runs at work write a checkpoint, a peer begins "
-              "again; a second signal stops at once", file=sys.stderr, flush=True)  # fmt: skip
-
-    def second() -> None:
-        console.show_cursor(True)  # the progress bar hides it
-        print("snm: error: stopped at once; the same command keeps what is done, and goes on",
-              file=sys.stderr, flush=True)  # fmt: skip
-
-    with stop_wished(first, second) as wished:
-        yield wished

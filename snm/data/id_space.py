@@ -89,11 +89,11 @@ def check_features(here: IdSpace, there: IdSpace) -> None:
     Raises:
       InputError: other vocabularies, or other numbers of features.
     """
-    if here.vectorizer is not None and there.vectorizer is not None:
-        # Most often one is a copy of the other.
-        same = here.vectorizer.read_bytes() == there.vectorizer.read_bytes()
-        theirs = Vectorizer.read(there.vectorizer)
-        if not same and not Vectorizer.read(here.vectorizer).makes_features_of(theirs):
+    own, other = here.vectorizer, there.vectorizer
+    # Most often one is a copy of the other.
+    if own is not None and other is not None and own.read_bytes() != other.read_bytes():
+        theirs = Vectorizer.read(other)
+        if not Vectorizer.read(own).makes_features_of(theirs):
             found = f"features of another vocabulary than those of {there.name}"
             raise InputError(here.name, found, _makes_features_of(there, theirs))
     if here.num_features != there.num_features:

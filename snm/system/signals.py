@@ -7,11 +7,12 @@ import math
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 
-__all__ = ["SIGNALS", "asked_again", "ends_in_order", "stop_wished"]
+__all__ = ["SIGNALS", "asked_again", "ends_in_order", "stop_told", "stop_wished"]
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -77,6 +78,27 @@ def stop_wished(
         sender.close()
         thread.join()
         receiver.close()
+
+
+@contextlib.contextmanager
+def stop_told(begins: str, again: str) -> Iterator[Callable[[], bool]]:
+    """As `stop_wished`, and says on standard error what each signal does.
+
+    Args:
+      begins: what the first one does.
+      again: what the same command does after the second.
+    """
+    from snm.system.terminal import console
+
+    def first(signal: signal.Signals) -> None:
+        print(f"snm: {signal.name}: {begins}", file=sys.stderr, flush=True)
+
+    def second() -> None:
+        console.show_cursor(True)  # the progress bar hides it
+        print(f"snm: error: stopped at once; the same command {again}", file=sys.stderr, flush=True)
+
+    with stop_wished(first, second) as wished:
+        yield wished
 
 
 @contextlib.contextmanager

@@ -41,7 +41,7 @@ def verdict(results: Record) -> list[str]:
 def _unequal(arms: list[Record]) -> str:
     """What of a loss's own differs between arms, so that it may be the cause of a lead."""
     names = [words for name, words in BY_LOSS.items() if name in arms[0]["differing"]]
-    return f" Settings are not equal: arms differ in {' and '.join(names)}." if names else ""
+    return f" Settings are not equal: arms differ in {_with_and(names)}." if names else ""
 
 
 def _time_range(arms: list[Record]) -> str:
