@@ -261,6 +261,7 @@ def _labels_of(path: Path, predictor: Predictor) -> NDArray[np.int32]:
     import numpy as np
 
     from snm.data.formats.dispatch import read_lines
+    from snm.prediction.candidates import none_known
     from snm.system.terminal import remark
 
     lines, names = read_lines(path), set(predictor.label_names or ())
@@ -285,10 +286,7 @@ def _labels_of(path: Path, predictor: Predictor) -> NDArray[np.int32]:
     if unknown:
         number, name = unknown[0]
         if not ids:
-            found = f"an unknown label {name!r}"
-            if len(unknown) > 1:
-                found = f"{len(unknown):,} unknown labels, such as {name!r}, and no known one"
-            raise InputError(f"{path}:{number}", found, "a name of a label")
+            raise none_known(f"{path}:{number}", name, len(unknown))
         some = f"{len(unknown):,} of {counted(len(ids) + len(unknown), 'label')} in {path}"
         remark(f"{some} are unknown to the run, such as {name!r}: left out")
     return np.asarray(ids, np.int32)

@@ -27,6 +27,7 @@ __all__ = [
     "checked_answers",
     "checked_k",
     "ids_of_labels",
+    "none_known",
     "only",
     "padded",
     "values_at",
@@ -206,6 +207,20 @@ def ids_of_labels(
                 expected = "a name of a label"
             raise InputError("labels", f"an unknown label {label!r}", expected)
     return _checked(ids, num_labels)
+
+
+def none_known(where: str, first: int | str, unknown: int) -> InputError:
+    """The error of labels of which none is known.
+
+    Args:
+      where: names them, for the message.
+      first: the first.
+      unknown: how many there are.
+    """
+    found = f"an unknown label {first!r}"
+    if unknown > 1:
+        found = f"{unknown:,} unknown labels, such as {first!r}, and no known one"
+    return InputError(where, found, "a name of a label")
 
 
 def padded(ids: NDArray[np.int32], num_labels: int) -> NDArray[np.int32]:

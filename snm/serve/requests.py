@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.errors import InputError, counted, nearest
-from snm.prediction.candidates import candidates_of
+from snm.prediction.candidates import candidates_of, none_known
 from snm.prediction.inputs import without_zeros
 from snm.prediction.predictor import Predictor
 from snm.serve.messages import ENTRIES, LIST, TEXT, VECTOR, Label, Question
@@ -99,11 +99,8 @@ def among_of(
     every, each = _flat_or_each(labels)
     known, unknown = _known(each or [every], predictor)
     if unknown and not any(map(len, known)):
-        names = every or [label for of_point in each for label in of_point]
-        found = f"an unknown label {names[0]!r}"
-        if unknown > 1:
-            found = f"{unknown} unknown labels, such as {names[0]!r}, and no known one"
-        raise InputError("labels", found, "a name of a label")
+        first = (every or [label for of_point in each for label in of_point])[0]
+        raise none_known("labels", first, unknown)
     if not each:
         return known[0], unknown
     found_of_each = candidates_of(known, num_points, predictor.model.spec.num_labels)
