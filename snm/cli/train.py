@@ -123,7 +123,7 @@ def run_training(command: Train) -> None:
     if command.same_ids and command.warm_start is None:
         raise InputError("--same-ids", "no --warm-start", "the run that has the same ids")
     if command.device_memory is not None:  # also where nothing is trained
-        from snm.planning.sizes import parse_bytes
+        from snm.planning.byte_sizes import parse_bytes
 
         parse_bytes(command.device_memory)
 

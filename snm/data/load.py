@@ -20,7 +20,7 @@ from snm.data.formats.binary import DAMAGE, npy_header
 from snm.data.formats.layouts import DATA_FILES, DataFiles, holds_data
 from snm.errors import InputError, counted
 from snm.machine.ram import available_ram
-from snm.stores import entries
+from snm.stores import shared_cache
 from snm.stores.address import absolute
 from snm.stores.copies import local
 from snm.system.cache_folder import folder as cache_folder
@@ -94,7 +94,7 @@ def load(
     parts = _cached(place, key, mapped=mapped)
     if parts is None and mapped and place and files.are_text:
         refused = binary_cache.write_pieces(place, key, files.parts, content.refuse_changed)
-        entries.send(place, binary_cache.entry(key))
+        shared_cache.send(place, binary_cache.entry(key))
         parts = _cached(place, key, mapped=True)  # perhaps of another process
         if parts is None and refused is not None and (must or share > 1):
             raise _no_room(place, refused.found)
@@ -105,7 +105,7 @@ def load(
         content.refuse_changed()
         if place:
             binary_cache.write(place, key, parts)
-            entries.send(place, binary_cache.entry(key))
+            shared_cache.send(place, binary_cache.entry(key))
             there = _cached(place, key, mapped=True) if mapped else None
             parts = there if must else there or parts
     if parts is None:
@@ -128,7 +128,7 @@ def _no_room(place: Path | None, found: str) -> InputError:
 def _cached(place: Path | None, key: str, **how: Any) -> binary_cache.Parts | None:
     """An entry of the cache folder; what it lacks is brought from a cache in a store."""
     parts = binary_cache.read(place, key, **how) if place else None
-    if parts is None and place and entries.bring(place, binary_cache.entry(key)):
+    if parts is None and place and shared_cache.bring(place, binary_cache.entry(key)):
         parts = binary_cache.read(place, key, **how)
     return parts
 

@@ -279,8 +279,8 @@ def _memory(source: str, dataset: Dataset) -> Iterator[Finding]:
     if isinstance(devices(), str):
         return  # JAX cannot start, which `examine_environment` reports
     from snm.config.resolve import resolve
+    from snm.planning.byte_sizes import size_in_words
     from snm.planning.fit_check import room
-    from snm.planning.sizes import size_in_words
 
     try:
         expected = room(dataset, resolve(Config(), dataset))

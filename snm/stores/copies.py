@@ -20,6 +20,7 @@ from snm.stores.objects import Found, GoneError, Objects, StoreError, safe
 from snm.stores.snapshots import Snapshot, download, newest
 from snm.system import disk
 from snm.system.cache_folder import folder as cache_folder
+from snm.system.checksums import difference
 from snm.system.files import flocked, made_whole
 from snm.system.locks import LOCK, locked
 
@@ -116,7 +117,7 @@ def _of_listing(objects: Objects, wanted: Callable[[str], bool], home: Path) -> 
             def one(name: str) -> None:
                 path, size = beside / copy.name / name, found[name].size
                 path.parent.mkdir(parents=True, exist_ok=True)
-                objects.fetch(name, path, lambda path: _of_size(path, size))
+                objects.fetch(name, path, lambda path: difference([size], [path.stat().st_size]))
 
             failed: StoreError | None = None
             try:
@@ -128,11 +129,6 @@ def _of_listing(objects: Objects, wanted: Callable[[str], bool], home: Path) -> 
             if failed is not None:
                 raise failed
     return copy
-
-
-def _of_size(path: Path, size: int) -> str | None:
-    found = path.stat().st_size
-    return None if found == size else f"{found} of {size} bytes"
 
 
 def _forget_others(place: Path) -> None:

@@ -17,7 +17,6 @@ from snm.stores.address import Address
 from snm.stores.objects import GoneError, Objects, StoreError
 from snm.stores.snapshots import (
     Snapshot,
-    digest,
     download,
     file_names,
     newest,
@@ -25,8 +24,8 @@ from snm.stores.snapshots import (
     snapshot_names,
 )
 from snm.system import disk
+from snm.system.checksums import file_sha256, read_sealed, write_sealed
 from snm.system.files import made_whole
-from snm.system.sealed_json import read_sealed, write_sealed
 
 __all__ = ["RECORD", "Uploads", "bring"]
 
@@ -160,7 +159,7 @@ class Uploads:
         """The SHA-256 of a file; of one that did not change, from the last time."""
         about = file.stat()
         key = (path, about.st_ino, about.st_size, about.st_mtime_ns)
-        self._digests[key] = known[key] if key in known else digest(file)
+        self._digests[key] = known[key] if key in known else file_sha256(file)
         return self._digests[key]
 
     def _commit(self, files: dict[str, list]) -> None:
