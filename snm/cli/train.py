@@ -64,7 +64,7 @@ class Train:
     same_ids: bool = False
     """Take labels without names to mean the same in DATA as in the run of --warm-start."""
     dry_run: bool = False
-    """Print the resolved settings and sizes without training."""
+    """Print the settings, which of them were chosen for DATA, and sizes, without training."""
     profile: bool = False
     """Write a profiler trace of a few steps to the folder of the run."""
     profile_time: bool = False
@@ -161,7 +161,7 @@ def run_training(command: Train) -> None:
                 profile=command.profile,
                 stop=stop,
             )
-            events = resolved_training(dataset, config, place, request)
+            events = resolved_training(dataset, config, command.settings, place, request)
             display = _Display(bar, config.members)
             services = command.log_to if is_first_process() else ()
             for event in tracked(events, services, place.folder):
@@ -346,14 +346,16 @@ def _print_times(table: bool) -> None:
 def _print_settings(dataset: Dataset, config: Config) -> None:
     """What `--dry-run` prints."""
     from snm.config.resolve import resolve
+    from snm.config.resolved import given_otherwise
     from snm.system.terminal import console, table_of
     from snm.trainer.phase import steps_of_epoch
 
     resolved = resolve(config, dataset)
     steps = steps_of_epoch(resolved, dataset)
-    table = table_of("settings", show_header=False)
+    chosen = given_otherwise(config, resolved)
+    table = table_of("settings", ["setting", "value", "chosen for"])
     for name, value in dataclasses.asdict(resolved).items():
-        table.add_row(name, str(value))
+        table.add_row(name, str(value), str(chosen.get(name, "")))
     console.print(table)
     rows = dataset.train.num_features + dataset.train.num_labels
     parameters = config.dim * (rows + (config.dim if config.encoder != "linear" else 0))

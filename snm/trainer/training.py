@@ -129,7 +129,7 @@ def training(
         with place_of(run_dir) as place:
             settings = settings_of_run(RunFolder(place.folder), config, dataset)
             yield from (Noted(0, note) for note in not_tried(config, dataset))
-            yield from resolved_training(dataset, settings, place, request)
+            yield from resolved_training(dataset, settings, config, place, request)
 
     events = apart(run())
     return with_bar(events) if (in_notebook() if progress is None else progress) else events
