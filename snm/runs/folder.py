@@ -2,7 +2,7 @@
 
 - `manifest.json`: the checksums of the other files, and the checkpoints that the result is of
 - `config.toml`: all settings, resolved
-- `run.json`: the training data, and the shapes of the model
+- `run.json`: the training data, the shapes of the model, and which settings were left to `auto`
 - `weighting.npz`: the fitted feature weighting
 - `labels.txt`: the names of the labels, if the data has them
 - `vectorizer.json`: the vectoriser, if the features were made from texts

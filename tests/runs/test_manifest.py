@@ -249,7 +249,8 @@ SHAPES = ("", "[]", "null", "3", '"text"', "{}", '{"a": 1}', "[[[[]]]]", "{", "N
           '{"a":' * 100_000 + "1" + "}" * 100_000, "\xff\x00", "1" * 5000)  # fmt: skip
 CHANGED = {
     "run.json": [("num_labels", 10**9), ("num_labels", "20"), ("num_labels", True), ("data", None),
-                 ("num_features", 31), ("num_features", -1), ("sha256", 0), ("warm_start", 3)],
+                 ("num_features", 31), ("num_features", -1), ("sha256", 0), ("warm_start", 3),
+                 ("given", ["memory"])],
     "memory.json": [("used", 1), ("settings", {}), ("precision", {})],
     "result.json": [("metrics", []), ("members", 3), ("steps", -1), ("metrics", {"P@1": "70"})],
     "vectorizer.json": [("kind", "tfidf"), ("kind", []), ("num_features", 31), ("ngrams", [2]),
