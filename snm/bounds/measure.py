@@ -169,7 +169,7 @@ def _margins(ids: Any, scores: Vector, owner: Any, label: Any, own: Vector, k: i
 
 def sampled_vartheta(ranks: RankWeights) -> Vector:
     """The rank weights of all B sampled labels in the loss of a run, float64 [B]."""
-    weights = ranks.of_sample()
+    weights = ranks.all_weights()
     return np.maximum.accumulate(weights[::-1])[::-1]
 
 

@@ -56,7 +56,7 @@ def by_blocks(
     dense = None
     if (form := problem.plan.dense) is not None:
         dense = _DensePart(problem, gradients.positive, form)
-        if form.reads_first:
+        if form.needs_first_pass:
             dense, loss, grad_positive = dense.after_first_walk()
             gradients = gradients._replace(
                 loss=gradients.loss + loss, grad_positive=gradients.grad_positive + grad_positive

@@ -106,7 +106,7 @@ def _negatives(problem: Problem, mined: jax.Array, slots: jax.Array) -> jax.Arra
     where = unmasked(mined)
     if problem.excluded is not None:
         where &= slots != problem.excluded[:, None]
-    if problem.spec.head_loss.stops_at_mined:
+    if problem.spec.head_loss.has_rank_weights:
         return where
     # Of k' + 1 mined, a term that left none of them out keeps the k' hardest.
     return where & (jnp.cumsum(where, axis=1) <= problem.spec.mined)

@@ -96,7 +96,7 @@ def plan_step(spec: HeadSpec, num_points: int, num_slots: int, *, alone: bool) -
     elif alone and _finds_threshold(spec, num_points, num_slots):
         mining = Mining.BY_THRESHOLD
     else:
-        mining = Mining.NONE if loss.weighs_all_alike else Mining.BY_ORDER
+        mining = Mining.NONE if loss.uses_all_negatives else Mining.BY_ORDER
     # Where the gradient of all scores is one matrix, it has the dense part, and no pairs are left.
     in_parts = mining in (Mining.BY_ORDER, Mining.NONE)
     own = not spec.excludes_known

@@ -225,7 +225,7 @@ def make_problem(
     n = scaled.shape[0]
     term_rows = jnp.arange(n, dtype=jnp.int32) if spec.one_positive else entry_rows(terms)
     counts = None
-    if sample is not None and sample.num_drawn is not None and spec.head_loss.stops_at_mined:
+    if sample is not None and sample.num_drawn is not None and spec.head_loss.has_rank_weights:
         counts = _counted(sample.num_drawn, num_slots, excluded, masked, term_rows, n)
     return Problem(
         spec=spec,

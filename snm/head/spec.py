@@ -11,7 +11,7 @@ import jax
 
 from snm.errors import InputError
 from snm.losses.sampled import LOSSES, HeadLoss, LossOptions
-from snm.losses.sampled.options import SampleSizes, check_words
+from snm.losses.sampled.options import SampleSizes, check_choices
 from snm.tables.optimizers import ROW_OPTIMIZERS, RowOptimizer
 
 __all__ = ["HeadSpec", "in_precision"]
@@ -76,10 +76,10 @@ class HeadSpec:
     row_rule: RowOptimizer = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        check_words(self, {"row_optimizer": ROW_OPTIMIZERS})
+        check_choices(self, {"row_optimizer": ROW_OPTIMIZERS})
         loss = self.loss
         if not isinstance(loss, HeadLoss):
-            check_words(self, {"loss": LOSSES})
+            check_choices(self, {"loss": LOSSES})
             loss = LOSSES[loss]
         of_table = any(loss is one for one in LOSSES.values())
         if not of_table and self.options != _PLAIN:

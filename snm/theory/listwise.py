@@ -376,7 +376,7 @@ def _log_product(
 
 def _log_slope(psi: Transformation, reach: float, kind: Slope) -> float:
     """The log of N(psi)."""
-    steepest = psi.family.log_steepest
+    steepest = psi.family.log_max_slope
     if kind == "printed":
         steepest = _PRINTED_STEEPEST.get(psi.name, steepest)
     return math.log(psi.a) + steepest(psi.a * reach)
