@@ -106,9 +106,9 @@ class Transformation:
         """psi(scores), elementwise."""
         return jnp.exp(self.log(scores))
 
-    def positive_within(self, reach: float) -> bool:
-        """Whether psi is positive for all scores from -reach to reach."""
-        return self.family.positive_everywhere or self.b > self.a * reach
+    def positive_within(self, max_score: float) -> bool:
+        """Whether psi is positive for all scores from -max_score to max_score."""
+        return self.family.positive_everywhere or self.b > self.a * max_score
 
     def _scaled(self, scores: Scores) -> Scores:
         scaled = self.a * scores
