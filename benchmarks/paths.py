@@ -50,10 +50,10 @@ WAYS = {
     "top-k on all cores": _without(search, "parallel_top_k", lax.top_k),
     "candidates of blocks": _without(search, "choose_quota", lambda *_, **__: None),
     "folds of 16 scores": _without(search, "WIDTH", 1 << 20),
-    "mining by threshold": _without(plan, "_finds_threshold", lambda *_: False),
-    "whole lists, not mined": _without(plan, "_takes_whole_lists", lambda *_: False),
-    "products": _without(plan, "few_pairs", lambda *_: True),
-    "pairs": _without(plan, "few_pairs", lambda *_: False),
+    "mining by threshold": _without(plan, "_uses_threshold", lambda *_: False),
+    "whole lists, not mined": _without(plan, "_uses_whole_lists", lambda *_: False),
+    "products": _without(plan, "pairs_are_cheaper", lambda *_: True),
+    "pairs": _without(plan, "pairs_are_cheaper", lambda *_: False),
 }
 """Name -> the step without it."""
 

@@ -232,7 +232,7 @@ def _step(model: Any, source: Any, shape: Any, mesh: Any) -> Any:
             best = mine(problem)
             every = None
             if mesh is None:
-                every = thresholds.left_out(problem, thresholds.every_score(problem))
+                every = thresholds.mask_excluded(problem, thresholds.all_scores(problem))
             recorded.append((best.slots, best.scores, every))
             return problem
 

@@ -151,7 +151,7 @@ MENDS = {
     ),
     "mask": Mend(
         5, head_step, targets=("h100",),
-        patches=lambda: [mock.patch.dict(plan._MASKED_FROM, {"gpu": 64})],
+        patches=lambda: [mock.patch.dict(plan._MASK_OWN_MIN_MINED, {"gpu": 64})],
     ),
     "pairs": Mend(
         6, head_step, keywords={"mined": 256}, targets=("v5e", "v5p"),
@@ -161,7 +161,7 @@ MENDS = {
         6, head_step, keywords={"mined": 256, "sampled": 8192}, targets=("h100",),
         patches=lambda: [
             _on_cpu(by_threshold),
-            mock.patch.dict(by_threshold._CACHED, {"gpu": 1 << 18, "tpu": 1 << 18}),
+            mock.patch.dict(by_threshold._CHUNK_SCORES, {"gpu": 1 << 18, "tpu": 1 << 18}),
         ],
     ),
     "search": Mend(7, head_step, targets=("h100",), patches=lambda: [_on_cpu(sample)]),

@@ -14,7 +14,7 @@ import numpy as np
 from snm.batches.csr_blocks import repeat
 from snm.batches.streams import Stream
 from snm.data.mapped import row_blocks
-from snm.tables.hashing import GOLDEN, mixed
+from snm.tables.hashing import GOLDEN, mix_bits
 from snm.tables.table import SparseRows
 
 __all__ = ["entries_left", "keys_of_points", "with_dropout", "without_dropped"]
@@ -34,7 +34,7 @@ def keys_of_points(seed: int, epoch: int, points: np.ndarray) -> np.ndarray:
       uint32 [...].
     """
     of_pass = Stream.DROPOUT.of(seed, epoch).generate_state(2, np.uint32)
-    return mixed(mixed(points.astype(np.uint32) * GOLDEN ^ of_pass[0]) ^ of_pass[1])
+    return mix_bits(mix_bits(points.astype(np.uint32) * GOLDEN ^ of_pass[0]) ^ of_pass[1])
 
 
 def entries_left(keys: np.ndarray, counts: np.ndarray, share: float) -> np.ndarray:
@@ -90,5 +90,5 @@ def _kept(keys: Any, starts: Any, entries: int, share: float) -> Any:
     xp = keys.__array_namespace__()
     counts = xp.diff(starts)
     place = xp.arange(entries, dtype=np.int32) - repeat(starts[:-1], counts, entries)
-    drawn = mixed(repeat(keys, counts, entries) + place.astype(np.uint32) * GOLDEN)
+    drawn = mix_bits(repeat(keys, counts, entries) + place.astype(np.uint32) * GOLDEN)
     return drawn >= np.uint32(min(round(share * 2**32), 2**32 - 1))

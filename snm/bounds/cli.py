@@ -90,14 +90,14 @@ def _run(command: Bounds) -> None:
     assert dataset.test is not None
     samples = []
     with counters() as counter:
-        for name, points, most in (
+        for name, points, max_points in (
             ("training points", dataset.train, command.points),
             ("test points", dataset.test, None),
         ):
             labelled = int(np.count_nonzero(np.diff(points.labels.indptr)))
-            shown = counter(name, min(most or labelled, labelled))
-            samples.append(measure(predictor, points, k, most=most, on_progress=shown))
-    found = bounds_of_run(
+            shown = counter(name, min(max_points or labelled, labelled))
+            samples.append(measure(predictor, points, k, max_points=max_points, on_progress=shown))
+    bounds = bounds_of_run(
         predictor,
         *samples,
         k=k,
@@ -106,72 +106,72 @@ def _run(command: Bounds) -> None:
         sampler=config.sampler,
         positive_weights=config.positive_weights,
     )
-    found = {"run": str(command.run), **found, "verdicts": verdicts(found)}
+    bounds = {"run": str(command.run), **bounds, "verdicts": verdicts(bounds)}
     if command.json:
-        print(json.dumps(found))
+        print(json.dumps(bounds))
         return
-    _print(found)
+    _print(bounds)
 
 
-def verdicts(found: dict[str, Any]) -> list[str]:
-    """What the bounds of a run say, in one or two sentences each.
+def verdicts(bounds: dict[str, Any]) -> list[str]:
+    """The conclusions of each bound, in one or two sentences.
 
     Args:
-      found: the result of `measure.bounds_of_run`.
+      bounds: the result of `measure.bounds_of_run`.
     """
-    n, out = found["points"], []
+    n, sentences = bounds["points"], []
     for form, key in (("as proved", "proved"), ("with hidden factors 1", "unit_factors")):
-        best = min(found["theorem_6"], key=lambda row: row[key])
+        best = min(bounds["theorem_6"], key=lambda row: row[key])
         where = f"at rho {best['rho']:.3g}"
         if best[key] < 1:
             says = "the risk is at most" if key == "proved" else "nothing proved, but the sum is"
-            out.append(f"Theorem 6 {form}: {says} {best[key]:.3f} {where}.")
+            sentences.append(f"Theorem 6 {form}: {says} {best[key]:.3f} {where}.")
             continue
         text = f"Theorem 6 {form} is vacuous: its smallest right side is {best[key]:.3g}, {where}"
         if key == "proved":
-            enough = [row["points_needed"] for row in found["theorem_6"]]
-            least = min((count for count in enough if count is not None), default=None)
+            counts = [row["points_needed"] for row in bounds["theorem_6"]]
+            needed = min((count for count in counts if count is not None), default=None)
             text += (
-                f"; more than {_whole(least)} points would be needed to come below 1 ({n:,} now)"
-                if least is not None
+                f"; more than {_whole(needed)} points would be needed to come below 1 ({n:,} now)"
+                if needed is not None
                 else "; no number of points is enough, because every point is within every margin"
             )
-        out.append(text + ".")
-    five = found["theorem_5"]
+        sentences.append(text + ".")
+    five = bounds["theorem_5"]
     if "why_not" in five:
-        out.append(f"Theorem 5 says nothing here: {five['why_not']}.")
+        sentences.append(f"Theorem 5 says nothing here: {five['why_not']}.")
     elif five["proved"] < five["range"]:
-        out.append(
+        sentences.append(
             f"Theorem 5 as proved: the expected loss is at most {five['proved']:.3g} above the "
             f"mean loss, which lies in [0, {five['range']:.3g}]."
         )
     else:
-        out.append(
+        sentences.append(
             f"Theorem 5 as proved is vacuous: {five['proved']:.3g}, where the loss itself cannot "
             f"exceed {five['range']:.3g}; more than {_whole(five['points_needed'])} points would "
             f"be needed to come below ({n:,} now)."
         )
     if "note" in five:
-        out.append(f"Theorem 5, note: {five['note']}.")
-    return out
+        sentences.append(f"Theorem 5, note: {five['note']}.")
+    return sentences
 
 
-def _print(found: dict[str, Any]) -> None:
+def _print(bounds: dict[str, Any]) -> None:
     from rich import box
 
     from snm.system.terminal import console, table_of
 
     console.print(
-        f"{found['run']}: k = {found['k']}, {found['points']:,} training points, "
-        f"{found['num_labels']:,} labels, delta = {found['delta']:g}"
+        f"{bounds['run']}: k = {bounds['k']}, {bounds['points']:,} training points, "
+        f"{bounds['num_labels']:,} labels, delta = {bounds['delta']:g}"
     )
-    shares = (f"{100 * float(name):g}%" for name in found["margin_quantiles"])
-    quantiles = table_of("margins of training points", numbers=shares, box=box.SIMPLE)
-    quantiles.add_row(*(f"{value:.3g}" for value in found["margin_quantiles"].values()))
+    percents = (f"{100 * float(name):g}%" for name in bounds["margin_quantiles"])
+    quantiles = table_of("margins of training points", numbers=percents, box=box.SIMPLE)
+    quantiles.add_row(*(f"{value:.3g}" for value in bounds["margin_quantiles"].values()))
     console.print(quantiles)
     console.print(
-        f"risk (share of labels missing from the top {found['k']}): training points "
-        f"{found['train_risk']:.4f}, test points {found['test_risk']:.4f}; "
+        f"risk (share of labels missing from the top {bounds['k']}): training points "
+        f"{bounds['train_risk']:.4f}, test points {bounds['test_risk']:.4f}; "
         "by the class rows alone, without memory, filters and --seen"
     )
     columns = {
@@ -186,14 +186,14 @@ def _print(found: dict[str, Any]) -> None:
     }
     title = "Theorem 6: bound of the risk at each margin"
     table = table_of(title, numbers=columns.values(), box=box.SIMPLE)
-    for row in found["theorem_6"]:
+    for row in bounds["theorem_6"]:
         needed = row["points_needed"]
         table.add_row(
             *(f"{row[key]:.{3 if key == 'empirical' else 2}g}" for key in list(columns)[:-1]),
             "never" if needed is None else _whole(needed, below=1e6),
         )
     console.print(table)
-    five = found["theorem_5"]
+    five = bounds["theorem_5"]
     if "why_not" not in five:
         title = "Theorem 5: bound of the trained loss's generalization error"
         table = table_of(title, [""], [""], show_header=False, box=box.SIMPLE)
@@ -214,7 +214,7 @@ def _print(found: dict[str, Any]) -> None:
         "default margins come from the trained model, and are treated as fixed beforehand; the "
         "class of the whole model is larger, and so are its bounds."
     )
-    for text in found["verdicts"]:
+    for text in bounds["verdicts"]:
         console.print(f"- {text}")
 
 

@@ -47,9 +47,9 @@ from snm.theory.retrieval import Vector, margin_risk
 
 __all__ = ["Sample", "bounds_of_run", "measure", "sampled_vartheta"]
 
-_ROWS = 512
+_BATCH = 512  # points
 _MARGINS = 8  # margins in the default grid: the largest possible margin, halved 1 to 8 times
-_LARGEST_GRAM = 1500  # columns; the eigenvalues of such a matrix take about a second
+_MAX_GRAM_SIZE = 1500  # columns; the eigenvalues of such a matrix take about a second
 _QUANTILES = (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
 
 
@@ -89,16 +89,16 @@ def measure(
     points: Points,
     k: int,
     *,
-    most: int | None = None,
+    max_points: int | None = None,
     on_progress: Callable[[int], None] | None = None,
 ) -> Sample:
     """Computes the margins of points over all labels, exactly, and moments of their embeddings.
 
     Args:
       predictor: the model.
-      points: features and labels; points without labels are left out, filters are not applied.
-      k: of the retrieval loss, from 1 to K - 1.
-      most: points to measure, drawn at random (seed 0) where more have a label; None is all.
+      points: features and labels; points without labels are ignored, filters are not applied.
+      k: the k of the retrieval loss, from 1 to K - 1.
+      max_points: if more points have labels, so many are drawn at random (seed 0); None for all.
       on_progress: called with the number of points done.
 
     Returns:
@@ -114,8 +114,8 @@ def measure(
     kept = np.flatnonzero(np.diff(points.labels.indptr))
     if not len(kept):
         raise InputError("points", "none with a label", "at least one")
-    if most is not None and most < len(kept):
-        kept = np.sort(np.random.default_rng(0).choice(kept, most, replace=False))
+    if max_points is not None and max_points < len(kept):
+        kept = np.sort(np.random.default_rng(0).choice(kept, max_points, replace=False))
     features = predictor.weighting.apply(csr_matrix(points.features[kept]))
     labels = csr_matrix(points.labels[kept])
     table = np.asarray(as_float(state.head.table.rows))
@@ -123,25 +123,27 @@ def measure(
     embed_and_search = _jitted(model, k + 1)
     width = table.shape[1]
     gram, sums, squares = np.zeros((width, width)), np.zeros(width), np.empty(len(kept))
-    found = []
-    for first in range(0, len(kept), _ROWS):
-        rows = np.arange(first, min(first + _ROWS, len(kept)))
-        padded = np.full(_ROWS, -1, np.int64)
+    margins = []
+    for first in range(0, len(kept), _BATCH):
+        rows = np.arange(first, min(first + _BATCH, len(kept)))
+        padded = np.full(_BATCH, -1, np.int64)
         padded[: len(rows)] = rows
         queries, best = embed_and_search(state, block_of(features, padded))
         z = np.asarray(queries, np.float64)[: len(rows)]
         gram += z.T @ z
         sums += z.sum(axis=0)
         squares[rows] = np.einsum("ij,ij->i", z, z)
-        part = labels[rows]
-        owner = np.repeat(np.arange(len(rows)), np.diff(part.indptr))
-        own = _scores(z, table, bias, owner, part.indices)
+        row_labels = labels[rows]
+        owner = np.repeat(np.arange(len(rows)), np.diff(row_labels.indptr))
+        own = _scores(z, table, bias, owner, row_labels.indices)
         ids, scores = np.asarray(best.slots)[: len(rows)], np.asarray(best.scores)[: len(rows)]
-        found.append(_margins(ids, scores.astype(np.float64), owner, part.indices, own, k))
+        margins.append(_margins(ids, scores.astype(np.float64), owner, row_labels.indices, own, k))
         if on_progress:
             on_progress(int(rows[-1]) + 1)
     counts = np.diff(labels.indptr)
-    return Sample(np.concatenate(found), np.repeat(1 / counts, counts), labels, squares, sums, gram)
+    return Sample(
+        np.concatenate(margins), np.repeat(1 / counts, counts), labels, squares, sums, gram
+    )
 
 
 def _scores(z: Vector, table: Any, bias: Any, owner: Any, label: Any) -> Vector:
@@ -160,16 +162,16 @@ def _margins(ids: Any, scores: Vector, owner: Any, label: Any, own: Vector, k: i
     so equal scores may differ by rounding.
     """
     hit = ids[owner] == label[:, None]
-    place = np.where(hit.any(axis=1), hit.argmax(axis=1), k + 1)
-    among = place <= k
-    mine = np.where(among, scores[owner, np.minimum(place, k)], own)
-    rest = np.where(place < k, scores[owner, k], scores[owner, k - 1])
-    return np.where(place < k, mine - rest, np.minimum(mine - rest, 0.0))
+    rank = np.where(hit.any(axis=1), hit.argmax(axis=1), k + 1)
+    own = np.where(rank <= k, scores[owner, np.minimum(rank, k)], own)
+    # The k-th highest score of the other labels.
+    kth = np.where(rank < k, scores[owner, k], scores[owner, k - 1])
+    return np.where(rank < k, own - kth, np.minimum(own - kth, 0.0))
 
 
 def sampled_vartheta(ranks: RankWeights) -> Vector:
     """The rank weights of all B sampled labels in the loss of a run, float64 [B]."""
-    weights = ranks.of_sample()
+    weights = ranks.all_weights()
     return np.maximum.accumulate(weights[::-1])[::-1]
 
 
@@ -188,9 +190,9 @@ def bounds_of_run(
 
     Args:
       predictor: the model.
-      train: margins and moments of its training points, or of a random part of them, which is
-        then the sample that the theorems are on: n is its size.
-      test: the same for test points, of which only the risk is used; or None.
+      train: margins and moments of its training points, or of a random part of them: the sample
+        of the theorems, with n its size.
+      test: the same for test points, used only for the test risk; or None.
       k: of the retrieval loss.
       delta: the failure probability for all margins together; each gets an equal part.
       rhos: the margins; by default a grid.
@@ -209,20 +211,22 @@ def bounds_of_run(
         raise InputError("--rho", str(min(rhos)), "margins above 0")
     spec, n = predictor.model.spec, len(train.squares)
     complexity, radius, longest = _complexity(predictor, train)
-    reach = radius * longest
-    grid = tuple(sorted(rhos)) or tuple(2 * reach / 2**i for i in range(_MARGINS, 0, -1))
-    each = delta / len(grid)
+    max_score = radius * longest
+    grid = tuple(sorted(rhos)) or tuple(2 * max_score / 2**i for i in range(_MARGINS, 0, -1))
+    delta_each = delta / len(grid)
     rows = []
     for rho in grid:
-        found = theorem_6(train.margins, rho, complexity, n, spec.num_labels, each, train.weights)
+        bound = theorem_6(
+            train.margins, rho, complexity, n, spec.num_labels, delta_each, train.weights
+        )
         rows.append(
             {
                 "rho": rho,
-                "empirical": found.empirical,
-                **_terms(found.bound),
-                "unit_factors": found.unit_factors,
-                "proved": found.proved,
-                "points_needed": _needed(found.empirical, found.bound.proved, n, 1.0),
+                "empirical": bound.empirical,
+                **_terms(bound.bound),
+                "unit_factors": bound.unit_factors,
+                "proved": bound.proved,
+                "points_needed": _needed(bound.empirical, bound.bound.proved, n, 1.0),
             }
         )
     order = np.argsort(train.margins)
@@ -241,40 +245,41 @@ def bounds_of_run(
             "what": "linear in the learned embedding, the encoder held fixed",
             "radius": radius,
             "longest_embedding": longest,
-            "largest_score": reach,
+            "largest_score": max_score,
         },
         "complexity": dataclasses.asdict(complexity),
         "margin_quantiles": quantiles,
         "train_risk": float(margin_risk(train.margins, 0.0, train.weights)),
         "test_risk": None if test is None else float(margin_risk(test.margins, 0.0, test.weights)),
         "theorem_6": rows,
-        "theorem_5": _theorem_5(spec, complexity, n, delta, reach, sampler, positive_weights),
+        "theorem_5": _theorem_5(spec, complexity, n, delta, max_score, sampler, positive_weights),
     }
 
 
 def _complexity(predictor: Predictor, train: Sample) -> tuple[Complexity, float, float]:
     """The complexities, and the lengths of the longest class row and embedding."""
     head = predictor.state.head
-    radius = _longest(np.asarray(as_float(head.table.rows)))
+    radius = _max_norm(np.asarray(as_float(head.table.rows)))
     squares, gram = train.squares, train.gram
     longest = math.sqrt(float(squares.max()))
-    if head.bias is not None and (steep := float(np.abs(np.asarray(head.bias)).max())):
-        # The bias becomes one more entry of the row, bias / t, and t one of the embedding, with the
-        # t that minimises (radius^2 + bias^2 / t^2)(longest^2 + t^2).
-        t = math.sqrt(steep * max(longest, 1e-30) / max(radius, 1e-30))
-        radius, longest = math.hypot(radius, steep / t), math.hypot(longest, t)
+    if head.bias is not None and (max_bias := float(np.abs(np.asarray(head.bias)).max())):
+        # Append bias / t to each row and t to each embedding, with the t that minimises
+        # (radius^2 + bias^2 / t^2)(longest^2 + t^2).
+        t = math.sqrt(max_bias * max(longest, 1e-30) / max(radius, 1e-30))
+        radius, longest = math.hypot(radius, max_bias / t), math.hypot(longest, t)
         squares = squares + t * t
         corner = np.array([[len(squares) * t * t]])
         gram = np.block([[gram, t * train.sums[:, None]], [t * train.sums[None, :], corner]])
-    found = linear_closed_form(
-        squares, train.labels, radius=radius, gram=gram if len(gram) <= _LARGEST_GRAM else None
+    complexity = linear_closed_form(
+        squares, train.labels, radius=radius, gram=gram if len(gram) <= _MAX_GRAM_SIZE else None
     )
-    return found, radius, longest
+    return complexity, radius, longest
 
 
-def _longest(rows: npt.NDArray[np.float32]) -> float:
-    """The length of the longest row; in blocks, because the table may fill most of the memory."""
-    blocks = (rows[at : at + 65_536].astype(np.float64) for at in range(0, len(rows), 65_536))
+def _max_norm(rows: npt.NDArray[np.float32]) -> float:
+    """The largest norm of a row, in blocks because the table may fill most of the memory."""
+    starts = range(0, len(rows), 65_536)
+    blocks = (rows[start : start + 65_536].astype(np.float64) for start in starts)
     return math.sqrt(max(float(np.einsum("ij,ij->i", b, b).max()) for b in blocks))
 
 
@@ -292,7 +297,7 @@ def _theorem_5(
     complexity: Complexity,
     n: int,
     delta: float,
-    reach: float,
+    max_score: float,
     sampler: str,
     positive_weights: str,
 ) -> dict[str, Any]:
@@ -310,13 +315,13 @@ def _theorem_5(
         return {"why_not": f"{unknown}: add it to snm.theory.constants.PHI_CONSTANTS"}
     l1, l2 = theta_norms(sampled_vartheta(loss.ranks), spec.sampled, spec.num_labels)
     kind: Any = "powl" if loss.pairwise else "bowl"
-    lowest = -2 * reach if kind == "powl" else -reach
+    lowest = -2 * max_score if kind == "powl" else -max_score
     phi, rho = spec.options.phi, spec.options.ramp_rho
     slope = phi_lipschitz(phi, lowest, rho=rho)
     constants = lemma_7(kind, l1, l2, slope, phi_largest(phi, lowest, rho=rho))
     bound = theorem_5(constants, complexity, n, spec.num_labels, delta)
     if not math.isfinite(constants.largest + bound.proved + bound.rademacher):
-        return {"why_not": f"with scores up to {reach:.3g}, phi {phi} is beyond float64"}
+        return {"why_not": f"with scores up to {max_score:.3g}, phi {phi} is beyond float64"}
     left_out = "known labels are left out of the negatives, which theta does not know of: "
     return {
         "loss": kind,
@@ -336,5 +341,5 @@ def _theorem_5(
 
 def _needed(empirical: float, rest: float, n: int, target: float) -> float | None:
     """As `examples_needed`, but None instead of infinity, which JSON does not have."""
-    found = examples_needed(empirical, rest, n, target)
-    return found if math.isfinite(found) else None
+    points = examples_needed(empirical, rest, n, target)
+    return points if math.isfinite(points) else None

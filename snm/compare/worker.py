@@ -86,7 +86,7 @@ def _bounds(
     from snm.runs.load import load
 
     k, predictor = min(config.retrieval_k, dataset.train.num_labels - 1), load(run)
-    sample = measure(predictor, dataset.train, k, most=_BOUND_POINTS)
+    sample = measure(predictor, dataset.train, k, max_points=_BOUND_POINTS)
     found = bounds_of_run(
         predictor,
         sample,

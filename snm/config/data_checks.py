@@ -56,7 +56,7 @@ def check_sampler(config: Config) -> None:
     A label that is drawn again takes no second slot: the negatives would weigh less than asked for,
     by an amount that depends on the draw, and rarely drawn labels would not be weighed up.
     """
-    if LOSSES[config.loss].stops_at_mined and SAMPLERS[config.sampler].needs_label_frequency:
+    if LOSSES[config.loss].has_rank_weights and SAMPLERS[config.sampler].needs_label_frequency:
         found = f"{config.sampler} with --loss {config.loss}"
         expected = "uniform, or --loss softmax: weights of ranks need labels that are drawn once"
         raise InputError("--sampler", found, expected)

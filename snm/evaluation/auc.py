@@ -5,7 +5,7 @@ label scores higher; a tie counts one half (Agarwal et al., Generalization Bound
 the ROC Curve, 2005, equation 1, with labels as instances). It measures the whole ranking, whereas
 P@k measures only the top.
 
-The pairs in order come from `snm.prediction.pair_counts`, which scores the labels in blocks, so
+`snm.prediction.pair_counts` counts the correctly ordered pairs. It scores the labels in blocks, so
 that the K scores of a point are never in memory at once.
 """
 
@@ -27,23 +27,28 @@ NDArray = np.ndarray[Any, Any]
 class Areas:
     """Counts over the points so far; `update` returns new counts.
 
-    All counts are integers, grouped by the numbers of relevant and irrelevant labels. So the result
+    The counts are integers, grouped by the numbers of relevant and irrelevant labels, so the result
     does not depend on the batch size, to the last bit.
 
     Attributes:
-      counts: (relevant, irrelevant) -> (points, twice the number of their pairs in order).
+      counts: (relevant, irrelevant) -> (points, twice their number of correctly ordered pairs).
     """
 
     counts: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
 
     def update(
-        self, twice: NDArray, labels: Any, filtered: NDArray, *, leave_out: NDArray | None = None
+        self,
+        doubled_counts: NDArray,
+        labels: Any,
+        filtered: NDArray,
+        *,
+        leave_out: NDArray | None = None,
     ) -> Areas:
         """Adds a batch of points.
 
         Args:
-          twice: int [entries], from `pair_counts_of`: for each entry of `labels`, twice the number
-            of irrelevant labels that score lower, plus the number of ties.
+          doubled_counts: int [entries], from `pair_counts_of`: for each entry of `labels`, twice
+            the number of irrelevant labels that score lower, plus the number of ties.
           labels: CSR [n, K], the relevant labels, canonical.
           filtered: int [n], the number of labels of each point that are neither relevant nor
             irrelevant.
@@ -56,8 +61,8 @@ class Areas:
         relevant = np.diff(labels.indptr)
         irrelevant = labels.shape[1] - relevant - filtered
         point = np.repeat(np.arange(len(relevant)), relevant)
-        of_point = np.zeros(len(relevant), np.int64)
-        np.add.at(of_point, point, np.asarray(twice, np.int64)[: len(point)])
+        point_counts = np.zeros(len(relevant), np.int64)
+        np.add.at(point_counts, point, np.asarray(doubled_counts, np.int64)[: len(point)])
         counts = dict(self.counts)
         keep = (relevant > 0) & (irrelevant > 0)
         if leave_out is not None:
@@ -65,7 +70,7 @@ class Areas:
         for i in np.flatnonzero(keep):
             key = int(relevant[i]), int(irrelevant[i])
             points, total = counts.get(key, (0, 0))
-            counts[key] = points + 1, total + int(of_point[i])
+            counts[key] = points + 1, total + int(point_counts[i])
         return Areas(counts)
 
     def result(self) -> dict[str, float]:
@@ -73,5 +78,5 @@ class Areas:
         points = sum(points for points, _ in self.counts.values())
         if not points:
             return {}
-        each = [twice / (2 * m * n) for (m, n), (_, twice) in sorted(self.counts.items())]
-        return {"AUC": 100.0 * sum(each) / points}
+        areas = [doubled / (2 * m * n) for (m, n), (_, doubled) in sorted(self.counts.items())]
+        return {"AUC": 100.0 * sum(areas) / points}

@@ -1,4 +1,4 @@
-"""Computes the metrics of a trained model over a labelled set of points."""
+"""Evaluates a trained model on labelled points."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from snm.data.propensity import PROPENSITY
 from snm.errors import InputError
 from snm.evaluation.auc import Areas
 from snm.evaluation.f1 import F1
-from snm.evaluation.filters import kept_first, most_filtered, without_filtered
+from snm.evaluation.filters import first_unfiltered, max_filtered, remove_filtered
 from snm.evaluation.metrics import KS, Metrics, frequency_groups, propensities
 from snm.evaluation.reliability import Reliability
 from snm.prediction.pair_counts import pair_counts_of
@@ -23,21 +23,21 @@ from snm.prediction.predictor import Predictor
 from snm.prediction.thresholds import LOOKED_AT
 
 __all__ = [
-    "PLAIN",
+    "DEFAULT_MEASURES",
     "Measures",
     "TrainCounts",
+    "can_evaluate",
     "evaluate_points",
-    "has_score",
-    "without_filtered_labels",
+    "remove_filtered_labels",
 ]
 
 
 class TrainCounts(NamedTuple):
-    """What PSP, PSnDCG and the groups by label frequency need to know of the training set.
+    """Counts of the training set, for PSP, PSnDCG and the groups of labels by frequency.
 
     Attributes:
-      label_frequency: int64 [K], the points of the whole training set with each label.
-      num_points: the points of the whole training set, at least 1.
+      label_frequency: int64 [K], the number of points of the whole training set with each label.
+      num_points: the number of points of the whole training set, at least 1.
       a: A of the propensity model of Jain et al. (2016), at least 0.
       b: B of that model, above 0.
     """
@@ -49,15 +49,15 @@ class TrainCounts(NamedTuple):
 
 
 class Measures(NamedTuple):
-    """What is measured of a model.
+    """Which metrics to compute.
 
     Attributes:
-      ks: the numbers of answers that metrics are computed at, as far as there are as many labels.
-      auc: whether to compute the AUC as well, which scores all labels twice more; it is of the
-        model's own scores, without the votes of a memory.
-      thresholds: to measure F1 at, as in `Predictor.threshold`, each on the answers that it was
-        chosen on; those of a number are 50.
-      by_label: whether to count the answers of each label as well.
+      ks: the values of k; those above the number of labels are omitted.
+      auc: whether to compute the AUC, which scores all labels twice more. It uses the scores of the
+        model without the votes of a memory.
+      thresholds: for F1, as in `Predictor.threshold`. Each selects from as many answers per point
+        as it was chosen on; a number selects from 50.
+      by_label: whether to count the answers of each label.
     """
 
     ks: Sequence[int] = KS
@@ -66,39 +66,39 @@ class Measures(NamedTuple):
     by_label: bool = False
 
 
-PLAIN = Measures()
-"""Metrics at 1, 3 and 5 answers, and no more."""
+DEFAULT_MEASURES = Measures()
+"""The metrics at k = 1, 3 and 5 only."""
 
 
-def without_filtered_labels(points: Points) -> Points:
-    """The points with those of their labels that no pair of their filter removes."""
+def remove_filtered_labels(points: Points) -> Points:
+    """The points without the labels that their filter removes."""
     if points.filter is None:
         return points
-    labels = csr_matrix(without_filtered(points.labels, points.filter))
+    labels = csr_matrix(remove_filtered(points.labels, points.filter))
     return dataclasses.replace(points, labels=labels)
 
 
-def has_score(points: Points, metric: str) -> bool:
-    """Whether points have the labels that a metric of `metric_names` needs.
+def can_evaluate(points: Points, metric: str) -> bool:
+    """Whether a metric of `metric_names` is defined on the points.
 
-    That is a label that is not filtered, and for AUC also, at the same point, a label that it lacks
-    and that is not filtered.
+    At least one point must have a label that is not filtered. For AUC, the same point must also
+    lack a label that is not filtered.
     """
-    right = np.diff(without_filtered_labels(points).labels.indptr)
+    num_true = np.diff(remove_filtered_labels(points).labels.indptr)
     if metric != "AUC":
-        return bool(right.any())
+        return bool(num_true.any())
     filtered = np.zeros(points.num_points, np.int64)
     if points.filter is not None:
         pairs = np.unique(points.filter, axis=0)
         filtered = np.bincount(pairs[:, 0], minlength=points.num_points)
-    return bool(((right > 0) & (right + filtered < points.num_labels)).any())
+    return bool(((num_true > 0) & (num_true + filtered < points.num_labels)).any())
 
 
 def evaluate_points(
     predictor: Predictor,
     points: Points,
     train: TrainCounts | None,
-    measures: Measures = PLAIN,
+    measures: Measures = DEFAULT_MEASURES,
     *,
     duplicates: NDArray[np.bool_] | None = None,
     on_progress: Callable[[int], None] | None = None,
@@ -109,30 +109,29 @@ def evaluate_points(
       predictor: the model.
       points: features and true labels; the (point, label) pairs of their filter count neither as
         correct nor as wrong.
-      train: counts of the training set. None where they are unknown; then there is no PSP, no
-        PSnDCG and no group of labels.
-      measures: what to compute.
-      duplicates: bool [n], points whose features are equal to those of a training point. A second
-        set of metrics leaves them out.
-      on_progress: called with the number of points done.
+      train: counts of the training set. None if they are unknown: then there is no PSP, no PSnDCG
+        and no group of labels.
+      measures: which metrics to compute.
+      duplicates: bool [n], points whose features equal those of a training point. A second set of
+        metrics excludes them.
+      on_progress: called with the number of points evaluated so far.
 
     Returns:
       `metrics`: name -> value in percent, and the counts `points` and `points_without_labels`;
-      `by_label_frequency`: one row for each tenth of the labels, rarest first; none without
+      `by_label_frequency`: one row for each tenth of the labels, rarest first; empty without
         `train`;
       `without_repeats`: `metrics` over the points that are not `duplicates`, if there are any;
-      `reliability`: of the probabilities of the best answers of points with labels, as
-      `Reliability.result` says, and their number a point `k`, if the model has probabilities;
-      `at_threshold`: of each threshold its name as `threshold`, and what `F1.result` says, if any
-        is asked for;
-      `by_label`, if asked for: `k`, which is max(ks), and arrays, int64 [K] each: `train`, the
-        training points of a label, or None without `train`; and over the points that have labels,
-        `test`, the points that carry it; `answers`, the points that have it among their best k
-        answers, and `right`, those of them that carry it.
+      `reliability`, if the model has probabilities: `Reliability.result` for the best `k` answers
+        of the points with labels, and `k`;
+      `at_threshold`, if there are thresholds: for each, its name as `threshold`, and `F1.result`;
+      `by_label`, if asked for: `k`, which is max(ks), and int64 [K] arrays: `train`, the number of
+        training points with each label, or None without `train`; and over the points with labels,
+        `test`, the number with each label; `answers`, the number with it among the best k answers;
+        and `right`, the number of these that are correct.
 
     Raises:
-      InputError: the width of features or labels differs from the model's, or a threshold as in
-        `Predictor.threshold`.
+      InputError: the numbers of features or labels differ from the model's, or a threshold is not
+        valid (see `Predictor.threshold`).
     """
     num_labels = predictor.model.spec.num_labels
     if points.num_labels != num_labels:
@@ -144,106 +143,116 @@ def evaluate_points(
         propensity=None if train is None else propensities(*train),
         groups=None if train is None else frequency_groups(train.label_frequency),
     )
-    every, others, each = start, start, F1.start(num_labels)
-    of_probabilities = _Probabilities(predictor, measures.thresholds, max(ks))
-    for rows, answers, p, truth in _answers(predictor, points, max(max(ks), of_probabilities.most)):
-        every = every.update(answers, truth)
+    metrics, unique_metrics, label_counts = start, start, F1.start(num_labels)
+    probability_metrics = _ProbabilityMetrics(predictor, measures.thresholds, max(ks))
+    num_answers = max(max(ks), probability_metrics.num_answers)
+    for rows, answers, p, truth in _answers(predictor, points, num_answers):
+        metrics = metrics.update(answers, truth)
         if duplicates is not None:
-            others = others.update(answers, truth, leave_out=duplicates[rows])
+            unique_metrics = unique_metrics.update(answers, truth, leave_out=duplicates[rows])
         if measures.by_label:
-            each = each.update(answers[:, : max(ks)], truth)
+            label_counts = label_counts.update(answers[:, : max(ks)], truth)
         if p is not None:
-            of_probabilities.update(answers, p, truth)
+            probability_metrics.update(answers, p, truth)
         if on_progress:
             on_progress(rows.stop)
-    found: dict[str, Any] = {
-        "metrics": every.result(),
-        "by_label_frequency": every.by_group(max(ks)),
-        **of_probabilities.result(),
+    result: dict[str, Any] = {
+        "metrics": metrics.result(),
+        "by_label_frequency": metrics.by_group(max(ks)),
+        **probability_metrics.result(),
     }
     if measures.by_label:
-        counts = {"test": each.true, "answers": each.answers, "right": each.hits}
-        known = None if train is None else train.label_frequency
-        found["by_label"] = {"k": max(ks), "train": known, **counts}
-    repeats = duplicates is not None and bool(duplicates.any())
-    if repeats:
-        found["without_repeats"] = others.result()
+        result["by_label"] = {
+            "k": max(ks),
+            "train": None if train is None else train.label_frequency,
+            "test": label_counts.true,
+            "answers": label_counts.answers,
+            "right": label_counts.hits,
+        }
+    has_duplicates = duplicates is not None and bool(duplicates.any())
+    if has_duplicates:
+        result["without_repeats"] = unique_metrics.result()
     if measures.auc:
-        every_area, other_areas = _areas(predictor, points, duplicates, on_progress)
-        found["metrics"] |= every_area.result()
-        if repeats:
-            found["without_repeats"] |= other_areas.result()
-    return found
+        areas, unique_areas = _areas(predictor, points, duplicates, on_progress)
+        result["metrics"] |= areas.result()
+        if has_duplicates:
+            result["without_repeats"] |= unique_areas.result()
+    return result
 
 
 def _answers(
-    predictor: Predictor, points: Points, kept: int
+    predictor: Predictor, points: Points, num_answers: int
 ) -> Iterator[tuple[slice, NDArray[np.int32], NDArray[np.float32] | None, csr_matrix]]:
-    """The best labels of each block of points, and the true ones, both without filtered ones.
+    """The best labels and the true labels of each block of points, without filtered ones.
 
     Yields:
-      The rows of the block; int32 [m, up to kept], -1 where there is none; their probabilities,
-      float32 of that shape, if the model has some; and CSR [m, K].
+      The rows of the block; int32 [m, up to num_answers], the answers, padded with -1; their
+      probabilities, float32 in that shape, if the model has any; and the true labels, CSR [m, K].
     """
     num_labels, pairs, extra, row = points.num_labels, points.filter, 0, 0
     if pairs is not None:
-        extra = most_filtered(pairs)
+        extra = max_filtered(pairs)
         pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
-    for answers, scores in predictor.top(points.features, min(kept + extra, num_labels)):
+    for answers, scores in predictor.top(points.features, min(num_answers + extra, num_labels)):
         rows = slice(row, row + len(answers))
         truth = points.labels[rows]
         p = None if predictor.calibration is None else predictor.probabilities(scores)
         if pairs is not None:
             first, last = np.searchsorted(pairs[:, 0], [row, rows.stop])
-            here = pairs[first:last] - np.array([row, 0])
-            answers, places = kept_first(answers, here, num_labels, kept)
-            truth = without_filtered(truth, here)
-            p = None if p is None else np.take_along_axis(p, places, axis=1)
+            block_pairs = pairs[first:last] - np.array([row, 0])
+            answers, columns = first_unfiltered(answers, block_pairs, num_labels, num_answers)
+            truth = remove_filtered(truth, block_pairs)
+            p = None if p is None else np.take_along_axis(p, columns, axis=1)
         yield rows, answers, p, truth
         row = rows.stop
 
 
-class _Probabilities:
-    """What the probabilities of answers are worth: how well they fit, and F1 at thresholds.
+class _ProbabilityMetrics:
+    """Metrics of the probabilities of answers: their reliability, and F1 at thresholds.
 
     Args:
-      predictor: the model; without probabilities there is nothing to tell.
+      predictor: the model; if it has no probabilities, there is no metric.
       thresholds: as in `Measures`.
-      k: the best answers whose probabilities are compared with the truth.
+      k: how many answers of a point the reliability takes into account.
+
+    Attributes:
+      num_answers: how many answers of a point the thresholds select from.
     """
 
     def __init__(self, predictor: Predictor, thresholds: Sequence[str | float], k: int):
         num_labels = predictor.model.spec.num_labels
-        self._likely = predictor.calibration is not None
-        self._names, self._k = [str(one) for one in thresholds], k
-        self._cuts = [predictor.threshold(one) for one in thresholds]
-        self._f1 = [F1.start(num_labels) for _ in self._cuts]
+        self._has_probabilities = predictor.calibration is not None
+        self._names, self._k = [str(threshold) for threshold in thresholds], k
+        self._thresholds = [predictor.threshold(threshold) for threshold in thresholds]
+        self._f1 = [F1.start(num_labels) for _ in self._thresholds]
         self._reliability = Reliability.start()
-        # How many answers of a point the thresholds look at.
-        self.most = max((min(cut.k or LOOKED_AT, num_labels) for cut in self._cuts), default=0)
+        self.num_answers = max(
+            (min(threshold.k or LOOKED_AT, num_labels) for threshold in self._thresholds),
+            default=0,
+        )
 
     def update(self, answers: NDArray[np.int32], p: NDArray[np.float32], truth: csr_matrix) -> None:
-        """More points: their answers and probabilities [m, kept], and true labels [m, K]."""
-        for number, cut in enumerate(self._cuts):
-            looked_at = np.s_[:, : cut.k or LOOKED_AT]
-            best = answers[looked_at]
-            left = np.where(cut(best, p[looked_at]), best, -1)
-            self._f1[number] = self._f1[number].update(left, truth)
+        """Adds a batch: answers and probabilities [m, num_answers], and true labels [m, K]."""
+        for number, threshold in enumerate(self._thresholds):
+            columns = np.s_[:, : threshold.k or LOOKED_AT]
+            best = answers[columns]
+            selected = np.where(threshold(best, p[columns]), best, -1)
+            self._f1[number] = self._f1[number].update(selected, truth)
         answers, p = answers[:, : self._k], p[:, : self._k]
-        given = (answers >= 0) & (np.diff(truth.indptr) > 0)[:, None]
-        if given.any():  # SciPy selects no entry as a matrix, and some as an array
-            right = np.asarray(truth[np.nonzero(given)[0], answers[given]]).ravel() > 0
-            self._reliability = self._reliability.update(p[given], right)
+        valid = (answers >= 0) & (np.diff(truth.indptr) > 0)[:, None]
+        if valid.any():  # an empty selection of SciPy is a matrix, another one an array
+            correct = np.asarray(truth[np.nonzero(valid)[0], answers[valid]]).ravel() > 0
+            self._reliability = self._reliability.update(p[valid], correct)
 
     def result(self) -> dict[str, Any]:
-        """`reliability` and `at_threshold` of `evaluate_points`, as far as there is any."""
-        found: dict[str, Any] = {}
-        if self._likely:
-            found["reliability"] = {"k": self._k, **self._reliability.result()}
-        if self._cuts:
-            of_each = zip(self._names, self._f1, strict=True)
-            found["at_threshold"] = [{"threshold": x, **f1.result()} for x, f1 in of_each]
-        return found
+        """The keys `reliability` and `at_threshold` of `evaluate_points`, if they apply."""
+        result: dict[str, Any] = {}
+        if self._has_probabilities:
+            result["reliability"] = {"k": self._k, **self._reliability.result()}
+        if self._thresholds:
+            named = zip(self._names, self._f1, strict=True)
+            result["at_threshold"] = [{"threshold": name, **f1.result()} for name, f1 in named]
+        return result
 
 
 def _areas(
@@ -256,15 +265,17 @@ def _areas(
     pairs = (
         np.zeros((0, 2), np.int64) if points.filter is None else np.unique(points.filter, axis=0)
     )
-    labels = without_filtered(points.labels, pairs)
+    labels = remove_filtered(points.labels, pairs)
     filtered = np.bincount(pairs[:, 0], minlength=labels.shape[0])
-    every, others, row = Areas(), Areas(), 0
-    for count, twice in pair_counts_of(predictor, points.features, labels, pairs):
+    areas, unique_areas, row = Areas(), Areas(), 0
+    for count, doubled_counts in pair_counts_of(predictor, points.features, labels, pairs):
         rows = slice(row, row + count)
-        every = every.update(twice, labels[rows], filtered[rows])
+        areas = areas.update(doubled_counts, labels[rows], filtered[rows])
         if duplicates is not None:
-            others = others.update(twice, labels[rows], filtered[rows], leave_out=duplicates[rows])
+            unique_areas = unique_areas.update(
+                doubled_counts, labels[rows], filtered[rows], leave_out=duplicates[rows]
+            )
         row = rows.stop
         if on_progress:
             on_progress(row)
-    return every, others
+    return areas, unique_areas

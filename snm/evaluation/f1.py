@@ -1,4 +1,4 @@
-"""Micro-F1, macro-F1 and the F1 of points, of answers that are as many as a threshold leaves."""
+"""Micro-F1, macro-F1 and the mean F1 of points, for answers selected by a threshold."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from snm.evaluation.filters import are_among, canonical, pairs_of
+from snm.evaluation.filters import canonical, in_pairs, nonzero_pairs
 
 __all__ = ["F1"]
 
@@ -17,14 +17,14 @@ CSR = Any  # scipy.sparse.csr_array or csr_matrix; SciPy has no types
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class F1:
-    """Counts over the points so far, all of them whole numbers: batches may have any size.
+    """Integer counts over the points so far, so that the result does not depend on the batch size.
 
     Attributes:
-      answers: int64 [K], how often each label was an answer.
-      hits: int64 [K], how often it was a right one.
-      true: int64 [K], how many points carry it.
-      points: int64 [H, S], points by their number of hits, and by that of their answers and true
-        labels together.
+      answers: int64 [K], the number of points with each label among their answers.
+      hits: int64 [K], the number of these that are correct.
+      true: int64 [K], the number of points that have each label.
+      points: int64 [H, S], the number of points with h hits and with s answers and true labels in
+        total.
     """
 
     answers: NDArray[np.int64]
@@ -35,11 +35,11 @@ class F1:
     @staticmethod
     def start(num_labels: int) -> F1:
         """No points yet."""
-        none = np.zeros(num_labels, np.int64)
-        return F1(none, none, none, np.zeros((0, 0), np.int64))
+        zeros = np.zeros(num_labels, np.int64)
+        return F1(zeros, zeros, zeros, np.zeros((0, 0), np.int64))
 
     def update(self, answers: NDArray, labels: CSR) -> F1:
-        """The counts with more points; those without labels are left out.
+        """Adds a batch of points; those without labels are ignored.
 
         Args:
           answers: int [n, c], distinct labels; -1 for none.
@@ -53,18 +53,18 @@ class F1:
             expected = f"answers [n, c] and labels [n, {num_labels}]"
             raise ValueError(f"expected {expected}, found {answers.shape} and {labels.shape}")
         labels = canonical(labels)
-        some = np.diff(labels.indptr) > 0
-        labels, answers = labels[some], answers[some]
+        labelled = np.diff(labels.indptr) > 0
+        labels, answers = labels[labelled], answers[labelled]
         sizes = np.diff(labels.indptr).astype(np.int64)
-        hit = are_among(answers, pairs_of(labels), num_labels)
-        of_point = hit.sum(axis=1), sizes + (answers >= 0).sum(axis=1)
+        hit = in_pairs(answers, nonzero_pairs(labels), num_labels)
+        hits_and_sizes = hit.sum(axis=1), sizes + (answers >= 0).sum(axis=1)
         shape = [
             max(int(new.max(initial=-1)) + 1, old)
-            for new, old in zip(of_point, self.points.shape, strict=True)
+            for new, old in zip(hits_and_sizes, self.points.shape, strict=True)
         ]
         points = np.zeros(shape, np.int64)
         points[: self.points.shape[0], : self.points.shape[1]] = self.points
-        np.add.at(points, of_point, 1)
+        np.add.at(points, hits_and_sizes, 1)
         return F1(
             self.answers + np.bincount(answers[answers >= 0], minlength=num_labels),
             self.hits + np.bincount(answers[hit], minlength=num_labels),
@@ -73,24 +73,24 @@ class F1:
         )
 
     def result(self) -> dict[str, float]:
-        """F1 in percent, over the points that have labels.
+        """F1 in percent, over the points with labels.
 
         Returns:
-          `micro-F1`: 2 hits / (answers + true labels), of the sums over all points; `macro-F1`: the
-          mean of the same of each label that a point carries (scikit-learn and xCOLUMNs divide by
-          K, as a label that no point carries has an F1 of 0); `F1`: the mean of the same of each
-          point, which is F1@k where the k best labels are cut by a threshold; and `answers`, their
-          mean number a point. Only zeros without points.
+          `micro-F1`: 2 hits / (answers + true labels), with sums over all points; `macro-F1`: the
+          mean of this ratio over the labels that occur (scikit-learn and xCOLUMNs divide by K, with
+          an F1 of 0 for other labels); `F1`: its mean over the points, which is F1@k if the k best
+          labels are the answers; and `answers`, their mean number per point. All are 0 without
+          points.
         """
-        both = self.answers + self.true
-        carried = self.true > 0
+        denominator = self.answers + self.true
+        occurs = self.true > 0
         total = max(1, int(self.points.sum()))
-        hits, together = np.nonzero(self.points)
-        of_points = self.points[hits, together] * (2 * hits / np.maximum(together, 1))
-        of_labels = self.hits[carried] / both[carried]
+        hits, sizes = np.nonzero(self.points)
+        point_f1 = self.points[hits, sizes] * (2 * hits / np.maximum(sizes, 1))
+        label_ratio = self.hits[occurs] / denominator[occurs]
         return {
-            "micro-F1": 200 * int(self.hits.sum()) / max(1, int(both.sum())),
-            "macro-F1": 200 * float(of_labels.sum()) / max(1, len(of_labels)),
-            "F1": 100 * float(of_points.sum()) / total,
+            "micro-F1": 200 * int(self.hits.sum()) / max(1, int(denominator.sum())),
+            "macro-F1": 200 * float(label_ratio.sum()) / max(1, len(label_ratio)),
+            "F1": 100 * float(point_f1.sum()) / total,
             "answers": int(self.answers.sum()) / total,
         }

@@ -14,19 +14,19 @@ from numpy.typing import NDArray
 
 __all__ = [
     "apply_filter",
-    "are_among",
     "canonical",
-    "kept_first",
-    "most_filtered",
-    "pairs_of",
-    "without_filtered",
+    "first_unfiltered",
+    "in_pairs",
+    "max_filtered",
+    "nonzero_pairs",
+    "remove_filtered",
 ]
 
 CSR = Any  # scipy.sparse.csr_array or csr_matrix; SciPy has no types
 
 
-def most_filtered(pairs: NDArray) -> int:
-    """The largest number of pairs of one row: how many predictions are needed in addition to k."""
+def max_filtered(pairs: NDArray) -> int:
+    """The largest number of pairs of a row: k predictions may need so many more to replace."""
     return int(np.bincount(np.asarray(pairs)[:, 0]).max(initial=0)) if len(pairs) else 0
 
 
@@ -54,11 +54,11 @@ def apply_filter(topk_ids: NDArray, labels: CSR, pairs: NDArray, k: int) -> tupl
         raise ValueError(f"expected topk_ids [{num_rows}, >= {k}], found {ids.shape}")
     if len(pairs) and not 0 <= pairs[:, 1].min() <= pairs[:, 1].max() < num_labels:
         raise ValueError(f"a filtered label is not in 0 .. {num_labels - 1}")
-    answers, _ = kept_first(ids, pairs, num_labels, k)
-    return answers, without_filtered(labels, pairs)
+    answers, _ = first_unfiltered(ids, pairs, num_labels, k)
+    return answers, remove_filtered(labels, pairs)
 
 
-def kept_first(
+def first_unfiltered(
     ids: NDArray, pairs: NDArray, num_labels: int, k: int
 ) -> tuple[NDArray, NDArray[np.int64]]:
     """The first k predictions of each row that are not among the pairs.
@@ -73,13 +73,13 @@ def kept_first(
       int [n, k], the kept predictions in their order, padded with -1; and int64 [n, k], their
       columns in `ids`.
     """
-    removed = (ids < 0) | are_among(ids, pairs, num_labels)
-    places = np.argsort(removed, axis=1, kind="stable")[:, :k]
-    answers = np.where(removed, -1, ids)
-    return np.take_along_axis(answers, places, axis=1), places
+    is_removed = (ids < 0) | in_pairs(ids, pairs, num_labels)
+    columns = np.argsort(is_removed, axis=1, kind="stable")[:, :k]
+    answers = np.where(is_removed, -1, ids)
+    return np.take_along_axis(answers, columns, axis=1), columns
 
 
-def are_among(ids: NDArray, pairs: NDArray, num_labels: int) -> NDArray[np.bool_]:
+def in_pairs(ids: NDArray, pairs: NDArray, num_labels: int) -> NDArray[np.bool_]:
     """Which labels of each row are among the pairs: bool [n, k].
 
     Args:
@@ -91,19 +91,19 @@ def are_among(ids: NDArray, pairs: NDArray, num_labels: int) -> NDArray[np.bool_
     return (ids >= 0) & np.isin(np.arange(len(ids))[:, None] * num_labels + ids, encoded)
 
 
-def pairs_of(matrix: CSR) -> NDArray[np.int64]:
+def nonzero_pairs(matrix: CSR) -> NDArray[np.int64]:
     """The row and column of each entry of a CSR matrix, int64 [entries, 2]."""
     rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
     return np.stack([rows, matrix.indices], axis=1).astype(np.int64)
 
 
-def without_filtered(labels: CSR, pairs: NDArray) -> CSR:
+def remove_filtered(labels: CSR, pairs: NDArray) -> CSR:
     """Removes (row, label) pairs, int [f, 2], from true labels, CSR [n, K]; sorts columns."""
     labels = canonical(labels)
     num_rows, num_labels = labels.shape
-    own = pairs_of(labels)
-    rows = own[:, 0]
-    keep = ~np.isin(rows * num_labels + own[:, 1], pairs[:, 0] * num_labels + pairs[:, 1])
+    label_pairs = nonzero_pairs(labels)
+    rows = label_pairs[:, 0]
+    keep = ~np.isin(rows * num_labels + label_pairs[:, 1], pairs[:, 0] * num_labels + pairs[:, 1])
     indptr = np.concatenate([[0], np.cumsum(np.bincount(rows[keep], minlength=num_rows))])
     return sp.csr_array((labels.data[keep], labels.indices[keep], indptr), shape=labels.shape)
 

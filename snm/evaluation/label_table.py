@@ -1,4 +1,4 @@
-"""What `snm evaluate --by-label` writes: a line for each label."""
+"""The CSV table of `snm evaluate --by-label`, with a line for each label."""
 
 from __future__ import annotations
 
@@ -15,29 +15,32 @@ __all__ = ["write_label_table"]
 
 
 def write_label_table(path: Path, counts: dict[str, Any], names: Sequence[str] | None) -> None:
-    """Writes CSV: the labels whose points miss them most often come first.
+    """Writes the counts of each label as CSV, sorted by descending number of missed points.
 
     Args:
       path: the file, which is replaced as a whole.
-      counts: `by_label` of `evaluation.evaluate_points`.
-      names: K names, or None.
+      counts: `by_label` from `evaluate.evaluate_points`.
+      names: the names of the K labels, or None.
     """
     k = counts["k"]
-    test, answers, right = (counts[key] for key in ("test", "answers", "right"))
+    test, answers, hits = (counts[key] for key in ("test", "answers", "right"))
     train = counts["train"]
-    missed = test - right
-    head = ["label", "name", "train_points", "test_points", f"answers@{k}", f"right@{k}", "missed",
+    missed = test - hits
+    header = ["label", "name", "train_points", "test_points", f"answers@{k}", f"right@{k}",
+    "missed",
             f"precision@{k}", f"recall@{k}"]  # fmt: skip
     with whole_file(path) as beside, beside.open("w", encoding="utf-8", newline="") as file:
         lines = csv.writer(file)
-        lines.writerow(head)
+        lines.writerow(header)
         for label in np.lexsort((np.arange(len(missed)), -missed)).tolist():
-            counted = (test[label], answers[label], right[label], missed[label])
-            shares = (_percent(right[label], of) for of in (answers[label], test[label]))
-            known = names[label] if names else "", "" if train is None else train[label]
-            lines.writerow([label, *known, *counted, *shares])
+            name = names[label] if names else ""
+            in_train = "" if train is None else train[label]
+            test_counts = (test[label], answers[label], hits[label], missed[label])
+            precision = _percent(hits[label], answers[label])
+            recall = _percent(hits[label], test[label])
+            lines.writerow([label, name, in_train, *test_counts, precision, recall])
 
 
 def _percent(part: int, whole: int) -> str:
-    """A share in percent, or nothing where there is no whole."""
+    """The fraction in percent; an empty string if `whole` is 0."""
     return f"{100 * part / whole:.2f}" if whole else ""

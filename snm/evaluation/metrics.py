@@ -1,8 +1,9 @@
 """Accumulates top-k metrics over batches of predictions and true labels.
 
-The state holds only integer counts of hits, grouped by rank and by what determines the value of a
+The state consists of integer counts of hits, grouped by rank and by what determines the value of a
 hit: the number of labels of the point, or the propensity of the label. `Metrics.result` computes
-the real numbers once, at the end. So the result does not depend on the batch size, to the last bit.
+the metrics from the counts at the end, so the result does not depend on the batch size, to the last
+bit.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from snm.data.propensity import PROPENSITY
-from snm.evaluation.filters import are_among, canonical, pairs_of
+from snm.evaluation.filters import canonical, in_pairs, nonzero_pairs
 
 __all__ = ["KS", "Metrics", "frequency_groups", "metric_names", "propensities"]
 
@@ -22,7 +23,7 @@ NDArray = np.ndarray[Any, Any]
 CSR = Any  # scipy.sparse.csr_array or csr_matrix; SciPy has no types
 
 KS = (1, 3, 5)
-"""The numbers of answers that metrics are computed at, as far as there are as many labels."""
+"""The values of k that metrics are computed at; those above the number of labels are omitted."""
 
 _MEASURES = ("P", "R", "F1", "nDCG", "PSP", "PSnDCG", "coverage")
 
@@ -49,7 +50,7 @@ def propensities(
 
     Args:
       label_frequency: int [K], N_l, the training points that carry each label, before any split.
-      num_points: N, the points of the training set, at least 1.
+      num_points: N, the number of points of the training set, at least 1.
       a: exponent, at least 0.
       b: offset, above 0.
 
@@ -230,9 +231,9 @@ class Metrics:
 
         sizes = np.diff(labels.indptr).astype(np.int64)
         width = max(len(self.points_by_size), int(sizes.max(initial=0)) + 1)
-        pairs = pairs_of(labels)
+        pairs = nonzero_pairs(labels)
         point, label = pairs.T
-        hit_point, hit_rank = np.nonzero(are_among(ids, pairs, num_labels))
+        hit_point, hit_rank = np.nonzero(in_pairs(ids, pairs, num_labels))
         hit_label = ids[hit_point, hit_rank]
 
         best_rank, occurs = self.best_rank.copy(), self.occurs.copy()
@@ -295,31 +296,33 @@ class Metrics:
         Returns:
           `points` and `points_without_labels`, and the metrics if `points` is not 0.
         """
-        empty, points = int(self.points_by_size[0]), int(self.points_by_size[1:].sum())
-        out: dict[str, float] = {"points": points, "points_without_labels": empty}
+        unlabelled, points = int(self.points_by_size[0]), int(self.points_by_size[1:].sum())
+        metrics: dict[str, float] = {"points": points, "points_without_labels": unlabelled}
         if not points:
-            return out
-        # Sums of count * value over the few distinct values: few roundings, in a fixed order.
-        ranks, most = self.ks[-1], len(self.points_by_size) - 1
+            return metrics
+        # Sums of count * value over the few distinct values, in a fixed order: few roundings.
+        ranks, max_size = self.ks[-1], len(self.points_by_size) - 1
         discount = 1.0 / np.log2(np.arange(ranks) + 2.0)
         ideal = np.cumsum(discount)
         hits = self.hits_by_size[:, 1:]
-        size = np.arange(1, most + 1)
+        size = np.arange(1, max_size + 1)
         for k in self.ks:
             by_size = hits[:k].sum(axis=0)
             gains = discount[:k] @ hits[:k] / ideal[np.minimum(size, k) - 1]
-            out[f"P@{k}"] = 100.0 * float(by_size.sum()) / (k * points)
-            out[f"R@{k}"] = 100.0 * float((by_size / size).sum()) / points
-            out[f"F1@{k}"] = 100.0 * float((2 * by_size / (k + size)).sum()) / points
-            out[f"nDCG@{k}"] = 100.0 * float(gains.sum()) / points
+            metrics[f"P@{k}"] = 100.0 * float(by_size.sum()) / (k * points)
+            metrics[f"R@{k}"] = 100.0 * float((by_size / size).sum()) / points
+            metrics[f"F1@{k}"] = 100.0 * float((2 * by_size / (k + size)).sum()) / points
+            metrics[f"nDCG@{k}"] = 100.0 * float(gains.sum()) / points
             if self.label_class is not None:
-                got, best = self.class_hits[:k], self.class_ideal[:k]
-                worth, top = got @ self.class_weight, best @ self.class_weight
-                out[f"PSP@{k}"] = 100.0 * float(worth.sum() / top.sum())
-                out[f"PSnDCG@{k}"] = 100.0 * float((discount[:k] @ worth) / (discount[:k] @ top))
+                gain = self.class_hits[:k] @ self.class_weight
+                ideal_gain = self.class_ideal[:k] @ self.class_weight
+                metrics[f"PSP@{k}"] = 100.0 * float(gain.sum() / ideal_gain.sum())
+                metrics[f"PSnDCG@{k}"] = 100.0 * float(
+                    (discount[:k] @ gain) / (discount[:k] @ ideal_gain)
+                )
             covered = int(np.count_nonzero(self.best_rank < k))
-            out[f"coverage@{k}"] = 100.0 * covered / int(self.occurs.sum())
-        return out
+            metrics[f"coverage@{k}"] = 100.0 * covered / int(self.occurs.sum())
+        return metrics
 
     def by_group(self, k: int) -> list[dict[str, float]]:
         """Recall and precision of each label group, rarest group first.
@@ -338,16 +341,18 @@ class Metrics:
         if not 1 <= k <= self.ks[-1]:
             raise ValueError(f"k must be from 1 to {self.ks[-1]}, found {k}")
         hits = self.group_hits[:k].sum(axis=0)
-        members = np.bincount(self.label_group, minlength=len(hits))
+        group_sizes = np.bincount(self.label_group, minlength=len(hits))
         answers = k * max(int(self.points_by_size[1:].sum()), 1)
         return [
             {
-                "labels": int(n),
-                "occurrences": int(all_),
-                "recall": 100.0 * int(h) / max(int(all_), 1),
-                "precision": 100.0 * int(h) / answers,
+                "labels": int(num_labels),
+                "occurrences": int(occurrences),
+                "recall": 100.0 * int(group_hits) / max(int(occurrences), 1),
+                "precision": 100.0 * int(group_hits) / answers,
             }
-            for n, all_, h in zip(members, self.group_occurrences, hits, strict=True)
+            for num_labels, occurrences, group_hits in zip(
+                group_sizes, self.group_occurrences, hits, strict=True
+            )
         ]
 
 
@@ -364,9 +369,9 @@ def _check_ids(ids: NDArray, num_labels: int) -> None:
 
 def _padded(counts: NDArray, width: int) -> NDArray:
     """Pads the last axis with zeros to `width`."""
-    out = np.zeros((*counts.shape[:-1], width), counts.dtype)
-    out[..., : counts.shape[-1]] = counts
-    return out
+    padded = np.zeros((*counts.shape[:-1], width), counts.dtype)
+    padded[..., : counts.shape[-1]] = counts
+    return padded
 
 
 def _count_pairs(rank: NDArray, column: NDArray, shape: tuple[int, ...]) -> NDArray:
@@ -381,5 +386,5 @@ def _ideal_counts(
     """A histogram of (rank, class) of the best predictions: labels by descending weight."""
     order = np.lexsort((-label_class, point))
     rank = np.arange(len(order)) - indptr[point[order]]
-    first = rank < shape[0]
-    return _count_pairs(rank[first], label_class[order[first]], shape)
+    counted = rank < shape[0]
+    return _count_pairs(rank[counted], label_class[order[counted]], shape)

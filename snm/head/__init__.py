@@ -2,7 +2,7 @@
 
 Public names: `spec.HeadSpec`, `state.Head`, `state.HeadBatch`, `state.init_head`,
 `head.update_head`, all of which `snm` exports. A step goes through the modules in this order:
-`problem` (what is compared with what); `plan` (which way costs least); `gradients`, which mines by
-order (`mining`) or by threshold (`by_threshold`) and takes the loss; then `by_pairs` or `by_blocks`
-(row updates).
+`problem` collects the inputs; `plan` chooses the fastest variant; `gradients` mines, by partial
+sorting (`mining`) or by a threshold (`by_threshold`), and computes the loss; `by_pairs` or
+`by_blocks` updates the rows.
 """

@@ -1,8 +1,9 @@
-"""Backward pass by matrix products: from the gradient of the scores to queries, rows and bias.
+"""Backward pass by matrix products: the gradient of the queries, and the update of rows and biases.
 
-The gradient of a block of scores is a matrix C: zero but for the mined pairs or, where all sampled
-negatives have one weight, full. The queries receive C @ rows and the rows C.T @ queries: two matrix
-products a block, at any k'. `snm.head.by_pairs` computes the same step pair by pair.
+The gradient of a block of scores is a matrix C. Only mined pairs have nonzero entries, unless all
+sampled negatives have the same weight. The gradient of the queries is C @ rows, that of the rows is
+C.T @ queries: two matrix products per block, for any k'. `snm.head.by_pairs` computes the same step
+pair by pair.
 """
 
 from __future__ import annotations
@@ -26,29 +27,29 @@ from snm.tables.table import RowTable, SparseRows
 from snm.tables.updates import update_rows
 from snm.topk.blocks import Block, BlockPlan, block_plan, score_block
 
-__all__ = ["by_blocks", "mean_blocks"]
+__all__ = ["mean_blocks", "update_by_blocks"]
 
 _BLOCK = 4096
-"""Labels a block. On a CPU timed: scores, gradient and rows stay near the cache. On others not
-timed: with 256 points and rows of 512, a block's rows and scores are 12 MiB, a small part of the
-temporaries, and a sample of 8192 takes two turns of the loop."""
+"""Labels per block. Timed on a CPU: scores, gradient and rows stay near the cache. Not timed on
+accelerators: with 256 points and rows of 512, the rows and scores of a block take 12 MiB, a small
+part of the temporaries, and a sample of 8192 needs two iterations."""
 
 
-def by_blocks(
+def update_by_blocks(
     problem: Problem,
     gradients: ScoreGradients,
     row_step: RowStep,
 ) -> HeadUpdate:
-    """Walks the sample in blocks: gradient of a block of scores, two products, rows updated.
+    """Loops over the sample in blocks: gradient of the scores, two products, update of the rows.
 
-    A block's rows are read, updated and written before the next block is read. No slot is in two
-    blocks, so each row takes one step with its whole gradient. Where the gradient of all scores is
-    known already (`gradients.grad_scores`), the walk is one block of that size.
+    The rows of a block are read, updated and written before the next block is read. No slot is in
+    two blocks, so each row makes one step with its whole gradient. If the gradient of all scores is
+    given (`gradients.grad_scores`), there is one block of that size.
 
     Args:
-      problem: of the step.
-      gradients: what is known of the loss and its gradient.
-      row_step: how the class rows move.
+      problem: the scores of the step.
+      gradients: the loss and its gradient, without the dense part of the loss.
+      row_step: the settings of the row update.
 
     Returns:
       The update, whose `ok` may be False although rows were written (see `HeadStep`).
@@ -56,13 +57,13 @@ def by_blocks(
     dense = None
     if (form := problem.plan.dense) is not None:
         dense = _DensePart(problem, gradients.positive, form)
-        if form.reads_first:
-            dense, loss, grad_positive = dense.after_first_walk()
+        if form.needs_first_pass:
+            dense, loss, grad_positive = dense.first_pass()
             gradients = gradients._replace(
                 loss=gradients.loss + loss, grad_positive=gradients.grad_positive + grad_positive
             )
 
-    # Positives outside the sample are in no block: they take one row update each.
+    # Positives outside the sample are in no block. Their rows are updated separately.
     positives, grad_queries = None, jnp.zeros_like(problem.queries)
     if problem.ids is not None:
         outside = jnp.where(problem.term_slots < 0, gradients.grad_positive, 0)
@@ -76,14 +77,14 @@ def by_blocks(
     if gradients.grad_scores is not None:
         blocks = BlockPlan(1, gradients.grad_scores.shape[1])
 
-    def one_block(carry: tuple, start: jax.Array) -> tuple:
+    def update_block(carry: tuple, start: jax.Array) -> tuple:
         table, bias, grad_queries, loss = carry
-        block = _read(problem, table, bias, start, blocks.size)
+        block = _read_block(problem, table, bias, start, blocks.size)
         gradient = gradients.grad_scores
         if dense is not None:
             value, gradient = dense.gradient(block)
             loss = loss + value
-        gradient = _with_single_scores(problem, gradients, block, gradient)
+        gradient = _add_single_scores(problem, gradients, block, gradient)
 
         factor, rows = (x.astype(problem.compute_dtype) for x in (gradient, block.rows))
         grad_queries = grad_queries + _product(factor, rows, 1, 0)
@@ -97,7 +98,7 @@ def by_blocks(
         return table, bias, grad_queries, loss
 
     carry = (problem.table, problem.bias, grad_queries, jnp.float32(0))
-    table, bias, grad_queries, value = _walk(problem, blocks, one_block, carry)
+    table, bias, grad_queries, value = _loop_over_blocks(problem, blocks, update_block, carry)
     if positives is not None:
         table, bias = _write_positives(problem, table, bias, positives, row_step, ok)
     loss = shard.data_sum(gradients.loss + shard.sum(value))
@@ -105,34 +106,34 @@ def by_blocks(
 
 
 def mean_blocks(num_slots: int, parts: int) -> int:
-    """The blocks of a walk where a shard holds as many slots of a sample as the mean shard.
+    """The number of blocks on a shard that holds an average number of slots of the sample.
 
     Args:
-      num_slots: of the sample.
-      parts: shards of the class rows.
+      num_slots: number of slots of the sample.
+      parts: number of shards of the class rows.
     """
     return math.ceil(num_slots / parts / block_plan(num_slots, _BLOCK).size)
 
 
-def _walk(
-    problem: Problem, blocks: BlockPlan, one_block: Callable[[Any, jax.Array], Any], carry: Any
+def _loop_over_blocks(
+    problem: Problem, blocks: BlockPlan, step: Callable[[Any, jax.Array], Any], carry: Any
 ) -> Any:
-    """Calls `one_block` for each block of all slots, or of those that this shard holds."""
+    """Calls `step(carry, start)` for each block of the slots that this shard holds."""
     shard = problem.shard
     if shard.row_axis is None or problem.ids is None:
         starts = jnp.arange(blocks.num_blocks, dtype=jnp.int32) * blocks.size
-        return lax.scan(lambda c, start: (one_block(c, start), None), carry, starts)[0]
-    # The slots of a shard are contiguous; their number is known at run time only. All data parts
-    # walk the same blocks, so that they can sum the gradients of the rows.
+        return lax.scan(lambda c, start: (step(c, start), None), carry, starts)[0]
+    # The slots of a shard are contiguous, and their number is known only at run time. All data
+    # shards loop over the same blocks, so that they can sum the gradients of the rows.
     first, end = problem.own_slots()
     count = (end - first + blocks.size - 1) // blocks.size
-    return lax.fori_loop(0, count, lambda i, c: one_block(c, first + i * blocks.size), carry)
+    return lax.fori_loop(0, count, lambda i, c: step(c, first + i * blocks.size), carry)
 
 
-def _read(
+def _read_block(
     problem: Problem, table: RowTable, bias: jax.Array | None, start: jax.Array, size: int
 ) -> Block:
-    """Reads a block, whose first slot is counted over all shards."""
+    """Reads a block. Its attribute `begin` counts the slots of all shards."""
     block = problem.labels._replace(table=table.rows, bias=bias).block(start, size)
     if problem.ids is None:
         block = block._replace(begin=block.begin + problem.shard.first_row)
@@ -141,13 +142,13 @@ def _read(
 
 @dataclasses.dataclass(frozen=True)
 class _DensePart:
-    """The part of the loss that all sampled negatives enter with one weight, block by block.
+    """The part of the loss in which all sampled negatives have the same weight, block by block.
 
     Attributes:
-      problem: of the step.
+      problem: the scores of the step.
       positive: float32 [T], the scores of the positives.
-      form: that part, as a function of scores.
-      context: what `form.finish` returned for `form.block`; None before, or without a first walk.
+      form: the dense form of the loss.
+      context: from `form.finish`, for `form.block`; None before, or without a first pass.
     """
 
     problem: Problem
@@ -155,16 +156,16 @@ class _DensePart:
     form: DenseForm
     context: Any = None
 
-    def after_first_walk(self) -> tuple[_DensePart, jax.Array, jax.Array]:
-        """A walk that only reads, for losses whose gradient of one score depends on all others.
+    def first_pass(self) -> tuple[_DensePart, jax.Array, jax.Array]:
+        """A read-only pass, for losses whose gradient of the positive depends on all negatives.
 
-        Each row takes a single step, which needs the whole gradient of the positive; in POWL and
-        softmax that depends on every negative.
+        Each row makes a single step with its whole gradient. In POWL and softmax, the gradient of a
+        positive depends on every negative, so it is computed before any row is written.
 
         Returns:
-          This part with its context, the loss so far, and the gradient [T] of the positives.
+          This object with its context, the loss so far, and the gradient [T] of the positives.
         """
-        carry = self._over_blocks(self.form.add, self.form.start(self.positive))
+        carry = self._read_blocks(self.form.add, self.form.start(self.positive))
         weights, shard = self.problem.terms.values, self.problem.shard
         loss, grad_positive, context = self.form.finish(carry, self.positive, weights, shard)
         return dataclasses.replace(self, context=context), loss, grad_positive
@@ -179,12 +180,11 @@ class _DensePart:
             )
         return value, gradient
 
-    def loss_ahead(self) -> jax.Array | None:
-        """This device's loss before the first write, or 0 where it is sure to be finite.
+    def loss_before_writes(self) -> jax.Array | None:
+        """This device's loss before any row is written; 0 if a bound shows that it is finite.
 
-        A bound on all scores tells that as a rule. Where the bound is not finite, the scores may
-        still be far below it: a walk that only reads adds the loss up. None for a loss without a
-        bound.
+        Usually the bound on all scores is enough. If it is not finite, the scores may still be far
+        below it: a read-only pass sums the loss. None for a loss without a bound.
         """
         problem = self.problem
         bound = self.form.bound(_highest_score(problem), problem.counts)
@@ -199,24 +199,24 @@ class _DensePart:
         return lax.cond(
             bounded,
             lambda: jnp.float32(0),
-            lambda: self._over_blocks(add, jnp.float32(0)),
+            lambda: self._read_blocks(add, jnp.float32(0)),
         )
 
-    def _over_blocks(
+    def _read_blocks(
         self, add: Callable[[jax.Array, BlockScores], jax.Array], carry: jax.Array
     ) -> jax.Array:
-        """A walk that only reads: `add` of what it returned before and of the next block."""
+        """A read-only pass: folds `add` over the scores of all blocks."""
         problem = self.problem
         blocks = block_plan(problem.labels.num_slots, _BLOCK)
 
-        def one_block(carry: jax.Array, start: jax.Array) -> jax.Array:
-            block = _read(problem, problem.table, problem.bias, start, blocks.size)
+        def add_block(carry: jax.Array, start: jax.Array) -> jax.Array:
+            block = _read_block(problem, problem.table, problem.bias, start, blocks.size)
             return add(carry, self._scores(block))
 
-        return _walk(problem, blocks, one_block, carry)
+        return _loop_over_blocks(problem, blocks, add_block, carry)
 
     def _scores(self, block: Block) -> BlockScores:
-        """The scores of a block as the terms of the loss see it."""
+        """The scores of a block for each term of the loss."""
         problem = self.problem
         scores = score_block(
             problem.queries, block, masked=problem.masked, compute_dtype=problem.compute_dtype
@@ -224,26 +224,26 @@ class _DensePart:
         return BlockScores(
             self.positive,
             problem.terms.values,
-            _of_terms(problem, scores, block.begin),
+            _scores_per_term(problem, scores, block.begin),
             _log_weights(problem, block.begin, scores.shape[1]),
             problem.counts,
         )
 
 
-def _of_terms(problem: Problem, scores: jax.Array, begin: jax.Array) -> jax.Array:
-    """Scores of a block for each term, its own left-out slot masked: [T, size]."""
+def _scores_per_term(problem: Problem, scores: jax.Array, begin: jax.Array) -> jax.Array:
+    """Scores of a block for each term, with its excluded slot masked: [T, size]."""
     if not problem.spec.one_positive:
         scores = scores[problem.term_rows]
     if problem.excluded is not None:
         slots = problem.excluded - begin
         slots = jnp.where(slots < 0, scores.shape[1], slots)
-        every_term = jnp.arange(scores.shape[0], dtype=jnp.int32)
-        scores = scores.at[every_term, slots].set(MASKED, mode="drop")
+        terms = jnp.arange(scores.shape[0], dtype=jnp.int32)
+        scores = scores.at[terms, slots].set(MASKED, mode="drop")
     return scores
 
 
 def _log_weights(problem: Problem, begin: jax.Array, size: int) -> jax.Array | None:
-    """The log weights [size] of a block's slots; MASKED past the last."""
+    """The log weights [size] of a block's slots; MASKED for slots past the last one."""
     if problem.log_weights is None:
         return None
     slots = begin + jnp.arange(size, dtype=jnp.int32)
@@ -251,9 +251,9 @@ def _log_weights(problem: Problem, begin: jax.Array, size: int) -> jax.Array | N
 
 
 def _highest_score(problem: Problem) -> jax.Array:
-    """At least every score of the step, known before its first write.
+    """An upper bound of all scores of the step, without computing them.
 
-    The rows have unit length, so no score is above the longest query and the largest bias.
+    The rows have unit length: no score is above the longest query plus the largest bias.
     """
     highest = jnp.sqrt(jnp.max(jnp.sum(problem.queries * problem.queries, axis=1)))
     if problem.bias is not None:
@@ -267,44 +267,47 @@ def _highest_score(problem: Problem) -> jax.Array:
 def _all_finite(
     problem: Problem, gradients: ScoreGradients, dense: _DensePart | None, ok: jax.Array
 ) -> jax.Array:
-    """`ok` of all devices, and whether the loss and its gradient are finite, as far as is known."""
+    """Whether `ok` holds and the loss and its gradient so far are finite, on all devices."""
     ok &= jnp.isfinite(gradients.loss) & jnp.all(jnp.isfinite(gradients.grad_positive))
-    # The gradient of a loss may be NaN where its value is finite, such as that of a square root.
+    # The gradient may be NaN although the loss is finite, as for a square root at 0.
     ok &= jnp.all(jnp.isfinite(gradients.grad_mined))
     if gradients.grad_scores is not None:
         ok &= jnp.all(jnp.isfinite(gradients.grad_scores))
     shard = problem.shard
-    ahead = None if dense is None else dense.loss_ahead()
-    if ahead is not None:
-        ok &= jnp.isfinite(shard.data_sum(gradients.loss + shard.sum(ahead)))
+    dense_loss = None if dense is None else dense.loss_before_writes()
+    if dense_loss is not None:
+        ok &= jnp.isfinite(shard.data_sum(gradients.loss + shard.sum(dense_loss)))
     return shard.all(ok)
 
 
-def _with_single_scores(
+def _add_single_scores(
     problem: Problem, gradients: ScoreGradients, block: Block, gradient: jax.Array | None
 ) -> jax.Array:
-    """The gradient [n, size] of a block, with that of the mined scores and of the positives added.
+    """Adds the gradients of mined labels and positives to the gradient [n, size] of a block.
 
     Args:
-      problem: of the step.
-      gradients: of single scores.
-      block: which scores.
-      gradient: of all scores of the block, float32 [n, size]; None for 0.
+      problem: the scores of the step.
+      gradients: the gradients of single scores.
+      block: the block of labels.
+      gradient: float32 [n, size], the gradient of all scores of the block; None for 0.
     """
     if gradient is None:
         gradient = jnp.zeros((problem.queries.shape[0], block.place.shape[0]), jnp.float32)
     slots = gradients.slots
-    gradient = _scatter(gradient, _every_row(slots), slots - block.begin, gradients.grad_mined)
+    gradient = _scatter_add(
+        gradient, _row_numbers(slots), slots - block.begin, gradients.grad_mined
+    )
     slots = problem.term_slots - block.begin
-    gradient = _scatter(gradient, problem.term_rows, slots, gradients.grad_positive)
+    gradient = _scatter_add(gradient, problem.term_rows, slots, gradients.grad_positive)
     return jnp.where(block.real[None, :], gradient, 0)
 
 
-def _every_row(slots: jax.Array) -> jax.Array:
+def _row_numbers(slots: jax.Array) -> jax.Array:
+    """The row number of each entry of an [n, m] array."""
     return jnp.broadcast_to(jnp.arange(slots.shape[0], dtype=jnp.int32)[:, None], slots.shape)
 
 
-def _scatter(
+def _scatter_add(
     matrix: jax.Array, rows: jax.Array, columns: jax.Array, values: jax.Array
 ) -> jax.Array:
     """Adds values to entries of a matrix; entries outside its columns are dropped."""
@@ -312,9 +315,10 @@ def _scatter(
     return matrix.at[rows, columns].add(values, mode="drop")
 
 
-def _product(left: jax.Array, right: jax.Array, of_left: int, of_right: int) -> jax.Array:
+def _product(left: jax.Array, right: jax.Array, left_axis: int, right_axis: int) -> jax.Array:
+    """The product of two matrices over the given axes, summed in float32."""
     return lax.dot_general(
-        left, right, (((of_left,), (of_right,)), ((), ())), preferred_element_type=jnp.float32
+        left, right, (((left_axis,), (right_axis,)), ((), ())), preferred_element_type=jnp.float32
     )
 
 
@@ -326,7 +330,7 @@ def _write_block(
     row_step: RowStep,
     ok: jax.Array,
 ) -> RowTable:
-    """Updates the distinct rows of a block, except those whose gradient is not finite."""
+    """Updates the rows of a block, which are distinct, if their gradient is finite."""
     accumulator, rows, place = table.accumulator, block.rows, block.place
     old = None if accumulator is None else accumulator.at[place].get(mode="fill", fill_value=0)
     new, total = step_rows(
@@ -336,10 +340,10 @@ def _write_block(
         learning_rate=row_step.learning_rate,
         unit_norm=True,
     )
-    stored = to_nearest(rows, table.rows.dtype)  # as it was read
-    numbers = place + problem.shard.first_row
+    stored = to_nearest(rows, table.rows.dtype)  # the bits that were read
+    row_ids = place + problem.shard.first_row
     steps = row_step.learning_rate * gradient
-    new = rounded_steps(stored, new, steps, numbers, row_step.noise)
+    new = rounded_steps(stored, new, steps, row_ids, row_step.noise)
     finite = jnp.isfinite(jnp.sum(gradient, axis=1))
     place = jnp.where(ok & finite, place, table.rows.shape[0])
     if accumulator is not None:
@@ -355,7 +359,7 @@ def _write_positives(
     row_step: RowStep,
     ok: jax.Array,
 ) -> tuple[RowTable, jax.Array | None]:
-    """Updates the rows and biases of positives outside the sample, each by one step."""
+    """Updates the rows and biases of positives outside the sample."""
     shard, learning_rate = problem.shard, row_step.learning_rate
     positives = shard.gather_block(positives)
     table = update_rows(

@@ -1,7 +1,7 @@
-"""Backward pass pair by pair: from the gradient of the scores to queries, class rows and bias.
+"""Backward pass pair by pair: the gradient of the queries, and the update of rows and biases.
 
-Each mined (point, label) pair reads and writes one row. The cost is pairs x dim, which is low while
-k' is small against B. `snm.head.by_blocks` computes the same step by matrix products.
+Each mined (point, label) pair reads and writes one row. The cost is O(pairs x dim), which is low if
+k' is small compared to B. `snm.head.by_blocks` computes the same step by matrix products.
 """
 
 from __future__ import annotations
@@ -16,44 +16,46 @@ from snm.tables.bag import embedding_bag
 from snm.tables.table import SparseRows
 from snm.tables.updates import update_rows
 
-__all__ = ["by_pairs"]
+__all__ = ["update_by_pairs"]
 
 
-def by_pairs(
+def update_by_pairs(
     problem: Problem,
     gradients: ScoreGradients,
     row_step: RowStep,
 ) -> HeadUpdate:
-    """Reads and updates one row a pair of a query with a positive or a mined label.
+    """Reads and updates one row for each pair of a query and a positive or mined label.
 
     Args:
-      problem: of the step.
-      gradients: of T positives and m mined labels a point.
-      row_step: how the class rows move.
+      problem: the scores of the step.
+      gradients: of T positives, and of m mined labels per point.
+      row_step: the settings of the row update.
 
     Returns:
-      The update, whose `ok` is False where nothing was written.
+      The update; if its `ok` is False, nothing was written.
     """
     shard = problem.shard
     n, count = gradients.slots.shape
     labels = gradients.slots if problem.ids is None else problem.ids[gradients.slots]
-    place, here = problem.local(labels.reshape(-1))
-    grad_mined = jnp.where(here, gradients.grad_mined.reshape(-1), 0)
-    mined = SparseRows(place, grad_mined, jnp.arange(n + 1, dtype=jnp.int32) * count)
+    row_ids, is_local = problem.local(labels.reshape(-1))
+    grad_mined = jnp.where(is_local, gradients.grad_mined.reshape(-1), 0)
+    mined = SparseRows(row_ids, grad_mined, jnp.arange(n + 1, dtype=jnp.int32) * count)
     positives = positive_block(problem, gradients.grad_positive)
-    # One positive a point follows its mined labels: a loop for it alone would cost more.
-    blocks = [_beside(mined, positives)] if problem.spec.one_positive else [mined, positives]
+    # The one positive of a point is appended to its mined labels, which saves a loop.
+    blocks = (
+        [_concatenate_rows(mined, positives)] if problem.spec.one_positive else [mined, positives]
+    )
 
     grad_queries = functools.reduce(
         jnp.add, [embedding_bag(problem.table.rows, block) for block in blocks]
     )
     grad_queries = shard.sum(grad_queries)
     loss = shard.data_sum(gradients.loss)
-    # Reads end here: every write below depends on `ok`, and so on them. A query that is NaN may
-    # leave the loss finite, where all of its pairs weigh 0, and still spoil rows by 0 * NaN.
+    # All reads come before the writes, which depend on `ok`. A NaN query whose pairs all have
+    # weight 0 leaves the loss finite, but would still spoil rows by 0 * NaN.
     ok = jnp.isfinite(loss) & jnp.all(jnp.isfinite(grad_queries))
     ok = shard.all(ok & row_step.may_write(problem.queries))
-    # A row is updated by all points that name it, on whatever device they are.
+    # A row gets the gradients of the points of all devices.
     queries = shard.gather(problem.queries)
     blocks = [shard.gather_block(block) for block in blocks]
     touched = None
@@ -78,8 +80,8 @@ def by_pairs(
     return HeadUpdate(table, bias, grad_queries, loss, ok)
 
 
-def _beside(left: SparseRows, right: SparseRows) -> SparseRows:
-    """Concatenates two blocks row by row; in each, all rows have the same number of entries."""
+def _concatenate_rows(left: SparseRows, right: SparseRows) -> SparseRows:
+    """Concatenates two blocks row by row; within a block, all rows have equally many entries."""
     n = left.starts.shape[0] - 1
 
     def concatenated(a: jax.Array, b: jax.Array) -> jax.Array:

@@ -1,13 +1,13 @@
-"""Mining without sorting: the loss of the highest scores of each point, found by a threshold.
+"""Mining without sorting: a threshold per point separates the k' highest scores.
 
-Where each mined negative has the same weight, the loss needs to know which scores are among the k'
-highest, not their order. One threshold per point separates them. Halving an interval finds it in
-about fifteen passes that only compare and count. For k' = 256 of 4096 that takes an eighth of the
-time of a partial sort on a CPU, and the gradient comes out as a matrix, with nothing to scatter. On
-an accelerator `snm.topk.digits` finds it in eight passes, whatever the scores are.
+If all mined negatives have equal weights, the loss depends on which scores are among the k'
+highest, but not on their order. On a CPU, bisection finds the threshold in about fifteen passes
+that only compare and count. For k' = 256 of 4096 that takes an eighth of the time of a partial
+sort, and the gradient is a matrix, so nothing is scattered. On an accelerator, `snm.topk.digits`
+needs eight passes for any scores.
 
-Negative sampling takes the same form with nothing to find: the terms of a point share what they
-need of its negatives.
+Negative sampling uses the same form without a threshold: the terms of a point share the sums over
+its negatives.
 """
 
 from __future__ import annotations
@@ -27,23 +27,25 @@ from snm.topk.bisection import TopThreshold, top_by_bisection
 from snm.topk.blocks import block_plan, score_block
 from snm.topk.digits import top_by_digits
 
-__all__ = ["by_threshold", "every_score", "left_out"]
+__all__ = ["all_scores", "mask_excluded", "mine_by_threshold"]
 
-_CACHED = {"cpu": 1 << 18, "gpu": 1 << 23, "tpu": 1 << 23}
-"""By platform: scores searched together. On a CPU 1 MB: every pass but the first finds them in
-cache. On an accelerator all: a loop over parts would wait for each, and too few scores fill it."""
+_CHUNK_SCORES = {"cpu": 1 << 18, "gpu": 1 << 23, "tpu": 1 << 23}
+"""By platform: how many scores are searched at once. On a CPU 1 MB, so that all passes but the
+first find them in the cache. On an accelerator all: it would wait after each small chunk."""
 
 
-def by_threshold(problem: Problem, positive_scores: jax.Array, scores: jax.Array) -> ScoreGradients:
+def mine_by_threshold(
+    problem: Problem, positive_scores: jax.Array, scores: jax.Array
+) -> ScoreGradients:
     """The loss of all terms on the k' highest scores of their points, and its gradient.
 
-    Scores that tie for the last places share them: the loss is what any choice among them gives,
-    the gradient the mean over the choices (of labels that were drawn with the same probability).
+    Scores that tie at the threshold share the remaining ranks: the loss is that of any choice among
+    them, the gradient the mean over the choices (for labels drawn with equal probability).
 
     Args:
       problem: the batch and its sample.
       positive_scores: float32 [T].
-      scores: float32 [n, size], of all slots, MASKED where none may be chosen.
+      scores: float32 [n, size], of all slots; MASKED where a slot is not a negative.
     """
     spec = problem.spec
     form = spec.head_loss.threshold
@@ -53,8 +55,8 @@ def by_threshold(problem: Problem, positive_scores: jax.Array, scores: jax.Array
         log_weights = jnp.pad(problem.log_weights, (0, scores.shape[1] - problem.num_slots))
     positive = positive_scores if problem.spec.one_positive else None
     count = None if spec.mines_all else spec.mined
-    found, sums = _by_rows(form, count, scores, positive, log_weights)
-    chosen = found.weights(scores)
+    top, sums = _search_in_chunks(form, count, scores, positive, log_weights)
+    chosen = top.weights(scores)
     rows = problem.term_rows
     weights, counts = problem.terms.values, problem.counts
     terms = TermScores(positive_scores, rows, weights, scores, chosen > 0, log_weights, counts)
@@ -66,72 +68,73 @@ def by_threshold(problem: Problem, positive_scores: jax.Array, scores: jax.Array
     return ScoreGradients.of_all_slots(positive_scores, *gradients)
 
 
-def every_score(problem: Problem) -> jax.Array:
+def all_scores(problem: Problem) -> jax.Array:
     """The scores of all slots for each point, on one device: float32 [n, size].
 
-    MASKED where a slot has no label; `left_out` masks those that the point leaves out.
+    MASKED where a slot has no label; `mask_excluded` masks the labels that a point excludes.
     """
     size = block_plan(problem.num_slots, problem.num_slots).size
     block = problem.labels.block(jnp.int32(0), size)
     return score_block(problem.queries, block, compute_dtype=problem.compute_dtype)
 
 
-def left_out(problem: Problem, scores: jax.Array) -> jax.Array:
-    """`every_score`, MASKED where none may be chosen.
+def mask_excluded(problem: Problem, scores: jax.Array) -> jax.Array:
+    """The scores of `all_scores`, with excluded labels MASKED.
 
-    Where terms share what their point leaves out, or each point has one term.
+    All terms of a point must exclude the same labels, or each point must have one term.
     """
     if problem.masked is not None:
         scores = scores.at[problem.masked.rows, problem.masked.slots].set(MASKED, mode="drop")
-    if problem.excluded is not None:  # one term a point
-        every = jnp.arange(scores.shape[0], dtype=jnp.int32)
-        scores = scores.at[every, problem.excluded].set(MASKED, mode="drop")
+    if problem.excluded is not None:  # one term per point
+        rows = jnp.arange(scores.shape[0], dtype=jnp.int32)
+        scores = scores.at[rows, problem.excluded].set(MASKED, mode="drop")
     return scores
 
 
-def _by_rows(
+def _search_in_chunks(
     form: ThresholdForm,
     mined: int | None,
     scores: jax.Array,
     positive: jax.Array | None,
     log_weights: jax.Array | None,
 ) -> tuple[TopThreshold, jax.Array]:
-    """Which scores of each point are mined, and what the loss sums over them: some rows at a time.
+    """Finds the mined scores of each point and their sums in the loss, some points at a time.
 
     Args:
-      form: of the loss.
-      mined: how many, or None for all that are not MASKED.
+      form: the threshold form of the loss.
+      mined: k', or None for all scores that are not MASKED.
       scores: float32 [n, size].
-      positive: as `ThresholdForm.row_sums` takes it.
+      positive: as in `ThresholdForm.row_sums`.
       log_weights: float32 [size] or None.
 
     Returns:
-      The mined, and float32 [n], the `row_sums` of the loss.
+      The thresholds, and float32 [n], the `row_sums` of the loss.
     """
     n, size = scores.shape
-    most = max(1, of_platform(_CACHED) // size)
-    even = (r for r in range(min(most, n), most // 2, -1) if n % r == 0)
-    rows = next(even, -(-n // -(-n // most)))
-    turns = -(-n // rows)
+    max_rows = max(1, of_platform(_CHUNK_SCORES) // size)
+    # Prefer a chunk size that divides n, if it is at least half of the limit: no padding is needed.
+    divisors = (r for r in range(min(max_rows, n), max_rows // 2, -1) if n % r == 0)
+    rows = next(divisors, -(-n // -(-n // max_rows)))
+    num_chunks = -(-n // rows)
 
-    def some_rows(part: tuple[jax.Array, jax.Array | None]) -> tuple[TopThreshold, jax.Array]:
+    def search_chunk(part: tuple[jax.Array, jax.Array | None]) -> tuple[TopThreshold, jax.Array]:
         scores, positive = part
         if mined is None:
-            found = TopThreshold.of_all(scores.shape[0])
+            top = TopThreshold.of_all(scores.shape[0])
         else:
-            found = by_platform(
+            top = by_platform(
                 scores,
                 cpu=functools.partial(top_by_bisection, count=mined),
                 default=functools.partial(top_by_digits, count=mined),
             )
-        return found, form.row_sums(found.weights(scores), scores, positive, log_weights)
+        return top, form.row_sums(top.weights(scores), scores, positive, log_weights)
 
-    def in_turns(x: jax.Array, padding: float) -> jax.Array:
-        if turns * rows > n:
-            widths = [(0, turns * rows - n)] + [(0, 0)] * (x.ndim - 1)
+    def in_chunks(x: jax.Array, padding: float) -> jax.Array:
+        if num_chunks * rows > n:
+            widths = [(0, num_chunks * rows - n)] + [(0, 0)] * (x.ndim - 1)
             x = jnp.pad(x, widths, constant_values=padding)
-        return x.reshape(turns, rows, *x.shape[1:])
+        return x.reshape(num_chunks, rows, *x.shape[1:])
 
-    of_positive = None if positive is None else in_turns(positive, 0)
-    parts = in_turns(scores, MASKED), of_positive
-    return jax.tree.map(lambda x: x.reshape(turns * rows)[:n], lax.map(some_rows, parts))
+    positive_chunks = None if positive is None else in_chunks(positive, 0)
+    results = lax.map(search_chunk, (in_chunks(scores, MASKED), positive_chunks))
+    return jax.tree.map(lambda x: x.reshape(num_chunks * rows)[:n], results)

@@ -1,4 +1,4 @@
-"""Mining and loss of a step: from scores to the gradient of the loss with respect to them."""
+"""Mining and loss of a step: computes the gradient of the loss with respect to the scores."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from snm.errors import InputError
-from snm.head.by_threshold import by_threshold, every_score, left_out
+from snm.head.by_threshold import all_scores, mask_excluded, mine_by_threshold
 from snm.head.mining import mine
 from snm.head.plan import Mining
 from snm.head.problem import Problem, ScoreGradients, term_scores
@@ -21,62 +21,63 @@ __all__ = ["score_gradients"]
 def score_gradients(problem: Problem) -> ScoreGradients:
     """The scores of the positives, the loss of the mined negatives, and its gradient.
 
-    Negatives are mined as the plan of the step says; see `snm.head.plan.Mining`.
+    Negatives are mined as planned; see `snm.head.plan.Mining`.
     """
     mining = problem.plan.mining
     if mining in (Mining.BY_ORDER, Mining.NONE):
         positive_scores = term_scores(problem)
         n = problem.queries.shape[0]
         best = mine(problem) if mining is Mining.BY_ORDER else Best.none(n)
-        return _of_mined(problem, positive_scores, best)
-    scores = every_score(problem)
+        return _mined_gradients(problem, positive_scores, best)
+    scores = all_scores(problem)
     positive_scores = term_scores(problem, scores)
-    scores = left_out(problem, scores)
-    of_all = _of_whole_lists if mining is Mining.WHOLE_LISTS else by_threshold
-    return of_all(problem, positive_scores, scores)
+    scores = mask_excluded(problem, scores)
+    if mining is Mining.WHOLE_LISTS:
+        return _whole_list_gradients(problem, positive_scores, scores)
+    return mine_by_threshold(problem, positive_scores, scores)
 
 
-def _of_whole_lists(
+def _whole_list_gradients(
     problem: Problem, positive_scores: jax.Array, scores: jax.Array
 ) -> ScoreGradients:
-    """The loss of every sampled negative: nothing is sorted, and the gradient is a matrix."""
+    """The loss of all sampled negatives: nothing is sorted, and the gradient is a matrix."""
     loss = problem.spec.head_loss
 
-    def loss_of(positive: jax.Array, negative: jax.Array) -> jax.Array:
-        return _value(loss, _terms(problem, positive, negative, unmasked(negative)))
+    def loss_at(positive: jax.Array, negative: jax.Array) -> jax.Array:
+        return _loss_value(loss, _terms(problem, positive, negative, unmasked(negative)))
 
-    value, (grad_positive, grad_scores) = jax.value_and_grad(loss_of, argnums=(0, 1))(
+    value, (grad_positive, grad_scores) = jax.value_and_grad(loss_at, argnums=(0, 1))(
         positive_scores, scores
     )
     return ScoreGradients.of_all_slots(positive_scores, value, grad_positive, grad_scores)
 
 
-def _of_mined(problem: Problem, positive_scores: jax.Array, best: Best) -> ScoreGradients:
-    """The loss as a function of the positive and the mined scores, and of nothing else."""
+def _mined_gradients(problem: Problem, positive_scores: jax.Array, best: Best) -> ScoreGradients:
+    """The loss of the mined negatives, and its gradients."""
     loss = problem.spec.head_loss
 
-    def loss_of(positive: jax.Array, mined: jax.Array) -> jax.Array:
+    def loss_at(positive: jax.Array, mined: jax.Array) -> jax.Array:
         slots, log_weights = best.slots, None
         if not loss.scores_per_point and not problem.spec.one_positive:
             mined, slots = mined[problem.term_rows], slots[problem.term_rows]
         if loss.uses_log_weights and problem.log_weights is not None:
             log_weights = problem.log_weights[slots]
-        where = _negatives(problem, mined, slots)
+        where = _is_negative(problem, mined, slots)
         terms = _terms(problem, positive, mined, where, log_weights)
-        return _value(loss, terms, _draw(problem))
+        return _loss_value(loss, terms, _draw(problem))
 
-    value, (grad_positive, grad_mined) = jax.value_and_grad(loss_of, argnums=(0, 1))(
+    value, (grad_positive, grad_mined) = jax.value_and_grad(loss_at, argnums=(0, 1))(
         positive_scores, best.scores
     )
     grad_mined = jnp.where(unmasked(best.scores), grad_mined, 0)
     return ScoreGradients(positive_scores, value, grad_positive, grad_mined, best.slots)
 
 
-def _value(loss: HeadLoss, terms: TermScores, draw: Draw | None = None) -> jax.Array:
+def _loss_value(loss: HeadLoss, terms: TermScores, draw: Draw | None = None) -> jax.Array:
     """The value of a loss.
 
     Raises:
-      InputError: it is no float scalar, of which alone JAX takes gradients.
+      InputError: it is not a float scalar, which JAX needs to differentiate it.
     """
     value = loss.value(terms, draw)
     if not isinstance(value, jax.Array) or value.shape or value.dtype.kind != "f":
@@ -101,19 +102,19 @@ def _terms(
     )
 
 
-def _negatives(problem: Problem, mined: jax.Array, slots: jax.Array) -> jax.Array:
-    """Which of the mined are negatives of each term, or each list: bool, as `mined`."""
+def _is_negative(problem: Problem, mined: jax.Array, slots: jax.Array) -> jax.Array:
+    """Which mined labels are negatives of the term, or list: bool, in the shape of `mined`."""
     where = unmasked(mined)
     if problem.excluded is not None:
         where &= slots != problem.excluded[:, None]
-    if problem.spec.head_loss.stops_at_mined:
+    if problem.spec.head_loss.has_rank_weights:
         return where
-    # Of k' + 1 mined, a term that left none of them out keeps the k' hardest.
+    # Of k' + 1 mined, a term that excludes none of them keeps the k' hardest.
     return where & (jnp.cumsum(where, axis=1) <= problem.spec.mined)
 
 
 def _draw(problem: Problem) -> Draw | None:
-    """Draws for the terms of the whole batch, so that a sharded batch draws the same."""
+    """Makes draws for the terms of the whole batch, so that sharding does not change them."""
     key = problem.key
     if key is None:
         return None

@@ -1,7 +1,7 @@
-"""The classification head: class rows, mining, loss and row updates, under any encoder.
+"""The classification head: class rows, mining, loss and row updates, on top of any encoder.
 
-Query embeddings go in; the loss, its gradient with respect to the queries, and the head with its
-rows updated come out:
+It takes query embeddings, and returns the head with updated rows, the loss, and the gradient of the
+loss with respect to the queries:
 
     queries, pull_back = jax.vjp(encode, params)
     batch = HeadBatch(terms, sample)
@@ -22,8 +22,8 @@ import jax.numpy as jnp
 
 from snm.distributed.collectives import Shard
 from snm.distributed.mesh import ONE_DEVICE, Axes
-from snm.head.by_blocks import by_blocks
-from snm.head.by_pairs import by_pairs
+from snm.head.by_blocks import update_by_blocks
+from snm.head.by_pairs import update_by_pairs
 from snm.head.gradients import score_gradients
 from snm.head.problem import RowStep, make_problem
 from snm.head.spec import HeadSpec, in_precision
@@ -54,24 +54,26 @@ def update_head(
       spec: the loss, the sample's size, and the rest; static.
       head: parameters; with `axes.label`, this device's rows of them.
       queries: float32 [n, dim], at least one, of unit length for scores in [-1, 1].
-      batch: the positives of the n points, the sample of labels, and what they leave out of it.
+      batch: the positives of the n points, the sample of labels, and the labels that are neither
+        positives nor negatives.
       learning_rate: of the class rows (and of the bias).
-      scale_learning_rate: of the logarithm of the score multiplier.
-      key: consumed by the draws of `vartheta == "subsample"`.
-      noise: uint32 scalar that the rounding of bfloat16 rows follows from, another each step.
-      taken: bool scalar, whether the step is taken; if not, nothing is written. None: it is.
-      axes: the mesh axes of the label shards and of the points; `features` is not used. Call
-        within `jax.shard_map(..., check_vma=False)`: the loops over rows start from constants,
-        which its check refuses. With `axes.data`, `queries` and the blocks of `batch` are this
+      scale_learning_rate: of `log_scale`, the logarithm of the score scale.
+      key: consumed by the draws of `vartheta="subsample"`; others need none.
+      noise: uint32 scalar that seeds the stochastic rounding of bfloat16 rows; pass a new one at
+        every step.
+      taken: bool scalar; if False, nothing is written (a padding step). None means True.
+      axes: the mesh axes that shard the labels and the points; `features` is not used. Call
+        within `jax.shard_map(..., check_vma=False)`: its check rejects the loops over rows, which
+        start from constants. With `axes.data`, `queries` and the blocks of `batch` are this
         device's points; the weights of the terms are those of the whole batch.
 
     Returns:
       The updated head, and the loss with its gradient.
 
     Raises:
-      ValueError: no sample or no `known` where the spec needs one, no key where the loss draws, or
-        lists of all positives where each term leaves out its own alone.
-      InputError: the value of the loss is no float scalar.
+      ValueError: the spec needs a sample or `known` and there is none, the loss draws and there is
+        no key, or a listwise loss of all positives is combined with `exclude="positive"`.
+      InputError: the value of the loss is not a float scalar.
     """
     shard = Shard.of(head.table.rows, spec.num_labels, axes.label, axes.data)
     scale = jnp.exp(head.log_scale)
@@ -82,8 +84,8 @@ def update_head(
     # Score the positives, mine the sample, and differentiate the loss.
     gradients = score_gradients(problem)
     # Update rows: pair by pair if few are mined, otherwise by matrix products.
-    update_by = by_pairs if problem.plan.by_pairs else by_blocks
-    update = update_by(problem, gradients, row_step)
+    update_rows = update_by_pairs if problem.plan.by_pairs else update_by_blocks
+    update = update_rows(problem, gradients, row_step)
 
     log_scale = head.log_scale
     if spec.learn_scale:

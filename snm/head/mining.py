@@ -1,4 +1,4 @@
-"""Mining: the highest scoring sampled labels of each point, per shard and then merged."""
+"""Mining: the highest scoring sampled labels of each point, found per shard and then merged."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def mine(problem: Problem) -> Best:
     """The k' highest scoring sampled labels of each point.
 
     Args:
-      problem: n queries, the sampled slots, and what a point leaves out.
+      problem: n queries, the sampled slots, and the slots that each point excludes.
 
     Returns:
-      Scores float32 [n, count] and slots int32 [n, count], in descending order or in any, as the
-      plan of the step says.
+      Scores float32 [n, count] and slots int32 [n, count], in descending order if the plan of the
+      step has `sorted`.
     """
     plan = problem.plan
     if plan.masks_own:
@@ -33,28 +33,28 @@ def mine(problem: Problem) -> Best:
         n = problem.queries.shape[0]
         own = Masked(jnp.arange(n, dtype=jnp.int32), problem.excluded)
         problem = dataclasses.replace(problem, masked=own)
-    return _best(problem, plan.count, plan.sorted)
+    return _top_slots(problem, plan.count, plan.sorted)
 
 
-def _best(problem: Problem, count: int, ordered: bool) -> Best:
+def _top_slots(problem: Problem, count: int, ordered: bool) -> Best:
     """The top `count` sampled labels of each point, the same on every shard.
 
-    Each shard searches its own rows; then shards exchange count scores and slots a point.
+    Each shard searches its own rows; then the shards exchange `count` scores and slots per point.
     """
     shard = problem.shard
     masked = problem.masked
     if problem.ids is None and masked is not None:
         masked = Masked(masked.rows, masked.slots - shard.first_row)
 
-    def best_of(ids: jax.Array | None, first_slot: jax.Array | int) -> Best:
-        places, labels = masked, problem.labels._replace(ids=ids)
+    def search(ids: jax.Array | None, first_slot: jax.Array | int) -> Best:
+        local_masked, labels = masked, problem.labels._replace(ids=ids)
         if masked is not None and ids is not None:
-            places = Masked(masked.rows, masked.slots - first_slot)
+            local_masked = Masked(masked.rows, masked.slots - first_slot)
         best = best_scores(
             problem.queries,
             labels,
             min(count, labels.num_slots),
-            masked=places,
+            masked=local_masked,
             compute_dtype=problem.compute_dtype,
             ordered=ordered,
             kernel=problem.spec.mining_kernel,
@@ -62,19 +62,19 @@ def _best(problem: Problem, count: int, ordered: bool) -> Best:
         return Best(best.scores, best.slots + first_slot)
 
     if shard.row_axis is None:
-        return best_of(problem.ids, 0)
+        return search(problem.ids, 0)
     if problem.ids is None:
-        best = best_of(None, shard.first_row)
+        best = search(None, shard.first_row)
     else:
-        best = _best_of_own(problem, count, best_of)
+        best = _search_own_slots(problem, count, search)
     return shard.merge_topk(best, count)
 
 
-def _best_of_own(problem: Problem, count: int, best_of: Callable[..., Best]) -> Best:
+def _search_own_slots(problem: Problem, count: int, search: Callable[..., Best]) -> Best:
     """The top sampled labels that this shard holds, whose slots are contiguous.
 
-    The search is over a fixed number of slots: the mean of a uniform sample and eight standard
-    deviations. If the shard has more, it searches the whole sample.
+    It searches a fixed number of slots: the mean for a uniform sample plus eight standard
+    deviations. If the shard holds more, it searches the whole sample.
     """
     ids, shard, size = problem.ids, problem.shard, problem.num_slots
     assert ids is not None
@@ -82,11 +82,11 @@ def _best_of_own(problem: Problem, count: int, best_of: Callable[..., Best]) -> 
     capacity = math.ceil(mean + 8 * math.sqrt(mean * (1 - 1 / shard.parts)))
     capacity = max(-(-capacity // 16) * 16, count)
     if capacity >= size:
-        return best_of(problem.ids, 0)
+        return search(problem.ids, 0)
     first, end = problem.own_slots()
     start = jnp.minimum(first, size - capacity)
 
-    def own() -> Best:
-        return best_of(lax.dynamic_slice(ids, (start,), (capacity,)), start)
+    def search_own() -> Best:
+        return search(lax.dynamic_slice(ids, (start,), (capacity,)), start)
 
-    return lax.cond(end - start <= capacity, own, lambda: best_of(problem.ids, 0))
+    return lax.cond(end - start <= capacity, search_own, lambda: search(problem.ids, 0))

@@ -1,4 +1,4 @@
-"""The scores of one step of the head (batch, sample, exclusions), its row step and its update."""
+"""The inputs of one step of the head (batch, sample, exclusions), its gradients and its update."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ __all__ = [
     "term_scores",
 ]
 
-_LOOKS_UP = {"cpu": True, "gpu": False, "tpu": False}
-"""By platform: whether positives' scores are looked up among those of all labels. On a CPU timed.
-On others products of float32 may have fewer bits than these scores, which all have 24."""
+_LOOKS_UP_POSITIVES = {"cpu": True, "gpu": False, "tpu": False}
+"""By platform: whether scores of positives are looked up in the scores of all labels, if these were
+computed. On a CPU that is faster (timed). On accelerators their products may have fewer bits."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """A batch, its sample, and the slots that each term or point leaves out.
+    """A batch, its sample, and the slots that each term or point excludes.
 
     Attributes:
-      spec: of the head.
+      spec: settings of the head.
       table: class rows of this shard.
       bias: float32 [N] or None.
-      queries: float32 [n, dim], already times the score multiplier.
+      queries: float32 [n, dim], times the score scale.
       terms: positives as an [n, K] block; values are the weights of the terms in the loss.
       term_rows: int32 [T], the row of each term.
       term_slots: int32 [T], the slot of each term's positive, or -1.
       ids: int32 [S], the label of each slot, ascending; None if slot j is label j.
       log_weights: float32 [S] or None, added to the negatives of a softmax.
-      excluded: int32 [T], the slot that each term leaves out; None where known labels are excluded.
-      masked: pairs of row and slot that no term of the row may use; None where they are not.
-      shard: which label rows are here.
-      counts: float32 [T] or None, how many negatives each term has, where it is not B.
-      key: of the draws of a loss that draws; None for others.
+      excluded: int32 [T], the slot that each term excludes; None if all known labels are excluded.
+      masked: (row, slot) pairs that all terms of the row exclude; None if `excluded` is used.
+      shard: which class rows this device holds.
+      counts: float32 [T], the number of negatives of each term; None if that is B.
+      key: for a loss that makes random draws; otherwise None.
     """
 
     spec: HeadSpec
@@ -74,16 +74,16 @@ class Problem:
     def plan(self) -> StepPlan:
         """How the step is computed."""
         n = self.queries.shape[0]
-        return plan_step(self.spec, n, self.num_slots, alone=self.shard.alone)
+        return plan_step(self.spec, n, self.num_slots, single_device=self.shard.alone)
 
     @property
     def num_slots(self) -> int:
-        """S, the sampled labels, or all."""
+        """S, the number of sampled labels, or K."""
         return self.spec.num_labels if self.ids is None else self.ids.shape[0]
 
     @property
     def labels(self) -> LabelRows:
-        """The slots as labels to score."""
+        """The labels of the slots, in the form that `snm.topk` scores."""
         shard = self.shard
         rows = self.table.rows
         return LabelRows(rows, self.ids, self.bias, shard.first_row, shard.num_valid)
@@ -101,15 +101,15 @@ class Problem:
         return start, end
 
     def local(self, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Rows of `labels` in this shard's table (0 if it has none), and whether it has one."""
+        """Row ids of `labels` in this shard (0 for labels of other shards), and which are here."""
         return self.shard.local(labels, self.table.rows.shape[0])
 
 
 class RowStep(NamedTuple):
-    """What the update of the class rows needs beside their gradient.
+    """Settings of the update of the class rows.
 
     Attributes:
-      learning_rate: float32 scalar, of the class rows and of the biases.
+      learning_rate: float32 scalar, for the class rows and the biases.
       noise: uint32 scalar, the seed of stochastic rounding (see `snm.tables.rounding`); None for
         float32 rows.
       taken: bool scalar, False for a padding step at the end of a dispatch, which must write
@@ -121,7 +121,7 @@ class RowStep(NamedTuple):
     taken: jax.Array | None = None
 
     def may_write(self, queries: jax.Array) -> jax.Array:
-        """Whether the step is to be taken, and its queries are finite: bool scalar."""
+        """Whether the step is taken and all queries are finite: bool scalar."""
         finite = jnp.all(jnp.isfinite(queries))
         return finite if self.taken is None else finite & self.taken
 
@@ -132,11 +132,11 @@ class ScoreGradients(NamedTuple):
     Attributes:
       positive: float32 [T], the scores of the positives.
       loss: float32 scalar, of this device's terms; a dense form adds its part later.
-      grad_positive: float32 [T].
-      grad_mined: float32 [n, m]; 0 for masked ones.
-      slots: int32 [n, m], which slot each mined score belongs to.
-      grad_scores: float32 [n, size], the gradient of all slots, if the loss gives it as a matrix; m
-        is 0 then. Otherwise None.
+      grad_positive: float32 [T], of the positives.
+      grad_mined: float32 [n, m], of the mined labels; 0 for masked ones.
+      slots: int32 [n, m], the slot of each mined label.
+      grad_scores: float32 [n, size], of all slots, if the gradient is computed as a matrix; then
+        m is 0. Otherwise None.
     """
 
     positive: jax.Array
@@ -154,14 +154,14 @@ class ScoreGradients(NamedTuple):
         grad_positive: jax.Array,
         grad_scores: jax.Array,
     ) -> ScoreGradients:
-        """The gradient of all slots as a matrix."""
+        """With the gradient of all slots as a matrix, and no mined labels."""
         n = grad_scores.shape[0]
-        none = jnp.zeros((n, 0)), jnp.zeros((n, 0), jnp.int32)
-        return cls(positive, loss, grad_positive, *none, grad_scores)
+        grad_mined, slots = jnp.zeros((n, 0)), jnp.zeros((n, 0), jnp.int32)
+        return cls(positive, loss, grad_positive, grad_mined, slots, grad_scores)
 
 
 class HeadUpdate(NamedTuple):
-    """The class rows and biases after a step, and what the rest of the step needs of it.
+    """The class rows and biases after a step, the loss, and the gradient of the queries.
 
     Attributes:
       table: class rows of this shard, and their optimiser's state, after the step.
@@ -187,19 +187,19 @@ def make_problem(
     shard: Shard,
     key: jax.Array | None = None,
 ) -> Problem:
-    """Describes the scores of a step: queries, slots, and which of these each term leaves out.
+    """Collects the inputs of a step, and finds the slots that each term excludes.
 
     Args:
-      spec: of the head.
+      spec: settings of the head.
       head: the parameters.
-      scaled: float32 [n, dim], queries times the multiplier of the scores.
+      scaled: float32 [n, dim], queries times the score scale.
       batch: the labels of the n points and the sample.
-      shard: the part of the class rows that this device has.
-      key: consumed by the draws of the loss; None where it draws nothing.
+      shard: the part of the class rows that this device holds.
+      key: consumed by the random draws of the loss; None if it makes none.
 
     Raises:
-      ValueError: no sample or no `known` where the spec needs one, or lists of all positives where
-        each term leaves out its own.
+      ValueError: the spec needs a sample or `known` and there is none, or a listwise loss of all
+        positives is combined with `exclude="positive"`.
     """
     terms, sample, known, seen = batch
     if spec.samples_all:
@@ -221,12 +221,12 @@ def make_problem(
     else:
         if known is None:
             raise ValueError("update_head needs `known` labels for exclude='all'")
-        masked = _slots_left_out(known, seen, sample, num_slots)
+        masked = _masked_slots(known, seen, sample, num_slots)
     n = scaled.shape[0]
     term_rows = jnp.arange(n, dtype=jnp.int32) if spec.one_positive else entry_rows(terms)
     counts = None
-    if sample is not None and sample.num_drawn is not None and spec.head_loss.stops_at_mined:
-        counts = _counted(sample.num_drawn, num_slots, excluded, masked, term_rows, n)
+    if sample is not None and sample.num_drawn is not None and spec.head_loss.has_rank_weights:
+        counts = _count_negatives(sample.num_drawn, num_slots, excluded, masked, term_rows, n)
     return Problem(
         spec=spec,
         table=head.table,
@@ -245,7 +245,7 @@ def make_problem(
     )
 
 
-def _counted(
+def _count_negatives(
     count: Array,
     num_slots: int,
     excluded: jax.Array | None,
@@ -253,67 +253,67 @@ def _counted(
     term_rows: jax.Array,
     n: int,
 ) -> jax.Array:
-    """How many of `count` sampled labels each term does not leave out: float32 [T]."""
+    """How many of `count` sampled labels are negatives of each term: float32 [T]."""
     if masked is None:
         assert excluded is not None
         return (jnp.asarray(count) - (excluded < num_slots)).astype(jnp.float32)
-    # A label may be both known and seen: it is left out once.
+    # A label may be both known and seen: it counts once.
     out = jnp.zeros((n, num_slots), bool).at[masked.rows, masked.slots].set(True, mode="drop")
     return (jnp.asarray(count) - jnp.sum(out, axis=1))[term_rows].astype(jnp.float32)
 
 
-def _slots_left_out(
+def _masked_slots(
     known: SparseRows,
     seen: SparseRows | None,
     sample: Sample | None,
     num_slots: int,
 ) -> Masked:
-    """(point, slot) pairs that are no negatives: known and seen labels of the point.
+    """(point, slot) pairs that are not negatives: the known and seen labels of each point.
 
-    A point of which none was drawn leaves out the surplus slot `sample.drop`, so that every point
-    has the same number of negatives or fewer.
+    If none of a point's labels was drawn, the surplus slot `sample.drop` is masked instead, so that
+    no point has more than B negatives.
     """
     n = known.starts.shape[0] - 1
     rows, slots = [], []
     hits = jnp.zeros(n, jnp.int32)
-    # An entry of `known` with value 0 is padding; the values of `seen` mean nothing.
+    # An entry of `known` with value 0 is padding; the values of `seen` are not used.
     for block, real in ((known, known.values != 0), (seen, True)):
         if block is None:
             continue
-        places = block.ids if sample is None else slots_of(sample.ids, block.ids)
-        found = real & (places >= 0) & (jnp.arange(places.shape[0]) < block.starts[-1])
+        own_slots = block.ids if sample is None else slots_of(sample.ids, block.ids)
+        drawn = real & (own_slots >= 0) & (jnp.arange(own_slots.shape[0]) < block.starts[-1])
         rows.append(entry_rows(block))
-        slots.append(jnp.where(found, places, num_slots))
-        hits += jax.ops.segment_sum(found.astype(jnp.int32), rows[-1], n, indices_are_sorted=True)
+        slots.append(jnp.where(drawn, own_slots, num_slots))
+        hits += jax.ops.segment_sum(drawn.astype(jnp.int32), rows[-1], n, indices_are_sorted=True)
     if sample is not None:
         rows.append(jnp.arange(n, dtype=jnp.int32))
         slots.append(jnp.where(hits, num_slots, jnp.asarray(sample.drop)))
     return Masked(jnp.concatenate(rows), jnp.concatenate(slots))
 
 
-def term_scores(problem: Problem, every: jax.Array | None = None) -> jax.Array:
+def term_scores(problem: Problem, scores: jax.Array | None = None) -> jax.Array:
     """The score of each term's positive, float32 [T]; the same on every shard.
 
     Args:
       problem: the batch and its sample.
-      every: float32 [n, size], the scores of all slots if they are known. Where every label has a
-        slot, a CPU looks the positives up in them; others compute each from its row.
+      scores: float32 [n, size], the scores of all slots, if they were computed. If every label has
+        a slot, a CPU looks up the positives in them; otherwise they are computed from the rows.
     """
-    looked_up = problem.compute_dtype == jnp.float32 and of_platform(_LOOKS_UP)
-    if every is not None and problem.ids is None and looked_up:
-        return every[problem.term_rows, problem.terms.ids]
-    place, here = problem.local(problem.terms.ids)
+    look_up = problem.compute_dtype == jnp.float32 and of_platform(_LOOKS_UP_POSITIVES)
+    if scores is not None and problem.ids is None and look_up:
+        return scores[problem.term_rows, problem.terms.ids]
+    row_ids, is_local = problem.local(problem.terms.ids)
     rows, queries = problem.table.rows, problem.queries
     if problem.spec.one_positive:
-        scores = jnp.sum(queries * as_float(rows[place]), axis=-1)
+        scores = jnp.sum(queries * as_float(rows[row_ids]), axis=-1)
     else:
-        scores = entry_products(rows, problem.terms._replace(ids=place), queries)
+        scores = entry_products(rows, problem.terms._replace(ids=row_ids), queries)
     if problem.bias is not None:
-        scores = scores + problem.bias[place]
-    return problem.shard.sum(jnp.where(here, scores, 0))
+        scores = scores + problem.bias[row_ids]
+    return problem.shard.sum(jnp.where(is_local, scores, 0))
 
 
 def positive_block(problem: Problem, values: jax.Array) -> SparseRows:
-    """The terms' positives as a block of this shard's rows; entries of other shards get value 0."""
-    place, here = problem.local(problem.terms.ids)
-    return SparseRows(place, jnp.where(here, values, 0), problem.terms.starts)
+    """The positives as a sparse block of this shard's rows, 0 for labels of other shards."""
+    row_ids, is_local = problem.local(problem.terms.ids)
+    return SparseRows(row_ids, jnp.where(is_local, values, 0), problem.terms.starts)

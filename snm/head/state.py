@@ -1,4 +1,4 @@
-"""The parameters of the head, their initialisation, and what goes into a step and comes out."""
+"""The parameters of the head and their initialisation, and the input and output of a step."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Head:
     Attributes:
       table: the class rows [K, dim], each of unit length, and their optimiser's state.
       bias: float32 [K] or None.
-      log_scale: float32 scalar, natural logarithm of the multiplier of the scores.
+      log_scale: float32 scalar, natural logarithm of the score scale.
     """
 
     table: RowTable
@@ -36,17 +36,17 @@ class Head:
 
 
 class HeadBatch(NamedTuple):
-    """The labels that a step of the head trains n queries on: positives, negatives, neither.
+    """The labels of n queries in a training step: positives, negatives, and excluded labels.
 
     Attributes:
       terms: the positives as an [n, K] block of T entries: int32 label ids, and the float32 weight
         of each term in the loss (0 for padding). With `spec.positives == "one"`, entry i belongs to
         row i.
-      sample: the labels drawn for this batch, at least B + 1 slots; None where `spec.samples_all`.
+      sample: the labels drawn for this batch, at least B + 1 slots; None if `spec.samples_all`.
       known: all known labels of the n points as an [n, K] block, whose entries of value 0 are
-        padding; needed for `spec.exclude == "all"` alone.
-      seen: labels that are no answers to the n points, and with `spec.exclude == "all"` no
-        negatives either, as an [n, K] block whose values mean nothing; None for none.
+        padding; needed only if `spec.exclude == "all"`.
+      seen: labels that are never predicted for the n points, and are excluded from their negatives
+        if `spec.exclude == "all"`, as an [n, K] block whose values are not used; None for none.
     """
 
     terms: SparseRows
@@ -61,9 +61,9 @@ class HeadStep(NamedTuple):
     Attributes:
       loss: float32 scalar, the weighted sum over the terms, before the update.
       query_gradient: float32 [n, dim], the gradient of the loss with respect to the queries.
-      ok: bool scalar; False if a value was not finite, or `taken` is. No row was written then, with
-        one exception: a pairwise loss of every sampled negative is summed while rows are written,
-        so that its overflow is seen too late.
+      ok: bool scalar; False if a value was not finite, or if `taken` is False. Then no row was
+        written, with one exception: a pairwise loss of all sampled negatives is summed while rows
+        are written, so its overflow is found afterwards.
     """
 
     loss: jax.Array
@@ -82,11 +82,11 @@ def init_head(
     """A head whose class rows are uniform on the unit sphere, and whose biases are 0.
 
     Args:
-      spec: K, the dtype of the rows, whether there are biases, and the optimiser.
-      key: consumed.
-      dim: of a row.
-      score_scale: the multiplier of the scores, above 0.
-      part: (i, parts) for the i-th of so many equal ranges of rows; None for all K.
+      spec: gives K, the dtype of the rows, whether there are biases, and the optimiser.
+      key: a random key, consumed.
+      dim: numbers per row.
+      score_scale: the factor of the scores, above 0.
+      part: (i, parts) for only the i-th of `parts` equal ranges of rows; None for all K.
     """
     rows = random_rows(key, spec.num_labels, dim, part=part, dtype=spec.table_dtype)
     accumulator = jnp.zeros(rows.shape[0]) if spec.row_rule.has_accumulator else None

@@ -2,10 +2,10 @@ r"""Losses on whole lists with graded labels: ListNet, ListMLE, RankCosine, Rank
 
 Every loss takes scores and relevance grades of the same shape: the last axis is the list, the
 leading axes are the batch. As in `snm.losses.ordered`, everything after the arrays is keyword-only,
-masked entries take no part, and one value a list comes back, or what `reduce_fn` makes of them.
+masked entries take no part, and the result is one value per list, reduced by `reduce_fn`.
 
-ListNet, ListMLE and RankCosine apply a transformation to scores (and to grades where they are
-scores too): an increasing, strictly positive function psi of `snm.losses.transformations`.
+ListNet, ListMLE and RankCosine apply a transformation psi to scores, and to grades that are scores
+too: an increasing, strictly positive function of `snm.losses.transformations`.
 
 References:
   Cao et al. (2007) ListNet; Xia et al. (2008) ListMLE; Qin et al. (2007) RankCosine; Joachims
@@ -23,7 +23,14 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from snm.errors import InputError
-from snm.losses.reductions import Reduce, as_mask, log_sum_exp, padding_zeroed, reduced, widened
+from snm.losses.reductions import (
+    Reduce,
+    as_mask,
+    log_sum_exp,
+    promote_scores,
+    reduce_losses,
+    zero_padding,
+)
 from snm.losses.transformations import Transformation, exponential
 
 __all__ = [
@@ -35,7 +42,7 @@ __all__ = [
     "smoothed_dcg",
 ]
 
-_LONGEST = 8  # of a list whose permutations are all summed over: 8! is 40,320
+_MAX_LIST_SIZE = 8  # for the sum over all permutations of a list: 8! is 40,320
 _EXPONENTIAL = exponential()
 
 
@@ -52,7 +59,7 @@ def listnet(
 
     .. math:: -\sum_j P_j(y) \log P_j(s), \quad P_j(v) = \psi(v_j) / \sum_i \psi(v_i)
 
-    A list that is masked throughout costs 0.
+    The loss of a list without unmasked entries is 0.
 
     Args:
       scores: [..., m], any float dtype.
@@ -73,10 +80,10 @@ def listnet(
       Cao et al. (2007); Tewari, Chaudhuri (2015), section 3.1.
     """
     (s, y), mask, dtype = _lists(scores, labels, where, weights)
-    target = _log_shares(_log(transformation, y, mask), mask)
-    ours = _log_shares(_log(transformation, s, mask), mask)
-    values = -jnp.sum(jnp.where(mask, jnp.exp(target) * ours, 0), axis=-1)
-    return reduced(values, weights, reduce_fn, dtype)
+    target = _log_softmax(_log(transformation, y, mask), mask)
+    predicted = _log_softmax(_log(transformation, s, mask), mask)
+    values = -jnp.sum(jnp.where(mask, jnp.exp(target) * predicted, 0), axis=-1)
+    return reduce_losses(values, weights, reduce_fn, dtype)
 
 
 def listnet_permutations(
@@ -111,13 +118,15 @@ def listnet_permutations(
     """
     (s, y), mask, dtype = _lists(scores, labels, None, weights)
     size = s.shape[-1]
-    if size > _LONGEST:
-        raise InputError("list", f"{size} entries", f"at most {_LONGEST}: {size}! permutations")
+    if size > _MAX_LIST_SIZE:
+        raise InputError(
+            "list", f"{size} entries", f"at most {_MAX_LIST_SIZE}: {size}! permutations"
+        )
     orders = np.array(list(itertools.permutations(range(size))), np.int32)
     target = _log_permutation(_log(transformation, y, mask)[..., orders])
-    ours = _log_permutation(_log(transformation, s, mask)[..., orders])
-    values = -jnp.sum(jnp.exp(target) * ours, axis=-1)
-    return reduced(values, weights, reduce_fn, dtype)
+    predicted = _log_permutation(_log(transformation, s, mask)[..., orders])
+    values = -jnp.sum(jnp.exp(target) * predicted, axis=-1)
+    return reduce_losses(values, weights, reduce_fn, dtype)
 
 
 def listmle(
@@ -133,7 +142,7 @@ def listmle(
 
     .. math:: -\sum_i \log \big(\psi(s_{y(i)}) / \sum_{j \ge i} \psi(s_{y(j)})\big)
 
-    Equal grades are taken in the order in which they stand.
+    Entries of equal grade keep their order.
 
     Args:
       scores: [..., m], any float dtype.
@@ -157,7 +166,7 @@ def listmle(
     order = jnp.argsort(jnp.where(mask, -y, jnp.inf), axis=-1, stable=True)
     logs = jnp.take_along_axis(_log(transformation, s, mask), order, axis=-1)
     values = -_log_permutation(logs, jnp.take_along_axis(mask, order, axis=-1))
-    return reduced(values, weights, reduce_fn, dtype)
+    return reduce_losses(values, weights, reduce_fn, dtype)
 
 
 def rankcosine(
@@ -169,11 +178,11 @@ def rankcosine(
     weights: ArrayLike | None = None,
     reduce_fn: Reduce | None = jnp.mean,
 ) -> jax.Array:
-    r"""Half of one less the cosine between transformed grades and scores.
+    r"""Half of 1 minus the cosine between transformed grades and scores.
 
     .. math:: \tfrac 1 2 \big(1 - \psi(y)^T \psi(s) / (\|\psi(y)\| \|\psi(s)\|)\big)
 
-    Both vectors are positive, so that it lies between 0 and 1/2.
+    Both vectors are positive, so the loss is between 0 and 1/2.
 
     Args:
       scores: [..., m], any float dtype.
@@ -194,12 +203,12 @@ def rankcosine(
       Qin et al. (2007); Lan et al. (2009), section 3.2.1.
     """
     (s, y), mask, dtype = _lists(scores, labels, where, weights)
-    target, ours = _log(transformation, y, mask), _log(transformation, s, mask)
-    # In logarithms, so that no exponential overflows: the cosine does not change with length.
-    both, some = log_sum_exp(target + ours, mask)
-    lengths = (log_sum_exp(2 * target, mask)[0] + log_sum_exp(2 * ours, mask)[0]) / 2
-    values = jnp.where(some, (1 - jnp.exp(both - lengths)) / 2, 0)
-    return reduced(values, weights, reduce_fn, dtype)
+    target, predicted = _log(transformation, y, mask), _log(transformation, s, mask)
+    # In logarithms, so that no exponential overflows.
+    log_dot, nonempty = log_sum_exp(target + predicted, mask)
+    log_norms = (log_sum_exp(2 * target, mask)[0] + log_sum_exp(2 * predicted, mask)[0]) / 2
+    values = jnp.where(nonempty, (1 - jnp.exp(log_dot - log_norms)) / 2, 0)
+    return reduce_losses(values, weights, reduce_fn, dtype)
 
 
 def smoothed_dcg(
@@ -211,13 +220,13 @@ def smoothed_dcg(
     weights: ArrayLike | None = None,
     reduce_fn: Reduce | None = jnp.mean,
 ) -> jax.Array:
-    r"""DCG@1 with a softmax for the first place, negated so that less is better.
+    r"""Negated DCG@1, smoothed by a softmax in place of the highest score.
 
     .. math:: -D(1) \sum_i G(y_i) \exp(s_i / \sigma) / \sum_j \exp(s_j / \sigma), \quad
       D(1) = 1, \; G(y) = 2^y - 1
 
-    It is not convex. Tewari and Chaudhuri print it without the sign, which is what it smooths and
-    not yet a loss; the constants are the same.
+    It is not convex. Tewari and Chaudhuri print it without the minus sign; the constants are the
+    same.
 
     Args:
       scores: [..., m], any float dtype.
@@ -240,10 +249,10 @@ def smoothed_dcg(
     if not sigma > 0:
         raise InputError("sigma of the smoothed DCG", str(sigma), "a number above 0")
     (s, y), mask, dtype = _lists(scores, labels, where, weights)
-    ours = _log_shares(jnp.where(mask, s / sigma, 0), mask)
+    predicted = _log_softmax(jnp.where(mask, s / sigma, 0), mask)
     gains = jnp.where(mask, jnp.exp2(y) - 1, 0)
-    values = -jnp.sum(jnp.where(mask, jnp.exp(ours) * gains, 0), axis=-1)
-    return reduced(values, weights, reduce_fn, dtype)
+    values = -jnp.sum(jnp.where(mask, jnp.exp(predicted) * gains, 0), axis=-1)
+    return reduce_losses(values, weights, reduce_fn, dtype)
 
 
 def ranksvm(
@@ -266,7 +275,7 @@ def ranksvm(
       reduce_fn: Applied to the losses [...]; None returns them.
 
     Returns:
-      The loss, in the dtype of the scores. Memory is m^2 a list.
+      The loss, in the dtype of the scores. It needs memory for m^2 numbers per list.
 
     Example:
       >>> float(ranksvm([0.0, 0.5, 0.0], [2.0, 1.0, 0.0]))  # 1.5 + 1 + 0.5
@@ -280,38 +289,38 @@ def ranksvm(
     s = jnp.where(mask, s, 0)
     hinges = jnp.maximum(1 + s[..., None, :] - s[..., :, None], 0)
     values = jnp.sum(jnp.where(above, hinges, 0), axis=(-2, -1))
-    return reduced(values, weights, reduce_fn, dtype)
+    return reduce_losses(values, weights, reduce_fn, dtype)
 
 
 def _lists(
     scores: ArrayLike, labels: ArrayLike, where: ArrayLike | None, weights: ArrayLike | None
 ) -> tuple[tuple[jax.Array, jax.Array], jax.Array, jnp.dtype]:
-    """Scores and grades in one wide dtype, the full mask, and the dtype of the scores.
+    """Checks the shapes; returns scores and grades, the mask, and the dtype of the scores.
 
-    The scores of a list of weight 0 are 0.
+    Scores and grades are at least float32. The scores of a list of weight 0 are 0.
     """
-    (s,), dtype = widened(scores)
+    (s,), dtype = promote_scores(scores)
     y = jnp.asarray(labels).astype(s.dtype)
     if s.shape != y.shape or not s.ndim:
         raise InputError("lists", f"scores {s.shape}, labels {y.shape}", "the same shape [..., m]")
-    return (padding_zeroed(weights, s), y), as_mask(where, s.shape), dtype
+    return (zero_padding(weights, s), y), as_mask(where, s.shape), dtype
 
 
 def _log(transformation: Transformation, v: jax.Array, mask: jax.Array) -> jax.Array:
-    """Log psi(v), 0 where masked; the masked never reach the logarithm."""
+    """Log psi(v), 0 where masked; the logarithm is not taken of masked entries."""
     return jnp.where(mask, transformation.log(jnp.where(mask, v, 0)), 0)
 
 
-def _log_shares(logs: jax.Array, mask: jax.Array) -> jax.Array:
-    """The log of each entry's share of the sum of exponentials over its list: [..., m]."""
+def _log_softmax(logs: jax.Array, mask: jax.Array) -> jax.Array:
+    """Log-softmax over the unmasked entries of each list: [..., m]."""
     total, _ = log_sum_exp(logs, mask)
     return logs - total[..., None]
 
 
 def _log_permutation(logs: jax.Array, mask: jax.Array | None = None) -> jax.Array:
-    """Log P of the order in which the entries stand; masked ones stand last."""
+    """Log probability of the given order of the entries; masked entries must come last."""
     mask = as_mask(mask, logs.shape)
-    low = jnp.where(mask, logs, -jnp.inf)
-    # At least one entry follows each unmasked one (itself), so that no sum is empty there.
-    rest = jax.lax.cumlogsumexp(low, axis=logs.ndim - 1, reverse=True)
+    unmasked_logs = jnp.where(mask, logs, -jnp.inf)
+    # From each entry to the end of the list; it includes the entry itself, so it is not empty.
+    rest = jax.lax.cumlogsumexp(unmasked_logs, axis=logs.ndim - 1, reverse=True)
     return jnp.sum(jnp.where(mask, logs - jnp.where(mask, rest, 0), 0), axis=-1)

@@ -1,10 +1,10 @@
 """Losses on scores: pairwise and binary ordered weighted losses, and their sampled forms.
 
-Every loss takes scores and returns one value an example, or what `reduce_fn` makes of them. The
-last axis holds labels, the leading axes are the batch. A loss knows no model and no label ids.
+Every loss takes scores and returns one value per example, reduced by `reduce_fn`. The last axis
+holds labels, the leading axes are the batch. A loss takes no model and no label ids.
 
-The sampled losses are the general ones: a loss on a full score vector is the sampled loss of all
-labels with the positive masked. This is what Reddi et al. (2019) say of the losses:
+The loss of a full score vector is computed as the sampled loss of all labels, with the positive
+masked. Results of Reddi et al. (2019):
 
 * With weights `vartheta` on a uniform sample of B labels, the expected loss is the full loss with
   the weights of `theta.theta_from_vartheta`, and its gradient is unbiased (Lemma 2).
@@ -32,9 +32,9 @@ from snm.errors import InputError
 from snm.losses.reductions import (
     Reduce,
     check_ranks,
-    ranked,
-    reduced,
-    scored_pairs,
+    prepare_pairs,
+    rank_scores,
+    reduce_losses,
     split_positive,
 )
 from snm.losses.surrogates import Surrogate, hinge
@@ -69,9 +69,9 @@ def sampled_powl(
 
     .. math:: L = \sum_j \vartheta_j \phi(v_y - v_{[j]}), \quad v_{[1]} \ge v_{[2]} \ge \dots
 
-    Where fewer than len(vartheta) negatives are unmasked, those few take the first weights and the
-    other weights fall away; with none the loss is 0. Weights on the host (not traced) that are the
-    same for all m need no ranks: negative sampling sorts nothing.
+    If only r' < len(vartheta) negatives are unmasked, they take the first r' weights; with none the
+    loss is 0. If all m weights are equal and on the host (not traced), as in negative sampling,
+    nothing is sorted.
 
     Args:
       positive_scores: [...], any float dtype.
@@ -81,8 +81,8 @@ def sampled_powl(
       where: `bool` [..., m]; a negative where it is False takes no part and no rank.
       weights: [...], multiplies each example's loss.
       reduce_fn: Applied to the losses [...]; None returns them.
-      presorted: A promise that the unmasked negatives are non-increasing along the last axis
-        (masked ones may stand anywhere), so that nothing is sorted.
+      presorted: Whether the unmasked negatives are non-increasing along the last axis already
+        (masked ones may be anywhere). If True, nothing is sorted.
 
     Returns:
       The loss, in the dtype of the scores.
@@ -94,10 +94,10 @@ def sampled_powl(
     References:
       Reddi et al. (2019), Definition 3, Algorithm 1. Usunier et al. (2009).
     """
-    (positive, negative), dtype = scored_pairs(positive_scores, negative_scores, weights)
-    hardest, weight = ranked(negative, vartheta, where, presorted=presorted)
+    (positive, negative), dtype = prepare_pairs(positive_scores, negative_scores, weights)
+    hardest, weight = rank_scores(negative, vartheta, where, presorted=presorted)
     values = jnp.sum(weight * phi(positive[..., None] - hardest), axis=-1)
-    return reduced(values, weights, reduce_fn, dtype)
+    return reduce_losses(values, weights, reduce_fn, dtype)
 
 
 def sampled_bowl(
@@ -115,8 +115,8 @@ def sampled_bowl(
 
     .. math:: L = \phi(v_y) + \sum_j \vartheta_j \phi(-v_{[j]})
 
-    With the hinge and scores in [-1, 1] nothing is ever clipped: on the mined labels the loss is
-    the linear function 1 - v_y + sum_j vartheta_j (1 + v_[j]) of the scores. With every negative
+    With the hinge and scores in [-1, 1], no term is clipped: on the mined labels the loss is the
+    linear function 1 - v_y + sum_j vartheta_j (1 + v_[j]) of the scores. With every negative
     masked it is phi(v_y).
 
     Args:
@@ -139,13 +139,13 @@ def sampled_bowl(
     References:
       Reddi et al. (2019), Definition 4, Algorithm 1.
     """
-    (positive, negative), dtype = scored_pairs(positive_scores, negative_scores, weights)
-    hardest, weight = ranked(negative, vartheta, where, presorted=presorted)
+    (positive, negative), dtype = prepare_pairs(positive_scores, negative_scores, weights)
+    hardest, weight = rank_scores(negative, vartheta, where, presorted=presorted)
     values = phi(positive) + jnp.sum(weight * phi(-hardest), axis=-1)
-    return reduced(values, weights, reduce_fn, dtype)
+    return reduce_losses(values, weights, reduce_fn, dtype)
 
 
-# The same on full score vectors: every label but the positive is a negative.
+# Losses of full score vectors: every label but the positive is a negative.
 
 
 def powl(
@@ -338,7 +338,7 @@ def _all_labels(
     where: ArrayLike | None = None,
     **options: Any,
 ) -> jax.Array:
-    """Every label but the positive weighs 1, so that any order will do and none is looked for."""
+    """The loss of all labels with weight 1 for each negative; equal weights need no sort."""
     positive, others = split_positive(scores, labels, where)
     return loss(
         positive,

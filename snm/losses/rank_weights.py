@@ -1,7 +1,7 @@
 """Rank weights of the mined negatives: the vectors vartheta of Algorithm 1.
 
-Two numbers are kept apart. k' (`mined`) is how many of the sampled negatives weigh anything; k
-(`retrieval_k`) is the k of the retrieval loss I(y not in Top_k(v)). And so are two scales:
+k' (`mined`) is the number of sampled negatives with a weight above 0. k (`retrieval_k`) is the k of
+the retrieval loss I(y not in Top_k(v)). The weights have one of two scales:
 
 * `mean`: 1 / k' each, the average over the mined negatives. The loss bounds the retrieval loss at
   k = k' if all labels are sampled (B = K - 1). In general it does not.
@@ -41,7 +41,7 @@ def top(
     num_labels: int | None = None,
     retrieval_k: int | None = None,
 ) -> Vector:
-    """Top-k' Stochastic Negative Mining: the k' hardest weigh the same, the rest nothing.
+    """Top-k' Stochastic Negative Mining: equal weights for the k' hardest, 0 for the others.
 
     vartheta_j = 1 / k' (`mean`) or (K - 1) / (k B) (`surrogate`) for j <= k'.
 
@@ -64,7 +64,7 @@ def top(
     References:
       Reddi et al. (2019), Lemma 2 and the text after it.
     """
-    return np.full(mined, _head(mined, scale, sampled, num_labels, retrieval_k))
+    return np.full(mined, _mined_weight(mined, scale, sampled, num_labels, retrieval_k))
 
 
 def negative_sampling(
@@ -74,7 +74,7 @@ def negative_sampling(
     num_labels: int | None = None,
     retrieval_k: int | None = None,
 ) -> Vector:
-    """Negative sampling: all B sampled negatives weigh the same, `top` with k' = B.
+    """Negative sampling: equal weights for all B sampled negatives, as `top` with k' = B.
 
     vartheta_j = 1 / B (`mean`) or (K - 1) / (k B) (`surrogate`) for j <= B.
 
@@ -108,9 +108,9 @@ def power_law(
     num_labels: int | None = None,
     retrieval_k: int | None = None,
 ) -> Vector:
-    """Weights that fall off with the rank, so that harder negatives cost more than in `top`.
+    """Weights that decrease with the rank, so that harder negatives cost more than in `top`.
 
-    vartheta_j = c j^(-alpha) for j <= k', with c such that they add up to what `top` adds up to.
+    vartheta_j = c j^(-alpha) for j <= k', with c such that their sum is that of `top`.
 
     Args:
       mined: k', from 1 to B.
@@ -157,7 +157,7 @@ def epsilon_tail(
     Args:
       sampled: B, at most K - 1.
       mined: k', from 1 to B.
-      epsilon: From 0 (`top`) to 1 (all B weigh h).
+      epsilon: From 0 (`top`) to 1 (all B have weight h).
       scale: "mean" or "surrogate", of h.
       num_labels: K, as in `top`.
       retrieval_k: k, as in `top`.
@@ -174,8 +174,8 @@ def epsilon_tail(
     """
     if not 0 <= epsilon <= 1:
         raise InputError("epsilon of the tail", str(epsilon), "a number from 0 to 1")
-    head = _head(mined, scale, sampled, num_labels, retrieval_k)
-    return np.where(np.arange(sampled) < mined, head, epsilon * head)
+    weight = _mined_weight(mined, scale, sampled, num_labels, retrieval_k)
+    return np.where(np.arange(sampled) < mined, weight, epsilon * weight)
 
 
 def subsample(
@@ -186,9 +186,9 @@ def subsample(
     .. math::
       E\Big[\frac{\|\vartheta\|_1}{m} \sum_{t=1}^m f(r_t)\Big] = \sum_j \vartheta_j f(j)
 
-    Each rank's probability is exact to 2^-32. The loss of the draws is that of Algorithm 1 with the
-    sorted scores taken at the ranks and the returned weights for vartheta; these are all equal, so
-    that `presorted=True` holds in any order:
+    Each rank's probability is exact to 2^-32. To estimate the loss of Algorithm 1, take the sorted
+    scores at the drawn ranks, with the returned weights as vartheta. These weights are all equal,
+    so `presorted=True` is correct in any order:
 
       sampled_powl(positive, jnp.take_along_axis(sorted_negatives, ranks, axis=-1),
                    vartheta=weight, presorted=True)
@@ -197,7 +197,7 @@ def subsample(
       key: A random key, consumed here.
       vartheta: [r], on the host (not traced), non-negative and non-increasing, not all 0.
       draws: m, at least 1.
-      shape: The batch: independent draws for each entry.
+      shape: Batch shape: each entry has draws of its own.
 
     Returns:
       Ranks, int32 [*shape, m], counted from 0, and the weight of each, float32 [m].
@@ -217,8 +217,8 @@ def subsample(
     if draws < 1:
         raise InputError("draws", str(draws), "at least 1")
     weights = np.trim_zeros(weights, "b")
-    # 32 random bits against boundaries in 2^-32: a float32 uniform variable has only 23 of them,
-    # too few to tell apart the ranks far out in a power law.
+    # Inverse transform sampling with 32 random bits. A float32 uniform variable has only 23, which
+    # is too few for the small probabilities in the tail of a power law.
     bounds = np.rint(np.cumsum(weights)[:-1] / weights.sum() * 2.0**32)
     bits = jax.random.bits(key, (*shape, draws), jnp.uint32)
     boundaries = jnp.asarray(np.minimum(bounds, 2.0**32 - 1).astype(np.uint32))
@@ -226,14 +226,14 @@ def subsample(
     return ranks, jnp.full(draws, weights.sum() / draws, jnp.float32)
 
 
-def _head(
+def _mined_weight(
     mined: int,
     scale: str,
     sampled: int | None,
     num_labels: int | None,
     retrieval_k: int | None,
 ) -> float:
-    """The weight of the hardest negatives under either scale."""
+    """The weight of each of the k' hardest negatives, in the given scale."""
     if mined < 1:
         raise InputError("mined negatives", str(mined), "at least 1")
     if sampled is not None and mined > sampled:

@@ -1,7 +1,7 @@
-"""Masking, ranking and reducing: written here once for every loss.
+"""Masking, ranking and reducing, shared by all losses.
 
-Masked scores are replaced before anything is computed from them, not only weighed with zero: the
-gradient of an infinite value times zero would be NaN.
+Masked scores are replaced before anything is computed from them. To multiply by a weight of 0 is
+not enough: the gradient of an infinite value times zero is NaN.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from snm.errors import InputError
 __all__ = [
     "MASKED",
     "Reduce",
+    "apply_weights",
     "as_mask",
     "check_ranks",
     "log_sum_exp",
-    "padding_zeroed",
-    "ranked",
-    "reduced",
-    "scored_pairs",
+    "prepare_pairs",
+    "promote_scores",
+    "rank_scores",
+    "reduce_losses",
     "split_positive",
     "unmasked",
-    "weighed",
-    "widened",
+    "zero_padding",
 ]
 
 Reduce = Callable[[jax.Array], jax.Array]
@@ -39,22 +39,22 @@ softmax and the surrogates of the repository give it the loss 0 and the gradient
 
 
 def unmasked(scores: jax.Array) -> jax.Array:
-    """Which scores are of labels that may be chosen: bool, as `scores`."""
+    """True where a score belongs to a label that may be chosen: bool, in the shape of `scores`."""
     return scores > MASKED / 2
 
 
-def widened(*scores: ArrayLike) -> tuple[tuple[jax.Array, ...], jnp.dtype]:
-    """The scores in their common dtype, or float32 if that is narrower, and the common dtype."""
+def promote_scores(*scores: ArrayLike) -> tuple[tuple[jax.Array, ...], jnp.dtype]:
+    """Converts scores to their common dtype, at least float32; also returns the common dtype."""
     arrays = [jnp.asarray(score) for score in scores]
     dtype = jnp.result_type(*arrays)
     if not jnp.issubdtype(dtype, jnp.floating):
         dtype = jnp.result_type(float)
-    wide = jnp.promote_types(dtype, jnp.float32)
-    return tuple(array.astype(wide) for array in arrays), dtype
+    compute_dtype = jnp.promote_types(dtype, jnp.float32)
+    return tuple(array.astype(compute_dtype) for array in arrays), dtype
 
 
 def as_mask(where: ArrayLike | None, shape: tuple[int, ...]) -> jax.Array:
-    """The mask in full shape; None is everything."""
+    """The mask, broadcast to `shape`; None masks nothing."""
     return jnp.broadcast_to(jnp.asarray(True if where is None else where, bool), shape)
 
 
@@ -63,135 +63,143 @@ def split_positive(
 ) -> tuple[jax.Array, jax.Array]:
     """The scores [...] of the labels [...], and the mask [..., K] of the other unmasked labels.
 
-    The score of a label that is out of range is NaN, where it is not known before the program runs.
+    A label out of range raises an error if `labels` is a list or a NumPy array. In a JAX array,
+    whose values may not be known yet, its score is NaN.
 
     Raises:
-      InputError: labels that are no integers, or in an array of NumPy or a list, out of range.
+      InputError: the labels are not integers, or one of a list or NumPy array is out of range.
     """
-    count = np.shape(scores)[-1]
+    num_labels = np.shape(scores)[-1]
     labels = labels if isinstance(labels, jax.Array) else np.asarray(labels)
     if not jnp.issubdtype(labels.dtype, jnp.integer):
-        raise InputError("labels", f"labels of {labels.dtype}", f"integers, 0 to {count - 1}")
+        raise InputError("labels", f"labels of {labels.dtype}", f"integers, 0 to {num_labels - 1}")
     if isinstance(labels, np.ndarray) and labels.size:
         low, high = np.min(labels), np.max(labels)
-        if not 0 <= low <= high < count:
+        if not 0 <= low <= high < num_labels:
             found = f"label {low if low < 0 else high}"
-            raise InputError("labels", found, f"0 to {count - 1}, the columns of the scores")
-    # Labels may come in a type that holds fewer numbers than there are labels.
+            raise InputError("labels", found, f"0 to {num_labels - 1}, the columns of the scores")
+    # The dtype of the labels may be too narrow for the number of labels.
     scores, column = jnp.asarray(scores), jnp.asarray(labels)[..., None].astype(jnp.int32)
-    column = jnp.where(column < 0, count, column)  # -1 would be the last one
+    column = jnp.where(column < 0, num_labels, column)  # -1 would be the last column
     ids = jax.lax.broadcasted_iota(jnp.int32, scores.shape, scores.ndim - 1)
     positive = jnp.take_along_axis(scores, column, axis=-1)[..., 0]
     return positive, (ids != column) & as_mask(where, scores.shape)
 
 
-def scored_pairs(
+def prepare_pairs(
     positive_scores: ArrayLike, negative_scores: ArrayLike, weights: ArrayLike | None
 ) -> tuple[tuple[jax.Array, jax.Array], jnp.dtype]:
-    """As `widened`, of positives [...] and negatives [..., m], with `padding_zeroed`.
+    """Checks positives [...] and negatives [..., m]; applies `promote_scores` and `zero_padding`.
 
     Raises:
-      InputError: other shapes: a column of positives would meet the negatives of every example.
+      InputError: other shapes. Broadcasting would pair a positive with the negatives of another
+        example.
     """
-    (positive, negative), dtype = widened(positive_scores, negative_scores)
+    (positive, negative), dtype = promote_scores(positive_scores, negative_scores)
     if positive.shape != negative.shape[:-1]:
         found = f"positive scores {list(positive.shape)}, negative scores {list(negative.shape)}"
         raise InputError("scores", found, "one positive for each list of negatives: [n] and [n, m]")
-    positive = padding_zeroed(weights, positive[..., None])[..., 0]
-    return (positive, padding_zeroed(weights, negative)), dtype
+    positive = zero_padding(weights, positive[..., None])[..., 0]
+    return (positive, zero_padding(weights, negative)), dtype
 
 
-def check_ranks(weights: ArrayLike, most: int) -> None:
-    """Raises `InputError` if there are more rank weights than scores can have ranks, or no axis."""
+def check_ranks(weights: ArrayLike, num_ranks: int) -> None:
+    """Raises `InputError` if there are more rank weights than ranks, or `weights` is a scalar."""
     if not np.ndim(weights):
         raise InputError("rank weights", "a number", "an array [r], a weight a rank")
-    if np.shape(weights)[-1] > most:
-        raise InputError("rank weights", f"{np.shape(weights)[-1]} of them", f"at most {most}")
+    if np.shape(weights)[-1] > num_ranks:
+        raise InputError("rank weights", f"{np.shape(weights)[-1]} of them", f"at most {num_ranks}")
 
 
-def ranked(
+def rank_scores(
     scores: jax.Array, weights: ArrayLike, where: ArrayLike | None, *, presorted: bool
 ) -> tuple[jax.Array, jax.Array]:
-    """The scores that can weigh something, and the weight of each by its rank.
+    """The highest unmasked scores, and the weight of each by its rank.
 
-    Ranks are counted from the largest score among those unmasked.
+    Rank 1 is the largest unmasked score.
 
     Args:
       scores: [..., m].
-      weights: [r] or [..., r] with r <= m; ranks after r weigh nothing.
+      weights: [r] or [..., r] with r <= m; ranks after r have weight 0.
       where: `bool` [..., m], or None.
-      presorted: Whether the unmasked scores are non-increasing already.
+      presorted: whether the unmasked scores are non-increasing already.
 
     Returns:
       Scores and weights, [..., r] or [..., m]; where masked, both are 0.
     """
     check_ranks(weights, scores.shape[-1])
-    batch, count, ranks = scores.shape[:-1], scores.shape[-1], np.shape(weights)[-1]
-    # Equal weights for all (negative sampling) need no ranks, hence no sort and no lookup. Only
-    # weights on the host can be looked at here.
-    same = ranks == count > 0 and not isinstance(weights, jax.Array) and np.ptp(weights) == 0
+    batch, count, num_ranks = scores.shape[:-1], scores.shape[-1], np.shape(weights)[-1]
+    # Equal weights for all scores (negative sampling) need no sort. Only weights on the host can be
+    # compared here.
+    on_host = not isinstance(weights, jax.Array)
+    equal_weights = num_ranks == count > 0 and on_host and np.ptp(weights) == 0
     weights = jnp.asarray(weights, scores.dtype)
-    if where is None or ranks == 0:
-        kept = scores[..., :ranks] if presorted or same else jax.lax.top_k(scores, ranks)[0]
-        return kept, jnp.broadcast_to(weights, (*batch, ranks))
+    if where is None or num_ranks == 0:
+        sort = not (presorted or equal_weights)
+        top_scores = jax.lax.top_k(scores, num_ranks)[0] if sort else scores[..., :num_ranks]
+        return top_scores, jnp.broadcast_to(weights, (*batch, num_ranks))
     where = as_mask(where, scores.shape)
-    if same:
-        kept, counts = scores, where
+    if equal_weights:
+        top_scores, valid = scores, where
     elif presorted:
         rank = jnp.cumsum(where, axis=-1) - 1
-        kept, counts = scores, where & (rank < ranks)
-        rank = jnp.clip(rank, 0, ranks - 1)
+        top_scores, valid = scores, where & (rank < num_ranks)
+        rank = jnp.clip(rank, 0, num_ranks - 1)
         if weights.ndim == 1:
             weights = weights[rank]
         else:
-            weights = jnp.broadcast_to(weights, (*batch, ranks))
+            weights = jnp.broadcast_to(weights, (*batch, num_ranks))
             weights = jnp.take_along_axis(weights, rank, axis=-1)
     else:
-        # A count, not the value -inf, tells the masked from the unmasked once they are sorted.
-        kept = jax.lax.top_k(jnp.where(where, scores, -jnp.inf), ranks)[0]
-        unmasked = jnp.sum(where, axis=-1, keepdims=True)
-        counts = jax.lax.broadcasted_iota(unmasked.dtype, kept.shape, kept.ndim - 1) < unmasked
-    weights = jnp.broadcast_to(weights, kept.shape)
-    return jnp.where(counts, kept, 0), jnp.where(counts, weights, 0)
+        # An unmasked score may be -inf too, so masked scores are told by their number.
+        top_scores = jax.lax.top_k(jnp.where(where, scores, -jnp.inf), num_ranks)[0]
+        num_valid = jnp.sum(where, axis=-1, keepdims=True)
+        column = jax.lax.broadcasted_iota(num_valid.dtype, top_scores.shape, top_scores.ndim - 1)
+        valid = column < num_valid
+    weights = jnp.broadcast_to(weights, top_scores.shape)
+    return jnp.where(valid, top_scores, 0), jnp.where(valid, weights, 0)
 
 
 def log_sum_exp(scores: jax.Array, where: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """log(sum(exp(scores))) over the unmasked of the last axis, and whether there are any.
+    """log(sum(exp(scores))) over the unmasked scores of the last axis, and whether there are any.
 
-    Where there are none the value is 0, with a zero gradient; the caller says what it stands for.
+    Where all are masked, the value and its gradient are 0.
+
+    Returns:
+      The values [...], and bool [...], False where all are masked.
     """
-    some = jnp.any(where, axis=-1)
+    nonempty = jnp.any(where, axis=-1)
     # The largest score is a constant shift: it cancels from the value, so from the gradient too.
     shift = jax.lax.stop_gradient(jnp.max(scores, axis=-1, initial=-jnp.inf, where=where))
-    shift = jnp.where(some, shift, 0)
+    shift = jnp.where(nonempty, shift, 0)
     terms = jnp.where(where, jnp.exp(jnp.where(where, scores - shift[..., None], 0)), 0)
-    return shift + jnp.log(jnp.where(some, jnp.sum(terms, axis=-1), 1)), some
+    return shift + jnp.log(jnp.where(nonempty, jnp.sum(terms, axis=-1), 1)), nonempty
 
 
-def padding_zeroed(weights: ArrayLike | None, scores: jax.Array) -> jax.Array:
-    """Scores [..., m] of examples, 0 where the weight [...] of the example is 0 (padding).
+def zero_padding(weights: ArrayLike | None, scores: jax.Array) -> jax.Array:
+    """Sets the scores [..., m] to 0 where the weight [...] of their example is 0 (padding).
 
-    So whatever such a score is, neither the loss nor the gradient of another is NaN for it.
+    Otherwise a NaN or infinite score in padding could make other examples' gradients NaN.
     """
     if weights is None:
         return scores
-    counts = jnp.broadcast_to(jnp.asarray(weights) != 0, scores.shape[:-1])
-    return jnp.where(counts[..., None], scores, 0)
+    real = jnp.broadcast_to(jnp.asarray(weights) != 0, scores.shape[:-1])
+    return jnp.where(real[..., None], scores, 0)
 
 
-def reduced(
+def reduce_losses(
     values: jax.Array, weights: ArrayLike | None, reduce_fn: Reduce | None, dtype: jnp.dtype
 ) -> jax.Array:
-    """Weighs the values [...], reduces them in their own dtype, then returns to `dtype`.
+    """Multiplies values [...] by their weights, reduces them, and converts the result to `dtype`.
 
-    A value of weight 0 counts as 0 also where it is infinite or NaN.
+    A value of weight 0 counts as 0, even if it is infinite or NaN.
     """
     if weights is not None:
         weights = jnp.broadcast_to(jnp.asarray(weights, values.dtype), values.shape)
-        values = weighed(weights, values)
+        values = apply_weights(weights, values)
     return (values if reduce_fn is None else reduce_fn(values)).astype(dtype)
 
 
-def weighed(weights: jax.Array, values: jax.Array) -> jax.Array:
-    """Their product; 0 where the weight is 0 (padding), whatever the value."""
+def apply_weights(weights: jax.Array, values: jax.Array) -> jax.Array:
+    """Weights * values; 0 where the weight is 0 (padding), even if the value is infinite or NaN."""
     return jnp.where(weights != 0, weights * values, 0)

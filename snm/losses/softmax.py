@@ -1,10 +1,9 @@
-"""Softmax cross-entropy: sampled, full, and with several positives, natural logarithms throughout.
+"""Softmax cross-entropy, in natural logarithms: sampled, full, and with several positives.
 
-A sampled softmax is a loss of its own. Its expectation over the sample is not the full softmax,
-since the logarithm of a sum is not the sum of logarithms; the logQ correction (`log_weights`) makes
-it consistent as the sample grows, not unbiased. Over *mined* negatives it is further away: the
-largest of a sample are no sample of the labels, and no correction by sampling probabilities mends
-that.
+The sampled softmax is a biased estimate of the full one: the expectation of the logarithm of a sum
+is not the logarithm of its expectation. The logQ correction (`log_weights`) makes it consistent as
+the sample grows, not unbiased. Over *mined* negatives the bias is larger: the labels with the
+highest scores are not a random sample, and no correction by sampling probabilities removes it.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from snm.losses.reductions import (
     Reduce,
     as_mask,
     log_sum_exp,
-    padding_zeroed,
-    reduced,
-    scored_pairs,
+    prepare_pairs,
+    promote_scores,
+    reduce_losses,
     split_positive,
-    widened,
+    zero_padding,
 )
 
 __all__ = ["decoupled_softmax", "sampled_softmax", "softmax"]
@@ -37,7 +36,7 @@ def sampled_softmax(
     score_scale: ArrayLike = 1.0,
     reduce_fn: Reduce | None = jnp.mean,
 ) -> jax.Array:
-    r"""Cross-entropy of a positive against sampled negatives; biased, see the module.
+    r"""Cross-entropy of a positive against sampled negatives; biased, as the module docstring says.
 
     .. math:: L = -\log \frac{\exp(c v_y)}{\exp(c v_y) + \sum_j w_j \exp(c v_j)}
 
@@ -61,19 +60,20 @@ def sampled_softmax(
     References:
       Bengio and Senécal (2008) and Jean et al. (2015), the logQ correction.
     """
-    (positive, negative), dtype = scored_pairs(positive_scores, negative_scores, weights)
+    (positive, negative), dtype = prepare_pairs(positive_scores, negative_scores, weights)
     mask = as_mask(where, negative.shape)
     if log_weights is not None:
         log_weights = jnp.broadcast_to(jnp.asarray(log_weights, negative.dtype), negative.shape)
         mask &= log_weights > -jnp.inf
-    # Scores are subtracted first: near scores lose no digits to a large common offset. Masked ones
-    # go before the scale multiplies them, whose gradient would see them.
+    # Subtract before scaling, so that close scores with a large common offset lose no digits. Mask
+    # before scaling too, or masked scores would enter the gradient of the scale.
     margins = jnp.where(mask, negative - positive[..., None], 0)
     margins = margins * jnp.asarray(score_scale, negative.dtype)
     if log_weights is not None:
         margins = margins + jnp.where(mask, log_weights, 0)
-    rivals, some = log_sum_exp(margins, mask)
-    return reduced(jnp.where(some, jax.nn.softplus(rivals), 0), weights, reduce_fn, dtype)
+    log_sum, has_negatives = log_sum_exp(margins, mask)
+    values = jnp.where(has_negatives, jax.nn.softplus(log_sum), 0)
+    return reduce_losses(values, weights, reduce_fn, dtype)
 
 
 def softmax(
@@ -148,14 +148,14 @@ def decoupled_softmax(
     References:
       Gupta et al. (2024), the decoupled softmax.
     """
-    (raw,), dtype = widened(scores)
-    raw = padding_zeroed(weights, raw)
+    (raw,), dtype = promote_scores(scores)
+    raw = zero_padding(weights, raw)
     present = as_mask(where, raw.shape)
     scaled = jnp.where(present, raw, 0) * jnp.asarray(score_scale, raw.dtype)
-    wanted = as_mask(positives, scaled.shape) & present
-    rivals, some = log_sum_exp(scaled, present & ~wanted)
-    counts = wanted & some[..., None]
-    terms = jax.nn.softplus(jnp.where(counts, rivals[..., None] - scaled, 0))
-    number = jnp.maximum(jnp.sum(wanted, axis=-1), 1).astype(terms.dtype)
-    values = jnp.sum(jnp.where(counts, terms, 0), axis=-1) / number
-    return reduced(values, weights, reduce_fn, dtype)
+    is_positive = as_mask(positives, scaled.shape) & present
+    log_sum, has_negatives = log_sum_exp(scaled, present & ~is_positive)
+    valid = is_positive & has_negatives[..., None]
+    terms = jax.nn.softplus(jnp.where(valid, log_sum[..., None] - scaled, 0))
+    num_positives = jnp.maximum(jnp.sum(is_positive, axis=-1), 1).astype(terms.dtype)
+    values = jnp.sum(jnp.where(valid, terms, 0), axis=-1) / num_positives
+    return reduce_losses(values, weights, reduce_fn, dtype)

@@ -1,11 +1,11 @@
 """Surrogates phi of the 0/1 loss: non-increasing, and at least 1 wherever the margin is <= 0.
 
-All but the ramp are convex, which Theorem 2 (convexity) and the factor 2 of Theorem 3 need. Each
-maps an array of margins, entry by entry, to an array of the same shape and dtype, in functions that
-JAX differentiates; at a kink its gradient is one of the subgradients.
+Theorem 2 (convexity) and the factor 2 of Theorem 3 need a convex phi: all but the ramp. Each
+function maps an array of margins, elementwise, to an array of the same shape and dtype, and is
+differentiable by JAX. At a kink its gradient is one of the subgradients.
 
-A surrogate of another module trains whatever its values are, also at large margins: labels that
-must not be chosen are left out before phi is taken. The theorems need what the first line says.
+A surrogate of your own may have any values, at large margins too: masked labels are removed before
+phi is applied. The theorems hold only if it has the properties of the first line.
 
 References:
   Reddi et al. (2019), section 3.
@@ -103,7 +103,7 @@ def ramp(margin: jax.Array, *, rho: float = 1.0) -> jax.Array:
 
     Args:
       margin: [...], float.
-      rho: The margin from which on nothing is lost, above 0; `functools.partial` sets it.
+      rho: The margin from which the loss is 0, above 0; set it with `functools.partial`.
 
     Returns:
       [...], in the dtype of the margins.
@@ -126,14 +126,14 @@ SURROGATES: dict[str, Surrogate] = {
 
 
 def surrogate(name: str, ramp_rho: float = 1.0) -> Surrogate:
-    """The surrogate of a name, with `ramp_rho` as the margin of the ramp; others have none."""
+    """The surrogate with this name. Only the ramp reads `ramp_rho`, its margin."""
     phi = SURROGATES[name]
     return _Ramp(ramp_rho) if phi is ramp else phi
 
 
 @dataclasses.dataclass(frozen=True)
 class _Ramp:
-    """The ramp of a margin; those of one margin are equal, so that they share programs."""
+    """The ramp with margin rho. Equal and hashable by rho, so that compiled programs are reused."""
 
     rho: float
 

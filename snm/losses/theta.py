@@ -1,15 +1,15 @@
-"""The full loss that a sampled one stands for: theta from vartheta, and Lemma 2's norms.
+"""Weights theta of the full loss that a sampled loss with weights vartheta estimates (Lemma 2).
 
-With N = K - 1 negatives in all and B of them sampled, the j-th hardest negative is sampled with
+With N = K - 1 negatives in total and B of them sampled, the j-th hardest negative is sampled with
 probability B / N, and then the number X_j of harder ones in the sample is hypergeometric: B - 1
 draws from N - 1, of which j - 1 are harder. Hence
 
   theta_j = sum_i vartheta_i C(j-1, i-1) C(N-j, B-i) / C(N, B) = (B / N) E[vartheta_{X_j + 1}].
 
-Two things make this cheap at K in the millions. The probabilities fall off so fast that a window of
-a few deviations around the mode carries the whole expectation. And log(theta_j) is smooth in j, so
-that it is computed at a few thousand ranks and interpolated, on intervals which are halved until
-the interpolation is exact to rounding.
+Two facts make this cheap for millions of labels. The probabilities decay so fast that a window of a
+few standard deviations around the mode holds the whole expectation. And log(theta_j) is smooth in
+j: it is computed at a few thousand ranks and interpolated, on intervals that are halved until the
+interpolation is exact to rounding.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ __all__ = [
 
 Vector = npt.NDArray[np.float64]
 
-_NODES = 20  # interpolation nodes an interval, and as many points to check it at
+_NODES = 20  # interpolation nodes per interval, and as many points to check the interpolation
 _TOLERANCE = 1e-11  # of log(theta), so relative to theta
 _NEGLIGIBLE = 45.0  # exp(-45) is 3e-20, far below float64's rounding
 _UNDERFLOW = -760.0  # exp() of this is zero
-# Not scipy.special's, whose import would take a tenth of a second of each command.
+# Not from scipy.special, whose import would add a tenth of a second to each command.
 _LOG_FACTORIALS = np.log([float(math.factorial(n)) for n in range(21)])
-_CELLS = 1 << 20  # of a block of windows: 8 MB
+_BLOCK_SIZE = 1 << 20  # float64 numbers in a block of windows: 8 MB
 
 
 def check_weights(weights: npt.ArrayLike, name: str) -> Vector:
@@ -59,7 +59,7 @@ def check_non_increasing(weights: Vector, name: str) -> None:
 
 
 def check_vartheta(vartheta: npt.ArrayLike, sampled: int, num_labels: int) -> Vector:
-    """Returns vartheta as float64, or raises `InputError` if it cannot weigh such a sample.
+    """Returns vartheta as float64, or raises `InputError` if it does not fit the sample.
 
     Args:
       vartheta: [r], finite, non-negative and non-increasing, with r <= B.
@@ -87,7 +87,7 @@ def theta_from_vartheta(vartheta: npt.ArrayLike, sampled: int, num_labels: int) 
       \theta_j = \sum_{i=1}^B \vartheta_i \binom{j-1}{i-1} \binom{K-1-j}{B-i} / \binom{K-1}{B}
 
     Args:
-      vartheta: [r] with r <= B, non-negative and non-increasing; the rest weighs 0.
+      vartheta: [r] with r <= B, non-negative and non-increasing; ranks after r have weight 0.
       sampled: B, how many of the K - 1 negatives are sampled.
       num_labels: K.
 
@@ -97,7 +97,7 @@ def theta_from_vartheta(vartheta: npt.ArrayLike, sampled: int, num_labels: int) 
       about half a second).
 
     Example:
-      >>> theta_from_vartheta([1.0], 2, 4)  # the harder one of 2 of 3
+      >>> theta_from_vartheta([1.0], 2, 4)  # the harder of 2 negatives sampled from 3
       array([0.66666667, 0.33333333, 0.        ])
 
     References:
@@ -109,16 +109,16 @@ def theta_from_vartheta(vartheta: npt.ArrayLike, sampled: int, num_labels: int) 
     if sampled == total:
         theta[: weights.size] = weights
     elif weights.size:
-        # Beyond this rank even a sample of all easier labels has too few of them.
+        # A label of a higher rank has too few easier labels below it: its theta is 0.
         last = total - sampled + weights.size
         _fill(theta, 1, last, weights, sampled, total)
-        # Rounding must not undo the order, which convexity rests on.
+        # Convexity needs non-increasing weights, which rounding may break.
         np.minimum.accumulate(theta, out=theta)
     return theta
 
 
 def theta_norms(vartheta: npt.ArrayLike, sampled: int, num_labels: int) -> tuple[float, float]:
-    """The 1-norm (which is that of vartheta) and the 2-norm of theta.
+    """The 1-norm of theta, equal to that of vartheta, and its 2-norm.
 
     Args:
       vartheta: [r] with r <= B, non-negative and non-increasing.
@@ -168,85 +168,87 @@ def lemma2_bound(vartheta: npt.ArrayLike, sampled: int, num_labels: int) -> floa
 
 def _fill(theta: Vector, first: int, last: int, weights: Vector, sampled: int, total: int) -> None:
     """Fills theta for the ranks first..last, counted from 1, interval by interval."""
-    waiting = [(first, last)]
-    while waiting:
-        low, high = waiting.pop()
+    intervals = [(first, last)]
+    while intervals:
+        low, high = intervals.pop()
         if high - low < 2 * _NODES:
             ranks = np.arange(low, high + 1)
             theta[low - 1 : high] = np.exp(_log_theta(ranks, weights, sampled, total))
             continue
-        # Interleaved: the even ones carry the polynomial, the odd ones check it.
+        # The polynomial is fitted at the even points and checked at the odd ones.
         angles = np.pi * np.arange(2 * _NODES + 1) / (2 * _NODES)
-        at = np.unique(np.rint((low + high) / 2 - (high - low) / 2 * np.cos(angles)))
-        exact = _log_theta(at, weights, sampled, total)
+        points = np.unique(np.rint((low + high) / 2 - (high - low) / 2 * np.cos(angles)))
+        exact = _log_theta(points, weights, sampled, total)
         if exact[0] < _UNDERFLOW:
             continue
-        nodes = _unit(at[::2], low, high)
+        nodes = _to_unit_interval(points[::2], low, high)
         fit = np.linalg.solve(chebyshev.chebvander(nodes, nodes.size - 1), exact[::2])
-        error = np.abs(chebyshev.chebval(_unit(at[1::2], low, high), fit) - exact[1::2]).max()
+        checks = _to_unit_interval(points[1::2], low, high)
+        error = np.abs(chebyshev.chebval(checks, fit) - exact[1::2]).max()
         if error > _TOLERANCE:
             middle = (low + high) // 2
-            waiting += [(low, middle), (middle + 1, high)]
+            intervals += [(low, middle), (middle + 1, high)]
             continue
-        everywhere = _unit(np.arange(low, high + 1), low, high)
-        theta[low - 1 : high] = np.exp(chebyshev.chebval(everywhere, fit))
+        all_ranks = _to_unit_interval(np.arange(low, high + 1), low, high)
+        theta[low - 1 : high] = np.exp(chebyshev.chebval(all_ranks, fit))
 
 
-def _unit(ranks: npt.NDArray[np.generic], low: int, high: int) -> Vector:
+def _to_unit_interval(ranks: npt.NDArray[np.generic], low: int, high: int) -> Vector:
     """Maps low..high to [-1, 1]."""
     return (2.0 * np.asarray(ranks, np.float64) - (low + high)) / (high - low)
 
 
 def _log_theta(ranks: npt.NDArray[np.generic], weights: Vector, sampled: int, total: int) -> Vector:
-    """log(theta_j) at the given ranks j, float64 [n], each from its own window of the sum."""
+    """log(theta_j) at the given ranks j, float64 [n]: each a sum over a window of probabilities."""
     harder = np.asarray(ranks, np.float64) - 1
     draws, others = sampled - 1.0, total - 1.0
     mean = harder * draws / others
     variance = mean * (1 - draws / others) * (others - harder) / max(others - 1, 1)
     # A hypergeometric count is a sum of independent indicators (Vatutin and Mikhailov, 1982), so
-    # Bernstein's inequality bounds how far from the mean anything can matter, even where the
-    # weights there are the largest.
+    # Bernstein's inequality gives the width of a window outside of which all terms are negligible,
+    # even with the largest weights.
     nats = _NEGLIGIBLE + np.log(weights[0]) - np.log(weights[-1]) + np.log(sampled + 1.0)
-    reach = np.ceil(nats / 3 + np.sqrt(nats * nats / 9 + 2 * variance * nats))
+    width = np.ceil(nats / 3 + np.sqrt(nats * nats / 9 + 2 * variance * nats))
     mode = np.floor((draws + 1) * (harder + 1) / (others + 2))
     least = np.maximum(0, harder + draws - others)
     most = np.minimum(np.minimum(harder, draws), weights.size - 1)
     anchor = np.clip(mode, least, most)
-    down = np.minimum(anchor - least, reach).astype(np.int64)
-    up = np.minimum(most - anchor, reach).astype(np.int64)
+    down = np.minimum(anchor - least, width).astype(np.int64)
+    up = np.minimum(most - anchor, width).astype(np.int64)
     sums = np.empty(harder.size)
-    step = max(1, _CELLS // int(max(down.max(), up.max()) + 1))
+    step = max(1, _BLOCK_SIZE // int(max(down.max(), up.max()) + 1))
     for start in range(0, harder.size, step):
         part = slice(start, start + step)
-        center, known = anchor[part, None], harder[part, None]
-        # Ratios of neighbouring probabilities, multiplied up away from the anchor.
+        center, marked = anchor[part, None], harder[part, None]
+        # Products of ratios of neighbouring probabilities, up and down from the anchor.
         above = center + np.arange(up[part].max())
-        ratio = (known - above) * (draws - above)
-        ratio /= (above + 1) * (others - known - draws + above + 1)
+        ratio = (marked - above) * (draws - above)
+        ratio /= (above + 1) * (others - marked - draws + above + 1)
         ratio[above >= most[part, None]] = 0
         below = center - np.arange(down[part].max())
-        inverse = below * (others - known - draws + below)
-        inverse /= (known - below + 1) * (draws - below + 1)
+        inverse = below * (others - marked - draws + below)
+        inverse /= (marked - below + 1) * (draws - below + 1)
         inverse[below <= least[part, None]] = 0
         sums[part] = (
             weights[anchor[part].astype(np.int64)]
-            + _weighed(np.cumprod(ratio, axis=1), above + 1, weights)
-            + _weighed(np.cumprod(inverse, axis=1), below - 1, weights)
+            + _weighted_sum(np.cumprod(ratio, axis=1), above + 1, weights)
+            + _weighted_sum(np.cumprod(inverse, axis=1), below - 1, weights)
         )
     at_anchor = _log_hypergeometric(anchor, others, harder, draws)
     return np.log(sampled / total) + at_anchor + np.log(sums)
 
 
-def _weighed(probability: Vector, index: Vector, weights: Vector) -> Vector:
-    at = np.clip(index, 0, weights.size - 1).astype(np.int64)
-    return np.einsum("ij,ij->i", probability, weights[at])
+def _weighted_sum(probability: Vector, index: Vector, weights: Vector) -> Vector:
+    """Sum over each row of probability * weights[index]; an index out of range is clipped."""
+    clipped = np.clip(index, 0, weights.size - 1).astype(np.int64)
+    return np.einsum("ij,ij->i", probability, weights[clipped])
 
 
 def _log_hypergeometric(x: Vector, total: float, marked: Vector, draws: float) -> Vector:
-    """The log of P(X = x): x of the `marked` among `draws` out of `total`.
+    """Log P(X = x) of a hypergeometric X: `marked` of `total` items, of which `draws` are drawn.
 
-    Three binomial probabilities in saddle-point form: differences of log-factorials of millions
-    would leave 8 digits, deviances leave 14 (Loader, 2000).
+    Computed from three binomial probabilities in saddle-point form, with 14 correct digits.
+    Differences of log-factorials of millions would leave 8 (Loader, 2000).
     """
     if draws == 0:
         return np.zeros_like(x)
@@ -259,12 +261,12 @@ def _log_hypergeometric(x: Vector, total: float, marked: Vector, draws: float) -
 
 
 def _log_binomial(x: Vector, n: Vector, p: float) -> Vector:
-    """The log of C(n, x) p^x (1 - p)^(n - x), with 0 <= x <= n and 0 < p < 1."""
+    """Log of C(n, x) p^x (1 - p)^(n - x), with 0 <= x <= n and 0 < p < 1."""
     x, n = np.broadcast_arrays(x, n)
-    none, rest = x == 0, n - x
-    every = rest == 0
-    inner = ~(none | every)
-    a, b, m = np.where(inner, x, 1.0), np.where(inner, rest, 1.0), np.where(inner, n, 2.0)
+    rest = n - x
+    at_zero, at_n = x == 0, rest == 0
+    inside = ~(at_zero | at_n)
+    a, b, m = np.where(inside, x, 1.0), np.where(inside, rest, 1.0), np.where(inside, n, 2.0)
     value = (
         _stirling_error(m)
         - _stirling_error(a)
@@ -273,11 +275,11 @@ def _log_binomial(x: Vector, n: Vector, p: float) -> Vector:
         - _deviance(b, m * (1 - p))
         - 0.5 * np.log(2 * np.pi * a * (b / m))
     )
-    return np.where(none, n * np.log1p(-p), np.where(every, n * np.log(p), value))
+    return np.where(at_zero, n * np.log1p(-p), np.where(at_n, n * np.log(p), value))
 
 
 def _stirling_error(n: Vector) -> Vector:
-    """log(n!) less Stirling's sqrt(2 pi n) (n / e)^n, for whole n >= 1."""
+    """log(n!) minus the log of Stirling's sqrt(2 pi n) (n / e)^n, for integers n >= 1."""
     small = np.minimum(n, 20.0)
     exact = _LOG_FACTORIALS[small.astype(np.int64)] - (small + 0.5) * np.log(small) + small
     exact -= 0.5 * np.log(2 * np.pi)
@@ -289,7 +291,7 @@ def _stirling_error(n: Vector) -> Vector:
 
 
 def _deviance(x: Vector, mean: Vector) -> Vector:
-    """The value of x log(x / mean) + mean - x, exact to rounding also for x near the mean."""
+    """X log(x / mean) + mean - x, exact to rounding, also for x near the mean."""
     difference, total = x - mean, x + mean
     v = difference / total
     near = np.abs(v) < 0.1

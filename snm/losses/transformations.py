@@ -1,7 +1,7 @@
-r"""Transformations psi of scores in the listwise losses: one object a family, in one table.
+r"""Transformations psi of scores in the listwise losses: one object per family, in one table.
 
-A transformation is increasing and strictly positive (Lan et al., 2009, section 3.2). Those of a
-family differ by a slope a and, where it has one, an offset b: psi(x) = g(a x) or g(a x + b).
+A transformation is increasing and strictly positive (Lan et al., 2009, section 3.2). Those of one
+family share a function g: psi(x) = g(a x) with a slope a, or g(a x + b) with an offset b too.
 
 References:
   Lan, Liu, Ma, Li (2009), Generalization analysis of listwise learning-to-rank algorithms.
@@ -33,23 +33,24 @@ Scores = TypeVar("Scores", float, jax.Array)
 
 @dataclass(frozen=True)
 class TransformationFamily:
-    """The transformations of one g; calling it makes the one of a slope and an offset.
+    """Transformations with a common function g; call it with a slope and an offset to get one.
 
     Attributes:
-      name: in `TRANSFORMATIONS`.
-      log: log g of floats of any shape, elementwise; no exponential overflows.
+      name: its key in `TRANSFORMATIONS`.
+      log: log g, elementwise on arrays; computed so that no exponential overflows.
       log_of_float: log g of one number, in float64.
-      log_steepest: from u to the logarithm of the largest slope of g(v + b) over -u <= v <= u, in
+      log_max_slope: maps u to the logarithm of the largest slope of g(v + b) over -u <= v <= u, in
         float64.
-      offset: b by default; such a g is positive for positive numbers alone. None where g is
-        positive everywhere and has no b.
-      takes_exponentials: whether g is exponential in part, so that a slope is no mere factor.
+      offset: the default of b, for a g that is positive for positive numbers only. None for a g
+        that is positive everywhere, which has no b.
+      takes_exponentials: whether g contains an exponential, so that the slope a is an inverse
+        temperature and not just a factor.
     """
 
     name: str
     log: Callable[[jax.Array], jax.Array]
     log_of_float: Callable[[float], float]
-    log_steepest: Callable[[float], float]
+    log_max_slope: Callable[[float], float]
     offset: float | None = None
     takes_exponentials: bool = True
 
@@ -65,7 +66,7 @@ class TransformationFamily:
 
     @property
     def positive_everywhere(self) -> bool:
-        """Whether g is, so that scores may be of any size."""
+        """Whether g is positive everywhere, so that the scores may have any value."""
         return self.offset is None
 
 
@@ -74,10 +75,10 @@ class Transformation:
     """An increasing, strictly positive function psi of scores.
 
     Attributes:
-      family: its g.
-      a: Slope, above 0; the inverse of a temperature.
-      b: Offset, where the family has one. Scores have to stay above -b / a then, where the loss is
-        not defined.
+      family: has the function g.
+      a: slope, above 0; the inverse of a temperature.
+      b: offset, if the family has one. All scores must then be above -b / a: below, the loss is not
+        defined.
     """
 
     family: TransformationFamily
@@ -95,26 +96,26 @@ class Transformation:
 
     def log(self, scores: jax.Array) -> jax.Array:
         """The logarithm of psi(scores), elementwise; no exponential overflows."""
-        return self.family.log(self._within(scores))
+        return self.family.log(self._scaled(scores))
 
     def log_of_float(self, score: float) -> float:
         """The logarithm of psi(score), in float64."""
-        return self.family.log_of_float(self._within(score))
+        return self.family.log_of_float(self._scaled(score))
 
     def __call__(self, scores: jax.Array) -> jax.Array:
         """psi(scores), elementwise."""
         return jnp.exp(self.log(scores))
 
-    def positive_within(self, reach: float) -> bool:
-        """Whether psi is positive for all scores from -reach to reach."""
-        return self.family.positive_everywhere or self.b > self.a * reach
+    def positive_within(self, max_score: float) -> bool:
+        """Whether psi is positive for all scores from -max_score to max_score."""
+        return self.family.positive_everywhere or self.b > self.a * max_score
 
-    def _within(self, scores: Scores) -> Scores:
+    def _scaled(self, scores: Scores) -> Scores:
         scaled = self.a * scores
         return scaled if self.family.offset is None else scaled + self.b
 
 
-# Functions with names of this module, which can be pickled with a spec: those of jax are objects.
+# A spec is pickled with these functions. Functions of JAX are objects that cannot be pickled.
 def _log(u: jax.Array) -> jax.Array:
     return jnp.log(u)
 
@@ -127,7 +128,7 @@ def _log_sigmoid_of_float(u: float) -> float:
     return -math.log1p(math.exp(-u)) if u > -30 else u - math.log1p(math.exp(u))
 
 
-def _same(u: Scores) -> Scores:
+def _identity(u: Scores) -> Scores:
     return u
 
 
@@ -139,20 +140,20 @@ def _slope_quarter(_: float) -> float:
     return -math.log(4)
 
 
-exponential = TransformationFamily("exponential", _same, _same, log_steepest=_same)
+exponential = TransformationFamily("exponential", _identity, _identity, log_max_slope=_identity)
 """psi(x) = exp(a x)."""
 
 linear = TransformationFamily(
-    "linear", _log, math.log, log_steepest=_slope_1, offset=2.0, takes_exponentials=False
+    "linear", _log, math.log, log_max_slope=_slope_1, offset=2.0, takes_exponentials=False
 )
 """psi(x) = a x + b."""
 
 sigmoid = TransformationFamily(
-    "sigmoid", _log_sigmoid, _log_sigmoid_of_float, log_steepest=_slope_quarter
+    "sigmoid", _log_sigmoid, _log_sigmoid_of_float, log_max_slope=_slope_quarter
 )
 """psi(x) = 1 / (1 + exp(-a x)), steepest at 0."""
 
 TRANSFORMATIONS: dict[str, TransformationFamily] = {
-    one.name: one for one in (exponential, linear, sigmoid)
+    family.name: family for family in (exponential, linear, sigmoid)
 }
 """Name of `--transformation` -> family."""

@@ -46,7 +46,7 @@ class Sample(NamedTuple):
       log_weights: float32 [S], or None for zeros: what a sampled softmax adds to the score of the
         negative in each slot (natural logarithm; -inf in unused slots).
       num_drawn: int32 scalar, the labels in `ids`, where the batch decides how many there are;
-        weights over ranks are then rescaled by `RankWeights.shares`. None where B is drawn.
+        weights over ranks are then rescaled by `RankWeights.count_factors`. None where B is drawn.
     """
 
     ids: Array

@@ -1,7 +1,7 @@
 """Computes embedding bags: weighted sums of table rows.
 
-A table has up to millions of rows, of which a batch reads a few thousand. The sum reads the named
-rows only, in O(entries) time.
+A table has up to millions of rows, of which a batch reads a few thousand. The sum reads only the
+rows of the entries, in O(entries) time.
 
 CPU and accelerators need different code. On a CPU, a loop over entries that moves one row at a time
 through the cache is several times faster than a gather that first writes all rows to memory. On an
@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from snm.machine.platform import by_platform
-from snm.tables.access import element_at, row_at, rows_at, with_row
+from snm.tables.access import element_at, row_at, rows_at, set_row
 from snm.tables.rounding import as_float
 from snm.tables.table import SparseRows, entry_rows
 
@@ -24,8 +24,8 @@ __all__ = ["embedding_bag", "embedding_bag_gather", "embedding_bag_loop"]
 
 _UNROLL_SUM = 8  # entries per iteration of the loop over one long row
 _VECTOR_ENTRIES = 16  # entries that all rows of a block add in one fused operation
-# The smallest fraction of real entries at which the fused operation beats the loop. It must include
-# 1 in 16, which is what blocks of 17 entries per row leave for the second pass.
+# The smallest fraction of real entries at which the fused operation is faster than the loop. It
+# must include 1 in 16, the fraction in the second pass over blocks of 17 entries per row.
 _MIN_FILL = 0.06
 
 
@@ -44,11 +44,11 @@ def embedding_bag(table: jax.Array, block: SparseRows) -> jax.Array:
 
 
 def embedding_bag_loop(table: jax.Array, block: SparseRows) -> jax.Array:
-    """The CPU form of `embedding_bag`: reads each table row where it is added, through the cache.
+    """The CPU form of `embedding_bag`: adds each table row as it is read, through the cache.
 
-    While enough rows of the block have entries left, all of them add their next 16 in one fused
-    operation that uses all cores. A loop on one core then adds the rest of the long rows. In both
-    cases the entries of a row are added in their order.
+    While enough rows of the block have entries left, one fused operation adds the next 16 entries
+    of all rows, on all cores. A loop on one core then adds the rest of the long rows. In both cases
+    the entries of a row are added in order.
     """
     ids, values, starts = block
     n, zero = starts.shape[0] - 1, jnp.zeros((), values.dtype)
@@ -64,17 +64,17 @@ def embedding_bag_loop(table: jax.Array, block: SparseRows) -> jax.Array:
     def all_rows(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         done, out = carry
         place = done + begin[:, None] + jnp.arange(_VECTOR_ENTRIES)[None]
-        # A row without further entries repeats its last one, which is cached, with value 0.
+        # A row without further entries repeats its last entry, which is in the cache, with value 0.
         entry = jnp.maximum(jnp.minimum(place, end[:, None] - 1), 0)
         value = jnp.where(place < end[:, None], rows_at(values, entry), 0)
-        named = rows_at(ids, entry)
+        table_ids = rows_at(ids, entry)
         for u in range(_VECTOR_ENTRIES):
-            rows = as_float(rows_at(table, lax.index_in_dim(named, u, 1, keepdims=False)))
+            rows = as_float(rows_at(table, lax.index_in_dim(table_ids, u, 1, keepdims=False)))
             out += lax.slice_in_dim(value, u, u + 1, axis=1) * rows
         return done + _VECTOR_ENTRIES, out
 
     def one_row(i: jax.Array, out: jax.Array) -> jax.Array:
-        def some_entries(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        def add_entries(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             p, total = carry
             for u in range(_UNROLL_SUM):
                 entry = lax.min(p + u, stop - 1)
@@ -84,12 +84,12 @@ def embedding_bag_loop(table: jax.Array, block: SparseRows) -> jax.Array:
 
         stop = element_at(end, i)
         start = (element_at(begin, i) + done, row_at(out, i))
-        _, total = lax.while_loop(lambda carry: carry[0] < stop, some_entries, start)
-        return with_row(out, total, i)
+        _, total = lax.while_loop(lambda carry: carry[0] < stop, add_entries, start)
+        return set_row(out, total, i)
 
     start = (jnp.int32(0), jnp.zeros((n, dim), values.dtype))
     done, out = lax.while_loop(enough_left, all_rows, start)
-    # An empty row repeated the entry of another row; if that is NaN, 0 * NaN must not stay here.
+    # An empty row repeated an entry of another row, and 0 * NaN would be NaN.
     out = jnp.where((begin < end)[:, None], out, 0)
     last = jnp.where(jnp.max(end - begin) > done, n, 0)
     return lax.fori_loop(0, last, one_row, out)

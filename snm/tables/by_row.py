@@ -1,11 +1,11 @@
 """Reads and updates table rows with a batch's entries ordered by table row, for speed on a CPU.
 
-Features repeat within a batch. The entries of the most frequent ones form a dense matrix, and a
-matrix product then reads and writes each of their table rows once, on all cores. The entries of the
-other features are too few for that. Ordered by example, their table rows would be read and written
-once per entry; ordered by table row, each is fetched once and its entries add up in the cache. The
-data loader sorts the entries, on a core that is otherwise idle. On an accelerator the functions
-here ignore the order, and gather and scatter instead.
+Features repeat within a batch. The entries of the most frequent ones form a dense matrix, so that a
+matrix product reads and writes each of their table rows once, on all cores. The other features have
+too few entries for that. In the order of the examples, their table rows would be read and written
+once per entry; in the order of the table rows, each row is fetched once and its entries are added
+in the cache. The data loader sorts the entries, on a core that is otherwise idle. On an
+accelerator, the functions of this module ignore the order, and gather and scatter instead.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from jax import lax
 
 from snm.machine.platform import by_platform
 from snm.machine.sorting import stable_order
-from snm.tables.access import element_at, row_at, with_row
+from snm.tables.access import element_at, row_at, set_row
 from snm.tables.bag import embedding_bag_gather, embedding_bag_loop
 from snm.tables.rounding import as_float
 from snm.tables.table import RowTable, SparseRows
 from snm.tables.updates import add_scatter
 
-__all__ = ["Columns", "columns_of", "count_frequent", "sum_columns", "update_columns"]
+__all__ = ["Columns", "count_frequent", "make_columns", "sum_columns", "update_columns"]
 
-_RUN_LENGTH = 4  # entries per run; rare features have fewer, so longer runs would be mostly padding
+_RUN_LENGTH = 4  # entries per run; rare features have few, so longer runs would be mostly padding
 _POINTS_PER_ENTRY = 16
-"""A column of the dense matrix costs as much as one entry of the loop for every 16 examples: an
+"""For every 16 examples, a column of the dense matrix costs as much as one entry of the loop: an
 entry moves rows through memory on one core, a column is multiply-adds on all cores."""
 _FREQUENT_UNIT = 32  # the number of frequent rows is a multiple of this, for the matrix product
 
@@ -37,8 +37,8 @@ _FREQUENT_UNIT = 32  # the number of frequent rows is a multiple of this, for th
 class Columns(NamedTuple):
     """The entries of an [n, N] block: a dense matrix of frequent rows, and runs of the others.
 
-    A run is up to 4 entries of the same table row. One loop without an inner loop processes all
-    runs; to start an inner loop would cost as much as to read a row.
+    A run is up to 4 entries of the same table row. A single loop processes all runs; an inner loop
+    would cost as much to start as a row costs to read.
 
     Attributes:
       frequent: int32 [F], ascending, the table rows with the most entries; then, where the block
@@ -66,7 +66,7 @@ class Columns(NamedTuple):
 
 
 def count_frequent(counts: np.ndarray, points: int) -> int:
-    """The number of table rows that are worth a column of the dense matrix.
+    """The number of table rows for which a column of the dense matrix saves time.
 
     Args:
       counts: int [N], the number of examples that have each feature.
@@ -79,7 +79,7 @@ def count_frequent(counts: np.ndarray, points: int) -> int:
     return -(-enough // _FREQUENT_UNIT) * _FREQUENT_UNIT
 
 
-def columns_of(block: SparseRows, num_frequent: int = 0) -> Columns:
+def make_columns(block: SparseRows, num_frequent: int = 0) -> Columns:
     """Orders the entries of a block on the host; padding entries are left out.
 
     Args:
@@ -136,12 +136,12 @@ def _padded(values: np.ndarray, size: int, fill: int = 0) -> np.ndarray:
 
 
 def sum_columns(table: jax.Array, columns: Columns, block: SparseRows) -> jax.Array:
-    """`embedding_bag`, with a matrix product for the table rows that are frequent in the block.
+    """As `embedding_bag`, with a matrix product for the table rows that are frequent in the block.
 
     Args:
       table: [N, dim] rows in their storage type.
-      columns: from `columns_of` of the block.
-      block: sparse [n, N]; its values may have changed since `columns_of`, its ids must not.
+      columns: from `make_columns` of the block.
+      block: sparse [n, N]; its values may have changed since `make_columns`, its ids must not.
 
     Returns:
       float32 [n, dim].
@@ -179,12 +179,12 @@ def update_columns(
     learning_rate: jax.Array | float,
     ok: jax.Array,
 ) -> RowTable:
-    """`update_rows` for SGD with the gradient block.T @ vectors, in the order of the table rows.
+    """As `update_rows` for SGD with the gradient block.T @ vectors, in the order of the table rows.
 
     Args:
       table: float32 [N, dim] rows; donate them.
-      columns: from `columns_of` of the block.
-      block: sparse [n, N]; its values may have changed since `columns_of`, its ids must not.
+      columns: from `make_columns` of the block.
+      block: sparse [n, N]; its values may have changed since `make_columns`, its ids must not.
       vectors: float32 [n, dim].
       learning_rate: scalar.
       ok: bool scalar; if False, nothing is written.
@@ -205,13 +205,13 @@ def _update_loop(
     if columns.entries.shape[0] == 0:
         return rows
     if width := columns.frequent.shape[0]:
-        of_frequent = _matrix(columns, block).T @ steps
+        frequent_steps = _matrix(columns, block).T @ steps
 
-        def one_frequent(i: jax.Array, rows: jax.Array) -> jax.Array:
+        def update_frequent(i: jax.Array, rows: jax.Array) -> jax.Array:
             place = element_at(columns.frequent, i)
-            return with_row(rows, row_at(rows, place) + row_at(of_frequent, i), place)
+            return set_row(rows, row_at(rows, place) + row_at(frequent_steps, i), place)
 
-        rows = lax.fori_loop(0, jnp.where(ok, width, 0), one_frequent, rows)
+        rows = lax.fori_loop(0, jnp.where(ok, width, 0), update_frequent, rows)
 
     values = block.values[columns.entries]
     points, starts, zero = columns.points, columns.starts, jnp.zeros((), values.dtype)
@@ -221,11 +221,11 @@ def _update_loop(
         start, stop = element_at(starts, t), element_at(starts, t + 1)
         row = row_at(rows, place)
         for p in range(_RUN_LENGTH):
-            # A short run repeats its last entry, which is cached, with value 0.
+            # A short run repeats its last entry, which is in the cache, with value 0.
             entry = lax.min(start + p, stop - 1)
             value = lax.select(start + p < stop, element_at(values, entry), zero)
             row += value * row_at(steps, element_at(points, entry))
-        return with_row(rows, row, place)
+        return set_row(rows, row, place)
 
     return lax.fori_loop(0, jnp.where(ok, columns.count, 0), one_run, rows)
 

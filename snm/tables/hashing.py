@@ -1,4 +1,4 @@
-"""Random bits as a function of numbers, the same in NumPy and JAX and on every platform."""
+"""A hash function of uint32 with equal results in NumPy and JAX, on every platform."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["GOLDEN", "mixed"]
+__all__ = ["GOLDEN", "mix_bits"]
 
 GOLDEN = np.uint32(0x9E3779B9)
-"""2^32 over the golden ratio: times it, neighbouring counters become distant numbers."""
+"""2^32 / golden ratio: multiplied by it, consecutive integers are spread over the range of
+uint32."""
 
 
-def mixed(x: Any) -> Any:
-    """A bijection of uint32, of NumPy or JAX, whose output bits each depend on all input bits.
+def mix_bits(x: Any) -> Any:
+    """Hashes uint32, of NumPy or JAX: a bijection whose output bits each depend on all input bits.
 
-    Xor-shifts and multiplications: `lowbias32` of Wellons (hash-prospector, 2018).
+    It consists of xor-shifts and multiplications: `lowbias32` of Wellons (hash-prospector, 2018).
     """
     x = (x ^ (x >> np.uint32(16))) * np.uint32(0x7FEB352D)
     x = (x ^ (x >> np.uint32(15))) * np.uint32(0x846CA68B)

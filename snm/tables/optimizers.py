@@ -1,7 +1,7 @@
-"""Row optimisers: turn the gradient of each touched row into its step.
+"""Row optimisers: compute the step of each touched row from its gradient.
 
-To add one, write its rule and enter it in `ROW_OPTIMIZERS`. Everything else (which rows a batch
-touches, in which order, in place) is in `snm.tables.updates` and works for every entry.
+To add one, write its rule and add it to `ROW_OPTIMIZERS`. `snm.tables.updates` does the rest: it
+finds the rows of a batch and updates them in place, with any optimiser.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ minus the learning rate times its direction.
 
 @dataclasses.dataclass(frozen=True)
 class RowOptimizer:
-    """An optimiser that steps each row of a table on its own.
+    """An optimiser that updates each row of a table separately.
 
     Attributes:
-      rule: computes the direction from the gradient; None where the direction is the gradient.
-      has_accumulator: whether it stores one float32 for each row.
+      rule: computes the direction from the gradient; None if the direction is the gradient.
+      has_accumulator: whether it stores one float32 per row.
     """
 
     rule: RowRule | None
@@ -48,8 +48,8 @@ class RowOptimizer:
     def linear(self) -> bool:
         """Whether the step is linear in the gradient.
 
-        Then entries of the same row can be applied one after the other, without sorting them and
-        summing them first.
+        If so, the entries of a row can be applied one after the other, without sorting and summing
+        them first.
         """
         return self.rule is None
 
@@ -82,17 +82,17 @@ def step_rows(
     learning_rate: jax.Array | float,
     unit_norm: bool = False,
 ) -> tuple[jax.Array, jax.Array | None]:
-    """Steps rows by their summed gradients.
+    """Updates rows with their summed gradients.
 
     Args:
       block: distinct rows [m, dim] in the table's storage type, and their accumulators.
       gradient: float32 [m, dim].
-      optimizer: makes the steps.
+      optimizer: computes the steps.
       learning_rate: scalar.
       unit_norm: whether to scale the rows back to unit length.
 
     Returns:
-      The stepped rows, float32 [m, dim], and their accumulators, None where the optimiser has none.
+      The new rows, float32 [m, dim], and accumulators, None if the optimiser has none.
     """
     accumulator = block.accumulator
     if optimizer.rule is not None:

@@ -1,12 +1,12 @@
-"""Products of the entries of a sparse block: of the table row that an entry names, and a vector.
+"""Inner products of table rows and vectors, at the entries of a sparse block only.
 
-The third of the forms that a step needs: an embedding bag reads rows by a block and sums them
-(`block @ table`), an update writes them (`block.T @ vectors`), and this one takes
-`table @ vectors.T` at the block's entries only.
+A step needs three products with a sparse block: an embedding bag reads and sums rows
+(`block @ table`), an update writes rows (`block.T @ vectors`), and this module computes
+`vectors @ table.T` at the entries of the block.
 
-On a CPU some entries are taken at a time. A gather of all rows would write them to memory first,
-where, with the vectors, they fill tens of megabytes. An allocator gives those back to the system
-after each call, and most of the time of the next call goes to fresh pages.
+On a CPU the entries are processed in chunks. A gather of all rows would first write tens of
+megabytes to memory. The allocator returns them to the system after each call, and the next call
+spends most of its time on fresh memory pages.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from snm.tables.table import SparseRows, entry_rows
 
 __all__ = ["entry_products"]
 
-_TOGETHER = 256
-"""On a CPU: entries at once. With rows of 512, they and their vectors take one mebibyte."""
+_CHUNK = 256
+"""Entries per chunk on a CPU. With rows of 512, their rows and vectors take one mebibyte."""
 
 
 def entry_products(table: jax.Array, block: SparseRows, vectors: jax.Array) -> jax.Array:
-    """The inner product of each entry's table row with the vector of its row of the block.
+    """The inner product of the table row and the vector of each entry of a block.
 
     Args:
       table: [N, dim] rows in their storage type.
@@ -35,31 +35,31 @@ def entry_products(table: jax.Array, block: SparseRows, vectors: jax.Array) -> j
       vectors: float32 [n, dim].
 
     Returns:
-      float32 [entries]: `table[id_p] @ vectors[i]` for entry p of row i. Those of padding mean
-      nothing, and are finite if the table and the vectors are.
+      float32 [entries]: `table[id_p] @ vectors[i]` for entry p of row i. Values of padding entries
+      are arbitrary, but finite if the table and the vectors are.
     """
-    return by_platform(table, block, vectors, cpu=_some_at_a_time, default=_all_at_once)
+    return by_platform(table, block, vectors, cpu=_products_in_chunks, default=_products_by_gather)
 
 
-def _some_at_a_time(table: jax.Array, block: SparseRows, vectors: jax.Array) -> jax.Array:
+def _products_in_chunks(table: jax.Array, block: SparseRows, vectors: jax.Array) -> jax.Array:
     entries = block.ids.shape[0]
-    size = min(_TOGETHER, entries)
+    size = min(_CHUNK, entries)
     rows = entry_rows(block)
 
-    def next_entries(i: jax.Array, out: jax.Array) -> jax.Array:
-        start = jnp.minimum(i * size, entries - size)  # the last ones may overlap those before
-        some = lax.dynamic_slice(block.ids, (start,), (size,))
-        their = lax.dynamic_slice(rows, (start,), (size,))
-        products = _products(rows_at(table, some), rows_at(vectors, their))
+    def one_chunk(i: jax.Array, out: jax.Array) -> jax.Array:
+        start = jnp.minimum(i * size, entries - size)  # the last chunk may overlap the one before
+        table_ids = lax.dynamic_slice(block.ids, (start,), (size,))
+        vector_ids = lax.dynamic_slice(rows, (start,), (size,))
+        products = _products(rows_at(table, table_ids), rows_at(vectors, vector_ids))
         return lax.dynamic_update_slice(out, products, (start,))
 
     if entries == 0:
         return jnp.zeros(0, vectors.dtype)
-    turns = (block.starts[-1] + size - 1) // size
-    return lax.fori_loop(0, turns, next_entries, jnp.zeros(entries, vectors.dtype))
+    num_chunks = (block.starts[-1] + size - 1) // size
+    return lax.fori_loop(0, num_chunks, one_chunk, jnp.zeros(entries, vectors.dtype))
 
 
-def _all_at_once(table: jax.Array, block: SparseRows, vectors: jax.Array) -> jax.Array:
+def _products_by_gather(table: jax.Array, block: SparseRows, vectors: jax.Array) -> jax.Array:
     return _products(table[block.ids], vectors[entry_rows(block)])
 
 

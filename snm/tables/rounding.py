@@ -1,10 +1,10 @@
 """Stochastic rounding for bfloat16 tables, so that small steps are not lost.
 
-A bfloat16 has 8 bits of precision. Rounded to nearest, a step below 1/512 of the parameter's value
-has no effect, and late in training nearly all steps are that small. Stochastic rounding goes up or
-down at random with probabilities that make the expectation exact, so that small steps count on
-average (Gupta, Agrawal, Gopalakrishnan and Narayanan, Deep Learning with Limited Numerical
-Precision, 2015, section 3.2).
+A bfloat16 has 8 bits of precision. With rounding to nearest, a step below 1/512 of the parameter's
+value has no effect, and late in training nearly all steps are that small. Stochastic rounding goes
+up or down at random, with probabilities that make the expectation exact, so that small steps have
+an effect on average (Gupta, Agrawal, Gopalakrishnan and Narayanan, Deep Learning with Limited
+Numerical Precision, 2015, section 3.2).
 
 A bfloat16 table is stored as uint16, the bits of its numbers. On a CPU, XLA converts a whole
 bfloat16 array to float32 before it slices it; it does not do this with integers.
@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from snm.tables.hashing import GOLDEN, mixed
+from snm.tables.hashing import GOLDEN, mix_bits
 from snm.tables.int8 import from_int8
 
 __all__ = ["as_float", "noise_for", "rounded_rows", "rounded_steps", "storage", "to_nearest"]
@@ -34,7 +34,7 @@ def storage(dtype: str) -> jnp.dtype:
 
 
 def as_float(rows: jax.Array) -> jax.Array:
-    """Converts stored rows to float32, exactly; uint8 are those of `snm.tables.int8`."""
+    """Converts stored rows to float32, exactly; uint8 rows are those of `snm.tables.int8`."""
     if rows.dtype == jnp.uint8:
         return from_int8(rows)
     if rows.dtype != jnp.uint16:
@@ -50,14 +50,14 @@ def to_nearest(rows: jax.Array, dtype: jnp.dtype) -> jax.Array:
 
 
 def noise_for(rows: jax.Array, key: jax.Array) -> jax.Array | None:
-    """Draws what seeds the stochastic rounding of rows in one step.
+    """Draws the seed of the stochastic rounding of a table in one step.
 
     Args:
       rows: [K, dim], in the storage type.
-      key: a PRNG key, consumed; of these rows and this step alone.
+      key: a PRNG key for this table and this step, consumed.
 
     Returns:
-      uint32 scalar; None where the rows are float32, which are not rounded.
+      uint32 scalar; None for float32 rows, which are not rounded.
     """
     return jax.random.bits(key, (), jnp.uint32) if rows.dtype == jnp.uint16 else None
 
@@ -70,8 +70,8 @@ def rounded_rows(
     Args:
       rows: float32 [m, dim], finite.
       dtype: the storage type: float32, which leaves rows unchanged, or uint16.
-      ids: int32 [m], the row numbers in the whole table; with the column they select the random
-        bits, so that each number of a step is rounded by bits of its own.
+      ids: int32 [m], the row numbers in the whole table; row and column select the random bits, so
+        that each number is rounded by bits of its own.
       noise: uint32 scalar, different for every step and table.
 
     Returns:
@@ -97,15 +97,15 @@ def rounded_steps(
     ids: jax.Array,
     noise: jax.Array | None,
 ) -> jax.Array:
-    """Converts rows after a step to the storage type; bfloat16 rows without a step keep their bits.
+    """Converts updated rows to the storage type; bfloat16 rows without a gradient do not change.
 
-    A bfloat16 row has unit length up to its rounding. To scale and round it again would move it
-    without a gradient.
+    A bfloat16 row has unit length only up to rounding. Scaling and rounding it again would change
+    it.
 
     Args:
       rows: [m, dim] before the step, in the storage type.
       stepped: float32 [m, dim] after it.
-      steps: float32 [m, dim], zero exactly where a row has no gradient; nothing else of it is read.
+      steps: float32 [m, dim]; only whether a row of it is all 0, and so has no gradient, is used.
       ids: as in `rounded_rows`.
       noise: as in `rounded_rows`.
 
@@ -121,7 +121,7 @@ def rounded_steps(
 def _hash(ids: jax.Array, dim: int, noise: jax.Array) -> jax.Array:
     """Random bits uint32 [m, dim], a function of (noise, row, column).
 
-    It is cheap next to the rounding, and gives the same bits on every platform.
+    It is cheap compared to the rounding, and gives the same bits on every platform.
     """
-    row = mixed(ids.astype(jnp.uint32) ^ noise)
-    return mixed(row[:, None] + jnp.arange(dim, dtype=jnp.uint32)[None, :] * GOLDEN)
+    row = mix_bits(ids.astype(jnp.uint32) ^ noise)
+    return mix_bits(row[:, None] + jnp.arange(dim, dtype=jnp.uint32)[None, :] * GOLDEN)

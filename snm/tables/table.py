@@ -14,7 +14,7 @@ from snm.tables.rounding import storage, to_nearest
 
 __all__ = ["RowTable", "SparseRows", "entry_rows", "normalize", "random_rows", "unit_factors"]
 
-_RANDOM_ROWS = 1 << 16  # rows drawn at once: 128 MB at 512 float32 each
+_RANDOM_ROWS = 1 << 16  # rows drawn at once: 128 MB for rows of 512 float32
 
 
 class SparseRows(NamedTuple):
@@ -53,9 +53,9 @@ class RowTable:
     accumulator: jax.Array | None = None
 
 
-_SHORTEST = 1e-25
-"""The square of the length below which vectors stay. The derivative of `rsqrt` there is
-1.6e37, and float32 ends at 3.4e38."""
+_MIN_SQUARED_NORM = 1e-25
+"""Vectors of a smaller squared norm are not normalized. The derivative of `rsqrt` at this value is
+1.6e37, and the largest float32 is 3.4e38."""
 
 
 def normalize(x: jax.Array) -> jax.Array:
@@ -68,10 +68,10 @@ def normalize(x: jax.Array) -> jax.Array:
 
 
 def unit_factors(x: jax.Array) -> jax.Array:
-    """What `normalize` multiplies the vectors by, in their shape with a last axis of 1."""
+    """The factors by which `normalize` scales vectors [..., d]: [..., 1]."""
     square = jnp.sum(x * x, axis=-1, keepdims=True)
-    # max(square, _SHORTEST) would be finite too, but multiplies the gradient at zero by 3e12.
-    return lax.rsqrt(jnp.where(square > _SHORTEST, square, 1))
+    # max(square, _MIN_SQUARED_NORM) would be finite too, but scales the gradient at zero by 3e12.
+    return lax.rsqrt(jnp.where(square > _MIN_SQUARED_NORM, square, 1))
 
 
 def random_rows(
@@ -85,16 +85,16 @@ def random_rows(
 ) -> jax.Array:
     """Draws rows uniformly from a sphere; `key` is consumed.
 
-    Rows are drawn in blocks: to draw the normal numbers of a whole table at once would take three
-    times the memory of the table in addition to it.
+    Rows are drawn in blocks. To draw the normal variables of a whole table at once would need three
+    times the memory of the table in addition.
 
     Args:
       key: a random key.
-      count: rows of the whole table.
+      count: number of rows of the whole table.
       dim: numbers per row.
       length: Euclidean length of each row.
       part: (i, parts) to draw only the i-th of `parts` equal ranges of rows; rows past `count` are
-        zeros.
+        0.
       dtype: float32, or bfloat16 rounded to nearest.
 
     Returns:
@@ -126,7 +126,7 @@ def random_rows(
         # The last block starts early, so that it ends with the table, and overwrites a part of the
         # block before it.
         place = jnp.minimum(number * size, count - size) - first + jnp.arange(size)
-        place = jnp.where(place < 0, num, place)  # not counted from the end
+        place = jnp.where(place < 0, num, place)  # negative indices would count from the end
         return rows.at[place].set(numbered_block(number), mode="drop")
 
     last = jnp.where(first + num > count - size, blocks - 1, (first + num - 1) // size)

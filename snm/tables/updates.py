@@ -1,14 +1,14 @@
 """Updates the table rows that a batch touches, in place and in O(entries) time.
 
-Only the rows that the batch names have gradients, and the steps are written into the donated
-buffer. XLA updates a buffer in place only if every read of the table comes before its first write
-*by data dependency*; otherwise it copies the whole table. Callers ensure this with the argument
-`ok`: it depends on everything that was read, and it bounds the loops that write.
+Only rows that occur in the batch have gradients, and the steps are written into the donated buffer.
+XLA updates a buffer in place only if every read of the table comes before its first write *by data
+dependency*; otherwise it copies the whole table. Callers ensure this with the argument `ok`: it
+depends on everything that was read, and it limits the loops that write.
 
-CPU and accelerators have separate implementations, as in `snm.tables.bag`. A linear optimiser
-applies the entries of a float32 table one by one. All others, and tables narrower than float32,
-sort the entries first and sum the gradients of each row, so that a row is stepped and rounded once
-per step instead of once per entry.
+CPU and accelerators have separate implementations, as in `snm.tables.bag`. With a linear optimiser
+and a float32 table, the entries are applied one by one. Otherwise they are sorted, and the
+gradients of each row are summed first, so that a row is updated and rounded once per step instead
+of once per entry.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from snm.machine.platform import by_platform
-from snm.tables.access import element_at, row_at, with_row
+from snm.tables.access import element_at, row_at, set_row
 from snm.tables.optimizers import RowOptimizer, step_rows
 from snm.tables.rounding import rounded_steps
 from snm.tables.table import RowTable, SparseRows, entry_rows, normalize
@@ -29,7 +29,7 @@ from snm.tables.table import RowTable, SparseRows, entry_rows, normalize
 __all__ = ["add_scatter", "update_rows"]
 
 _UNROLL_ADD = 2  # entries per iteration of the update loop, which writes as much as it reads
-_PROJECT_BLOCK = 256  # on a CPU: rows scaled back to unit length at once; others scale all at once
+_PROJECT_BLOCK = 256  # on a CPU: rows scaled to unit length at once; accelerators scale all at once
 
 Gradient = tuple[SparseRows, jax.Array]
 """A sparse [n, N] block and float [n, dim] vectors; the table's gradient is block.T @ vectors."""
@@ -47,24 +47,24 @@ def update_rows(
     noise: jax.Array | None = None,
     first_row: jax.Array | int = 0,
 ) -> RowTable:
-    """Steps the rows that the gradients name, and no others.
+    """Updates the rows that occur in the gradients.
 
     Equal to a step with the dense gradient of the table.
 
     Args:
       table: the table; donate its buffers, and make `ok` depend on everything read from them.
       gradients: the table's gradient as a sum of `block.T @ vectors`; a row may occur repeatedly.
-      optimizer: makes the step of each row, such as an entry of `ROW_OPTIMIZERS`.
+      optimizer: computes the step of each row, such as a value of `ROW_OPTIMIZERS`.
       learning_rate: scalar.
       ok: bool scalar; if False, nothing is written.
       unit_norm: whether to scale the touched rows back to unit length after the step (projected
         SGD).
-      touched: int32 ids that include every named row, for callers that know a shorter list than
+      touched: int32 ids that include all updated rows, for callers that have a shorter list than
         the ids of the blocks. Projecting a unit row again changes only its rounding.
       noise: uint32 scalar that seeds the stochastic rounding of tables narrower than float32; pass
         a new one at every step. Not used for float32.
-      first_row: of the whole table, where `table` is a shard: rows of other shards are rounded by
-        other bits.
+      first_row: the row of the whole table at which this shard starts; it seeds the rounding, so
+        that shards use different random bits.
 
     Returns:
       The table after the step.
@@ -113,17 +113,17 @@ def _add_loop(rows: jax.Array, block: SparseRows, steps: jax.Array, ok: jax.Arra
         end = element_at(starts, i + 1)
         step = row_at(steps, i)
 
-        def some_entries(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        def add_entries(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             p, rows = carry
             for u in range(_UNROLL_ADD):
                 entry = lax.min(p + u, end - 1)
                 value = lax.select(p + u < end, element_at(values, entry), zero)
-                place = element_at(ids, entry)
-                rows = with_row(rows, row_at(rows, place) + value * step, place)
+                row = element_at(ids, entry)
+                rows = set_row(rows, row_at(rows, row) + value * step, row)
             return p + _UNROLL_ADD, rows
 
         start = (element_at(starts, i), rows)
-        return lax.while_loop(lambda carry: carry[0] < end, some_entries, start)[1]
+        return lax.while_loop(lambda carry: carry[0] < end, add_entries, start)[1]
 
     return lax.fori_loop(0, jnp.where(ok, starts.shape[0] - 1, 0), one_row, rows)
 
@@ -131,8 +131,8 @@ def _add_loop(rows: jax.Array, block: SparseRows, steps: jax.Array, ok: jax.Arra
 def add_scatter(rows: jax.Array, block: SparseRows, steps: jax.Array, ok: jax.Array) -> jax.Array:
     """Returns rows + block.T @ steps by one scatter-add, or `rows` unchanged if not `ok`.
 
-    Entries of value 0, such as padding and those of other shards' rows, are dropped: all of them
-    name one row, and a GPU would add to it one after the other.
+    Entries of value 0, such as padding and those of other shards, are dropped: all of them have the
+    id of one row, and a GPU would add to it serially.
     """
     # Out-of-range ids, not a factor of 0: 0 * inf is NaN, and -0.0 + 0 changes the sign bit.
     ids = jnp.where(ok & (block.values != 0), block.ids, rows.shape[0])
@@ -142,15 +142,15 @@ def add_scatter(rows: jax.Array, block: SparseRows, steps: jax.Array, ok: jax.Ar
 def _project_loop(rows: jax.Array, ids: jax.Array, count: jax.Array) -> jax.Array:
     """Scales the first `count` rows of `ids` to unit length, a block at a time.
 
-    A block keeps all cores busy with its square roots; a loop over single rows would use one.
+    A block keeps all cores busy; a loop over single rows would use one core.
     """
     block = min(_PROJECT_BLOCK, ids.shape[0])
 
     def one_block(i: jax.Array, rows: jax.Array) -> jax.Array:
         start = jnp.minimum(i * block, ids.shape[0] - block)  # the last block may overlap
-        named = lax.dynamic_slice(ids, (start,), (block,))
-        named = jnp.where(start + jnp.arange(block) < count, named, rows.shape[0])
-        return rows.at[named].set(normalize(rows.at[named].get(mode="clip")), mode="drop")
+        row_ids = lax.dynamic_slice(ids, (start,), (block,))
+        row_ids = jnp.where(start + jnp.arange(block) < count, row_ids, rows.shape[0])
+        return rows.at[row_ids].set(normalize(rows.at[row_ids].get(mode="clip")), mode="drop")
 
     return lax.fori_loop(0, (count + block - 1) // block, one_block, rows)
 
@@ -171,7 +171,7 @@ def _update_by_row(
     noise: jax.Array | None,
     first_row: jax.Array | int,
 ) -> RowTable:
-    """Sums the gradients of each row, then steps and rounds it once."""
+    """Sums the gradients of each row, then updates and rounds it once."""
     ids, values, places = _sorted_entries(gradients, table.rows.shape[0])
     vectors = jnp.concatenate([vectors for _, vectors in gradients])
 
@@ -251,7 +251,7 @@ def _segments_loop(
         old_row = row_at(rows, row)
         old_sum = None if old is None else lax.dynamic_slice(old, (first,), (1,))
         new_row, new_sum = step(row[None], old_row, old_sum, gradient)
-        rows = with_row(rows, new_row, row)
+        rows = set_row(rows, new_row, row)
         if accumulators is not None:
             accumulators = lax.dynamic_update_slice(accumulators, new_sum, (row,))
         return p, rows, accumulators

@@ -1,7 +1,7 @@
-"""The results of four papers, evaluated in float64. A library of its own.
+"""The theorems of four papers as functions, evaluated in float64.
 
-Nothing else in the package imports it, except `snm bounds` (`snm.bounds.measure`). The experiments
-and tests use it too. Functions that evaluate a result cite it.
+In the package only `snm bounds` (`snm.bounds.measure`) imports it; experiments and tests use it
+too. A function cites the result that it evaluates.
 
 Reddi, Kale, Yu, Holtmann-Rice, Chen, Kumar (2019), Stochastic Negative Mining for Learning with
 Large Output Spaces:

@@ -243,11 +243,11 @@ def linear_1d_bounds(delta: float, m: int, n: int) -> tuple[float, float]:
     References:
       Agarwal et al. (2005), section 5, Figure 1.
     """
-    ours = corollary_1(delta, m, n, math.log(3))
-    theirs = freund_bound(
+    agarwal = corollary_1(delta, m, n, math.log(3))
+    freund = freund_bound(
         delta, m, n, math.log(shatter_linear(2 * m)), math.log(shatter_linear(2 * n))
     )
-    return ours, theirs
+    return agarwal, freund
 
 
 def _check(m: int, n: int, delta: float = 0.5) -> None:

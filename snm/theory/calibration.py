@@ -117,16 +117,16 @@ def condition_3(
     mass = np.cumsum(ranked[k:])
     scale = np.append(k * weights[k:], k * weights[k - 1] if last == "proof" else 0.0)
     slack = np.cumsum(scale * kth - ranked[k:])
-    # The inequality is strict: sides that are equal but for the rounding of theta fail it.
+    # The inequality is strict: it fails if both sides are equal up to the rounding of theta.
     failed = np.flatnonzero(~(slack > 1e-12 * mass))
     sums = np.cumsum(scale)
     right = np.divide(mass, sums, out=np.full(mass.shape, np.inf), where=sums > 0)
-    at = int(failed[0]) if failed.size else int(np.argmax(right))
+    index = int(failed[0]) if failed.size else int(np.argmax(right))
     return Condition3(
         holds=not failed.size,
-        first_failure=k + 1 + at if failed.size else None,
+        first_failure=k + 1 + index if failed.size else None,
         left=float(kth),
-        right=float(right[at]),
+        right=float(right[index]),
         theta_fits=fits,
     )
 
@@ -222,12 +222,12 @@ def smallest_m(distribution: npt.ArrayLike, k: int) -> int | None:
     if ranked[k] == 0:
         return k
     # M = K - 1 is the largest: theta_j = 1/k at all ranks always satisfies (3).
-    # Quotients that are whole numbers may be rounded to just below.
-    tail, whole = (
-        float(np.sum(some) / ranked[k - 1]) * (1 + 1e-12) for some in (ranked[k:-1], ranked[k:])
+    # Rounding must not move a quotient that is an integer to just below it.
+    without_last, total = (
+        float(np.sum(mass) / ranked[k - 1]) * (1 + 1e-12) for mass in (ranked[k:-1], ranked[k:])
     )
-    more = max(math.floor(tail) + 1, math.floor(whole))
-    return min(k + more, values.size - 1)
+    additional = max(math.floor(without_last) + 1, math.floor(total))
+    return min(k + additional, values.size - 1)
 
 
 def pad_theta(theta: npt.ArrayLike, num_labels: int) -> Vector:

@@ -37,7 +37,7 @@ __all__ = ["CalibrationGap", "calibration_gap"]
 
 Kind = Literal["powl", "bowl"]
 _LARGEST_GAP = 60.0  # between neighbouring scores: exp(-60) is far below float64 rounding
-_CHECKED = np.linspace(-30, 30, 1201)  # margins at which the slopes of phi are looked at
+_CHECK_MARGINS = np.linspace(-30, 30, 1201)  # where the slopes of phi are checked
 
 
 @dataclass(frozen=True)
@@ -81,16 +81,16 @@ def calibration_gap(
       distribution: [K], in any order; K up to a few hundred.
       theta: [r] with r <= K - 1, non-negative and non-increasing.
       k: From 1 to K - 1.
-      phi: a name of `SURROGATES`, or a function like those there: non-increasing, convex and
-        differentiable, as its slopes on [-30, 30] are checked to say.
+      phi: a name of `SURROGATES`, or a function that is non-increasing, convex and differentiable.
+        Its slopes on [-30, 30] are checked.
       kind: "powl" or "bowl".
 
     Returns:
       Both minima.
 
     Raises:
-      InputError: an unknown or another phi, or increasing weights, for which this minimisation is
-        not valid.
+      InputError: phi is unknown or fails the check, or the weights increase: this minimisation is
+        not valid for them.
 
     Example:
       >>> calibration_gap([0.5, 0.3, 0.2], [1.0, 1.0], 1).calibrated
@@ -109,39 +109,40 @@ def calibration_gap(
     order = np.argsort(-values, kind="stable")
     ranked = values[order]
     with jax.enable_x64(True):
-        if (fault := _fault(surrogate)) is not None:
+        if (problem := _check_phi(surrogate)) is not None:
             where = f"phi {phi}" if isinstance(phi, str) else "phi"
-            raise InputError(where, fault, "a function that does not increase, convex and smooth")
+            raise InputError(where, problem, "a function that does not increase, convex and smooth")
         function = _risk(kind, surrogate)
 
         def evaluate(point: Vector) -> tuple[float, Vector]:
             value, slope = function(point, ranked, weights)
             return float(value), np.asarray(slope, np.float64)
 
-        free, at = _minimise(evaluate, values.size, None)
+        free, minimiser = _minimise(evaluate, values.size, None)
         tied, _ = _minimise(evaluate, values.size, k)
     scores = np.empty(values.size)
-    scores[order] = at[0] - np.concatenate([[0.0], np.cumsum(at[1:])])
+    scores[order] = minimiser[0] - np.concatenate([[0.0], np.cumsum(minimiser[1:])])
     # A tied score vector is feasible for the free problem, too.
     return CalibrationGap(min(free, tied), tied, scores)
 
 
-def _fault(phi: Surrogate) -> str | None:
-    """What makes the minimisation over a cone invalid for phi, or None."""
+def _check_phi(phi: Surrogate) -> str | None:
+    """Why the minimisation over a cone is not valid for phi; None if it is."""
 
     def slopes(margins: Vector) -> Vector:
         u = jnp.asarray(margins, jnp.float64)
         return np.asarray(jax.jvp(phi, (u,), (jnp.ones_like(u),))[1])
 
-    found = slopes(_CHECKED)
-    if not np.isfinite(found).all():
+    values = slopes(_CHECK_MARGINS)
+    if not np.isfinite(values).all():
         return "a slope that is not finite"
-    if found.max() > 0:
+    if values.max() > 0:
         return "a slope above 0"
-    if (np.diff(found) < -1e-9 * (1 - found[:-1])).any():
+    if (np.diff(values) < -1e-9 * (1 - values[:-1])).any():
         return "a slope that falls"
-    # The change of a slope over an interval shrinks with it, unless there is a kink inside.
-    low, high = _CHECKED[:-1], _CHECKED[1:]
+    # Bisect each interval towards the larger change of the slope. The change becomes small, unless
+    # there is a kink.
+    low, high = _CHECK_MARGINS[:-1], _CHECK_MARGINS[1:]
     for _ in range(30):
         middle = (low + high) / 2
         at_middle = slopes(middle)
@@ -163,14 +164,14 @@ def _risk(kind: Kind, phi: Surrogate) -> Callable[..., tuple[jax.Array, jax.Arra
     def risk(point: jax.Array, alpha: jax.Array, theta: jax.Array) -> jax.Array:
         scores = point[0] - jnp.concatenate([jnp.zeros(1), jnp.cumsum(point[1:])])
         count = scores.size
-        every = loss(
+        losses_by_label = loss(
             jnp.broadcast_to(scores, (count, count)),
             jnp.arange(count),
             theta=theta,
             phi=phi,
             reduce_fn=None,
         )
-        return jnp.sum(alpha * every)
+        return jnp.sum(alpha * losses_by_label)
 
     return jax.jit(jax.value_and_grad(risk))
 
@@ -185,5 +186,7 @@ def _minimise(
         bounds[tie] = (0.0, 0.0)
         start[tie] = 0.0
     options = {"maxiter": 20_000, "maxfun": 40_000, "ftol": 1e-16, "gtol": 1e-11, "maxcor": 50}
-    found = minimize(evaluate, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-    return float(found.fun), np.asarray(found.x, np.float64)
+    solution = minimize(
+        evaluate, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options
+    )
+    return float(solution.fun), np.asarray(solution.x, np.float64)

@@ -54,7 +54,7 @@ __all__ = [
 
 Vector = npt.NDArray[np.float64]
 Matrix = Any  # scipy.sparse CSR, or ndarray [n, d]
-_MOST_EIGENVALUES = 1500  # largest Gram matrix to decompose; takes about a second
+_MAX_EIGENVALUES = 1500  # size of the largest Gram matrix to decompose; takes about a second
 
 
 @dataclass(frozen=True)
@@ -137,11 +137,11 @@ def linear_complexity(
       Reddi et al. (2019), section 4 for the definitions; the module docstring derives the closed
       forms.
     """
-    x, y = _checked(features, labels)
+    x, y = _check_sample(features, labels)
     n, num_labels = y.shape
     rng = np.random.default_rng(seed)
     squares = _squares(x)
-    longest = math.sqrt(float(squares.max()))
+    max_norm = math.sqrt(float(squares.max()))
     rows = norm == "rows"
     if not rows and norm != "frobenius":
         raise InputError("norm of the class", repr(norm), "'rows' or 'frobenius'")
@@ -150,39 +150,39 @@ def linear_complexity(
     share = sparse.csr_array(y, copy=True)
     share.data = np.repeat(1 / np.diff(y.indptr), np.diff(y.indptr))
     by_label = np.asarray(share.T @ squares)
-    own_above = float(np.sqrt(by_label).sum()) if rows else math.sqrt(by_label.sum())
+    upper = float(np.sqrt(by_label).sum()) if rows else math.sqrt(by_label.sum())
     whole = math.sqrt(float(squares.sum())) * (1 if rows else 1 / math.sqrt(num_labels))
-    worst = longest * math.sqrt(n) * (1 if rows else 1 / math.sqrt(num_labels))
-    low = math.sqrt(2 / math.pi)
+    worst = max_norm * math.sqrt(n) * (1 if rows else 1 / math.sqrt(num_labels))
+    lower_factor = math.sqrt(2 / math.pi)
     exact = _exact_norm(x, 1 if rows else num_labels)
-    own, completion = [], []
+    sample_norms, completion_norms = [], []
     for _ in range(draws):
         g = rng.standard_normal(n)
-        chosen = _one_label(y, rng)
+        chosen = _draw_labels(y, rng)
         parts = sparse.csr_array((g, (chosen, np.arange(n))), shape=(num_labels, n)) @ x
         lengths = _squares(parts)
-        own.append(float(np.sqrt(lengths).sum() if rows else math.sqrt(lengths.sum())))
+        sample_norms.append(float(np.sqrt(lengths).sum() if rows else math.sqrt(lengths.sum())))
         if rows and exact is None:
-            completion.append(float(np.linalg.norm(x.T @ g)))
+            completion_norms.append(float(np.linalg.norm(x.T @ g)))
     if exact is not None:
-        middle, error = exact if rows else exact / num_labels, 0.0
+        mean_norm, error = exact if rows else exact / num_labels, 0.0
     elif rows:
-        middle, error = float(np.mean(completion)), _error(completion)
+        mean_norm, error = float(np.mean(completion_norms)), _error(completion_norms)
     else:
         # ||X^T G||_F^2 is a sum over K independent columns. The relative variance of the norm is
         # below 1 / K, so that its mean lies within 1 / K of the root mean square.
-        middle, error = whole, whole / num_labels
+        mean_norm, error = whole, whole / num_labels
     scale = radius / n
     return ClassComplexity(
         below=Complexity(
             # With random labels only the mean square is known, which gives no lower bound.
-            scale * low * own_above if (np.diff(y.indptr) == 1).all() else 0.0,
-            scale * low * whole,
+            scale * lower_factor * upper if (np.diff(y.indptr) == 1).all() else 0.0,
+            scale * lower_factor * whole,
             scale * worst / math.sqrt(2),
         ),
-        above=Complexity(scale * own_above, scale * whole, scale * worst),
-        estimate=Complexity(scale * float(np.mean(own)), scale * middle, scale * worst),
-        standard_error=(scale * _error(own), scale * error),
+        above=Complexity(scale * upper, scale * whole, scale * worst),
+        estimate=Complexity(scale * float(np.mean(sample_norms)), scale * mean_norm, scale * worst),
+        standard_error=(scale * _error(sample_norms), scale * error),
     )
 
 
@@ -252,27 +252,27 @@ def two_layer_complexity(
       Bounds; `standard_error` is that of the mean over the ascents.
     """
     linear = linear_complexity(features, labels, radius=inner * outer, draws=draws, seed=seed)
-    x, y = _checked(features, labels)
+    x, y = _check_sample(features, labels)
     n, num_labels = y.shape
     rng = np.random.default_rng(seed + 1)
-    found = []
+    suprema = []
     for _ in range(draws):
-        chosen = _one_label(y, rng)
+        chosen = _draw_labels(y, rng)
         multipliers = sparse.csr_array(
             (rng.standard_normal(n), (np.arange(n), chosen)), shape=(n, num_labels)
         )
         best = two_layer_ascent(x, multipliers, hidden=hidden, steps=steps, rng=rng)
-        found.append(inner * outer / n * best)
-    twice = linear.above
+        suprema.append(inner * outer / n * best)
+    bound = linear.above
     above = Complexity(
-        2 * twice.gaussian, 2 * twice.gaussian_completion, 2 * twice.rademacher_completion
+        2 * bound.gaussian, 2 * bound.gaussian_completion, 2 * bound.rademacher_completion
     )
-    below = float(np.mean(found))
+    below = float(np.mean(suprema))
     return ClassComplexity(
         below=Complexity(below, 0.0, 0.0),
         above=above,
         estimate=above,
-        standard_error=(_error(found), 0.0),
+        standard_error=(_error(suprema), 0.0),
     )
 
 
@@ -318,7 +318,7 @@ def two_layer_ascent(
     return best
 
 
-def _checked(features: Matrix, labels: Matrix) -> tuple[Matrix, Matrix]:
+def _check_sample(features: Matrix, labels: Matrix) -> tuple[Matrix, Matrix]:
     x = features if isinstance(features, np.ndarray) else sparse.csr_array(features)
     y = sparse.csr_array(labels)
     if x.shape[0] != y.shape[0] or not x.shape[0]:
@@ -336,7 +336,7 @@ def _squares(x: Matrix) -> Vector:
     return np.asarray(x.multiply(x).sum(axis=1), np.float64).ravel()
 
 
-def _one_label(y: Matrix, rng: np.random.Generator) -> npt.NDArray[np.int64]:
+def _draw_labels(y: Matrix, rng: np.random.Generator) -> npt.NDArray[np.int64]:
     """One label of each row, drawn uniformly from the row's labels."""
     counts = np.diff(y.indptr)
     return y.indices[y.indptr[:-1] + np.floor(rng.random(len(counts)) * counts).astype(np.int64)]
@@ -344,7 +344,7 @@ def _one_label(y: Matrix, rng: np.random.Generator) -> npt.NDArray[np.int64]:
 
 def _exact_norm(x: Matrix, copies: int) -> float | None:
     """E||X^T G||_F for `copies` columns of multipliers; None if the Gram matrix is too large."""
-    if min(x.shape) > _MOST_EIGENVALUES:
+    if min(x.shape) > _MAX_EIGENVALUES:
         return None
     gram = x.T @ x if x.shape[1] <= x.shape[0] else x @ x.T
     dense = gram if isinstance(gram, np.ndarray) else gram.toarray()

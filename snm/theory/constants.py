@@ -42,10 +42,10 @@ class PhiConstants:
     """Constants of a surrogate phi on [lowest, inf), for its Lipschitz condition and its range.
 
     Attributes:
-      slope: From the smallest argument and the margin of the ramp to the Lipschitz constant.
-      largest: From the same to the largest value, which is phi(lowest): phi does not increase.
-      slope_anywhere: From the margin of the ramp to the Lipschitz constant on the whole line;
-        None where the slope is unbounded there.
+      slope: (lowest, rho) -> the Lipschitz constant; rho is the margin of the ramp.
+      largest: (lowest, rho) -> the largest value, which is phi(lowest): phi does not increase.
+      slope_anywhere: rho -> the Lipschitz constant on the whole line; None if the slope is
+        unbounded.
     """
 
     slope: Callable[[float, float], float]
@@ -199,8 +199,8 @@ def lemma_7(
     if kind == "powl":
         return LossConstants(lipschitz * l2, lipschitz * l1, 2 * lipschitz * l1, l1 * largest_phi)
     if kind == "bowl":
-        one = l1 + 1
-        return LossConstants(lipschitz * l2, lipschitz, lipschitz * one, one * largest_phi)
+        total = l1 + 1
+        return LossConstants(lipschitz * l2, lipschitz, lipschitz * total, total * largest_phi)
     raise InputError("kind of loss", repr(kind), "'powl' or 'bowl'")
 
 

@@ -1,6 +1,6 @@
 r"""Evaluates Theorems 5 and 6 of Reddi et al. (2019), term by term.
 
-The theorems hide constants and logarithms in O~. This is what is known about them:
+The theorems hide constants and logarithms in O~. Known about these:
 
 - **The Gaussian branch** holds with the factor 2 sqrt(pi) and without a logarithm. With probability
   1 - delta the generalization error is at most 2 R_S(l o H) + 3 Phi' sqrt(ln(2/delta) / (2n)), by
@@ -81,7 +81,7 @@ class Bound:
 
     @property
     def unit_factors(self) -> float:
-        """The smaller branch with 1 for the factors that O~ hides, and confidence: no bound."""
+        """The smaller branch, with hidden factors of 1, plus `confidence`; not a proved bound."""
         return min(self.gaussian, self.rademacher) + self.confidence
 
     @property
@@ -141,7 +141,7 @@ class MarginBound:
 
     @property
     def unit_factors(self) -> float:
-        """The right side with 1 for the factors that O~ hides: no bound."""
+        """The right side with hidden factors of 1; not a proved bound."""
         return self.empirical + self.bound.unit_factors
 
     @property
@@ -212,8 +212,8 @@ def examples_needed(empirical: float, rest: float, n: int, target: float = 1.0) 
       >>> examples_needed(0.5, 2.0, 100)
       1600.0
     """
-    room = target - empirical
-    return n * (rest / room) ** 2 if room > 0 else math.inf
+    remaining = target - empirical
+    return n * (rest / remaining) ** 2 if remaining > 0 else math.inf
 
 
 def _check(n: int, delta: float) -> None:

@@ -59,13 +59,13 @@ ALGORITHMS: tuple[Algorithm, ...] = ("listmle", "listnet", "rankcosine")
 Forms = dict[str, Transformation]
 
 
-def slope(psi: Transformation, reach: float, kind: Slope = "exact") -> float:
+def slope(psi: Transformation, max_score: float, kind: Slope = "exact") -> float:
     """N(psi), the largest slope on [-BM, BM].
 
     Args:
       psi: linear, exponential or sigmoid.
-      reach: BM, above 0.
-      kind: "printed" uses the bound of Table 1 for the sigmoid; it changes nothing for the others.
+      max_score: BM, above 0.
+      kind: "printed" uses the bound of Table 1 for the sigmoid; the others have exact slopes there.
 
     Returns:
       a, a e^{aBM} or a / 4 (printed: a e^{aBM} / (1 + e^{-aBM})^2); infinite on overflow.
@@ -77,11 +77,11 @@ def slope(psi: Transformation, reach: float, kind: Slope = "exact") -> float:
     References:
       Lan et al. (2009), Theorem 2, Table 1.
     """
-    _check(psi, reach)
-    return exp_or_inf(_log_slope(psi, reach, kind))
+    _check(psi, max_score)
+    return exp_or_inf(_log_slope(psi, max_score, kind))
 
 
-def log_normaliser(algorithm: Algorithm, psi: Transformation, reach: float, m: int) -> float:
+def log_normaliser(algorithm: Algorithm, psi: Transformation, max_score: float, m: int) -> float:
     r"""The log of Z_A, the normaliser that scales the loss to [0, 1].
 
     .. math:: Z_{ListMLE} = Z_{ListNet} = m \big(\log m + \log \frac{\psi(BM)}{\psi(-BM)}\big),
@@ -90,7 +90,7 @@ def log_normaliser(algorithm: Algorithm, psi: Transformation, reach: float, m: i
     Args:
       algorithm: One of `ALGORITHMS`.
       psi: The transformation.
-      reach: BM.
+      max_score: BM.
       m: Number of documents in a list.
 
     Returns:
@@ -100,13 +100,13 @@ def log_normaliser(algorithm: Algorithm, psi: Transformation, reach: float, m: i
     References:
       Lan et al. (2009), section 3.2.2.
     """
-    _check(psi, reach, m, algorithm)
+    _check(psi, max_score, m, algorithm)
     if algorithm == "rankcosine":
         return 0.0
-    return math.log(m) + math.log(math.log(m) + _log_ratio(psi, reach))
+    return math.log(m) + math.log(math.log(m) + _log_ratio(psi, max_score))
 
 
-def log_factor(algorithm: Algorithm, psi: Transformation, reach: float, m: int) -> float:
+def log_factor(algorithm: Algorithm, psi: Transformation, max_score: float, m: int) -> float:
     r"""The log of C_A(psi). The factor m! of ListNet overflows float64 beyond m = 170.
 
     .. math::
@@ -116,7 +116,7 @@ def log_factor(algorithm: Algorithm, psi: Transformation, reach: float, m: int) 
     Args:
       algorithm: One of `ALGORITHMS`.
       psi: The transformation.
-      reach: BM.
+      max_score: BM.
       m: Number of documents in a list.
 
     Returns:
@@ -125,23 +125,23 @@ def log_factor(algorithm: Algorithm, psi: Transformation, reach: float, m: int) 
     References:
       Lan et al. (2009), Theorem 2.
     """
-    _check(psi, reach, m, algorithm)
-    least = psi.log_of_float(-reach)
+    _check(psi, max_score, m, algorithm)
+    log_min = psi.log_of_float(-max_score)
     if algorithm == "rankcosine":
-        return math.log(m) / 2 - math.log(2) - least
-    mle = math.log(2) - least - math.log(math.log(m) + _log_ratio(psi, reach))
+        return math.log(m) / 2 - math.log(2) - log_min
+    mle = math.log(2) - log_min - math.log(math.log(m) + _log_ratio(psi, max_score))
     return mle + (math.lgamma(m + 1) if algorithm == "listnet" else 0.0)
 
 
 def factor(
-    algorithm: Algorithm, psi: Transformation, reach: float, m: int, kind: Slope = "exact"
+    algorithm: Algorithm, psi: Transformation, max_score: float, m: int, kind: Slope = "exact"
 ) -> float:
     """C_A(psi) N(psi), the factor of the complexity of the linear class.
 
     Args:
       algorithm: One of `ALGORITHMS`.
       psi: The transformation.
-      reach: BM.
+      max_score: BM.
       m: Number of documents in a list.
       kind: See `slope`.
 
@@ -152,27 +152,27 @@ def factor(
       >>> round(factor("rankcosine", exponential(1.0), 1.0, 4), 4)  # e^2
       7.3891
     """
-    return exp_or_inf(_log_product(algorithm, psi, reach, m, kind))
+    return exp_or_inf(_log_product(algorithm, psi, max_score, m, kind))
 
 
-def rademacher_linear(reach: float, n: int, *, printed: bool = False) -> float:
+def rademacher_linear(max_score: float, n: int, *, printed: bool = False) -> float:
     """Bounds the Rademacher average of {x -> w . x: ||w|| <= B}, ||x|| <= M, by BM / sqrt(n).
 
     Args:
-      reach: BM.
+      max_score: BM.
       n: Number of queries.
       printed: Whether to return twice that, as the paper prints.
 
     References:
       Lan et al. (2009), Definition 1 and the end of section 3.2.2.
     """
-    return (2 if printed else 1) * reach / math.sqrt(n)
+    return (2 if printed else 1) * max_score / math.sqrt(n)
 
 
 def listwise_bound(
     algorithm: Algorithm,
     psi: Transformation,
-    reach: float,
+    max_score: float,
     m: int,
     n: int,
     delta: float = 0.05,
@@ -184,7 +184,7 @@ def listwise_bound(
     Args:
       algorithm: One of `ALGORITHMS`.
       psi: The transformation.
-      reach: BM.
+      max_score: BM.
       m: Number of documents in a list.
       n: Number of queries.
       delta: The bound holds with probability 1 - delta.
@@ -198,13 +198,13 @@ def listwise_bound(
     """
     if n < 1 or not 0 < delta < 1:
         raise InputError("listwise bound", f"n {n}, delta {delta}", "n >= 1, 0 < delta < 1")
-    product = factor(algorithm, psi, reach, m, "printed" if printed else "exact")
-    complexity = 2 * product * rademacher_linear(reach, n, printed=printed)
+    product = factor(algorithm, psi, max_score, m, "printed" if printed else "exact")
+    complexity = 2 * product * rademacher_linear(max_score, n, printed=printed)
     return complexity, math.sqrt(2 * math.log(2 / delta) / n)
 
 
-def listmle_beats_rankcosine(psi: Transformation, reach: float, m: int) -> tuple[bool, bool]:
-    r"""Whether ListMLE has a smaller factor than RankCosine, computed and as the paper claims.
+def listmle_beats_rankcosine(psi: Transformation, max_score: float, m: int) -> tuple[bool, bool]:
+    r"""Whether ListMLE has a smaller factor than RankCosine, as computed and as claimed.
 
     The conditions of the paper: always for m >= 6. For m < 6, with the linear psi if
     b / aBM < (e^{4/sqrt m} + m) / (e^{4/sqrt m} - m), with the exponential if
@@ -212,32 +212,34 @@ def listmle_beats_rankcosine(psi: Transformation, reach: float, m: int) -> tuple
 
     Args:
       psi: The transformation.
-      reach: BM.
+      max_score: BM.
       m: Number of documents in a list, at least 3 in the paper.
 
     Returns:
-      The computed and the claimed answer.
+      The computed and the claimed truth value.
 
     Raises:
-      InputError: the paper claims nothing of psi on so short lists.
+      InputError: m is below 6 and the paper has no condition for psi.
 
     References:
       Lan et al. (2009), section 3.3.1.
     """
-    computed = log_factor("listmle", psi, reach, m) < log_factor("rankcosine", psi, reach, m)
-    if m < 6 and psi.name not in _ON_SHORT_LISTS:
-        raise InputError("transformation", psi.name, f"one of {', '.join(_ON_SHORT_LISTS)}")
-    need = 4 / math.sqrt(m) - math.log(m)
-    return computed, m >= 6 or _ON_SHORT_LISTS[psi.name](psi.a * reach, psi.b, need)
+    computed = log_factor("listmle", psi, max_score, m) < log_factor(
+        "rankcosine", psi, max_score, m
+    )
+    if m < 6 and psi.name not in _SHORT_LIST_CONDITIONS:
+        raise InputError("transformation", psi.name, f"one of {', '.join(_SHORT_LIST_CONDITIONS)}")
+    bound = 4 / math.sqrt(m) - math.log(m)
+    return computed, m >= 6 or _SHORT_LIST_CONDITIONS[psi.name](psi.a * max_score, psi.b, bound)
 
 
-def table_1(a: float, b: float, reach: float, m: int) -> dict[str, dict[str, float]]:
+def table_1(a: float, b: float, max_score: float, m: int) -> dict[str, dict[str, float]]:
     """Evaluates Table 1: N, printed N, and C_A for each transformation.
 
     Args:
       a: Slope of the transformations.
       b: Offset of the linear transformation, above aBM.
-      reach: BM.
+      max_score: BM.
       m: Number of documents in a list.
 
     Returns:
@@ -248,9 +250,9 @@ def table_1(a: float, b: float, reach: float, m: int) -> dict[str, dict[str, flo
     """
     return {
         name: {
-            "N": slope(psi, reach),
-            "N printed": slope(psi, reach, "printed"),
-            **{f"C {each}": exp_or_inf(log_factor(each, psi, reach, m)) for each in ALGORITHMS},
+            "N": slope(psi, max_score),
+            "N printed": slope(psi, max_score, "printed"),
+            **{f"C {name}": exp_or_inf(log_factor(name, psi, max_score, m)) for name in ALGORITHMS},
         }
         for name, psi in _forms(a, b).items()
     }
@@ -278,7 +280,7 @@ class Claim:
         return self.claimed == self.exact
 
 
-def table_2(a: float, b: float, reach: float) -> list[Claim]:
+def table_2(a: float, b: float, max_score: float) -> list[Claim]:
     """Table 2: which transformation has the smaller factor for RankCosine, pair by pair.
 
     The number of documents cancels. With K = e^{-aBM} the order is linear, sigmoid, exponential if
@@ -288,7 +290,7 @@ def table_2(a: float, b: float, reach: float) -> list[Claim]:
     Args:
       a: Slope of the transformations.
       b: Offset of the linear transformation, above aBM.
-      reach: BM.
+      max_score: BM.
 
     Returns:
       linear before exponential, linear before sigmoid, sigmoid before exponential.
@@ -296,13 +298,13 @@ def table_2(a: float, b: float, reach: float) -> list[Claim]:
     References:
       Lan et al. (2009), Table 2.
     """
-    u = a * reach
-    room, k = b - u, math.exp(-u)
-    claimed = (room > k * k, room > k * k * (1 + k), True)
-    return _claims("rankcosine", _forms(a, b), reach, 3, claimed)
+    u = a * max_score
+    margin, k = b - u, math.exp(-u)
+    claimed = (margin > k * k, margin > k * k * (1 + k), True)
+    return _claims("rankcosine", _forms(a, b), max_score, 3, claimed)
 
 
-def table_3(a: float, b: float, reach: float, m: int) -> list[Claim]:
+def table_3(a: float, b: float, max_score: float, m: int) -> list[Claim]:
     """Table 3: which transformation has the smaller factor for ListMLE and ListNet, pair by pair.
 
     The table assumes b > K^2 (1 + K) + aBM. With K = e^{-aBM} and N = log((b + aBM) / (b - aBM)):
@@ -314,7 +316,7 @@ def table_3(a: float, b: float, reach: float, m: int) -> list[Claim]:
     Args:
       a: Slope of the transformations.
       b: Offset of the linear transformation.
-      reach: BM.
+      max_score: BM.
       m: Number of documents in a list.
 
     Returns:
@@ -326,75 +328,77 @@ def table_3(a: float, b: float, reach: float, m: int) -> list[Claim]:
     References:
       Lan et al. (2009), Table 3.
     """
-    u = a * reach
-    room, k = b - u, math.exp(-u)
-    if not room > k * k * (1 + k):
+    u = a * max_score
+    margin, k = b - u, math.exp(-u)
+    if not margin > k * k * (1 + k):
         raise InputError("b of Table 3", str(b), f"more than {k * k * (1 + k) + u:.6g}")
-    n = math.log((b + u) / room)
+    n = math.log((b + u) / margin)
     log_m = math.log(m)
     claimed = (
-        log_m > (2 * u * k * k - room * n) / (room - k * k),
-        log_m > (u * k * k * (1 + k) - room * n) / (room - k * k * (1 + k)),
+        log_m > (2 * u * k * k - margin * n) / (margin - k * k),
+        log_m > (u * k * k * (1 + k) - margin * n) / (margin - k * k * (1 + k)),
         log_m > u * (exp_or_inf(u) - 1),
     )
-    return _claims("listmle", _forms(a, b), reach, m, claimed)
+    return _claims("listmle", _forms(a, b), max_score, m, claimed)
 
 
-# By the name of psi: the condition of section 3.3.1, from aBM, b and 4 / sqrt(m) - log(m), where
-# tanh(x / 2) is (e^x - 1) / (e^x + 1); log N of Table 1 at a = 1, if it is not the largest slope.
-_ON_SHORT_LISTS: dict[str, Callable[[float, float, float], bool]] = {
-    "linear": lambda u, b, need: b * math.tanh(need / 2) < u,
-    "exponential": lambda u, _, need: 2 * u > need,
-    "sigmoid": lambda u, _, need: u > need,
+# Name of psi -> the condition of section 3.3.1 for m < 6, a function of aBM, b and
+# 4 / sqrt(m) - log(m). Note that tanh(x / 2) = (e^x - 1) / (e^x + 1).
+_SHORT_LIST_CONDITIONS: dict[str, Callable[[float, float, float], bool]] = {
+    "linear": lambda u, b, bound: b * math.tanh(bound / 2) < u,
+    "exponential": lambda u, _, bound: 2 * u > bound,
+    "sigmoid": lambda u, _, bound: u > bound,
 }
-_PRINTED_STEEPEST = {"sigmoid": lambda u: u - 2 * math.log1p(math.exp(-u))}
+# Name of psi -> log N of Table 1 at a = 1, a function of BM, where it is not the exact largest
+# slope.
+_PRINTED_LOG_SLOPES = {"sigmoid": lambda u: u - 2 * math.log1p(math.exp(-u))}
 _SLOPES: tuple[Slope, ...] = ("printed", "exact")
 _PAIRS = (("linear", "exponential"), ("linear", "sigmoid"), ("sigmoid", "exponential"))
 
 
 def _claims(
-    algorithm: Algorithm, forms: Forms, reach: float, m: int, claimed: tuple[bool, bool, bool]
+    algorithm: Algorithm, forms: Forms, max_score: float, m: int, claimed: tuple[bool, bool, bool]
 ) -> list[Claim]:
     """Compares the factors of the pairs of transformations with the table's claims."""
-    out = []
+    claims = []
     for (first, second), stated in zip(_PAIRS, claimed, strict=True):
         printed, exact = (
-            _log_product(algorithm, forms[first], reach, m, kind)
-            < _log_product(algorithm, forms[second], reach, m, kind)
+            _log_product(algorithm, forms[first], max_score, m, kind)
+            < _log_product(algorithm, forms[second], max_score, m, kind)
             for kind in _SLOPES
         )
-        out.append(Claim(f"{first} before {second}", stated, printed, exact))
-    return out
+        claims.append(Claim(f"{first} before {second}", stated, printed, exact))
+    return claims
 
 
 def _log_product(
-    algorithm: Algorithm, psi: Transformation, reach: float, m: int, kind: Slope
+    algorithm: Algorithm, psi: Transformation, max_score: float, m: int, kind: Slope
 ) -> float:
     """The log of C_A(psi) N(psi)."""
-    return log_factor(algorithm, psi, reach, m) + _log_slope(psi, reach, kind)
+    return log_factor(algorithm, psi, max_score, m) + _log_slope(psi, max_score, kind)
 
 
-def _log_slope(psi: Transformation, reach: float, kind: Slope) -> float:
+def _log_slope(psi: Transformation, max_score: float, kind: Slope) -> float:
     """The log of N(psi)."""
-    steepest = psi.family.log_steepest
+    log_slope = psi.family.log_max_slope
     if kind == "printed":
-        steepest = _PRINTED_STEEPEST.get(psi.name, steepest)
-    return math.log(psi.a) + steepest(psi.a * reach)
+        log_slope = _PRINTED_LOG_SLOPES.get(psi.name, log_slope)
+    return math.log(psi.a) + log_slope(psi.a * max_score)
 
 
 def _forms(a: float, b: float) -> Forms:
     return {"linear": linear(a, b), "exponential": exponential(a), "sigmoid": sigmoid(a)}
 
 
-def _log_ratio(psi: Transformation, reach: float) -> float:
-    return psi.log_of_float(reach) - psi.log_of_float(-reach)
+def _log_ratio(psi: Transformation, max_score: float) -> float:
+    return psi.log_of_float(max_score) - psi.log_of_float(-max_score)
 
 
-def _check(psi: Transformation, reach: float, m: int = 1, algorithm: str = "listmle") -> None:
+def _check(psi: Transformation, max_score: float, m: int = 1, algorithm: str = "listmle") -> None:
     if algorithm not in ALGORITHMS:
         raise InputError("algorithm", repr(algorithm), f"one of {', '.join(ALGORITHMS)}")
-    if not reach > 0 or m < 1:
-        raise InputError("listwise factor", f"BM {reach}, m {m}", "BM above 0, m of at least 1")
-    if not psi.positive_within(reach):
+    if not max_score > 0 or m < 1:
+        raise InputError("listwise factor", f"BM {max_score}, m {m}", "BM above 0, m of at least 1")
+    if not psi.positive_within(max_score):
         where = f"b of the {psi.name} transformation"
-        raise InputError(where, str(psi.b), f"above {psi.a * reach}")
+        raise InputError(where, str(psi.b), f"above {psi.a * max_score}")

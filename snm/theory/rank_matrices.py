@@ -95,7 +95,7 @@ def psi(m: int, n: int) -> int:
     if m < 0 or n < 0:
         raise InputError("size of the matrix", f"{m} x {n}", "numbers >= 0")
     for i, j, last in itertools.product(range(m + 1), range(n + 1), "PNB"):
-        if i + j:  # in this order each call finds the smaller ones in the cache
+        if i + j:  # in this order, each call finds its recursive calls in the cache
             _sequences(i, j, last)
     return sum(_sequences(m, n, last) for last in "PNB") if m + n else 1
 
@@ -136,15 +136,15 @@ def realisable_by_submatrices(matrices: npt.ArrayLike) -> npt.NDArray[np.bool_]:
     References:
       Agarwal et al. (2005), Theorem 1, Table 1.
     """
-    values = _doubled(matrices)
+    values = _check_doubled(matrices)
     forbidden = np.zeros(81, bool)
     forbidden[[27 * a + 9 * b + 3 * c + d for a, b, c, d in FORBIDDEN]] = True
-    found = np.zeros(values.shape[:-2], bool)
+    has_forbidden = np.zeros(values.shape[:-2], bool)
     for i, k in itertools.combinations(range(values.shape[-2]), 2):
         for j, l in itertools.combinations(range(values.shape[-1]), 2):  # noqa: E741
             code = 27 * values[..., i, j] + 9 * values[..., i, l] + 3 * values[..., k, j]
-            found |= forbidden[code + values[..., k, l]]
-    return ~found
+            has_forbidden |= forbidden[code + values[..., k, l]]
+    return ~has_forbidden
 
 
 def realisable_by_graph(matrices: npt.ArrayLike) -> npt.NDArray[np.bool_]:
@@ -164,17 +164,17 @@ def realisable_by_graph(matrices: npt.ArrayLike) -> npt.NDArray[np.bool_]:
     References:
       Agarwal et al. (2005), Theorem 1.
     """
-    values = _doubled(matrices)
+    values = _check_doubled(matrices)
     m, n = values.shape[-2:]
     strict = np.zeros((*values.shape[:-2], m + n, m + n), bool)
     strict[..., :m, m:] = values == 2
     strict[..., m:, :m] = np.swapaxes(values == 0, -1, -2)
-    reach = strict.copy()
-    reach[..., :m, m:] |= values == 1
-    reach[..., m:, :m] |= np.swapaxes(values == 1, -1, -2)
+    reachable = strict.copy()
+    reachable[..., :m, m:] |= values == 1
+    reachable[..., m:, :m] |= np.swapaxes(values == 1, -1, -2)
     for _ in range(math.ceil(math.log2(m + n))):  # each round doubles the length of the paths
-        reach |= reach @ reach  # of bools: "or" instead of a sum, which could overflow
-    return np.asarray(~(strict & np.swapaxes(reach, -1, -2)).any(axis=(-1, -2)))
+        reachable |= reachable @ reachable  # of bools: "or" instead of a sum, which could overflow
+    return np.asarray(~(strict & np.swapaxes(reachable, -1, -2)).any(axis=(-1, -2)))
 
 
 def count_by_submatrices(m: int, n: int) -> int:
@@ -218,12 +218,12 @@ def rank_shatter_finite(scores: npt.ArrayLike, m: int, n: int) -> int:
         raise InputError("rank-shatter coefficient", f"{choices:,} choices of points", "fewer")
     # The number of matrices does not depend on the order of the points: multisets suffice.
     signs = np.sign(values[:, :, None] - values[:, None, :]).astype(np.int8)
-    best = 0
+    largest = 0
     for x in itertools.combinations_with_replacement(range(points), m):
         for z in itertools.combinations_with_replacement(range(points), n):
-            seen = signs[:, x][:, :, z].reshape(len(values), -1)
-            best = max(best, len(np.unique(seen, axis=0)))
-    return best
+            matrices = signs[:, x][:, :, z].reshape(len(values), -1)
+            largest = max(largest, len(np.unique(matrices, axis=0)))
+    return largest
 
 
 def rank_shatter_linear(positive: npt.ArrayLike, negative: npt.ArrayLike) -> int:
@@ -271,7 +271,7 @@ def _feasible(normals: npt.NDArray[np.float64], signs: tuple[int, ...]) -> bool:
     zero, rest = sign == 0, sign != 0
     if not rest.any():
         return True
-    found = linprog(
+    solution = linprog(
         np.zeros(normals.shape[1]),
         A_ub=-(sign[rest, None] * normals[rest]),
         b_ub=-np.ones(int(rest.sum())),
@@ -280,13 +280,14 @@ def _feasible(normals: npt.NDArray[np.float64], signs: tuple[int, ...]) -> bool:
         bounds=(None, None),
         method="highs",
     )
-    return bool(found.status == 0)
+    return bool(solution.status == 0)
 
 
-def _doubled(matrices: npt.ArrayLike) -> Matrices:
-    given = np.asarray(matrices)
-    values = given.astype(np.int64)
-    if (values != given).any():
+def _check_doubled(matrices: npt.ArrayLike) -> Matrices:
+    """Checks doubled rank matrices, and converts them to int64."""
+    entries = np.asarray(matrices)
+    values = entries.astype(np.int64)
+    if (values != entries).any():
         raise InputError("rank matrices", "fractions", "twice each entry: 0, 1 and 2")
     if values.ndim < 2 or (values.size and not 0 <= values.min() <= values.max() <= 2):
         raise InputError("rank matrices", f"shape {values.shape}", "[..., m, n] of 0, 1 and 2")
@@ -294,8 +295,9 @@ def _doubled(matrices: npt.ArrayLike) -> Matrices:
 
 
 def _all_matrices(m: int, n: int) -> Matrices:
+    """All m x n matrices of 0, 1 and 2: the base-3 digits of 0 .. 3^(mn) - 1."""
     if 3 ** (m * n) > _MAX_MATRICES:
         expected = f"at most {_MAX_MATRICES:,} (use psi)"
         raise InputError("matrices", f"3^{m * n} of {m} x {n}", expected)
-    places = 3 ** np.arange(m * n)
-    return (np.arange(3 ** (m * n))[:, None] // places % 3).reshape(-1, m, n)
+    powers = 3 ** np.arange(m * n)
+    return (np.arange(3 ** (m * n))[:, None] // powers % 3).reshape(-1, m, n)

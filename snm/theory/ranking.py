@@ -132,7 +132,7 @@ class RankingBound:
         return self.complexity + self.confidence
 
 
-def theorem_5(lipschitz: float, radius: float, reach: float, n: int) -> RankingBound:
+def theorem_5(lipschitz: float, radius: float, max_norm: float, n: int) -> RankingBound:
     r"""Bounds E[L(w_OGD)] - L(w) of online gradient descent on a convex loss, for ||w||_2 <= W.
 
     .. math:: G W R \sqrt{2/n}
@@ -144,17 +144,17 @@ def theorem_5(lipschitz: float, radius: float, reach: float, n: int) -> RankingB
     Args:
       lipschitz: G, in the max norm.
       radius: W.
-      reach: R, the largest norm of a row of X.
+      max_norm: R, the largest norm of a row of X.
       n: Number of lists.
 
     References:
       Tewari, Chaudhuri (2015), Theorem 5.
     """
     _check(n=n)
-    return RankingBound(lipschitz * radius * reach * math.sqrt(2 / n))
+    return RankingBound(lipschitz * radius * max_norm * math.sqrt(2 / n))
 
 
-def theorem_6(lipschitz: float, radius: float, reach: float, n: int) -> RankingBound:
+def theorem_6(lipschitz: float, radius: float, max_norm: float, n: int) -> RankingBound:
     r"""Bounds E[L(w_lambda)] - L(w*) of regularised empirical risk minimisation on a convex loss.
 
     .. math:: 2 G R W (8/n + \sqrt{2/n})
@@ -162,14 +162,14 @@ def theorem_6(lipschitz: float, radius: float, reach: float, n: int) -> RankingB
     Args:
       lipschitz: G, in the max norm.
       radius: W.
-      reach: R.
+      max_norm: R.
       n: Number of lists. `ranking_fit.prescribed_lambda` gives lambda.
 
     References:
       Tewari, Chaudhuri (2015), Theorems 6 and 18.
     """
     _check(n=n)
-    return RankingBound(2 * lipschitz * reach * radius * (8 / n + math.sqrt(2 / n)))
+    return RankingBound(2 * lipschitz * max_norm * radius * (8 / n + math.sqrt(2 / n)))
 
 
 def corollary_8(scale: float, largest: float, n: int, m: int) -> float:
@@ -231,7 +231,7 @@ def entropy_integral(
 
 
 def theorem_9(
-    lipschitz: float, radius: float, reach: float, largest: float, n: int, m: int, delta: float
+    lipschitz: float, radius: float, max_norm: float, largest: float, n: int, m: int, delta: float
 ) -> RankingBound:
     r"""Uniform convergence on F_2 for any Lipschitz loss, with all constants.
 
@@ -244,7 +244,7 @@ def theorem_9(
     Args:
       lipschitz: G, in the max norm.
       radius: W.
-      reach: R.
+      max_norm: R.
       largest: B, the loss lies in [0, B].
       n: Number of lists.
       m: Number of documents in a list.
@@ -253,8 +253,8 @@ def theorem_9(
     References:
       Tewari, Chaudhuri (2015), Proposition 7, Theorem 9; Bartlett and Mendelson (2003).
     """
-    _check(n, m, delta, lipschitz=lipschitz, radius=radius, reach=reach, largest=largest)
-    a = lipschitz * radius * reach
+    _check(n, m, delta, lipschitz=lipschitz, radius=radius, max_norm=max_norm, largest=largest)
+    a = lipschitz * radius * max_norm
     bits = math.log2(2 * m * n + 1)
     average = entropy_integral(lambda e: np.ceil((a / e) ** 2) * bits, a, largest, n)
     return RankingBound(2 * average, _confidence(largest, n, delta))
@@ -263,7 +263,7 @@ def theorem_9(
 def theorem_12(
     lipschitz: float,
     radius: float,
-    reach: float,
+    max_norm: float,
     largest: float,
     n: int,
     m: int,
@@ -280,7 +280,7 @@ def theorem_12(
     Args:
       lipschitz: G, in the max norm.
       radius: W, the bound on the 1-norm of w.
-      reach: R, the largest absolute entry of X.
+      max_norm: R, the largest absolute entry of X.
       largest: B.
       n: Number of lists.
       m: Number of documents in a list.
@@ -290,8 +290,8 @@ def theorem_12(
     References:
       Tewari, Chaudhuri (2015), Proposition 10, Corollary 11, Theorem 12.
     """
-    _check(n, m, delta, lipschitz=lipschitz, radius=radius, reach=reach, largest=largest)
-    a = lipschitz * radius * reach
+    _check(n, m, delta, lipschitz=lipschitz, radius=radius, max_norm=max_norm, largest=largest)
+    a = lipschitz * radius * max_norm
 
     def cover(e: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         balls = np.ceil(288 * a**2 * (2 + math.log(num_features)) / e**2)
@@ -304,7 +304,7 @@ def theorem_12(
 def theorem_17(
     smoothness: float,
     radius: float,
-    reach: float,
+    max_norm: float,
     largest: float,
     n: int,
     m: int,
@@ -329,7 +329,7 @@ def theorem_17(
     Args:
       smoothness: H, in the max norm.
       radius: W.
-      reach: R.
+      max_norm: R.
       largest: B.
       n: Number of lists, at least 3.
       m: Number of documents in a list.
@@ -342,10 +342,10 @@ def theorem_17(
     References:
       Tewari, Chaudhuri (2015), Corollary 16, Theorem 17, appendices L and M.
     """
-    _check(n, m, delta, smoothness=smoothness, radius=radius, reach=reach, largest=largest)
+    _check(n, m, delta, smoothness=smoothness, radius=radius, max_norm=max_norm, largest=largest)
     if n < 3:
         raise InputError("lists", str(n), "at least 3, for log log n")
-    c = 5 * math.sqrt(3) * radius * reach * math.sqrt(smoothness * math.log2(3 * m * n) / n)
+    c = 5 * math.sqrt(3) * radius * max_norm * math.sqrt(smoothness * math.log2(3 * m * n) / n)
     r_star = (4 * c * max(1.0, math.log(3 * math.sqrt(largest) / c))) ** 2
 
     def excess(log_delta: float) -> float:
@@ -360,7 +360,7 @@ def theorem_17(
 
 
 def chapelle_wu(
-    lipschitz_l2: float, radius: float, reach: float, n: int, m: int, delta: float
+    lipschitz_l2: float, radius: float, max_norm: float, n: int, m: int, delta: float
 ) -> RankingBound:
     r"""The bound of Chapelle and Wu (2010), which grows with the length of the lists.
 
@@ -369,7 +369,7 @@ def chapelle_wu(
     Args:
       lipschitz_l2: G_2, in the 2-norm of the scores.
       radius: W.
-      reach: R.
+      max_norm: R.
       n: Number of lists.
       m: Number of documents in a list.
       delta: The bound holds with probability 1 - delta, for a loss in [0, 1].
@@ -377,9 +377,10 @@ def chapelle_wu(
     References:
       Chapelle and Wu (2010), Theorem 1, as in Tewari, Chaudhuri (2015), section 4.
     """
-    _check(n, m, delta, lipschitz_l2=lipschitz_l2, radius=radius, reach=reach)
+    _check(n, m, delta, lipschitz_l2=lipschitz_l2, radius=radius, max_norm=max_norm)
     return RankingBound(
-        3 * lipschitz_l2 * radius * reach * math.sqrt(m / n), math.sqrt(8 * math.log(1 / delta) / n)
+        3 * lipschitz_l2 * radius * max_norm * math.sqrt(m / n),
+        math.sqrt(8 * math.log(1 / delta) / n),
     )
 
 

@@ -39,22 +39,24 @@ Vector = npt.NDArray[np.float64]
 Loss = Callable[..., jax.Array]  # (scores, labels) -> mean loss, as in snm.losses.listwise
 
 
-def prescribed_step(lipschitz: float, radius: float, reach: float, n: int) -> float:
+def prescribed_step(lipschitz: float, radius: float, max_norm: float, n: int) -> float:
     """The step of Theorem 5, W / (G R sqrt(2n)), which minimises W^2 / (2 eta) + eta (G R)^2 n.
 
     Args:
       lipschitz: G, in the max norm of the scores.
       radius: W.
-      reach: R.
+      max_norm: R.
       n: Number of lists.
 
     References:
       Tewari, Chaudhuri (2015), section 5.
     """
-    return radius / (lipschitz * reach * math.sqrt(2 * n))
+    return radius / (lipschitz * max_norm * math.sqrt(2 * n))
 
 
-def smooth_step(smoothness: float, radius: float, reach: float, n: int, least: float) -> float:
+def smooth_step(
+    smoothness: float, radius: float, max_norm: float, n: int, best_loss: float
+) -> float:
     r"""The step of equation 7 for a smooth loss; it depends on the best loss L*.
 
     .. math:: \eta = W / \big(4 h W + 2 \sqrt{4 h^2 W^2 + 2 h L^* n}\big), \quad h = R^2 H
@@ -62,34 +64,36 @@ def smooth_step(smoothness: float, radius: float, reach: float, n: int, least: f
     Args:
       smoothness: H, in the max norm of the scores.
       radius: W.
-      reach: R.
+      max_norm: R.
       n: Number of lists.
-      least: L*, the smallest expected loss over ||w||_2 <= W.
+      best_loss: L*, the smallest expected loss over ||w||_2 <= W.
 
     References:
       Tewari, Chaudhuri (2015), equation 7, appendix I for h.
     """
-    h = reach**2 * smoothness
-    return radius / (4 * h * radius + 2 * math.sqrt(4 * (h * radius) ** 2 + 2 * h * least * n))
+    h = max_norm**2 * smoothness
+    return radius / (4 * h * radius + 2 * math.sqrt(4 * (h * radius) ** 2 + 2 * h * best_loss * n))
 
 
-def smooth_bound(smoothness: float, radius: float, reach: float, n: int, least: float) -> float:
+def smooth_bound(
+    smoothness: float, radius: float, max_norm: float, n: int, best_loss: float
+) -> float:
     """Equation 8: the bound 2 sqrt(2 h W^2 L* / n) + 8 h W^2 / n on E[L(w_OGD)] - L*, h = R^2 H.
 
     References:
       Tewari, Chaudhuri (2015), equation 8.
     """
-    x = reach**2 * smoothness * radius**2 / n
-    return 2 * math.sqrt(2 * x * least) + 8 * x
+    x = max_norm**2 * smoothness * radius**2 / n
+    return 2 * math.sqrt(2 * x * best_loss) + 8 * x
 
 
-def prescribed_lambda(lipschitz: float, radius: float, reach: float, n: int) -> float:
+def prescribed_lambda(lipschitz: float, radius: float, max_norm: float, n: int) -> float:
     """The lambda of Theorem 6, sqrt((4 g^2 / n) / (W^2 / 2 + 4 W^2 / n)) with g = G R.
 
     References:
       Tewari, Chaudhuri (2015), Theorem 18.
     """
-    g = lipschitz * reach
+    g = lipschitz * max_norm
     return math.sqrt(4 * g**2 / n / (radius**2 / 2 + 4 * radius**2 / n))
 
 
@@ -134,12 +138,14 @@ def _descent(loss: Loss, ball: Ball, projected: bool) -> Callable[..., jax.Array
     project = _projection(ball)
 
     def run(x: jax.Array, y: jax.Array, step: jax.Array, radius: jax.Array) -> jax.Array:
-        def one(w: jax.Array, example: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        def one_step(
+            w: jax.Array, example: tuple[jax.Array, jax.Array]
+        ) -> tuple[jax.Array, jax.Array]:
             inputs, grades = example
             new = w - step * jax.grad(lambda v: loss(inputs @ v, grades))(w)
             return (project(new, radius) if projected else new), w
 
-        _, iterates = jax.lax.scan(one, jnp.zeros(x.shape[-1]), (x, y))
+        _, iterates = jax.lax.scan(one_step, jnp.zeros(x.shape[-1]), (x, y))
         return iterates.mean(axis=0)
 
     return jax.jit(run)
@@ -244,11 +250,11 @@ def invariant_part(weights: npt.ArrayLike) -> tuple[Vector, Vector]:
     if full.ndim != 3 or full.shape[0] != full.shape[1]:
         raise InputError("linear scorer", f"shape {full.shape}", "[m, m, d]")
     m = len(full)
-    own = np.einsum("iid->d", full) / m
+    diagonal = np.einsum("iid->d", full) / m
     if m == 1:
-        return own, np.zeros_like(own)
-    others = (full.sum(axis=(0, 1)) - m * own) / (m * (m - 1))
-    return own - others, others
+        return diagonal, np.zeros_like(diagonal)
+    off_diagonal = (full.sum(axis=(0, 1)) - m * diagonal) / (m * (m - 1))
+    return diagonal - off_diagonal, off_diagonal
 
 
 def invariant_scorer(w: npt.ArrayLike, v: npt.ArrayLike, m: int) -> Vector:
@@ -273,10 +279,10 @@ def _projection(ball: Ball) -> Callable[[jax.Array, jax.Array], jax.Array]:
 
     def project(w: jax.Array, r: jax.Array) -> jax.Array:
         # Soft thresholding such that the absolute values sum to r (Duchi et al., 2008).
-        size = -jnp.sort(-jnp.abs(w))
-        over = (jnp.cumsum(size) - r) / jnp.arange(1, w.size + 1)
-        last = jnp.maximum(jnp.sum(size > over) - 1, 0)  # rounding may leave none
-        shrunk = jnp.sign(w) * jnp.maximum(jnp.abs(w) - over[last], 0)
+        magnitudes = -jnp.sort(-jnp.abs(w))
+        thresholds = (jnp.cumsum(magnitudes) - r) / jnp.arange(1, w.size + 1)
+        last = jnp.maximum(jnp.sum(magnitudes > thresholds) - 1, 0)  # at least 0 despite rounding
+        shrunk = jnp.sign(w) * jnp.maximum(jnp.abs(w) - thresholds[last], 0)
         return jnp.where(jnp.sum(jnp.abs(w)) <= r, w, shrunk)
 
     return project
@@ -301,6 +307,7 @@ def _accelerated(
     steps: int,
     tolerance: float,
 ) -> Fit:
+    """Accelerated projected gradients, for differentiable losses."""
     w = ahead = np.zeros(size)
     value, slope = (np.asarray(part) for part in evaluate(jnp.asarray(w)))
     curvature, momentum = max(penalty, 1e-3), 1.0
@@ -336,18 +343,19 @@ def _subgradients(
     steps: int,
     tolerance: float,
 ) -> Fit:
+    """Projected subgradients, for losses that are not differentiable; keeps the best iterate."""
     w = best = np.zeros(size)
-    least, lower = math.inf, -math.inf
+    smallest, lower_bound = math.inf, -math.inf
     for number in range(1, steps + 1):
         value, slope = (np.asarray(part) for part in evaluate(jnp.asarray(w)))
-        lower = max(lower, float(value) - _gap(w, slope, radius, ball))
-        if value < least:
-            least, best = float(value), w
+        lower_bound = max(lower_bound, float(value) - _gap(w, slope, radius, ball))
+        if value < smallest:
+            smallest, best = float(value), w
         length = float(np.linalg.norm(slope))
-        if least - lower <= tolerance or length == 0:
+        if smallest - lower_bound <= tolerance or length == 0:
             break
         eta = radius / (length * math.sqrt(number))
         if penalty:
             eta = min(eta, 2 / (penalty * (number + 1)))
         w = np.asarray(project(jnp.asarray(w - eta * slope)))
-    return Fit(best, least, max(least - lower, 0.0))
+    return Fit(best, smallest, max(smallest - lower_bound, 0.0))

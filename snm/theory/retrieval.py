@@ -40,7 +40,7 @@ def check_distribution(distribution: npt.ArrayLike) -> Vector:
 
 
 def check_one_distribution(distribution: npt.ArrayLike) -> Vector:
-    """As `check_distribution`, of a single distribution [K]."""
+    """As `check_distribution`, for a single distribution [K]."""
     values = check_distribution(distribution)
     if values.ndim != 1:
         raise InputError("distribution", f"shape {values.shape}", "one distribution, [K]")
@@ -107,8 +107,8 @@ def retrieval_risk(
     if (np.diff(np.sort(ids, axis=1), axis=1) == 0).any():
         raise InputError("answers", "a label twice in a row", "distinct labels")
     missed = values.sum(axis=1) - np.take_along_axis(values, ids, axis=1).sum(axis=1)
-    each = None if weights is None else np.asarray(weights, np.float64)
-    return float(np.average(missed, weights=each))
+    point_weights = None if weights is None else np.asarray(weights, np.float64)
+    return float(np.average(missed, weights=point_weights))
 
 
 def bayes_compatible(
@@ -141,8 +141,8 @@ def bayes_compatible(
     order = np.argsort(-v, axis=-1, kind="stable")
     ranked = np.take_along_axis(v, order, axis=-1)
     chosen = np.take_along_axis(probability, order, axis=-1)
-    apart = ranked[..., k - 1] > ranked[..., k]
-    return apart & (chosen[..., :k].min(axis=-1) >= chosen[..., k:].max(axis=-1))
+    no_tie = ranked[..., k - 1] > ranked[..., k]
+    return no_tie & (chosen[..., :k].min(axis=-1) >= chosen[..., k:].max(axis=-1))
 
 
 def margins(scores: npt.ArrayLike, labels: npt.ArrayLike, k: int) -> Vector:
@@ -219,12 +219,17 @@ def margin_risk(
     References:
       Reddi et al. (2019), section 4.1.
     """
-    found = np.asarray(values, np.float64)
-    weight = np.ones(found.size) if weights is None else np.asarray(weights, np.float64)
-    if found.ndim != 1 or not found.size or weight.shape != found.shape or not weight.sum() > 0:
+    margins = np.asarray(values, np.float64)
+    weight = np.ones(margins.size) if weights is None else np.asarray(weights, np.float64)
+    if (
+        margins.ndim != 1
+        or not margins.size
+        or weight.shape != margins.shape
+        or not weight.sum() > 0
+    ):
         expected = "[n] with n >= 1, and weights [n] of positive sum"
-        raise InputError("margins", f"shape {found.shape}", expected)
-    order = np.argsort(found, kind="stable")
+        raise InputError("margins", f"shape {margins.shape}", expected)
+    order = np.argsort(margins, kind="stable")
     below = np.concatenate([[0.0], np.cumsum(weight[order])])
-    index = np.searchsorted(found[order], np.asarray(rho, np.float64), side="right")
+    index = np.searchsorted(margins[order], np.asarray(rho, np.float64), side="right")
     return below[index] / below[-1]

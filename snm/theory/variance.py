@@ -67,8 +67,8 @@ def value_variance_bound(
         raise InputError("spread of phi", str(spread), "a number >= 0")
     if not weights.size:
         return 0.0
-    left_out = 1 - sampled / (num_labels - 1)
-    bound = float(weights.size * left_out * (weights[0] * spread) ** 2)
+    unsampled = 1 - sampled / (num_labels - 1)
+    bound = float(weights.size * unsampled * (weights[0] * spread) ** 2)
     if mean is not None and largest is not None:
         bound = min(bound, max(0.0, (float(weights.sum()) * largest - mean) * mean))
     return bound

@@ -16,7 +16,13 @@ from snm.data.load import load as load_dataset
 from snm.distributed.dataset import duplicate_test_rows_together, label_frequency_together
 from snm.distributed.processes import has_several_processes
 from snm.errors import InputError, counted
-from snm.evaluation.evaluate import PLAIN, Measures, TrainCounts, evaluate_points, has_score
+from snm.evaluation.evaluate import (
+    DEFAULT_MEASURES,
+    Measures,
+    TrainCounts,
+    can_evaluate,
+    evaluate_points,
+)
 from snm.evaluation.metrics import KS
 from snm.prediction.candidates import whole_k
 from snm.prediction.predictor import Predictor
@@ -77,7 +83,7 @@ def evaluate(
     ks = [whole_k(k, most, expected) for k in (() if ks is None else ks)]
     dataset, notes = data_of_run(stored, data, same_ids=same_ids)
     assert dataset.test is not None
-    if not has_score(dataset.test, "P@1"):
+    if not can_evaluate(dataset.test, "P@1"):
         points = counted(dataset.test.num_points, "test point")
         raise InputError(dataset.name, f"{points}, none with a label that counts", "labels")
     config = stored.config
@@ -224,7 +230,7 @@ def score_test_points(
     predictor: Predictor,
     dataset: Dataset,
     propensity: tuple[float, float],
-    measures: Measures = PLAIN,
+    measures: Measures = DEFAULT_MEASURES,
     *,
     trained_on: Sequence[Points] = (),
     on_progress: Callable[[int], None] | None = None,

@@ -16,7 +16,7 @@ from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset, Points
 from snm.data.weighting import Weighting
 from snm.errors import InputError, nearest
-from snm.evaluation.evaluate import has_score
+from snm.evaluation.evaluate import can_evaluate
 from snm.evaluation.metrics import metric_names
 from snm.model.model import TrainState
 from snm.runs.events import Progress
@@ -138,7 +138,7 @@ def first_phase(config: ResolvedConfig, dataset: Dataset) -> Phase:
         found = f"{config.validation_fraction} of {dataset.train.num_points} points"
         raise InputError("--validation-fraction", found, "labels in either part")
     points = dataset.train.take(held)
-    if not has_score(points, config.monitor):
+    if not can_evaluate(points, config.monitor):
         found = f"{config.monitor!r}, and no validation point has the labels for it"
         expected = "points with labels that are not filtered, for AUC some that lack other labels"
         raise InputError("--monitor", found, expected)

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from snm.evaluation.filters import apply_filter, most_filtered
+from snm.evaluation.filters import apply_filter, max_filtered
 from snm.evaluation.metrics import Metrics, frequency_groups, propensities
 
 
@@ -241,8 +241,8 @@ def test_filter_equals_brute_force(case, data):
 
 def test_filter_refuses_wrong_shapes_and_labels():
     labels, pairs = csr([[0]], 2), np.array([[0, 0], [0, 1], [5, 1]])
-    assert most_filtered(pairs) == 2
-    assert most_filtered(np.zeros((0, 2), int)) == 0
+    assert max_filtered(pairs) == 2
+    assert max_filtered(np.zeros((0, 2), int)) == 0
     with pytest.raises(ValueError, match="topk_ids"):
         apply_filter(np.array([[0]]), labels, pairs, 2)
     with pytest.raises(ValueError, match="filtered label"):

@@ -1,4 +1,4 @@
-"""`by_blocks` against one dense step: given gradients of scores go to queries, rows and bias."""
+"""`update_by_blocks` against one dense step: gradients of scores go to queries, rows and bias."""
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +9,7 @@ from head.small_problem import DIM, N, problem_of, slot_labels, small_case
 from head_reference import row_of_term
 
 from snm.head import by_blocks as module
-from snm.head.by_blocks import by_blocks, mean_blocks
+from snm.head.by_blocks import mean_blocks, update_by_blocks
 from snm.head.problem import RowStep, ScoreGradients
 from snm.head.state import Head
 from snm.tables.table import RowTable
@@ -69,7 +69,7 @@ def gradients_of(case, seed=0):
 
 
 def stepped(case, gradients):
-    return jax.jit(lambda given: by_blocks(problem_of(case), given, ROW_STEP))(gradients)
+    return jax.jit(lambda given: update_by_blocks(problem_of(case), given, ROW_STEP))(gradients)
 
 
 def compare(case, got, grad_positive, of_slots):

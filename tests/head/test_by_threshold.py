@@ -1,4 +1,4 @@
-"""`by_threshold` against loops over points and slots, where equal scores share the last places."""
+"""`mine_by_threshold` against loops over points and slots; tied scores share the last ranks."""
 
 import dataclasses
 
@@ -10,7 +10,7 @@ from head.small_problem import K, S, own_slots, positive_scores, problem_of, slo
 from head_reference import rank_weights, row_of_term
 
 from snm.head import by_threshold as module
-from snm.head.by_threshold import by_threshold, every_score, left_out
+from snm.head.by_threshold import all_scores, mask_excluded, mine_by_threshold
 from snm.head.plan import Mining
 from snm.head.problem import term_scores
 from snm.losses.reductions import MASKED
@@ -95,8 +95,8 @@ def compare(case, planned=None):
     def gradients(positive):
         problem = problem_of(case)
         assert planned in (None, problem.plan.mining)
-        scores = left_out(problem, every_score(problem))
-        return by_threshold(problem, positive, scores)
+        scores = mask_excluded(problem, all_scores(problem))
+        return mine_by_threshold(problem, positive, scores)
 
     got = jax.jit(gradients)(positive)
     np.testing.assert_allclose(got.loss, loss, rtol=1e-5)
@@ -129,8 +129,10 @@ def test_points_that_turns_do_not_divide(mined, monkeypatch):
     form = small_case(loss="softmax", **ALL).spec.head_loss.threshold
     found = []
     for at_once in (7, 3):
-        monkeypatch.setattr(module, "_CACHED", dict.fromkeys(module._CACHED, 40 * at_once))
-        by_rows = jax.jit(lambda s, p: module._by_rows(form, mined, s, p, None))
+        monkeypatch.setattr(
+            module, "_CHUNK_SCORES", dict.fromkeys(module._CHUNK_SCORES, 40 * at_once)
+        )
+        by_rows = jax.jit(lambda s, p: module._search_in_chunks(form, mined, s, p, None))
         found.append(jax.tree.leaves(by_rows(scores, scores[:, 0])))
     for whole, in_turns in zip(*found, strict=True):
         assert in_turns.shape == (7,)
@@ -158,7 +160,7 @@ def test_every_score_is_the_product_or_masked(bias):
     @jax.jit
     def found():
         problem = problem_of(case)
-        return left_out(problem, every_score(problem))
+        return mask_excluded(problem, all_scores(problem))
 
     got = np.asarray(found())
     assert (~np.isfinite(expected)).any()
@@ -181,7 +183,7 @@ def test_positives_are_looked_up_where_every_label_has_a_slot(bias):
         rounded = dataclasses.replace(problem, spec=of_bfloat16)
         zeros = jnp.zeros_like(problem.terms.values)
         return (
-            term_scores(problem, every_score(problem)),
+            term_scores(problem, all_scores(problem)),
             term_scores(problem),
             term_scores(rounded, zeros),
         )

@@ -185,7 +185,7 @@ def test_a_surrogate_that_grows_is_not_taken_of_masked_scores(options, monkeypat
     """However many scores there are: phi(1e30) of this one is infinite."""
     monkeypatch.setitem(SURROGATES, "square", lambda u: jnp.square(1 - u))
     monkeypatch.setitem(head_reference.PHI, "square", lambda u: (1 - u) ** 2)
-    monkeypatch.setattr(plan, "HELD_SCORES", 0)
+    monkeypatch.setattr(plan, "MAX_HELD_SCORES", 0)
     case = make_case(num_labels=60, sampled=40, phi="square", **options)
     check(case, stepped(case))
 
@@ -204,7 +204,7 @@ def test_a_step_is_refused_for_its_loss_and_not_for_a_bound_of_it(
     """
     monkeypatch.setitem(SURROGATES, "rising", jnp.exp)
     if large:
-        monkeypatch.setattr(plan, "HELD_SCORES", 0)
+        monkeypatch.setattr(plan, "MAX_HELD_SCORES", 0)
     case = make_case(num_labels=20, sampled=19, mined=19, n=2, dim=4, phi=phi,
                      learn_scale=False)  # fmt: skip
     rows = np.zeros((20, 4), np.float32)

@@ -28,7 +28,9 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_the_best_in_falling_order(name, monkeypatch):
     """Of equal scores the slot that comes first, as a stable sort has it."""
-    monkeypatch.setitem(plan._MASKED_FROM, platform(), 64)  # a GPU leaves out the own one first
+    monkeypatch.setitem(
+        plan._MASK_OWN_MIN_MINED, platform(), 64
+    )  # a GPU leaves out the own one first
     case = small_case(loss="powl", **CASES[name])
     scores, slots = mined(case)
     every = slot_scores(case)

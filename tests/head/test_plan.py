@@ -12,9 +12,9 @@ ALL = dict(exclude="all", positives="all")
 POWER_LAW = LossOptions(vartheta="power-law")
 
 
-def planned(n=4, slots=301, alone=True, **options):
+def planned(n=4, slots=301, single_device=True, **options):
     spec = HeadSpec(**{"num_labels": 400, "sampled": 300, "mined": 40, **options})
-    return plan_step(spec, n, slots, alone=alone)
+    return plan_step(spec, n, slots, single_device=single_device)
 
 
 @pytest.mark.parametrize(
@@ -59,10 +59,10 @@ def test_too_many_scores_to_hold_are_taken_in_blocks():
 @pytest.mark.parametrize("loss", ["softmax", "bowl", "powl"])
 def test_a_shard_mines_no_negative_where_all_have_one_weight(loss):
     """It holds a part of the scores: they are taken in blocks, and the shards add up."""
-    found = planned(loss=loss, mined=300, alone=False)
+    found = planned(loss=loss, mined=300, single_device=False)
     assert found.mining is Mining.NONE
     assert found.dense is not None and not found.by_pairs
-    assert planned(loss=loss, alone=False).mining is Mining.BY_ORDER
+    assert planned(loss=loss, single_device=False).mining is Mining.BY_ORDER
 
 
 def test_a_tail_is_added_while_rows_are_updated():

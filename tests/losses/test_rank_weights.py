@@ -80,7 +80,7 @@ def weights_of(vartheta, mined=3, **options):
 @pytest.mark.parametrize("scale", ["mean", "surrogate"])
 def test_every_shape_gives_the_weights_of_a_whole_sample(shape, scale):
     found = weights_of(shape, weight_scale=scale)
-    vector = found.of_sample()
+    vector = found.all_weights()
     assert vector.dtype == np.float64
     assert check_vartheta(vector, 8, 20) is not None
     first = 1 / 3 if scale == "mean" else 19 / (2 * 8)
@@ -100,7 +100,7 @@ def test_negative_sampling_is_all_tail():
         found = weights_of(shape, mined=8, negative_weight=2.0)
         assert found.equal_sampled and found.mined_weights.shape == (0,)
         assert found.tail == pytest.approx(2 / 8)
-        assert found.of_sample() == pytest.approx(2 * weights.negative_sampling(8))
+        assert found.all_weights() == pytest.approx(2 * weights.negative_sampling(8))
     assert not weights_of("power-law", mined=8).equal_sampled
 
 

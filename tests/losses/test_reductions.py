@@ -14,10 +14,10 @@ from snm.losses.reductions import (
     as_mask,
     check_ranks,
     log_sum_exp,
-    ranked,
-    reduced,
+    promote_scores,
+    rank_scores,
+    reduce_losses,
     split_positive,
-    widened,
 )
 from snm.losses.softmax import decoupled_softmax, sampled_softmax
 
@@ -63,7 +63,7 @@ def test_weights_by_rank(presorted, mask, weights, traced):
     """Ties at the last rank that counts do not matter: the scores there are the same."""
     scores = -np.sort(-SCORES, axis=1) if presorted else SCORES
     given = jnp.asarray(weights) if traced else weights
-    found = weighed(*ranked(jnp.asarray(scores), given, mask, presorted=presorted))
+    found = weighed(*rank_scores(jnp.asarray(scores), given, mask, presorted=presorted))
     everything = np.ones((N, M), bool) if mask is None else mask
     np.testing.assert_allclose(found, by_hand(scores, weights, everything), rtol=1e-6)
 
@@ -72,10 +72,10 @@ def test_presorted_with_masked_in_between():
     """Only the unmasked must be in order; the others may hold anything, also what is no number."""
     scores = np.array([[9, 3, np.nan, 2, np.inf, 2, -np.inf, 1]], np.float32)
     mask = np.array([[False, True, False, True, False, True, False, True]])
-    kept, weights = ranked(jnp.asarray(scores), WEIGHTS, mask, presorted=True)
+    kept, weights = rank_scores(jnp.asarray(scores), WEIGHTS, mask, presorted=True)
     np.testing.assert_array_equal(kept, [[0, 3, 0, 2, 0, 2, 0, 1]])
     np.testing.assert_array_equal(weights, [[0, 0.5, 0, 0.25, 0, 0.125, 0, 0.0625]])
-    kept, weights = ranked(jnp.asarray(scores), WEIGHTS[:2], mask, presorted=False)
+    kept, weights = rank_scores(jnp.asarray(scores), WEIGHTS[:2], mask, presorted=False)
     np.testing.assert_array_equal(kept, [[3, 2]])
     np.testing.assert_array_equal(weights, [[0.5, 0.25]])
 
@@ -86,7 +86,7 @@ def test_masked_scores_get_no_gradient(presorted):
     of = jax.jit(
         jax.grad(
             lambda s: sum(map(jnp.sum, [jnp.prod(jnp.stack(
-                ranked(s, WEIGHTS, WHERE, presorted=presorted)), axis=0)]))
+                rank_scores(s, WEIGHTS, WHERE, presorted=presorted)), axis=0)]))
         )
     )(scores)  # fmt: skip
     assert np.isfinite(of).all()
@@ -152,25 +152,27 @@ def test_a_label_of_a_narrow_type_is_one_of_all():
     ],
 )
 def test_sums_are_made_in_float32_at_least(kinds, wide, common):
-    arrays, dtype = widened(*(jnp.ones(2, kind) for kind in kinds))
+    arrays, dtype = promote_scores(*(jnp.ones(2, kind) for kind in kinds))
     assert [array.dtype for array in arrays] == [wide] * len(kinds) and dtype == common
 
 
 def test_values_are_weighed_then_reduced_then_rounded():
     values = jnp.asarray([1.0, 2.0, 3.0])
-    assert reduced(values, None, None, jnp.float32).tolist() == [1, 2, 3]
-    assert reduced(values, 2.0, jnp.sum, jnp.float32) == 12
-    assert reduced(values, np.array([1, 0, 0.5]), jnp.mean, jnp.float32) == pytest.approx(2.5 / 3)
+    assert reduce_losses(values, None, None, jnp.float32).tolist() == [1, 2, 3]
+    assert reduce_losses(values, 2.0, jnp.sum, jnp.float32) == 12
+    assert reduce_losses(values, np.array([1, 0, 0.5]), jnp.mean, jnp.float32) == pytest.approx(
+        2.5 / 3
+    )
     # 1 + 256 is lost in bfloat16 before it is summed, not after.
     many = jnp.asarray([256.0, 1.0, 1.0])
-    assert reduced(many, None, jnp.sum, jnp.bfloat16) == 258
+    assert reduce_losses(many, None, jnp.sum, jnp.bfloat16) == 258
 
 
 def test_an_example_of_weight_0_is_silent_whatever_its_value():
     values = jnp.asarray([1.0, jnp.inf, jnp.nan])
     weights = np.array([2.0, 0, 0])
-    assert reduced(values, weights, jnp.sum, jnp.float32) == 2
-    of = jax.grad(lambda v: reduced(v, weights, jnp.sum, jnp.float32))(values)
+    assert reduce_losses(values, weights, jnp.sum, jnp.float32) == 2
+    of = jax.grad(lambda v: reduce_losses(v, weights, jnp.sum, jnp.float32))(values)
     assert of.tolist() == [2, 0, 0]
 
 
@@ -188,7 +190,7 @@ def test_labels_out_of_range():
 
 def test_weights_of_ranks_have_an_axis():
     with pytest.raises(InputError, match="rank weights: found a number, expected an array"):
-        ranked(jnp.asarray(SCORES), 0.5, None, presorted=False)
+        rank_scores(jnp.asarray(SCORES), 0.5, None, presorted=False)
 
 
 @pytest.mark.parametrize("loss", [sampled_powl, sampled_bowl, sampled_softmax])

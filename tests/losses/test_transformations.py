@@ -42,7 +42,7 @@ def test_largest_slopes_and_what_is_positive(name):
     psi, x = made(name, 1.5), np.linspace(-2, 2, 40_001)
     values = [BY_DEFINITION[name](1.5 * each) for each in x]
     steepest = np.max(np.diff(values) / np.diff(x))
-    assert 1.5 * math.exp(psi.family.log_steepest(3.0)) == pytest.approx(steepest, rel=1e-3)
+    assert 1.5 * math.exp(psi.family.log_max_slope(3.0)) == pytest.approx(steepest, rel=1e-3)
     assert psi.positive_within(2.0)
     assert made(name, 2.1).positive_within(2.0) == TRANSFORMATIONS[name].positive_everywhere
 

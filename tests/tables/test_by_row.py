@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from devices import all_24_bits as all_24_bits  # a fixture
 
 from snm.tables import by_row
-from snm.tables.by_row import columns_of, count_frequent, sum_columns, update_columns
+from snm.tables.by_row import count_frequent, make_columns, sum_columns, update_columns
 from snm.tables.table import RowTable, SparseRows
 
 
@@ -27,7 +27,7 @@ def made_up(rows: int, width: int, density: float, seed: int) -> sp.csr_matrix:
 @pytest.mark.parametrize("padding", [0, 5])
 def test_columns_name_every_entry_once_in_order(padding: int) -> None:
     matrix = made_up(30, 14, 0.3, seed=1)
-    found = columns_of(block_of(matrix, padding))
+    found = make_columns(block_of(matrix, padding))
     wanted = matrix.tocsc()
     count = int(found.count)
     assert found.points[: matrix.nnz].tolist() == wanted.indices.tolist()
@@ -47,7 +47,7 @@ def test_columns_name_every_entry_once_in_order(padding: int) -> None:
 def test_frequent_rows_form_a_matrix_and_every_entry_occurs_once() -> None:
     matrix = made_up(30, 14, 0.3, seed=1)
     block = block_of(matrix, 5)
-    found = columns_of(block, 4)
+    found = make_columns(block, 4)
     in_row = np.bincount(matrix.indices, minlength=14)
     others = np.setdiff1d(np.arange(14), found.frequent)
     assert len(set(found.frequent.tolist())) == 4
@@ -82,7 +82,7 @@ def test_sums_equal_the_sparse_product(form, frequent, density: float, padding: 
     matrix = made_up(7, 12, density, seed=2)
     block = block_of(matrix, padding)
     table = np.random.default_rng(3).normal(size=(12, 8))
-    found = jax.jit(form)(jnp.asarray(table, jnp.float32), columns_of(block, frequent),
+    found = jax.jit(form)(jnp.asarray(table, jnp.float32), make_columns(block, frequent),
                           jax.tree.map(jnp.asarray, block))  # fmt: skip
     np.testing.assert_allclose(found, matrix @ table, atol=1e-5)
 
@@ -98,7 +98,7 @@ def test_forms_equal_the_dense_step(form, frequent, density: float, padding: int
     block = block_of(matrix, padding)
     found = jax.jit(form)(
         jnp.asarray(table, jnp.float32),
-        columns_of(block, frequent),
+        make_columns(block, frequent),
         jax.tree.map(jnp.asarray, block),
         jnp.asarray(-0.3 * vectors, jnp.float32),
         jnp.asarray(True),
@@ -113,7 +113,7 @@ def test_values_may_change_after_sorting_and_not_ok_writes_nothing() -> None:
     rng = np.random.default_rng(5)
     rows, vectors = rng.normal(size=(12, 8)), rng.normal(size=(7, 8))
     block = block_of(matrix, 2)
-    order = columns_of(block, 3)
+    order = make_columns(block, 3)
     kept = block._replace(values=jnp.asarray(block.values) * (np.arange(len(block.values)) % 2))
     step, total = jax.jit(update_columns), jax.jit(sum_columns)
     table = RowTable(jnp.asarray(rows, jnp.float32))
@@ -132,7 +132,9 @@ def test_the_table_is_changed_in_place() -> None:
     block, table = block_of(matrix, 0), RowTable(jnp.zeros((20_000, 64)))
     compiled = (
         jax.jit(update_columns, donate_argnums=0)
-        .lower(table, columns_of(block, 32), block, jnp.zeros((64, 64)), learning_rate=0.1, ok=True)
+        .lower(
+            table, make_columns(block, 32), block, jnp.zeros((64, 64)), learning_rate=0.1, ok=True
+        )
         .compile()
     )
     assert compiled.memory_analysis().temp_size_in_bytes < table.rows.nbytes / 10

@@ -22,7 +22,7 @@ from snm.batches.sources.source import BatchSettings
 from snm.bench.shapes import SEED, SHAPES, model_of, points_of, source_of
 from snm.distributed.collectives import Shard
 from snm.head import by_threshold, plan
-from snm.head.plan import few_pairs
+from snm.head.plan import pairs_are_cheaper
 from snm.machine import compiler
 from snm.machine.platform import compiling_for
 from snm.sampling import permutation
@@ -224,7 +224,7 @@ def test_a_part_of_a_table_copied_to_the_chip_is_found(monkeypatch):
 
 def test_a_sort_of_one_more_than_16_is_found(monkeypatch):
     """What XLA:GPU makes of the 17 best."""
-    monkeypatch.setattr(plan, "_MASKED_FROM", {"cpu": 64})
+    monkeypatch.setattr(plan, "_MASK_OWN_MIN_MINED", {"cpu": 64})
     assert any("sorts" in fault for fault in step("h100", "amazon670k", 16).faults)
 
 
@@ -339,7 +339,7 @@ def exchanged(target, data, label):
     devices = devices_of(there, data * label)
     found = compile_training("training", model, source, there, devices, (data, label), 1, 1 << 20)
     with compiling_for(there.backend, there.memory, there.on_chip):
-        products = not few_pairs(scaling.MINED, scaling.SAMPLED)
+        products = not pairs_are_cheaper(scaling.MINED, scaling.SAMPLED)
     return found.account.sent, sum(
         scaling.sent_bytes(batch, data, label, products=products).values()
     )

@@ -117,7 +117,7 @@ def test_sparse_dense_and_several_labels_agree():
 def test_large_samples_are_estimated(monkeypatch):
     x, _, labels = sample(300, 40, 5, 0)
     exact = linear_complexity(x, labels)
-    monkeypatch.setattr(complexity, "_MOST_EIGENVALUES", 10)
+    monkeypatch.setattr(complexity, "_MAX_EIGENVALUES", 10)
     found = linear_complexity(sparse.csr_array(x), labels, draws=200)
     assert exact.standard_error[1] == 0 < found.standard_error[1]
     middle = exact.estimate.gaussian_completion

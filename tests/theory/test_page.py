@@ -48,8 +48,8 @@ def test_the_example_of_a_calibrated_loss():
 def test_epsilon_tail_weighs_every_sampled_rank():
     sizes = SampleSizes(num_labels=20, sampled=8, mined=3)
     weights = RankWeights(LossOptions(vartheta="epsilon-tail", tail_epsilon=0.01), sizes)
-    np.testing.assert_allclose(weights.of_sample(), [1 / 3] * 3 + [0.01 / 3] * 5, rtol=1e-6)
-    assert min(RankWeights(LossOptions(), sizes).of_sample()) == 0
+    np.testing.assert_allclose(weights.all_weights(), [1 / 3] * 3 + [0.01 / 3] * 5, rtol=1e-6)
+    assert min(RankWeights(LossOptions(), sizes).all_weights()) == 0
 
 
 def test_the_example_of_the_norms():

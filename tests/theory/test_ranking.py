@@ -154,7 +154,7 @@ def test_dependence_on_the_length_of_lists_is_as_in_the_paper():
 
 
 def test_theorem_17_solves_its_inequality_and_is_faster_for_small_losses():
-    args = dict(smoothness=1.0, radius=1.0, reach=1.0, largest=4.0, m=10, delta=0.05)
+    args = dict(smoothness=1.0, radius=1.0, max_norm=1.0, largest=4.0, m=10, delta=0.05)
     n, empirical = 10**8, 0.01
     c = 5 * math.sqrt(3) * math.sqrt(math.log2(3 * 10 * n) / n)
     r = (4 * c * math.log(3 * 2 / c)) ** 2

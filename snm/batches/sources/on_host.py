@@ -12,7 +12,7 @@ from snm.batches.batch import Batch, own_part
 from snm.batches.csr_blocks import csr_of, take
 from snm.batches.dropout import keys_of_points, without_dropped
 from snm.batches.sources.source import Source
-from snm.tables.by_row import columns_of
+from snm.tables.by_row import make_columns
 from snm.tables.table import SparseRows
 
 __all__ = ["HostSource"]
@@ -49,7 +49,7 @@ class HostSource(Source):
             features, terms, known, seen = self._blocks(epoch, points, positives)
             sample = self._host_sample(step, points, positives, terms)
             if self.num_frequent is not None:
-                columns = columns_of(features, self.num_frequent)
+                columns = make_columns(features, self.num_frequent)
         else:
             cut = zip(self._owned(points), self._owned(positives), strict=True)
             parts = [self._blocks(epoch, *part) for part in cut]

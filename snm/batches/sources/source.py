@@ -279,7 +279,7 @@ class Source(abc.ABC):
         sample = sampler.on_host(step, labels)
         where = f"sampler {type(sampler).__name__}, step {step}"
         slots = None if sampler.needs_batch_positives else self.spec.num_slots
-        ranks = self.spec.head_loss.stops_at_mined
+        ranks = self.spec.head_loss.has_rank_weights
         check_sample(sample, where, self.spec.num_labels, slots=slots, ranks=ranks)
         return sample
 

@@ -32,7 +32,7 @@ from snm.data.load import load
 from snm.data.propensity import PROPENSITY
 from snm.data.weighting import Weighting
 from snm.errors import InputError, nearest
-from snm.evaluation.filters import apply_filter, kept_first, most_filtered, pairs_of
+from snm.evaluation.filters import apply_filter, first_unfiltered, max_filtered, nonzero_pairs
 from snm.evaluation.metrics import KS, Metrics, propensities
 from snm.machine.cores import num_cores
 from snm.machine.ram import peak_of_children, peak_ram, resident_ram
@@ -133,14 +133,14 @@ def measure(
     if test is None:
         raise InputError(dataset.name, "no test points", "a test file beside the train file")
     ks = tuple(k for k in KS if k <= train.num_labels)
-    extra = 0 if test.filter is None else most_filtered(test.filter)
+    extra = 0 if test.filter is None else max_filtered(test.filter)
     x, x_test, y = train.features, test.features, train.labels
     if peer.weighted:
         fitted = Weighting.fit(weighting, x)  # type: ignore[arg-type]  # it refuses others itself
         x, x_test = fitted.apply(x), fitted.apply(x_test)
-    own = pairs_of(test.features) if seen == "drop" else np.zeros((0, 2), np.int64)
+    own = nonzero_pairs(test.features) if seen == "drop" else np.zeros((0, 2), np.int64)
     wanted = max(ks) + extra
-    most_answers = min(wanted + min(most_filtered(own), _MAX_EXTRA), y.shape[1])
+    most_answers = min(wanted + min(max_filtered(own), _MAX_EXTRA), y.shape[1])
     test = Points(x_test, test.labels, test.filter)
     del dataset, train  # so that they do not count as memory of the package
 
@@ -156,7 +156,7 @@ def measure(
         )
     peak = max(peak_ram(), peak_of_children())
     if seen == "drop":
-        answers, _ = kept_first(answers, own, y.shape[1], min(wanted, y.shape[1]))
+        answers, _ = first_unfiltered(answers, own, y.shape[1], min(wanted, y.shape[1]))
     package, version = peer.home.version(peer.package)
     return {
         "name": name,

@@ -1,7 +1,7 @@
-"""Losses that the classification head trains: one object each, looked up in one table.
+"""Losses of the classification head: one object per loss, in the table `LOSSES`.
 
-Public: `HeadLoss`, what the head asks of a loss; `TermScores`, what it passes; `LOSSES`, by name;
-`LossOptions`, their parameters, with the `SampleSizes`; `Draw`, of their random draws.
+Public: `HeadLoss`, their base class; `TermScores`, its argument; `LOSSES`, the losses by name;
+`LossOptions`, their parameters; `SampleSizes`, K, B and k'; `Draw`, the type of random draws.
 """
 
 from snm.losses.sampled.options import LossOptions, SampleSizes

@@ -1,23 +1,23 @@
-r"""Listwise losses of the head: a list is a point's positives and its mined negatives.
+r"""Listwise losses of the head. The list of a point has its positives and its mined negatives.
 
-The labels of a point say which are relevant, and no more, so a list has two grades of relevance.
-The positives of the step (all of the point's, or the one that was drawn) have the higher grade,
-the mined negatives 0. The rest is a choice:
+Labels are either relevant or not, so a list has two grades of relevance. The positives of the step
+(all of the point's, or the one that was drawn) have the higher grade, the mined negatives 0. The
+papers leave the following open:
 
-* The higher grade is the multiplier of the inner products when training starts: without a bias no
-  score is higher. The target of ListNet and the vector of RankCosine follow from it.
-  Smoothed DCG@1 takes the gain 2^1 - 1.
-* ListMLE is its top-k form, over the places of the positives: the order of the negatives means
-  nothing. The positives are placed in the order of their scores, which is the likeliest of the
-  orders that the grades allow. A place has the weight of its term.
-* In the other losses a list has the weight of its terms together: 1 where the terms of a point
-  are averaged, their number where they are summed.
+* The higher grade is the score scale at the start of training: without a bias, no score is higher.
+  It determines the target of ListNet and the vector of RankCosine. Smoothed DCG@1 uses the gain
+  2^1 - 1.
+* ListMLE is its top-k form over the ranks of the positives, since the order of the negatives is
+  unknown. The positives are sorted by score: the most likely order that the grades allow. Each rank
+  has the weight of its term.
+* In the other losses, the weight of a list is the sum of the weights of its terms: 1 if the terms
+  of a point are averaged, their number if they are summed.
 
-RankSVM needs none of this. With two grades its pairs are a positive and a negative each, which is
-POWL with the hinge and equal weights, divided by the number of negatives.
+RankSVM is in `snm.losses.sampled.ordered`. With two grades, each pair has a positive and a
+negative, so it is POWL with the hinge and equal weights, divided by the number of negatives.
 
-Positives come as a ragged block, since one point may have hundreds where most have ten. The losses
-are equal to those of `snm.losses.listwise` on two grades.
+Positives are a ragged block, since a few points have hundreds and most about ten. The losses equal
+those of `snm.losses.listwise` on two grades.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from snm.losses.reductions import MASKED, log_sum_exp, weighed
+from snm.losses.reductions import MASKED, apply_weights, log_sum_exp
 from snm.losses.sampled.options import LossOptions, SampleSizes
 from snm.losses.sampled.protocol import Draw, HeadLoss, TermScores
 from snm.losses.transformations import (
@@ -42,51 +42,51 @@ from snm.losses.transformations import (
 
 __all__ = ["ListLoss", "ListMLE", "ListNet", "RankCosine", "SmoothedDCG"]
 
-_LOW = MASKED  # the logarithm of nothing
-_OFFSET = 1.1  # the linear psi is then 21 times as large at the highest score as at the lowest
+_LOW = MASKED  # a finite stand-in for log(0)
+_OFFSET = 1.1  # makes the linear psi 21 times as large at the highest score as at the lowest
 
 
-def _real(scores: TermScores) -> jax.Array:
-    """Which positives are in a list: bool [T]; padding is in none."""
+def _is_real(scores: TermScores) -> jax.Array:
+    """False for padding: bool [T]."""
     return scores.weights != 0
 
 
-def _over_positives(scores: TermScores, values: jax.Array) -> jax.Array:
+def _sum_positives(scores: TermScores, values: jax.Array) -> jax.Array:
     """The sum of [T] over the positives of each list: [n]."""
-    values = jnp.where(_real(scores), values, 0)
+    values = jnp.where(_is_real(scores), values, 0)
     size = scores.negative.shape[0]
     return jax.ops.segment_sum(values, scores.rows, size, indices_are_sorted=True)
 
 
-def _over_negatives(scores: TermScores, values: jax.Array) -> jax.Array:
+def _sum_negatives(scores: TermScores, values: jax.Array) -> jax.Array:
     """The sum of [n, m] over the negatives of each list: [n]."""
     return jnp.sum(jnp.where(scores.where, values, 0), axis=1)
 
 
 def _log_sum_exp(scores: TermScores, positive: jax.Array, negative: jax.Array) -> jax.Array:
-    """The logarithm of the sum of exponentials over each list: [n]; 0 for an empty one."""
-    real, where = _real(scores), scores.where
-    low = jnp.where(real, positive, _LOW)
-    top = jax.ops.segment_max(low, scores.rows, negative.shape[0], indices_are_sorted=True)
+    """Log-sum-exp over each list: [n]; 0 for an empty list."""
+    real, where = _is_real(scores), scores.where
+    real_scores = jnp.where(real, positive, _LOW)
+    top = jax.ops.segment_max(real_scores, scores.rows, negative.shape[0], indices_are_sorted=True)
     top = jnp.maximum(top, jnp.max(jnp.where(where, negative, _LOW), axis=1, initial=_LOW))
     # A constant shift cancels from the value, so from the gradient too.
     top = lax.stop_gradient(jnp.where(top > _LOW / 2, top, 0))
-    of_positive = jnp.exp(jnp.where(real, positive - top[scores.rows], 0))
-    of_negative = jnp.exp(jnp.where(where, negative - top[:, None], 0))
-    total = _over_positives(scores, of_positive) + _over_negatives(scores, of_negative)
+    exp_positive = jnp.exp(jnp.where(real, positive - top[scores.rows], 0))
+    exp_negative = jnp.exp(jnp.where(where, negative - top[:, None], 0))
+    total = _sum_positives(scores, exp_positive) + _sum_negatives(scores, exp_negative)
     return top + jnp.log(jnp.where(total > 0, total, 1))
 
 
 @dataclass(frozen=True)
 class ListLoss(HeadLoss):
-    """A loss that sees all positives of a list at once; hashable, as part of what is static.
+    """Base class of the losses of whole lists; hashable.
 
     Attributes:
-      transformation: of `TRANSFORMATIONS`; smoothed DCG has none.
-      temperature: scores and grades are divided by it before they are transformed.
-      grade: of a positive, in the unit of the scores; that of a negative is 0.
-      offset: of a transformation that has one, above the largest score over the temperature.
-      rates: `auto_learning_rate` by transformation, where that is not 20.
+      transformation: a value of `TRANSFORMATIONS`; smoothed DCG does not use it.
+      temperature: divides scores and grades before they are transformed.
+      grade: relevance of a positive, in the unit of the scores; that of a negative is 0.
+      offset: of the transformation, if it has one; above the largest score over the temperature.
+      learning_rates: transformation -> `auto_learning_rate`, if it is not 20.
     """
 
     transformation: TransformationFamily = exponential
@@ -94,7 +94,7 @@ class ListLoss(HeadLoss):
     grade: float = 1.0
     offset: float = _OFFSET
 
-    rates: ClassVar[dict[str, float]] = {}
+    learning_rates: ClassVar[dict[str, float]] = {}
     scores_per_point = True
     reads = frozenset({"transformation", "temperature", "list_grade"})
 
@@ -105,25 +105,25 @@ class ListLoss(HeadLoss):
             transformation=TRANSFORMATIONS[options.transformation],
             temperature=options.temperature,
             grade=options.list_grade,
-            # The largest score is the grade, but for rounding; psi is positive above -offset.
+            # The largest score is the grade, up to rounding; psi is positive above -offset.
             offset=_OFFSET * options.list_grade / options.temperature,
         )
 
     @property
     def takes_exponentials(self) -> bool:
-        """Whether the transformation does."""
+        """Whether the transformation exponentiates scores."""
         return self.transformation.takes_exponentials
 
     @property
     def auto_learning_rate(self) -> float:
-        """The best of two or three on held-out points of `citeulike-t-14k`.
+        """The best of two or three rates on held-out points of `citeulike-t-14k`.
 
-        `experiments/mining/README.md` has them. 20 where a loss is as steep as softmax. RankCosine
-        lies within 1/2, the gradient of smoothed DCG is p (1 - p) for a share p that is small at
-        first, and the multiplier of linear scores cancels. Where one point in ten has a label, its
-        row is updated so often that a tenth may suit.
+        `experiments/mining/README.md` lists them. 20 suits a loss as steep as softmax. The others
+        have smaller gradients: RankCosine is at most 1/2; the gradient of smoothed DCG is p (1 - p)
+        for a probability p that is small at first; and with linear psi the score scale cancels. If
+        one point in ten has a label, its row is updated so often that a tenth of this may suit.
         """
-        return self.rates.get(self.transformation.name, super().auto_learning_rate)
+        return self.learning_rates.get(self.transformation.name, super().auto_learning_rate)
 
     @property
     def psi(self) -> Transformation:
@@ -132,18 +132,18 @@ class ListLoss(HeadLoss):
         return self.transformation(1 / self.temperature, offset)
 
     def logs(self, scores: TermScores) -> tuple[jax.Array, jax.Array]:
-        """Log psi of the scores [T] and [n, m]; of 0 where there is none."""
+        """Log psi of the scores of positives [T] and negatives [n, m]; psi(0) for padding."""
         return (
-            self.psi.log(jnp.where(_real(scores), scores.positive, 0)),
+            self.psi.log(jnp.where(_is_real(scores), scores.positive, 0)),
             self.psi.log(jnp.where(scores.where, scores.negative, 0)),
         )
 
     def log_grades(self, scores: TermScores, power: float = 1.0) -> tuple[jax.Array, ...]:
-        """Log psi of the two grades, and the logarithm of the sum of psi^power over each list."""
+        """Log psi of the two grades, and log of the sum of psi(grade)^power over each list [n]."""
         high, low = self.psi.log(jnp.asarray([self.grade, 0.0], scores.positive.dtype))
         counts = (
-            _over_positives(scores, jnp.ones_like(scores.positive)),
-            _over_negatives(scores, jnp.ones_like(scores.negative)),
+            _sum_positives(scores, jnp.ones_like(scores.positive)),
+            _sum_negatives(scores, jnp.ones_like(scores.negative)),
         )
         logs = (
             jnp.where(count > 0, jnp.log(jnp.maximum(count, 1)) + power * grade, _LOW)
@@ -152,24 +152,25 @@ class ListLoss(HeadLoss):
         return high, low, jnp.logaddexp(*logs)
 
 
-def _weighed(scores: TermScores, values: jax.Array) -> jax.Array:
-    return jnp.sum(weighed(_over_positives(scores, scores.weights), values))
+def _weighted_sum(scores: TermScores, values: jax.Array) -> jax.Array:
+    """The sum of the lists' losses [n], each times the total weight of its terms."""
+    return jnp.sum(apply_weights(_sum_positives(scores, scores.weights), values))
 
 
 @dataclass(frozen=True)
 class ListNet(ListLoss):
-    """Cross entropy of two distributions over a list: psi of the grades, and psi of the scores."""
+    """Cross entropy of two distributions over a list, proportional to psi(grades), psi(scores)."""
 
     name = "listnet"
-    rates: ClassVar = {"linear": 600.0, "sigmoid": 200.0}
+    learning_rates: ClassVar = {"linear": 600.0, "sigmoid": 200.0}
 
     def value(self, scores: TermScores, draw: Draw | None = None) -> jax.Array:
-        """The sum of the lists' losses, each times its weight."""
+        """The weighted sum of the lists' losses."""
         positive, negative = self.logs(scores)
         high, low, total = self.log_grades(scores)
-        share = _over_positives(scores, positive) * jnp.exp(high - total)
-        share = share + _over_negatives(scores, negative) * jnp.exp(low - total)
-        return _weighed(scores, _log_sum_exp(scores, positive, negative) - share)
+        expected_log = _sum_positives(scores, positive) * jnp.exp(high - total)
+        expected_log += _sum_negatives(scores, negative) * jnp.exp(low - total)
+        return _weighted_sum(scores, _log_sum_exp(scores, positive, negative) - expected_log)
 
 
 @dataclass(frozen=True)
@@ -177,27 +178,27 @@ class ListMLE(ListLoss):
     """Minus the log likelihood that the positives come first, in the order of their scores."""
 
     name = "listmle"
-    rates: ClassVar = {"linear": 600.0, "sigmoid": 600.0}
+    learning_rates: ClassVar = {"linear": 600.0, "sigmoid": 600.0}
 
     def value(self, scores: TermScores, draw: Draw | None = None) -> jax.Array:
-        """The sum of the lists' losses, each times its weight."""
+        """The weighted sum of the lists' losses."""
         positive, negative = self.logs(scores)
         size = negative.shape[0]
-        # Best first within each list, and padding behind all.
-        rows = jnp.where(_real(scores), scores.rows, size)
+        # Sorted by list, then by descending score; padding comes last.
+        rows = jnp.where(_is_real(scores), scores.rows, size)
         order = jnp.lexsort((-lax.stop_gradient(positive), rows))
         logs, rows, weights = positive[order], rows[order], scores.weights[order]
 
         def combine(later: tuple, earlier: tuple) -> tuple:
-            """Sums of exponentials from a place to the end of its list, or as far as is known."""
-            (row, value), (other, sooner) = later, earlier
-            return other, jnp.where(row == other, jnp.logaddexp(value, sooner), sooner)
+            """Adds log-sums-exp of neighbouring ranges if they end in the same list."""
+            (later_row, later_sum), (row, log_sum) = later, earlier
+            return row, jnp.where(later_row == row, jnp.logaddexp(later_sum, log_sum), log_sum)
 
         _, following = lax.associative_scan(combine, (rows, logs), reverse=True)
-        rivals, some = log_sum_exp(negative, scores.where)
-        rivals = jnp.where(some, rivals, _LOW)
-        rest = jnp.logaddexp(following, rivals.at[rows].get(mode="clip"))
-        return jnp.sum(weighed(weights, rest - logs))
+        negatives, has_negatives = log_sum_exp(negative, scores.where)
+        negatives = jnp.where(has_negatives, negatives, _LOW)
+        rest = jnp.logaddexp(following, negatives.at[rows].get(mode="clip"))
+        return jnp.sum(apply_weights(weights, rest - logs))
 
 
 @dataclass(frozen=True)
@@ -205,30 +206,31 @@ class RankCosine(ListLoss):
     """Half of 1 minus the cosine of the angle between psi of the scores and psi of the grades."""
 
     name = "rankcosine"
-    rates: ClassVar = {"exponential": 120.0, "linear": 2500.0, "sigmoid": 1000.0}
+    learning_rates: ClassVar = {"exponential": 120.0, "linear": 2500.0, "sigmoid": 1000.0}
 
     def value(self, scores: TermScores, draw: Draw | None = None) -> jax.Array:
-        """The sum of the lists' losses, each times its weight."""
+        """The weighted sum of the lists' losses."""
         positive, negative = self.logs(scores)
-        high, low, length = self.log_grades(scores, power=2)
-        # In logarithms, so that no exponential overflows: the cosine does not change with length.
-        both = _log_sum_exp(scores, positive + high, negative + low)
-        length = (length + _log_sum_exp(scores, 2 * positive, 2 * negative)) / 2
-        return _weighed(scores, (1 - jnp.exp(both - length)) / 2)
+        high, low, log_grade_squares = self.log_grades(scores, power=2)
+        # In logarithms, so that no exponential overflows.
+        log_dot = _log_sum_exp(scores, positive + high, negative + low)
+        log_score_squares = _log_sum_exp(scores, 2 * positive, 2 * negative)
+        log_norms = (log_grade_squares + log_score_squares) / 2
+        return _weighted_sum(scores, (1 - jnp.exp(log_dot - log_norms)) / 2)
 
 
 @dataclass(frozen=True)
 class SmoothedDCG(ListLoss):
-    """Minus the share of the positives in the softmax of a list: smoothed DCG@1."""
+    """Smoothed DCG@1: minus the sum of the positives' softmax probabilities in the list."""
 
     name = "smoothed-dcg"
     reads = frozenset({"temperature"})
-    rates: ClassVar = {"exponential": 120.0}
+    learning_rates: ClassVar = {"exponential": 120.0}
 
     def value(self, scores: TermScores, draw: Draw | None = None) -> jax.Array:
-        """The sum of the lists' losses, each times its weight."""
-        positive = jnp.where(_real(scores), scores.positive, 0) / self.temperature
+        """The weighted sum of the lists' losses."""
+        positive = jnp.where(_is_real(scores), scores.positive, 0) / self.temperature
         negative = jnp.where(scores.where, scores.negative, 0) / self.temperature
         total = _log_sum_exp(scores, positive, negative)
-        share = jnp.where(_real(scores), positive - total[scores.rows], 0)
-        return _weighed(scores, -_over_positives(scores, jnp.exp(share)))
+        log_probability = jnp.where(_is_real(scores), positive - total[scores.rows], 0)
+        return _weighted_sum(scores, -_sum_positives(scores, jnp.exp(log_probability)))

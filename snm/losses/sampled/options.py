@@ -1,4 +1,4 @@
-"""What the losses of the head can be told: one object, of which each loss reads its own part."""
+"""The parameters of the losses of the head, in one object; each loss reads some of them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from snm.losses.rank_weights import Vector, power_law, top
 from snm.losses.surrogates import SURROGATES
 from snm.losses.transformations import TRANSFORMATIONS
 
-__all__ = ["RANK_SHAPES", "LossOptions", "RankShape", "SampleSizes", "check_words"]
+__all__ = ["RANK_SHAPES", "LossOptions", "RankShape", "SampleSizes", "check_choices"]
 
 
 class SampleSizes(NamedTuple):
-    """How many negatives there are.
+    """The numbers of labels and negatives.
 
     Attributes:
       num_labels: K.
       sampled: B, the negatives drawn.
-      mined: k', how many of them enter the loss.
+      mined: k', the number of sampled negatives that enter the loss.
     """
 
     num_labels: int
@@ -35,21 +35,21 @@ def _no_tail(_: LossOptions) -> float:
 
 @dataclass(frozen=True)
 class RankShape:
-    """How the weights fall over the ranks of the mined negatives.
+    """How the weights depend on the rank of a mined negative.
 
-    Its functions see the options that `RankWeights` keeps; the others have their defaults.
+    The functions get only the options in `ranks.RANK_WEIGHT_OPTIONS`; others have their defaults.
 
     Attributes:
-      of_ranks: from the options and the sizes to the weights of ranks 1 .. k', float64 [k'].
-      tail: from the options to the weight of each rank past k', relative to a mined one's.
-      equal_over_mined: whether the k' ranks weigh the same and the others nothing, so that order is
-        moot.
-      equal_if_all_mined: whether all ranks weigh the same where k' = B.
-      drawn: whether ranks are drawn in proportion to the weights instead of summed over.
-      reads: the settings that only some shapes read, of which it reads these; a run refuses others.
+      weights: (options, sizes) -> the weights of ranks 1 .. k', float64 [k'].
+      tail: options -> the weight of each rank past k', relative to that of a mined one.
+      equal_over_mined: whether the k' mined ranks have equal weights and the others weight 0, so
+        that the order does not matter.
+      equal_if_all_mined: whether all ranks have equal weights if k' = B.
+      drawn: whether ranks are drawn in proportion to the weights, instead of summed over.
+      reads: the settings of this shape that not all shapes read; a run rejects those of others.
     """
 
-    of_ranks: Callable[[LossOptions, SampleSizes], Vector]
+    weights: Callable[[LossOptions, SampleSizes], Vector]
     tail: Callable[[LossOptions], float] = _no_tail
     equal_over_mined: bool = False
     equal_if_all_mined: bool = False
@@ -62,15 +62,15 @@ def _tail_epsilon(options: LossOptions) -> float:
 
 
 def _top(options: LossOptions, sizes: SampleSizes) -> Vector:
-    return top(sizes.mined, **_scaled(options, sizes))
+    return top(sizes.mined, **_scale_arguments(options, sizes))
 
 
 def _power_law(options: LossOptions, sizes: SampleSizes) -> Vector:
-    return power_law(sizes.mined, options.power_alpha, **_scaled(options, sizes))
+    return power_law(sizes.mined, options.power_alpha, **_scale_arguments(options, sizes))
 
 
-def _scaled(options: LossOptions, sizes: SampleSizes) -> dict[str, Any]:
-    """The arguments of `top` and its kin that say what the weights add up to."""
+def _scale_arguments(options: LossOptions, sizes: SampleSizes) -> dict[str, Any]:
+    """The keyword arguments of `top` and `power_law` that set the scale of the weights."""
     return dict(
         scale=options.weight_scale,
         sampled=sizes.sampled,
@@ -94,27 +94,27 @@ _TABLES: dict[str, Collection[str]] = {
     "vartheta": RANK_SHAPES,
     "transformation": TRANSFORMATIONS,
 }
-_ABOVE_0 = ("ramp_rho", "temperature", "list_grade")
-_AT_LEAST = {"retrieval_k": 1, "power_alpha": 0, "subsample_draws": 1, "negative_weight": 0}
+_POSITIVE = ("ramp_rho", "temperature", "list_grade")
+_MINIMUM = {"retrieval_k": 1, "power_alpha": 0, "subsample_draws": 1, "negative_weight": 0}
 
 
 @dataclass(frozen=True, kw_only=True)
 class LossOptions:
-    """The parameters of the losses, by the names of the command line; hashable.
+    """The parameters of the losses, with the names of the command line; hashable.
 
     Raises:
-      InputError: a word that an option does not know, or a number out of its range.
+      InputError: an unknown choice, or a number out of range.
 
     Attributes:
       phi: surrogate of the ordered weighted losses, a name of `surrogates.SURROGATES`.
       ramp_rho: margin of the ramp surrogate, above 0.
       vartheta: shape of the weights over ranks, a name of `RANK_SHAPES`.
-      weight_scale: mean (the mined negatives weigh 1 together) or surrogate ((K-1)/(kB) each).
+      weight_scale: mean (the weights of the mined negatives add up to 1) or surrogate ((K-1)/(kB)
+        each).
       retrieval_k: k of the retrieval loss, which only the surrogate scale needs.
       power_alpha: exponent of power-law, at least 0.
-      tail_epsilon: weight of each rank past k' over that of a mined one, for epsilon-tail; at most
-        1, so that no rank weighs more than the hardest.
-      subsample_draws: negatives drawn from the mined ones, for subsample.
+      tail_epsilon: weight of each rank past k', relative to a mined one, for epsilon-tail; 0 to 1.
+      subsample_draws: number of negatives drawn from the mined ones, for subsample.
       negative_weight: multiplies the weight of every negative (ordered weighted losses).
       transformation: of scores, in the listwise losses; a name of
         `transformations.TRANSFORMATIONS`.
@@ -136,33 +136,33 @@ class LossOptions:
     list_grade: float = 1.0
 
     def __post_init__(self) -> None:
-        check_words(self, _TABLES)
-        for name in _ABOVE_0:
+        check_choices(self, _TABLES)
+        for name in _POSITIVE:
             value = getattr(self, name)
             if not 0 < value < math.inf:
                 raise InputError(f"LossOptions {name}", f"{value}", "a finite number above 0")
-        for name, least in _AT_LEAST.items():
+        for name, minimum in _MINIMUM.items():
             value = getattr(self, name)
-            if not least <= value < math.inf:
+            if not minimum <= value < math.inf:
                 raise InputError(
-                    f"LossOptions {name}", f"{value}", f"a finite number of at least {least}"
+                    f"LossOptions {name}", f"{value}", f"a finite number of at least {minimum}"
                 )
         if not 0 <= self.tail_epsilon <= 1:
             raise InputError("LossOptions tail_epsilon", f"{self.tail_epsilon}", "0.0 to 1.0")
 
 
-def check_words(options: Any, tables: Mapping[str, Collection[str]]) -> None:
-    """Raises `InputError` where a field has a word other than those of its type or its table.
+def check_choices(options: Any, tables: Mapping[str, Collection[str]]) -> None:
+    """Raises `InputError` if a field has a value that is not among its choices.
 
     Args:
-      options: a dataclass.
-      tables: name of a field -> the words that it may have, for those whose type is no `Literal`.
+      options: a dataclass; the choices of a `Literal` field are those of its type.
+      tables: name of another field -> its choices.
     """
     hints = get_type_hints(type(options))
-    words = {name: get_args(hint) for name, hint in hints.items() if get_origin(hint) is Literal}
-    for name, known in {**words, **tables}.items():
-        word = getattr(options, name)
-        if word not in known:
-            some = " or ".join(known) if len(known) <= 3 else f"one of {', '.join(known)}"
+    literals = {name: get_args(hint) for name, hint in hints.items() if get_origin(hint) is Literal}
+    for name, choices in {**literals, **tables}.items():
+        value = getattr(options, name)
+        if value not in choices:
+            expected = f"one of {', '.join(choices)}" if len(choices) > 3 else " or ".join(choices)
             where = f"{type(options).__name__} {name}"
-            raise InputError(where, repr(word), nearest(str(word), known, some))
+            raise InputError(where, repr(value), nearest(str(value), choices, expected))

@@ -1,11 +1,11 @@
-"""What the classification head asks of a loss.
+"""The interface between the classification head and its losses.
 
 A training step scores the positives and a sample of negatives, mines the hardest, and passes their
-scores to a loss object. The object answers with a value that JAX differentiates. Two optional forms
-make it faster: a dense form, where every sampled negative has the same weight, and a threshold
-form, where the mined negatives have the same weight, so that their order does not matter.
+scores to a loss object, which returns a value that JAX differentiates. Two optional forms make this
+faster: a dense form, if every sampled negative has the same weight, and a threshold form, if the
+mined negatives have equal weights, so that their order does not matter.
 
-No object knows of labels, tables or devices; the scores arrive as arrays.
+A loss takes scores as arrays. It does not depend on labels, tables or devices.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ __all__ = [
 
 
 class TermScores(NamedTuple):
-    """The scores of the terms of a batch: each term is one positive label of one point.
+    """The scores of the terms of a batch. A term is one positive label of one point.
 
     Attributes:
       positive: float32 [T], the score of each term's positive.
       rows: int32 [T], non-decreasing: the point of the batch that each term belongs to.
       weights: float32 [T], of each term in the loss; 0 marks padding.
-      negative: float32 [T, m], scores of the mined negatives, hardest first where the loss has
-        `needs_sorted`. [n, m], one row a point, where it has `scores_per_point`.
-      where: bool, the shape of `negative`: which of them are negatives.
-      log_weights: float32, the shape of `negative`, or None: the logQ correction of the sampler.
-      counts: float32 [T], how many negatives each term has, mined or not; None where that is B.
+      negative: float32 [T, m], scores of the mined negatives, hardest first if the loss has
+        `needs_sorted`. If it has `scores_per_point`: [n, m], one row per point.
+      where: bool, in the shape of `negative`; False marks padding and excluded labels.
+      log_weights: float32, in the shape of `negative`, or None: the sampler's logQ correction.
+      counts: float32 [T], the number of negatives of each term, mined or not; None if that is B.
     """
 
     positive: jax.Array
@@ -57,8 +57,8 @@ class BlockScores(NamedTuple):
 
     Attributes:
       positive: float32 [T], as in `TermScores`.
-      weights: float32 [T], likewise.
-      scores: float32 [T, size]; masked where a label is no negative of the term.
+      weights: float32 [T], as in `TermScores`.
+      scores: float32 [T, size]; masked where a label is not a negative of the term.
       log_weights: float32 [size] or None, of the block's labels.
       counts: float32 [T] or None, as in `TermScores`.
     """
@@ -71,11 +71,12 @@ class BlockScores(NamedTuple):
 
 
 Draw = Callable[[Callable[[jax.Array, tuple[int, ...]], jax.Array]], jax.Array]
-"""Calls `sample(key, shape)` for all terms of the batch; returns the draws of this device's."""
+"""`draw(sample)` calls `sample(key, shape)` for all terms of the batch, and returns the draws for
+the terms of this device."""
 
 
 class LabelShards(Protocol):
-    """Collectives over the shards of the class table; the identity on one device."""
+    """Collectives over the shards of the class table; on one device they return their argument."""
 
     def sum(self, x: jax.Array) -> jax.Array:
         """The sum over the shards."""
@@ -85,19 +86,19 @@ class LabelShards(Protocol):
 
 
 class DenseForm(Protocol):
-    """A loss that every sampled negative enters with the same weight, taken in blocks of scores.
+    """A loss in which all sampled negatives have the same weight, computed in blocks of scores.
 
-    The step walks over the sample once to update the rows. Where the gradient of the positive
-    depends on the negatives, a walk that only reads comes first: `start`, then `add` for each
-    block, then `finish`.
+    The step passes over the sample once, block by block, to update the rows. If the gradient of the
+    positive depends on the negatives, a first pass only reads: `start`, then `add` for each block,
+    then `finish`.
     """
 
     @property
-    def reads_first(self) -> bool:
-        """Whether that first walk is needed."""
+    def needs_first_pass(self) -> bool:
+        """Whether the read-only first pass is needed."""
 
     def start(self, positive: jax.Array) -> jax.Array:
-        """The carry [T] of the first walk."""
+        """The initial carry [T] of the first pass."""
 
     def add(self, carry: jax.Array, block: BlockScores) -> jax.Array:
         """The carry after a block."""
@@ -105,28 +106,28 @@ class DenseForm(Protocol):
     def finish(
         self, carry: jax.Array, positive: jax.Array, weights: jax.Array, shards: LabelShards
     ) -> tuple[jax.Array, jax.Array, Any]:
-        """Loss so far (scalar), gradient [T] of the positives' scores, what `block` needs of it."""
+        """The loss so far (scalar), the gradient [T] of the positives, the context of `block`."""
 
     def block(self, context: Any, block: BlockScores) -> tuple[jax.Array, jax.Array]:
         """Loss (scalar) and gradient [T, size] of a block of scores."""
 
     def bound(self, highest: jax.Array, counts: jax.Array | None) -> jax.Array | None:
-        """At least the loss of one negative whose score is at most `highest`.
+        """An upper bound of the loss of one negative whose score is at most `highest`.
 
-        The step asks before it writes a row, to know that the loss will be finite; where the bound
-        is not, it computes the loss. None where the loss is known by then, or has no such bound.
-        `counts` is as in `TermScores`.
+        The step checks before its first write that the loss will be finite. If the bound is not
+        finite, it computes the loss instead. None if the first pass has the loss already, or if
+        there is no such bound. `counts` is as in `TermScores`.
         """
 
 
 class ThresholdForm(Protocol):
-    """A loss whose mined negatives all have the same weight, given as a mask of the scores."""
+    """A loss whose mined negatives have equal weights, given as a mask of the scores."""
 
     @property
     def per_point(self) -> bool:
-        """Whether all terms of a point share the gradient of its negatives up to a factor.
+        """Whether the terms of a point have the same gradient of its negatives, up to a factor.
 
-        If not, the form serves `positives='one'` only.
+        If not, the form can only be used with `positives='one'`.
         """
 
     def row_sums(
@@ -136,12 +137,12 @@ class ThresholdForm(Protocol):
         positive: jax.Array | None,
         log_weights: jax.Array | None,
     ) -> jax.Array:
-        """What the loss needs of each row: float32 [n].
+        """The sum over each row of mined scores that the loss needs: float32 [n].
 
         Args:
-          chosen: float32 [n, S], 1 for mined scores, 0 for others, a share for ties.
+          chosen: float32 [n, S], 1 for mined scores, 0 for others, a fraction for ties.
           scores: float32 [n, S].
-          positive: float32 [n], where each point has one term; None elsewhere.
+          positive: float32 [n] if each point has one term, otherwise None.
           log_weights: float32 [S] or None.
         """
 
@@ -157,75 +158,74 @@ class ThresholdForm(Protocol):
         Args:
           terms: with `negative` [n, S], the scores of all slots, and `log_weights` [S] or None.
           chosen: as in `row_sums`.
-          sums: what `row_sums` returned.
-          per_row: adds up values [T] of the terms of each point: [n].
+          sums: float32 [n], from `row_sums`.
+          per_row: sums values [T] over the terms of each point: [n].
         """
 
 
 class HeadLoss(abc.ABC):
-    """A loss that the head can train; hashable, static under `jax.jit`.
+    """Base class of the losses of the head; hashable, static under `jax.jit`.
 
-    A loss needs a `name` and a `value`. The rest has defaults, which fit a loss of single terms
-    that mines its negatives and has no parameters.
+    A loss must define `name` and `value`. The defaults of the rest suit a loss of single terms that
+    mines its negatives and has no parameters.
 
     Attributes:
       name: as on the command line.
-      scores_per_point: whether `TermScores.negative` is [n, m], one row a point; otherwise [T, m].
-      uses_log_weights: whether it adds the logQ correction of a sampler to negatives' scores.
-      stops_at_mined: whether its weights belong to ranks, and end after k' ranks of unmasked
-        negatives. If not, the step masks those past k'. If so, samples need distinct labels, and
-        `TermScores` has `counts` where a batch decides how many there are.
+      scores_per_point: whether `TermScores.negative` is [n, m], one row per point, and not [T, m].
+      uses_log_weights: whether it adds the sampler's logQ correction to the negatives' scores.
+      has_rank_weights: whether it weights unmasked negatives by rank, with weight 0 past rank k'.
+        Samples then need distinct labels, and `TermScores` has `counts` if their number depends on
+        the batch. Otherwise the step masks the negatives past rank k'.
     """
 
     name: str
     scores_per_point: ClassVar[bool] = False
     uses_log_weights: ClassVar[bool] = False
-    stops_at_mined: ClassVar[bool] = False
+    has_rank_weights: ClassVar[bool] = False
 
     @abc.abstractmethod
     def value(self, scores: TermScores, draw: Draw | None = None) -> jax.Array:
-        """The weighted sum over the terms (or lists) on their mined negatives: float32 scalar.
+        """The weighted sum of the losses of terms, or lists, and mined negatives: float32 scalar.
 
         Args:
-          scores: of the terms.
-          draw: random draws, for a loss that asks for them.
+          scores: the scores of the terms.
+          draw: makes random draws; None if the step has no key.
         """
 
     def configured(self, options: LossOptions, sizes: SampleSizes) -> HeadLoss:
-        """The loss that trains: this one with its part of the options, for some sample sizes."""
+        """This loss with its parameters from the options, for the given sample sizes."""
         return self
 
     @property
     def takes_exponentials(self) -> bool:
-        """Whether it takes exponentials of scores: the scale is then an inverse temperature.
+        """Whether it exponentiates scores, so that their scale acts as an inverse temperature.
 
-        Settings ask the configured loss. The option `list_grade` follows from the answer, and has
-        its default until then.
+        `Config` reads it from the configured loss, and derives the option `list_grade` from it.
         """
         return False
 
     @property
     def auto_learning_rate(self) -> float:
-        """The rate of `--learning-rate auto`: 20, from held-out points of `citeulike-t-14k`.
+        """The rate of `--learning-rate auto`: 20 was best on held-out points of `citeulike-t-14k`.
 
-        Settings ask the loss that is configured for the sizes of the last step.
+        `Config` reads it from the loss configured for the sample sizes of the last step.
         """
         return 20.0
 
     @property
     def reads(self) -> frozenset[str]:
-        """The options that `configured` reads, names of fields of `LossOptions`.
+        """The names of the options (fields of `LossOptions`) that `configured` reads.
 
-        `Config` refuses another value than the default for an option that its loss does not read.
+        `Config` rejects a non-default value of an option that its loss does not read.
         """
         return frozenset()
 
     @property
     def listwise(self) -> bool:
-        """Whether it is a learning-to-rank loss, whose unit is the list of a point.
+        """Whether it is a listwise learning-to-rank loss.
 
-        It decides on settings, not on the step: with all positives of a point, `Config` asks for
-        `--exclude all`, and `snm compare` trains such a loss on these lists.
+        It affects settings, not the step: with all positives of a point, `Config` requires
+        `--exclude all`, and `snm compare` trains such a loss with all positives.
         """
         return self.scores_per_point
 
@@ -235,16 +235,16 @@ class HeadLoss(abc.ABC):
         return False
 
     @property
-    def weighs_all_alike(self) -> bool:
-        """Whether all sampled negatives weigh the same: none is mined, and `dense` has all."""
+    def uses_all_negatives(self) -> bool:
+        """Whether all sampled negatives have the same weight, so that none is mined."""
         return False
 
     @property
     def dense(self) -> DenseForm | None:
-        """The part of the loss that all sampled negatives enter with one weight."""
+        """The part of the loss in which all sampled negatives have the same weight, or None."""
         return None
 
     @property
     def threshold(self) -> ThresholdForm | None:
-        """The form for mined negatives of one weight, or None."""
+        """The form for mined negatives of equal weight, or None."""
         return None

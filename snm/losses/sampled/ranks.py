@@ -1,4 +1,4 @@
-"""The rank weights of a training step, as `LossOptions` describe them for some sample sizes."""
+"""The rank weights of a training step, from `LossOptions` and the sample sizes."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import numpy.typing as npt
 from snm.losses.rank_weights import Vector
 from snm.losses.sampled.options import RANK_SHAPES, LossOptions, RankShape, SampleSizes
 
-__all__ = ["OF_WEIGHTS", "RankWeights"]
+__all__ = ["RANK_WEIGHT_OPTIONS", "RankWeights"]
 
-OF_WEIGHTS = (
+RANK_WEIGHT_OPTIONS = (
     "vartheta",
     "weight_scale",
     "retrieval_k",
@@ -35,17 +35,17 @@ class RankWeights:
         sum_{j <= B} vartheta_j phi(m_j)
             = sum_{j <= k'} (vartheta_j - tail) phi(m_j) + tail * sum_{j <= B} phi(m_j),
 
-    because vartheta_j is `tail` for all j > k'. The first sum has `mined_weights` and needs the
-    mined negatives alone (`Bowl.value`); the second needs no ranks, and goes over all sampled ones
-    in blocks (the dense form). As a rule, `tail` is 0. Where all B weigh the same
-    (`equal_sampled`), it is their weight, and the first sum is empty.
+    because vartheta_j is `tail` for all j > k'. The first sum, with `mined_weights`, needs only the
+    mined negatives (`Bowl.value`). The second needs no ranks, and is computed over all sampled
+    negatives in blocks (the dense form). Usually `tail` is 0. If all B weights are equal
+    (`equal_sampled`), `tail` is this weight, and the first sum is empty.
 
     Attributes:
-      options: the parameters. Those that no weight depends on are set to their defaults, so that
-        they make no difference to equality and hash.
+      options: the parameters. Options that the weights do not depend on are reset to their
+        defaults, so that they do not affect equality and hash.
       sizes: K, B and k'.
-      shape: that of `options.vartheta`. It is part of equality and hash: a new object under a name
-        in `RANK_SHAPES` never reuses a program of the old one.
+      shape: `RANK_SHAPES[options.vartheta]`. It is part of equality and hash, so that a new object
+        under the same name never reuses a compiled program of the old one.
     """
 
     options: LossOptions
@@ -53,66 +53,68 @@ class RankWeights:
     shape: RankShape = dataclasses.field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        kept = {name: getattr(self.options, name) for name in OF_WEIGHTS}
+        kept = {name: getattr(self.options, name) for name in RANK_WEIGHT_OPTIONS}
         object.__setattr__(self, "options", LossOptions(**kept))
         object.__setattr__(self, "shape", RANK_SHAPES[self.options.vartheta])
 
     @property
     def equal_mined(self) -> bool:
-        """Whether the mined weigh the same and the others nothing."""
+        """Whether the mined negatives have equal weights, and the others weight 0."""
         return self.shape.equal_over_mined
 
     @property
     def equal_sampled(self) -> bool:
-        """Whether all sampled negatives weigh the same, as in negative sampling."""
+        """Whether all sampled negatives have equal weights, as in negative sampling."""
         return self.sizes.mined == self.sizes.sampled and self.shape.equal_if_all_mined
 
     @property
-    def drawn_ranks(self) -> int:
-        """How many ranks are drawn; 0 where the loss sums over all."""
+    def num_draws(self) -> int:
+        """How many ranks are drawn per term; 0 if the loss sums over all ranks."""
         return self.options.subsample_draws if self.shape.drawn else 0
 
     @property
     def mined_weights(self) -> npt.NDArray[np.float32]:
-        """What the mined ranks weigh beyond `tail`: float32 [k'], empty for `equal_sampled`."""
+        """The weights of the mined ranks minus `tail`: float32 [k'], empty if `equal_sampled`."""
         if self.equal_sampled:
             return np.zeros(0, np.float32)
-        return (self._of_ranks() - self.tail).astype(np.float32)
+        return (self._scaled_weights() - self.tail).astype(np.float32)
 
     @property
     def tail(self) -> float:
-        """What every sampled negative weighs; the weight of a mined one adds to it."""
-        first = float(self._of_ranks()[0])
+        """The weight of every sampled negative; mined ones have `mined_weights` in addition."""
+        first = float(self._scaled_weights()[0])
         return first if self.equal_sampled else first * self.shape.tail(self.options)
 
-    def of_sample(self) -> Vector:
+    def all_weights(self) -> Vector:
         """The weights of all B ranks, float64 [B]."""
         weights = np.full(self.sizes.sampled, self.tail)
         weights[: len(self.mined_weights)] += self.mined_weights
         return weights
 
-    def shares(self, counts: jax.Array) -> jax.Array:
-        """What every weight is multiplied by where terms have other numbers of negatives than B.
+    def count_factors(self, counts: jax.Array) -> jax.Array:
+        """Factors of the weights for terms whose number of negatives is not B.
 
-        The weights of the hardest k', or of as many as there are, then add up to what those of k'
-        of B do. Where all weigh the same, each weighs 1 over their number.
+        The total weight of a term's hardest k' negatives (or of all, if it has fewer) stays that of
+        k' mined of B sampled. If all weights are equal, they become 1 over the term's number of
+        negatives.
 
         Args:
-          counts: float32 [...], negatives of each term; 0 is taken as 1.
+          counts: float32 [...], the number of negatives of each term; 0 counts as 1.
 
         Returns:
-          float32 [...], all above 0, or 0 where no rank weighs anything.
+          float32 [...]: above 0, or 0 if all weights are 0.
 
         Example:
           >>> weights = RankWeights(LossOptions(), SampleSizes(num_labels=20, sampled=8, mined=4))
-          >>> weights.shares(jnp.array([8.0, 2.0, 0.0]))
+          >>> weights.count_factors(jnp.array([8.0, 2.0, 0.0]))
           Array([1., 2., 4.], dtype=float32)
         """
         if self.equal_sampled:
             return self.sizes.sampled / jnp.maximum(counts, 1)
-        sums = np.cumsum(self._of_ranks())
-        shares = jnp.asarray(sums[-1] / np.maximum(sums, np.finfo(np.float64).tiny), jnp.float32)
-        return shares[jnp.clip(counts.astype(jnp.int32), 1, len(sums)) - 1]
+        sums = np.cumsum(self._scaled_weights())
+        factors = jnp.asarray(sums[-1] / np.maximum(sums, np.finfo(np.float64).tiny), jnp.float32)
+        return factors[jnp.clip(counts.astype(jnp.int32), 1, len(sums)) - 1]
 
-    def _of_ranks(self) -> Vector:
-        return self.shape.of_ranks(self.options, self.sizes) * self.options.negative_weight
+    def _scaled_weights(self) -> Vector:
+        """The weights of ranks 1 .. k', times `negative_weight`: float64 [k']."""
+        return self.shape.weights(self.options, self.sizes) * self.options.negative_weight

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from snm.losses.reductions import MASKED, weighed
+from snm.losses.reductions import MASKED, apply_weights
 from snm.losses.sampled.options import LossOptions, SampleSizes
 from snm.losses.sampled.protocol import (
     BlockScores,
@@ -26,10 +26,10 @@ __all__ = ["Softmax"]
 
 @dataclasses.dataclass(frozen=True)
 class Softmax(HeadLoss):
-    """Softmax cross-entropy of each term against its negatives, `losses.softmax.sampled_softmax`.
+    """Softmax cross-entropy of each term against its negatives: `losses.softmax.sampled_softmax`.
 
     Attributes:
-      mines_all: whether all sampled negatives enter the loss.
+      mines_all: whether all sampled negatives enter the loss (k' = B).
     """
 
     mines_all: bool = False
@@ -38,22 +38,22 @@ class Softmax(HeadLoss):
     takes_exponentials = True
 
     def configured(self, options: LossOptions, sizes: SampleSizes) -> Softmax:
-        """Whether k' is B; it reads no option."""
+        """With the sample sizes; it reads no option."""
         return Softmax(mines_all=sizes.mined == sizes.sampled)
 
     @property
-    def weighs_all_alike(self) -> bool:
-        """Whether nothing is mined."""
+    def uses_all_negatives(self) -> bool:
+        """Whether all sampled negatives enter the loss, so that none is mined."""
         return self.mines_all
 
     @property
     def dense(self) -> DenseForm | None:
-        """The partition function in blocks."""
+        """The loss of all sampled negatives, with the partition function summed in blocks."""
         return _Dense() if self.mines_all else None
 
     @property
     def threshold(self) -> ThresholdForm:
-        """The logarithm of the sum over the mined."""
+        """The loss of the mined negatives, given as a mask."""
         return _Threshold()
 
     def value(self, scores: TermScores, draw: Draw | None = None) -> jax.Array:
@@ -65,11 +65,13 @@ class Softmax(HeadLoss):
             log_weights=scores.log_weights,
             reduce_fn=None,
         )
-        return jnp.sum(weighed(scores.weights, values))
+        return jnp.sum(apply_weights(scores.weights, values))
 
 
 class _Dense:
-    reads_first = True
+    """The loss of all sampled negatives; the carry is the log-sum-exp of their scores [T]."""
+
+    needs_first_pass = True
 
     def start(self, positive: jax.Array) -> jax.Array:
         return jnp.full(positive.shape, MASKED)
@@ -82,8 +84,8 @@ class _Dense:
         self, carry: jax.Array, positive: jax.Array, weights: jax.Array, shards: LabelShards
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         top = shards.max(carry)
-        rivals = top + jnp.log(shards.sum(jnp.exp(carry - top)))
-        log_partition = jnp.logaddexp(positive, rivals)
+        negatives = top + jnp.log(shards.sum(jnp.exp(carry - top)))
+        log_partition = jnp.logaddexp(positive, negatives)
         loss = jnp.sum(weights * (log_partition - positive))
         return loss, weights * jnp.expm1(positive - log_partition), log_partition
 
@@ -96,6 +98,8 @@ class _Dense:
 
 
 class _Threshold:
+    """The loss of the mined negatives, which need not be sorted."""
+
     per_point = True
 
     def row_sums(
@@ -105,14 +109,14 @@ class _Threshold:
         positive: jax.Array | None,
         log_weights: jax.Array | None,
     ) -> jax.Array:
-        """The logarithm of the sum of exponentials; MASKED where a point has no negative."""
+        """Log-sum-exp over the mined negatives; MASKED if a point has none."""
         logits = _logits(scores, log_weights)
         shift = jnp.max(jnp.where(chosen > 0, logits, MASKED), axis=1)
-        some = shift > MASKED / 2
-        shift = jnp.where(some, shift, 0)
+        nonempty = shift > MASKED / 2
+        shift = jnp.where(nonempty, shift, 0)
         terms = jnp.where(chosen > 0, chosen * jnp.exp(logits - shift[:, None]), 0)
         total = jnp.sum(terms, axis=1)
-        return jnp.where(some, shift + jnp.log(jnp.where(some, total, 1)), MASKED)
+        return jnp.where(nonempty, shift + jnp.log(jnp.where(nonempty, total, 1)), MASKED)
 
     def gradients(
         self,
@@ -121,20 +125,22 @@ class _Threshold:
         sums: jax.Array,
         per_row: Callable[[jax.Array], jax.Array],
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
-        # A point's negatives are the same for all of its terms. So are their gradients but for a
-        # factor: the terms' weights times the probability that each term gives to the negatives.
-        def cross_entropy(positive: jax.Array, rivals: jax.Array) -> jax.Array:
-            margin = rivals[terms.rows] - positive
-            some = rivals[terms.rows] > MASKED / 2
-            return jnp.sum(weighed(terms.weights, jnp.where(some, jax.nn.softplus(margin), 0)))
+        # All terms of a point have the same negatives. Their gradients differ only by a factor: the
+        # weight of the term times the total probability of the negatives.
+        def cross_entropy(positive: jax.Array, negatives: jax.Array) -> jax.Array:
+            log_sums = negatives[terms.rows]
+            nonempty = log_sums > MASKED / 2
+            values = jnp.where(nonempty, jax.nn.softplus(log_sums - positive), 0)
+            return jnp.sum(apply_weights(terms.weights, values))
 
-        value, (grad_positive, grad_rivals) = jax.value_and_grad(cross_entropy, argnums=(0, 1))(
+        value, (grad_positive, grad_negatives) = jax.value_and_grad(cross_entropy, argnums=(0, 1))(
             terms.positive, sums
         )
         shift = jnp.where(sums > MASKED / 2, sums, 0)
         logits = _logits(terms.negative, terms.log_weights)
-        mass = jnp.exp(jnp.minimum(logits - shift[:, None], 0))
-        return value, grad_positive, grad_rivals[:, None] * jnp.where(chosen > 0, chosen * mass, 0)
+        probabilities = jnp.exp(jnp.minimum(logits - shift[:, None], 0))
+        probabilities = jnp.where(chosen > 0, chosen * probabilities, 0)
+        return value, grad_positive, grad_negatives[:, None] * probabilities
 
 
 def _logits(scores: jax.Array, log_weights: jax.Array | None) -> jax.Array:

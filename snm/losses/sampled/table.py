@@ -1,8 +1,7 @@
 """The losses of the head by name.
 
-The objects of `LOSSES` are prototypes, with default parameters and for no sample in particular.
-They answer what settings depend on before there are sizes: the flags of `HeadLoss`, `reads` and
-`listwise`. `configured` makes the object that trains.
+The objects in `LOSSES` are prototypes with default parameters. `Config` reads their flags, `reads`
+and `listwise` before the sample sizes are known. `configured` returns the loss that is trained.
 """
 
 from __future__ import annotations

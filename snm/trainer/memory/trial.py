@@ -13,8 +13,8 @@ from scipy.sparse import csr_matrix
 from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config
 from snm.data.dataset import Dataset, Points
-from snm.evaluation.evaluate import without_filtered_labels
-from snm.evaluation.filters import kept_first, most_filtered, pairs_of
+from snm.evaluation.evaluate import remove_filtered_labels
+from snm.evaluation.filters import first_unfiltered, max_filtered, nonzero_pairs
 from snm.evaluation.metrics import KS
 from snm.memory.adjustment import shifts_of
 from snm.memory.choose import Answered, Choice, Voters, choose
@@ -53,7 +53,7 @@ def memory_split(
     kept, held = dataset.rows_of_split(share, config.seed)
     held = with_labels(dataset.train, held)
     if dataset.train.filter is not None:
-        held = held[np.diff(without_filtered_labels(dataset.train.take(held)).labels.indptr) > 0]
+        held = held[np.diff(remove_filtered_labels(dataset.train.take(held)).labels.indptr) > 0]
     if not len(held) or not len(with_labels(dataset.train, kept)):
         return None
     return kept, held[:: max(1, -(-len(held) // _MOST))]
@@ -102,7 +102,7 @@ def find_memory(
         frequency = dataset.label_frequency()
     names = trained_beside(config, dataset)
     stored = dataset.train.take(kept).beside(names)
-    choosing = without_filtered_labels(dataset.train.take(held))
+    choosing = remove_filtered_labels(dataset.train.take(held))
     choice = _choice(first_member, stored, choosing, frequency)
     tried = choice.tried
     # Scores of the members are added, so that the votes must grow with their number.
@@ -148,21 +148,21 @@ def _calibration(choice: Choice, held: Points) -> Calibration | None:
 def _choice(
     predictor: Predictor, stored: Points, held: Points, frequency: NDArray[np.int64] | None
 ) -> Choice:
-    """Tries memories of `stored` on the points `held`, `without_filtered_labels`."""
+    """Tries memories of `stored` on the points `held`, `remove_filtered_labels`."""
     stored = as_stored(predictor, stored)
     never = np.zeros((0, 2), np.int64) if held.filter is None else held.filter
     count = min(_LABELS, stored.num_labels)
     labels, scores = predictor.predict(
-        held.features, min(count + most_filtered(never), stored.num_labels)
+        held.features, min(count + max_filtered(never), stored.num_labels)
     )
-    labels, places = kept_first(labels, never, stored.num_labels, count)
+    labels, places = first_unfiltered(labels, never, stored.num_labels, count)
     scores = np.take_along_axis(scores, places, axis=1)
     among = Stored(predictor.weighting.apply(stored.features))
     found = among.similar(predictor.weighting.apply(held.features), FOUND)
     queries = np.concatenate(list(predictor.queries(held.features)))
     cosines = joint_cosines(found.ids, queries, unit_queries(predictor, stored.features))
     if predictor.model.drop_seen:
-        never = np.concatenate([never, pairs_of(held.features)])
+        never = np.concatenate([never, nonzero_pairs(held.features)])
     own = None
     if len(never):
         own = csr_matrix((np.ones(len(never), np.float32), never.T), shape=held.labels.shape)
