@@ -134,9 +134,8 @@ def _search_blocks(
 
         def product() -> jax.Array:
             return score_rows(
-                queries, block, masked=masked, added=added, compute_dtype=compute_dtype,
-                on_cpu=on_cpu,
-            )  # fmt: skip
+                queries, block, masked=masked, added=added, compute_dtype=compute_dtype
+            )
 
         def masked_product() -> jax.Array:
             return jnp.where(block.real[None, :], product(), MASKED)
@@ -205,10 +204,7 @@ def _merge(best: Best, scores: jax.Array, begin: jax.Array) -> Best:
     """Merges the scores of a block into the running top k."""
     n, size = scores.shape
     slots = jnp.broadcast_to((begin + jnp.arange(size, dtype=jnp.int32))[None, :], (n, size))
-    scores = jnp.concatenate([best.scores, scores], axis=1)
-    slots = jnp.concatenate([best.slots, slots], axis=1)
-    top, place = parallel_top_k(scores, best.scores.shape[1])
-    return Best(top, jnp.take_along_axis(slots, place, axis=1))
+    return merged_in_order(best, Best(scores, slots))
 
 
 class _Folds(NamedTuple):
