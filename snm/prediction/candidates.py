@@ -17,7 +17,7 @@ from scipy import sparse
 from scipy.sparse import csr_matrix
 
 from snm.batches.csr_blocks import power_of_two
-from snm.data.names import one_name
+from snm.data.names import normalize_name
 from snm.errors import InputError, counted
 
 __all__ = [
@@ -167,7 +167,7 @@ def by_name(names: Sequence[str]) -> dict[str, int]:
     """The id of each label's name, for `ids_of_labels`, which refuses those of several labels."""
     ids = _ids_of(names)
     # A list of names that no import wrote may spell one otherwise than imports do.
-    return _ids_of([one_name(name) for name in names]) | ids
+    return _ids_of([normalize_name(name) for name in names]) | ids
 
 
 def _ids_of(names: Sequence[str]) -> dict[str, int]:
@@ -200,7 +200,7 @@ def ids_of_labels(
     for label in labels:
         if not isinstance(label, str):
             ids.append(label)
-        elif (number := id_of_name.get(label, id_of_name.get(one_name(label)))) is not None:
+        elif (number := id_of_name.get(label, id_of_name.get(normalize_name(label)))) is not None:
             if number == _SEVERAL:
                 raise InputError("labels", f"{label!r}, the name of several labels", "an id")
             ids.append(number)

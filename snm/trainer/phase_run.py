@@ -17,7 +17,7 @@ from scipy.sparse import csr_matrix
 from snm.batches.sources.source import Source
 from snm.checkpoints.in_memory import BestState
 from snm.checkpoints.writer import Store
-from snm.data.dataset import summary_of_weights
+from snm.data.dataset import describe_weights
 from snm.data.statistics import dominant_feature
 from snm.distributed.dataset import label_frequency_together
 from snm.distributed.processes import is_first_process
@@ -202,7 +202,7 @@ def _about_the_run(inputs: RunInputs, source: Source) -> list[str]:
         note = "labels that are among a point's own features are never its answers"
         notes.append(f"{note} (--seen keep allows them)")
     if (weights := dataset.train.weights) is not None:
-        notes.append(f"weights of points: {summary_of_weights(weights)}")
+        notes.append(f"weights of points: {describe_weights(weights)}")
     if (weights := dataset.train.label_weights) is not None:
         notes.append(f"weights of labels: {weights.min():.3g} to {weights.max():.3g}")
     if (names := trained_beside(config, dataset)) is not None:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from snm.data.id_space import TRAIN_ANEW, IdSpace, check_features, slots_by_name
+from snm.data.id_space import TRAIN_ANEW, IdSpace, check_features, match_labels
 from snm.distributed.processes import has_several_processes
 from snm.errors import InputError, counted
 from snm.model.model import Model, TrainState, abstract_state
@@ -62,7 +62,7 @@ class WarmStart:
         """
         here, there = self.ids, self.stored.ids()
         check_features(here, there)
-        slots = slots_by_name(here, there, same_ids=self.same_ids)
+        slots = match_labels(here, there, same_ids=self.same_ids)
         if slots is not None and (lacking := np.flatnonzero(slots < 0)).size:
             assert here.label_names is not None
             name = here.label_names[lacking[0]]

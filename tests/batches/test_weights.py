@@ -15,7 +15,7 @@ from snm.batches.dispatches import steps_of_dispatch
 from snm.batches.item_splits import with_splits
 from snm.batches.sources.build import source_of
 from snm.data.dataset import Dataset, Points
-from snm.data.id_space import IdSpace, in_ids_of
+from snm.data.id_space import IdSpace, renumber_labels
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.head.head import update_head
@@ -276,7 +276,7 @@ def test_weights_of_labels_go_where_labels_go():
     names = tuple("abcdefghi")
     data = Dataset("here", points, None, names, "1" * 64)
     there = IdSpace("there", FEATURES, 10, ("z", *names[::-1]), "2" * 64, None)
-    mapped, _ = in_ids_of(data, there)
+    mapped, _ = renumber_labels(data, there)
     assert mapped.train.label_weights.tolist() == [1, *OF_LABELS[::-1].tolist()]
 
 

@@ -11,7 +11,7 @@ import snm
 from snm.data.conversion.items import items_as_text
 from snm.data.conversion.label_ids import LabelIds
 from snm.data.formats.foreign import Row
-from snm.data.names import Spellings, one_name, respelled
+from snm.data.names import Spellings, normalize_name, original_spellings
 from snm.errors import InputError
 from snm.serve.messages import Question
 from snm.serve.requests import rows_of
@@ -56,8 +56,8 @@ def run(log, tmp_path_factory):
 
 
 def test_one_name():
-    assert [one_name(odd) for odd in ODD.values()] == list(ODD)
-    assert one_name("\ufeff a\r\n b ") == "a b" and one_name(" \t") == ""
+    assert [normalize_name(odd) for odd in ODD.values()] == list(ODD)
+    assert normalize_name("\ufeff a\r\n b ") == "a b" and normalize_name(" \t") == ""
 
 
 def test_spellings_count_what_they_join():
@@ -149,7 +149,10 @@ def test_labels_of_an_import_are_joined(tmp_path, capsys, same_items):
 def test_known_names_that_no_import_wrote():
     """Data of earlier imports may hold an item in a spelling that is no name."""
     apart, whole = "Ka\u0308se", "K\u00e4se"
-    assert respelled([apart, "tea"]) == {whole: apart} and respelled([apart, whole]) == {}
+    assert (
+        original_spellings([apart, "tea"]) == {whole: apart}
+        and original_spellings([apart, whole]) == {}
+    )
     texts = items_as_text((apart, "tea"), ",", ["items"])
     assert texts.transform([whole, apart]).toarray().tolist() == [[1, 0], [1, 0]]
-    assert LabelIds([apart], "drop").as_known([Row("1", "", None, (whole,))])[0].labels == (apart,)
+    assert LabelIds([apart], "drop").respell([Row("1", "", None, (whole,))])[0].labels == (apart,)

@@ -20,8 +20,8 @@ from snm.batches.sources.sizes import EpochSizes
 from snm.batches.sources.source import BatchSettings, Source
 from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config
-from snm.data.dataset import Points, counts_of_ids
-from snm.data.mapped import rows_of
+from snm.data.dataset import Points, count_ids
+from snm.data.mapped import select_rows
 from snm.data.weighting import Weighting
 from snm.distributed.mesh import DATA, parse_mesh
 from snm.distributed.processes import from_first_process, has_several_processes
@@ -119,7 +119,7 @@ def _room_for_all(
 
 def _own_rows(matrix: csr_matrix, rows: NDArray[np.int64]) -> csr_matrix:
     """Some rows. Several processes hold theirs: each was given memory for a part of the data."""
-    return matrix[rows] if has_several_processes() else rows_of(matrix, rows)
+    return matrix[rows] if has_several_processes() else select_rows(matrix, rows)
 
 
 def _weighed_labels(points: Points, rows: NDArray[np.int64], mean_weight: float) -> csr_matrix:
@@ -169,7 +169,7 @@ def make_source(
         one, kind = spec.one_positive, _sampler_kind(spec, settings)
         of_points = np.diff(features.indptr)
         counts = PointCounts.of(of_points, labels, labelled, 0, kind, one_positive=one)
-        features, labels = rows_of(features, labelled), rows_of(labels, labelled)
+        features, labels = select_rows(features, labelled), select_rows(labels, labelled)
     order = Order.of(len(counts.labels), settings.batch_size, settings.seed, parts)
     sizes = EpochSizes(order, counts, parts, 0.0 if resident else settings.input_dropout)
     of_both: dict[str, Any] = dict(
@@ -185,7 +185,7 @@ def make_source(
         return DeviceSource(**of_both, room=room)
     num_frequent = None
     if data_parts is None and platform() == "cpu" and spec.row_rule.linear:
-        of_feature = counts_of_ids(features.indices, features.shape[1])
+        of_feature = count_ids(features.indices, features.shape[1])
         num_frequent = count_frequent(of_feature * (1 - settings.input_dropout), features.shape[0])
     return HostSource(**of_both, num_frequent=num_frequent)
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.data.mapped import rows_of
+from snm.data.mapped import select_rows
 from snm.distributed.dataset import column_counts, label_draws
 from snm.sampling.protocol import Sampler
 
@@ -64,5 +64,5 @@ class PointCounts:
             labels=np.diff(labels.indptr)[rows],
             label_frequency=column_counts(labels, rows) if frequency else None,
             label_draws=label_draws(labels, rows, one=one_positive) if positives else None,
-            labels_of_all=rows_of(labels, rows) if positives else None,
+            labels_of_all=select_rows(labels, rows) if positives else None,
         )

@@ -192,6 +192,6 @@ def _import(command: Import, folder: Path) -> Imported:
         features.vectorizer,
         rare_labels=rare,
         numbered_names=names.numbered if names else (),
-        joined_by=counts.joined_by if separated else None,
+        common_separator=counts.common_separator if separated else None,
         respelled=rows.spellings.joined("item" if reading.item_separator else "label"),
     )

@@ -11,10 +11,10 @@ import numpy as np
 
 from snm.cli.data_verbs.import_checks import check_format
 from snm.cli.data_verbs.import_features import Ids, ids_of
-from snm.data.conversion.items import as_items
+from snm.data.conversion.items import normalize_row
 from snm.data.conversion.label_names import LabelNames, with_names
 from snm.data.formats.foreign import READERS, Reader, ReadOptions, Row, detect, read_rows
-from snm.data.names import Spellings, one_name
+from snm.data.names import Spellings, normalize_name
 from snm.errors import InputError
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Rows:
         self.spellings = Spellings()
         # Numbers have one spelling, and there may be millions.
         numbers = names is not None or reading.reader.entries
-        self._name = one_name if numbers else self.spellings.name
+        self._name = normalize_name if numbers else self.spellings.name
         self._drawn = _Draws(command.seed, command.test_fraction)
         self._parts = ("train",) if command.test is None else ("train", "test")
 
@@ -105,7 +105,7 @@ class Rows:
         )
         rows = read_rows(path, self._reading.form, options)
         if (mark := self._reading.item_separator) is not None:
-            rows = map(functools.partial(as_items, separator=mark, name=self._name), rows)
+            rows = map(functools.partial(normalize_row, separator=mark, name=self._name), rows)
         return rows if self._names is None else with_names(rows, self._names)
 
     def part_of(self, part: str, number: int) -> str:

@@ -31,7 +31,8 @@ class Imported:
       vectorizer: of texts, or None.
       rare_labels: number of labels that were left out because few training points have them.
       numbered_names: label names that end with the label's number, which makes them different.
-      joined_by: a separator that most label names hold, where nobody said how to separate them.
+      common_separator: a separator that most label names hold, where nobody said how to separate
+      them.
       respelled: what is said of labels or items that came in several spellings, if some did.
     """
 
@@ -39,7 +40,7 @@ class Imported:
     vectorizer: Vectorizer | None
     rare_labels: int
     numbered_names: Sequence[str]
-    joined_by: str | None
+    common_separator: str | None
     respelled: str | None
 
 
@@ -81,16 +82,16 @@ def _said_of_points(command: Import, imported: Imported) -> Iterator[str]:
     for what, count in without.items():
         if count:
             yield f"{counted(count, 'point')} without {what}"
-    other_cuts = None if vectorizer is None or command.like else vectorizer.other_cuts
-    if other_cuts is not None and unknown > _MANY_EMPTY * (counts.train + counts.test):
-        yield f"other options may find features in more texts: {other_cuts}"
+    tokenization_hint = None if vectorizer is None or command.like else vectorizer.tokenization_hint
+    if tokenization_hint is not None and unknown > _MANY_EMPTY * (counts.train + counts.test):
+        yield f"other options may find features in more texts: {tokenization_hint}"
     if (hint := _hint_of_items(counts.overlaps)) is not None:
         yield hint
 
 
 def _said_of_labels(command: Import, imported: Imported) -> Iterator[str]:
     """Names that may not be what they should, and labels that were left out."""
-    if (mark := imported.joined_by) is not None:
+    if (mark := imported.common_separator) is not None:
         yield f"most labels hold {mark!r}: if it separates labels, --label-separator {mark!r}"
     if imported.respelled is not None:
         yield imported.respelled
@@ -105,10 +106,10 @@ def _said_of_labels(command: Import, imported: Imported) -> Iterator[str]:
 
 
 def _said_of_weights(counts: Counts) -> Iterator[str]:
-    from snm.data.dataset import summary_of_weights
+    from snm.data.dataset import describe_weights
 
     if counts.weights is not None:
-        yield f"weights: {summary_of_weights(counts.weights)}"
+        yield f"weights: {describe_weights(counts.weights)}"
 
 
 def _hint_of_items(overlaps: Sequence[Overlap]) -> str | None:
@@ -116,7 +117,7 @@ def _hint_of_items(overlaps: Sequence[Overlap]) -> str | None:
     from snm.cli.data_verbs.import_files import Import
     from snm.config.auto import auto_drops_seen
 
-    found = [one for one in overlaps if auto_drops_seen(one.together, one.expected, one.entries)]
+    found = [one for one in overlaps if auto_drops_seen(one.overlap, one.expected, one.entries)]
     if not found:
         return None
     mark = max(found, key=lambda one: one.expected).mark

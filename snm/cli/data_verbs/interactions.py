@@ -219,14 +219,18 @@ def _interactions(
     """
     from snm.cli.data_verbs.log_times import Times
     from snm.data.conversion.interactions import Interaction
-    from snm.data.names import one_line, respelled
+    from snm.data.names import normalize_spaces, original_spellings
 
     fields = (command.user, command.item) + ((command.time,) if command.time else ())
-    time_of, spelled = Times(command.time), respelled(known)
+    time_of, spelled = Times(command.time), original_spellings(known)
     row = None
     rows = _ROWS[_form_of(command)](command.source, fields, None if command.time else disorder)
     for number, (where, values) in enumerate(rows):
-        row = [one_line(values[0]), spellings.name(values[1]), *map(one_line, values[2:])]
+        row = [
+            normalize_spaces(values[0]),
+            spellings.name(values[1]),
+            *map(normalize_spaces, values[2:]),
+        ]
         for field, value in zip(fields, row, strict=True):
             if not value:
                 raise InputError(where, f"no value of {field!r}", "one in each row")
@@ -259,12 +263,12 @@ _Values = Iterator[tuple[str, list[str]]]
 
 
 def _of_csv(path: Path, fields: tuple[str, ...], disorder: Disorder | None) -> _Values:
-    from snm.data.formats.records import csv_rows, numbered_lines, place_of
+    from snm.data.formats.records import column_index, csv_rows, numbered_lines
 
     rows = csv_rows(path, numbered_lines(path))
     _, header = next(rows)
     expected = "the columns of --user, --item and --time"
-    places = [place_of(path, field, header, expected) for field in fields]
+    places = [column_index(path, field, header, expected) for field in fields]
     at = None
     for number, (where, row) in enumerate(rows):
         if disorder is not None:

@@ -16,15 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from snm.data.formats.records import (
+    column_index,
     csv_rows,
+    get_text,
     json_objects,
     missing,
-    number_of,
     numbered_lines,
-    place_of,
-    text_of,
+    parse_number,
 )
-from snm.data.names import one_name
+from snm.data.names import normalize_name
 from snm.errors import InputError
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class ReadOptions:
     label_file: Path | None = None
     weight: str | None = None
     item_separator: str | None = None
-    name: Callable[[str], str] = one_name
+    name: Callable[[str], str] = normalize_name
 
     def one_text(self, parts: Iterable[str]) -> str:
         """The text of a point that has several."""
@@ -175,7 +175,7 @@ def _weight(where: str, field: str, value: object) -> float:
     Raises:
       InputError: no finite number of at least 0.
     """
-    number = number_of(str(value)) if type(value) in (str, int, float) else math.nan
+    number = parse_number(str(value)) if type(value) in (str, int, float) else math.nan
     if not 0 <= number <= _LARGEST_WEIGHT:
         expected = "a finite number of at least 0 (see --weight-column)"
         raise InputError(where, f"{field}: {ascii(value)[:40]}", expected)
@@ -202,7 +202,7 @@ def _text(where: str, found: dict[str, Any], field: str, options: ReadOptions) -
         expected = f"a text in {field!r} (see --text)"
     if isinstance(found.get(field), list):
         expected += ", or --same-items for lists of items"
-    return text_of(where, found, field, options.item_separator, expected)
+    return get_text(where, found, field, options.item_separator, expected)
 
 
 def _labels(where: str, found: dict[str, Any], field: str) -> list[Any]:
@@ -251,7 +251,7 @@ def _csv(path: Path, options: ReadOptions) -> Iterator[Row]:
     _, header = next(rows)
 
     def column(field: str, what: str, flag: str) -> int:
-        return place_of(path, field, header, f"the {what} column, named with {flag} COLUMN")
+        return column_index(path, field, header, f"the {what} column, named with {flag} COLUMN")
 
     texts = [column(field, "text's", "--text") for field in options.text]
     labels = column(options.labels, "labels'", "--labels")
@@ -313,7 +313,7 @@ def _svmlight(path: Path, options: ReadOptions) -> Iterator[Row]:
             if match is None:
                 raise InputError(where, ascii(token[:40]), "a pair feature:value")
             ids.append(int(match[1]))
-            values.append(number_of(match[2]))
+            values.append(parse_number(match[2]))
             if math.isnan(values[-1]):
                 raise InputError(where, ascii(token[:40]), "a finite number after the colon")
         features, weights = np.asarray(ids, np.int64), np.asarray(values, np.float32)

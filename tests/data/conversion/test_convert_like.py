@@ -10,7 +10,7 @@ from data.documents import TEXTS, read, write
 from sklearn.feature_extraction.text import CountVectorizer
 
 import snm
-from snm.data.id_space import IdSpace, slots_by_name
+from snm.data.id_space import IdSpace, match_labels
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError
 from snm.prediction.candidates import by_name, ids_of_labels
@@ -153,5 +153,5 @@ def test_labels_of_data_that_spell_accents_apart(tmp_path):
     call("data", "import", source, "--out", tmp_path / "alone")
     spaces = [IdSpace.of(snm.load_data(place)) for place in (tmp_path / "alone", before)]
     assert spaces[0].label_names == ("caf\u00e9", "tea")
-    assert slots_by_name(*spaces, same_ids=False).tolist() == [0, 1]
+    assert match_labels(*spaces, same_ids=False).tolist() == [0, 1]
     assert ids_of_labels(["cafe\u0301"], 2, by_name(spaces[0].label_names)).tolist() == [0]
