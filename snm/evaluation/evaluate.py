@@ -15,8 +15,9 @@ from snm.data.propensity import PROPENSITY
 from snm.errors import InputError
 from snm.evaluation.auc import Areas
 from snm.evaluation.f1 import F1
-from snm.evaluation.filters import kept_first, most_filtered, without_filtered
+from snm.evaluation.filters import kept_first, most_filtered, pairs_of, without_filtered
 from snm.evaluation.metrics import KS, Metrics, frequency_groups, propensities
+from snm.evaluation.popularity import Popularity
 from snm.evaluation.reliability import Reliability
 from snm.prediction.pair_counts import pair_counts_of
 from snm.prediction.predictor import Predictor
@@ -58,12 +59,15 @@ class Measures(NamedTuple):
       thresholds: to measure F1 at, as in `Predictor.threshold`, each on the answers that it was
         chosen on; those of a number are 50.
       by_label: whether to count the answers of each label as well.
+      popularity: whether to measure the most frequent training labels as answers as well, if their
+        frequencies are known.
     """
 
     ks: Sequence[int] = KS
     auc: bool = False
     thresholds: Sequence[str | float] = ()
     by_label: bool = False
+    popularity: bool = False
 
 
 PLAIN = Measures()
@@ -121,6 +125,8 @@ def evaluate_points(
       `by_label_frequency`: one row for each tenth of the labels, rarest first; none without
         `train`;
       `without_repeats`: `metrics` over the points that are not `duplicates`, if there are any;
+      `by_popularity`, if asked for: `metrics` of the most frequent training labels as answers to
+        every point, but for labels that are never answers to it; none without `train`;
       `reliability`: of the probabilities of the best answers of points with labels, as
       `Reliability.result` says, and their number a point `k`, if the model has probabilities;
       `at_threshold`: of each threshold its name as `threshold`, and what `F1.result` says, if any
@@ -144,14 +150,23 @@ def evaluate_points(
         propensity=None if train is None else propensities(*train),
         groups=None if train is None else frequency_groups(train.label_frequency),
     )
-    every, others, each = start, start, F1.start(num_labels)
+    every, others, each, popular = start, start, F1.start(num_labels), start
+    popularity = None
+    if measures.popularity and train is not None:
+        popularity = Popularity.of(train.label_frequency)
     of_probabilities = _Probabilities(predictor, measures.thresholds, max(ks))
-    for rows, answers, p, truth in _answers(predictor, points, max(max(ks), of_probabilities.most)):
+    kept = max(max(ks), of_probabilities.most)
+    for rows, answers, p, truth, dropped in _answers(predictor, points, kept):
         every = every.update(answers, truth)
         if duplicates is not None:
             others = others.update(answers, truth, leave_out=duplicates[rows])
         if measures.by_label:
             each = each.update(answers[:, : max(ks)], truth)
+        if popularity is not None:
+            if predictor.model.drop_seen:
+                dropped = np.concatenate([dropped, pairs_of(points.features[rows])])
+            best = popularity.best(len(answers), max(ks), dropped)
+            popular = popular.update(best, truth)
         if p is not None:
             of_probabilities.update(answers, p, truth)
         if on_progress:
@@ -168,6 +183,8 @@ def evaluate_points(
     repeats = duplicates is not None and bool(duplicates.any())
     if repeats:
         found["without_repeats"] = others.result()
+    if popularity is not None:
+        found["by_popularity"] = popular.result()
     if measures.auc:
         every_area, other_areas = _areas(predictor, points, duplicates, on_progress)
         found["metrics"] |= every_area.result()
@@ -176,30 +193,42 @@ def evaluate_points(
     return found
 
 
-def _answers(
-    predictor: Predictor, points: Points, kept: int
-) -> Iterator[tuple[slice, NDArray[np.int32], NDArray[np.float32] | None, csr_matrix]]:
-    """The best labels of each block of points, and the true ones, both without filtered ones.
+class _Answered(NamedTuple):
+    """A block of m points, without filtered labels.
 
-    Yields:
-      The rows of the block; int32 [m, up to kept], -1 where there is none; their probabilities,
-      float32 of that shape, if the model has some; and CSR [m, K].
+    Attributes:
+      rows: of the points.
+      answers: int32 [m, up to kept], the best labels; -1 where there is none.
+      p: their probabilities, float32 of that shape, if the model has some.
+      truth: CSR [m, K], the true labels.
+      filtered: int64 [p, 2], pairs (row of the block, label) that were left out.
     """
-    num_labels, pairs, extra, row = points.num_labels, points.filter, 0, 0
-    if pairs is not None:
-        extra = most_filtered(pairs)
-        pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
+
+    rows: slice
+    answers: NDArray[np.int32]
+    p: NDArray[np.float32] | None
+    truth: csr_matrix
+    filtered: NDArray[np.int64]
+
+
+def _answers(predictor: Predictor, points: Points, kept: int) -> Iterator[_Answered]:
+    """The best labels of each block of points, and the true ones."""
+    num_labels, row = points.num_labels, 0
+    pairs = np.zeros((0, 2), np.int64)
+    if points.filter is not None:
+        pairs = points.filter[np.argsort(points.filter[:, 0], kind="stable")]
+    extra = most_filtered(pairs)
     for answers, scores in predictor.top(points.features, min(kept + extra, num_labels)):
         rows = slice(row, row + len(answers))
         truth = points.labels[rows]
         p = None if predictor.calibration is None else predictor.probabilities(scores)
-        if pairs is not None:
-            first, last = np.searchsorted(pairs[:, 0], [row, rows.stop])
-            here = pairs[first:last] - np.array([row, 0])
+        first, last = np.searchsorted(pairs[:, 0], [row, rows.stop])
+        here = pairs[first:last] - np.array([row, 0])
+        if points.filter is not None:
             answers, places = kept_first(answers, here, num_labels, kept)
             truth = without_filtered(truth, here)
             p = None if p is None else np.take_along_axis(p, places, axis=1)
-        yield rows, answers, p, truth
+        yield _Answered(rows, answers, p, truth, here)
         row = rows.stop
 
 
