@@ -44,7 +44,7 @@ def normalize_name(text: str) -> str:
     r"""Normalizes the name of a label or an item: NFC, on one line, with single spaces.
 
     Example:
-      >>> one_name(" Mug\u00a0 blue\t"), one_name("Ka\u0308se") == "K\u00e4se"
+      >>> normalize_name(" Mug\u00a0 blue\t"), normalize_name("Ka\u0308se") == "K\u00e4se"
       ('Mug blue', True)
     """
     return composed(normalize_spaces(text))

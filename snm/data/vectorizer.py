@@ -63,7 +63,7 @@ class Vectorizer:
 
     The features are runs of words or, by `analyzer`, of characters. Texts are read in Unicode's
     composed form (NFC), in which an accent does not cut a word in two. Of a text that lists items,
-    each is read as `snm.data.names.one_name` makes names.
+    each is read as `snm.data.names.normalize_name` makes names.
 
     - `counts`: how often each word of the vocabulary occurs (CountVectorizer).
     - `tfidf`: counts times idf, divided by the row's Euclidean length (TfidfVectorizer).

@@ -74,8 +74,8 @@ def write_grown(
     new.write(config, origin, predictor.weighting, names, vectorizer)
     origins = _write_members(old, new, predictor, names, dataset, origin.sha256)
     result = folder.read_result()
-    measured = ("by_label_frequency", "without_repeats", "points_without_features", "reliability",
-                "validation", "memory")  # fmt: skip
+    measured = ("by_label_frequency", "by_popularity", "without_repeats", "points_without_features",
+                "reliability", "validation", "memory")  # fmt: skip
     for name in measured:
         result.pop(name, None)
     if dataset is not None:

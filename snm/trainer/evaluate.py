@@ -92,6 +92,7 @@ def evaluate(
         auc=config.auc if auc is None else auc,
         thresholds=thresholds,
         by_label=by_label,
+        popularity=True,
     )
     found = score_test_points(
         predictor,

@@ -55,7 +55,7 @@ def run(log, tmp_path_factory):
     return folder / "run"
 
 
-def test_one_name():
+def test_normalize_name():
     assert [normalize_name(odd) for odd in ODD.values()] == list(ODD)
     assert normalize_name("\ufeff a\r\n b ") == "a b" and normalize_name(" \t") == ""
 
