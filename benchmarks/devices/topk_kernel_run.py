@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.devices.topk_kernel import Case, Shape, case_of, wrong
-from snm.bench.cli import described
+from snm.bench.cli import describe_machine
 from snm.machine.platform import platform
 from snm.system.files import write_whole
 from snm.topk import Masked, product_top_k
@@ -200,7 +200,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     kept = json.loads(options.json.read_text()) if options.json and options.json.exists() else {}
-    kept["on"] = described() | {"command": "python -m benchmarks.devices.topk_kernel_run"}
+    kept["on"] = describe_machine() | {"command": "python -m benchmarks.devices.topk_kernel_run"}
 
     def keep() -> None:
         if options.json:
