@@ -1,4 +1,4 @@
-"""How the learning rates fall over a run.
+"""Learning rate schedules.
 
 The host computes the factor of each step and sends it with the batch. So one compiled program
 serves runs of any length.
@@ -19,16 +19,16 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
     "linear": lambda share: 1.0 - share,
     "cosine": lambda share: (1.0 + math.cos(math.pi * share)) / 2.0,
 }
-"""The factor of the rates, by the share of the steps that are done."""
+"""Name -> the factor of the learning rates, as a function of the fraction of steps done."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-    """The factor of the rates at each step.
+    """The factor of the learning rates at each step.
 
     Attributes:
-      name: of `SCHEDULES`.
-      steps: over which it falls; it keeps its last value afterwards.
+      name: a key of `SCHEDULES`.
+      steps: number of steps of the schedule; afterwards the factor stays constant.
 
     Example:
       >>> [float(Schedule("linear", 4)(step)) for step in (0, 1, 4, 9)]
@@ -44,4 +44,4 @@ class Schedule:
 
 
 CONSTANT = Schedule()
-"""Rates that do not fall."""
+"""Constant learning rates."""

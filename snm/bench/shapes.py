@@ -49,7 +49,7 @@ class Shape:
       batch: points per step.
       sampled: B.
       mined: the values of k' to time, in addition to k' = B (negative sampling).
-      looped: the values of k' to time in the whole training loop.
+      loop_mined: the values of k' to time in the whole training loop.
       dim: dimension of class rows and queries.
       compute_dtype: type of the factors of matrix products.
     """
@@ -63,7 +63,7 @@ class Shape:
     batch: int
     sampled: int
     mined: tuple[int, ...]
-    looped: tuple[int, ...] = (16,)
+    loop_mined: tuple[int, ...] = (16,)
     dim: int = 512
     compute_dtype: Literal["float32", "bfloat16"] = "float32"
 
@@ -72,7 +72,7 @@ class Shape:
         """Whether all other labels are negatives, so that none are sampled."""
         return self.sampled == self.num_labels - 1
 
-    def but(self, sampled: int | None, mined: tuple[int, ...]) -> Shape:
+    def with_sampling(self, sampled: int | None, mined: tuple[int, ...]) -> Shape:
         """A copy with another B (None keeps it) and other k' (an empty tuple keeps them).
 
         B is at most K - 1, all other labels. Values of k' that are not below B are dropped.
@@ -86,7 +86,7 @@ class Shape:
             self,
             sampled=size,
             mined=below(mined or self.mined),
-            looped=below(mined or self.looped),
+            loop_mined=below(mined or self.loop_mined),
         )
 
 

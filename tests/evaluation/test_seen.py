@@ -9,7 +9,7 @@ import tiny
 from scipy import sparse
 
 import snm
-from snm.batches.item_splits import with_splits
+from snm.batches.item_splits import add_splits
 from snm.cli.main import main
 from snm.config.resolve import resolve
 from snm.config.resolved import read_resolved
@@ -129,7 +129,7 @@ def test_labels_may_be_of_items_that_came_later(tmp_path):
     assert seen_labels(narrow) == seen_labels(padded)
     settings = resolve(preset("default"), narrow)
     assert (settings.seen, settings.item_splits) == ("drop", 1)
-    split, wanted = (with_splits(one.train, None, 1, 0)[0] for one in (narrow, padded))
+    split, wanted = (add_splits(one.train, None, 1, 0)[0] for one in (narrow, padded))
     np.testing.assert_array_equal(split.labels.toarray(), wanted.labels.toarray())
     np.testing.assert_array_equal(split.features.toarray(), wanted.features.toarray()[:, :later])
 

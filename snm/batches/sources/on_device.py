@@ -1,4 +1,4 @@
-"""A source whose points stay on the device: the host sends their numbers."""
+"""A source with the points on the device; the host sends the numbers of the points."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from snm.batches.batch import Batch, PointNumbers, own_part
-from snm.batches.csr_blocks import slice_of, take
-from snm.batches.dropout import keys_of_points, with_dropout
+from snm.batches.csr_blocks import padded_slice, take
+from snm.batches.dropout import dropout_keys, zero_dropped
 from snm.batches.sources.source import Source
 from snm.sampling.sample import Sample
 from snm.tables.table import SparseRows
@@ -22,12 +22,12 @@ __all__ = ["DeviceSource"]
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class DeviceSource(Source):
-    """The training points on the device, which takes the rows of a batch inside the step.
+    """A source with the training points on the device, which makes batches inside the step.
 
     Attributes:
-      room: points, and entries of their features and labels, that the arrays on a device have room
-        for; None is those that there are. A member that trains on some of the points, with room for
-        all, has the program of the others as a rule.
+      room: capacity of the arrays on the device: points, and entries of features and labels. None
+        for the actual numbers. With room for all points, a member that trains on some of them
+        usually shares the program of the others.
     """
 
     resident = True
@@ -44,7 +44,7 @@ class DeviceSource(Source):
         if self.data_parts == 1:
             rows, *sizes = self._room
             sized = zip(matrices, sizes, strict=True)
-            whole = tuple(slice_of(m, 0, m.shape[0], rows, size) for m, size in sized)
+            whole = tuple(padded_slice(m, 0, m.shape[0], rows, size) for m, size in sized)
             return jax.tree.map(jax.device_put, whole)
         ranges = [self.points_of_part(part) for part in range(self.data_parts)]
         points = max(len(part) for part in ranges)
@@ -55,7 +55,7 @@ class DeviceSource(Source):
         ):
             entries = max(int(counts[part.start : part.stop].sum()) for part in ranges)
             slices = [
-                slice_of(matrix, part.start - first, part.stop - first, points, entries)
+                padded_slice(matrix, part.start - first, part.stop - first, points, entries)
                 for part in own
             ]
             found.append(jax.tree.map(lambda *leaves: np.stack(leaves), *slices))
@@ -89,7 +89,7 @@ class DeviceSource(Source):
         keys = None
         if self.settings.input_dropout:
             epoch = step // self.steps_per_epoch
-            keys = self._owned(keys_of_points(self.order.seed, epoch, drawn.points))
+            keys = self._owned(dropout_keys(self.order.seed, epoch, drawn.points))
         draws = self._device_draw is not None
         return PointNumbers(
             points=self._numbers(drawn.points),
@@ -135,7 +135,7 @@ class DeviceSource(Source):
             sample = draw(item.step, self._positives_of(terms) if reads else None, item.key[1])
         seen = block if self.settings.drop_seen else None
         if self.settings.input_dropout:
-            block = with_dropout(block, jnp.asarray(item.dropout), self.settings.input_dropout)
+            block = zero_dropped(block, jnp.asarray(item.dropout), self.settings.input_dropout)
         return Batch(
             features=block,
             terms=terms,

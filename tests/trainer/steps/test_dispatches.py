@@ -8,7 +8,7 @@ import pytest
 from small_runs import config
 
 import snm
-from snm.batches.dispatches import steps_of_dispatch
+from snm.batches.dispatches import dispatch_length
 from snm.batches.sources.source import Source
 from snm.config.resolve import resolve
 from snm.data.weighting import Weighting
@@ -41,7 +41,7 @@ def test_an_epoch_is_cut_into_equal_dispatches(data, most, length):
     of_device = prepared(data, steps_per_dispatch=most)
     assert of_device.steps_per_dispatch == length
     streamed = prepared(data, steps_per_dispatch=most, data_on="host").source
-    assert steps_of_dispatch(streamed, most) == min(most, 7)
+    assert dispatch_length(streamed, most) == min(most, 7)
 
 
 @pytest.mark.parametrize(
