@@ -100,7 +100,7 @@ def draw(target: Target) -> Program:
 
     def drawn(data: jax.Array) -> jax.Array:
         key = jax.random.wrap_key_data(data)
-        return permutation.permuted(key, SHAPE.num_labels, SHAPE.sampled + 1)
+        return permutation.permutation_prefix(key, SHAPE.num_labels, SHAPE.sampled + 1)
 
     return compiled("", 1, jax.jit(drawn), _placed(target, (key,)), [], SHAPE.num_labels)
 
