@@ -40,7 +40,7 @@ from snm.tables.bag import embedding_bag_gather
 from snm.tables.table import SparseRows, entry_rows
 from snm.tables.updates import add_scatter
 from snm.topk.digits import top_by_digits
-from snm.topk.strided_folds import top_of_strided_folds
+from snm.topk.strided_folds import strided_top_k
 
 ROUNDS, CALLS = 7, 20
 _OURS = "--xla_gpu_enable_triton_gemm=false"
@@ -187,7 +187,7 @@ def best_rows() -> Iterator[Row]:
     for slots in (32_768, 4_096):
         scores = jax.random.normal(jax.random.key(2), (512, slots))
         forms: list[tuple[int, str, Callable[[jax.Array], Any]]] = [
-            (16, "folds", lambda x: top_of_strided_folds(x, jnp.int32(0), 16)),
+            (16, "folds", lambda x: strided_top_k(x, jnp.int32(0), 16)),
             (16, "lax.top_k", lambda x: lax.top_k(x, 16)),
             (64, "digits", lambda x: top_by_digits(x, 64)),
             (64, "lax.top_k", lambda x: lax.top_k(x, 64)),

@@ -100,7 +100,7 @@ def draw(target: Target) -> Program:
 
     def drawn(data: jax.Array) -> jax.Array:
         key = jax.random.wrap_key_data(data)
-        return permutation.permuted(key, SHAPE.num_labels, SHAPE.sampled + 1)
+        return permutation.permutation_prefix(key, SHAPE.num_labels, SHAPE.sampled + 1)
 
     return compiled("", 1, jax.jit(drawn), _placed(target, (key,)), [], SHAPE.num_labels)
 
@@ -118,7 +118,7 @@ def _neighbouring(scores: jax.Array, begin: jax.Array, count: int) -> tuple[Any,
     n = scores.shape[0]
     none = jnp.full((n, count), blocks.MASKED), jnp.full((n, count, blocks.WIDTH), blocks.MASKED)
     folds = search._Folds(*none, jnp.zeros((n, count), jnp.int32))
-    return search._merge_folds(folds, scores, begin).unfolded(), jnp.bool_(True)
+    return search._merge_folds(folds, scores, begin).top_scores(), jnp.bool_(True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,7 +147,7 @@ MENDS = {
     "dim": Mend(3, head_step, undone={"dim": 64}, targets=("v5e", "v5p")),
     "folds": Mend(
         4, head_step,
-        patches=lambda: [mock.patch.object(search, "top_of_strided_folds", _neighbouring)],
+        patches=lambda: [mock.patch.object(search, "strided_top_k", _neighbouring)],
     ),
     "mask": Mend(
         5, head_step, targets=("h100",),

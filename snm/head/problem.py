@@ -13,7 +13,7 @@ from snm.head.plan import StepPlan, plan_step
 from snm.head.spec import HeadSpec
 from snm.head.state import Head, HeadBatch
 from snm.machine.platform import of_platform
-from snm.sampling.sample import Array, Sample, excluded_slots, slots_of
+from snm.sampling.sample import Array, Sample, excluded_slots, find_slots
 from snm.tables.products import entry_products
 from snm.tables.rounding import as_float
 from snm.tables.table import RowTable, SparseRows, entry_rows
@@ -209,7 +209,7 @@ def make_problem(
         if sample is None:
             raise ValueError("update_head needs a sample unless all labels are negatives")
         ids, log_weights = jnp.asarray(sample.ids), sample.log_weights
-        num_slots, term_slots = ids.shape[0], slots_of(ids, terms.ids)
+        num_slots, term_slots = ids.shape[0], find_slots(ids, terms.ids)
 
     masked, excluded = None, None
     if not spec.excludes_known:
@@ -280,7 +280,7 @@ def _masked_slots(
     for block, real in ((known, known.values != 0), (seen, True)):
         if block is None:
             continue
-        own_slots = block.ids if sample is None else slots_of(sample.ids, block.ids)
+        own_slots = block.ids if sample is None else find_slots(sample.ids, block.ids)
         drawn = real & (own_slots >= 0) & (jnp.arange(own_slots.shape[0]) < block.starts[-1])
         rows.append(entry_rows(block))
         slots.append(jnp.where(drawn, own_slots, num_slots))

@@ -35,7 +35,9 @@ class FrequencySampler:
     needs_label_frequency: ClassVar[bool] = True
     needs_batch_positives: ClassVar[bool] = False
     reads: ClassVar[frozenset[str]] = frozenset({"frequency_power"})
-    on_device: ClassVar[None] = None  # a binary search over K sums a draw suits the host
+    on_device: ClassVar[None] = (
+        None  # each draw is a binary search over K sums, which suits the host
+    )
 
     label_frequency: Array
     power: float
@@ -79,8 +81,8 @@ class FrequencySampler:
         Returns:
           A sample with S = `size` NumPy slots.
         """
-        points = host_rng(self.seed, step).random(self.size) * self._cumulative[-1]
-        drawn = np.searchsorted(self._cumulative, points, side="right")
+        targets = host_rng(self.seed, step).random(self.size) * self._cumulative[-1]
+        drawn = np.searchsorted(self._cumulative, targets, side="right")
         # The product may round up to the total, which lies past the last label.
         drawn = np.minimum(drawn, self.num_labels - 1)
         return sample_of_draws(drawn, self.num_labels, lambda labels: self.log_q[labels])

@@ -19,8 +19,8 @@ class InBatchSampler:
 
     Attributes:
       num_labels: K.
-      label_log_weights: float32 [1 or 2, K], from `in_batch_log_weights`: of a whole batch and,
-        where it has fewer points, of the last one of an epoch.
+      label_log_weights: float32 [1 or 2, K], from `in_batch_log_weights`: those of a full batch
+        and, if the last batch of an epoch has fewer points, those of that batch.
       steps_per_epoch: batches of an epoch.
     """
 
@@ -58,7 +58,7 @@ class InBatchSampler:
         sample = in_batch(positives, num_labels=self.num_labels, size=size)
         is_last = step % self.steps_per_epoch == self.steps_per_epoch - 1
         row = is_last * (len(self.label_log_weights) - 1)
-        return _corrected(sample, self.label_log_weights, row)
+        return _with_log_weights(sample, self.label_log_weights, row)
 
 
 def in_batch(
@@ -66,8 +66,8 @@ def in_batch(
 ) -> Sample:
     """The distinct positives of a batch as the sample of all its points ("in-batch negatives").
 
-    There is no surplus label: `drop` is S. Every operation is one that NumPy and JAX share, on
-    shapes known at compile time, so one function serves the host and the device.
+    There is no surplus label: `drop` is S. NumPy and JAX share all operations used here, and shapes
+    are known at compile time, so one function serves the host and the device.
 
     Args:
       labels: int32, any shape, of NumPy or JAX: the positives of the batch. Entries outside
@@ -85,7 +85,7 @@ def in_batch(
     xp: Any = labels.__array_namespace__()
     labels = xp.asarray(labels, dtype=np.int32).reshape(-1)
     labels = xp.where((labels >= 0) & (labels < num_labels), labels, num_labels)
-    # Slots past the labels keep the value that pads; so do repeated labels, sorted to the end.
+    # Unused slots hold `num_labels`. Repeated labels become unused slots, which sort to the end.
     labels = xp.concatenate([labels, xp.full(max(size - labels.size, 0), num_labels, np.int32)])
     ordered = xp.sort(labels)
     repeated = xp.concatenate([xp.zeros(1, bool), ordered[1:] == ordered[:-1]])
@@ -93,17 +93,21 @@ def in_batch(
     drop = xp.asarray(size, dtype=np.int32)
     count = xp.asarray(xp.sum(ids < num_labels), dtype=np.int32)
     sample = Sample(ids, drop, None, count)
-    return sample if label_log_weights is None else _corrected(sample, label_log_weights[None], 0)
+    return (
+        sample
+        if label_log_weights is None
+        else _with_log_weights(sample, label_log_weights[None], 0)
+    )
 
 
-def _corrected(sample: Sample, label_log_weights: Array, row: Any) -> Sample:
-    """The sample with the log weights of its labels: a row of float32 [rows, K]."""
+def _with_log_weights(sample: Sample, label_log_weights: Array, row: Any) -> Sample:
+    """Adds the log weights of its labels to a sample, from one row of float32 [rows, K]."""
     ids: Any = sample.ids
     xp, num_labels = ids.__array_namespace__(), label_log_weights.shape[1]
     weights = xp.asarray(label_log_weights, dtype=np.float32)
-    found = weights[row, xp.minimum(ids, num_labels - 1)]
-    found = xp.where(ids < num_labels, found, np.float32(-np.inf))
-    return sample._replace(log_weights=found)
+    log_weights = weights[row, xp.minimum(ids, num_labels - 1)]
+    log_weights = xp.where(ids < num_labels, log_weights, np.float32(-np.inf))
+    return sample._replace(log_weights=log_weights)
 
 
 def in_batch_log_weights(
@@ -122,11 +126,11 @@ def in_batch_log_weights(
     (`snm.batches.epoch_order.Order`). That makes no difference unless the order of the file tells
     the labels: where it is sorted by them, a label is present more often than this says.
 
-    Place by place, the label is missing with probability 1 - q / N, where N is the number of points
-    that are left and q the expected sum of their p_i. If it is missing, each of its points is left
-    for the next place with probability (N - 1 - q + r p) / (N - q), r being the probability that
-    the point was left so far, and p the mean of the p_i, weighted by p_i. That is exact where one
-    point carries the label, or all p_i are 1; otherwise the points are not quite independent.
+    The batch is drawn point by point. Each draw misses the label with probability 1 - q / N, where
+    N is the number of points left and q the expected sum of their p_i. After a miss, each point of
+    the label is still left with probability (N - 1 - q + r p) / (N - q), where r is the probability
+    that it was left before and p is the mean of the p_i, weighted by p_i. This is exact if one
+    point carries the label or all p_i are 1; otherwise the points are not quite independent.
 
     Args:
       label_draws: float64 [2, K], the sums of p_i and of its square over the points that carry each
@@ -145,13 +149,13 @@ def in_batch_log_weights(
     draws = np.asarray(label_draws, np.float64)
     draws = np.where(draws[0] > 0, draws, 1.0)
     # Where all positives enter, few sums are distinct.
-    (expected, squares), place = np.unique(draws, axis=1, return_inverse=True)
-    own, stays = squares / expected, np.ones(len(expected))
+    (expected, squares), inverse = np.unique(draws, axis=1, return_inverse=True)
+    mean_draw, still_left = squares / expected, np.ones(len(expected))
     log_missing = np.zeros(len(expected))
     with np.errstate(divide="ignore", invalid="ignore"):  # log 0: the label is in every batch
         for left in range(num_points, num_points - batch_size, -1):
             log_missing += np.log1p(-np.minimum(expected / left, 1.0))
-            stay = (left - 1 - expected + stays * own) / (left - expected)
+            stay = (left - 1 - expected + still_left * mean_draw) / (left - expected)
             stay = np.clip(np.where(expected < left, stay, 1.0), 0.0, 1.0)
-            expected, stays = expected * stay, stays * stay
-    return (-np.log(-np.expm1(log_missing))).astype(np.float32)[place.reshape(-1)]
+            expected, still_left = expected * stay, still_left * stay
+    return (-np.log(-np.expm1(log_missing))).astype(np.float32)[inverse.reshape(-1)]

@@ -7,8 +7,8 @@ permuted again until they fall below K (cycle walking). The grid is nearly squar
 cells larger than K, so that for large K hardly any value has to walk. A grid of 2^n cells would
 send up to half of the values around, and all of them would wait for the slowest.
 
-An accelerator does not walk: a loop that ends when no value is outside makes a GPU wait for the
-host at each turn. It follows the few cells outside to where each one ends, by pointer doubling.
+An accelerator does not walk: a loop that ends when no value is outside 0 .. K-1 makes a GPU wait
+for the host at each iteration. Pointer doubling finds where the walk from each outside cell ends.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from jax import lax
 
 from snm.machine.platform import by_platform
 
-__all__ = ["permuted"]
+__all__ = ["permutation_prefix"]
 
 # uint32 [size] each: the two coordinates of a value on the grid.
 _Halves = tuple[jax.Array, jax.Array]
 
 
-def permuted(key: jax.Array, num_labels: int, size: int) -> jax.Array:
+def permutation_prefix(key: jax.Array, num_labels: int, size: int) -> jax.Array:
     """The images of 0 .. size-1 under a pseudo-random permutation of 0 .. K-1.
 
     Args:
@@ -45,49 +45,49 @@ def permuted(key: jax.Array, num_labels: int, size: int) -> jax.Array:
     # Two rounds an iteration: unrolled further, XLA:CPU computes shared terms again and again.
     def two_rounds(halves: _Halves, keys: jax.Array) -> tuple[_Halves, None]:
         high, low = halves
-        high = _shifted(high, _hash(low + keys[0]), high_range)
-        low = _shifted(low, _hash(high + keys[1]), low_range)
+        high = _shift_modulo(high, _hash(low + keys[0]), high_range)
+        low = _shift_modulo(low, _hash(high + keys[1]), low_range)
         return (high, low), None
 
-    def value(halves: _Halves) -> jax.Array:
+    def cell_number(halves: _Halves) -> jax.Array:
         return halves[0] * jnp.uint32(low_range) + halves[1]
 
-    def once(halves: _Halves) -> _Halves:
+    def permute_grid(halves: _Halves) -> _Halves:
         return lax.scan(two_rounds, halves, round_keys)[0]
 
     def cells(first: int, count: int) -> _Halves:
         numbers = first + jnp.arange(count, dtype=jnp.uint32)
         return numbers // low_range, numbers % low_range
 
-    def by_walking() -> jax.Array:
+    def by_cycle_walking() -> jax.Array:
         def walk(state: tuple[_Halves, jax.Array]) -> tuple[_Halves, jax.Array]:
             (high, low), outside = state
-            next_high, next_low = once((high, low))
+            next_high, next_low = permute_grid((high, low))
             halves = jnp.where(outside, next_high, high), jnp.where(outside, next_low, low)
-            return halves, value(halves) >= num_labels
+            return halves, cell_number(halves) >= num_labels
 
         first = cells(0, size), jnp.ones(size, bool)
         halves, _ = lax.while_loop(lambda state: jnp.any(state[1]), walk, first)
-        return value(halves)
+        return cell_number(halves)
 
-    def by_doubling() -> jax.Array:
-        images = value(once(cells(0, size)))
+    def by_pointer_doubling() -> jax.Array:
+        images = cell_number(permute_grid(cells(0, size)))
         outside = high_range * low_range - num_labels
         if not outside:
             return images
 
         # A walk from a label visits each cell outside at most once. Those that only cells outside
         # lead to may go around for ever, but no label comes to them.
-        def followed(values: jax.Array, ends: jax.Array) -> jax.Array:
+        def follow(values: jax.Array, ends: jax.Array) -> jax.Array:
             inside = values < num_labels
             return jnp.where(inside, values, ends[jnp.where(inside, 0, values - num_labels)])
 
-        ends = value(once(cells(num_labels, outside)))
+        ends = cell_number(permute_grid(cells(num_labels, outside)))
         turns = (outside - 1).bit_length()
-        ends = lax.fori_loop(0, turns, lambda _, ends: followed(ends, ends), ends)
-        return followed(images, ends)
+        ends = lax.fori_loop(0, turns, lambda _, ends: follow(ends, ends), ends)
+        return follow(images, ends)
 
-    return by_platform(cpu=by_walking, default=by_doubling)
+    return by_platform(cpu=by_cycle_walking, default=by_pointer_doubling)
 
 
 def _num_rounds(num_labels: int) -> int:
@@ -99,7 +99,7 @@ def _num_rounds(num_labels: int) -> int:
     return 32 if num_labels <= 1024 else 8
 
 
-def _shifted(half: jax.Array, noise: jax.Array, limit: int) -> jax.Array:
+def _shift_modulo(half: jax.Array, noise: jax.Array, limit: int) -> jax.Array:
     """(half + floor(noise * limit / 2^32)) mod limit, in 32 bits, for limit < 2^16."""
     upper = (noise >> 16) * jnp.uint32(limit)
     lower = (noise & jnp.uint32(0xFFFF)) * jnp.uint32(limit)

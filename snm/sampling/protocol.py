@@ -15,7 +15,7 @@ __all__ = ["Sampler", "SamplerInputs"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class SamplerInputs:
-    """What a sampler may use of a run. It is built once, from these.
+    """What a sampler is built from, once per run.
 
     Attributes:
       num_labels: K.
@@ -75,7 +75,7 @@ class Sampler(Protocol):
         gets None for them.
 
     A class that reads a setting of samplers, such as `frequency_power`, names it in a frozenset
-    `reads`. A run refuses those that its sampler does not name.
+    `reads`. A run rejects those that its sampler does not name.
     """
 
     needs_label_frequency: ClassVar[bool]
@@ -100,11 +100,11 @@ class Sampler(Protocol):
 
     @property
     def on_device(self) -> Callable[[Array, Array | None, Array], Sample] | None:
-        """`on_host` in JAX, traced inside the compiled step; None if there is only the host's.
+        """`on_host` in JAX, traced inside the compiled step; None if the sampler has no such form.
 
-        A run whose training set is on the device draws with it, and needs no sample of the host.
-        It may follow another random stream, by the same law. The third argument is the seed of the
-        run, a uint32 scalar: data, so that members share the program. A draw reads it in place of a
-        seed that the object has.
+        A run whose training set is on the device draws with it, and no sample is drawn on the host.
+        It may use another random stream with the same distribution. The third argument is the seed
+        of the run, a uint32 scalar. It is an array, so that ensemble members share the program. A
+        draw uses it instead of the sampler's own seed.
         """
         ...

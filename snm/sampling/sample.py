@@ -1,6 +1,6 @@
-"""The labels drawn for a batch, and the slot of them that each term leaves out.
+"""The labels drawn for a batch, and the slot that each term leaves out.
 
-Samplers are pure functions of (seed, step): a checkpoint holds nothing of them, and any step can be
+Samplers are pure functions of (seed, step): a checkpoint does not store them, and any step can be
 repeated alone. All terms of a batch share one draw, so that scoring it is one matrix product. Each
 (point, positive) term then leaves out one slot of the draw: the one that `excluded_slots` returns.
 """
@@ -24,9 +24,9 @@ __all__ = [
     "Sample",
     "check_sample",
     "excluded_slots",
+    "find_slots",
     "host_rng",
     "sample_of_draws",
-    "slots_of",
 ]
 
 Array = jax.Array | np.ndarray[Any, Any]
@@ -68,8 +68,8 @@ def check_sample(
       ranks: whether the loss has weights over ranks, which need labels that are drawn once.
 
     Raises:
-      InputError: no `Sample`, or not one as its docstring says: training would take its ids for
-        other labels, score a label twice, or learn from numbers that mean nothing.
+      InputError: it is not a `Sample`, or breaks the rules in the docstring of `Sample`. Training
+        would use wrong labels, score a label twice, or learn from meaningless numbers.
     """
     if not isinstance(sample, Sample):
         raise InputError(where, f"{type(sample).__name__} drawn", "a Sample")
@@ -82,9 +82,9 @@ def check_sample(
     if ids[0] < 0 or ids.max() > num_labels:
         bad = ids[0] if ids[0] < 0 else ids.max()
         raise InputError(where, f"label {bad}", f"labels from 0 to {num_labels - 1}")
-    wrong = np.flatnonzero((ids[1:] <= ids[:-1]) & (ids[1:] != num_labels))
-    if wrong.size:
-        found = f"label {ids[wrong[0] + 1]} after {ids[wrong[0]]}"
+    unordered = np.flatnonzero((ids[1:] <= ids[:-1]) & (ids[1:] != num_labels))
+    if unordered.size:
+        found = f"label {ids[unordered[0] + 1]} after {ids[unordered[0]]}"
         raise InputError(where, found, f"ascending labels, then {num_labels} in unused slots")
     drop = np.asarray(sample.drop)
     if drop.ndim or drop.dtype.kind not in "iu" or not 0 <= drop <= size:
@@ -105,23 +105,23 @@ def check_sample(
         raise InputError(where, found, expected)
 
 
-def slots_of(ids: Array, labels: Array) -> jax.Array:
+def find_slots(ids: Array, labels: Array) -> jax.Array:
     """Finds labels in a sample.
 
     Args:
       ids: int32 [S], ascending (`Sample.ids`).
-      labels: int32, any shape. A label equal to the value that pads `ids` finds an unused slot.
+      labels: int32, any shape. `num_labels`, the padding of `ids`, finds an unused slot.
 
     Returns:
       int32, the shape of `labels`: the first slot that holds the label, or -1.
     """
     ids, labels = jnp.asarray(ids), jnp.asarray(labels)
-    slots = jnp.minimum(_first_at_least(ids, labels), ids.shape[0] - 1)
+    slots = jnp.minimum(_searchsorted(ids, labels), ids.shape[0] - 1)
     return jnp.where(ids[slots] == labels, slots, -1).astype(jnp.int32)
 
 
-def _first_at_least(ids: jax.Array, labels: jax.Array) -> jax.Array:
-    """`jnp.searchsorted`; a loop of fifteen tiny steps costs an accelerator more than its code."""
+def _searchsorted(ids: jax.Array, labels: jax.Array) -> jax.Array:
+    """`jnp.searchsorted`, unrolled on an accelerator, where a loop of tiny steps is slow."""
     unrolled = functools.partial(jnp.searchsorted, method="scan_unrolled")
     return by_platform(ids, labels, cpu=jnp.searchsorted, default=unrolled)
 
@@ -132,12 +132,12 @@ def excluded_slots(sample: Sample, labels: Array, *, slots: Array | None = None)
     Args:
       sample: the draw of the batch.
       labels: int32, any shape: the positive of each term.
-      slots: `slots_of(sample.ids, labels)`, where the caller has it; None searches for it.
+      slots: `find_slots(sample.ids, labels)`, where the caller has it; None searches for it.
 
     Returns:
       int32, the shape of `labels`, from 0 to S; S leaves nothing out.
     """
-    slots = slots_of(sample.ids, labels) if slots is None else jnp.asarray(slots)
+    slots = find_slots(sample.ids, labels) if slots is None else jnp.asarray(slots)
     return jnp.where(slots >= 0, slots, jnp.asarray(sample.drop, jnp.int32))
 
 

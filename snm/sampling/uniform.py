@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from snm.sampling.permutation import permuted
+from snm.sampling.permutation import permutation_prefix
 from snm.sampling.protocol import SamplerInputs
 from snm.sampling.sample import STREAM, Array, Sample, host_rng
 
@@ -112,7 +112,7 @@ def uniform_device(seed: int | Array, step: int | Array, *, num_labels: int, siz
     if size == num_labels:
         drop = jax.random.randint(key, (), 0, size, jnp.int32)
         return Sample(jnp.arange(num_labels, dtype=jnp.int32), drop)
-    order = permuted(key, num_labels, size).astype(jnp.int32)
+    order = permutation_prefix(key, num_labels, size).astype(jnp.int32)
     drop = jnp.sum(order < order[-1], dtype=jnp.int32)
     return Sample(jnp.sort(order), drop)
 

@@ -20,7 +20,7 @@ from snm.topk.parallel import parallel_top_k
 __all__ = ["Candidates", "Quota", "block_candidates", "choose_quota", "merge_candidates"]
 
 _MIN_BLOCKS = 4  # with fewer blocks, a quota is not far below the count
-_ROOM = 1.4  # most / fewest; the closer to 1, the more passes it takes to find a threshold
+_MOST_OVER_FEWEST = 1.4  # the closer to 1, the more passes it takes to find a threshold
 _WIDTH = 32  # `most` is a multiple of the word size
 
 
@@ -60,7 +60,7 @@ def choose_quota(count: int, num_blocks: int, size: int) -> Quota | None:
     """
     mean = count / num_blocks
     fewest = math.ceil(mean + 6 * math.sqrt(mean))
-    most = math.ceil(fewest * _ROOM / _WIDTH) * _WIDTH
+    most = math.ceil(fewest * _MOST_OVER_FEWEST / _WIDTH) * _WIDTH
     if num_blocks < _MIN_BLOCKS or fewest >= count or most >= size:
         return None
     return Quota(fewest, most)
@@ -75,12 +75,12 @@ def block_candidates(scores: jax.Array, begin: jax.Array, quota: Quota) -> Candi
       quota: how many candidates to return.
     """
     low, high = find_threshold(scores, quota.fewest, quota.most)
-    found, place = collect_above(scores, low, quota.most)
+    collected, place = collect_above(scores, low, quota.most)
     # Where equal scores leave low < high, not all of them may fit: no floor is known. Where fewer
     # than `fewest` were found, all scores of the block are candidates.
     floor = jnp.where(low == high, low, jnp.inf)
-    floor = jnp.where(found[:, quota.fewest - 1] <= MASKED, MASKED, floor)
-    return Candidates(found, begin + place, floor)
+    floor = jnp.where(collected[:, quota.fewest - 1] <= MASKED, MASKED, floor)
+    return Candidates(collected, begin + place, floor)
 
 
 def merge_candidates(

@@ -26,7 +26,7 @@ __all__ = [
 
 
 WIDTH = 16  # slots of one fold; see `snm.topk.search`
-_PIECE = 1024  # entries of `Added` that are looked at together
+_PIECE = 1024  # entries of `Added` that are added together
 UNIT = {"cpu": WIDTH, "gpu": 128, "tpu": 128}
 """By platform: the size of a block is a multiple of this. The tiles of matrix products on
 accelerators are 128 long, and XLA:GPU copies a block to pad it to a multiple."""
@@ -49,7 +49,7 @@ class Masked(NamedTuple):
 
 
 class Added(NamedTuple):
-    """What is added to scores: `values[e]` to that of query `rows[e]` and slot `slots[e]`.
+    """Values to add to scores: `values[e]` to the score of query `rows[e]` and slot `slots[e]`.
 
     Attributes:
       rows: int32 [E].
@@ -61,36 +61,36 @@ class Added(NamedTuple):
     slots: jax.Array
     values: jax.Array
 
-    def added_to(self, scores: jax.Array, begin: jax.Array) -> jax.Array:
-        """The scores float32 [n, size] of slots begin .. begin + size - 1, with what is added.
+    def add_to(self, scores: jax.Array, begin: jax.Array) -> jax.Array:
+        """Adds the values to float32 [n, size] scores of slots begin .. begin + size - 1.
 
-        Blocks on a CPU are many and a scatter is a loop, so that each looks only at the pieces with
-        entries of its own. An accelerator has few blocks.
+        A CPU has many blocks, and its scatter is a loop over the entries. So each block reads only
+        the pieces that contain entries of its own. An accelerator has few blocks.
         """
         if platform() != "cpu" or self.slots.shape[0] <= _PIECE:
-            return self._added_to(scores, begin)
+            return self._scatter_add(scores, begin)
         ends = jnp.stack([begin, begin + scores.shape[1]])
         first, last = jnp.searchsorted(self.slots, ends)
-        whole = self._padded()
+        padded = self._padded()
 
         def add_piece(piece: jax.Array, scores: jax.Array) -> jax.Array:
-            own = (lax.dynamic_slice(x, (piece * _PIECE,), (_PIECE,)) for x in whole)
-            return Added(*own)._added_to(scores, begin)
+            entries = (lax.dynamic_slice(x, (piece * _PIECE,), (_PIECE,)) for x in padded)
+            return Added(*entries)._scatter_add(scores, begin)
 
         return lax.fori_loop(first // _PIECE, -(-last // _PIECE), add_piece, scores)
 
-    def _added_to(self, scores: jax.Array, begin: jax.Array) -> jax.Array:
+    def _scatter_add(self, scores: jax.Array, begin: jax.Array) -> jax.Array:
         place = _in_block(self.rows, self.slots, begin, scores.shape[1])
         return scores.at[place].add(self.values, mode="drop")
 
     def _padded(self) -> Added:
-        """To a multiple of `_PIECE`, with slots that are in no block."""
-        more = (0, -self.slots.shape[0] % _PIECE)
+        """Pads the entries to a multiple of `_PIECE`, with slots that are in no block."""
+        padding = (0, -self.slots.shape[0] % _PIECE)
         no_slot = jnp.iinfo(jnp.int32).max
         return Added(
-            jnp.pad(self.rows, more),
-            jnp.pad(self.slots, more, constant_values=no_slot),
-            jnp.pad(self.values, more),
+            jnp.pad(self.rows, padding),
+            jnp.pad(self.slots, padding, constant_values=no_slot),
+            jnp.pad(self.values, padding),
         )
 
 
@@ -116,7 +116,7 @@ class Best(NamedTuple):
 
     @classmethod
     def none(cls, num_queries: int) -> Best:
-        """No score of any query: count is 0."""
+        """The empty result: count is 0."""
         return cls(jnp.zeros((num_queries, 0)), jnp.zeros((num_queries, 0), jnp.int32))
 
 
@@ -131,9 +131,9 @@ def block_plan(num_slots: int, longest: int, unit: int | None = None) -> BlockPl
     """Plans blocks of equal size, about `longest` slots.
 
     Args:
-      num_slots: to be cut.
-      longest: slots of a block, about.
-      unit: the size is a multiple of it; by default of `UNIT` for this platform.
+      num_slots: the slots to cut into blocks.
+      longest: the number of slots in a block, approximately.
+      unit: the size of a block is a multiple of this; None means `UNIT` for this platform.
     """
     unit = of_platform(UNIT) if unit is None else unit
     count = max(1, round(num_slots / longest))
@@ -237,7 +237,7 @@ def score_rows(
         preferred_element_type=jnp.float32,
     )
     if added is not None:
-        scores = added.added_to(scores, block.begin)
+        scores = added.add_to(scores, block.begin)
     if masked is not None:
         places = masked.in_block(block.begin, block.rows.shape[0])
         scores = scores.at[places].set(MASKED, mode="drop")

@@ -48,6 +48,6 @@ def _num_parts(rows: int) -> int:
 
 def _top_k_in_parts(scores: jax.Array, *, count: int, parts: int) -> tuple[jax.Array, jax.Array]:
     ends = [part * scores.shape[0] // parts for part in range(parts + 1)]
-    found = [lax.top_k(scores[a:b], count) for a, b in itertools.pairwise(ends)]
-    values, places = zip(*found, strict=True)
-    return jnp.concatenate(values), jnp.concatenate(places)
+    parts_top_k = [lax.top_k(scores[a:b], count) for a, b in itertools.pairwise(ends)]
+    values, columns = zip(*parts_top_k, strict=True)
+    return jnp.concatenate(values), jnp.concatenate(columns)

@@ -30,11 +30,11 @@ def product_top_k(
 ) -> Best:
     """`lax.top_k(queries @ rows.T + bias + log_weights, count)`, without the matrix of scores.
 
-    On a TPU one kernel computes the product, leaves the masked slots out and carries the best on
-    the chip; see `snm.topk.kernel`. Elsewhere, and where the kernel would move more memory, the
-    product is searched block by block. Either way of equal scores the lowest slot comes first.
+    On a TPU one kernel computes the product, excludes the masked slots and keeps the running top k
+    on the chip; see `snm.topk.kernel`. Elsewhere, and where the kernel would move more memory, the
+    product is searched block by block. In both cases ties go to the lowest slot.
 
-    Scores can be differentiated, slots not. The backward pass reads the chosen rows alone,
+    The scores are differentiable, the slots are not. The backward pass reads the chosen rows alone,
     n x count x dim numbers; the gradient of `rows` is a dense [S, dim] array. A score that is not a
     number counts as masked in the kernel.
 
@@ -87,9 +87,9 @@ def _check(
         raise ValueError(f"rows are float32 or bfloat16, not {rows.dtype}")
     if not 1 <= count <= rows.shape[0]:
         raise ValueError(f"count is 1 to {rows.shape[0]}, the number of rows, not {count}")
-    for name, given in (("bias", bias), ("log_weights", log_weights)):
-        if given is not None and given.shape != rows.shape[:1]:
-            raise ValueError(f"{name} is [{rows.shape[0]}], not {list(given.shape)}")
+    for name, offset in (("bias", bias), ("log_weights", log_weights)):
+        if offset is not None and offset.shape != rows.shape[:1]:
+            raise ValueError(f"{name} is [{rows.shape[0]}], not {list(offset.shape)}")
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
@@ -102,13 +102,13 @@ def _top(
     offsets: jax.Array | None,
     masked: Masked | None,
 ) -> Best:
-    stored = rows
-    # A CPU would convert all rows before it reads a block; a TPU may copy what is called otherwise.
+    table = rows
+    # A CPU would convert all rows before it reads a block; a TPU may copy rows that are bit-cast.
     if rows.dtype == jnp.bfloat16 and platform() == "cpu":
-        stored = lax.bitcast_convert_type(rows, jnp.uint16)
+        table = lax.bitcast_convert_type(rows, jnp.uint16)
     best = best_scores(
         queries,
-        LabelRows(stored, bias=offsets),
+        LabelRows(table, bias=offsets),
         count,
         masked=masked,
         compute_dtype=compute_dtype,
@@ -122,8 +122,10 @@ def _forward(count: int, compute_dtype: Any, kernel: str, *args: Any) -> tuple[B
     return best, (*args, best)
 
 
-def _backward(count: int, compute_dtype: Any, kernel: str, kept: tuple, grad_best: Best) -> tuple:
-    queries, rows, offsets, _, best = kept
+def _backward(
+    count: int, compute_dtype: Any, kernel: str, residuals: tuple, grad_best: Best
+) -> tuple:
+    queries, rows, offsets, _, best = residuals
     grad_scores = jnp.where(unmasked(best.scores), grad_best.scores, 0)
     chosen = rows[best.slots].astype(jnp.float32)
     grad_queries = jnp.einsum("nk,nkd->nd", grad_scores, chosen)

@@ -31,7 +31,7 @@ from snm.topk.blocks import (
 )
 from snm.topk.kernel.choice import kernel_form
 from snm.topk.parallel import parallel_top_k
-from snm.topk.strided_folds import merged_in_order, top_of_strided_folds
+from snm.topk.strided_folds import merge_best, strided_top_k
 
 __all__ = ["best_scores"]
 
@@ -39,15 +39,15 @@ _CPU_BLOCK = 4096  # 512 x 4096 float32 scores are 8 MB; above 32 MB, page fault
 _ACCELERATOR_NUMBERS = 1 << 26
 """Numbers of a block on an accelerator, scores and rows together: 256 MiB of float32.
 
-A limit of memory; how long blocks of other sizes take was not measured.
+This limits memory; the time of other sizes was not measured.
 """
-_FALL_BACK = 8  # an accelerator's search after a tie holds blocks of so many times fewer slots
+_FALLBACK_DIVISOR = 8  # after a tie, an accelerator searches blocks of an eighth of the slots
 _FOLDS_PER_SCORE = {"cpu": 8, "gpu": 2}
 """Folds of a block for each score to keep; an accelerator has the `gpu` value.
 
-With fewer, folds cost time on CPUs (timed). XLA:GPU sorts where more than 16 scores are kept: the
-maxima and 16 scores of each fold that is kept, in place of the block, of which these are at most
-18 / 32. That is arithmetic; an H200 finds 16 of 32,768 scores in 0.38 of the time with folds
+With fewer folds, the search is slower on CPUs (timed). XLA:GPU sorts where more than 16 scores are
+kept: with folds, the maxima and the 16 scores of each chosen fold instead of the whole block, at
+most 18 / 32 of it. An H200 finds 16 of 32,768 scores in 0.38 of the time with folds
 (`benchmarks/results/gpu-forms.json`).
 """
 
@@ -83,22 +83,22 @@ def best_scores(
     """
     slots = labels.num_slots
 
-    def form(longest: int, on_cpu: bool) -> functools.partial[Best]:
+    def search_form(longest: int, on_cpu: bool) -> functools.partial[Best]:
         unit = UNIT["cpu"] if on_cpu else UNIT["gpu"]
-        fewer = longest if on_cpu else max(_CPU_BLOCK, longest // _FALL_BACK)
+        fold_block = longest if on_cpu else max(_CPU_BLOCK, longest // _FALLBACK_DIVISOR)
         return functools.partial(
             _search_blocks,
             count=count,
             plan=block_plan(slots, longest, unit),
-            plan_of_folds=block_plan(slots, fewer, unit),
+            fold_plan=block_plan(slots, fold_block, unit),
             on_cpu=on_cpu,
             compute_dtype=compute_dtype,
             ordered=ordered,
         )
 
-    cpu = form(_CPU_BLOCK, on_cpu=True)
+    cpu = search_form(_CPU_BLOCK, on_cpu=True)
     longest = max(_CPU_BLOCK, _ACCELERATOR_NUMBERS // sum(queries.shape))
-    accelerator = form(longest, on_cpu=False)
+    accelerator = search_form(longest, on_cpu=False)
     on_tpu = kernel_form(
         kernel,
         queries,
@@ -122,14 +122,14 @@ def _search_blocks(
     *,
     count: int,
     plan: BlockPlan,
-    plan_of_folds: BlockPlan,
+    fold_plan: BlockPlan,
     on_cpu: bool,
     compute_dtype: jnp.dtype,
     ordered: bool,
 ) -> Best:
     n = queries.shape[0]
 
-    def scores_of(start: jax.Array, size: int = plan.size) -> tuple[jax.Array, jax.Array]:
+    def block_scores(start: jax.Array, size: int = plan.size) -> tuple[jax.Array, jax.Array]:
         block = labels.block(start, size)
 
         def product() -> jax.Array:
@@ -147,64 +147,63 @@ def _search_blocks(
         return masked_product(), block.begin
 
     def merge_block(best: Best, start: jax.Array) -> tuple[Best, None]:
-        return _merge(best, *scores_of(start)), None
+        return _merge(best, *block_scores(start)), None
 
     def merge_block_folds(best: _Folds, start: jax.Array) -> tuple[_Folds, None]:
-        return _merge_folds(best, *scores_of(start, plan_of_folds.size)), None
+        return _merge_folds(best, *block_scores(start, fold_plan.size)), None
 
-    starts, starts_of_folds = _starts(plan), _starts(plan_of_folds)
+    starts, fold_starts = _starts(plan), _starts(fold_plan)
     none = Best(jnp.full((n, count), MASKED), jnp.zeros((n, count), jnp.int32))
     if count * _FOLDS_PER_SCORE["cpu" if on_cpu else "gpu"] <= plan.size // WIDTH:
         folds = _Folds(none.scores, jnp.full((n, count, WIDTH), MASKED), none.slots)
 
-        def by_folds() -> Best:
-            return _scan_blocks(merge_block_folds, folds, starts_of_folds)[0].unfolded()
+        def search_folds() -> Best:
+            return _scan_blocks(merge_block_folds, folds, fold_starts)[0].top_scores()
 
         if on_cpu:
-            return by_folds()
+            return search_folds()
 
-        def merge_strided(carry: tuple[Best, jax.Array], start: jax.Array) -> tuple:
-            best, sure = carry
-            found, begin = scores_of(start)
-            own, of_block = top_of_strided_folds(found, begin, count)
-            return (merged_in_order(best, own), sure & of_block), None
+        def merge_strided_folds(carry: tuple[Best, jax.Array], start: jax.Array) -> tuple:
+            best, exact = carry
+            block_best, block_exact = strided_top_k(*block_scores(start), count)
+            return (merge_best(best, block_best), exact & block_exact), None
 
-        best, sure = _scan_blocks(merge_strided, (none, jnp.bool_(True)), starts)[0]
-        return lax.cond(sure, lambda: best, by_folds)
+        best, exact = _scan_blocks(merge_strided_folds, (none, jnp.bool_(True)), starts)[0]
+        return lax.cond(exact, lambda: best, search_folds)
 
-    def by_merging() -> Best:
+    def merge_blocks() -> Best:
         return _scan_blocks(merge_block, none, starts)[0]
 
     quota = choose_quota(count, plan.num_blocks, plan.size)
     if not on_cpu or labels.ids is None or quota is None:
-        return by_merging()
+        return merge_blocks()
 
-    def candidates_of(_: None, start: jax.Array) -> tuple[None, Candidates]:
-        return None, block_candidates(*scores_of(start), quota)
+    def select_candidates(_: None, start: jax.Array) -> tuple[None, Candidates]:
+        return None, block_candidates(*block_scores(start), quota)
 
     scores, slots, exact = merge_candidates(
-        _scan_blocks(candidates_of, None, starts)[1], count, ordered=ordered
+        _scan_blocks(select_candidates, None, starts)[1], count, ordered=ordered
     )
     best = Best(scores, slots)
-    return lax.cond(exact, lambda: best, by_merging)
+    return lax.cond(exact, lambda: best, merge_blocks)
 
 
 def _starts(plan: BlockPlan) -> jax.Array:
     return jnp.arange(plan.num_blocks, dtype=jnp.int32) * plan.size
 
 
-def _scan_blocks(one_block: Callable, start: Any, starts: jax.Array) -> tuple[Any, Any]:
+def _scan_blocks(body: Callable, start: Any, starts: jax.Array) -> tuple[Any, Any]:
     if starts.shape[0] == 1:
-        carry, out = one_block(start, starts[0])
+        carry, out = body(start, starts[0])
         return carry, jax.tree.map(lambda x: x[None], out)
-    return lax.scan(one_block, start, starts)
+    return lax.scan(body, start, starts)
 
 
 def _merge(best: Best, scores: jax.Array, begin: jax.Array) -> Best:
     """Merges the scores of a block into the running top k."""
     n, size = scores.shape
     slots = jnp.broadcast_to((begin + jnp.arange(size, dtype=jnp.int32))[None, :], (n, size))
-    return merged_in_order(best, Best(scores, slots))
+    return merge_best(best, Best(scores, slots))
 
 
 class _Folds(NamedTuple):
@@ -223,7 +222,7 @@ class _Folds(NamedTuple):
     scores: jax.Array
     starts: jax.Array
 
-    def unfolded(self) -> Best:
+    def top_scores(self) -> Best:
         """The top `count` scores of the folds."""
         n, count, width = self.scores.shape
         slots = self.starts[:, :, None] + jnp.arange(width, dtype=jnp.int32)[None, None, :]

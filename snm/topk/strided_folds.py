@@ -5,7 +5,7 @@ once. On a CPU `snm.topk.search` folds neighbouring slots. A TPU keeps slots alo
 register, and XLA:GPU along the threads of a warp: a maximum over neighbours moves numbers between
 them. Here a fold takes every F-th slot of a block of 16 F, and maxima are taken of whole vectors.
 
-Where folds tie for the last place, the lowest slot may be in one that was not chosen. A flag tells.
+If folds tie for the last place, the lowest slot may be in one that was not chosen. A flag says so.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from snm.losses.reductions import unmasked
 from snm.topk.blocks import WIDTH, Best
 from snm.topk.parallel import parallel_top_k
 
-__all__ = ["merged_in_order", "top_of_strided_folds"]
+__all__ = ["merge_best", "strided_top_k"]
 
 
-def top_of_strided_folds(scores: jax.Array, begin: jax.Array, count: int) -> tuple[Best, jax.Array]:
-    """The top `count` of a block, and whether they are sure to be those of a stable sort.
+def strided_top_k(scores: jax.Array, begin: jax.Array, count: int) -> tuple[Best, jax.Array]:
+    """The top `count` of a block, and whether ties surely went to the lowest slots.
 
     Args:
       scores: float32 [n, size], size a multiple of 16.
@@ -39,7 +39,7 @@ def top_of_strided_folds(scores: jax.Array, begin: jax.Array, count: int) -> tup
     for part in parts[1:]:
         maxima = jnp.maximum(maxima, part)
     maxima = lax.optimization_barrier(maxima)  # or XLA takes them again below, from all scores
-    highest, chosen = lax.top_k(maxima, count)
+    chosen_maxima, chosen = lax.top_k(maxima, count)
     # Ascending slots, so that ties go to the lowest: by part, then by place in it.
     chosen = jnp.sort(chosen, axis=1)
     offsets = jnp.arange(WIDTH, dtype=jnp.int32) * folds
@@ -49,12 +49,13 @@ def top_of_strided_folds(scores: jax.Array, begin: jax.Array, count: int) -> tup
     # Only folds not chosen that reach the last place can hold a lower slot of the same score.
     # jnp.min, not a slice: XLA:CPU sorts whole rows if a top-k is sliced.
     last = jnp.min(top, axis=1)
-    at_last = jnp.sum(maxima >= last[:, None], axis=1) > jnp.sum(highest >= last[:, None], axis=1)
-    return Best(top, slots), ~jnp.any(at_last & unmasked(last))
+    reaching = jnp.sum(maxima >= last[:, None], axis=1)
+    may_tie = reaching > jnp.sum(chosen_maxima >= last[:, None], axis=1)
+    return Best(top, slots), ~jnp.any(may_tie & unmasked(last))
 
 
-def merged_in_order(first: Best, second: Best) -> Best:
-    """The best of both, as many as `first` has, whose slots are all below those of `second`."""
+def merge_best(first: Best, second: Best) -> Best:
+    """Merges two top-k results; all slots of `first` are below those of `second`."""
     scores = jnp.concatenate([first.scores, second.scores], axis=1)
     slots = jnp.concatenate([first.slots, second.slots], axis=1)
     top, place = parallel_top_k(scores, first.scores.shape[1])

@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 from snm.machine.platform import compiling_for
-from snm.sampling.permutation import permuted
+from snm.sampling.permutation import permutation_prefix
 from snm.sampling.uniform import uniform_device
 
 P_VALUE = 1e-4
@@ -21,7 +21,7 @@ P_VALUE = 1e-4
 
 @pytest.mark.parametrize("num_labels", [1, 2, 3, 65, 4097])
 def test_network_is_a_permutation(num_labels):
-    drawn = jax.jit(permuted, static_argnums=(1, 2))
+    drawn = jax.jit(permutation_prefix, static_argnums=(1, 2))
     for seed in range(3):
         order = np.asarray(drawn(jax.random.key(seed), num_labels, num_labels))
         np.testing.assert_array_equal(np.sort(order), np.arange(num_labels))
@@ -35,9 +35,9 @@ def test_network_is_a_permutation(num_labels):
 def test_accelerators_find_the_same_images_without_walking(num_labels, keys):
     size = min(num_labels, 32_769)
     keys = jax.vmap(jax.random.key)(jnp.arange(keys))
-    walked = jax.jit(jax.vmap(lambda key: permuted(key, num_labels, size)))(keys)
+    walked = jax.jit(jax.vmap(lambda key: permutation_prefix(key, num_labels, size)))(keys)
     with compiling_for("gpu", 1 << 34):
-        elsewhere = jax.jit(jax.vmap(lambda key: permuted(key, num_labels, size)))
+        elsewhere = jax.jit(jax.vmap(lambda key: permutation_prefix(key, num_labels, size)))
         np.testing.assert_array_equal(elsewhere(keys), walked)
         assert " while[" not in str(jax.make_jaxpr(elsewhere)(keys))
 
@@ -53,7 +53,7 @@ def test_network_has_no_duplicates_at_large_k():
 def test_order_drawn_is_uniform():
     # Ordered pairs of 7: the last label drawn is what a term drops.
     keys = jax.vmap(jax.random.key)(jnp.arange(20_000))
-    order = np.asarray(jax.jit(jax.vmap(lambda key: permuted(key, 7, 2)))(keys))
+    order = np.asarray(jax.jit(jax.vmap(lambda key: permutation_prefix(key, 7, 2)))(keys))
     _, counts = np.unique(order, axis=0, return_counts=True)
     counts = np.concatenate([counts, np.zeros(42 - len(counts))])
     assert stats.chisquare(counts).pvalue > P_VALUE, counts

@@ -12,8 +12,8 @@ from snm.sampling.sample import (
     Sample,
     check_sample,
     excluded_slots,
+    find_slots,
     sample_of_draws,
-    slots_of,
 )
 
 
@@ -22,7 +22,7 @@ from snm.sampling.sample import (
 def test_slots(ids, drop):
     ids = np.array(sorted(ids) + [21] * (22 - len(ids)), np.int32)
     labels = np.arange(-1, 21, dtype=np.int32).reshape(2, 11)
-    got = np.asarray(slots_of(ids, labels))
+    got = np.asarray(find_slots(ids, labels))
     excluded = np.asarray(excluded_slots(Sample(ids, np.asarray(drop, np.int32)), labels))
     for at in np.ndindex(2, 11):
         where = np.where(ids == labels[at])[0]

@@ -14,7 +14,7 @@ from snm.targets.module import Module
 from snm.targets.table import TARGETS
 from snm.topk import product_top_k
 from snm.topk.kernel.on_tpu import top_on_tpu
-from snm.topk.kernel.plan import VMEM, Sizes, kernel_bytes, tiles_for
+from snm.topk.kernel.plan import VMEM, Sizes, choose_tiles, kernel_bytes
 
 pytestmark = pytest.mark.accelerators
 
@@ -33,7 +33,7 @@ def test_it_compiles_and_writes_no_scores(target, count, dtype):
     assert found["temporary_mib"] < 32
     size = jnp.dtype(dtype).itemsize
     sizes = Sizes(QUERIES, SLOTS, 512, count, size)
-    tiles = tiles_for(sizes)
+    tiles = choose_tiles(sizes)
     # Small operands may stay on the chip, or the bits of the excluded be written more than once.
     # Scores would be 128 MiB.
     least = SLOTS * 512 * size * -(-QUERIES // tiles.queries)
@@ -57,14 +57,14 @@ def compiled(run, queries=QUERIES, dim=512):
 
 
 def test_too_much_vmem_is_refused():
-    run = functools.partial(top_on_tpu, tiles=tiles_for(SIZES), vmem=4 << 20)
+    run = functools.partial(top_on_tpu, tiles=choose_tiles(SIZES), vmem=4 << 20)
     with pytest.raises(jax.errors.JaxRuntimeError, match=r"(?i)vmem"):
         compiled(run)
 
 
 @pytest.mark.parametrize("dim", [64, 200, 2048])
 def test_rows_of_other_lengths_compile(dim):
-    tiles = tiles_for(Sizes(100, SLOTS, dim, 16, 4))
+    tiles = choose_tiles(Sizes(100, SLOTS, dim, 16, 4))
     compiled(functools.partial(top_on_tpu, tiles=tiles), queries=100, dim=dim)
 
 

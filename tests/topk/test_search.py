@@ -223,7 +223,7 @@ def test_a_block_of_an_accelerator_has_so_many_scores_and_rows(monkeypatch, quer
     plans = []
 
     def chosen(*args, cpu, default):
-        plans.extend(default.keywords[name] for name in ("plan", "plan_of_folds"))
+        plans.extend(default.keywords[name] for name in ("plan", "fold_plan"))
         return Best(*(jnp.zeros((queries, 3), dtype) for dtype in (jnp.float32, jnp.int32)))
 
     monkeypatch.setattr(scoring, "by_platform", chosen)

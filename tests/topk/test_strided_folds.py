@@ -12,9 +12,9 @@ from snm.machine.platform import compiling_for
 from snm.topk import search
 from snm.topk.blocks import WIDTH, Best, LabelRows
 from snm.topk.search import best_scores
-from snm.topk.strided_folds import merged_in_order, top_of_strided_folds
+from snm.topk.strided_folds import merge_best, strided_top_k
 
-top_of_folds = jax.jit(top_of_strided_folds, static_argnums=2)
+top_of_folds = jax.jit(strided_top_k, static_argnums=2)
 
 
 def stable(scores, count):
@@ -57,7 +57,7 @@ def test_distinct_scores_are_sure():
 def test_merging_prefers_the_first_list():
     first = Best(jnp.array([[3.0, 1.0]]), jnp.array([[7, 2]]))
     second = Best(jnp.array([[3.0, 1.0]]), jnp.array([[10, 12]]))
-    assert merged_in_order(first, second).slots.tolist() == [[7, 10]]
+    assert merge_best(first, second).slots.tolist() == [[7, 10]]
 
 
 @pytest.mark.parametrize("count", [1, 4])

@@ -1,4 +1,4 @@
-"""Where the kernel takes the place of the search by blocks, and what it reads there."""
+"""Decides whether the kernel replaces the search by blocks, and prepares its inputs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from snm.losses.reductions import MASKED
 from snm.machine.platform import platform
 from snm.topk.blocks import Added, Best, LabelRows, Masked
-from snm.topk.kernel.plan import Sizes, Tiles, saves, tiles_for
+from snm.topk.kernel.plan import Sizes, Tiles, choose_tiles, moves_fewer_bytes
 
 __all__ = ["CHOICES", "kernel_form"]
 
@@ -28,10 +28,10 @@ def kernel_form(
     added: bool,
     compute_dtype: jnp.dtype,
 ) -> Callable[..., Best] | None:
-    """The form of `best_scores` by the kernel of a TPU; None where it is not used.
+    """`best_scores` by the TPU kernel; None where the kernel is not used.
 
     Args:
-      kernel: auto takes it on a TPU where it saves memory traffic; off, nowhere. See
+      kernel: auto takes it on a TPU where it moves_fewer_bytes memory traffic; off, nowhere. See
         `snm.topk.kernel.plan`.
       queries: float32 [n, dim].
       labels: S slots.
@@ -49,10 +49,10 @@ def kernel_form(
         return None
     (n, dim), size = queries.shape, labels.table.dtype.itemsize
     sizes = Sizes(n, labels.num_slots, dim, count, size)
-    tiles = tiles_for(sizes)
-    if tiles is None or not saves(tiles, sizes, masked=masked):
+    tiles = choose_tiles(sizes)
+    if tiles is None or not moves_fewer_bytes(tiles, sizes, masked=masked):
         return None
-    from snm.topk.kernel.on_tpu import top_on_tpu  # its compiler is imported where it is used
+    from snm.topk.kernel.on_tpu import top_on_tpu  # imports its compiler
 
     return functools.partial(_search, top_on_tpu, tiles, count, compute_dtype)
 
@@ -68,7 +68,7 @@ def _search(
     added: Added | None,
 ) -> Best:
     """`best_scores`: reads the rows of the slots, and has the kernel search them."""
-    del added  # none, or there would be no kernel
+    del added  # always None here: the kernel cannot add
     rows, offsets, real = labels.table, labels.bias, None
     num_rows = rows.shape[0]
     valid = num_rows if labels.num_valid is None else labels.num_valid

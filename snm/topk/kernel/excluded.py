@@ -1,4 +1,4 @@
-"""The excluded (query, slot) pairs as bits, of which a kernel reads 32 with each word."""
+"""The excluded (query, slot) pairs as bits, packed into words of 32."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from jax import lax
 
 from snm.topk.blocks import Masked
 
-__all__ = ["BITS", "excluded_bits", "words_of"]
+__all__ = ["BITS", "excluded_bits", "num_words"]
 
 BITS = 32
 
 
-def words_of(num_slots: int, tile: int) -> int:
-    """Words of a query, for slots in tiles of this size, a multiple of 32."""
+def num_words(num_slots: int, tile: int) -> int:
+    """Words per query, for slots in tiles of this size, a multiple of 32."""
     return -(-num_slots // tile) * (tile // BITS)
 
 
@@ -35,12 +35,12 @@ def excluded_bits(masked: Masked, num_queries: int, num_slots: int, tile: int) -
     """
     rows, slots = lax.sort((masked.rows, masked.slots), num_keys=2)
     # A pair that occurs twice must not add its bit twice.
-    again = (rows[1:] == rows[:-1]) & (slots[1:] == slots[:-1])
-    real = (slots >= 0) & (slots < num_slots) & ~jnp.pad(again, (1, 0))
+    repeated = (rows[1:] == rows[:-1]) & (slots[1:] == slots[:-1])
+    real = (slots >= 0) & (slots < num_slots) & ~jnp.pad(repeated, (1, 0))
     words = tile // BITS
     place = slots % tile
     word = slots // tile * words + place % words
     bit = jnp.int32(1) << (place // words)
-    none = jnp.zeros((words_of(num_slots, tile), num_queries), jnp.int32)
-    word = jnp.where(real, word, none.shape[0])
-    return none.at[word, rows].add(bit, mode="drop")
+    zeros = jnp.zeros((num_words(num_slots, tile), num_queries), jnp.int32)
+    word = jnp.where(real, word, zeros.shape[0])
+    return zeros.at[word, rows].add(bit, mode="drop")

@@ -6,7 +6,7 @@ of whole registers. The best so far of each query stay in VMEM from the first ti
 descending order.
 
 A part of 128 slots is searched as long as one of its scores is above the last of the best of its
-query: each turn takes the highest score of every query out of it and inserts it. Slots ascend, so a
+query: each iteration removes its highest score of every query and inserts it. Slots ascend, so a
 score that equals the last comes too late: ties go to the lowest slot. Of B slots in random order
 about count (1 + ln(B / count)) are inserted; in ascending order of scores all would be.
 """
@@ -27,7 +27,7 @@ from snm.topk.blocks import Best, Masked
 from snm.topk.kernel.excluded import BITS, excluded_bits
 from snm.topk.kernel.plan import LANES, VMEM, Tiles
 
-__all__ = ["precision_of", "top_on_tpu"]
+__all__ = ["product_precision", "top_on_tpu"]
 
 _SUBLANES = 8
 _LOWEST = float(np.finfo(np.float32).min)
@@ -79,8 +79,8 @@ def top_on_tpu(
     if masked is not None:
         specs.append(pl.BlockSpec((tile // BITS, block), lambda i, j: (j, i)))
         args.append(excluded_bits(masked, padded, num_slots, tile))
-    kept = -(-count // _SUBLANES) * _SUBLANES
-    precision = precision_of(compute_dtype)
+    padded_count = -(-count // _SUBLANES) * _SUBLANES
+    precision = product_precision(compute_dtype)
     grid = padded // block, -(-num_slots // tile)
     kernel = functools.partial(
         _kernel,
@@ -96,38 +96,38 @@ def top_on_tpu(
         kernel,
         grid=grid,
         in_specs=specs,
-        out_specs=[pl.BlockSpec((kept, block), lambda i, j: (0, i))] * 2,
+        out_specs=[pl.BlockSpec((padded_count, block), lambda i, j: (0, i))] * 2,
         out_shape=[
-            jax.ShapeDtypeStruct((kept, padded), jnp.float32),
-            jax.ShapeDtypeStruct((kept, padded), jnp.int32),
+            jax.ShapeDtypeStruct((padded_count, padded), jnp.float32),
+            jax.ShapeDtypeStruct((padded_count, padded), jnp.int32),
         ],
         scratch_shapes=[
             pltpu.VMEM((tile, block), jnp.float32),
-            pltpu.VMEM((kept, block), jnp.float32),
-            pltpu.VMEM((kept, block), jnp.int32),
+            pltpu.VMEM((padded_count, block), jnp.float32),
+            pltpu.VMEM((padded_count, block), jnp.int32),
         ],
         compiler_params=pltpu.CompilerParams(
             dimension_semantics=("parallel", "arbitrary"), vmem_limit_bytes=vmem
         ),
         interpret=interpret,
-        name=_name_of(compute_dtype, precision, grid[0]),
+        name=_kernel_name(compute_dtype, precision, grid[0]),
     )(*args)
     scores = scores[:count, :n].T
     return Best(jnp.where(scores > _LOWEST, scores, -jnp.inf), slots[:count, :n].T)
 
 
-def precision_of(dtype: jnp.dtype) -> lax.Precision:
-    """The precision of a product of such factors: what jax is asked for, or more.
+def product_precision(dtype: jnp.dtype) -> lax.Precision:
+    """The precision of a product of such factors: `jax.default_matmul_precision`, or more.
 
-    Mosaic has the default and the highest.
+    Mosaic has only the default and the highest.
     """
-    asked = jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
-    if dtype != jnp.float32 or asked in _FASTEST:
+    requested = jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
+    if dtype != jnp.float32 or requested in _FASTEST:
         return lax.Precision.DEFAULT
     return lax.Precision.HIGHEST
 
 
-def _name_of(dtype: jnp.dtype, precision: lax.Precision, blocks: int) -> str:
+def _kernel_name(dtype: jnp.dtype, precision: lax.Precision, blocks: int) -> str:
     """The name of the kernel, from which `snm.targets.kernels` counts what it does.
 
     Args:
@@ -135,12 +135,12 @@ def _name_of(dtype: jnp.dtype, precision: lax.Precision, blocks: int) -> str:
       precision: of their product.
       blocks: of queries; each reads all rows.
     """
-    least = dtype == jnp.float32 and precision == lax.Precision.DEFAULT
-    kind = "default" if least else jnp.dtype(dtype).name
+    is_default = dtype == jnp.float32 and precision == lax.Precision.DEFAULT
+    kind = "default" if is_default else jnp.dtype(dtype).name
     return f"product_top_k_{kind}_{blocks}_blocks"
 
 
-def _factors_of(rows: jax.Array, dtype: jnp.dtype) -> jax.Array:
+def _as_factors(rows: jax.Array, dtype: jnp.dtype) -> jax.Array:
     """Rows in the storage type, or bfloat16, as factors of a product."""
     if rows.dtype == jnp.uint16:
         rows = lax.bitcast_convert_type(rows, jnp.bfloat16)
@@ -169,8 +169,8 @@ def _kernel(
         best[...] = jnp.full(best.shape, -jnp.inf, jnp.float32)
         slots[...] = jnp.zeros(slots.shape, jnp.int32)
 
-    found = lax.dot_general(
-        _factors_of(rows[...], compute_dtype),
+    products = lax.dot_general(
+        _as_factors(rows[...], compute_dtype),
         queries[...],
         (((1,), (1,)), ((), ())),
         preferred_element_type=jnp.float32,
@@ -179,41 +179,43 @@ def _kernel(
     if offsets is not None:
         # From the lanes to the sublanes: a register's worth of copies, transposed.
         column = jnp.transpose(jnp.broadcast_to(offsets[...], (LANES, tile)))
-        found += jnp.tile(column, (1, -(-block // LANES)))[:, :block]
+        products += jnp.tile(column, (1, -(-block // LANES)))[:, :block]
     if excluded is not None:
         words = excluded[...]
         bits = jnp.concatenate([(words >> i) & 1 for i in range(BITS)], axis=0)
-        found = jnp.where(bits == 1, _LOWEST, found)
-    # Not a number is neither above nor below: it counts as excluded.
-    found = jnp.where(found > _LOWEST, found, _LOWEST)
-    slot = begin + lax.broadcasted_iota(jnp.int32, found.shape, 0)
-    scores[...] = jnp.where(slot < num_slots, found, -jnp.inf)
+        products = jnp.where(bits == 1, _LOWEST, products)
+    # Every comparison with NaN is false: it counts as excluded.
+    products = jnp.where(products > _LOWEST, products, _LOWEST)
+    slot = begin + lax.broadcasted_iota(jnp.int32, products.shape, 0)
+    scores[...] = jnp.where(slot < num_slots, products, -jnp.inf)
 
     def search(part: jax.Array, _: None) -> None:
         first = pl.multiple_of(part * searched, searched)
-        here = pl.ds(first, searched)
+        part_slots = pl.ds(first, searched)
 
-        def above_the_last(of_part: jax.Array) -> jax.Array:
-            return jnp.any(jnp.max(of_part, axis=0, keepdims=True) > best[count - 1 : count, :])
+        def exceeds_last(part_scores: jax.Array) -> jax.Array:
+            return jnp.any(jnp.max(part_scores, axis=0, keepdims=True) > best[count - 1 : count, :])
 
         def insert_highest(_: jax.Array) -> jax.Array:
-            of_part = scores[here, :]
-            place = lax.broadcasted_iota(jnp.int32, of_part.shape, 0)
-            highest = jnp.max(of_part, axis=0, keepdims=True)
-            at = jnp.where(of_part == highest, place, searched)
-            at = jnp.min(at, axis=0, keepdims=True)
-            of_part = jnp.where(place == at, -jnp.inf, of_part)
-            scores[here, :] = of_part
-            # Those below the new score move down by one; where none is, nothing changes.
+            part_scores = scores[part_slots, :]
+            place = lax.broadcasted_iota(jnp.int32, part_scores.shape, 0)
+            highest = jnp.max(part_scores, axis=0, keepdims=True)
+            position = jnp.where(part_scores == highest, place, searched)
+            position = jnp.min(position, axis=0, keepdims=True)
+            part_scores = jnp.where(place == position, -jnp.inf, part_scores)
+            scores[part_slots, :] = part_scores
+            # Insert: lower scores move down by one. If none is lower, nothing changes.
             old, old_slots = best[...], slots[...]
             top = lax.broadcasted_iota(jnp.int32, old.shape, 0) == 0
             above = jnp.where(top, jnp.inf, pltpu.roll(old, 1, 0))
-            moved = jnp.where(above >= highest, begin + first + at, pltpu.roll(old_slots, 1, 0))
+            moved = jnp.where(
+                above >= highest, begin + first + position, pltpu.roll(old_slots, 1, 0)
+            )
             best[...] = jnp.maximum(old, jnp.minimum(above, highest))
             slots[...] = jnp.where(old >= highest, old_slots, moved)
-            return above_the_last(of_part)
+            return exceeds_last(part_scores)
 
-        lax.while_loop(lambda go: go, insert_highest, above_the_last(scores[here, :]))
+        lax.while_loop(lambda go: go, insert_highest, exceeds_last(scores[part_slots, :]))
 
     lax.fori_loop(0, tile // searched, search, None)
 

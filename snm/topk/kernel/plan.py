@@ -6,21 +6,21 @@ import dataclasses
 import math
 from typing import NamedTuple
 
-from snm.topk.kernel.excluded import BITS, words_of
+from snm.topk.kernel.excluded import BITS, num_words
 
 __all__ = [
     "LANES",
-    "MOST",
+    "MAX_COUNT",
     "VMEM",
     "Sizes",
     "Tiles",
+    "choose_tiles",
     "kernel_bytes",
+    "moves_fewer_bytes",
     "product_bytes",
-    "saves",
-    "tiles_for",
 ]
 
-MOST = 256
+MAX_COUNT = 256
 """The largest count that is tested."""
 LANES = 128
 """Numbers of a row of a TPU's registers."""
@@ -31,11 +31,11 @@ _NUMBER = 4  # bytes of a float32 and of an int32
 
 
 class Tiles(NamedTuple):
-    """Sizes of what the kernel holds at once.
+    """The sizes of the tiles of the kernel.
 
     Attributes:
-      queries: of a block.
-      slots: whose scores are computed together.
+      queries: queries of a block.
+      slots: slots whose scores are computed together.
       searched: slots that are searched together.
     """
 
@@ -51,9 +51,9 @@ class Sizes:
     Attributes:
       queries: n.
       num_slots: S.
-      dim: of a row.
-      count: how many of the slots are kept.
-      row_bytes: of a number of a row.
+      dim: the length of a row.
+      count: how many slots are kept.
+      row_bytes: the bytes of one number of a row.
     """
 
     queries: int
@@ -63,23 +63,23 @@ class Sizes:
     row_bytes: int
 
     @property
-    def bytes_of_rows(self) -> int:
+    def total_row_bytes(self) -> int:
         """Bytes of all rows."""
         return self.num_slots * self.dim * self.row_bytes
 
     @property
-    def bytes_of_queries(self) -> int:
+    def total_query_bytes(self) -> int:
         """Bytes of all queries."""
         return _NUMBER * self.queries * self.dim
 
 
-def tiles_for(sizes: Sizes) -> Tiles | None:
-    """As many queries as fit into VMEM, for each block of them reads all rows; None if none do.
+def choose_tiles(sizes: Sizes) -> Tiles | None:
+    """The largest tiles that fit into VMEM; None if none fit. Each block of queries reads all rows.
 
     Args:
-      sizes: of the search.
+      sizes: the sizes of the search.
     """
-    if not 1 <= sizes.count <= min(MOST, sizes.num_slots) or not sizes.queries:
+    if not 1 <= sizes.count <= min(MAX_COUNT, sizes.num_slots) or not sizes.queries:
         return None
     padded = -(-sizes.queries // LANES) * LANES
     for block in (512, 256, 128):
@@ -103,31 +103,31 @@ def kernel_bytes(tiles: Tiles, sizes: Sizes, *, masked: bool = False) -> int:
     """Bytes that the kernel moves: every block of queries reads all rows.
 
     Args:
-      tiles: of `tiles_for`.
-      sizes: of the search.
-      masked: whether pairs are excluded, whose bits are made and read.
+      tiles: from `choose_tiles`.
+      sizes: the sizes of the search.
+      masked: whether pairs are excluded; their bits are written and read.
     """
     blocks = math.ceil(sizes.queries / tiles.queries)
-    moved = blocks * sizes.bytes_of_rows + sizes.bytes_of_queries
+    moved = blocks * sizes.total_row_bytes + sizes.total_query_bytes
     # Scores and slots of the best, both ways.
     moved += 2 * 2 * _NUMBER * sizes.queries * sizes.count
     if masked:
-        moved += 2 * _NUMBER * sizes.queries * words_of(sizes.num_slots, tiles.slots)
+        moved += 2 * _NUMBER * sizes.queries * num_words(sizes.num_slots, tiles.slots)
     return moved
 
 
 def product_bytes(sizes: Sizes) -> int:
     """The least that a product and a top-k after it move: the scores are written and read once."""
-    moved = sizes.bytes_of_rows + sizes.bytes_of_queries
+    moved = sizes.total_row_bytes + sizes.total_query_bytes
     return moved + 2 * _NUMBER * sizes.queries * (sizes.num_slots + sizes.count)
 
 
-def saves(tiles: Tiles, sizes: Sizes, *, masked: bool) -> bool:
+def moves_fewer_bytes(tiles: Tiles, sizes: Sizes, *, masked: bool) -> bool:
     """Whether the kernel moves fewer bytes, and no more than half of its queries are padding.
 
     Args:
-      tiles: of `tiles_for`.
-      sizes: of the search.
+      tiles: from `choose_tiles`.
+      sizes: the sizes of the search.
       masked: whether pairs are excluded.
     """
     padded = math.ceil(sizes.queries / tiles.queries) * tiles.queries

@@ -13,7 +13,7 @@ from snm.losses.reductions import MASKED
 from snm.topk import LabelRows, Masked, best_scores
 from snm.topk.kernel.choice import _search
 from snm.topk.kernel.excluded import excluded_bits
-from snm.topk.kernel.on_tpu import precision_of, top_on_tpu
+from snm.topk.kernel.on_tpu import product_precision, top_on_tpu
 from snm.topk.kernel.plan import Tiles
 
 TILES = Tiles(8, 32, searched=16)
@@ -112,5 +112,5 @@ def test_products_are_as_precise_as_asked():
     least, most = jax.lax.Precision.DEFAULT, jax.lax.Precision.HIGHEST
     for asked, got in [("float32", most), ("tensorfloat32", most), ("bfloat16", least)]:
         with jax.default_matmul_precision(asked):
-            assert precision_of(jnp.float32) == got
-            assert precision_of(jnp.bfloat16) == least
+            assert product_precision(jnp.float32) == got
+            assert product_precision(jnp.bfloat16) == least

@@ -7,7 +7,7 @@ import pytest
 from snm.machine.platform import compiling_for
 from snm.topk import LabelRows, Masked, best_scores
 from snm.topk.kernel.choice import kernel_form
-from snm.topk.kernel.plan import VMEM, Sizes, Tiles, kernel_bytes, product_bytes, tiles_for
+from snm.topk.kernel.plan import VMEM, Sizes, Tiles, choose_tiles, kernel_bytes, product_bytes
 
 MIB = 1 << 20
 
@@ -29,7 +29,7 @@ def test_bytes_add_up():
 @pytest.mark.parametrize("dim", [64, 128, 512, 768, 1024, 2048, 4096, 16384])
 @pytest.mark.parametrize("count", [1, 256])
 def test_tiles_fit(dim, count):
-    tiles = tiles_for(Sizes(512, 32768, dim, count, 4))
+    tiles = choose_tiles(Sizes(512, 32768, dim, count, 4))
     assert tiles is None if dim == 16384 else tiles.queries in (128, 256, 512)
     if tiles is not None:  # its operands alone, twice
         held = 2 * 4 * dim * (tiles.queries + tiles.slots) + 4 * tiles.queries * tiles.slots
@@ -38,7 +38,7 @@ def test_tiles_fit(dim, count):
 
 @pytest.mark.parametrize(("slots", "count"), [(4096, 257), (100, 101)])
 def test_a_count_may_be_too_large(slots, count):
-    assert tiles_for(Sizes(512, slots, 64, count, 4)) is None
+    assert choose_tiles(Sizes(512, slots, 64, count, 4)) is None
 
 
 def taken(platform, kernel="auto", queries=512, dim=512, slots=32768, **given):
