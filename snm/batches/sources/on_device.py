@@ -98,7 +98,7 @@ class DeviceSource(Source):
             sample=None if draws else self._host_sample(step, drawn.points, drawn.positives),
             step=drawn.step,
             key=drawn.key,
-            decay=drawn.decay,
+            rates=drawn.rates,
             taken=np.True_,
         )
 
@@ -143,7 +143,7 @@ class DeviceSource(Source):
             sample=sample,
             step=item.step,
             key=item.key,
-            decay=item.decay,
+            rates=item.rates,
             seen=seen,
             taken=item.taken,
         )

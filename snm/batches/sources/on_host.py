@@ -63,7 +63,7 @@ class HostSource(Source):
             sample=sample,
             step=of_step.step,
             key=of_step.key,
-            decay=of_step.decay,
+            rates=of_step.rates,
             columns=columns,
             seen=seen,
         )

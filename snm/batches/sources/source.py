@@ -27,7 +27,7 @@ from scipy.sparse import csr_matrix
 from snm.batches.batch import Batch
 from snm.batches.csr_blocks import csr_of, repeat, take
 from snm.batches.epoch_order import Order
-from snm.batches.schedule import CONSTANT, Schedule
+from snm.batches.schedule import CONSTANT, Rates, Schedule
 from snm.batches.sources.counts import PointCounts
 from snm.batches.sources.sizes import EpochSizes
 from snm.head.spec import HeadSpec
@@ -71,14 +71,14 @@ class DrawnStep(NamedTuple):
       positives: int64 [batch_size], which of its labels each point draws.
       step: int32, as in `Batch`.
       key: uint32 [2], as in `Batch`.
-      decay: float32, as in `Batch`.
+      rates: as in `Batch`, of NumPy.
     """
 
     points: NDArray[np.int64]
     positives: NDArray[np.int64]
     step: np.int32
     key: NDArray[np.uint32]
-    decay: np.float32
+    rates: Rates
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -219,7 +219,7 @@ class Source(abc.ABC):
             positives=positives,
             step=np.int32(step),
             key=self._key,
-            decay=self.schedule(step),
+            rates=self.schedule(step),
         )
 
     def _owned(self, of_points: np.ndarray) -> np.ndarray:
