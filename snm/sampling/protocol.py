@@ -106,5 +106,8 @@ class Sampler(Protocol):
         It may follow another random stream, by the same law. The third argument is the seed of the
         run, a uint32 scalar: data, so that members share the program. A draw reads it in place of a
         seed that the object has.
+
+        Programs are kept by this hashable function. Where the functions of two samplers are equal,
+        trainings share a program; methods of two objects never are.
         """
         ...

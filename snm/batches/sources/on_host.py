@@ -8,9 +8,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from snm.batches.batch import Batch, own_part
+from snm.batches.batch import Batch
 from snm.batches.csr_blocks import csr_of, take
 from snm.batches.dropout import keys_of_points, without_dropped
+from snm.batches.sources.assembly import AsSent
 from snm.batches.sources.source import Source
 from snm.tables.by_row import columns_of
 from snm.tables.table import SparseRows
@@ -37,6 +38,11 @@ class HostSource(Source):
     def resident_shapes(self) -> Any:
         """Nothing stays on the device."""
         return ()
+
+    @property
+    def assembly(self) -> AsSent:
+        """The batch that the host sent."""
+        return AsSent(self.data_parts)
 
     def _items(self, steps: range, length: int) -> list[Batch]:
         return [self._batch(step) for step in steps]
@@ -79,10 +85,6 @@ class HostSource(Source):
             keys = keys_of_points(self.order.seed, epoch, points)
             features = without_dropped(seen, keys, share, sizes.features)
         known = take(csr_of(self.labels), here, sizes.labels)
-        terms = self._terms(known, points, positives)
+        terms = self.terms.of(known, points, positives)
         known_or_none = known if self.spec.excludes_known else None
         return features, terms, known_or_none, seen if self.settings.drop_seen else None
-
-    def materialize(self, resident: Any, item: Any, shape: tuple[int, int]) -> Batch:
-        """The batch that the host sent."""
-        return own_part(item) if self.data_parts > 1 else item

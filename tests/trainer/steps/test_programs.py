@@ -30,20 +30,28 @@ def joined():
             thread.join()
 
 
-def test_members_share_a_step_that_is_compiled_once(compilations, tmp_path):
+# 15 points a batch: all steps are of one size. No other test has these dims.
+ONE_SIZE = dataclasses.replace(tiny.CONFIG, batch_size=15)
+
+
+@pytest.mark.parametrize(("place", "at_once"), [("host", 2), ("device", 1)])
+def test_members_share_a_step_that_is_compiled_once(place, at_once, compilations, tmp_path):
+    """Side by side; and one after the other, where each has its own points on the device."""
     data = tiny.write(tmp_path / "data")
-    # 15 points a batch: all steps are of one size. No other test has this dim.
-    config = dataclasses.replace(tiny.CONFIG, members=2, batch_size=15, dim=42)
+    config = dataclasses.replace(
+        ONE_SIZE, data_on=place, members=2, members_at_once=at_once, dim=42
+    )
     snm.train(data, config, tmp_path / "run")
     joined()
     assert compilations() == 1
 
 
-def test_trainings_at_other_rates_share_their_programs(compilations, tmp_path):
+@pytest.mark.parametrize("place", ["host", "device"])
+def test_trainings_at_other_rates_share_their_programs(place, compilations, tmp_path):
     """Rates are data: a search for the best one compiles a step, and a prediction, once."""
     data, models = tiny.write(tmp_path / "data"), []
     config = dataclasses.replace(
-        tiny.CONFIG, encoder="relu", learn_score_scale=True, batch_size=15, dim=46
+        ONE_SIZE, data_on=place, encoder="relu", learn_score_scale=True, dim=46
     )
     for rates in ({}, {"learning_rate": 2.0}, {"tower_learning_rate": 0.3},
                   {"scale_learning_rate": 0.5}, {"schedule": "linear"}):  # fmt: skip
