@@ -174,7 +174,7 @@ def compared(
     sources = {
         name: dataclasses.replace(
             source_of(config, model.spec, train, None, weighting, mesh),
-            schedule=Schedule(config.schedule, steps),
+            schedule=Schedule.of(config, steps),
         )
         for name, mesh in places.items()
     }

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from snm.batches.schedule import Rates
 from snm.head.state import HeadBatch
 from snm.sampling.sample import Array, Sample
 from snm.tables.by_row import Columns
@@ -34,7 +35,7 @@ class Batch(NamedTuple):
       columns: the entries of `features` by feature, or None if the device does not use them.
       seen: [n, K] block of all features as labels that are not negatives, or None; for data whose
         features and labels are the same items.
-      decay: float32 scalar, the factor of the learning rates.
+      rates: the learning rates of the step.
       taken: bool scalar, False for padding steps at the end of a dispatch, which change nothing;
         None means True.
     """
@@ -45,7 +46,7 @@ class Batch(NamedTuple):
     sample: Sample | None
     step: jax.Array
     key: jax.Array
-    decay: jax.Array
+    rates: Rates
     columns: Columns | None = None
     seen: SparseRows | None = None
     taken: jax.Array | None = None
@@ -66,7 +67,7 @@ class PointNumbers(NamedTuple):
       sample: as in `Batch`, or None if the device draws.
       step: as in `Batch`.
       key: as in `Batch`.
-      decay: as in `Batch`.
+      rates: as in `Batch`.
       taken: as in `Batch`.
     """
 
@@ -76,7 +77,7 @@ class PointNumbers(NamedTuple):
     sample: Sample | None
     step: Scalar
     key: Array
-    decay: Scalar
+    rates: Rates
     taken: Scalar
 
 

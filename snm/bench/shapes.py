@@ -13,6 +13,7 @@ import jax
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from snm.batches.schedule import Rates, Schedule
 from snm.batches.sources.build import make_source
 from snm.batches.sources.source import BatchSettings, Source
 from snm.head.spec import HeadSpec
@@ -163,10 +164,7 @@ def model_of(shape: Shape, mined: int) -> Model:
         encoder="relu",
         feature_init=1.0,
         score_scale=1.0,
-        learning_rate=1.0,
-        tower_learning_rate=0.01,
         tower_momentum=0.9,
-        scale_learning_rate=0.0,
     )
 
 
@@ -183,10 +181,12 @@ def queries_of(shape: Shape, count: int) -> jax.Array:
 def source_of(shape: Shape, mined: int, points: int, *, resident: bool = False) -> Source:
     """The data loader over `points` synthetic points, as in training."""
     features, labels = points_of(shape, points)
-    return make_source(
+    source = make_source(
         model_of(shape, mined).spec,
         features,
         labels,
         BatchSettings(batch_size=shape.batch, seed=SEED),
         resident=resident,
     )
+    rates = Rates(rows=1.0, tower=0.01, scale=0.0)
+    return dataclasses.replace(source, schedule=Schedule(rates=rates))

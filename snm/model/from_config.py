@@ -91,9 +91,6 @@ def make_model(config: ResolvedConfig, num_features: int, num_labels: int) -> Mo
         encoder=config.encoder,
         feature_init=config.feature_init,
         score_scale=config.score_scale,
-        learning_rate=config.learning_rate,
-        tower_learning_rate=config.tower_learning_rate,
         tower_momentum=config.tower_momentum,
-        scale_learning_rate=config.scale_learning_rate,
         drop_seen=config.seen == "drop",
     )

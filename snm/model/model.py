@@ -23,6 +23,8 @@ __all__ = ["Model", "TrainState", "abstract_state", "init_state"]
 class Model:
     """The static description of a model. It is hashable: compiled programs are cached by it.
 
+    Learning rates are no part of it: they come with each batch.
+
     Attributes:
       spec: of the head: sampling, mining and loss over the K labels.
       num_features: d.
@@ -30,10 +32,7 @@ class Model:
       encoder: a name of `encoder.ENCODERS`.
       feature_init: initial length of a feature row.
       score_scale: multiplier of the scores; its initial value where it is learned.
-      learning_rate: of feature rows and class rows.
-      tower_learning_rate: of the dense tower.
       tower_momentum: of the dense tower.
-      scale_learning_rate: of the logarithm of a learned multiplier.
       members: models whose scores are added; 1 while training. See `inference.join`.
       drop_seen: labels with the numbers of a point's own features are never predicted for it, nor
         are they its negatives where the head excludes all known labels.
@@ -45,10 +44,7 @@ class Model:
     encoder: str
     feature_init: float
     score_scale: float
-    learning_rate: float
-    tower_learning_rate: float
     tower_momentum: float
-    scale_learning_rate: float
     members: int = 1
     drop_seen: bool = False
 
@@ -60,10 +56,12 @@ class Model:
 
     @functools.cached_property
     def tower_optimizer(self) -> optax.GradientTransformation:
-        """SGD with momentum for the dense tower (Reddi et al., 2019, section 5)."""
-        # A rate that is a function: its state is part of every checkpoint. The factor by which
-        # the rates fall comes with the batch.
-        return optax.sgd(lambda step: self.tower_learning_rate, momentum=self.tower_momentum)
+        """SGD with momentum for the dense tower (Reddi et al., 2019, section 5), at rate 1.
+
+        The rate of a step comes with its batch, and multiplies the update.
+        """
+        # A rate that is a function: its state is part of every checkpoint.
+        return optax.sgd(lambda step: 1.0, momentum=self.tower_momentum)
 
 
 @functools.partial(

@@ -112,8 +112,7 @@ def train_step(
     rows = state.features.rows
     shard = Shard.of(rows, model.num_features, axes.features, axes.data)
     key = _key_of(batch)
-    features = batch.features
-    rate = model.learning_rate * batch.decay
+    features, rate = batch.features, batch.rates.rows
 
     entries = shard.of_batch(features, rows.shape[0])
     sums = _row_sums(rows, batch, shard, entries)
@@ -139,7 +138,7 @@ def train_step(
             first_row=shard.first_row,
         )
     steps, tower_state = model.tower_optimizer.update(grad_tower, state.tower_state, state.tower)
-    steps = jax.tree.map(lambda step: step * batch.decay, steps)
+    steps = jax.tree.map(lambda step: step * batch.rates.tower, steps)
     tower = optax.apply_updates(state.tower, steps)
     tower, tower_state = jax.tree.map(
         lambda new, old: jnp.where(ok, new, old),
@@ -173,8 +172,8 @@ def forward_and_back(
         state.head,
         queries,
         batch.of_head,
-        learning_rate=model.learning_rate * batch.decay,
-        scale_learning_rate=model.scale_learning_rate * batch.decay,
+        learning_rate=batch.rates.rows,
+        scale_learning_rate=batch.rates.scale,
         key=StepStream.LOSS.of(key),
         noise=noise_for(state.head.table.rows, StepStream.CLASS_ROUNDING.of(key)),
         taken=batch.taken,

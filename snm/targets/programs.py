@@ -35,7 +35,7 @@ from snm.targets.module import Module
 from snm.targets.table import Target
 from snm.trainer.phase import first_phase
 from snm.trainer.prepare import prepare, trained_beside
-from snm.trainer.programs import jitted_steps, jitted_stream
+from snm.trainer.programs import jitted_assembly
 
 __all__ = ["Program", "compile_run", "compile_scoring", "compile_training", "compiled"]
 
@@ -161,9 +161,8 @@ def compile_training(
 
 def _fresh_steps(model: Model, source: Source, mesh: Mesh | None) -> jax.stages.Wrapped:
     """`jitted_steps`, never one that was traced for another platform."""
-    if mesh is None and not source.resident:
-        return jitted_stream.__wrapped__(model, train_step, step_options)
-    return jitted_steps(model, source, source.shape(0), mesh)
+    fresh = jitted_assembly.__wrapped__
+    return fresh(model, source.assembly, source.shape(0), mesh, train_step, step_options)
 
 
 def compile_scoring(

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from snm.batches.dispatches import dispatch_length
 from snm.batches.item_splits import add_splits
-from snm.batches.schedule import Schedule
 from snm.batches.sources.build import source_of
 from snm.batches.sources.source import Source
 from snm.config.resolve import without_names
@@ -148,10 +147,9 @@ def prepare(
         names = given * (1 + config.item_splits)
         point_ids[names:] = -1 - more.labels.indices.astype(np.int64)
     source = source_of(config, model.spec, points, rows, weighting, mesh)
-    total_steps = config.epochs * source.steps_per_epoch
+    total_steps = source.schedule.steps
     watched = config.evaluate_every if config.validation_fraction else 0
     marks = config.checkpoint_every, watched, probe_every  # where dispatches end
-    source = dataclasses.replace(source, schedule=Schedule(config.schedule, total_steps))
     return Prepared(
         config=config,
         mesh=mesh,

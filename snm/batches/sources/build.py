@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,7 @@ from scipy.sparse import csr_matrix
 
 from snm.batches.device_parts import local_data_parts
 from snm.batches.epoch_order import Order
+from snm.batches.schedule import Schedule
 from snm.batches.sources.counts import PointCounts
 from snm.batches.sources.on_device import DeviceSource
 from snm.batches.sources.on_host import HostSource
@@ -88,7 +90,7 @@ def source_of(
         room = _room_for_all(config, points, num_features, order)
     if room is not None:
         entries = [*room[1:]]
-    return make_source(
+    source = make_source(
         spec,
         weighting.apply(_own_rows(points.features, own_rows)),
         _weighted_labels(points, own_rows, mean_weight),
@@ -99,6 +101,8 @@ def source_of(
         counts=counts,
         room=room,
     )
+    steps = config.epochs * source.steps_per_epoch
+    return dataclasses.replace(source, schedule=Schedule.of(config, steps))
 
 
 def _room_for_all(

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import functools
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from snm.batches.batch import Batch, PointNumbers, own_part
-from snm.batches.csr_blocks import padded_slice, take
-from snm.batches.dropout import dropout_keys, zero_dropped
+from snm.batches.batch import PointNumbers
+from snm.batches.csr_blocks import padded_slice
+from snm.batches.dropout import dropout_keys
+from snm.batches.sources.assembly import FromNumbers
 from snm.batches.sources.source import Source
-from snm.sampling.sample import Sample
 from snm.tables.table import SparseRows
 
 __all__ = ["DeviceSource"]
@@ -90,7 +89,7 @@ class DeviceSource(Source):
         if self.settings.input_dropout:
             epoch = step // self.steps_per_epoch
             keys = self._owned(dropout_keys(self.order.seed, epoch, drawn.points))
-        draws = self._device_draw is not None
+        draws = self.assembly.draw is not None
         return PointNumbers(
             points=self._numbers(drawn.points),
             positives=self._owned(drawn.positives).astype(np.int32),
@@ -98,7 +97,7 @@ class DeviceSource(Source):
             sample=None if draws else self._host_sample(step, drawn.points, drawn.positives),
             step=drawn.step,
             key=drawn.key,
-            decay=drawn.decay,
+            rates=drawn.rates,
             taken=np.True_,
         )
 
@@ -110,40 +109,20 @@ class DeviceSource(Source):
         every = points.reshape(self.data_parts, -1)
         return self._owned(np.where(every >= 0, every - begin[:, None], -1)).astype(np.int32)
 
-    @property
-    def _device_draw(self) -> Callable[[Any, Any, Any], Sample] | None:
-        """The sampler's draw on the device; None if the host sends the sample, or nobody draws."""
-        sampler = self.sampler
-        if sampler is None:
-            return None
-        if sampler.needs_batch_positives and self.data_parts > 1:
-            return None  # a device has the positives of its own part alone
-        return sampler.on_device
-
-    def materialize(self, resident: Any, item: Any, shape: tuple[int, int]) -> Batch:
+    @functools.cached_property
+    def assembly(self) -> FromNumbers:
         """Takes the rows of the points, drops features out and draws, on the device."""
-        if self.data_parts > 1:
-            resident = jax.tree.map(lambda x: x[0], resident)
-            item = own_part(item)
-        features, labels = resident
-        points, sample, draw = jnp.asarray(item.points), item.sample, self._device_draw
-        block = take(features, points, shape[0])
-        known = take(labels, points, shape[1])
-        terms = self._terms(known, points, item.positives)
-        if self.sampler is not None and draw is not None:
-            reads = self.sampler.needs_batch_positives
-            sample = draw(item.step, self._positives_of(terms) if reads else None, item.key[1])
-        seen = block if self.settings.drop_seen else None
-        if self.settings.input_dropout:
-            block = zero_dropped(block, jnp.asarray(item.dropout), self.settings.input_dropout)
-        return Batch(
-            features=block,
-            terms=terms,
-            known=known if self.spec.excludes_known else None,
-            sample=sample,
-            step=item.step,
-            key=item.key,
-            decay=item.decay,
-            seen=seen,
-            taken=item.taken,
+        sampler, draw, reads = self.sampler, None, False
+        if sampler is not None:
+            reads = sampler.needs_batch_positives
+            # A device of a mesh has the positives of its own part alone.
+            draw = None if reads and self.data_parts > 1 else sampler.on_device
+        return FromNumbers(
+            terms=self.terms,
+            data_parts=self.data_parts,
+            input_dropout=self.settings.input_dropout,
+            excludes_known=self.spec.excludes_known,
+            drop_seen=self.settings.drop_seen,
+            draw=draw,
+            reads_positives=reads,
         )

@@ -8,9 +8,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from snm.batches.batch import Batch, own_part
+from snm.batches.batch import Batch
 from snm.batches.csr_blocks import as_sparse_rows, take
 from snm.batches.dropout import drop_entries, dropout_keys
+from snm.batches.sources.assembly import AsSent
 from snm.batches.sources.source import Source
 from snm.tables.by_row import make_columns
 from snm.tables.table import SparseRows
@@ -38,6 +39,11 @@ class HostSource(Source):
         """Nothing stays on the device."""
         return ()
 
+    @property
+    def assembly(self) -> AsSent:
+        """The batch that the host sent."""
+        return AsSent(self.data_parts)
+
     def _items(self, steps: range, length: int) -> list[Batch]:
         return [self._batch(step) for step in steps]
 
@@ -63,7 +69,7 @@ class HostSource(Source):
             sample=sample,
             step=scalars.step,
             key=scalars.key,
-            decay=scalars.decay,
+            rates=scalars.rates,
             columns=columns,
             seen=seen,
         )
@@ -79,10 +85,6 @@ class HostSource(Source):
             keys = dropout_keys(self.order.seed, epoch, points)
             features = drop_entries(seen, keys, share, sizes.features)
         known = take(as_sparse_rows(self.labels), rows, sizes.labels)
-        terms = self._terms(known, points, positives)
+        terms = self.terms.of(known, points, positives)
         known_or_none = known if self.spec.excludes_known else None
         return features, terms, known_or_none, seen if self.settings.drop_seen else None
-
-    def materialize(self, resident: Any, item: Any, shape: tuple[int, int]) -> Batch:
-        """The batch that the host sent."""
-        return own_part(item) if self.data_parts > 1 else item

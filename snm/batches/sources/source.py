@@ -25,9 +25,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.batches.batch import Batch
-from snm.batches.csr_blocks import as_sparse_rows, repeat, take
+from snm.batches.csr_blocks import as_sparse_rows, take
 from snm.batches.epoch_order import Order
-from snm.batches.schedule import CONSTANT, Schedule
+from snm.batches.schedule import CONSTANT, Rates, Schedule
+from snm.batches.sources.assembly import Assembly, Terms
 from snm.batches.sources.counts import PointCounts
 from snm.batches.sources.sizes import EpochSizes
 from snm.head.spec import HeadSpec
@@ -71,14 +72,14 @@ class DrawnStep(NamedTuple):
       positives: int64 [batch_size], which of its labels each point draws.
       step: int32, as in `Batch`.
       key: uint32 [2], as in `Batch`.
-      decay: float32, as in `Batch`.
+      rates: as in `Batch`, of NumPy.
     """
 
     points: NDArray[np.int64]
     positives: NDArray[np.int64]
     step: np.int32
     key: NDArray[np.uint32]
-    decay: np.float32
+    rates: Rates
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -116,6 +117,21 @@ class Source(abc.ABC):
     def sampler(self) -> Sampler | None:
         """Draws the negatives; None if all labels are negatives."""
         return self.sampler_of(self.spec)
+
+    @property
+    def terms(self) -> Terms:
+        """Makes the terms of a batch."""
+        return Terms(
+            num_labels=self.spec.num_labels,
+            one_positive=self.spec.one_positive,
+            positive_weights=self.settings.positive_weights,
+            divisor=self.divisor or self.batch_size,
+        )
+
+    @property
+    @abc.abstractmethod
+    def assembly(self) -> Assembly:
+        """The static part of `materialize`, by which programs are kept."""
 
     @functools.cached_property
     def _key(self) -> NDArray[np.uint32]:
@@ -219,7 +235,7 @@ class Source(abc.ABC):
             positives=positives,
             step=np.int32(step),
             key=self._key,
-            decay=self.schedule(step),
+            rates=self.schedule(step),
         )
 
     def _owned(self, of_points: np.ndarray) -> np.ndarray:
@@ -228,27 +244,6 @@ class Source(abc.ABC):
             return of_points
         cut = of_points.reshape(self.data_parts, -1)
         return cut if self.own is None else cut[self.own.start : self.own.stop]
-
-    def _terms(self, known: SparseRows, points: Any, positives: Any) -> SparseRows:
-        """The (point, positive) terms of a batch and their weights, in NumPy or JAX.
-
-        Args:
-          known: [n, K] block of the points' labels; the values are the weights of the points.
-          points: int [n], of which only -1, an empty place, matters.
-          positives: int [n], which of its labels each point draws.
-        """
-        xp, real = points.__array_namespace__(), points >= 0
-        divisor = np.float32(self.divisor or self.batch_size)
-        if self.spec.one_positive:
-            place = xp.where(real, known.starts[:-1] + positives, 0)
-            weights = xp.where(real, known.values[place] / divisor, np.float32(0.0))
-            return SparseRows(known.ids[place], weights, xp.arange(len(real) + 1, dtype=np.int32))
-        weights = known.values / divisor
-        if self.settings.positive_weights == "mean":
-            counts = xp.diff(known.starts)
-            of_point = xp.maximum(counts, 1).astype(np.float32)
-            weights = weights / repeat(of_point, counts, known.ids.shape[0])
-        return SparseRows(known.ids, weights, known.starts)
 
     def _host_sample(
         self,
@@ -274,8 +269,8 @@ class Source(abc.ABC):
                 assert self.counts.labels_of_all is not None
                 entries = self.data_parts * self.shape_of_step(step)[1]
                 known = take(as_sparse_rows(self.counts.labels_of_all), points, entries)
-                terms = self._terms(known, points, positives)
-            labels = self._positives_of(terms)
+                terms = self.terms.of(known, points, positives)
+            labels = self.terms.positives(terms)
         sample = sampler.on_host(step, labels)
         where = f"sampler {type(sampler).__name__}, step {step}"
         slots = None if sampler.needs_batch_positives else self.spec.num_slots
@@ -283,12 +278,6 @@ class Source(abc.ABC):
         check_sample(sample, where, self.spec.num_labels, slots=slots, ranks=ranks)
         return sample
 
-    def _positives_of(self, terms: SparseRows) -> Any:
-        """The labels of the terms, int32 [T], NumPy or JAX; K where a term has no weight."""
-        xp: Any = terms.ids.__array_namespace__()
-        return xp.where(terms.values != 0, terms.ids, self.spec.num_labels)
-
-    @abc.abstractmethod
     def materialize(self, resident: Any, item: Any, shape: tuple[int, int]) -> Batch:
         """The batch of one step, from what the host sent; runs inside the compiled step.
 
@@ -297,3 +286,4 @@ class Source(abc.ABC):
           item: one entry of `stack(...)`.
           shape: entries of features and labels, static: `shape(epoch)`.
         """
+        return self.assembly(resident, item, shape)
