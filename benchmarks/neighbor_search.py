@@ -25,8 +25,8 @@ import numpy as np
 import snm
 from snm.data.weighting import Weighting
 from snm.machine.versions import machine
-from snm.memory.memory import FOUND
-from snm.memory.neighbors import Stored
+from snm.memory.memory import NUM_FOUND
+from snm.memory.neighbors import StoredPoints
 from snm.system.files import write_whole
 
 POINTS, OF_PEER, CALLS = 6_000, 300, 5
@@ -48,8 +48,8 @@ def rows_of(folder: Path, threads: list[int], peers: bool) -> list[dict[str, Any
     assert data.test is not None
     weighting = Weighting.fit("tfidf", data.train.features)
     points, asked = (weighting.apply(part.features) for part in (data.train, data.test))
-    asked, stored = asked[:POINTS], Stored(points)
-    found = stored.similar(asked, FOUND)  # also makes what it keeps
+    asked, stored = asked[:POINTS], StoredPoints(points)
+    found = stored.similar(asked, NUM_FOUND)  # also makes what it keeps
     facts = {"data": folder.name, "stored": points.shape[0], "asked": asked.shape[0]}
     rows = []
     for count in threads:
@@ -57,15 +57,15 @@ def rows_of(folder: Path, threads: list[int], peers: bool) -> list[dict[str, Any
             mock.patch("snm.machine.cores.num_cores", lambda count=count: count),
             mock.patch("snm.memory.neighbors.num_cores", lambda count=count: count),
         ):
-            seconds = least(lambda: stored.similar(asked, FOUND))
+            seconds = least(lambda: stored.similar(asked, NUM_FOUND))
         rows.append(facts | {"threads": count, "ms": 1e3 * seconds / asked.shape[0]})
     if peers:
         from sklearn.neighbors import NearestNeighbors
 
         some = asked[:OF_PEER]
         peer = NearestNeighbors(metric="cosine", algorithm="brute", n_jobs=-1).fit(points)
-        distances, best = peer.kneighbors(some, FOUND)
-        seconds = least(lambda: peer.kneighbors(some, FOUND))
+        distances, best = peer.kneighbors(some, NUM_FOUND)
+        seconds = least(lambda: peer.kneighbors(some, NUM_FOUND))
         shares = [
             np.isin(ids[far < 1 - 1e-6], own).mean()
             for ids, far, own in zip(best, distances, found.ids, strict=False)

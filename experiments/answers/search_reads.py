@@ -24,8 +24,8 @@ from snm.data.dataset import Dataset
 from snm.evaluation.evaluate import TrainCounts, evaluate_points
 from snm.machine.versions import machine
 from snm.memory import neighbors
-from snm.memory.memory import FOUND
-from snm.memory.neighbors import Stored
+from snm.memory.memory import NUM_FOUND
+from snm.memory.neighbors import StoredPoints
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import write_json
 
@@ -52,14 +52,14 @@ def main(data: tyro.conf.Positional[list[Path]], out: Path) -> None:
                      "used": model.memory is not None, **scored(model, None, parts)})  # fmt: skip
         for limit in LIMITS if model.memory is not None else ():
             with mock.patch.object(neighbors, "READ", limit):
-                found = scored(model, Stored(model.memory.features), parts)
+                found = scored(model, StoredPoints(model.memory.features), parts)
             name = "all" if limit == LIMITS[0] else limit
             runs.append({"data": folder.name, "read": name, **found})
             print(runs[-1], flush=True)
         write_json(out, {**machine(), "split": "held-out fifth of train", "runs": runs})
 
 
-def scored(model: Predictor, among: Stored | None, parts: Dataset) -> dict[str, Any]:
+def scored(model: Predictor, among: StoredPoints | None, parts: Dataset) -> dict[str, Any]:
     """Metrics of the held-out points; milliseconds of the search for a point, in one block.
 
     Args:
@@ -74,9 +74,9 @@ def scored(model: Predictor, among: Stored | None, parts: Dataset) -> dict[str, 
         model = dataclasses.replace(model, memory=None)
     else:
         features = model.weighting.apply(points.features)
-        among.similar(features[:100], FOUND)  # what is computed once is
+        among.similar(features[:100], NUM_FOUND)  # what is computed once is
         begun = time.perf_counter()
-        among.similar(features, FOUND)
+        among.similar(features, NUM_FOUND)
         found["milliseconds"] = 1000 * (time.perf_counter() - begun) / points.num_points
     train = TrainCounts(parts.label_frequency(), parts.train.num_points)
     metrics = evaluate_points(model, points, train)

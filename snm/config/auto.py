@@ -10,7 +10,7 @@ import math
 from typing import Literal
 
 from snm.config.passes import FREQUENT, MOST_OF_LONG, few_epochs
-from snm.memory.sizes import FEWEST_POINTS
+from snm.memory.sizes import MIN_POINTS
 
 __all__ = [
     "auto_class_init",
@@ -120,8 +120,8 @@ def auto_memory(
     The points that choose it are left out of the first member's training: a tenth of all, at least
     50 and at most 2000. They are hardly missed where other members see them, or where points are
     many; in as few passes as `few_epochs` gives, a memory is worth more than they are. Of sparse
-    points, a search reads a bounded number of values (`snm.memory.neighbors.READ`), and the memory
-    of the machine is the limit; of dense points it reads all.
+    points, a search reads a bounded number of values (`snm.memory.neighbors.MAX_READ`), and the
+    memory of the machine is the limit; of dense points it reads all.
 
     Args:
       num_points: training points.
@@ -141,7 +141,7 @@ def auto_memory(
       [True, False]
     """
     spared = members > 1 or passes <= max(MOST_OF_LONG, few_epochs(num_points, 0))
-    enough = num_points >= (FEWEST_POINTS if spared else _POINTS_TO_SPARE)
+    enough = num_points >= (MIN_POINTS if spared else _POINTS_TO_SPARE)
     return enough and values <= (_MOST_DENSE if dense else _MOST_STORED)
 
 

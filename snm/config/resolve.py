@@ -25,7 +25,7 @@ from snm.distributed.processes import has_several_processes
 from snm.errors import InputError, pip_install
 from snm.losses.sampled import LOSSES, HeadLoss, SampleSizes
 from snm.memory.label_names import try_names
-from snm.memory.sizes import FEWEST_POINTS
+from snm.memory.sizes import MIN_POINTS
 from snm.sampling.samplers import SAMPLERS
 from snm.system.timing import part
 
@@ -231,9 +231,9 @@ def _memory(
     if config.memory == "on":  # it is tried or refused
         if (refused := _not_at_hand(dataset, "--memory")) is not None:
             raise InputError("--memory on", *refused)
-        if dataset.train.num_points < FEWEST_POINTS:
+        if dataset.train.num_points < MIN_POINTS:
             found = f"{dataset.train.num_points} training points"
-            raise InputError("--memory on", found, f"at least {FEWEST_POINTS}, or --memory auto")
+            raise InputError("--memory on", found, f"at least {MIN_POINTS}, or --memory auto")
         return "on"
     if config.memory == "off" or _not_at_hand(dataset, "--memory") is not None:
         return "off"

@@ -9,7 +9,7 @@ import numpy as np
 from snm.data.dataset import Points
 from snm.data.weighting import Weighting
 from snm.memory.memory import Memory
-from snm.memory.merge import merged
+from snm.memory.merge import merge_memories
 from snm.prediction.predictor import Predictor
 from snm.trainer.memory.stored import memory_of, unit_queries
 
@@ -29,4 +29,4 @@ def extended(memory: Memory, points: Points, predictor: Predictor) -> Memory:
         queries = unit_queries(dataclasses.replace(predictor, weighting=plain), memory.features)
         memory = dataclasses.replace(memory, queries=queries)
     new = memory_of(predictor, points, np.arange(points.num_points), memory.settings)
-    return merged(memory, dataclasses.replace(new, rows=new.rows + memory.rows.max() + 1))
+    return merge_memories(memory, dataclasses.replace(new, rows=new.rows + memory.rows.max() + 1))

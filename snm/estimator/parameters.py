@@ -16,7 +16,7 @@ from snm.config.resolved import ResolvedConfig
 from snm.config.settings import PRESETS, Config, preset
 from snm.data.weighting import filled
 from snm.errors import InputError, nearest
-from snm.memory.sizes import FEWEST_POINTS
+from snm.memory.sizes import MIN_POINTS
 
 __all__ = ["config_of", "stopped_early", "weighted_for", "with_memory_for"]
 
@@ -107,9 +107,9 @@ def with_memory_for(config: Config, num_points: int, *, in_parts: bool, threshol
         return dataclasses.replace(config, memory="off")
     if not threshold:
         return config
-    if num_points < FEWEST_POINTS:
+    if num_points < MIN_POINTS:
         found = f"{num_points} training points"
-        expected = f"at least {FEWEST_POINTS}, of which some tell the probabilities, or None"
+        expected = f"at least {MIN_POINTS}, of which some tell the probabilities, or None"
         raise InputError("threshold", found, expected)
     return dataclasses.replace(config, memory="on")  # its points tell the probabilities
 

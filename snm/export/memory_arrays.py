@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from snm.memory.memory import FOUND, Memory
-from snm.memory.neighbors import READ
+from snm.memory.memory import NUM_FOUND, Memory
+from snm.memory.neighbors import MAX_READ
 
 __all__ = ["by_feature_of", "memory_arrays_of", "votes_of"]
 
@@ -54,8 +54,8 @@ def votes_of(memory: Memory) -> dict[str, Any]:
     """What the manifest says of a memory: its settings, and the formula of its votes."""
     return {
         "points": len(memory.rows),
-        "found": FOUND,
-        "read": READ,
+        "found": NUM_FOUND,
+        "read": MAX_READ,
         **dataclasses.asdict(memory.settings),
         "votes": {
             "of features": "c_i = (x . f_i) / (|x| |f_i|), where f_i are the features of point i; "

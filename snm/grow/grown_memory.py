@@ -8,8 +8,8 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from snm.data.dataset import Dataset, Points
-from snm.memory.memory import EARLIER, NAME, Memory
-from snm.memory.merge import merged
+from snm.memory.memory import EARLIER_POINT, LABEL_NAME, Memory
+from snm.memory.merge import merge_memories
 from snm.prediction.predictor import Predictor
 from snm.trainer.memory.stored import memory_of
 
@@ -29,7 +29,7 @@ def grown_memory(
       memory: of the model before.
       predictor: the model before. New labels do not change its queries.
       dataset: data with all labels, or None. Its training points are stored, with their numbers
-        there; points from before, which it may not have, become `EARLIER`.
+        there; points from before, which it may not have, become `EARLIER_POINT`.
       num_labels: K with the new labels.
       names: points that the names of the new labels make, where the run trains on names.
     """
@@ -38,13 +38,17 @@ def grown_memory(
         weights = np.full(names.num_points, mean, np.float32)
         names = dataclasses.replace(names, weights=weights)
     if dataset is not None:
-        rows = np.where(memory.rows == NAME, NAME, EARLIER)
+        rows = np.where(memory.rows == LABEL_NAME, LABEL_NAME, EARLIER_POINT)
         before = dataclasses.replace(memory, rows=rows)
         every = np.arange(dataset.train.num_points)
-        return merged(before, memory_of(predictor, dataset.train, every, memory.settings, names))
+        return merge_memories(
+            before, memory_of(predictor, dataset.train, every, memory.settings, names)
+        )
     if names is not None:
         none = np.arange(0)
-        return merged(memory, memory_of(predictor, names.take(none), none, memory.settings, names))
+        return merge_memories(
+            memory, memory_of(predictor, names.take(none), none, memory.settings, names)
+        )
     labels = csr_matrix(memory.labels, copy=True)
     labels.resize(labels.shape[0], num_labels)
     return dataclasses.replace(memory, labels=labels)

@@ -14,7 +14,7 @@ from snm.errors import InputError
 from snm.grow.grown_memory import grown_memory
 from snm.grow.rows import Origins, bias_of, grow_state, new_rows
 from snm.machine.versions import versions
-from snm.memory.adjustment import save_shifts, shifts_of
+from snm.memory.adjustment import label_shifts, save_shifts
 from snm.memory.memory import Memory
 from snm.memory.store import save_memory
 from snm.prediction.predictor import Predictor
@@ -152,5 +152,5 @@ def _grown_shifts(
     new = np.full(more, np.median(shifts), np.float32)
     if dataset is not None and record.adjustment is not None:
         frequency = dataset.label_frequency()[len(shifts) :]
-        new = shifts_of(frequency, record.adjustment.strength)
+        new = label_shifts(frequency, record.adjustment.strength)
     return np.concatenate([shifts, new])

@@ -1,4 +1,4 @@
-"""Logit adjustment: the scores of frequent labels are lowered, where precision gains by it.
+"""Logit adjustment: lowers the scores of frequent labels where that raises precision.
 
 A score is lowered by a multiple of the logarithm of its label's training points, after training
 (Menon et al., "Long-tail learning via logit adjustment", ICLR 2021). Rows of rare labels are
@@ -17,23 +17,23 @@ from snm.data.formats.binary import DAMAGE, headers_unwarned
 from snm.errors import InputError
 from snm.system.files import whole_file
 
-__all__ = ["STRENGTHS", "load_shifts", "save_shifts", "shifts_of"]
+__all__ = ["STRENGTHS", "label_shifts", "load_shifts", "save_shifts"]
 
 STRENGTHS = (0.05, 0.1, 0.2, 0.3)
 """The multiples that are tried, for one member."""
 
 
-def shifts_of(frequency: NDArray[np.integer], strength: float) -> NDArray[np.float32]:
+def label_shifts(frequency: NDArray[np.integer], strength: float) -> NDArray[np.float32]:
     """What is added to the score of each label, float32 [K]: -strength * log(frequency).
 
-    A label without points gets as much as one with a single point: nothing.
+    The shift of a label with one point or none is 0.
 
     Args:
       frequency: int [K], the training points that have the label.
       strength: the multiple, at least 0.
 
     Example:
-      >>> [round(shift, 2) for shift in shifts_of(np.array([0, 1, 100]), 0.1).tolist()]
+      >>> [round(shift, 2) for shift in label_shifts(np.array([0, 1, 100]), 0.1).tolist()]
       [-0.0, -0.0, -0.46]
     """
     return (-strength * np.log(np.maximum(frequency, 1))).astype(np.float32)

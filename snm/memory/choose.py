@@ -1,4 +1,4 @@
-"""Chooses how a memory's neighbours vote, on held-out points; or that they had better not."""
+"""Chooses how the neighbours of a memory vote, on held-out points, and whether that pays."""
 
 from __future__ import annotations
 
@@ -12,61 +12,61 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.machine.cores import on_all_cores
-from snm.memory.adjustment import STRENGTHS, shifts_of
-from snm.memory.gain import Gain, gain_of
+from snm.memory.adjustment import STRENGTHS, label_shifts
+from snm.memory.gain import Gain, measure_gain
 from snm.memory.memory import MemorySettings, votes, with_query_cosines
 from snm.memory.neighbors import Neighbors
-from snm.memory.row_tops import tops_of_rows
+from snm.memory.row_top_k import top_k_of_rows
 
-__all__ = ["Answered", "Choice", "Tried", "Voters", "are_in", "choose"]
+__all__ = ["Choice", "ModelAnswers", "SettingsGain", "Voters", "choose", "contains_labels"]
 
 
 class _Voting(NamedTuple):
-    """Settings of a memory but its weight; see `MemorySettings`."""
+    """The settings of a memory without its weight; see `MemorySettings`."""
 
     feature_share: float
     neighbors: int
     power: float
 
 
-# Each varies one setting. The share comes first: the best of the others depend on it, and once they
-# fit one share, the other is hardly ever better.
-_VARIED: tuple[Callable[[_Voting], list[_Voting]], ...] = (
-    lambda one: [one._replace(feature_share=share) for share in (0.5, 1.0)],
-    lambda one: [one._replace(neighbors=count) for count in (10, 30, 100, 200)],
-    lambda one: [one._replace(power=power) for power in (1.0, 2.0, 4.0)],
+# Each step of the search varies one setting. The share comes first: the best values of the others
+# depend on it, and once they fit one share, the other share is hardly ever better.
+_SEARCH_STEPS: tuple[Callable[[_Voting], list[_Voting]], ...] = (
+    lambda voting: [voting._replace(feature_share=share) for share in (0.5, 1.0)],
+    lambda voting: [voting._replace(neighbors=count) for count in (10, 30, 100, 200)],
+    lambda voting: [voting._replace(power=power) for power in (1.0, 2.0, 4.0)],
 )
 _WEIGHTS = (1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0)  # of the range of a point's scores
 _START = _Voting(0.5, 100, 2.0)
-_VOTED = 50  # labels of most votes that are looked at
-_SCRATCH = 1 << 18  # votes that are looked up at once
-_FEW = 10  # answers that are found one by one; sorting a point's labels takes several times as long
+_MAX_VOTED = 50  # labels with the most votes that are considered
+_MAX_SCRATCH = 1 << 18  # numbers of a dense block of votes
+_MAX_ARGMAX = 10  # up to so many answers, repeated argmax takes less time than sorting
 
 
-class Answered(NamedTuple):
-    """What the model answers for the held-out points, and what is true.
+class ModelAnswers(NamedTuple):
+    """The predictions of the model for the held-out points, and their true labels.
 
     Attributes:
       labels: int [m, T], the model's best labels, best first; -1 for none.
-      scores: float [m, T], theirs. Other labels count as scored like the last of these.
+      scores: float [m, T], the scores of these; any other label counts as scored like the last.
       truth: CSR [m, K] of ones.
-      own: CSR [m, K], whose entries of any value are labels that are never answers; or None.
+      excluded: CSR [m, K], whose entries of any value are labels that are never answers; or None.
     """
 
     labels: NDArray[np.int32]
     scores: NDArray[np.float32]
     truth: csr_matrix
-    own: csr_matrix | None = None
+    excluded: csr_matrix | None = None
 
 
 class Voters(NamedTuple):
-    """Who votes for the labels of the held-out points.
+    """The neighbours that vote for labels of the held-out points.
 
     Attributes:
       found: the nearest stored points of each by features.
       cosines: float [m, count], the cosines of the queries of the same points.
       labels: CSR [n, K] of ones, the labels of the stored points.
-      weights: float32 [n], of their votes; None is 1 for all.
+      weights: float32 [n], the weights of their votes; None is 1 for all.
     """
 
     found: Neighbors
@@ -82,8 +82,8 @@ class Voters(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Tried(Gain):
-    """What a memory with some settings gains on held-out points.
+class SettingsGain(Gain):
+    """The gain of a memory with some settings on held-out points.
 
     Attributes:
       settings: how neighbours vote.
@@ -93,20 +93,20 @@ class Tried(Gain):
 
 
 class Choice(NamedTuple):
-    """The settings that are chosen, and the answers with them.
+    """The chosen settings, and the answers with them.
 
     Attributes:
-      tried: the settings, and what they gain; a memory that does not pay has no part in the rest.
+      tried: the settings and their gain; a memory that does not pay is not used in the rest.
       labels: int64 [m, answers], the best answers; -1 where there are fewer.
-      scores: float64 [m, answers], theirs; -inf for none.
+      scores: float64 [m, answers], the scores of these; -inf for none.
       right: bool [m, answers], whether these answers are right.
-      strength: of the logit adjustment that these answers have, 0 for none; see
+      strength: the strength of the logit adjustment of these answers, 0 for none; see
         `snm.memory.adjustment`.
       unadjusted: P@1, P@3 and P@5 of the answers at strength 0, in percent.
       adjusted: the same at `strength`.
     """
 
-    tried: Tried
+    tried: SettingsGain
     labels: NDArray[np.int64]
     scores: NDArray[np.float64]
     right: NDArray[np.bool_]
@@ -116,49 +116,49 @@ class Choice(NamedTuple):
 
 
 def choose(
-    answered: Answered,
+    answered: ModelAnswers,
     voters: Voters,
     *,
     frequency: NDArray[np.int64] | None = None,
     ks: tuple[int, ...] = (1, 3, 5),
     answers: int = 50,
 ) -> Choice:
-    """Tries settings, and chooses those whose gain is most surely the highest.
+    """Tries settings by coordinate search, and chooses those of the highest `sure_gain`.
 
-    That is the highest `Tried.sure_gain`. Of share, neighbours and power, one at a time takes all
-    of its values, each with every weight, until none of the three finds better.
+    Each step varies one of share, neighbours and power over all of its values, each with every
+    weight. The search ends when none of the three improves the gain.
 
     Args:
       answered: m held-out points.
       voters: their neighbours among n stored points.
       frequency: int [K], the training points of each label, to choose a logit adjustment; or None.
       ks: the numbers of answers that precision is measured at.
-      answers: of a point, how many `Choice.labels` has at most.
+      answers: the most answers of a point in `Choice.labels`.
     """
     labels, scores, truth, _ = answered
     lowest = np.where(labels >= 0, scores, np.inf).min(axis=1)
     span = float(np.mean(scores[:, 0] - np.minimum(lowest, scores[:, 0])))
-    true = are_in(labels, truth)
+    true = contains_labels(labels, truth)
     alone = _Merged.of(answered, true, csr_matrix(truth.shape))
     base = alone.hits(0.0, max(ks))
 
-    def tried(voting: _Voting) -> Tried:
+    def best_weight(voting: _Voting) -> SettingsGain:
         share, count, power = voting
-        merged, found = _Merged.of(answered, true, voters.votes(voting)), []
+        merged, gains = _Merged.of(answered, true, voters.votes(voting)), []
         for weight in (span * part for part in _WEIGHTS):
             settings = MemorySettings(count, power, share, weight)
-            gain = gain_of(base, merged.hits(weight, max(ks)), ks)
-            found.append(Tried(**vars(gain), settings=settings))
-        return max(found, key=lambda one: one.sure_gain)
+            gain = measure_gain(base, merged.hits(weight, max(ks)), ks)
+            gains.append(SettingsGain(**vars(gain), settings=settings))
+        return max(gains, key=lambda gain: gain.sure_gain)
 
-    best, done = _START, {_START: tried(_START)}
-    steps, unchanged = itertools.cycle(_VARIED), 0
-    while unchanged < len(_VARIED):
-        fresh = [one for one in next(steps)(best) if one not in done]
-        done.update(zip(fresh, on_all_cores(tried, fresh), strict=True))
-        before, best = best, max(done, key=lambda one: done[one].sure_gain)
+    best, tried = _START, {_START: best_weight(_START)}
+    steps, unchanged = itertools.cycle(_SEARCH_STEPS), 0
+    while unchanged < len(_SEARCH_STEPS):
+        untried = [voting for voting in next(steps)(best) if voting not in tried]
+        tried.update(zip(untried, on_all_cores(best_weight, untried), strict=True))
+        before, best = best, max(tried, key=lambda voting: tried[voting].sure_gain)
         unchanged = unchanged + 1 if best == before else 0
-    chosen, merged, weight = done[best], alone, 0.0
+    chosen, merged, weight = tried[best], alone, 0.0
     if chosen.pays:
         merged, weight = _Merged.of(answered, true, voters.votes(best)), chosen.settings.weight
     strength, adjusted = 0.0, merged
@@ -176,13 +176,13 @@ def choose(
 def _adjusted(
     merged: _Merged, weight: float, frequency: NDArray[np.int64], ks: tuple[int, ...]
 ) -> tuple[float, _Merged]:
-    """The largest strength that keeps half of the highest gain of mean precision; 0 if none gains.
+    """The largest strength with at least half of the highest gain of mean precision; 0 if none.
 
-    Rare labels gain more by a larger one, and the mean is flat about its highest place.
+    A larger strength helps rare labels more, and the mean is flat around its maximum.
     """
-    tried = {s: merged.shifted(shifts_of(frequency, s)) for s in STRENGTHS}
+    tried = {s: merged.shifted(label_shifts(frequency, s)) for s in STRENGTHS}
     base = np.mean(merged.precision(weight, ks))
-    gains = {s: np.mean(one.precision(weight, ks)) - base for s, one in tried.items()}
+    gains = {s: np.mean(shifted.precision(weight, ks)) - base for s, shifted in tried.items()}
     highest = max(gains.values())
     if highest <= 0:
         return 0.0, merged
@@ -192,12 +192,12 @@ def _adjusted(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Merged:
-    """The model's best labels and those of most votes.
+    """The best labels of the model and the labels with the most votes.
 
     Attributes:
       labels: int [m, T + V]; -1 for none.
       model: float [m, T + V], the model's scores.
-      roots: float [m, T + V], the roots of the votes.
+      roots: float [m, T + V], the square roots of the votes.
       true: bool [m, T + V], whether the label is one of the point.
     """
 
@@ -207,28 +207,28 @@ class _Merged:
     true: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, answered: Answered, true: NDArray[np.bool_], voted: csr_matrix) -> _Merged:
-        """Merges; a label that is among both is kept among the model's, one of `own` nowhere.
+    def of(cls, answered: ModelAnswers, true: NDArray[np.bool_], voted: csr_matrix) -> _Merged:
+        """Merges both; a label in both is kept once, and `excluded` labels are left out.
 
         Args:
-          answered: the model's labels.
-          true: bool [m, T], whether each of these is one of the point.
+          answered: the predictions of the model.
+          true: bool [m, T], whether each of these labels is one of the point.
           voted: CSR [m, K], the votes.
         """
-        labels, scores, truth, own = answered
-        dense, others = _apart(voted, labels, own)
-        places, found = tops_of_rows(others, voted.indptr, _VOTED)
-        there = np.arange(_VOTED) < found[:, None]
-        new = np.full(there.shape, -1, np.int64)
-        new_votes = np.zeros(there.shape)
-        new[there], new_votes[there] = voted.indices[places], others[places]
+        labels, scores, truth, excluded = answered
+        dense, others = _split_votes(voted, labels, excluded)
+        places, counts = top_k_of_rows(others, voted.indptr, _MAX_VOTED)
+        valid = np.arange(_MAX_VOTED) < counts[:, None]
+        new = np.full(valid.shape, -1, np.int64)
+        new_votes = np.zeros(valid.shape)
+        new[valid], new_votes[valid] = voted.indices[places], others[places]
         new[new_votes == 0] = -1
         last = np.where(labels >= 0, scores, np.inf).min(axis=1, keepdims=True)
         return cls(
             np.concatenate([labels, new], axis=1),
             np.concatenate([scores, np.broadcast_to(last, new.shape)], axis=1),
             np.sqrt(np.concatenate([dense, new_votes], axis=1)),
-            np.concatenate([true, are_in(new, truth)], axis=1),
+            np.concatenate([true, contains_labels(new, truth)], axis=1),
         )
 
     def hits(self, weight: float, count: int) -> NDArray[np.bool_]:
@@ -241,7 +241,7 @@ class _Merged:
         return tuple(100 * float(hits[:, :k].mean()) for k in ks)
 
     def shifted(self, shifts: NDArray[np.float32]) -> _Merged:
-        """The same with float [K] `shifts` added to the scores of the labels."""
+        """Adds float [K] `shifts` to the scores of the labels."""
         added = np.where(self.labels >= 0, shifts[self.labels], 0)
         return dataclasses.replace(self, model=self.model + added)
 
@@ -250,44 +250,44 @@ class _Merged:
     ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_]]:
         """The `count` best labels with this weight, their scores, and whether they are true."""
         scores = np.where(self.labels >= 0, self.model + weight * self.roots, -np.inf)
-        best = _highest(scores, count)
+        best = _top_columns(scores, count)
         labels, scores, true = (
             np.take_along_axis(values, best, axis=1) for values in (self.labels, scores, self.true)
         )
         return labels, scores, true
 
 
-def _highest(scores: NDArray[np.float64], count: int) -> NDArray[np.int64]:
-    """Where the `count` highest of each row are, highest first; ties go to the lowest place."""
-    if count > _FEW:
+def _top_columns(scores: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+    """The columns of the `count` highest scores of each row, in descending order of score."""
+    if count > _MAX_ARGMAX:
         return np.argsort(-scores, axis=1, kind="stable")[:, :count]
-    left, rows = np.maximum(scores, np.finfo(np.float64).min), np.arange(len(scores))
+    remaining, rows = np.maximum(scores, np.finfo(np.float64).min), np.arange(len(scores))
     best = np.empty((len(scores), count), np.int64)
     for place in range(count):
-        best[:, place] = np.argmax(left, axis=1)
-        left[rows, best[:, place]] = -np.inf
+        best[:, place] = np.argmax(remaining, axis=1)
+        remaining[rows, best[:, place]] = -np.inf
     return best
 
 
-def _apart(
-    voted: csr_matrix, labels: NDArray[np.integer], own: csr_matrix | None
+def _split_votes(
+    voted: csr_matrix, labels: NDArray[np.integer], excluded: csr_matrix | None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Votes for the labels [m, T] of each point, and those of `voted` that are for none of them.
+    """Splits the votes into those for `labels` [m, T] and those for other labels.
 
     Returns:
-      float [m, T], 0 for a label of -1 or of `own`; and float [nnz], 0 where a label is among
-      `labels` or `own`.
+      float [m, T], 0 for a label of -1 or an excluded one; and float [nnz], 0 where a label is in
+      `labels` or excluded.
     """
     points, num_labels = voted.shape
     dense, others = np.zeros(labels.shape), np.empty(voted.nnz)
-    rows = max(1, min(points, _SCRATCH // num_labels))
+    rows = max(1, min(points, _MAX_SCRATCH // num_labels))
     scratch = np.zeros((rows, num_labels + 1))  # zeros again after each block; -1 has a column
     for first in range(0, points, rows):
         block = slice(first, first + rows)
         at, entries = _entries(voted, block)
         scratch[at] = voted.data[entries]
-        if own is not None:
-            scratch[_entries(own, block)[0]] = 0
+        if excluded is not None:
+            scratch[_entries(excluded, block)[0]] = 0
         answers = np.arange(len(labels[block]))[:, None], labels[block]
         dense[block] = scratch[answers]
         scratch[answers] = 0
@@ -299,15 +299,15 @@ def _apart(
 def _entries(
     matrix: csr_matrix, rows: slice
 ) -> tuple[tuple[NDArray[np.int64], NDArray[np.int32]], slice]:
-    """Rows, from 0 on, and columns of the entries of some rows; and the entries."""
+    """The (row, column) indices of the entries of some rows, and their slice of `data`."""
     starts = matrix.indptr[rows.start : rows.stop + 1]
     entries = slice(starts[0], starts[-1])
     at = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     return (at, matrix.indices[entries]), entries
 
 
-def are_in(labels: NDArray[np.integer], matrix: csr_matrix) -> NDArray[np.bool_]:
-    """Whether the row of each [m, count] label has it, in a matrix of ones; -1 is in none."""
+def contains_labels(labels: NDArray[np.integer], matrix: csr_matrix) -> NDArray[np.bool_]:
+    """Whether each [m, count] label is in its row of a matrix of ones; False for -1."""
     rows = np.repeat(np.arange(len(labels)), labels.shape[1])
-    found = np.asarray(matrix[rows, np.maximum(labels, 0).ravel()]).reshape(labels.shape)
-    return (found > 0) & (labels >= 0)
+    values = np.asarray(matrix[rows, np.maximum(labels, 0).ravel()]).reshape(labels.shape)
+    return (values > 0) & (labels >= 0)

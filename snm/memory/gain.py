@@ -1,4 +1,4 @@
-"""What a change of the answers gains on held-out points, and whether it surely does."""
+"""The gain in precision of one set of answers over another, and whether it is significant."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import dataclasses
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Gain", "gain_of"]
+__all__ = ["Gain", "measure_gain"]
 
 
 @dataclasses.dataclass(frozen=True)
 class Gain:
-    """The gain of one way to answer over another, on the same points.
+    """The gain of some answers over others, on the same points.
 
     Attributes:
-      before: P@1, P@3 and P@5 of the other way, in percent.
-      precision: the same of this way.
-      gain: of the mean of the three, in points of a hundred.
+      before: P@1, P@3 and P@5 of the other answers, in percent.
+      precision: the same of these answers.
+      gain: the difference of the means of the three, in percentage points.
       error: standard error of the gain.
     """
 
@@ -41,12 +41,12 @@ class Gain:
         return self.sure_gain > 0
 
 
-def gain_of(base: NDArray[np.bool_], hits: NDArray[np.bool_], ks: tuple[int, ...]) -> Gain:
-    """The gain of answers over others.
+def measure_gain(base: NDArray[np.bool_], hits: NDArray[np.bool_], ks: tuple[int, ...]) -> Gain:
+    """Compares the precision of two sets of answers.
 
     Args:
-      base: bool [m, max(ks)], which of the others are right, best first.
-      hits: the same of the answers.
+      base: bool [m, max(ks)], which of the other answers are right, best first.
+      hits: the same of the answers whose gain is measured.
       ks: the numbers of answers that precision is measured at.
     """
     before, after = (np.stack([100 * h[:, :k].mean(axis=1) for k in ks]) for h in (base, hits))

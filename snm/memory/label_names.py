@@ -1,4 +1,4 @@
-"""Whether label names are worth training on, read from nearest neighbours before any training.
+"""Whether label names are worth training on, estimated by nearest neighbours before training.
 
 A label's name can be a training point of its own: its words are the features, and the label is its
 only one. That helps where points speak of a label in the words of its name, most of all rare
@@ -15,16 +15,16 @@ from scipy.sparse import csr_matrix
 
 from snm.data.dataset import Points
 from snm.data.weighting import Weighting
-from snm.memory.choose import are_in
-from snm.memory.gain import Gain, gain_of
+from snm.memory.choose import contains_labels
+from snm.memory.gain import Gain, measure_gain
 from snm.memory.memory import votes
 from snm.memory.neighbors import Neighbors, nearest, unit_rows
 
 __all__ = ["try_names"]
 
-_MOST, _SHARE = 2000, 0.1  # points that judge, and their share of few points
-_STORED = 100_000  # of the other points, those among which neighbours are found
-_VOTING, _POWER = 50, 2.0
+_MAX_HELD_OUT, _HELD_OUT_SHARE = 2000, 0.1  # held-out points: a tenth, at most 2000
+_MAX_STORED = 100_000  # other points among which neighbours are searched
+_NEIGHBORS, _POWER = 50, 2.0
 _KS = (1, 3, 5)
 
 
@@ -36,35 +36,35 @@ def try_names(points: Points, names: Points, weighting: Weighting) -> Gain | Non
 
     Args:
       points: n training points.
-      names: points that label names make, of the same features and labels.
+      names: the points made of label names, with the same features and labels.
       weighting: of features, fitted on the points.
 
     Returns:
-      What the names gain; None where fewer than two points could judge.
+      The gain of the names; None if fewer than two points could be held out.
     """
     rng = np.random.default_rng(0)
     order = rng.permutation(points.num_points)
-    count = min(_MOST, int(_SHARE * points.num_points))
+    count = min(_MAX_HELD_OUT, int(_HELD_OUT_SHARE * points.num_points))
     held = points.take(points.labelled(np.sort(order[:count])))
-    stored = points.take(points.labelled(np.sort(order[count : count + _STORED])))
+    stored = points.take(points.labelled(np.sort(order[count : count + _MAX_STORED])))
     if held.num_points < 2 or not stored.num_points:
         return None
-    if (left := points.num_points - count) > _STORED:  # as many names to a point as there are
-        some = rng.permutation(names.num_points)[: -(-names.num_points * _STORED // left)]
+    if (left := points.num_points - count) > _MAX_STORED:  # keep the ratio of names to points
+        some = rng.permutation(names.num_points)[: -(-names.num_points * _MAX_STORED // left)]
         names = names.take(np.sort(some))
-    asked = unit_rows(weighting.apply(held.features))
+    queries = unit_rows(weighting.apply(held.features))
     alone, others = (
-        nearest(asked, unit_rows(weighting.apply(part.features)).T.tocsr(), _VOTING)
+        nearest(queries, unit_rows(weighting.apply(part.features)).T.tocsr(), _NEIGHBORS)
         for part in (stored, names)
     )
     both = stored.beside(names)
     ids = np.where(others.ids >= 0, others.ids + np.int32(stored.num_points), -1)
     together = Neighbors(*map(np.hstack, ((alone.ids, ids), (alone.cosines, others.cosines))))
     base, hits = (
-        are_in(_best(votes(neighbors, both.labels, _VOTING, _POWER)), held.labels)
+        contains_labels(_best(votes(neighbors, both.labels, _NEIGHBORS, _POWER)), held.labels)
         for neighbors in (alone, together)
     )
-    return gain_of(base, hits, _KS)
+    return measure_gain(base, hits, _KS)
 
 
 def _best(voted: csr_matrix) -> NDArray[np.int64]:

@@ -11,62 +11,62 @@ from scipy.sparse import csr_matrix, vstack
 
 from snm.memory.memory import Memory
 
-__all__ = ["merged"]
+__all__ = ["merge_memories"]
 
 
-def merged(old: Memory, new: Memory) -> Memory:
+def merge_memories(old: Memory, new: Memory) -> Memory:
     """The points of two memories; the settings are those of `old`.
 
-    A point of `new` takes the place of one of `old` with the same features and no other labels than
-    its own, one with all of them if there is one: it is that point, given again.
+    A point of `new` replaces a point of `old` with the same features whose labels are equal to its
+    own or, if there is none, a subset of them: it is the same point, passed again.
 
     Args:
       old: n points with K labels.
       new: m points of the same model, with as many labels or more.
     """
-    left = _left(old, new)
-    labels = old.labels[left]
+    kept = _kept_points(old, new)
+    labels = old.labels[kept]
     labels.resize(labels.shape[0], new.labels.shape[1])
     queries: NDArray[np.float16] | None = None
     if old.queries is not None:
         assert new.queries is not None
-        queries = np.concatenate([old.queries[left], new.queries])
+        queries = np.concatenate([old.queries[kept], new.queries])
     weights: NDArray[np.float32] | None = None
     if old.weights is not None or new.weights is not None:
-        weights = np.concatenate([_weights(old)[left], _weights(new)])
+        weights = np.concatenate([_weights(old)[kept], _weights(new)])
     return Memory(
-        csr_matrix(vstack([old.features[left], new.features])),
+        csr_matrix(vstack([old.features[kept], new.features])),
         csr_matrix(vstack([labels, new.labels])),
         queries,
-        np.concatenate([old.rows[left], new.rows]),
+        np.concatenate([old.rows[kept], new.rows]),
         old.settings,
         weights,
     )
 
 
-def _left(old: Memory, new: Memory) -> NDArray[np.bool_]:
-    """Which points of `old` none of `new` takes the place of: bool [n]."""
-    again: dict[bytes, Counter[frozenset[int]]] = defaultdict(Counter)
+def _kept_points(old: Memory, new: Memory) -> NDArray[np.bool_]:
+    """Bool [n]: which points of `old` are not replaced by a point of `new`."""
+    new_points: dict[bytes, Counter[frozenset[int]]] = defaultdict(Counter)
     for features, labels in zip(_entries(new.features), _labels(new.labels), strict=True):
-        again[features][labels] += 1
-    left = np.ones(len(old.rows), bool)
+        new_points[features][labels] += 1
+    kept = np.ones(len(old.rows), bool)
     others = []
     for row, pair in enumerate(zip(_entries(old.features), _labels(old.labels), strict=True)):
         features, labels = pair
-        if features not in again:
+        if features not in new_points:
             continue
-        if again[features][labels] > 0:
-            again[features][labels] -= 1
-            left[row] = False
+        if new_points[features][labels] > 0:
+            new_points[features][labels] -= 1
+            kept[row] = False
         else:
             others.append((row, features, labels))
     for row, features, labels in others:
-        found = again[features]
-        more = next((own for own, count in found.items() if count > 0 and labels < own), None)
-        if more is not None:
-            found[more] -= 1
-            left[row] = False
-    return left
+        counts = new_points[features]
+        superset = next((new for new, count in counts.items() if count > 0 and labels < new), None)
+        if superset is not None:
+            counts[superset] -= 1
+            kept[row] = False
+    return kept
 
 
 def _weights(memory: Memory) -> NDArray[np.float32]:

@@ -1,8 +1,8 @@
-"""Which data a memory is for; the settings read it, and import nothing of the search."""
+"""The size of data from which a memory is tried; apart, so that settings need not import search."""
 
 from __future__ import annotations
 
-__all__ = ["FEWEST_POINTS"]
+__all__ = ["MIN_POINTS"]
 
-FEWEST_POINTS = 200
+MIN_POINTS = 200
 """Training points below which no memory is tried."""

@@ -53,7 +53,7 @@ def load_memory(path: Path, *, num_features: int, num_labels: int) -> Memory:
             refuse_bomb(path, members.zip)
             arrays = {name: members[name] for name in members.files}
             if not all(isinstance(array, np.ndarray) for array in arrays.values()):
-                raise TypeError("a member that is no array")  # NumPy gives its bytes
+                raise TypeError("a member that is no array")  # NumPy returns its bytes
         matrices = [_matrix(arrays, name) for name in ("features", "labels")]
         rows = arrays["rows"]
         settings = MemorySettings(
@@ -70,13 +70,15 @@ def load_memory(path: Path, *, num_features: int, num_labels: int) -> Memory:
     features, labels = matrices
     queries = arrays.get("queries")
     points = features.shape[0]
-    fits = features.shape[1] == num_features and labels.shape == (points, num_labels)
-    fits = fits and rows.shape == (points,) and rows.dtype == np.int64
-    fits = fits and (queries is None or (queries.ndim, len(queries)) == (2, points))
-    fits = fits and (queries is None or queries.dtype == np.float16)
+    is_valid = features.shape[1] == num_features and labels.shape == (points, num_labels)
+    is_valid = is_valid and rows.shape == (points,) and rows.dtype == np.int64
+    is_valid = is_valid and (queries is None or (queries.ndim, len(queries)) == (2, points))
+    is_valid = is_valid and (queries is None or queries.dtype == np.float16)
     weights = arrays.get("weights")
-    fits = fits and (weights is None or (weights.shape, weights.dtype) == ((points,), np.float32))
-    if not fits:
+    is_valid = is_valid and (
+        weights is None or (weights.shape, weights.dtype) == ((points,), np.float32)
+    )
+    if not is_valid:
         raise InputError(str(path), "the memory of another model", _EXPECTED)
     return Memory(features, labels, queries, rows, settings, weights)
 

@@ -31,14 +31,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from snm.config.marks import between
-from snm.memory.sizes import FEWEST_POINTS
+from snm.memory.sizes import MIN_POINTS
 from snm.prediction.thresholds import Threshold
 
 __all__ = ["LEFT_OUT", "UNCALIBRATED", "Calibration", "Curve"]
 
 UNCALIBRATED = (
     "a model without probabilities",
-    f"one trained with --memory on, from {FEWEST_POINTS} training points on: some of these are "
+    f"one trained with --memory on, from {MIN_POINTS} training points on: some of these are "
     "held out to fit probabilities",
 )
 """What is found in place of a calibration, and what is expected, where no more is known."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.batches.csr_blocks import block_of, power_of_two
-from snm.memory.memory import NAME, Witness
+from snm.memory.memory import LABEL_NAME, Witness
 from snm.prediction.candidates import values_at
 from snm.prediction.programs import jitted_parts
 
@@ -59,7 +59,7 @@ class Reason(NamedTuple):
         return [
             {
                 "train_row": None if one.row < 0 else one.row,
-                "label_name": one.row == NAME,
+                "label_name": one.row == LABEL_NAME,
                 "similarity": round(one.similarity, 4),
                 "shares": list(one.features),
             }

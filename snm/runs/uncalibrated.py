@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from snm.config.resolved import ResolvedConfig
-from snm.memory.sizes import FEWEST_POINTS
+from snm.memory.sizes import MIN_POINTS
 from snm.runs.folder import RunFolder
 from snm.runs.schema import RunOrigin
 
@@ -35,10 +35,10 @@ def why_uncalibrated(
         return found, "one trained without --warm-start, with --memory on"
     if (before := origin.grown_from) is not None:  # the data here are perhaps not its own
         return f"a run grown from {before}, which has none", "one trained with --memory on"
-    points = folder.read_result()["data"].get("points", FEWEST_POINTS)
-    if points < FEWEST_POINTS:
+    points = folder.read_result()["data"].get("points", MIN_POINTS)
+    if points < MIN_POINTS:
         found = f"a run of {points} training points, too few to hold some out for probabilities"
-        return found, f"one of {FEWEST_POINTS} or more"
+        return found, f"one of {MIN_POINTS} or more"
     if config.memory == "on":
         found = "a run without a point to hold out that has a label and a feature"
         return found, "other training points"

@@ -132,7 +132,7 @@ def by_function(folder, config, run):
 @pytest.mark.parametrize("train", [by_command, by_function])
 def test_what_few_passes_decided_stays_when_passes_are_added(train, tmp_path, monkeypatch):
     monkeypatch.setattr("snm.config.resolve.evidence_lost", lambda *_: 0.0)
-    monkeypatch.setattr("snm.config.resolve.FEWEST_POINTS", 20)
+    monkeypatch.setattr("snm.config.resolve.MIN_POINTS", 20)
     monkeypatch.setattr(
         "snm.config.auto.auto_memory", lambda n, members, passes, *_, **__: passes < 4
     )

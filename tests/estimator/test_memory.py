@@ -34,7 +34,7 @@ def data():
 def _with_queries():
     """Features and queries tell who votes: by features alone, a memory keeps no queries."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(choose, "_VARIED", choose._VARIED[1:])
+        patch.setattr(choose, "_SEARCH_STEPS", choose._SEARCH_STEPS[1:])
         yield
 
 

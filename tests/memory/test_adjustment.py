@@ -5,8 +5,8 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from snm.errors import InputError
-from snm.memory.adjustment import STRENGTHS, load_shifts, save_shifts, shifts_of
-from snm.memory.choose import Answered, Voters, choose
+from snm.memory.adjustment import STRENGTHS, label_shifts, load_shifts, save_shifts
+from snm.memory.choose import ModelAnswers, Voters, choose
 from snm.memory.neighbors import Neighbors
 
 POINTS, LABELS = 200, 30
@@ -18,7 +18,7 @@ def chosen(scores, truth, frequency):
     nobody = Neighbors(np.zeros((POINTS, 1), np.int32), np.zeros((POINTS, 1), np.float32))
     best = np.take_along_axis(scores, order, axis=1)
     return choose(
-        Answered(order.astype(np.int32), best, csr_matrix(truth)),
+        ModelAnswers(order.astype(np.int32), best, csr_matrix(truth)),
         Voters(nobody, nobody.cosines, csr_matrix((1, LABELS), dtype=np.float32)),
         frequency=frequency,
     )
@@ -57,15 +57,15 @@ def test_the_largest_strength_that_keeps_half_of_the_gain(raised):
 
 
 def test_labels_without_points_stay_where_they_are():
-    shifts = shifts_of(np.array([0, 1, 2, 1000]), 0.3)
+    shifts = label_shifts(np.array([0, 1, 2, 1000]), 0.3)
     np.testing.assert_allclose(shifts, [0, 0, -0.3 * np.log(2), -0.3 * np.log(1000)], rtol=1e-6)
     assert shifts.dtype == np.float32
 
 
 def test_the_file(tmp_path):
     path = tmp_path / "adjustment.npy"
-    save_shifts(path, shifts_of(np.arange(7), 0.1))
-    np.testing.assert_array_equal(load_shifts(path, num_labels=7), shifts_of(np.arange(7), 0.1))
+    save_shifts(path, label_shifts(np.arange(7), 0.1))
+    np.testing.assert_array_equal(load_shifts(path, num_labels=7), label_shifts(np.arange(7), 0.1))
     with pytest.raises(InputError, match=r"adjustment\.npy: found an array \[7\], expected 8"):
         load_shifts(path, num_labels=8)
     whole = path.read_bytes()

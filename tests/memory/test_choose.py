@@ -7,8 +7,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.memory.choose import Answered, Tried, Voters, _Merged, choose
-from snm.memory.memory import FOUND, Memory
+from snm.memory.choose import ModelAnswers, SettingsGain, Voters, _Merged, choose
+from snm.memory.memory import NUM_FOUND, Memory
 from snm.memory.neighbors import nearest, unit_rows
 
 POINTS, STORED, FEATURES, LABELS = 300, 400, 40, 25
@@ -38,16 +38,16 @@ class Problem:
         told: int | None = None,
         weights: NDArray[np.float32] | None = None,
         own: csr_matrix | None = None,
-    ) -> Tried:
+    ) -> SettingsGain:
         order = np.argsort(-self.scores, axis=1, kind="stable")[:, :told]
         best = np.take_along_axis(self.scores, order, axis=1)
-        found = nearest(unit_rows(self.features), unit_rows(self.stored).T.tocsr(), FOUND)
+        found = nearest(unit_rows(self.features), unit_rows(self.stored).T.tocsr(), NUM_FOUND)
         return choose(
-            Answered(order.astype(np.int32), best, self.truth, own),
+            ModelAnswers(order.astype(np.int32), best, self.truth, own),
             Voters(found, found.cosines, self.labels, weights),
         ).tried
 
-    def memory(self, tried: Tried, weights: NDArray[np.float32] | None = None) -> Memory:
+    def memory(self, tried: SettingsGain, weights: NDArray[np.float32] | None = None) -> Memory:
         rows = np.arange(STORED)
         return Memory(self.stored, self.labels, None, rows, tried.settings, weights)
 

@@ -93,7 +93,7 @@ def test_names_are_drawn_in_the_share_of_stored_points(data, monkeypatch):
         return found(asked, by_feature, count)
 
     could = data.train.num_points - data.train.num_points // 10
-    monkeypatch.setattr(label_names, "_STORED", could // 3)
+    monkeypatch.setattr(label_names, "_MAX_STORED", could // 3)
     monkeypatch.setattr(label_names, "nearest", counted)
     try_names(data.train, data.name_points, Weighting.fit("tfidf", data.train.features))
     assert stored == [could // 3, -(-named_texts.LABELS // 3)]

@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix
 from snm.machine import cores
 from snm.memory import memory as module
 from snm.memory.memory import Memory, MemorySettings, as_float32, joint_cosines, votes
-from snm.memory.neighbors import Neighbors, Stored, nearest, unit_rows
+from snm.memory.neighbors import Neighbors, StoredPoints, nearest, unit_rows
 
 STORED, FEATURES, LABELS, WIDTH = 150, 30, 12, 6
 
@@ -64,7 +64,7 @@ def memory_of(parts: dict[str, np.ndarray], settings: MemorySettings) -> Memory:
 
 def test_queries_are_read_when_the_neighbours_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Until then a device may compute them; it has rows that fill a block up, too."""
-    parts, order, similar = problem(4), [], Stored.similar
+    parts, order, similar = problem(4), [], StoredPoints.similar
     memory = memory_of(parts, MemorySettings(10, 4.0, 0.5, 0.5))
     points = csr_matrix(parts["points"])
     expected = memory.additions(points, parts["queries"])
@@ -78,7 +78,7 @@ def test_queries_are_read_when_the_neighbours_are_found(monkeypatch: pytest.Monk
         order.append("searched")
         return similar(*given)
 
-    monkeypatch.setattr(Stored, "similar", searched)
+    monkeypatch.setattr(StoredPoints, "similar", searched)
     found = memory.additions(points, OnDevice())
     assert order == ["searched", "read"]
     np.testing.assert_array_equal(found.toarray(), expected.toarray())
@@ -96,7 +96,7 @@ def test_queries_are_read_when_the_neighbours_are_found(monkeypatch: pytest.Monk
 def test_additions_are_the_definition(
     settings: MemorySettings, found: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "FOUND", found)
+    monkeypatch.setattr(module, "NUM_FOUND", found)
     parts = problem(4)
     memory = memory_of(parts, settings)
     added = memory.additions(csr_matrix(parts["points"]), parts["queries"])

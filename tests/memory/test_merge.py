@@ -6,7 +6,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from snm.memory.memory import Memory, MemorySettings
-from snm.memory.merge import merged
+from snm.memory.merge import merge_memories
 
 SETTINGS = MemorySettings(neighbors=3, power=1.0, feature_share=0.5, weight=2.0)
 
@@ -30,12 +30,12 @@ def rows_of(found):
 def test_new_points_follow_the_old_ones_and_labels_may_be_more():
     old = memory([[1, 2], [0, 3]], [[1, 0], [0, 1]])
     new = memory([[5, 0]], [[1, 0, 1]], first_row=7)
-    assert rows_of(merged(old, new)) == [
+    assert rows_of(merge_memories(old, new)) == [
         (0, [1, 2], [1, 0, 0], [0, 1]),
         (1, [0, 3], [0, 1, 0], [1, 1]),
         (7, [5, 0], [1, 0, 1], [7, 1]),
     ]
-    assert merged(old, new).settings == SETTINGS
+    assert merge_memories(old, new).settings == SETTINGS
     assert old.labels.shape == (2, 2)
 
 
@@ -43,7 +43,7 @@ def test_a_point_told_again_gives_way():
     old = memory([[1, 2], [1, 2], [1, 3], [0, 2]], [[1, 0], [0, 1], [1, 0], [1, 0]])
     new = memory([[1, 2], [0, 2]], [[1, 0, 1], [0, 1, 1]], first_row=10)
     # The second has another label, the third other values, the last other labels.
-    assert merged(old, new).rows.tolist() == [1, 2, 3, 10, 11]
+    assert merge_memories(old, new).rows.tolist() == [1, 2, 3, 10, 11]
 
 
 def test_a_point_takes_the_place_of_one_alone():
@@ -58,7 +58,7 @@ def test_a_point_takes_the_place_of_one_alone():
         ([[1, 1, 1]] * 9, []),
     ):
         new = memory([alike] * len(labels), labels, 10)
-        found = merged(old, new).rows.tolist()
+        found = merge_memories(old, new).rows.tolist()
         assert found == [*left, *range(10, 10 + len(labels))]
 
 
@@ -69,7 +69,9 @@ def test_votes_are_those_of_all_points():
     labels = (rng.random((40, 6)) < 0.3).astype(np.float32)
     labels[:25, 5] = 0  # a new label
     whole = memory(features, labels)
-    found = merged(memory(features[:25], labels[:25, :5]), memory(features[25:], labels[25:], 25))
+    found = merge_memories(
+        memory(features[:25], labels[:25, :5]), memory(features[25:], labels[25:], 25)
+    )
     points = csr_matrix((rng.random((8, 12)) * (rng.random((8, 12)) < 0.5)).astype(np.float32))
     queries = rng.normal(size=(8, 2)).astype(np.float32)
     added = found.additions(points, queries).toarray()
@@ -80,14 +82,14 @@ def test_votes_are_those_of_all_points():
 def test_without_queries():
     alone = {"queries": None, "settings": dataclasses.replace(SETTINGS, feature_share=1.0)}
     old = dataclasses.replace(memory([[1, 2]], [[1, 0]]), **alone)
-    found = merged(old, dataclasses.replace(memory([[3, 0]], [[0, 1]]), **alone))
+    found = merge_memories(old, dataclasses.replace(memory([[3, 0]], [[0, 1]]), **alone))
     assert found.queries is None and found.features.toarray().tolist() == [[1, 2], [3, 0]]
 
 
 def test_weights_follow_their_points():
     old, new = memory([[1, 2], [0, 3]], [[1, 0], [0, 1]]), memory([[1, 2]], [[1, 1]], first_row=7)
-    assert merged(old, new).weights is None
+    assert merge_memories(old, new).weights is None
     weighted = dataclasses.replace(old, weights=np.array([0.5, 2], np.float32))
-    assert merged(weighted, new).weights.tolist() == [2, 1]
+    assert merge_memories(weighted, new).weights.tolist() == [2, 1]
     other = dataclasses.replace(new, weights=np.array([3], np.float32))
-    assert merged(old, other).weights.tolist() == [1, 3]
+    assert merge_memories(old, other).weights.tolist() == [1, 3]

@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import csr_matrix, random
 
 from snm.memory import neighbors
-from snm.memory.neighbors import Stored, _blocks, _rarer, nearest, unit_rows
+from snm.memory.neighbors import StoredPoints, _blocks, _keep_rare_features, nearest, unit_rows
 
 
 @pytest.mark.parametrize("dense", [False, True])
@@ -14,7 +14,7 @@ def test_nearest_are_those_of_all_cosines(dense, monkeypatch):
     stored = random(3000, 40, 0.2, "csr", np.float32, rng)
     asked = random(30, 40, 0.2, "csr", np.float32, rng)
     if dense:
-        monkeypatch.setattr(neighbors, "_BLOCK", 7 * 3000)  # blocks of 7 rows
+        monkeypatch.setattr(neighbors, "_MAX_BLOCK", 7 * 3000)  # blocks of 7 rows
         stored = csr_matrix(rng.normal(0.3, 1, (3000, 40)).astype(np.float32))
     found = nearest(unit_rows(asked), unit_rows(stored).T.tocsr(), 20)
     x, q = stored.toarray().astype(np.float64), asked.toarray().astype(np.float64)
@@ -31,12 +31,12 @@ def test_nearest_are_those_of_all_cosines(dense, monkeypatch):
 @pytest.mark.parametrize("block", [1 << 20, 2000, 1])  # one block, several, and one for each point
 def test_blocks_and_cores_change_nothing(cores, block, monkeypatch):
     rng = np.random.default_rng(6)
-    among = Stored(random(400, 40, 0.2, "csr", np.float32, rng))
+    among = StoredPoints(random(400, 40, 0.2, "csr", np.float32, rng))
     asked = random(100, 40, 0.2, "csr", np.float32, rng)
-    monkeypatch.setattr(neighbors, "READ", 300)  # most points have more to read
+    monkeypatch.setattr(neighbors, "MAX_READ", 300)  # most points have more to read
     expected = among.similar(asked, 20)
-    monkeypatch.setattr(neighbors, "_BLOCK", block)
-    monkeypatch.setattr(neighbors, "_LEAST", 1)
+    monkeypatch.setattr(neighbors, "_MAX_BLOCK", block)
+    monkeypatch.setattr(neighbors, "_MIN_BLOCK", 1)
     monkeypatch.setattr(neighbors, "num_cores", lambda: cores)
     found = among.similar(asked, 20)
     np.testing.assert_array_equal(found.ids, expected.ids)
@@ -74,10 +74,10 @@ def test_a_search_reads_the_rarest_features_first():
         np.array([[1, 2, 3, 4], [1, 0, 0, 4], [1, 0, 3, 0], [0, 0, 0, 0]], np.float32)
     )
     counts = frequency[asked.indices]
-    read = _rarer(asked, counts, 3)
+    read = _keep_rare_features(asked, counts, 3)
     expected = [[0, 2, 3, 4], [1, 0, 0, 4], [0, 0, 3, 0], [0, 0, 0, 0]]
     np.testing.assert_array_equal(read.toarray(), expected)
-    np.testing.assert_array_equal(_rarer(asked, counts, 8).toarray(), asked.toarray())
+    np.testing.assert_array_equal(_keep_rare_features(asked, counts, 8).toarray(), asked.toarray())
 
 
 def _frequent(rng: np.random.Generator, points: int) -> csr_matrix:
@@ -89,10 +89,10 @@ def _frequent(rng: np.random.Generator, points: int) -> csr_matrix:
 def test_similar_points_have_the_cosines_of_all_features(monkeypatch):
     rng = np.random.default_rng(8)
     stored, asked = _frequent(rng, 500), _frequent(rng, 40)
-    among = Stored(stored)
+    among = StoredPoints(stored)
     whole = nearest(unit_rows(asked), among.by_feature, 30)
     reads = np.diff(among.by_feature.indptr)[asked.indices].sum() / 40
-    monkeypatch.setattr(neighbors, "READ", int(reads / 3))
+    monkeypatch.setattr(neighbors, "MAX_READ", int(reads / 3))
     found = among.similar(asked, 30)
     x, q = stored.toarray().astype(np.float64), asked.toarray().astype(np.float64)
     cosines = q @ x.T / np.outer(np.linalg.norm(q, axis=1), np.linalg.norm(x, axis=1))
@@ -101,17 +101,17 @@ def test_similar_points_have_the_cosines_of_all_features(monkeypatch):
     shared = [np.isin(found.ids[row], whole.ids[row]).mean() for row in range(40)]
     assert 0.6 < np.mean(shared) < 1  # less is read, and most are found
     # Where little is read anyway, and where all features are dense, neighbours are those of all.
-    monkeypatch.setattr(neighbors, "READ", 1 << 40)
+    monkeypatch.setattr(neighbors, "MAX_READ", 1 << 40)
     np.testing.assert_array_equal(among.similar(asked, 30).ids, whole.ids)
-    monkeypatch.setattr(neighbors, "READ", 1)
+    monkeypatch.setattr(neighbors, "MAX_READ", 1)
     dense = csr_matrix(rng.normal(0, 1, (50, 8)).astype(np.float32))
-    exact = nearest(unit_rows(dense[:5]), Stored(dense).by_feature, 7)
-    np.testing.assert_array_equal(Stored(dense).similar(dense[:5], 7).ids, exact.ids)
+    exact = nearest(unit_rows(dense[:5]), StoredPoints(dense).by_feature, 7)
+    np.testing.assert_array_equal(StoredPoints(dense).similar(dense[:5], 7).ids, exact.ids)
 
 
 def test_similar_points_of_few_are_padded(monkeypatch):
-    monkeypatch.setattr(neighbors, "READ", 1)
+    monkeypatch.setattr(neighbors, "MAX_READ", 1)
     stored = csr_matrix(np.array([[3, 4], [1, 0], [0, 0]], np.float32))
-    found = Stored(stored).similar(csr_matrix(np.array([[1, 1], [0, 0]], np.float32)), 3)
+    found = StoredPoints(stored).similar(csr_matrix(np.array([[1, 1], [0, 0]], np.float32)), 3)
     np.testing.assert_array_equal(found.ids, [[0, -1, -1], [-1, -1, -1]])  # by feature 1
     np.testing.assert_allclose(found.cosines, [[1.4 / 2**0.5, 0, 0], [0, 0, 0]], atol=1e-6)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from snm.memory.row_tops import tops_of_rows
+from snm.memory.row_top_k import top_k_of_rows
 
 SIZES = [0, 201, 3, 3300, 1, 20_000, 0, 200, 199, 7]
 
@@ -24,7 +24,7 @@ def rows_of(kind):
 def test_they_are_the_highest(count, kind):
     rows = rows_of(kind)
     values, starts = np.concatenate(rows), np.append(0, np.cumsum(SIZES)).astype(np.int32)
-    places, found = tops_of_rows(values, starts, count)
+    places, found = top_k_of_rows(values, starts, count)
     np.testing.assert_array_equal(found, np.minimum(SIZES, count))
     assert (np.diff(places) > 0).all()  # each once, in order
     for row, first, mine in zip(
@@ -37,7 +37,7 @@ def test_they_are_the_highest(count, kind):
 @pytest.mark.parametrize("count", [1, 7, 200])
 def test_of_equal_values_the_first(count):
     rows = rows_of("ties")
-    places, _ = tops_of_rows(np.concatenate(rows), np.append(0, np.cumsum(SIZES)), count)
+    places, _ = top_k_of_rows(np.concatenate(rows), np.append(0, np.cumsum(SIZES)), count)
     best = [np.sort(np.argsort(-row, kind="stable")[:count]) for row in rows]
     firsts = np.append(0, np.cumsum(SIZES))[:-1]
     expected = [first + mine for first, mine in zip(firsts, best, strict=True)]
@@ -48,12 +48,12 @@ def test_of_equal_values_the_first(count):
 def test_a_row_alone_has_those_it_has_among_others(kind):
     rows = rows_of(kind)
     values, starts = np.concatenate(rows), np.append(0, np.cumsum(SIZES))
-    places, _ = tops_of_rows(values, starts, 50)
-    alone = [tops_of_rows(row, np.array([0, len(row)]), 50)[0] for row in rows]
+    places, _ = top_k_of_rows(values, starts, 50)
+    alone = [top_k_of_rows(row, np.array([0, len(row)]), 50)[0] for row in rows]
     apart = [first + mine for first, mine in zip(starts, alone, strict=False)]
     np.testing.assert_array_equal(places, np.concatenate(apart))
 
 
 def test_no_rows():
-    places, found = tops_of_rows(np.empty(0, np.float32), np.array([0]), 5)
+    places, found = top_k_of_rows(np.empty(0, np.float32), np.array([0]), 5)
     assert len(places) == len(found) == 0

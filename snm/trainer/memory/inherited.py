@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset
-from snm.memory.adjustment import shifts_of
+from snm.memory.adjustment import label_shifts
 from snm.prediction.calibration import Calibration
 from snm.prediction.predictor import Predictor
 from snm.prediction.thresholds import Threshold
@@ -122,7 +122,7 @@ def inherit_memory(
         rows, names = stored_rows(config, dataset), trained_beside(config, dataset)
         memory = memory_of(all_members, dataset.train, rows, taken.settings, names)
     if taken.adjustment is not None:
-        shifts = shifts_of(dataset.label_frequency(), taken.adjustment.strength)
+        shifts = label_shifts(dataset.label_frequency(), taken.adjustment.strength)
     record = dataclasses.replace(
         taken,
         points=0 if memory is None else len(memory.rows),

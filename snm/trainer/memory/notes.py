@@ -9,7 +9,7 @@ from snm.data.dataset import Dataset
 from snm.data.mapped import is_mapped
 from snm.distributed.processes import has_several_processes
 from snm.errors import counted
-from snm.memory.sizes import FEWEST_POINTS
+from snm.memory.sizes import MIN_POINTS
 from snm.runs.events import Noted
 from snm.runs.folder import RunFolder
 from snm.runs.log.event_log import open_log
@@ -34,7 +34,7 @@ def never_adjusted(config: Config, dataset: Dataset) -> str | None:
     """Why no logit adjustment is tried here that the settings ask for, in one line; else None."""
     if config.logit_adjustment != "on" or config.memory == "off":
         return None
-    if dataset.train.num_points < FEWEST_POINTS:
+    if dataset.train.num_points < MIN_POINTS:
         return None  # `resolve` refuses an adjustment without a memory
     split = memory_split(config, dataset)
     points = 0 if split is None else len(split[1])

@@ -8,7 +8,7 @@ from scipy.sparse import csr_matrix
 
 from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset, Points
-from snm.memory.memory import NAME, Memory, MemorySettings
+from snm.memory.memory import LABEL_NAME, Memory, MemorySettings
 from snm.prediction.predictor import Predictor
 
 __all__ = ["as_stored", "memory_of", "stored_rows", "unit_queries", "with_labels"]
@@ -35,7 +35,7 @@ def memory_of(
     rows = with_labels(points, rows)
     stored = as_stored(predictor, points.take(rows).beside(names))
     if names is not None:
-        rows = np.append(rows, np.full(names.num_points, NAME))
+        rows = np.append(rows, np.full(names.num_points, LABEL_NAME))
     queries = None if settings.feature_share == 1 else unit_queries(predictor, stored.features)
     features = predictor.weighting.apply(stored.features)
     return Memory(features, stored.labels, queries, rows, settings, stored.weights)

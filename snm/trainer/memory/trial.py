@@ -16,10 +16,10 @@ from snm.data.dataset import Dataset, Points
 from snm.evaluation.evaluate import remove_filtered_labels
 from snm.evaluation.filters import first_unfiltered, max_filtered, nonzero_pairs
 from snm.evaluation.metrics import KS
-from snm.memory.adjustment import shifts_of
-from snm.memory.choose import Answered, Choice, Voters, choose
-from snm.memory.memory import FOUND, Memory, joint_cosines
-from snm.memory.neighbors import Stored
+from snm.memory.adjustment import label_shifts
+from snm.memory.choose import Choice, ModelAnswers, Voters, choose
+from snm.memory.memory import NUM_FOUND, Memory, joint_cosines
+from snm.memory.neighbors import StoredPoints
 from snm.prediction.calibration import Calibration
 from snm.prediction.predictor import Predictor
 from snm.prediction.thresholds import LOOKED_AT, HeldOut, fit_thresholds
@@ -115,7 +115,7 @@ def find_memory(
     shifts, adjustment = None, None
     if frequency is not None and choice.strength > 0:
         strength = choice.strength * config.members  # as the weight
-        shifts = shifts_of(frequency, strength)
+        shifts = label_shifts(frequency, strength)
         adjustment = Adjustment(strength, choice.unadjusted, choice.adjusted)
     record = MemoryRecord(
         used=memory is not None,
@@ -157,8 +157,8 @@ def _choice(
     )
     labels, places = first_unfiltered(labels, never, stored.num_labels, count)
     scores = np.take_along_axis(scores, places, axis=1)
-    among = Stored(predictor.weighting.apply(stored.features))
-    found = among.similar(predictor.weighting.apply(held.features), FOUND)
+    among = StoredPoints(predictor.weighting.apply(stored.features))
+    found = among.similar(predictor.weighting.apply(held.features), NUM_FOUND)
     queries = np.concatenate(list(predictor.queries(held.features)))
     cosines = joint_cosines(found.ids, queries, unit_queries(predictor, stored.features))
     if predictor.model.drop_seen:
@@ -167,7 +167,7 @@ def _choice(
     if len(never):
         own = csr_matrix((np.ones(len(never), np.float32), never.T), shape=held.labels.shape)
     return choose(
-        Answered(labels, scores, held.labels, own),
+        ModelAnswers(labels, scores, held.labels, own),
         Voters(found, cosines, stored.labels, stored.weights),
         frequency=frequency,
         ks=tuple(k for k in KS if k <= stored.num_labels),

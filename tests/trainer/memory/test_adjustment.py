@@ -16,7 +16,7 @@ from snm.config.resolve import resolve
 from snm.data.formats.dispatch import write_text
 from snm.errors import InputError
 from snm.memory import choose as choose_module
-from snm.memory.adjustment import shifts_of
+from snm.memory.adjustment import label_shifts
 from snm.runs.folder import RunFolder
 from snm.runs.load import StoredRun, load
 from snm.trainer.memory import trial
@@ -27,7 +27,7 @@ STRENGTH = 0.2
 
 def adjusted(merged, weight, frequency, ks):
     """In place of the choice, which would find on so few points what chance wants."""
-    return STRENGTH, merged.shifted(shifts_of(frequency, STRENGTH))
+    return STRENGTH, merged.shifted(label_shifts(frequency, STRENGTH))
 
 
 def choosing(patch):
@@ -142,7 +142,7 @@ def test_a_grown_run_keeps_it_and_new_labels_get_theirs(trained, tmp_path):
     write_text(tmp_path / "since" / "train.txt", features, new)
     call("grow", run, "--labels", names, "--data", tmp_path / "since", "--output", tmp_path / "fed")
     exact, raw = (load(tmp_path / "fed", memory=one).state.head.bias for one in (True, False))
-    expected = shifts_of(np.array([40]), RunFolder(run).read_memory_record().adjustment.strength)
+    expected = label_shifts(np.array([40]), RunFolder(run).read_memory_record().adjustment.strength)
     np.testing.assert_allclose((exact - raw)[old], expected[0], atol=1e-5)
 
 
@@ -154,4 +154,4 @@ def test_the_estimator_has_it(trained, monkeypatch):
     model.fit(dataset.train.features, dataset.train.labels)
     own = model.predictor_.state.head.bias - model._states[0].head.bias
     frequency = np.asarray((dataset.train.labels != 0).sum(axis=0)).ravel()
-    np.testing.assert_allclose(own, shifts_of(frequency, STRENGTH), atol=1e-5)
+    np.testing.assert_allclose(own, label_shifts(frequency, STRENGTH), atol=1e-5)

@@ -20,7 +20,7 @@ from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.grow.grown_memory import grown_memory
-from snm.memory.memory import EARLIER, NAME
+from snm.memory.memory import EARLIER_POINT, LABEL_NAME
 from snm.runs.events import NonFiniteError, Noted
 from snm.runs.load import StoredRun, load
 from snm.trainer.phase import first_phase
@@ -177,7 +177,7 @@ def test_refit_and_validation_with_names(place, tmp_path):
     result = snm.train(place / "data", asked, tmp_path / "run")
     assert result["metrics"]["P@1"] > 20
     memory = load(tmp_path / "run").memory
-    assert memory is not None and (memory.rows == NAME).sum() == named_texts.LABELS
+    assert memory is not None and (memory.rows == LABEL_NAME).sum() == named_texts.LABELS
 
 
 def test_the_run_says_so(trained):
@@ -214,7 +214,7 @@ def remembering(place):
 def test_a_memory_stores_the_names_and_tells_them(place, remembering, capsys):
     memory = load(remembering).memory
     assert memory.weights is None
-    assert (memory.rows == NAME).sum() == named_texts.LABELS
+    assert (memory.rows == LABEL_NAME).sum() == named_texts.LABELS
     assert (np.sort(memory.rows[memory.rows >= 0]) == np.arange(named_texts.POINTS)).all()
     call("predict", remembering, "--text", "name79", "--explain", "--k", "1")
     (told,) = [json.loads(line) for line in capsys.readouterr().out.splitlines() if "{" in line]
@@ -231,7 +231,7 @@ def test_a_new_name_answers_without_a_step(place, remembering, capsys, tmp_path)
     grown = load(tmp_path / "grown")
     labels, _ = grown.predict(["word7 word9"], 5)
     assert named_texts.LABELS in labels[0]
-    assert (grown.memory.rows == NAME).sum() == named_texts.LABELS + 1
+    assert (grown.memory.rows == LABEL_NAME).sum() == named_texts.LABELS + 1
     votes = grown.memory.additions(grown.weighting.apply(grown.as_rows(["word7 word9"])), None)
     assert votes[0, named_texts.LABELS] == votes.max()
 
@@ -244,8 +244,8 @@ def test_new_points_and_names_join_the_memory(place, remembering, tmp_path):
     grown = load(tmp_path / "grown")
     rows = grown.memory.rows
     assert grown.label_names[-1] == "word3_word4"
-    assert (rows == NAME).sum() == named_texts.LABELS + 1
-    assert (rows >= 0).sum() == named_texts.POINTS and not (rows == EARLIER).any()
+    assert (rows == LABEL_NAME).sum() == named_texts.LABELS + 1
+    assert (rows >= 0).sum() == named_texts.POINTS and not (rows == EARLIER_POINT).any()
     # Underscores are spaces for the class row too: it starts at the query of two words.
     (query,) = next(load_predictor_of(tmp_path / "grown", 1).queries(["word3 word4"]))
     row = tables(tmp_path / "grown")[1][-1]
