@@ -30,7 +30,7 @@ _INSTRUMENTED = [
     "snm.checkpoints.manifest",
     "snm.checkpoints.store",
     "snm.memory.store",
-    "snm.system.sealed_json",
+    "snm.system.checksums",
 ]
 _MOST_BYTES = 4096
 _LIMITS = ["-timeout=10", "-rss_limit_mb=2048", f"-max_len={_MOST_BYTES}"]

@@ -15,7 +15,7 @@ import numpy as np
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.export.load import load
-from snm.system.sealed_json import sealed
+from snm.system.checksums import sealed
 
 __all__ = ["hub_arrays", "hub_config", "mapped_array", "mapped_manifest", "seeds_of_exports"]
 

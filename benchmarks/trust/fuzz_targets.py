@@ -46,7 +46,7 @@ from snm.runs.folder import read_json
 from snm.runs.manifest import Manifest, read_manifest
 from snm.runs.schema import MemoryRecord, RunOrigin, RunResult
 from snm.runs.typed_json import typed
-from snm.system.sealed_json import sealed as with_checksum
+from snm.system.checksums import sealed as with_checksum
 
 __all__ = ["TARGETS", "seeds"]
 
@@ -257,7 +257,7 @@ def checkpoint(place: Path, raw: bytes) -> None:
 
 def cached(place: Path, raw: bytes) -> None:
     """The first half is the manifest of a cache entry, the second one of its arrays."""
-    entry = place / "v2-key"
+    entry = place / "v3-key"
     if not entry.exists():
         matrix = _matrix()
         cache.write(place, "key", {"train": (matrix, matrix)})
@@ -323,7 +323,7 @@ def seeds() -> dict[str, bytes]:
         save_memory(place / "memory.npz", stored)
         Weighting("tfidf", np.linspace(1, 2, 30, dtype=np.float32)).save(place / "weighting.npz")
         cache.write(place, "key", {"train": (matrix, matrix)})
-        entry = place / "v2-key"
+        entry = place / "v3-key"
         two = ((entry / name).read_bytes() for name in ("manifest.json", "train.features.data.npy"))
         return {
             "text": _text(),

@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from snm.errors import InputError, first_line
+from snm.system.checksums import are_records, read_sealed, write_sealed
 from snm.system.faults import unread
-from snm.system.files import fingerprint
-from snm.system.sealed_json import read_sealed, write_sealed
 
-__all__ = [
-    "MANIFEST",
-    "DamagedError",
-    "Note",
-    "UnfinishedError",
-    "denied",
-    "difference",
-    "fingerprints",
-]
+__all__ = ["MANIFEST", "DamagedError", "Note", "UnfinishedError", "denied"]
 
 MANIFEST = "manifest.json"
 """The name of its file."""
@@ -76,8 +66,8 @@ class Note:
             if isinstance(error, FileNotFoundError) and path.is_dir():
                 raise UnfinishedError(path) from error
             raise DamagedError(path, f"{MANIFEST}: {first_line(error)}") from error
-        objects = (note.progress, note.about, note.files)
-        if not all(isinstance(one, dict) for one in objects):
+        objects = (note.progress, note.about)
+        if not all(isinstance(one, dict) for one in objects) or not are_records(note.files):
             raise DamagedError(path, f"{MANIFEST}: no progress, description or files")
         if note.progress.get("step", step) != step:
             raise DamagedError(path, f"{MANIFEST} is of step {ascii(note.progress['step'])[:20]}")
@@ -92,32 +82,3 @@ def denied(path: Path, error: PermissionError) -> InputError:
     """What to raise where a file of a checkpoint may not be read, which says nothing of damage."""
     where = path if error.filename is None else error.filename
     return unread(where, error, "a file of the checkpoint")
-
-
-def fingerprints(
-    folder: Path,
-    recorded: dict[str, list[int]] | None = None,
-    mine: Callable[[int], bool] = lambda number: True,
-) -> dict[str, list[int]]:
-    """The size and CRC-32 of every file in a folder except the manifest, by path in the folder.
-
-    Args:
-      folder: of a checkpoint.
-      recorded: what stands for the files that are not `mine`.
-      mine: whether this process reads the file of a number; they count from 0, by name.
-    """
-    found = {}
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-    for number, path in enumerate(path for path in files if path.name != MANIFEST):
-        name = path.relative_to(folder).as_posix()
-        found[name] = fingerprint(path) if mine(number) else (recorded or {}).get(name, [])
-    return found
-
-
-def difference(recorded: list[int] | None, found: list[int] | None) -> str | None:
-    """How a file differs from the manifest, in words; None if it does not."""
-    if recorded is None or found is None:
-        return "is missing" if found is None else "should not be there"
-    if recorded[0] != found[0]:
-        return f"has {found[0]} bytes, not {recorded[0]}"
-    return None if recorded == found else "has another checksum"

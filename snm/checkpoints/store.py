@@ -23,15 +23,7 @@ from typing import Any
 import jax
 
 from snm.checkpoints.disk_errors import REASONS, disk_trouble, reason_number, require_room
-from snm.checkpoints.manifest import (
-    MANIFEST,
-    DamagedError,
-    Note,
-    UnfinishedError,
-    denied,
-    difference,
-    fingerprints,
-)
+from snm.checkpoints.manifest import MANIFEST, DamagedError, Note, UnfinishedError, denied
 from snm.checkpoints.orbax_alone import ALONE, asking_no_other, quiet, quiet_tasks
 from snm.distributed.processes import (
     from_first_process,
@@ -42,9 +34,9 @@ from snm.distributed.processes import (
 )
 from snm.errors import InputError, first_line
 from snm.system import disk
+from snm.system.checksums import checksum, difference, fingerprints
 from snm.system.faults import lacks_memory
 from snm.system.files import sync_names, sync_tree
-from snm.system.sealed_json import checksum
 
 __all__ = ["Checkpoints", "SavingError"]
 
@@ -149,9 +141,8 @@ class Checkpoints:
             sync_tree(path)
             # A member's folder has two above it, which other members may have made.
             sync_names(self._folder, *self._folder.parents[:2])
-            Note(
-                progress, score, self._about, fingerprints(path), padded=has_several_processes()
-            ).write(path)
+            files = fingerprints(path, MANIFEST)
+            Note(progress, score, self._about, files, padded=has_several_processes()).write(path)
         for old in self._superseded(step, progress.get("best_step")):
             self._drop(old)
 
@@ -305,12 +296,12 @@ class Checkpoints:
         """
         path = self.path(step)
         trouble: InputError | None = None
-        note, differences = None, {}
+        note, wrong = None, {}
         try:
             note = self.read(step)
-            found = fingerprints(path, note.files, is_mine)
+            found = fingerprints(path, MANIFEST, note.files, is_mine)
             for name in sorted(note.files.keys() | found.keys()):
-                differences[name] = difference(note.files.get(name), found.get(name))
+                wrong[name] = difference(note.files.get(name), found.get(name))
         except InputError as error:
             trouble = error
         except PermissionError as error:
@@ -321,14 +312,14 @@ class Checkpoints:
             trouble.__cause__ = error
         # The number from 1 of the first damaged file that any process found; 0 where one could
         # not read them. A process that fails takes part too: the others wait for it.
-        mine = next((i for i, what in enumerate(differences.values(), 1) if what), _WHOLE)
+        mine = next((i for i, what in enumerate(wrong.values(), 1) if what), _WHOLE)
         bad = least_of_processes(mine if trouble is None else 0)
         if trouble is not None:
             raise trouble
         if bad < _WHOLE:
-            names = ["a file", *differences]
+            names = ["a file", *wrong]
             name = names[bad] if bad < len(names) else names[0]
-            what = differences.get(name) or "differs, as another process found"
+            what = wrong.get(name) or "differs, as another process found"
             raise DamagedError(path, f"{name} {what}")
         assert note is not None
         return note

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Annotated, Any
 
-from tyro.conf import Positional, arg
+from tyro.conf import FlagCreatePairsOff, Positional, arg
 
 from snm.errors import InputError
 
@@ -44,9 +44,12 @@ class Evaluate:
     """Print one JSON object."""
     index: Path | None = None
     """Index written by `snm export`, to compare with exact search."""
-    auc: bool = False
+    auc: FlagCreatePairsOff[bool] = False
     """Compute the AUC too: relevant labels against all others, by the scores of the model without
-    the votes of a memory. Takes three times as long."""
+    the votes of a memory. Takes three times as long. Without --auc and --no-auc, the setting of the
+    run counts."""
+    no_auc: FlagCreatePairsOff[bool] = False
+    """Leave the AUC out, also of a run that was trained with --auc."""
     threshold: Annotated[tuple[str, ...] | None, arg(metavar="P|GOAL ...")] = None
     """Compute micro-F1, macro-F1 and the F1 of points too, of the labels that are at least so
     likely: probabilities, or micro-f1, macro-f1 or f1@k, as `snm predict --threshold`."""
@@ -93,6 +96,8 @@ def _check(command: Evaluate) -> None:
         refuse_kept("--by-label", command.by_label)
     if command.k == ():
         raise InputError("--k", "nothing", "numbers of answers, such as 1 10")
+    if command.auc and command.no_auc:
+        raise InputError("--auc", "--no-auc as well", "one of the two")
     if command.same_ids and command.data is None:  # those of its own data are, or it is refused
         raise InputError("--same-ids", "no --data", "the data that have the same ids")
 
@@ -114,7 +119,7 @@ def _evaluated(command: Evaluate) -> dict[str, Any]:
     with waiting(f"evaluating {run}"):
         found = asked(
             predictor=predictor,
-            auc=command.auc or None,
+            auc=command.auc if command.auc or command.no_auc else None,
             thresholds=command.threshold or (),
             by_label=command.by_label is not None,
         )

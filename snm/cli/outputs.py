@@ -7,7 +7,7 @@ from pathlib import Path
 from snm.data.formats.layouts import DATA_FILES, holds_data
 from snm.errors import InputError
 from snm.runs.folder import RunFolder
-from snm.system.sealed_json import read_sealed
+from snm.system.checksums import read_sealed
 
 __all__ = ["refuse_kept"]
 

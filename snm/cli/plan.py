@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from snm.config.resolved import ResolvedConfig
+    from snm.planning.bytes_by_stage import Bytes, Forecast
     from snm.planning.fit_check import Room
     from snm.planning.programs import Programs
-    from snm.planning.stages import Bytes, Forecast
 
 __all__ = ["Plan"]
 
@@ -70,8 +70,8 @@ def _run(command: Plan) -> None:
     Raises:
       InputError: data or settings that cannot be used.
     """
+    from snm.planning.byte_sizes import parse_bytes
     from snm.planning.fit_check import simulate_devices
-    from snm.planning.sizes import parse_bytes
 
     command.settings.check()  # before the data are read, which may take long
     limit = None if command.device_memory is None else parse_bytes(command.device_memory)
@@ -154,7 +154,7 @@ def _as_json(found: _Found) -> dict[str, Any]:
 
 def _print(found: _Found) -> None:
     """Prints tables of bytes, the time of an epoch, and whether the run fits."""
-    from snm.planning.sizes import size_in_words
+    from snm.planning.byte_sizes import size_in_words
     from snm.system.terminal import console, say
 
     expected, mesh, room = found.expected, found.programs.mesh, found.room
@@ -189,7 +189,7 @@ def _time(found: _Found) -> str:
 
 
 def _table(title: str, account: Bytes) -> Table:
-    from snm.planning.stages import PARTS, STAGES
+    from snm.planning.bytes_by_stage import PARTS, STAGES
     from snm.system.terminal import table_of
 
     table = table_of(title, ["part"], STAGES)

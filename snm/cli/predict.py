@@ -7,7 +7,6 @@ import dataclasses
 import gzip
 import io
 import itertools
-import re
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from snm.data.formats.questions import Question
     from snm.prediction.answer_lines import Found
     from snm.prediction.predictor import Predictor
-    from snm.prediction.thresholds import Threshold
 
 __all__ = ["Predict"]
 
@@ -50,6 +48,7 @@ class Predict:
       snm predict runs/eurlex X.tst.npz --output answers.txt --format sparse
       snm predict runs/articles new.jsonl --output answers.jsonl --explain
       snm predict runs/articles new.csv --labels topics.txt --k 3
+      snm predict runs/articles new.csv --exclude spam.txt
       snm predict runs/articles new.csv --k 20 --threshold 0.5
       snm predict runs/articles new.csv --threshold micro-f1
     """
@@ -72,6 +71,9 @@ class Predict:
     """File of the labels to choose from, names or ids, one a line; by default all. The answers are
     exact, and take time by the number of these labels. A number is an id, unless labels have
     numbers for names. Names that the run does not know are left out."""
+    exclude: Path | None = None
+    """File of labels that are no answers, as --labels, such as items that are sold out: the answers
+    are the best of the others. It may be empty, and --labels may be given too."""
     format: Literal["jsonl", "sparse"] = "jsonl"
     """JSON lines with names and scores, or rows of `label:score` as in the repository's files."""
     input_format: Literal["auto", "text", "csv", "jsonl", "sparse"] = "auto"
@@ -127,9 +129,10 @@ def _run(command: Predict) -> None:
     remark_unfinished(command.run)
     if command.probabilities:
         predictor.fitted_calibration()  # refused before it takes time
-    threshold = None if command.threshold is None else predictor.threshold(command.threshold)
+    if command.threshold is not None:
+        predictor.threshold(command.threshold)
     predictor.checked_k(command.k)  # before anything is printed
-    among = None if command.labels is None else _labels_of(command.labels, predictor)
+    lists = _Lists.of(command, predictor)
     form = FORMS[command.format](predictor.label_names, predictor.model.spec.num_labels)
     rows = unknown = unlikely = 0
     with contextlib.ExitStack() as holding:
@@ -137,7 +140,7 @@ def _run(command: Predict) -> None:
         lines = holding.enter_context(_written(output))
         tell = None if output is None else holding.enter_context(telling("points"))
         form.begin(lines)
-        for found in _answers(command, predictor, blocks, threshold, among):
+        for found in _answers(command, predictor, blocks, lists):
             lines.writelines(form.of(found))
             rows, unknown = rows + len(found.labels), unknown + int(found.unknown.sum())
             unlikely += int((~found.unknown & (found.labels < 0).all(axis=1)).sum())
@@ -149,19 +152,37 @@ def _run(command: Predict) -> None:
         if (texts := predictor.vectorizer) is not None:
             what = "known word" if texts.item_separator is None else "known item"
         remark(f"{unknown:,} of {counted(rows, 'point')} without a {what}: answered as unknown")
-    if unlikely and threshold is not None:
+    if unlikely and command.threshold is not None:
         few = f"{unlikely:,} of {counted(rows, 'point')} without a label"
         remark(f"{few} that is as likely as --threshold {command.threshold}: answered with none")
     if output is not None:
         say(f"wrote the labels of {counted(rows, 'point')} to {output}")
 
 
+class _Lists(NamedTuple):
+    """The labels to choose from, and those that are no answers: int32 [S] each, or None."""
+
+    among: NDArray[np.int32] | None
+    exclude: NDArray[np.int32] | None
+
+    @classmethod
+    def of(cls, command: Predict, predictor: Predictor) -> _Lists:
+        """Those of the files that are named.
+
+        Raises:
+          InputError: as `labels_of`.
+        """
+        from snm.cli.label_lists import labels_of
+
+        among, exclude = command.labels, command.exclude
+        return cls(
+            None if among is None else labels_of(among, predictor),
+            None if exclude is None else labels_of(exclude, predictor, may_be_none=True),
+        )
+
+
 def _answers(
-    command: Predict,
-    predictor: Predictor,
-    blocks: Iterator[_Block],
-    threshold: Threshold | None,
-    among: NDArray[np.int32] | None,
+    command: Predict, predictor: Predictor, blocks: Iterator[_Block], lists: _Lists
 ) -> Iterator[Found]:
     """The answers of the points of `blocks`, some at a time.
 
@@ -169,23 +190,22 @@ def _answers(
       command: what is asked for.
       predictor: the model.
       blocks: the points.
-      threshold: leaves out labels of a lower probability; or None.
-      among: ids of the labels to choose from; None is all.
+      lists: what may be answers.
     """
-    import numpy as np
-
     from snm.prediction.answer_lines import Found
 
-    k = command.k if threshold is None else threshold.k_or_own(command.k)
-    likely = command.probabilities or threshold is not None
+    likely = command.probabilities or command.threshold is not None
     for block in blocks:
         features, first = predictor.as_rows(block.points), 0
-        for labels, scores in predictor.top(features, k, among):
+        asked = features, command.k, *lists
+        each: Iterator[tuple[NDArray, NDArray, NDArray | None]]
+        if likely:
+            each = predictor.top_proba(*asked, threshold=command.threshold)
+        else:
+            each = ((labels, scores, None) for labels, scores in predictor.top(*asked))
+        for labels, scores, p in each:
             here = slice(first, first + len(labels))
             chunk = features[here]
-            p = predictor.probabilities(scores, ranked=among is None) if likely else None
-            if p is not None and threshold is not None:
-                labels = np.where(threshold(labels, p), labels, -1)
             yield Found(
                 labels,
                 scores,
@@ -238,7 +258,7 @@ def _check_output(command: Predict, *, begins_with_count: bool) -> None:
         raise InputError(where, of_format, "another name: its first line comes last")
     check_writable("--output", output)
     refuse_kept("--output", output)
-    for source in (command.input, command.labels):
+    for source in (command.input, command.labels, command.exclude):
         if source and source.exists() and output.exists() and output.samefile(source):
             raise InputError(where, "the file that is read", "another file")
     _refuse_table(output)
@@ -250,46 +270,6 @@ def _refuse_table(output: Path) -> None:
     if suffix.lower() in (".csv", ".tsv", ".parquet", ".xlsx"):
         expected = "a name such as answers.jsonl: answers are lines of JSON, or rows of label:score"
         raise InputError(f"--output {output}", f"the ending {suffix}", expected)
-
-
-def _labels_of(path: Path, predictor: Predictor) -> NDArray[np.int32]:
-    """The ids of the labels that a file lists; says which names were left out as unknown.
-
-    Raises:
-      InputError: no label, an id out of range, or no name that a label has.
-    """
-    import numpy as np
-
-    from snm.data.formats.dispatch import read_lines
-    from snm.prediction.candidates import none_known
-    from snm.system.terminal import remark
-
-    lines, names = read_lines(path), set(predictor.label_names or ())
-    if not any(map(str.strip, lines)):
-        raise InputError(str(path), "no label", "names or ids of labels, one a line")
-    of_names = any(name.isdecimal() for name in names)
-    ids: list[int] = []
-    unknown: list[tuple[int, str]] = []
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        label: int | str = line
-        if line not in names and re.fullmatch(" *[0-9]{1,16} *", line) and not of_names:
-            label = int(line)
-        try:
-            known = predictor.ids_of([label], skip_unknown=True)
-        except InputError as error:
-            raise InputError(f"{path}:{number}", error.found, error.expected) from error
-        ids.extend(known)
-        if not len(known):
-            unknown.append((number, line.strip()))
-    if unknown:
-        number, name = unknown[0]
-        if not ids:
-            raise none_known(f"{path}:{number}", name, len(unknown))
-        some = f"{len(unknown):,} of {counted(len(ids) + len(unknown), 'label')} in {path}"
-        remark(f"{some} are unknown to the run, such as {name!r}: left out")
-    return np.asarray(ids, np.int32)
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_type_hints
 
 import tyro
-from tyro.conf import OmitSubcommandPrefixes, Positional, subcommand
+from tyro.conf import FlagCreatePairsOff, OmitSubcommandPrefixes, Positional, subcommand
 
 from snm.bench.cli import Bench
 from snm.bounds.cli import Bounds
@@ -154,10 +154,11 @@ def _union(kinds: list[Any]) -> Any:
 
 # tyro has no public list of the options that it makes of a class.
 _POSITIONAL = get_args(Positional[Any])[-1]  # type: ignore[misc]
+_ONE_SIDED = get_args(FlagCreatePairsOff[Any])[-1]  # type: ignore[misc]
 
 
 def options(kind: Any) -> list[str]:
-    """The options that tyro makes of the fields of a dataclass; a switch has two."""
+    """The options that tyro makes of the fields of a dataclass; a switch mostly has two."""
     hints = get_type_hints(kind, include_extras=True)
     found = []
     for field in dataclasses.fields(kind):
@@ -167,5 +168,6 @@ def options(kind: Any) -> list[str]:
         if dataclasses.is_dataclass(plain):
             found += options(plain)
         elif _POSITIONAL not in markers:
-            found += [f"--{name}", f"--no-{name}"] if plain is bool else [f"--{name}"]
+            two = plain is bool and _ONE_SIDED not in markers
+            found += [f"--{name}", f"--no-{name}"] if two else [f"--{name}"]
     return found

@@ -64,7 +64,7 @@ class Train:
     same_ids: bool = False
     """Take labels without names to mean the same in DATA as in the run of --warm-start."""
     dry_run: bool = False
-    """Print the resolved settings and sizes without training."""
+    """Print the settings, which of them were chosen for DATA, and sizes, without training."""
     profile: bool = False
     """Write a profiler trace of a few steps to the folder of the run."""
     profile_time: bool = False
@@ -123,7 +123,7 @@ def run_training(command: Train) -> None:
     if command.same_ids and command.warm_start is None:
         raise InputError("--same-ids", "no --warm-start", "the run that has the same ids")
     if command.device_memory is not None:  # also where nothing is trained
-        from snm.planning.sizes import parse_bytes
+        from snm.planning.byte_sizes import parse_bytes
 
         parse_bytes(command.device_memory)
 
@@ -137,21 +137,17 @@ def run_training(command: Train) -> None:
         from snm.planning.fit_check import little_disk, refuse_what_cannot_fit
         from snm.runs.folder import RunFolder
         from snm.runs.mirror import place_of
-        from snm.runs.settings import settings_of_run
         from snm.stores.address import Address
         from snm.system.signals import stop_told
-        from snm.trainer.run import RunRequest, resolved_training
-        from snm.trainer.training import not_tried
+        from snm.trainer.run import RunRequest
+        from snm.trainer.training import PlannedRun
 
-    for note in not_tried(command.settings, dataset):
-        console.print(note)
     with place_of(command.run_dir) as place:
-        folder = RunFolder(place.folder)
         with waiting("planning"), part("planning"):
-            config = settings_of_run(folder, command.settings, dataset)
-            refuse_what_cannot_fit(dataset, config, command.device_memory)
-            warning = little_disk(dataset, config, place.folder)
-            if warning is not None and not folder.result.exists():
+            run = PlannedRun.of(dataset, command.settings, place)
+            refuse_what_cannot_fit(dataset, run.config, command.device_memory)
+            warning = little_disk(dataset, run.config, place.folder)
+            if warning is not None and not RunFolder(place.folder).result.exists():
                 console.print(warning, soft_wrap=True)
         with progress_bar() as bar, stop_told(_STOPPING, _KEPT) as stop:
             request = RunRequest(
@@ -161,10 +157,9 @@ def run_training(command: Train) -> None:
                 profile=command.profile,
                 stop=stop,
             )
-            events = resolved_training(dataset, config, place, request)
-            display = _Display(bar, config.members)
+            display = _Display(bar, run.config.members)
             services = command.log_to if is_first_process() else ()
-            for event in tracked(events, services, place.folder):
+            for event in tracked(run.events(request), services, place.folder):
                 display.show(event)
     if not display.began:
         console.print(f"{command.run_dir} is finished: nothing was trained", soft_wrap=True)
@@ -346,14 +341,16 @@ def _print_times(table: bool) -> None:
 def _print_settings(dataset: Dataset, config: Config) -> None:
     """What `--dry-run` prints."""
     from snm.config.resolve import resolve
+    from snm.config.resolved import given_otherwise
     from snm.system.terminal import console, table_of
     from snm.trainer.phase import steps_of_epoch
 
     resolved = resolve(config, dataset)
     steps = steps_of_epoch(resolved, dataset)
-    table = table_of("settings", show_header=False)
+    chosen = given_otherwise(config, resolved)
+    table = table_of("settings", ["setting", "value", "chosen for"])
     for name, value in dataclasses.asdict(resolved).items():
-        table.add_row(name, str(value))
+        table.add_row(name, str(value), str(chosen.get(name, "")))
     console.print(table)
     rows = dataset.train.num_features + dataset.train.num_labels
     parameters = config.dim * (rows + (config.dim if config.encoder != "linear" else 0))

@@ -9,7 +9,7 @@ import numpy as np
 
 from snm.errors import InputError
 from snm.runs.folder import read_json, write_json
-from snm.system.sealed_json import checksum, sealed
+from snm.system.checksums import checksum, sealed
 
 __all__ = ["read_record", "write_record"]
 

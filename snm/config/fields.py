@@ -193,9 +193,9 @@ class OptimizationSettings:
     accelerator multiplies faster; CPUs keep 24."""
     table_dtype: Literal["float32", "bfloat16"] = "float32"
     """Type of feature and class rows; bfloat16 halves their memory, rounded stochastically."""
-    mining_kernel: Literal["auto", "on", "off"] = "auto"
+    mining_kernel: Literal["auto", "off"] = "auto"
     """Find the best labels by one kernel that keeps scores on the chip: on a TPU where that moves
-    less memory (auto); on a TPU or NVIDIA GPU wherever the kernel fits; or nowhere."""
+    less memory (auto), or nowhere."""
     seed: Annotated[int, at_least(0), Fact.OF_RUNS] = 0
     """Seed of everything that is drawn."""
 

@@ -11,7 +11,14 @@ from typing import Any, Literal
 from snm.config.settings import Config, config_of, read_toml
 from snm.errors import InputError
 
-__all__ = ["RESOLVED", "ResolvedConfig", "read_resolved", "resolved_of", "unresolved_values"]
+__all__ = [
+    "RESOLVED",
+    "ResolvedConfig",
+    "given_otherwise",
+    "read_resolved",
+    "resolved_of",
+    "unresolved_values",
+]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -54,6 +61,22 @@ def unresolved_values(config: Config) -> dict[str, Any]:
     """The settings that resolving leaves as they are: all but `RESOLVED`."""
     names = (one.name for one in dataclasses.fields(Config))
     return {name: getattr(config, name) for name in names if name not in RESOLVED}
+
+
+def given_otherwise(given: Config, resolved: ResolvedConfig) -> dict[str, Any]:
+    """The settings whose value was chosen for the data: name -> what was given, such as `auto`.
+
+    The other settings have the value that was given, by a flag, a file or the preset.
+
+    Args:
+      given: the settings before they were resolved.
+      resolved: the same settings after.
+    """
+    return {
+        name: getattr(given, name)
+        for name in RESOLVED
+        if getattr(given, name) != getattr(resolved, name)
+    }
 
 
 def read_resolved(path: str | Path) -> ResolvedConfig:

@@ -2,7 +2,7 @@
 
 Cache errors are never raised; `write_pieces` returns them. If an entry is missing, damaged or
 unreadable, `read` returns None and the caller parses the source again. An entry
-is a folder `v2-<sha256 of the source>` with a manifest of its arrays. It is written under a
+is a folder `v3-<sha256 of the source>` with a manifest of its arrays. It is written under a
 temporary name and then renamed.
 """
 
@@ -12,7 +12,6 @@ import contextlib
 import io
 import itertools
 import json
-import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -26,16 +25,15 @@ from snm.data.formats.binary import DAMAGE, npy_header
 from snm.data.formats.text import Piece, pieces_of
 from snm.errors import InputError
 from snm.system import disk
+from snm.system.checksums import crc32, read_sealed, sealed
 from snm.system.files import made_whole
-from snm.system.sealed_json import checksum
 
 __all__ = ["Parts", "entry", "read", "write", "write_pieces"]
 
 Parts = dict[str, tuple[csr_matrix, csr_matrix]]
 
-_VERSION = "v2"
+_VERSION = "v3"
 _MATRICES = ("features", "labels")
-_PIECE = 1 << 22  # bytes read at once
 _ARRAYS = {"data": np.float32, "indices": np.int32, "indptr": np.int64}
 _HEADER = 128  # bytes of the header of a 1-dimensional .npy file of any length
 
@@ -69,13 +67,10 @@ def read(
     """
     folder = place / entry(key)
     try:
-        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-        # The shape of a matrix cannot be checked against its array files.
-        if manifest["crc"] != checksum(manifest["parts"]):
-            return None
+        manifest = read_sealed(folder / "manifest.json")
         parts = {}
         numbers = itertools.count()
-        for part, matrices in manifest["parts"].items():
+        for part, matrices in manifest.items():
             features, labels = (
                 _load(folder, part, name, matrices[name], mapped, checks, numbers)
                 for name in _MATRICES
@@ -111,7 +106,7 @@ def _load(
         wrong = values.size != size
         if checks(next(numbers)) and not wrong:
             # Read a mapped array from its file: pages read through the map would stay in memory.
-            actual = _crc_of_tail(file, values.nbytes) if mapped else _size_and_crc(values)[1]
+            actual = crc32(file, last=values.nbytes) if mapped else _size_and_crc(values)[1]
             wrong = actual != crc
         if wrong:
             raise ValueError(f"{part}.{name}.{array} differs from the manifest")
@@ -128,16 +123,6 @@ def _size_and_crc(values: NDArray[Any]) -> list[int]:
     return [values.size, zlib.crc32(np.ascontiguousarray(values).data)]
 
 
-def _crc_of_tail(file: Path, size: int) -> int:
-    """CRC-32 of the last `size` bytes of a file, read in pieces of `_PIECE` bytes."""
-    crc = 0
-    with file.open("rb", buffering=0) as stream:
-        stream.seek(-size, os.SEEK_END)
-        while piece := stream.read(_PIECE):
-            crc = zlib.crc32(piece, crc)
-    return crc
-
-
 @contextlib.contextmanager
 def _new_entry(place: Path, key: str) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Yields a folder for arrays, and the dict `parts` for their description in the manifest.
@@ -149,8 +134,7 @@ def _new_entry(place: Path, key: str) -> Iterator[tuple[Path, dict[str, Any]]]:
     with made_whole("cache", folder, lasting=False) as temporary:
         parts: dict[str, Any] = {}
         yield temporary, parts
-        manifest = {"parts": parts, "crc": checksum(parts)}
-        disk.write(temporary / "manifest.json", json.dumps(manifest).encode())
+        disk.write(temporary / "manifest.json", json.dumps(sealed(parts)).encode())
         # Callers write only after `read` failed, so an existing entry is damaged.
         disk.remove_tree(folder)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from snm.errors import InputError
+from snm.system.checksums import file_sha256
 from snm.system.faults import unread
 
 __all__ = ["Content", "sha256_of"]
@@ -67,8 +68,7 @@ def sha256_of(files: list[Path]) -> str:
     total = hashlib.sha256()
     for file in sorted(files):
         try:
-            with file.open("rb") as stream:
-                content = hashlib.file_digest(stream, "sha256").hexdigest()
+            content = file_sha256(file)
         except OSError as error:
             raise unread(file, error, "a readable file") from error
         total.update(f"{file.name} {content}\n".encode())

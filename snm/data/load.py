@@ -20,7 +20,7 @@ from snm.data.formats.binary import DAMAGE, npy_header
 from snm.data.formats.layouts import DATA_FILES, DataFiles, holds_data
 from snm.errors import InputError, counted
 from snm.machine.ram import available_ram
-from snm.stores import entries
+from snm.stores import shared_cache
 from snm.stores.address import absolute
 from snm.stores.copies import local
 from snm.system.cache_folder import folder as cache_folder
@@ -95,7 +95,7 @@ def load(
     parts = _cached(place, key, mapped=mapped)
     if parts is None and mapped and place and files.are_text:
         error = binary_cache.write_pieces(place, key, files.parts, content.refuse_changed)
-        entries.upload_entry(place, binary_cache.entry(key))
+        shared_cache.upload_entry(place, binary_cache.entry(key))
         parts = _cached(place, key, mapped=True)  # perhaps from another process
         if parts is None and error is not None and (must_map or share > 1):
             raise _cache_error(place, error.found)
@@ -106,7 +106,7 @@ def load(
         content.refuse_changed()
         if place:
             binary_cache.write(place, key, parts)
-            entries.upload_entry(place, binary_cache.entry(key))
+            shared_cache.upload_entry(place, binary_cache.entry(key))
             mapped_parts = _cached(place, key, mapped=True) if mapped else None
             parts = mapped_parts if must_map else mapped_parts or parts
     if parts is None:
@@ -129,7 +129,7 @@ def _cache_error(place: Path | None, found: str) -> InputError:
 def _cached(place: Path | None, key: str, **options: Any) -> binary_cache.Parts | None:
     """Reads a cache entry; if the folder lacks it, it is copied from a cache in an object store."""
     parts = binary_cache.read(place, key, **options) if place else None
-    if parts is None and place and entries.download_entry(place, binary_cache.entry(key)):
+    if parts is None and place and shared_cache.download_entry(place, binary_cache.entry(key)):
         parts = binary_cache.read(place, key, **options)
     return parts
 

@@ -44,7 +44,7 @@ def normalize_name(text: str) -> str:
     r"""Normalizes the name of a label or an item: NFC, on one line, with single spaces.
 
     Example:
-      >>> one_name(" Mug\u00a0 blue\t"), one_name("Ka\u0308se") == "K\u00e4se"
+      >>> normalize_name(" Mug\u00a0 blue\t"), normalize_name("Ka\u0308se") == "K\u00e4se"
       ('Mug blue', True)
     """
     return composed(normalize_spaces(text))
@@ -59,7 +59,7 @@ def normalize_list(text: str, separator: str, name: Callable[[str], str] = norma
       name: normalizes an item.
 
     Example:
-      >>> listed("Sofa  XL , Mug", ",")
+      >>> normalize_list("Sofa  XL , Mug", ",")
       'Sofa XL,Mug'
     """
     return separator.join(map(name, text.split(separator)))

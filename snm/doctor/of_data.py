@@ -290,8 +290,8 @@ def _check_memory(source: str, dataset: Dataset) -> Iterator[Finding]:
     if isinstance(devices(), str):
         return  # JAX cannot start, which `examine_environment` reports
     from snm.config.resolve import resolve
+    from snm.planning.byte_sizes import size_in_words
     from snm.planning.fit_check import room
-    from snm.planning.sizes import size_in_words
 
     try:
         expected = room(dataset, resolve(Config(), dataset))

@@ -18,8 +18,8 @@ except ImportError as error:
     ) from error
 
 from snm.estimator.answers import Answers
+from snm.estimator.extended_memory import extended
 from snm.estimator.learning import Learning, dataset_of
-from snm.estimator.memory import extended
 from snm.estimator.parameters import stopped_early
 from snm.estimator.targets import Targets
 from snm.runs.typed_json import as_json

@@ -230,7 +230,7 @@ def _arrays(
     """Writes the arrays of a run; returns what the manifest says of them."""
     from snm.export.arrays import arrays_of, write_arrays
     from snm.export.mapped import write_export
-    from snm.export.memory import memory_arrays_of, votes_of
+    from snm.export.memory_arrays import memory_arrays_of, votes_of
 
     if command.to == "npy":
         names = folder.names if folder.has(folder.names) else None

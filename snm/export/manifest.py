@@ -6,10 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from snm.errors import InputError
-from snm.runs.folder import write_json
+from snm.system.checksums import (
+    are_records,
+    difference,
+    fingerprint,
+    fingerprints,
+    read_sealed,
+    write_sealed,
+)
 from snm.system.faults import unread
-from snm.system.files import fingerprint
-from snm.system.sealed_json import read_sealed, sealed
 
 __all__ = ["read_manifest", "write_manifest"]
 
@@ -27,9 +32,7 @@ def write_manifest(folder: Path, manifest: dict[str, Any], name: str = _NAME) ->
         file, and `crc`, the CRC-32 of the rest as JSON with sorted keys.
       name: of the file.
     """
-    files = {path.name: fingerprint(path) for path in sorted(folder.iterdir())
-             if path.is_file() and path.name != name}  # fmt: skip
-    write_json(folder / name, sealed({**manifest, "files": files}))
+    write_sealed(folder / name, {**manifest, "files": fingerprints(folder, name)})
 
 
 def read_manifest(
@@ -49,21 +52,23 @@ def read_manifest(
     path = folder / name
     try:
         found = read_sealed(path)
-        files = dict(found["files"])
-        if not all(str(one).isprintable() and Path(one).name == one for one in files):
+        files = found["files"]
+        if not are_records(files):
+            raise ValueError("no size and checksum of each file")
+        if not all(one.isprintable() and Path(one).name == one for one in files):
             raise ValueError("other names than of files")
     except OSError as error:
         expected = f"the folder of `snm export --to {form}`"
         raise unread(path, error, expected) from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError) as error:
         raise InputError(str(path), f"no manifest, or a damaged one ({error})", _WROTE) from error
-    for file, wanted in files.items():
+    for file, record in files.items():
         if not verify and file.endswith(_ARRAYS):
             continue
         try:
-            whole = fingerprint(folder / file) == wanted
+            what = difference(record, fingerprint(folder / file))
         except OSError as error:
             raise unread(folder / file, error, _WROTE) from error
-        if not whole:
-            raise InputError(str(folder / file), "a damaged file (its checksum differs)", _WROTE)
+        if what is not None:
+            raise InputError(str(folder / file), f"a damaged file (it {what})", _WROTE)
     return found

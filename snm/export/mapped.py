@@ -21,8 +21,8 @@ from snm.errors import InputError
 from snm.export.arrays import FORMAT, arrays_of, write_arrays
 from snm.export.from_arrays import Wanted, fits, predictor_of
 from snm.export.manifest import read_manifest
-from snm.export.memory import by_feature_of, memory_arrays_of, votes_of
-from snm.export.names import MappedNames, line_starts
+from snm.export.mapped_names import MappedNames, line_starts
+from snm.export.memory_arrays import by_feature_of, memory_arrays_of, votes_of
 from snm.prediction.predictor import Predictor
 from snm.runs.schema import Export
 from snm.system import disk

@@ -11,7 +11,7 @@ from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset, points_from_names
 from snm.data.load import absolute_source
 from snm.errors import InputError
-from snm.grow.memory import grown_memory
+from snm.grow.grown_memory import grown_memory
 from snm.grow.rows import Origins, bias_of, grow_state, new_rows
 from snm.machine.versions import versions
 from snm.memory.adjustment import save_shifts, shifts_of

@@ -50,8 +50,8 @@ class HeadSpec:
       matmul_precision: lowest precision of products of float32 factors: float32 or tensorfloat32;
         or default, that of JAX, which differs between devices.
       table_dtype: of the class rows, float32 or bfloat16.
-      mining_kernel: auto, on or off: whether to mine with a single accelerator kernel, which keeps
-        the scores on the chip; see `snm.topk.kernel.choice`.
+      mining_kernel: auto or off: whether to mine with a single TPU kernel, which keeps the scores
+        on the chip; see `snm.topk.kernel.choice`.
       head_loss: the configured loss. It is part of equality and hash, so that a new object under a
         name in `LOSSES` or `SURROGATES` never reuses a compiled program of the old one.
       row_rule: the object of `row_optimizer`; part of equality and hash, as `head_loss`.
@@ -70,7 +70,7 @@ class HeadSpec:
     compute_dtype: Literal["float32", "bfloat16"] = "float32"
     matmul_precision: Literal["float32", "tensorfloat32", "default"] = "float32"
     table_dtype: Literal["float32", "bfloat16"] = "float32"
-    mining_kernel: Literal["auto", "on", "off"] = "auto"
+    mining_kernel: Literal["auto", "off"] = "auto"
     head_loss: HeadLoss = field(init=False, repr=False)
     row_rule: RowOptimizer = field(init=False, repr=False)
 

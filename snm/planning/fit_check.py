@@ -21,11 +21,11 @@ from snm.machine.platform import device_bytes, platform
 from snm.machine.ram import available_ram, resident_ram
 from snm.model.from_config import make_model
 from snm.model.model import abstract_state
+from snm.planning.byte_sizes import parse_bytes, size_in_words
+from snm.planning.bytes_by_stage import Forecast
 from snm.planning.forecast import forecast
 from snm.planning.programs import Programs
 from snm.planning.remedies import ways_to_fit
-from snm.planning.sizes import parse_bytes, size_in_words
-from snm.planning.stages import Forecast
 
 __all__ = [
     "Room",

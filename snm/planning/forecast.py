@@ -30,8 +30,8 @@ from snm.machine.ram import resident_ram
 from snm.model.inference import join
 from snm.model.model import Model, TrainState, abstract_state
 from snm.model.placement import jitted_start, shapes_on
+from snm.planning.bytes_by_stage import Forecast, Needs, bytes_by_stage
 from snm.planning.programs import Programs, StageProgram
-from snm.planning.stages import Forecast, Needs, bytes_by_stage
 from snm.prediction.predictor import ROWS
 from snm.prediction.programs import jitted_queries, jitted_top
 from snm.trainer.phase import first_phase

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from snm.config.resolved import ResolvedConfig
 from snm.distributed.mesh import DATA, LABEL, feature_axis, parse_mesh
 from snm.model.model import Model
-from snm.planning.stages import Forecast, Needs, bytes_by_stage
+from snm.planning.bytes_by_stage import Forecast, Needs, bytes_by_stage
 from snm.tables.optimizers import ROW_OPTIMIZERS
 from snm.trainer.prepare import dim_unit
 

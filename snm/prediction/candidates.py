@@ -18,7 +18,7 @@ from scipy.sparse import csr_matrix
 
 from snm.batches.csr_blocks import power_of_two
 from snm.data.names import normalize_name
-from snm.errors import InputError
+from snm.errors import InputError, counted
 
 __all__ = [
     "best_of_pairs",
@@ -39,7 +39,9 @@ _SEVERAL = -1  # in place of an id, for a name of several labels
 _LEAST = 256  # of the padded sizes, so that small sets share a program
 
 
-def candidates_of(labels: Any, num_points: int, num_labels: int) -> NDArray[np.int32] | csr_matrix:
+def candidates_of(
+    labels: Any, num_points: int, num_labels: int, *, empty: bool = False
+) -> NDArray[np.int32] | csr_matrix:
     """The candidates that a caller names.
 
     Args:
@@ -47,6 +49,7 @@ def candidates_of(labels: Any, num_points: int, num_labels: int) -> NDArray[np.i
         [n, K], whose non-zero entries are the candidates.
       num_points: n.
       num_labels: K.
+      empty: whether no label for all points is allowed.
 
     Returns:
       int32 [S], ascending, each once, for all points; or CSR [n, K] with sorted ids for each.
@@ -70,12 +73,12 @@ def candidates_of(labels: Any, num_points: int, num_labels: int) -> NDArray[np.i
     labels = labels if isinstance(labels, np.ndarray) else list(labels)
     if not len(labels) and not num_points:  # the labels of each point
         return csr_matrix((0, num_labels), dtype=np.float32)
-    if not len(labels):
+    if not len(labels) and not empty:
         raise InputError("labels", "no label", "at least one")
-    if np.ndim(labels[0]) == 0:
+    if not len(labels) or np.ndim(labels[0]) == 0:
         return np.unique(_checked(labels, num_labels))
     if len(labels) != num_points:
-        found = f"candidates of {len(labels)} points"
+        found = f"labels of {counted(len(labels), 'point')}"
         raise InputError("labels", found, f"of {num_points}, a sequence of ids for each point")
     each = [np.unique(_checked(of_point, num_labels)) for of_point in labels]
     starts = np.cumsum([0, *map(len, each)])

@@ -10,33 +10,22 @@ from typing import Any
 import numpy as np
 from jax.sharding import Mesh
 from numpy.typing import NDArray
-from scipy import sparse
 from scipy.sparse import csr_matrix
 
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
 from snm.errors import InputError, counted
-from snm.losses.reductions import MASKED
 from snm.memory.memory import Memory, Witness
 from snm.model.model import Model, TrainState
+from snm.prediction.best import Asked, best_of, blocking, of_memory, queries_of
 from snm.prediction.calibration import UNCALIBRATED, Calibration
-from snm.prediction.candidates import (
-    by_name,
-    candidates_of,
-    checked_answers,
-    checked_k,
-    ids_of_labels,
-    only,
-    padded,
-)
+from snm.prediction.candidates import by_name, checked_answers, checked_k, ids_of_labels
 from snm.prediction.inputs import as_rows
-from snm.prediction.own_candidates import LabelIndex, top_of_pairs
-from snm.prediction.point_blocks import Blocks, beside_points, one_ahead, stacked
-from snm.prediction.programs import jitted_queries, jitted_top
+from snm.prediction.own_candidates import LabelIndex
+from snm.prediction.point_blocks import stacked
 from snm.prediction.reasons import Reason, reasons_of, with_words
 from snm.prediction.thresholds import Threshold, threshold_of
 from snm.tables.table import SparseRows
-from snm.topk.blocks import Best
 
 __all__ = ["ROWS", "Predictor"]
 
@@ -106,6 +95,7 @@ class Predictor:
         features: csr_matrix | Sequence[str],
         k: int | None = None,
         labels: Any = None,
+        exclude: Any = None,
     ) -> Iterator[tuple[NDArray, NDArray]]:
         """The best labels, a block of points at a time; ties go to the lowest label.
 
@@ -118,66 +108,30 @@ class Predictor:
           labels: ids of the labels to choose from, for all points; or for each of the n points a
             sequence of ids, or CSR [n, K] whose non-zero entries they are. None is all K. The cost
             grows with their number, not with K. `ids_of` has the ids of names.
+          exclude: ids of labels that are no answers, in the same forms, also with `labels`. None,
+            or an empty sequence, leaves out nothing. The cost grows with the most of them that a
+            point has, since so many more labels are found.
 
         Returns:
           an iterator of int32 [m, k] labels and float32 [m, k] scores, in the order of the points.
-          A label is -1 where a point is left fewer than k labels, by `labels` or by
+          A label is -1 where a point is left fewer than k labels, by `labels`, by `exclude` or by
           `Model.drop_seen`.
 
         Raises:
-          InputError: another number of features, k not from 1 to K, `labels` that are not ids, or
-            none, or of another number of points, or texts for a model that was not trained on
-            texts.
+          InputError: another number of features, k not from 1 to K, `labels` or `exclude` that are
+            not ids, or of another number of points, no `labels`, or texts for a model that was not
+            trained on texts.
         """
-        return self._top(*self._asked(features, k, labels))
+        return self._top(Asked.of(self, features, k, labels, exclude))
 
-    def _asked(
-        self, features: csr_matrix | Sequence[str], k: int | None, labels: Any
-    ) -> tuple[csr_matrix, int, NDArray[np.int32] | csr_matrix | None]:
-        """The points, how many labels, and those to choose from, checked."""
-        rows = self.as_rows(features)
-        among, num_labels = None, self.model.spec.num_labels
-        if labels is not None:
-            among = candidates_of(labels, rows.shape[0], num_labels)
-        return rows, checked_k(k, among, num_labels), among
-
-    def _top(
-        self, rows: csr_matrix, k: int, among: NDArray[np.int32] | csr_matrix | None
-    ) -> Iterator[tuple[NDArray, NDArray]]:
+    def _top(self, asked: Asked) -> Iterator[tuple[NDArray, NDArray]]:
         """`top` of checked arguments."""
-        blocks = self._blocking(self.mesh, rows.shape[0])
-        if sparse.issparse(among) or (among is None and self.index is not None):
-            yield from top_of_pairs(self, rows, among, k, blocks.rows)
-            return
-        ids = None if among is None else padded(among, self.model.spec.num_labels)
-        score = jitted_top(self.model, k if ids is None else min(k, len(ids)), self.mesh)
-        placed = None if ids is None else beside_points(ids, self.mesh)
-
-        def begun() -> Iterator[tuple[int, Best]]:
-            """Blocks of points, each with the number of its points; they may not be done yet."""
-            first = room = 0
-            for count, block in blocks.of(rows):
-                added, queries = None, []
-                if self.mesh is None:  # a program of its own, which other methods call too
-                    queries = [jitted_queries(self.model, None)(self.state, block)]
-                if self.memory is not None:
-                    points = self._of_memory(self.memory, rows, first, count, block, *queries)
-                    votes = self.memory.additions(*points)
-                    votes = votes if among is None else only(votes, among)
-                    added = blocks.added(votes, room)
-                    room = added.rows.shape[-1]
-                yield count, score(self.state, block, *queries, added, placed)
-                first += count
-
-        for count, best in one_ahead(begun()):
-            found, scores = np.asarray(best.slots)[:count], np.asarray(best.scores)[:count]
-            if among is not None and found.shape[1] < k:
-                more = ((0, 0), (0, k - found.shape[1]))
-                found = np.pad(found, more)
-                scores = np.pad(scores, more, constant_values=MASKED)
-            if self.model.drop_seen or among is not None:
-                found = np.where(scores > MASKED / 2, found, -1)
+        first = 0
+        for found, scores in best_of(self, asked):
+            if asked.excluded is not None:
+                found, scores = asked.excluded.dropped(found, asked.k, first, scores)
             yield found, scores
+            first += len(found)
 
     def probabilities(
         self, scores: NDArray[np.floating], *, ranked: bool = True
@@ -219,11 +173,47 @@ class Predictor:
         """
         return threshold_of(self.fitted_calibration("--threshold").thresholds, asked)
 
+    def top_proba(
+        self,
+        features: csr_matrix | Sequence[str],
+        k: int | None = None,
+        labels: Any = None,
+        exclude: Any = None,
+        *,
+        threshold: str | float | None = None,
+    ) -> Iterator[tuple[NDArray, NDArray, NDArray]]:
+        """As `top`, with the probability of each label beside its score, float32 [m, k].
+
+        Arguments, probabilities and errors are as in `predict_proba`.
+        """
+        cut = self._cut(threshold)
+        asked = Asked.of(self, features, cut.k_or_own(k), labels, exclude, ranked=True)
+        return self._top_proba(asked, cut)
+
+    def _cut(self, threshold: str | float | None) -> Threshold:
+        """The threshold that is asked for, or one that keeps all."""
+        self.fitted_calibration("--probabilities" if threshold is None else "--threshold")
+        return self.threshold(0.0 if threshold is None else threshold)
+
+    def _top_proba(
+        self, asked: Asked, cut: Threshold
+    ) -> Iterator[tuple[NDArray, NDArray, NDArray]]:
+        """`top_proba` of checked arguments."""
+        first = 0
+        for found, scores in best_of(self, asked):
+            p = self.probabilities(scores, ranked=asked.among is None)
+            if asked.excluded is not None:
+                found, scores, p = asked.excluded.dropped(found, asked.k, first, scores, p)
+            kept = cut(found, p)
+            yield np.where(kept, found, -1), scores, np.where(kept, p, 0)
+            first += len(found)
+
     def predict_proba(
         self,
         features: csr_matrix | Sequence[str],
         k: int | None = None,
         labels: Any = None,
+        exclude: Any = None,
         *,
         threshold: str | float | None = None,
     ) -> tuple[NDArray, NDArray]:
@@ -237,17 +227,15 @@ class Predictor:
           features: as in `top`.
           k: as in `top`; None is that of the threshold, where it was chosen on so many.
           labels: as in `top`.
+          exclude: as in `top`. The probabilities of the labels that are left stay the same.
           threshold: as in `threshold`: less likely labels are -1. None keeps all.
 
         Raises:
           InputError: as in `top`, `probabilities` and `threshold`.
         """
-        self.fitted_calibration("--probabilities" if threshold is None else "--threshold")
-        cut = self.threshold(0.0 if threshold is None else threshold)  # before it takes time
-        found, scores = self.predict(features, cut.k_or_own(k), labels)
-        p = self.probabilities(scores, ranked=labels is None)
-        kept = cut(found, p)
-        return np.where(kept, found, -1), np.where(kept, p, 0)
+        cut = self._cut(threshold)  # before it takes time
+        asked = Asked.of(self, features, cut.k_or_own(k), labels, exclude, ranked=True)
+        return stacked(((found, p) for found, _, p in self._top_proba(asked, cut)), asked.k)
 
     def ids_of(
         self, labels: Iterable[int | str], *, skip_unknown: bool = False
@@ -306,7 +294,7 @@ class Predictor:
         rows, witnesses, first = self.as_rows(features), [], 0
         answers = self._answers(answers, rows)
         for count, block in self._blocks(rows):
-            weighted, queries = self._of_memory(self.memory, rows, first, count, block)
+            weighted, queries = of_memory(self, self.memory, rows, first, count, block)
             some, of_texts = answers[first : first + count], self.vectorizer is not None
             witnesses += self.memory.witnesses(weighted, queries, some, of_texts=of_texts)
             first += count
@@ -341,14 +329,6 @@ class Predictor:
     def _answers(self, answers: Any, rows: csr_matrix) -> NDArray[np.int32]:
         return checked_answers(answers, rows.shape[0], self.model.spec.num_labels)
 
-    def _of_memory(self, memory: Memory, features: csr_matrix, first: int, count: int,
-                   block: SparseRows, queries: Any = None) -> tuple[csr_matrix, Any]:  # fmt: skip
-        """Weighted features of a block of points, and queries, done or not, if it has some."""
-        weighted = self.weighting.apply(features[first : first + count], first_row=first)
-        if memory.queries is None:
-            return weighted, None
-        return weighted, self._queries(block, count) if queries is None else queries
-
     def queries(self, features: csr_matrix | Sequence[str]) -> Iterator[NDArray[np.float32]]:
         """Queries, whose inner products with the class rows are the scores without the biases.
 
@@ -362,14 +342,11 @@ class Predictor:
           InputError: as in `top`.
         """
         for count, block in self._blocks(self.as_rows(features)):
-            yield self._queries(block, count)
-
-    def _queries(self, block: SparseRows, count: int) -> NDArray[np.float32]:
-        return np.asarray(jitted_queries(self.model, self.mesh)(self.state, block))[:count]
+            yield queries_of(self, block, count)
 
     def most_entries(self, features: csr_matrix) -> int:
         """The feature entries of the fullest block of points, CSR [n, d]."""
-        return self._blocking(None).most_entries(features)
+        return blocking(self, None).most_entries(features)
 
     def as_rows(self, features: csr_matrix | Sequence[str]) -> csr_matrix:
         """Features or texts as CSR [n, d], not weighted.
@@ -381,14 +358,14 @@ class Predictor:
 
     def _blocks(self, rows: csr_matrix) -> Iterator[tuple[int, SparseRows]]:
         """Blocks of weighted points, each with the number of its points."""
-        return self._blocking(self.mesh, rows.shape[0]).of(rows)
-
-    def _blocking(self, mesh: Mesh | None, num_points: int | None = None) -> Blocks:
-        blocks = Blocks(self.weighting, self.block_rows, self.block_entries, mesh)
-        return blocks if num_points is None else blocks.for_points(num_points)
+        return blocking(self, self.mesh, rows.shape[0]).of(rows)
 
     def predict(
-        self, features: csr_matrix | Sequence[str], k: int | None = None, labels: Any = None
+        self,
+        features: csr_matrix | Sequence[str],
+        k: int | None = None,
+        labels: Any = None,
+        exclude: Any = None,
     ) -> tuple[NDArray, NDArray]:
         """The best labels of all points (or texts): int32 [n, k] labels, float32 [n, k] scores.
 
@@ -396,9 +373,10 @@ class Predictor:
           features: as in `top`.
           k: as in `top`.
           labels: as in `top`: the labels to choose from.
+          exclude: as in `top`: labels that are no answers.
 
         Raises:
           InputError: as in `top`.
         """
-        rows, k, among = self._asked(features, k, labels)
-        return stacked(self._top(rows, k, among), k)
+        asked = Asked.of(self, features, k, labels, exclude)
+        return stacked(self._top(asked), asked.k)

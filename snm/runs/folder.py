@@ -2,7 +2,7 @@
 
 - `manifest.json`: the checksums of the other files, and the checkpoints that the result is of
 - `config.toml`: all settings, resolved
-- `run.json`: the training data, and the shapes of the model
+- `run.json`: the training data, the shapes of the model, and which settings were left to `auto`
 - `weighting.npz`: the fitted feature weighting
 - `labels.txt`: the names of the labels, if the data has them
 - `vectorizer.json`: the vectoriser, if the features were made from texts
@@ -37,8 +37,9 @@ from snm.memory.adjustment import load_shifts
 from snm.runs.manifest import CONFIG, MAY_CHANGE, Manifest, manifest_path, read_manifest
 from snm.runs.schema import MemoryRecord, RunOrigin, RunResult
 from snm.runs.typed_json import Kind, as_json, typed
+from snm.system.checksums import fingerprint
 from snm.system.faults import reason_of, unread
-from snm.system.files import fingerprint, make_folder, write_whole
+from snm.system.files import make_folder, write_whole
 from snm.system.locks import LOCK
 
 __all__ = ["WRITTEN_IN_PLACE", "RunFolder", "read_json", "write_json"]

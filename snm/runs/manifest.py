@@ -22,9 +22,9 @@ from typing import Any
 from snm.config.fields import GROUPS
 from snm.config.marks import Fact, settings_with
 from snm.errors import InputError
+from snm.system.checksums import checksum, fingerprint, read_sealed, write_sealed
 from snm.system.faults import reason_of, unread
-from snm.system.files import fingerprint, write_whole
-from snm.system.sealed_json import checksum, read_sealed, write_sealed
+from snm.system.files import write_whole
 
 __all__ = ["CONFIG", "MAY_CHANGE", "Manifest", "manifest_path", "read_manifest"]
 

@@ -29,8 +29,8 @@ from snm.stores.copies import cache_folder_of
 from snm.stores.objects import Objects, StoreError
 from snm.stores.uploads import RECORD, Uploads, download_newest
 from snm.system import disk
+from snm.system.checksums import write_sealed
 from snm.system.locks import LOCK, locked
-from snm.system.sealed_json import write_sealed
 
 __all__ = ["Place", "place_of"]
 

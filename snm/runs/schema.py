@@ -81,6 +81,8 @@ class RunOrigin:
       grown_from: the run that `snm grow` made this one of, or None.
       inherited: what was taken over from the run of `warm_start`; None is nothing, and the word
         says that nobody looked.
+      given: the settings whose value was chosen for the data, with what was given instead, such as
+        `auto`; the others were given as `config.toml` has them. None where nobody noted it.
     """
 
     data: str
@@ -91,6 +93,11 @@ class RunOrigin:
     in_memory: bool = False
     grown_from: str | None = None
     inherited: MemoryRecord | Literal["unknown"] | None = "unknown"
+    given: dict[str, Any] | None = None
+
+    def chosen(self, setting: str) -> bool | None:
+        """Whether the value of a setting was chosen for the data; None where nobody noted it."""
+        return None if self.given is None else setting in self.given
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from snm.config.fields import GROUPS
 from snm.config.marks import Fact, settings_with
 from snm.config.resolve import resolve
-from snm.config.resolved import ResolvedConfig
+from snm.config.resolved import RESOLVED, ResolvedConfig, given_otherwise
 from snm.config.settings import Config
 from snm.data.dataset import Dataset
 from snm.runs.folder import RunFolder
+from snm.runs.manifest import MAY_CHANGE
 
-__all__ = ["settings_of_run"]
+__all__ = ["given_of_run", "settings_of_run"]
 
 _KEPT = settings_with(GROUPS, Fact.KEPT)
 
@@ -29,6 +31,33 @@ def settings_of_run(folder: RunFolder, config: Config, dataset: Dataset) -> Reso
       InputError: settings that do not suit the data set or the run, or a damaged run.
     """
     return resolve(_with_recorded_choices(folder, config, dataset.sha256), dataset)
+
+
+def given_of_run(
+    folder: RunFolder, config: Config, resolved: ResolvedConfig
+) -> dict[str, Any] | None:
+    """What `run.json` says of the settings as they were given: `RunOrigin.given`.
+
+    A run that goes on keeps what it began with, however its settings are given now; but for those
+    that may change, of which the last call counts. A run of an earlier version, which noted
+    nothing, stays so.
+
+    Args:
+      folder: of the run; it need not exist. If it does, it is a run with these settings.
+      config: what is asked for.
+      resolved: the same settings, as `settings_of_run` has them.
+
+    Raises:
+      InputError: a damaged run.
+    """
+    now = given_otherwise(config, resolved)
+    if not folder.config.exists():
+        return now
+    begun = folder.read_origin().given
+    if begun is None:
+        return None
+    either = {name: now if name in MAY_CHANGE else begun for name in RESOLVED}
+    return {name: given[name] for name, given in either.items() if name in given}
 
 
 def _with_recorded_choices(folder: RunFolder, config: Config, sha256: str) -> Config:

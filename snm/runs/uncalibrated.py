@@ -43,9 +43,11 @@ def why_uncalibrated(
         found = "a run without a point to hold out that has a label and a feature"
         return found, "other training points"
     asked = "one trained with --memory on"
-    if config.preset == "paper":
+    by_auto = origin.chosen("memory")
+    if config.preset == "paper" and not by_auto:
         return "a run of the preset paper, which fits no probabilities", asked
+    by = {True: "by auto", False: "by its settings", None: "by its settings or by auto"}[by_auto]
     return (
-        "a run with memory = off, by its settings or by auto, which fits no probabilities",
+        f"a run with memory = off, {by}, which fits no probabilities",
         f"{asked}, in one process, from data that fit into memory",
     )

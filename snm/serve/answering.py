@@ -13,6 +13,7 @@ from scipy.sparse import csr_matrix
 
 from snm.errors import InputError
 from snm.prediction.digits import rounded
+from snm.prediction.exclusion import Excluded
 from snm.prediction.predictor import Predictor
 from snm.prediction.reasons import Reason
 from snm.prediction.thresholds import Threshold
@@ -163,17 +164,17 @@ class Answering:
             async with self._reading_names:
                 await asyncio.to_thread(lambda: self._predictor.id_of_name)
 
-    def _to_find(self, count: int, left_out: list[NDArray[np.int32]]) -> int:
+    def _to_find(self, count: int, left_out: Excluded | None) -> int:
         """How many labels the search must find, so that `count` are left.
 
         Args:
           count: labels that are asked for.
-          left_out: labels that are no answers, int32 of each point, or none.
+          left_out: labels that are no answers, or None.
 
         Raises:
           InputError: more than a search finds.
         """
-        found = count + max(map(len, left_out), default=0)
+        found = count + (0 if left_out is None else left_out.most)
         if found > self._most < self._num_labels:
             expected = f"at most {self._most} with those to leave out (see --max-k)"
             raise InputError("exclude", f"{found} labels to find", expected)
@@ -184,7 +185,7 @@ def _kept(
     labels: NDArray[np.int32],
     p: NDArray[np.float32] | None,
     threshold: Threshold | None,
-    left_out: list[NDArray[np.int32]],
+    left_out: Excluded | None,
     count: int,
 ) -> NDArray[np.bool_]:
     """Which labels are answers, bool [n, k], `count` a point at most.
@@ -194,16 +195,14 @@ def _kept(
         there may be fewer to choose from.
       p: float32 [n, k], probabilities, if the model has them.
       threshold: what leaves answers out, or None; it needs probabilities.
-      left_out: labels that are no answers, of each point, or none.
+      left_out: labels that are no answers, or None.
       count: the number of labels that are asked for.
     """
-    kept = labels >= 0
+    kept = labels >= 0 if left_out is None else left_out.left(labels, count)
     if threshold is not None:
         assert p is not None
-        kept = threshold(labels, p)
-    for number, ids in enumerate(left_out):
-        kept[number] &= ~np.isin(labels[number], ids)
-    return kept & (np.cumsum(kept, axis=1) <= count)
+        kept &= threshold(labels, p)
+    return kept
 
 
 def _as_answers(

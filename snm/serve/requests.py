@@ -15,6 +15,7 @@ from scipy.sparse import csr_matrix
 
 from snm.errors import InputError, counted, nearest
 from snm.prediction.candidates import candidates_of, none_known
+from snm.prediction.exclusion import Excluded, excluded_of
 from snm.prediction.inputs import without_zeros
 from snm.prediction.predictor import Predictor
 from snm.serve.messages import ENTRIES, LIST, TEXT, VECTOR, Label, Question
@@ -124,8 +125,8 @@ def _known(lists: list[list[Label]], predictor: Predictor) -> tuple[list[NDArray
 
 def left_out_of(
     labels: list[Label] | list[list[Label]] | None, predictor: Predictor, num_points: int
-) -> tuple[list[NDArray[np.int32]], int]:
-    """Labels that are no answers, int32 of each point; an empty list if there are none.
+) -> tuple[Excluded | None, int]:
+    """Labels that are no answers; None if there are none.
 
     Returns:
       These, and the number of names that no label has.
@@ -134,15 +135,14 @@ def left_out_of(
       InputError: an id out of range, or lists of another number of points.
     """
     if not labels:
-        return [], 0
+        return None, 0
     every, each = _flat_or_each(labels)
-    if each and len(each) != num_points:
-        raise InputError("exclude", counted(len(each), "list"), f"{num_points}, one a point")
     try:
         known, unknown = _known(each or [every], predictor)
     except InputError as error:
         raise InputError("exclude", error.found, error.expected) from error
-    return known if each else known * num_points, unknown
+    num_labels = predictor.model.spec.num_labels
+    return excluded_of(known if each else known[0], num_points, num_labels), unknown
 
 
 def rows_of(question: Question, predictor: Predictor, most: int) -> csr_matrix:

@@ -20,6 +20,7 @@ from snm.stores.objects import GoneError, ObjectInfo, Objects, StoreError, safe_
 from snm.stores.snapshots import Snapshot, download, newest
 from snm.system import disk
 from snm.system.cache_folder import folder as cache_folder
+from snm.system.checksums import difference
 from snm.system.files import flocked, made_whole
 from snm.system.locks import LOCK, locked
 
@@ -121,7 +122,7 @@ def _copy_listing(objects: Objects, select: Callable[[str], bool], home: Path) -
             def download_object(name: str) -> None:
                 path, size = temporary / copy.name / name, listing[name].size
                 path.parent.mkdir(parents=True, exist_ok=True)
-                objects.fetch(name, path, lambda path: _check_size(path, size))
+                objects.fetch(name, path, lambda path: difference([size], [path.stat().st_size]))
 
             failed: StoreError | None = None
             try:
@@ -133,12 +134,6 @@ def _copy_listing(objects: Objects, select: Callable[[str], bool], home: Path) -
             if failed is not None:
                 raise failed
     return copy
-
-
-def _check_size(path: Path, size: int) -> str | None:
-    """An error message if a file has another size."""
-    actual = path.stat().st_size
-    return None if actual == size else f"{actual} of {size} bytes"
 
 
 def _remove_old_copies(place: Path) -> None:

@@ -10,26 +10,23 @@ object is overwritten with other content.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import functools
-import hashlib
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 from snm.errors import InputError
 from snm.stores.objects import GoneError, Objects, StoreError, safe_name
 from snm.system import disk
-from snm.system.sealed_json import checksum, sealed
+from snm.system.checksums import are_records, difference, file_sha256, fingerprint, sealed, unsealed
 
-__all__ = ["Snapshot", "digest", "download", "file_names", "newest", "number_of", "snapshot_names"]
+__all__ = ["Snapshot", "download", "file_names", "newest", "number_of", "snapshot_names"]
 
 FILES, SNAPSHOTS = "files", "snapshots"
 _FORMAT = "snm snapshot 1"
 _NAME = re.compile(rf"{SNAPSHOTS}/(\d{{8}})-([0-9a-f]{{8}})\.json")
 _FILE = re.compile(rf"{FILES}/.+\.[0-9a-f]{{16}}", re.DOTALL)
-_SHA = re.compile("[0-9a-f]{64}")
 _LISTINGS = 10  # tries, if snapshots are replaced as fast as they are read
 
 
@@ -96,27 +93,18 @@ def newest(objects: Objects) -> Snapshot | None:
 
 def _read_snapshot(objects: Objects, name: str) -> Snapshot | None:
     try:
-        value = json.loads(objects.read(name))
-        if value.pop("crc") != checksum(value):
-            return None
+        value = unsealed(objects.read(name))
         kind, files = value["format"], value["files"]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError):
         return None  # it was not completely written
     where = str(objects.address / name)
     if kind != _FORMAT:
         raise InputError(where, f"format {ascii(kind)[:40]}", repr(_FORMAT))
-    if type(files) is not dict or not all(_is_entry(entry) for entry in files.values()):
+    if not are_records(files, str):
         raise InputError(where, "a list of files of another form", "size and SHA-256 of each file")
     for path in files:
         safe_name(path, where)
     return Snapshot(number_of(name), _parts(name)[1], files)
-
-
-def _is_entry(value: Any) -> bool:
-    if type(value) is not list or len(value) != 2:
-        return False
-    size, sha = value
-    return type(size) is int and type(sha) is str and _SHA.fullmatch(sha) is not None
 
 
 def number_of(name: str) -> int:
@@ -146,29 +134,18 @@ def download(objects: Objects, snapshot: Snapshot, folder: Path, have: Path | No
 
     def download_file(item: tuple[str, str]) -> None:
         path, name = item
-        target, (size, sha) = folder / path, snapshot.files[path]
-        check = functools.partial(_file_error, size=size, sha=sha)
+        target, record = folder / path, snapshot.files[path]
         target.parent.mkdir(parents=True, exist_ok=True)
-        if have is not None and check(have / path) is None:
+        if have is not None and _file_error(have / path, record) is None:
             disk.link(have / path, target)
         else:
-            objects.fetch(name, target, check)
+            objects.fetch(name, target, lambda file: _file_error(file, record))
 
     objects.run_parallel(download_file, snapshot.objects.items())
 
 
-def _file_error(path: Path, size: int, sha: str) -> str | None:
-    """An error message if a file is not as expected, otherwise None."""
-    try:
-        actual = path.stat().st_size
-        if actual != size:
-            return f"{actual} of {size} bytes"
-        return None if digest(path) == sha else "another checksum than was written"
-    except OSError:
-        return "no file"
-
-
-def digest(path: Path) -> str:
-    """The SHA-256 of a file, as hexadecimal digits."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _file_error(file: Path, record: list) -> str | None:
+    """An error message if a file differs from its record, otherwise None."""
+    with contextlib.suppress(OSError):
+        return difference(record, fingerprint(file, file_sha256))
+    return difference(record, None)

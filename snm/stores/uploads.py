@@ -17,7 +17,6 @@ from snm.stores.address import Address
 from snm.stores.objects import GoneError, Objects, StoreError
 from snm.stores.snapshots import (
     Snapshot,
-    digest,
     download,
     file_names,
     newest,
@@ -25,8 +24,8 @@ from snm.stores.snapshots import (
     snapshot_names,
 )
 from snm.system import disk
+from snm.system.checksums import file_sha256, read_sealed, write_sealed
 from snm.system.files import made_whole
-from snm.system.sealed_json import read_sealed, write_sealed
 
 __all__ = ["RECORD", "Uploads", "download_newest"]
 
@@ -162,7 +161,7 @@ class Uploads:
         """The SHA-256 of a file; cached if the file has not changed."""
         stat = file.stat()
         key = (path, stat.st_ino, stat.st_size, stat.st_mtime_ns)
-        self._digests[key] = known[key] if key in known else digest(file)
+        self._digests[key] = known[key] if key in known else file_sha256(file)
         return self._digests[key]
 
     def _commit(self, files: dict[str, list]) -> None:

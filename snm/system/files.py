@@ -13,7 +13,6 @@ import fcntl
 import os
 import re
 import secrets
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -24,7 +23,6 @@ from snm.system.faults import is_full, reason_of
 __all__ = [
     "check_writable",
     "ends_within_line",
-    "fingerprint",
     "flocked",
     "made_whole",
     "make_folder",
@@ -34,17 +32,6 @@ __all__ = [
     "whole_file",
     "write_whole",
 ]
-
-_PIECE = 1 << 22  # bytes read at once, to fit in the CPU cache
-
-
-def fingerprint(path: Path) -> list[int]:
-    """The size and CRC-32 of a file, read in pieces."""
-    size = crc = 0
-    with path.open("rb", buffering=0) as file:
-        while piece := file.read(_PIECE):
-            size, crc = size + len(piece), zlib.crc32(piece, crc)
-    return [size, crc]
 
 
 def ends_within_line(path: Path) -> bool:

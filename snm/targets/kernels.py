@@ -17,7 +17,7 @@ class KernelWork(NamedTuple):
     """A call of the kernel.
 
     Attributes:
-      moved: bytes, without those that a GPU's cache saves when blocks read the same rows.
+      moved: bytes; each block of queries reads all rows.
       operations: multiplications and additions.
       factors: what they are rounded to, as in `snm.targets.account.Account`.
     """
@@ -36,14 +36,10 @@ def kernel_work(one: Instruction, operands: Sequence[Instruction]) -> KernelWork
     """
     if one.opcode != "custom-call":
         return None
-    named = _NAME.search(one.name) or _NAME.search(one.rest)
+    named = _NAME.search(one.name)
     if named is None:
         return None
     queries, rows = operands[:2]
     (count, dim), num_slots = queries.shapes[0].dims, rows.shapes[0].dims[0]
-    # A GPU's result has the best of each part of the sample, which reads the queries anew.
-    result = one.shapes[0].dims
-    parts = result[0] if len(result) == 3 else 1
-    moved = one.size + sum(operand.size for operand in operands)
-    moved += rows.size * (int(named[2]) - 1) + queries.size * (parts - 1)
+    moved = one.size + sum(operand.size for operand in operands) + rows.size * (int(named[2]) - 1)
     return KernelWork(moved, 2 * count * num_slots * dim, named[1])

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from snm.losses.reductions import MASKED
-from snm.machine.platform import of_platform
+from snm.machine.platform import of_platform, platform
 from snm.tables.rounding import as_float
 
 __all__ = [
@@ -61,13 +61,13 @@ class Added(NamedTuple):
     slots: jax.Array
     values: jax.Array
 
-    def added_to(self, scores: jax.Array, begin: jax.Array, *, on_cpu: bool) -> jax.Array:
+    def added_to(self, scores: jax.Array, begin: jax.Array) -> jax.Array:
         """The scores float32 [n, size] of slots begin .. begin + size - 1, with what is added.
 
         Blocks on a CPU are many and a scatter is a loop, so that each looks only at the pieces with
         entries of its own. An accelerator has few blocks.
         """
-        if not on_cpu or self.slots.shape[0] <= _PIECE:
+        if platform() != "cpu" or self.slots.shape[0] <= _PIECE:
             return self._added_to(scores, begin)
         ends = jnp.stack([begin, begin + scores.shape[1]])
         first, last = jnp.searchsorted(self.slots, ends)
@@ -228,7 +228,6 @@ def score_rows(
     masked: Masked | None = None,
     added: Added | None = None,
     compute_dtype: jnp.dtype = jnp.float32,
-    on_cpu: bool = False,
 ) -> jax.Array:
     """`score_block` without masking the slots that have no row: their scores are undefined."""
     scores = lax.dot_general(
@@ -238,7 +237,7 @@ def score_rows(
         preferred_element_type=jnp.float32,
     )
     if added is not None:
-        scores = added.added_to(scores, block.begin, on_cpu=on_cpu)
+        scores = added.added_to(scores, block.begin)
     if masked is not None:
         places = masked.in_block(block.begin, block.rows.shape[0])
         scores = scores.at[places].set(MASKED, mode="drop")

@@ -30,10 +30,9 @@ def product_top_k(
 ) -> Best:
     """`lax.top_k(queries @ rows.T + bias + log_weights, count)`, without the matrix of scores.
 
-    On a TPU, and with `kernel="on"` on an NVIDIA GPU, one kernel computes the product, leaves the
-    masked slots out and carries the best on the chip; see `snm.topk.kernel`. Elsewhere, and where
-    the kernel would move more memory, the product is searched block by block. Either way of equal
-    scores the lowest slot comes first.
+    On a TPU one kernel computes the product, leaves the masked slots out and carries the best on
+    the chip; see `snm.topk.kernel`. Elsewhere, and where the kernel would move more memory, the
+    product is searched block by block. Either way of equal scores the lowest slot comes first.
 
     Scores can be differentiated, slots not. The backward pass reads the chosen rows alone,
     n x count x dim numbers; the gradient of `rows` is a dense [S, dim] array. A score that is not a
@@ -48,8 +47,7 @@ def product_top_k(
       masked: pairs of a query and a slot that must not be chosen, such as a query's own answer.
       compute_dtype: type of the factors of the product, float32 or bfloat16. Sums are float32;
         float32 factors are as precise as `jax.default_matmul_precision` asks for, or more.
-      kernel: auto uses the kernel on a TPU, where it moves fewer bytes; on, wherever it fits; off,
-        nowhere.
+      kernel: auto uses the kernel on a TPU, where it moves fewer bytes; off, nowhere.
 
     Returns:
       Scores float32 [n, count] in descending order, `MASKED` (-1e30) where fewer are left; and

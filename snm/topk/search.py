@@ -1,7 +1,7 @@
 """Finds the exact top-k labels of a batch, over sampled or all labels.
 
 The n x S score matrix is never whole in memory: each block of labels is scored, and its top k is
-merged into the running top k; on an accelerator a kernel may do this on the chip. Ties always go to
+merged into the running top k; on a TPU a kernel may do this on the chip. Ties always go to
 the lowest label id, because blocks come in ascending order and `top_k` prefers the earlier entry.
 """
 
@@ -29,7 +29,7 @@ from snm.topk.blocks import (
     block_plan,
     score_rows,
 )
-from snm.topk.kernel.choice import kernel_forms
+from snm.topk.kernel.choice import kernel_form
 from snm.topk.parallel import parallel_top_k
 from snm.topk.strided_folds import merged_in_order, top_of_strided_folds
 
@@ -76,7 +76,7 @@ def best_scores(
       compute_dtype: type of the factors of the matrix product; it accumulates in float32.
       ordered: whether to return scores in descending order. On a CPU, to sort hundreds takes longer
         than to find them.
-      kernel: auto, on or off; see `snm.topk.kernel.choice`.
+      kernel: auto or off; see `snm.topk.kernel.choice`.
 
     Returns:
       The top scores and their slots.
@@ -99,7 +99,7 @@ def best_scores(
     cpu = form(_CPU_BLOCK, on_cpu=True)
     longest = max(_CPU_BLOCK, _ACCELERATOR_NUMBERS // sum(queries.shape))
     accelerator = form(longest, on_cpu=False)
-    kernels = kernel_forms(
+    on_tpu = kernel_form(
         kernel,
         queries,
         labels,
@@ -109,8 +109,8 @@ def best_scores(
         compute_dtype=compute_dtype,
     )
     arguments = queries, labels, masked, added
-    if kernels:
-        return lax.platform_dependent(*arguments, default=accelerator, **kernels)
+    if on_tpu is not None:
+        return lax.platform_dependent(*arguments, default=accelerator, tpu=on_tpu)
     return by_platform(*arguments, cpu=cpu, default=accelerator)
 
 
@@ -134,9 +134,8 @@ def _search_blocks(
 
         def product() -> jax.Array:
             return score_rows(
-                queries, block, masked=masked, added=added, compute_dtype=compute_dtype,
-                on_cpu=on_cpu,
-            )  # fmt: skip
+                queries, block, masked=masked, added=added, compute_dtype=compute_dtype
+            )
 
         def masked_product() -> jax.Array:
             return jnp.where(block.real[None, :], product(), MASKED)
@@ -205,10 +204,7 @@ def _merge(best: Best, scores: jax.Array, begin: jax.Array) -> Best:
     """Merges the scores of a block into the running top k."""
     n, size = scores.shape
     slots = jnp.broadcast_to((begin + jnp.arange(size, dtype=jnp.int32))[None, :], (n, size))
-    scores = jnp.concatenate([best.scores, scores], axis=1)
-    slots = jnp.concatenate([best.slots, slots], axis=1)
-    top, place = parallel_top_k(scores, best.scores.shape[1])
-    return Best(top, jnp.take_along_axis(slots, place, axis=1))
+    return merged_in_order(best, Best(scores, slots))
 
 
 class _Folds(NamedTuple):

@@ -16,6 +16,7 @@ from jax import lax
 
 from snm.losses.reductions import unmasked
 from snm.topk.blocks import WIDTH, Best
+from snm.topk.parallel import parallel_top_k
 
 __all__ = ["merged_in_order", "top_of_strided_folds"]
 
@@ -53,8 +54,8 @@ def top_of_strided_folds(scores: jax.Array, begin: jax.Array, count: int) -> tup
 
 
 def merged_in_order(first: Best, second: Best) -> Best:
-    """The best of two lists of one length; all slots of `first` are below those of `second`."""
+    """The best of both, as many as `first` has, whose slots are all below those of `second`."""
     scores = jnp.concatenate([first.scores, second.scores], axis=1)
     slots = jnp.concatenate([first.slots, second.slots], axis=1)
-    top, place = lax.top_k(scores, first.scores.shape[1])
+    top, place = parallel_top_k(scores, first.scores.shape[1])
     return Best(top, jnp.take_along_axis(slots, place, axis=1))

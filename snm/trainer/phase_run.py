@@ -93,8 +93,8 @@ def open_phase(
         progress = Progress(**note.progress)
         _refuse_another(checkpoints.path(progress.step), note.about, about)
         if progress.step > last_step:
-            asked = config.epochs if epochs is None else epochs
-            raise _fewer(progress.step, steps_per_epoch, last_step, asked)
+            now = config.epochs if epochs is None else epochs
+            raise _fewer(progress.step, steps_per_epoch, last_step, now)
         notes = [f"{error}; going on from the one before it" for error in damaged]
         notes += _other_versions(note.about["versions"], about["versions"])
     return PhaseRun(
@@ -177,11 +177,11 @@ def _refuse_another(path: Path, before: dict[str, Any], now: dict[str, Any]) -> 
             raise InputError(str(path), found, f"{now[name]}, as in this run")
 
 
-def _fewer(step: int, steps_per_epoch: int, last_step: int, asked: float) -> InputError:
+def _fewer(step: int, steps_per_epoch: int, last_step: int, now: float) -> InputError:
     """The refusal of fewer epochs than are done."""
     done = step / steps_per_epoch
     found = f"{done:.4g} epoch{'s' * (done != 1)} done ({step:,} steps)"
-    expected = f"no fewer than these ({asked:.4g} asked, {last_step:,} steps)"
+    expected = f"no fewer than these ({now:.4g} now, {last_step:,} steps)"
     return InputError("--epochs", found, expected)
 
 

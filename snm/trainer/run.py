@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from snm.config.resolved import ResolvedConfig
+from snm.config.settings import Config
 from snm.data.dataset import Dataset
 from snm.data.id_space import IdSpace, check_features
 from snm.distributed.dataset import fit_weighting
@@ -25,6 +26,7 @@ from snm.runs.log.held_out import scores_held_out
 from snm.runs.members import phase_names
 from snm.runs.mirror import Place
 from snm.runs.schema import MemoryRecord, RunOrigin
+from snm.runs.settings import given_of_run
 from snm.runs.typed_json import as_json
 from snm.stores.copies import local
 from snm.system.locks import LOCK, locked
@@ -55,21 +57,22 @@ class RunRequest:
 
 
 def resolved_training(
-    dataset: Dataset, config: ResolvedConfig, place: Place, request: RunRequest
+    dataset: Dataset, config: ResolvedConfig, given: Config, place: Place, request: RunRequest
 ) -> Generator[Event]:
     """`snm.training` with settings that were resolved for this data set, and without a bar.
 
     Args:
       dataset: as loaded.
       config: as `snm.runs.settings.settings_of_run` has them.
+      given: the same settings before.
       place: of the run; it follows the events.
       request: what else is asked for.
     """
-    return place.follow(_events(dataset, config, place, request))
+    return place.follow(_events(dataset, config, given, place, request))
 
 
 def _events(
-    dataset: Dataset, config: ResolvedConfig, place: Place, request: RunRequest
+    dataset: Dataset, config: ResolvedConfig, given: Config, place: Place, request: RunRequest
 ) -> Generator[Event]:
     """The events of a run, before its place looks at them.
 
@@ -82,6 +85,7 @@ def _events(
         stop = AgreedStop(stop)
     # What can be refused is refused before anything is written.
     folder.check(config, origin)
+    origin = dataclasses.replace(origin, given=given_of_run(folder, given, config))
     _refuse_other_texts(folder, config, dataset)
     barrier("the folder was looked at")
     start = _warm_start(dataset, request)

@@ -1,15 +1,18 @@
 """A training run from data to result, top to bottom.
 
 `training` yields the events of a run, `train` only returns the result. Both keep the run's folder,
-and the same call again goes on from the last checkpoint.
+and the same call again goes on from the last checkpoint. `snm train` looks at the `PlannedRun`
+before it takes its events.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
+from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config
 from snm.data.dataset import Dataset
 from snm.distributed.dataset import load_together
@@ -18,14 +21,14 @@ from snm.prediction.predictor import Predictor
 from snm.runs.events import Event, Finished, Noted
 from snm.runs.folder import RunFolder
 from snm.runs.log.progress_bar import in_notebook, with_bar
-from snm.runs.mirror import place_of
+from snm.runs.mirror import Place, place_of
 from snm.runs.settings import settings_of_run
 from snm.system.timing import apart, part
 from snm.trainer.memory.notes import never_adjusted, never_tried
 from snm.trainer.prepare import names_not_tried
 from snm.trainer.run import RunRequest, resolved_training
 
-__all__ = ["not_tried", "train", "training"]
+__all__ = ["PlannedRun", "train", "training"]
 
 
 def train(
@@ -127,15 +130,55 @@ def training(
             stop=stop,
         )
         with place_of(run_dir) as place:
-            settings = settings_of_run(RunFolder(place.folder), config, dataset)
-            yield from (Noted(0, note) for note in not_tried(config, dataset))
-            yield from resolved_training(dataset, settings, place, request)
+            yield from PlannedRun.of(dataset, config, place).events(request)
 
     events = apart(run())
     return with_bar(events) if (in_notebook() if progress is None else progress) else events
 
 
-def not_tried(config: Config, dataset: Dataset) -> list[str]:
+@dataclasses.dataclass(frozen=True, eq=False)
+class PlannedRun:
+    """A run whose settings are known for its data; nothing of it is written yet.
+
+    Attributes:
+      dataset: as loaded.
+      given: the settings as they were asked for.
+      config: the same, resolved for the data, and as the run began where it goes on.
+      place: of the run.
+    """
+
+    dataset: Dataset
+    given: Config
+    config: ResolvedConfig
+    place: Place
+
+    @classmethod
+    def of(cls, dataset: Dataset, config: Config, place: Place) -> PlannedRun:
+        """Resolves the settings.
+
+        Args:
+          dataset: as loaded.
+          config: the settings as they are asked for.
+          place: of the run, which follows the events.
+
+        Raises:
+          InputError: settings that do not suit the data set or the run, or a damaged run.
+        """
+        return cls(
+            dataset, config, settings_of_run(RunFolder(place.folder), config, dataset), place
+        )
+
+    def events(self, request: RunRequest) -> Generator[Event]:
+        """Trains, and yields the events; see `training`.
+
+        Args:
+          request: what is asked for beside the settings.
+        """
+        yield from (Noted(0, note) for note in _not_tried(self.given, self.dataset))
+        yield from resolved_training(self.dataset, self.config, self.given, self.place, request)
+
+
+def _not_tried(config: Config, dataset: Dataset) -> list[str]:
     """What the settings allow or ask for and is not tried here, and why, a line each."""
     why_not = never_tried, never_adjusted, names_not_tried
     return [note for why in why_not if (note := why(config, dataset)) is not None]

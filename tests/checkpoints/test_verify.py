@@ -8,6 +8,7 @@ from snm.checkpoints import store
 from snm.checkpoints.manifest import MANIFEST, DamagedError
 from snm.checkpoints.store import Checkpoints
 from snm.errors import InputError
+from snm.system import checksums
 
 STEP = 3
 
@@ -57,6 +58,17 @@ def test_a_file_that_may_not_be_read_is_not_damaged(saved, together, monkeypatch
     with pytest.raises(InputError, match="found permission denied, expected permission") as said:
         saved.newest_whole({"rows": np.zeros(6)})
     assert said.value.where == str(saved.path(STEP) / name) and told == [0]
+
+
+@pytest.mark.parametrize("record", [5, [], [3], [3, "x"], None, {"0": 3}])
+def test_records_of_another_form_are_damage(record, saved):
+    """The manifest's own checksum is right."""
+    path = saved.path(STEP) / MANIFEST
+    note = checksums.read_sealed(path)
+    note["files"][min(note["files"])] = record
+    checksums.write_sealed(path, note)
+    with pytest.raises(DamagedError, match=f"{MANIFEST}: no progress, description or files"):
+        saved.verify(STEP)
 
 
 def test_a_lack_of_memory_is_no_damage(saved, monkeypatch):

@@ -140,6 +140,9 @@ def test_dry_run_writes_nothing(data, tmp_path, capsys, monkeypatch):
     call("train", data, "--run-dir", "run", *tiny.FLAGS, "--dry-run")
     shown = capsys.readouterr().out
     assert "4 steps an epoch, 12 in all" in shown and "learning_rate" in shown
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown.splitlines()]
+    for row in (["weighting", "tfidf", "auto"], ["epochs", "3", ""], ["preset", "default", ""]):
+        assert row in rows
     said = refused(capsys, "train", data, "--run-dir", "run", "--dry-run", "--device-memory=much")
     assert said.startswith("--device-memory: found 'much', expected a size")
     assert list(tmp_path.iterdir()) == []

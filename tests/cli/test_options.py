@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 import tiny
-from command_line import call
+from command_line import call, refused
 
 import snm
 from snm.data.vectorizer import Vectorizer
@@ -25,6 +25,16 @@ def test_the_papers_settings():
 def test_evaluate_with_the_auc(tiny_run, capsys):
     call("evaluate", tiny_run / "run", "--json", "--auc")
     assert 50 < json.loads(capsys.readouterr().out)["metrics"]["AUC"] <= 100
+
+
+def test_evaluate_leaves_the_auc_out_of_a_run_that_has_it(tmp_path, capsys):
+    snm.train(tiny.dataset(tmp_path / "data"), dataclasses.replace(tiny.CONFIG, auc=True, epochs=1),
+              tmp_path / "run", source=tmp_path / "data")  # fmt: skip
+    for flags, there in (([], True), (["--no-auc"], False)):
+        call("evaluate", tmp_path / "run", "--json", *flags)
+        assert ("AUC" in json.loads(capsys.readouterr().out)["metrics"]) == there
+    said = refused(capsys, "evaluate", tmp_path / "run", "--auc", "--no-auc")
+    assert said == "--auc: found --no-auc as well, expected one of the two"
 
 
 def test_options_of_an_import(tmp_path):

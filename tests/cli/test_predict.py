@@ -13,25 +13,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import tiny
+from cli.text_runs import TEXTS, run_of_texts
 from command_line import answers, call, contents, refused
 
 import snm
 from snm.data.formats.dispatch import write_text
-from snm.data.vectorizer import Vectorizer
-
-WORDS = tuple(f"word{number:02}" for number in range(tiny.FEATURES))
-TEXTS = ["word03 word21 word07", "word19 word25", "nothing known", "", "word11 word11 word02"]
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A run on tiny data whose features are words of texts in the columns `title` and `text`."""
-    folder = tmp_path_factory.mktemp("texts")
-    data, columns = tiny.write(folder / "data"), ("title", "text")
-    words = Vectorizer("counts", tiny.FEATURES, vocabulary=WORDS, columns=columns)
-    words.write(data / "vectorizer.json")
-    snm.train(data, tiny.CONFIG, folder / "run")
-    return folder / "run"
+    return run_of_texts(tmp_path_factory.mktemp("texts"))
 
 
 def check(found, run, texts=TEXTS):
@@ -198,7 +189,8 @@ def test_an_output_that_is_what_is_read(run, tmp_path, capsys):
     before = path.read_bytes()
     link.symlink_to(path)
     os.link(path, twin)
-    for words in ([path], [link], ["--text", "x", "--labels", path]):
+    texts = ["--text", "x"]
+    for words in ([path], [link], [*texts, "--labels", path], [*texts, "--exclude", path]):
         for output in (path, link, twin):
             said = refused(capsys, "predict", run, *words, "--output", output)
             assert said == f"--output {output}: found the file that is read, expected another file"
@@ -361,50 +353,3 @@ def test_bad_questions(run, tiny_run, tmp_path, capsys):
     call("predict", run, tmp_path / "a.jsonl", "--output", tmp_path / "out", status=2)
     assert "a.jsonl:2: found text: 1, expected a text in 'text'" in capsys.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "a.jsonl"]
-
-
-def test_labels_to_choose_from(run, tiny_run, tmp_path, capsys):
-    path = tmp_path / "labels.txt"
-    path.write_text("7\n3\n\n 12 \n7\n\n")  # empty lines are none
-    labels, scores = snm.load(run).predict(TEXTS[:2], 3, [3, 7, 12])
-    found, _ = answers(capsys, run, "--text", *TEXTS[:2], "--labels", path)
-    assert [answer["labels"] for answer in found] == labels.tolist()  # 3 of them, not 5
-    np.testing.assert_allclose([answer["scores"] for answer in found], scores, atol=1e-6)
-    assert answers(capsys, run, "--text", TEXTS[0], "--labels", path, "--k=9")[0] == found[:1]
-    path.write_text("3\n20\n")
-    said = f"{path}:2: found label 20, expected an id"
-    assert refused(capsys, "predict", run, "--text", "x", "--labels", path).startswith(said)
-    path.write_text("\n")
-    assert "no label, expected" in refused(capsys, "predict", run, "--text", "x", "--labels", path)
-
-
-def test_names_of_labels_to_choose_from(run, tmp_path, capsys, monkeypatch):
-    path, loaded = tmp_path / "labels.txt", snm.load(run)
-    expected = loaded.predict(TEXTS[:1], 2, [3, 7])[0].tolist()
-
-    def named(*names):
-        names += tuple(f"name {label}" for label in range(len(names), tiny.LABELS))
-        named = dataclasses.replace(loaded, label_names=names)
-        monkeypatch.setattr("snm.export.load.load", lambda _, **more: named)
-
-    named()
-    path.write_text("name 3\n7\n")
-    found, _ = answers(capsys, run, "--text", TEXTS[0], "--labels", path)
-    assert [answer["labels"] for answer in found] == expected
-    assert found[0]["names"] == [f"name {label}" for label in expected[0]]
-    path.write_text("new\nname 3\n7\nnewer\n")  # as what is in stock may be newer than the run
-    again, said = answers(capsys, run, "--text", TEXTS[0], "--labels", path)
-    assert again == found
-    wanted = f"snm: 2 of 4 labels in {path} are unknown to the run, such as 'new': left out\n"
-    assert said == wanted
-    path.write_text("\nnew\nnewer\n")
-    said = refused(capsys, "predict", run, "--text", "x", "--labels", path)
-    assert said == (f"{path}:2: found 2 unknown labels, such as 'new', and no known one, expected "
-                    "a name of a label")  # fmt: skip
-    path.write_text("name 3\n7\n")
-    named("7", "5")  # numbers are names, then
-    found, _ = answers(capsys, run, "--text", TEXTS[0], "--labels", path)
-    assert sorted(found[0]["labels"]) == [0, 3]
-    path.write_text("3\n")
-    said = refused(capsys, "predict", run, "--text", "x", "--labels", path)
-    assert said == f"{path}:1: found an unknown label '3', expected a name of a label"

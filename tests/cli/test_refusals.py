@@ -260,7 +260,7 @@ def test_another_run_is_never_overwritten(data, run, tmp_path, capsys):
     assert "warm_start" in refused(capsys, *again, "--warm-start", run).replace("-", "_")
     said = refused(capsys, *again, "--epochs=1")
     assert said == (
-        "--epochs: found 3 epochs done (12 steps), expected no fewer than these (1 asked, 4 steps)"
+        "--epochs: found 3 epochs done (12 steps), expected no fewer than these (1 now, 4 steps)"
     )
     other = tiny.write(tmp_path / "other")
     (other / "train.txt").write_text(changed(2, "1 2:1"))

@@ -7,9 +7,10 @@ import pytest
 import tiny
 from command_line import call
 
+import snm
 from snm.cli.train import _Display
 from snm.planning import fit_check
-from snm.runs.events import Finished, Started, Stepped
+from snm.runs.events import Finished, Noted, Started, Stepped
 from snm.system.terminal import progress_bar
 
 
@@ -45,6 +46,16 @@ def test_training_names_the_first_of_several_members(capsys):
             display.show(Started(phase, 1_211, 4_000, 4, 60))
         told = [line for line in capsys.readouterr().out.splitlines() if "going on" in line]
         assert told == [f"{name}: going on from step 1,211 of 4,000" for name in names]
+
+
+def test_the_command_and_python_say_the_same_notes(data, tmp_path, capsys, monkeypatch):
+    told = "memory: off, because of a reason that takes more than the eighty columns of a terminal"
+    monkeypatch.setattr("snm.trainer.training.never_tried", lambda config, dataset: told)
+    events = snm.training(data, tiny.CONFIG, tmp_path / "a")
+    notes = [event.text for event in events if isinstance(event, Noted)]
+    call("train", data, "--run-dir", tmp_path / "b", *tiny.FLAGS)
+    lines = capsys.readouterr().out.splitlines()
+    assert notes[0] == told and [line for line in lines if line in notes] == notes
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,11 @@ def test_a_file_that_lacks_a_setting_is_of_another_version(tmp_path, capsys):
     for words in (("evaluate", run), ("export", run, "--to", "npz", "--output", out),
                   ("train", data, "--run-dir", run, *tiny.FLAGS)):  # fmt: skip
         assert said in refused(capsys, *words)
+    path.write_text(whole.replace('mining_kernel = "auto"', 'mining_kernel = "on"'))
+    accept_edits(run)
+    assert "config.toml: mining_kernel: found 'on', expected auto or off" in refused(
+        capsys, "evaluate", run
+    )
     path.write_text(whole.replace('seen = "keep"', 'seen = "auto"'))
     with pytest.raises(InputError, match="seen: found auto, expected a value, as `snm train`"):
         read_resolved(path)

@@ -201,7 +201,7 @@ def entries(cache_folder):
 def test_a_cached_data_set_is_not_parsed_again(tmp_path, cache_folder, monkeypatch):
     folder = one_file(tmp_path / "toy")
     data = load(folder)
-    assert entries(cache_folder) == [f"v2-{data.sha256}"]
+    assert entries(cache_folder) == [f"v3-{data.sha256}"]
     with monkeypatch.context() as patch:
         patch.setattr(formats, "read_text", lambda path: pytest.fail("parsed again"))
         check(load(folder))
@@ -247,7 +247,7 @@ def damage_manifest(entry):
 
 def damage_shape(entry):
     manifest = json.loads((entry / "manifest.json").read_text())
-    manifest["parts"]["train"]["features"]["shape"] = [9, 5]
+    manifest["train"]["features"]["shape"] = [9, 5]
     (entry / "manifest.json").write_text(json.dumps(manifest))
 
 
@@ -274,7 +274,7 @@ def damage_all(entry):
 )
 def test_a_damaged_cache_is_ignored_and_rewritten(tmp_path, cache_folder, monkeypatch, damage):
     folder = one_file(tmp_path / "toy")
-    entry = cache_folder / f"v2-{load(folder).sha256}"
+    entry = cache_folder / f"v3-{load(folder).sha256}"
     damage(entry)
     check(load(folder))
     monkeypatch.setattr(formats, "read_text", lambda path: pytest.fail("was not mended"))

@@ -19,7 +19,7 @@ PAGES = {
     "docs/devices.md": 2,
     "docs/export.md": 25,
     "docs/gpu.md": 90,
-    "docs/kernel.md": 90,
+    "docs/kernel.md": 65,
     "docs/other-sets.md": 220,
     "docs/reproducing.md": 11,
     "docs/results.md": 540,

@@ -17,9 +17,9 @@ import snm
 from snm.config.resolve import resolve
 from snm.doctor import of_data
 from snm.planning import fit_check as plan_verb
+from snm.planning.byte_sizes import size_in_words
+from snm.planning.bytes_by_stage import bytes_by_stage
 from snm.planning.forecast import forecast
-from snm.planning.sizes import size_in_words
-from snm.planning.stages import bytes_by_stage
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from snm.export import measure as measures
 from snm.export.arrays import FORMAT, arrays_of, class_rows_sha256
 from snm.export.manifest import read_manifest, write_manifest
 from snm.export.mapped import open_export, write_export
-from snm.export.names import MappedNames, line_starts
+from snm.export.mapped_names import MappedNames, line_starts
 from snm.model.from_config import make_model
 from snm.model.placement import initial
 from snm.prediction.predictor import Predictor

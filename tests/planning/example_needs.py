@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from snm.planning.stages import Needs
+from snm.planning.bytes_by_stage import Needs
 
 MIB = 1 << 20
 

@@ -9,9 +9,9 @@ from devices import mesh_here
 from planning.example_needs import MIB, needs
 
 from snm.machine.platform import compiling_for
+from snm.planning.bytes_by_stage import Forecast, bytes_by_stage
 from snm.planning.fit_check import peak_to_compare, remedies
 from snm.planning.remedies import ways_to_fit
-from snm.planning.stages import Forecast, bytes_by_stage
 
 
 def test_ways_to_fit_do_and_cost_little_first(planned):

@@ -245,7 +245,7 @@ def test_ids_of_names():
         ("name", "one text, expected ids of labels"),
         ([True, False], "an array of bool"),
         ([1, [2, 3]], "ids and other things"),
-        ([[1], [2]], "candidates of 2 points, expected of 30"),
+        ([[1], [2]], "labels of 2 points, expected of 30"),
         ([[1]] * 29 + [[700]], "label 700"),
         (sparse.csr_matrix((30, 599)), "a matrix of shape (30, 599), expected (30, 600)"),
     ],

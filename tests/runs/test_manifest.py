@@ -23,7 +23,7 @@ from snm.runs.events import Noted, Stepped
 from snm.runs.folder import RunFolder, read_json, write_json
 from snm.runs.load import StoredRun
 from snm.runs.manifest import MAY_CHANGE, read_manifest
-from snm.system import sealed_json
+from snm.system import checksums
 
 CONFIG = dataclasses.replace(tiny.CONFIG, members=2, epochs=2)
 RECORD = {
@@ -172,9 +172,9 @@ def copy_an_old_one_as_the_newest(run):
 def take_that_of_another_run(run):
     """Of the same settings and data, but other bits: the seconds differ at least."""
     manifest = run / "checkpoints" / "8" / "manifest.json"
-    note = sealed_json.read_sealed(manifest)
+    note = checksums.read_sealed(manifest)
     note["progress"]["seconds"] += 1
-    sealed_json.write_sealed(manifest, note)
+    checksums.write_sealed(manifest, note)
 
 
 def remove_the_result(run):
@@ -249,7 +249,8 @@ SHAPES = ("", "[]", "null", "3", '"text"', "{}", '{"a": 1}', "[[[[]]]]", "{", "N
           '{"a":' * 100_000 + "1" + "}" * 100_000, "\xff\x00", "1" * 5000)  # fmt: skip
 CHANGED = {
     "run.json": [("num_labels", 10**9), ("num_labels", "20"), ("num_labels", True), ("data", None),
-                 ("num_features", 31), ("num_features", -1), ("sha256", 0), ("warm_start", 3)],
+                 ("num_features", 31), ("num_features", -1), ("sha256", 0), ("warm_start", 3),
+                 ("given", ["memory"])],
     "memory.json": [("used", 1), ("settings", {}), ("precision", {})],
     "result.json": [("metrics", []), ("members", 3), ("steps", -1), ("metrics", {"P@1": "70"})],
     "vectorizer.json": [("kind", "tfidf"), ("kind", []), ("num_features", 31), ("ngrams", [2]),

@@ -35,9 +35,29 @@ def test_the_cause_that_holds(tiny_run, monkeypatch, points, settings, start, sa
     run = StoredRun.open(tiny_run / "run")
     monkeypatch.setattr(type(run.folder), "read_result", lambda self: {"data": {"points": points}})
     config = dataclasses.replace(run.config, **settings)
-    origin = dataclasses.replace(run.origin, warm_start=start)
+    origin = dataclasses.replace(run.origin, warm_start=start, given={})
     found, expected = why_uncalibrated(run.folder, config, origin)
     assert found.startswith(said) and expected
+
+
+@pytest.mark.parametrize(
+    ("preset", "given", "said"),
+    [
+        ("default", {"memory": "auto"}, "a run with memory = off, by auto, which"),
+        ("default", {"epochs": "few"}, "a run with memory = off, by its settings, which"),
+        ("default", None, "a run with memory = off, by its settings or by auto, which"),
+        ("paper", {"memory": "auto"}, "a run with memory = off, by auto, which"),
+        ("paper", {}, "a run of the preset paper, which"),
+        ("paper", None, "a run of the preset paper, which"),
+    ],
+)
+def test_who_chose_to_have_no_memory(tiny_run, monkeypatch, preset, given, said):
+    """`run.json` says it; the preset alone does not, since a flag may have overridden it."""
+    run = StoredRun.open(tiny_run / "run")
+    monkeypatch.setattr(type(run.folder), "read_result", lambda self: {"data": {"points": 200}})
+    config = dataclasses.replace(run.config, preset=preset)
+    origin = dataclasses.replace(run.origin, given=given)
+    assert why_uncalibrated(run.folder, config, origin)[0].startswith(said)
 
 
 def test_a_grown_run(tiny_run):

@@ -90,7 +90,7 @@ def test_labels_to_leave_out(address, served, tiny_run):
         found = post(f"{address}/predict", json={**body, "exclude": asked}).json()
         assert found == {**known, "unknown_labels": count}
     for wrong, said in (
-        ([[3]], "exclude: found 1 list, expected 4, one a point"),
+        ([[3]], "exclude: found labels of 1 point, expected of 4, a sequence"),
         ([20], "exclude: found label 20, expected an id from 0 to 19"),
         ("name 4", "exclude: found something else, expected names or ids of labels"),
         (list(range(13)), "exclude: found 16 labels to find, expected at most 15 with those to"),
@@ -114,7 +114,7 @@ def test_labels_of_each_point(address, served, tiny_run):
     again = post(f"{address}/predict", json={**body, "labels": newer}).json()
     assert again == {**answer.json(), "unknown_labels": 2}
     for wrong, said in (
-        ([[3]], "labels: found candidates of 1 points, expected of 4"),
+        ([[3]], "labels: found labels of 1 point, expected of 4"),
         ([3, [4]], "labels: found something else, expected names or ids of labels, or a list"),
         ([["no such"], [], ["nor this"], []], "labels: found 2 unknown labels, such as 'no such'"),
         ([[True]] * 4, "labels: found something else"),

@@ -145,13 +145,13 @@ def scores_and_calls(module):
     batch, sampled = SHAPES["amazon670k"].batch, SHAPES["amazon670k"].sampled
     shapes = [shape.dims for one in module.all() for shape in one.shapes]
     scores = sum(dims[:1] == (batch,) and dims[-1] >= sampled for dims in shapes)
-    named = [one for one in module.all() if "product_top_k" in one.name + one.rest]
+    named = [one for one in module.all() if "product_top_k" in one.name]
     return scores, sum(one.opcode == "custom-call" for one in named)
 
 
-@pytest.mark.parametrize("target", PROVEN)
+@pytest.mark.parametrize("target", ["v5e", "v5p"])
 def test_a_step_with_the_kernel_writes_no_scores(target, modules):
-    found = step(target, "amazon670k", 16, mining_kernel="on")
+    found = step(target, "amazon670k", 16)
     assert not found.faults and not found.account.unknown_loops
     assert found.aliased >= tables_of("amazon670k", ONE)
     assert found.temporaries <= most_temporaries("amazon670k", 16), found.temporaries / MIB
@@ -159,7 +159,7 @@ def test_a_step_with_the_kernel_writes_no_scores(target, modules):
 
 
 def test_a_step_that_writes_scores_is_found(modules):
-    step("h100", "amazon670k", 16, mining_kernel="off")
+    step("h100", "amazon670k", 16)
     ((scores, calls),) = map(scores_and_calls, modules)
     assert scores and not calls
 

@@ -128,6 +128,6 @@ def test_more_epochs_go_on_and_fewer_are_refused(data, whole, tmp_path):
     assert said == ["epochs: 3 now, 1 before"]
     assert events[-1].result["steps"] == 12
     assert same(arrays(whole[0]), arrays(run))
-    with pytest.raises(InputError, match=r"^epochs: found 3 epochs done .*\(1 asked, 4 steps\)"):
+    with pytest.raises(InputError, match=r"^epochs: found 3 epochs done .*\(1 now, 4 steps\)"):
         snm.train(data, shorter, run)
     assert snm.read_config(run / "config.toml").epochs == 3

@@ -27,7 +27,7 @@ from snm.export.arrays import arrays_of, manifest_of, origin_of, write_arrays
 from snm.export.from_arrays import Wanted, fits, predictor_of
 from snm.export.hub.card import Card, model_card
 from snm.export.manifest import read_manifest, write_manifest
-from snm.export.memory import memory_arrays_of, votes_of
+from snm.export.memory_arrays import memory_arrays_of, votes_of
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
 from snm.runs.schema import Export

@@ -11,32 +11,14 @@ import jax.numpy as jnp
 from snm.losses.reductions import MASKED
 from snm.machine.platform import platform
 from snm.topk.blocks import Added, Best, LabelRows, Masked
-from snm.topk.kernel.numbers import Tiles
-from snm.topk.kernel.plan import Sizes, saves, tiles_for
+from snm.topk.kernel.plan import Sizes, Tiles, saves, tiles_for
 
-__all__ = ["CHOICES", "form_of", "kernel_forms"]
+__all__ = ["CHOICES", "kernel_form"]
 
-CHOICES = ("auto", "on", "off")
-_NAMES = {"tpu": "tpu", "gpu": "cuda"}  # Triton's code for ROCm was not looked at
-"""By platform with a kernel: its name in `jax.lax.platform_dependent`."""
-
-_CHOSEN = ("tpu",)
-"""Platforms where `auto` may take the kernel. On an H200 it took 1.3 to 5.7 times as long as XLA's
-products and top-k in every search that was timed (`benchmarks/results/topk-kernel-gpu.json`)."""
+CHOICES = ("auto", "off")
 
 
-def form_of(name: str) -> Callable[..., Best]:
-    """The kernel of a platform, `tpu` or `gpu`; its compiler is imported on first use."""
-    if name == "tpu":
-        from snm.topk.kernel.on_tpu import top_on_tpu
-
-        return top_on_tpu
-    from snm.topk.kernel.on_gpu import top_on_gpu
-
-    return top_on_gpu
-
-
-def kernel_forms(
+def kernel_form(
     kernel: str,
     queries: jax.Array,
     labels: LabelRows,
@@ -45,12 +27,12 @@ def kernel_forms(
     masked: bool,
     added: bool,
     compute_dtype: jnp.dtype,
-) -> dict[str, Callable[..., Best]]:
-    """The forms of `best_scores` by kernel, for `jax.lax.platform_dependent`; none on a CPU.
+) -> Callable[..., Best] | None:
+    """The form of `best_scores` by the kernel of a TPU; None where it is not used.
 
     Args:
-      kernel: auto takes the kernel on a TPU where it saves memory traffic; on, wherever it fits;
-        off, nowhere. See `snm.topk.kernel.plan`.
+      kernel: auto takes it on a TPU where it saves memory traffic; off, nowhere. See
+        `snm.topk.kernel.plan`.
       queries: float32 [n, dim].
       labels: S slots.
       count: how many are kept.
@@ -63,17 +45,16 @@ def kernel_forms(
     """
     if kernel not in CHOICES:
         raise ValueError(f"kernel is one of {', '.join(CHOICES)}, not {kernel!r}")
-    here = platform()
-    if kernel == "off" or added or here not in _NAMES:
-        return {}
+    if kernel == "off" or added or platform() != "tpu":
+        return None
     (n, dim), size = queries.shape, labels.table.dtype.itemsize
     sizes = Sizes(n, labels.num_slots, dim, count, size)
-    tiles = tiles_for(here, sizes)
-    if tiles is None:
-        return {}
-    if kernel == "auto" and not (here in _CHOSEN and saves(tiles, sizes, masked=masked)):
-        return {}
-    return {_NAMES[here]: functools.partial(_search, form_of(here), tiles, count, compute_dtype)}
+    tiles = tiles_for(sizes)
+    if tiles is None or not saves(tiles, sizes, masked=masked):
+        return None
+    from snm.topk.kernel.on_tpu import top_on_tpu  # its compiler is imported where it is used
+
+    return functools.partial(_search, top_on_tpu, tiles, count, compute_dtype)
 
 
 def _search(

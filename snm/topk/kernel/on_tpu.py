@@ -18,26 +18,24 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from snm.topk.blocks import Best, Masked
 from snm.topk.kernel.excluded import BITS, excluded_bits
-from snm.topk.kernel.numbers import (
-    LANES,
-    LOWEST,
-    VMEM,
-    Tiles,
-    factors_of,
-    finished,
-    name_of,
-    precision_of,
-)
+from snm.topk.kernel.plan import LANES, VMEM, Tiles
 
-__all__ = ["top_on_tpu"]
+__all__ = ["precision_of", "top_on_tpu"]
 
 _SUBLANES = 8
+_LOWEST = float(np.finfo(np.float32).min)
+"""The score of an excluded slot in the kernel, where -inf is no slot at all: the first slots of a
+query enter its best whatever their scores are, as `lax.top_k` has it."""
+
+_FASTEST = (None, "default", "fastest", "bfloat16")
+"""Values of `jax.default_matmul_precision` that ask for one product of bfloat16 factors."""
 
 
 def top_on_tpu(
@@ -82,7 +80,7 @@ def top_on_tpu(
         specs.append(pl.BlockSpec((tile // BITS, block), lambda i, j: (j, i)))
         args.append(excluded_bits(masked, padded, num_slots, tile))
     kept = -(-count // _SUBLANES) * _SUBLANES
-    precision = precision_of(compute_dtype, known=())
+    precision = precision_of(compute_dtype)
     grid = padded // block, -(-num_slots // tile)
     kernel = functools.partial(
         _kernel,
@@ -112,9 +110,41 @@ def top_on_tpu(
             dimension_semantics=("parallel", "arbitrary"), vmem_limit_bytes=vmem
         ),
         interpret=interpret,
-        name=name_of(compute_dtype, precision, grid[0]),
+        name=_name_of(compute_dtype, precision, grid[0]),
     )(*args)
-    return finished(scores[:count, :n].T, slots[:count, :n].T)
+    scores = scores[:count, :n].T
+    return Best(jnp.where(scores > _LOWEST, scores, -jnp.inf), slots[:count, :n].T)
+
+
+def precision_of(dtype: jnp.dtype) -> lax.Precision:
+    """The precision of a product of such factors: what jax is asked for, or more.
+
+    Mosaic has the default and the highest.
+    """
+    asked = jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
+    if dtype != jnp.float32 or asked in _FASTEST:
+        return lax.Precision.DEFAULT
+    return lax.Precision.HIGHEST
+
+
+def _name_of(dtype: jnp.dtype, precision: lax.Precision, blocks: int) -> str:
+    """The name of the kernel, from which `snm.targets.kernels` counts what it does.
+
+    Args:
+      dtype: of the factors.
+      precision: of their product.
+      blocks: of queries; each reads all rows.
+    """
+    least = dtype == jnp.float32 and precision == lax.Precision.DEFAULT
+    kind = "default" if least else jnp.dtype(dtype).name
+    return f"product_top_k_{kind}_{blocks}_blocks"
+
+
+def _factors_of(rows: jax.Array, dtype: jnp.dtype) -> jax.Array:
+    """Rows in the storage type, or bfloat16, as factors of a product."""
+    if rows.dtype == jnp.uint16:
+        rows = lax.bitcast_convert_type(rows, jnp.bfloat16)
+    return rows.astype(dtype)
 
 
 def _kernel(
@@ -140,7 +170,7 @@ def _kernel(
         slots[...] = jnp.zeros(slots.shape, jnp.int32)
 
     found = lax.dot_general(
-        factors_of(rows[...], compute_dtype),
+        _factors_of(rows[...], compute_dtype),
         queries[...],
         (((1,), (1,)), ((), ())),
         preferred_element_type=jnp.float32,
@@ -153,9 +183,9 @@ def _kernel(
     if excluded is not None:
         words = excluded[...]
         bits = jnp.concatenate([(words >> i) & 1 for i in range(BITS)], axis=0)
-        found = jnp.where(bits == 1, LOWEST, found)
+        found = jnp.where(bits == 1, _LOWEST, found)
     # Not a number is neither above nor below: it counts as excluded.
-    found = jnp.where(found > LOWEST, found, LOWEST)
+    found = jnp.where(found > _LOWEST, found, _LOWEST)
     slot = begin + lax.broadcasted_iota(jnp.int32, found.shape, 0)
     scores[...] = jnp.where(slot < num_slots, found, -jnp.inf)
 

@@ -4,19 +4,44 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from typing import NamedTuple
 
 from snm.topk.kernel.excluded import BITS, words_of
-from snm.topk.kernel.numbers import LANES, VMEM, Tiles, kept_of
 
-__all__ = ["MOST", "Sizes", "kernel_bytes", "product_bytes", "saves", "tiles_for"]
+__all__ = [
+    "LANES",
+    "MOST",
+    "VMEM",
+    "Sizes",
+    "Tiles",
+    "kernel_bytes",
+    "product_bytes",
+    "saves",
+    "tiles_for",
+]
 
 MOST = 256
-"""The largest count. A GPU's program would hold no more in its registers."""
+"""The largest count that is tested."""
+LANES = 128
+"""Numbers of a row of a TPU's registers."""
+VMEM = 32 << 20
+"""Bytes of a TPU's on-chip memory that the kernel may take."""
 
 _NUMBER = 4  # bytes of a float32 and of an int32
-_PROGRAMS = 128  # of a GPU, about one for each multiprocessor
-_DEPTH = 64
+
+
+class Tiles(NamedTuple):
+    """Sizes of what the kernel holds at once.
+
+    Attributes:
+      queries: of a block.
+      slots: whose scores are computed together.
+      searched: slots that are searched together.
+    """
+
+    queries: int
+    slots: int
+    searched: int = LANES
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,26 +73,19 @@ class Sizes:
         return _NUMBER * self.queries * self.dim
 
 
-def tiles_for(platform: str, sizes: Sizes) -> Tiles | None:
-    """Tiles of the kernel on a platform, `tpu` or `gpu`; None where there is no kernel.
+def tiles_for(sizes: Sizes) -> Tiles | None:
+    """As many queries as fit into VMEM, for each block of them reads all rows; None if none do.
 
     Args:
-      platform: as `snm.machine.platform` has it.
       sizes: of the search.
     """
     if not 1 <= sizes.count <= min(MOST, sizes.num_slots) or not sizes.queries:
         return None
-    form = _TILES.get(platform)
-    return None if form is None else form(sizes)
-
-
-def _tpu_tiles(sizes: Sizes) -> Tiles | None:
-    """As many queries as fit into VMEM, for each block of them reads all rows; None if none do."""
     padded = -(-sizes.queries // LANES) * LANES
     for block in (512, 256, 128):
         for tile in (512, 256):
             if block <= padded and _vmem(sizes, block, tile) <= VMEM:
-                return Tiles(block, tile, searched=LANES)
+                return Tiles(block, tile)
     return None
 
 
@@ -81,24 +99,8 @@ def _vmem(sizes: Sizes, block: int, tile: int) -> int:
     return 2 * operands + 4 * scores + 3 * best + factors
 
 
-def _gpu_tiles(sizes: Sizes) -> Tiles:
-    """What registers hold, and parts for all multiprocessors."""
-    kept = kept_of(sizes.count)
-    block = 64 if kept <= 32 else 32
-    block = min(block, max(16, 1 << (sizes.queries - 1).bit_length()))
-    slots = 64
-    most = max(1, sizes.num_slots // max(slots, 8 * kept))  # of a part, at most an eighth is kept
-    parts = min(math.ceil(_PROGRAMS / math.ceil(sizes.queries / block)), most)
-    return Tiles(block, slots, parts=parts, depth=_DEPTH, warps=4 if kept <= 64 else 8)
-
-
-_TILES: dict[str, Callable[[Sizes], Tiles | None]] = {"tpu": _tpu_tiles, "gpu": _gpu_tiles}
-
-
 def kernel_bytes(tiles: Tiles, sizes: Sizes, *, masked: bool = False) -> int:
     """Bytes that the kernel moves: every block of queries reads all rows.
-
-    On a GPU blocks that run side by side may find rows in its cache; that is not counted.
 
     Args:
       tiles: of `tiles_for`.
@@ -106,9 +108,9 @@ def kernel_bytes(tiles: Tiles, sizes: Sizes, *, masked: bool = False) -> int:
       masked: whether pairs are excluded, whose bits are made and read.
     """
     blocks = math.ceil(sizes.queries / tiles.queries)
-    moved = blocks * sizes.bytes_of_rows + sizes.bytes_of_queries * tiles.parts
+    moved = blocks * sizes.bytes_of_rows + sizes.bytes_of_queries
     # Scores and slots of the best, both ways.
-    moved += 2 * 2 * _NUMBER * sizes.queries * sizes.count * tiles.parts
+    moved += 2 * 2 * _NUMBER * sizes.queries * sizes.count
     if masked:
         moved += 2 * _NUMBER * sizes.queries * words_of(sizes.num_slots, tiles.slots)
     return moved

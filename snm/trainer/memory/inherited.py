@@ -20,7 +20,7 @@ from snm.prediction.calibration import Calibration
 from snm.prediction.predictor import Predictor
 from snm.prediction.thresholds import Threshold
 from snm.runs.folder import RunFolder
-from snm.runs.schema import MemoryRecord
+from snm.runs.schema import MemoryRecord, RunOrigin
 from snm.system import disk
 from snm.trainer.memory.files import keep_memory
 from snm.trainer.memory.stored import memory_of, stored_rows
@@ -35,7 +35,7 @@ _OF_SCORES = ("loss", "transformation", "temperature", "score_scale", "learn_sco
 
 
 def inherited(
-    folder: RunFolder, config: ResolvedConfig, start: WarmStart, name: str
+    folder: RunFolder, config: ResolvedConfig, start: WarmStart, origin: RunOrigin
 ) -> tuple[MemoryRecord | None, str | None]:
     """Looks for what can be taken over.
 
@@ -43,7 +43,7 @@ def inherited(
       folder: of the run. One that was begun goes on with what it found then.
       config: its settings.
       start: the run that it starts from.
-      name: what that one is called.
+      origin: of the run; it names that one, and says which settings were given.
 
     Returns:
       The content of `memory.json`, for the labels and members of this run; None is nothing. And why
@@ -52,11 +52,12 @@ def inherited(
     Raises:
       InputError: a damaged file of that run.
     """
-    parent = RunFolder(start.run)
+    parent, name = RunFolder(start.run), str(origin.warm_start)
     if config.memory == "off":
+        by = {True: "auto tries none here", False: "--memory off", None: "--memory off, or auto"}
         off = (
             f"memory: none, so that that of {name} and its probabilities are not taken over "
-            f"(--memory off, or too few points for auto)"
+            f"({by[origin.chosen('memory')]})"
         )
         return None, off if parent.has(parent.memory_record) else None
     if folder.config.exists():  # the other run may be gone by now

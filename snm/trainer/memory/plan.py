@@ -57,13 +57,13 @@ class MemoryPlan:
           config: its settings.
           dataset: as loaded.
           start: the run that it starts from, or None.
-          origin: of the run; they name that one.
+          origin: of the run; it names that one.
 
         Raises:
           InputError: a damaged file of the run that it starts from.
         """
         if start is not None:
-            taken, note = inherited(folder, config, start, str(origin.warm_start))
+            taken, note = inherited(folder, config, start, origin)
             return cls(inherits=True, taken=taken, note=note)
         split = memory_split(config, dataset)
         if split is not None:

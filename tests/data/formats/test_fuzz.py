@@ -239,12 +239,12 @@ def fuzz_cache(folder, edits, number):
     if not data.exists():
         tiny.write(data)
     whole = load(data, cache=place)
-    (entry,) = place.glob("v2-*")
+    (entry,) = place.glob("v3-*")
     files = sorted(entry.iterdir())
     path = files[number % len(files)]
     path.write_bytes(edited(path.read_bytes(), edits))
     with bounded():
-        found = cache.read(place, entry.name.removeprefix("v2-"))
+        found = cache.read(place, entry.name.removeprefix("v3-"))
     again = load(data, cache=place)
     for part in ("train", "test"):
         for name in ("features", "labels"):
@@ -252,7 +252,7 @@ def fuzz_cache(folder, edits, number):
             assert (first != getattr(getattr(again, part), name)).nnz == 0
             if found is not None:
                 assert (first != found[part][name == "labels"]).nnz == 0
-    for old in place.glob("v2-*"):  # whole again for the next
+    for old in place.glob("v3-*"):  # whole again for the next
         for file in old.iterdir():
             file.unlink()
         old.rmdir()

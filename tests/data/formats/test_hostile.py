@@ -87,7 +87,7 @@ def test_a_cache_that_declares_gigabytes(header, tmp_path):
     """A damaged array header is compared with the manifest before anything is allocated."""
     tiny.write(tmp_path / "data")
     load(tmp_path / "data", cache=tmp_path / "cache")
-    (entry,) = (tmp_path / "cache").glob("v2-*")
+    (entry,) = (tmp_path / "cache").glob("v3-*")
     path = entry / "train.features.data.npy"
     raw = path.read_bytes()
     if header == "shape":
@@ -97,4 +97,4 @@ def test_a_cache_that_declares_gigabytes(header, tmp_path):
         wrong = raw[:6] + b"\x02\x00" + b"\xff\xff\xff\x7f" + raw[12:]
     path.write_bytes(wrong)
     with bounded():
-        assert cache.read(tmp_path / "cache", entry.name.removeprefix("v2-")) is None
+        assert cache.read(tmp_path / "cache", entry.name.removeprefix("v3-")) is None

@@ -1,4 +1,4 @@
-"""Both forms of the kernel by Pallas' interpreter, against `lax.top_k` of all scores."""
+"""The kernel by Pallas' interpreter, against `lax.top_k` of all scores."""
 
 import functools
 
@@ -11,14 +11,12 @@ from benchmarks.devices import topk_kernel
 from benchmarks.devices.topk_kernel import Shape, case_of, check_cases, scores_of, wrong
 from snm.losses.reductions import MASKED
 from snm.topk import LabelRows, Masked, best_scores
-from snm.topk.kernel.choice import _search, form_of
+from snm.topk.kernel.choice import _search
 from snm.topk.kernel.excluded import excluded_bits
-from snm.topk.kernel.numbers import Tiles, precision_of
+from snm.topk.kernel.on_tpu import precision_of, top_on_tpu
+from snm.topk.kernel.plan import Tiles
 
-TILES = {
-    "tpu": Tiles(8, 32, searched=16),
-    "gpu": Tiles(8, 32, parts=2, depth=4),
-}
+TILES = Tiles(8, 32, searched=16)
 
 
 @pytest.fixture(autouse=True)
@@ -27,18 +25,16 @@ def _float32():
         yield
 
 
-@pytest.mark.parametrize("form", TILES)
-def test_a_dozen_cases_are_the_head_of_a_stable_sort(form, monkeypatch):
+def test_a_dozen_cases_are_the_head_of_a_stable_sort(monkeypatch):
     """11 queries in blocks of 8, 75 slots in tiles of 32; each pair is excluded twice."""
-    drawn = Shape(11, 5, 75, 9, jnp.bfloat16, True, 60, TILES[form])
+    drawn = Shape(11, 5, 75, 9, jnp.bfloat16, True, 60, TILES)
     monkeypatch.setattr(topk_kernel, "shape_of", lambda *_: drawn)
-    assert [found for _, *found in check_cases(form, 12, seed=3)] == [[12, 0]]
+    assert [found for _, *found in check_cases(12, seed=3)] == [[12, 0]]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", TILES)
-def test_hundreds_of_cases(form):
-    found = list(check_cases(form, 300, seed=4, of_shape=20))
+def test_hundreds_of_cases():
+    found = list(check_cases(300, seed=4, of_shape=20))
     assert sum(cases for _, cases, _ in found) == 300
     assert not [shape for shape, _, failed in found if failed]
 
@@ -46,7 +42,7 @@ def test_hundreds_of_cases(form):
 def test_a_wrong_answer_is_found():
     rng = np.random.default_rng(0)
     for exact in (True, False):
-        case = case_of(Shape(4, 3, 40, 5, np.float32, False, 0, TILES["tpu"]), exact, rng)
+        case = case_of(Shape(4, 3, 40, 5, np.float32, False, 0, TILES), exact, rng)
         every = scores_of(case).astype(np.float32)
         best = [np.array(x) for x in jax.lax.top_k(jnp.asarray(every), 5)]
         assert not wrong(case, *best)
@@ -57,21 +53,19 @@ def test_a_wrong_answer_is_found():
         assert wrong(case, best[0], np.repeat(best[1][:, :1], 5, axis=1))
 
 
-@pytest.mark.parametrize("form", TILES)
-def test_not_a_number_counts_as_excluded(form):
+def test_not_a_number_counts_as_excluded():
     queries, rows = jnp.ones((2, 4)), jnp.arange(40.0)[:, None] * jnp.ones((1, 4))
     rows = rows.at[39].set(jnp.nan)
-    best = form_of(form)(
-        queries.at[1].set(jnp.nan), rows, None, None, count=2, tiles=TILES[form],
+    best = top_on_tpu(
+        queries.at[1].set(jnp.nan), rows, None, None, count=2, tiles=TILES,
         compute_dtype=jnp.float32, interpret=True,
     )  # fmt: skip
     np.testing.assert_array_equal(best.scores, [[4 * 38, 4 * 37], [-np.inf, -np.inf]])
     np.testing.assert_array_equal(best.slots, [[38, 37], [0, 1]])
 
 
-@pytest.mark.parametrize("form", TILES)
 @pytest.mark.parametrize("sampled", [True, False])
-def test_it_serves_the_search_of_a_sample(form, sampled):
+def test_it_serves_the_search_of_a_sample(sampled):
     """bfloat16 rows of a shard that has labels 40 to 74; other slots, and padding, are masked."""
     rng = np.random.default_rng(5)
     queries = jnp.asarray(rng.integers(-2, 3, (5, 4)), jnp.float32)
@@ -82,13 +76,13 @@ def test_it_serves_the_search_of_a_sample(form, sampled):
     masked = Masked(jnp.array([0, 0, 3]), jnp.array([12, 12, 14]))
     valid = jnp.int32(35)
     labels = LabelRows(table, ids, bias, 40, valid)
-    run = functools.partial(form_of(form), interpret=True)
+    run = functools.partial(top_on_tpu, interpret=True)
 
     @jax.jit
     def both():
         return (
             best_scores(queries, labels, 15, masked=masked),
-            _search(run, TILES[form], 15, jnp.float32, queries, labels, masked, None),
+            _search(run, TILES, 15, jnp.float32, queries, labels, masked, None),
         )
 
     want, got = both()
@@ -115,11 +109,8 @@ def test_bits_are_those_of_the_pairs():
 
 
 def test_products_are_as_precise_as_asked():
-    kinds = jax.lax.Precision
-    for asked, known, got in [
-        ("float32", (), kinds.HIGHEST), ("tensorfloat32", (), kinds.HIGHEST),
-        ("tensorfloat32", (kinds.HIGH,), kinds.HIGH), ("bfloat16", (), kinds.DEFAULT),
-    ]:  # fmt: skip
+    least, most = jax.lax.Precision.DEFAULT, jax.lax.Precision.HIGHEST
+    for asked, got in [("float32", most), ("tensorfloat32", most), ("bfloat16", least)]:
         with jax.default_matmul_precision(asked):
-            assert precision_of(jnp.float32, known) == got
-            assert precision_of(jnp.bfloat16, known) == kinds.DEFAULT
+            assert precision_of(jnp.float32) == got
+            assert precision_of(jnp.bfloat16) == least

@@ -1,4 +1,4 @@
-"""Where the kernel is used: bytes that a reader can add up, and a CPU that never uses it."""
+"""Where the kernel is used: on TPUs alone, by bytes that a reader can add up."""
 
 import jax
 import jax.numpy as jnp
@@ -6,9 +6,8 @@ import pytest
 
 from snm.machine.platform import compiling_for
 from snm.topk import LabelRows, Masked, best_scores
-from snm.topk.kernel.choice import kernel_forms
-from snm.topk.kernel.numbers import VMEM, Tiles
-from snm.topk.kernel.plan import Sizes, kernel_bytes, product_bytes, tiles_for
+from snm.topk.kernel.choice import kernel_form
+from snm.topk.kernel.plan import VMEM, Sizes, Tiles, kernel_bytes, product_bytes, tiles_for
 
 MIB = 1 << 20
 
@@ -24,63 +23,57 @@ def test_bytes_add_up():
     assert excluded == 2 * 512 * 32768 // 8
     # 64 MiB of scores, written and read.
     assert product_bytes(sizes) == (64 + 1 + 2 * 64) * MIB + best // 2
-    eight = kernel_bytes(Tiles(64, 64, parts=16), sizes)
-    assert eight == (8 * 64 + 16) * MIB + 16 * best
+    assert kernel_bytes(Tiles(64, 64), sizes) == (8 * 64 + 1) * MIB + best
 
 
 @pytest.mark.parametrize("dim", [64, 128, 512, 768, 1024, 2048, 4096, 16384])
 @pytest.mark.parametrize("count", [1, 256])
 def test_tiles_fit(dim, count):
-    tiles = tiles_for("tpu", Sizes(512, 32768, dim, count, 4))
+    tiles = tiles_for(Sizes(512, 32768, dim, count, 4))
     assert tiles is None if dim == 16384 else tiles.queries in (128, 256, 512)
     if tiles is not None:  # its operands alone, twice
         held = 2 * 4 * dim * (tiles.queries + tiles.slots) + 4 * tiles.queries * tiles.slots
         assert held <= VMEM
-    of_gpu = tiles_for("gpu", Sizes(512, 32768, dim, count, 4))
-    assert of_gpu.parts * -(-512 // of_gpu.queries) == 128
 
 
-@pytest.mark.parametrize(
-    ("platform", "count"), [("tpu", 257), ("gpu", 257), ("tpu", 101), ("cpu", 5)]
-)
-def test_where_there_is_none(platform, count):
-    slots = 100 if count == 101 else 4096
-    assert tiles_for(platform, Sizes(512, slots, 64, count, 4)) is None
+@pytest.mark.parametrize(("slots", "count"), [(4096, 257), (100, 101)])
+def test_a_count_may_be_too_large(slots, count):
+    assert tiles_for(Sizes(512, slots, 64, count, 4)) is None
 
 
-def forms(platform, kernel="auto", queries=512, dim=512, slots=32768, **given):
+def taken(platform, kernel="auto", queries=512, dim=512, slots=32768, **given):
     options = dict(masked=True, added=False, compute_dtype=jnp.float32) | given
     labels = LabelRows(jnp.zeros((8, dim)), jnp.zeros(slots, jnp.int32))
     with compiling_for(platform, 1 << 34):
-        return [*kernel_forms(
-            kernel, jnp.zeros((queries, dim)), labels, 16, **options
-        )]  # fmt: skip
+        form = kernel_form(kernel, jnp.zeros((queries, dim)), labels, 16, **options)
+        return form is not None
 
 
 def test_it_is_chosen_by_platform_and_bytes():
-    assert forms("tpu") == ["tpu"]
-    # Every block of 64 queries reads all rows: eight times 64 MiB are more than 192, eight times 8
-    # MiB are less than 136. Either way a GPU is faster without.
-    for dim in (512, 64):
-        assert forms("gpu", dim=dim) == [] and forms("gpu", "on", dim=dim) == ["cuda"]
-    # A TPU has 128 queries beside each other: of 63, more than half of them would be padding.
-    assert forms("tpu", queries=64) == ["tpu"] and forms("tpu", queries=63) == []
-    assert forms("cpu", "on") == forms("tpu", "off") == forms("tpu", added=True) == []
-    with pytest.raises(ValueError, match="auto, on, off"):
-        forms("tpu", "yes")
+    assert taken("tpu")
+    assert not (taken("gpu") or taken("gpu", dim=64) or taken("cpu"))
+    # Two blocks of 256 queries read 512 MiB of such rows each. A product reads them once, and its
+    # scores both ways are 128.
+    assert not taken("tpu", dim=4096)
+    # There are 128 queries beside each other: of 63, more than half of them would be padding.
+    assert taken("tpu", queries=64) and not taken("tpu", queries=63)
+    assert not (taken("tpu", "off") or taken("tpu", added=True))
+    with pytest.raises(ValueError, match="auto, off, not 'on'"):
+        taken("tpu", "on")
 
 
-def test_the_program_of_a_cpu_stays_what_it_is():
+def test_the_program_of_other_devices_stays_what_it_is():
     def search(kernel):
         def run(queries, table, ids):
             own = Masked(jnp.arange(8, dtype=jnp.int32), jnp.arange(8, dtype=jnp.int32))
             return best_scores(queries, LabelRows(table, ids), 4, masked=own, kernel=kernel)
 
-        shapes = jnp.zeros((8, 4)), jnp.zeros((99, 4)), jnp.arange(50, dtype=jnp.int32)
+        ids = jnp.arange(500, dtype=jnp.int32)
+        shapes = jnp.zeros((128, 4)), jnp.zeros((999, 4)), ids
         return str(jax.make_jaxpr(run)(*shapes))
 
-    with compiling_for("cpu", 1 << 34):
-        assert search("auto") == search("on") == search("off")
-        assert "pallas" not in search("on")
+    for platform in ("cpu", "gpu"):
+        with compiling_for(platform, 1 << 34):
+            assert search("auto") == search("off") and "pallas" not in search("auto")
     with compiling_for("tpu", 1 << 34):
-        assert "pallas" in search("on") and "pallas" not in search("off")
+        assert "pallas" in search("auto") and "pallas" not in search("off")

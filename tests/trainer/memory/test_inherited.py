@@ -78,8 +78,18 @@ def test_off_stays_off(first, tmp_path):
     config = dataclasses.replace(CONFIG, memory="off", logit_adjustment="off", epochs=1)
     events = list(snm.training(place / "data", config, tmp_path / "b", warm_start=place / "run"))
     assert "memory" not in events[-1].result
-    assert any(note.endswith("too few points for auto)") for note in notes(events))
-    said = "memory: none, so that that of .* are not taken over"
+    said = r"memory: none, so that that of .* are not taken over \(--memory off\)$"
+    assert any(re.search(said, note) for note in notes(events))
+
+
+def test_nothing_is_taken_over_where_auto_tries_no_memory(first, tmp_path):
+    place, _ = first
+    few = snm.load_data(place / "data")
+    few = dataclasses.replace(few, train=few.train.take(np.arange(150)), sha256="1" * 64)
+    config = dataclasses.replace(CONFIG, memory="auto", logit_adjustment="auto", epochs=1)
+    events = list(snm.training(few, config, tmp_path / "b", warm_start=place / "run",
+                               same_ids=True))  # fmt: skip
+    said = r"are not taken over \(auto tries none here\)$"
     assert any(re.search(said, note) for note in notes(events))
 
 
@@ -140,9 +150,10 @@ def test_thresholds_are_of_the_labels_here(first):
 def test_what_does_not_fit_is_not_taken_over(first, tmp_path, changes, said):
     place, _ = first
     start = WarmStart(place / "run", IdSpace.of(snm.load_data(place / "data")))
+    origin = RunFolder(place / "run").read_origin()
     settings = read_resolved(place / "run" / "config.toml")
     asked = dataclasses.replace(settings, **changes)
-    taken, note = inherited(RunFolder(tmp_path / "b"), asked, start, "RUN")
+    taken, note = inherited(RunFolder(tmp_path / "b"), asked, start, origin)
     if said is None:
         assert taken is not None and note is None
     else:
@@ -156,10 +167,11 @@ def test_curves_of_adjusted_scores_are_not_those_of_others(first, tmp_path):
     (tmp_path / "a" / "memory.json").write_text(json.dumps(record))
     accept_edits(tmp_path / "a")
     start = WarmStart(tmp_path / "a", IdSpace.of(snm.load_data(place / "data")))
+    origin = RunFolder(place / "run").read_origin()
     config = read_resolved(place / "run" / "config.toml")
     for choice, kept in (("on", True), ("off", False)):
         asked = dataclasses.replace(config, logit_adjustment=choice)
-        taken, note = inherited(RunFolder(tmp_path / "b"), asked, start, "RUN")
+        taken, note = inherited(RunFolder(tmp_path / "b"), asked, start, origin)
         assert (taken.calibration is not None) == kept
         assert (taken.adjustment is not None) == kept
         assert (note is None) == kept

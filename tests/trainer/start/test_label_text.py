@@ -19,7 +19,7 @@ from snm.data.load import load as load_data
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
 from snm.errors import InputError
-from snm.grow.memory import grown_memory
+from snm.grow.grown_memory import grown_memory
 from snm.memory.memory import EARLIER, NAME
 from snm.runs.events import NonFiniteError, Noted
 from snm.runs.load import StoredRun, load

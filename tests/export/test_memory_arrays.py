@@ -13,7 +13,7 @@ from scipy import sparse
 import snm
 from snm.export.index import with_index
 from snm.export.index_libraries import LIBRARIES
-from snm.export.memory import memory_arrays_of, votes_of
+from snm.export.memory_arrays import memory_arrays_of, votes_of
 from snm.runs.load import load
 
 

@@ -2,7 +2,7 @@
 
 from planning.example_needs import MIB, needs
 
-from snm.planning.stages import bytes_by_stage
+from snm.planning.bytes_by_stage import bytes_by_stage
 
 
 def test_stages_by_hand():

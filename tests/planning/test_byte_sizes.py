@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from snm.errors import InputError
-from snm.planning.sizes import parse_bytes
+from snm.planning.byte_sizes import parse_bytes
 
 
 @pytest.mark.parametrize(

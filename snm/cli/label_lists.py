@@ -1,0 +1,63 @@
+"""Files of labels, names or ids, one a line."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from snm.errors import InputError, counted
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from snm.prediction.predictor import Predictor
+
+__all__ = ["labels_of"]
+
+
+def labels_of(path: Path, predictor: Predictor, *, may_be_none: bool = False) -> NDArray[np.int32]:
+    """The ids of the labels that a file lists, int32 [S]; says which names are unknown.
+
+    Args:
+      path: the file. A number is an id, unless labels have numbers for names.
+      predictor: knows the labels.
+      may_be_none: whether the file may list no known label.
+
+    Raises:
+      InputError: a file that cannot be read, or an id out of range; and unless `may_be_none`, no
+        label, or no name that a label has.
+    """
+    import numpy as np
+
+    from snm.data.formats.dispatch import read_lines
+    from snm.prediction.candidates import none_known
+    from snm.system.terminal import remark
+
+    lines, names = read_lines(path), set(predictor.label_names or ())
+    if not may_be_none and not any(map(str.strip, lines)):
+        raise InputError(str(path), "no label", "names or ids of labels, one a line")
+    of_names = any(name.isdecimal() for name in names)
+    ids: list[int] = []
+    unknown: list[tuple[int, str]] = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        label: int | str = line
+        if line not in names and re.fullmatch(" *[0-9]{1,16} *", line) and not of_names:
+            label = int(line)
+        try:
+            known = predictor.ids_of([label], skip_unknown=True)
+        except InputError as error:
+            raise InputError(f"{path}:{number}", error.found, error.expected) from error
+        ids.extend(known)
+        if not len(known):
+            unknown.append((number, line.strip()))
+    if unknown:
+        number, name = unknown[0]
+        if not ids and not may_be_none:
+            raise none_known(f"{path}:{number}", name, len(unknown))
+        some = f"{len(unknown):,} of {counted(len(ids) + len(unknown), 'label')} in {path}"
+        remark(f"{some} are unknown to the run, such as {name!r}: left out")
+    return np.asarray(ids, np.int32)
