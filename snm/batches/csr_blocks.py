@@ -35,7 +35,7 @@ def round_up_entries(entries: int) -> int:
     """Rounds a number of entries up by at most an eighth, so that similar batches share a program.
 
     Example:
-      >>> [rounded_up(entries) for entries in (0, 9, 100, 1001)]
+      >>> [round_up_entries(entries) for entries in (0, 9, 100, 1001)]
       [8, 16, 104, 1024]
     """
     size = max(entries, 8)

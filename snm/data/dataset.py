@@ -199,7 +199,7 @@ def name_to_text(name: str) -> str:
     """The text of a label name, for a vectorizer.
 
     Example:
-      >>> text_of_name("deep_learning")
+      >>> name_to_text("deep_learning")
       'deep learning'
     """
     return name.replace("_", " ")
@@ -241,7 +241,7 @@ def describe_weights(weights: NDArray[np.float32]) -> str:
     """A one-line summary of the weights of points.
 
     Example:
-      >>> summary_of_weights(np.array([0, 1, 2.5], np.float32))
+      >>> describe_weights(np.array([0, 1, 2.5], np.float32))
       '0 to 2.5, 1.17 on average; 1 point of weight 0 is left out'
     """
     mean = float(np.mean(weights, dtype=np.float64))

@@ -59,7 +59,7 @@ def normalize_list(text: str, separator: str, name: Callable[[str], str] = norma
       name: normalizes an item.
 
     Example:
-      >>> listed("Sofa  XL , Mug", ",")
+      >>> normalize_list("Sofa  XL , Mug", ",")
       'Sofa XL,Mug'
     """
     return separator.join(map(name, text.split(separator)))

@@ -301,7 +301,7 @@ def collect_words(lines: Iterable[str], like: Vectorizer) -> tuple[str, ...]:
     """The distinct words of some lines, in the tokenization of a vectoriser, sorted.
 
     Example:
-      >>> words_of(["Don't", "the"], Vectorizer("hashing", 1))
+      >>> collect_words(["Don't", "the"], Vectorizer("hashing", 1))
       ('don', 'the')
     """
     tokenize = dataclasses.replace(like, ngrams=(1, 1), stop_words=()).build_analyzer()

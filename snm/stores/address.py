@@ -46,7 +46,7 @@ def mask_secrets(text: str) -> str:
     """Masks users and passwords of addresses, and secret values, in a text.
 
     Example:
-      >>> without_secrets("https://me:pw@host/a?token=x&n=1")
+      >>> mask_secrets("https://me:pw@host/a?token=x&n=1")
       'https://***@host/a?token=***&n=1'
     """
     return _SECRET.sub(r"\1***", _USER.sub(r"\1***@", text))

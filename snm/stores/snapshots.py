@@ -136,16 +136,16 @@ def download(objects: Objects, snapshot: Snapshot, folder: Path, have: Path | No
         path, name = item
         target, record = folder / path, snapshot.files[path]
         target.parent.mkdir(parents=True, exist_ok=True)
-        if have is not None and _wrong(have / path, record) is None:
+        if have is not None and _file_error(have / path, record) is None:
             disk.link(have / path, target)
         else:
-            objects.fetch(name, target, lambda file: _wrong(file, record))
+            objects.fetch(name, target, lambda file: _file_error(file, record))
 
     objects.run_parallel(download_file, snapshot.objects.items())
 
 
-def _wrong(file: Path, record: list) -> str | None:
-    """How a file differs from its record, otherwise None."""
+def _file_error(file: Path, record: list) -> str | None:
+    """An error message if a file differs from its record, otherwise None."""
     with contextlib.suppress(OSError):
         return difference(record, fingerprint(file, file_sha256))
     return difference(record, None)

@@ -56,7 +56,7 @@ def parse_number(text: str) -> float:
     """Parses a finite decimal number, with optional spaces around it; NaN for anything else.
 
     Example:
-      >>> number_of("1e3"), number_of("1_000"), number_of("1e999")
+      >>> parse_number("1e3"), parse_number("1_000"), parse_number("1e999")
       (1000.0, nan, nan)
     """
     text = text.strip(" \t\r")  # but not other white space of Unicode
@@ -294,7 +294,8 @@ def detect_delimiter(path: Path, header: str) -> str:
     write them, if the header contains one.
 
     Example:
-      >>> [delimiter_of(Path("a.csv"), header) for header in ("id;text", "text", '"id, old";text')]
+      >>> headers = ("id;text", "text", '"id, old";text')
+      >>> [detect_delimiter(Path("a.csv"), header) for header in headers]
       [';', ',', ';']
     """
     if _is_tsv(path):
