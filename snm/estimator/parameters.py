@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix
 
 from snm.config.auto import auto_weighting
 from snm.config.fields import GROUPS
-from snm.config.marks import Fact, settings_with
+from snm.config.marks import Trait, settings_with
 from snm.config.resolved import ResolvedConfig
 from snm.config.settings import PRESETS, Config, preset
 from snm.data.weighting import filled
@@ -20,7 +20,7 @@ from snm.memory.sizes import MIN_POINTS
 
 __all__ = ["config_of", "stopped_early", "weighted_for", "with_memory_for"]
 
-_OF_RUNS = settings_with(GROUPS, Fact.OF_RUNS)
+_OF_RUNS = settings_with(GROUPS, Trait.RUN_ONLY)
 _KNOWN = {field.name for field in dataclasses.fields(Config)}.difference(_OF_RUNS)
 _SMALLEST_BATCH, _STEPS_AN_EPOCH = 16, 16
 _LEAST_STANDARDIZED = 30  # points of a first `partial_fit`

@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from snm.config.resolved import ResolvedConfig, resolved_of
+from snm.config.resolved import ResolvedConfig, parse_resolved
 from snm.data.formats.dispatch import read_names
 from snm.errors import InputError, pip_install
 from snm.export.arrays import arrays_of, manifest_of, origin_of, write_arrays
@@ -158,7 +158,7 @@ def _settings(where: Path, manifest: dict[str, Any]) -> ResolvedConfig:
     if not isinstance(found, dict):
         raise InputError(f"{where}: settings", "no object", _EXPECTED)
     try:
-        return resolved_of(found, f"{where}: settings")
+        return parse_resolved(found, f"{where}: settings")
     except InputError:
         raise
     except (TypeError, ValueError, OverflowError) as error:  # such as a list for a name
