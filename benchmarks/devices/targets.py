@@ -87,7 +87,7 @@ def row_of(found: Any, target: str) -> dict[str, Any]:
 PLANNED = ("amazon670k", "amazon3m")
 
 
-def dataset_of(shape: str) -> Any:
+def make_dataset(shape: str) -> Any:
     """A data set of a shape: a few points, each as often as its number of points asks for.
 
     A compiled program depends on sizes alone: points, features and labels, and the longest batch.
@@ -113,7 +113,7 @@ def plans(targets: list[str], shapes: list[str]) -> Iterator[dict[str, Any]]:
     from snm.targets.table import TARGETS
 
     for shape in shapes:
-        dataset, of = dataset_of(shape), SHAPES[shape]
+        dataset, of = make_dataset(shape), SHAPES[shape]
         for name in targets:
             target = TARGETS[name]
             asked = dataclasses.replace(

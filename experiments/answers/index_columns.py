@@ -29,7 +29,7 @@ from scipy.sparse import csr_matrix
 import snm
 from experiments.command_line import run_command
 from snm.config.settings import preset
-from snm.export.arrays import arrays_of
+from snm.export.arrays import model_arrays
 from snm.export.cli import Export
 from snm.export.index import bias_scale
 from snm.export.measure import recall
@@ -47,7 +47,7 @@ def measured(predictor: Predictor, features: csr_matrix) -> list[dict[str, Any]]
     predictor = dataclasses.replace(predictor, model=every)
     queries = np.concatenate(list(predictor.queries(features[:POINTS])))
     exact, _ = predictor.predict(features[:POINTS], max(KS))
-    arrays, chosen = arrays_of(predictor), bias_scale(predictor)
+    arrays, chosen = model_arrays(predictor), bias_scale(predictor)
     rows, bias = arrays["class_rows"], arrays["bias"]
     found = []
     for c, equal in ((chosen, False), (2 * chosen, False), (chosen, True), (1.0, True)):

@@ -51,7 +51,7 @@ def main(data: tyro.conf.Positional[list[Path]], out: Path) -> None:
         runs.append({"data": folder.name, "points": parts.train.num_points,
                      "used": model.memory is not None, **scored(model, None, parts)})  # fmt: skip
         for limit in LIMITS if model.memory is not None else ():
-            with mock.patch.object(neighbors, "READ", limit):
+            with mock.patch.object(neighbors, "MAX_READ", limit):
                 found = scored(model, StoredPoints(model.memory.features), parts)
             name = "all" if limit == LIMITS[0] else limit
             runs.append({"data": folder.name, "read": name, **found})

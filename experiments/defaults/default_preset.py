@@ -102,7 +102,7 @@ def main(
     """
     kept = KeptRuns(out, under="cells", about={"ideas": IDEAS}, start=START)
     for folder in data:
-        dataset = dataset_of(folder)
+        dataset = make_dataset(folder)
         parts = dataset.split(0.2, seed=0)
         for seed in seeds or [0, 1, 2]:
             for idea in ideas or list(IDEAS):
@@ -123,7 +123,7 @@ def main(
         write_whole(table, "\n".join(markdown(kept.rows)) + "\n")
 
 
-def dataset_of(folder: str) -> Dataset:
+def make_dataset(folder: str) -> Dataset:
     """Loads a data set from a folder, or generates the one of that name."""
     if folder in GENERATED:
         return snm.generate(test_points=0, name=folder, **GENERATED[folder])

@@ -24,7 +24,7 @@ import tyro
 
 import snm
 from experiments.command_line import run_command
-from experiments.defaults.default_preset import START, dataset_of
+from experiments.defaults.default_preset import START, make_dataset
 from snm.data.dataset import Dataset
 from snm.distributed.dataset import label_frequency_together
 from snm.evaluation.evaluate import TrainCounts, evaluate_points
@@ -50,7 +50,7 @@ def main(
     """
     runs: list[dict[str, Any]] = []
     for folder in data:
-        parts = dataset_of(folder).split(0.2, seed=0)
+        parts = make_dataset(folder).split(0.2, seed=0)
         for seed in seeds:
             for schedule in ("linear", "constant"):
                 scores = averaged(parts, schedule, seed)

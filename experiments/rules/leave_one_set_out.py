@@ -19,7 +19,7 @@ import numpy as np
 import tyro
 
 from experiments.command_line import run_command
-from experiments.defaults.default_preset import GENERATED, dataset_of
+from experiments.defaults.default_preset import GENERATED, make_dataset
 from snm.config.passes import auto_input_dropout
 from snm.data.evidence import evidence_lost
 from snm.runs.folder import read_json, write_json
@@ -44,7 +44,7 @@ def main(data: tyro.conf.Positional[list[str]], runs: Path = RUNS, out: Path | N
     cells = read_json(runs)["cells"]
     curves, counts, rows = {}, {}, {}
     for folder in data:
-        dataset = dataset_of(folder)
+        dataset = make_dataset(folder)
         train, name = dataset.train, dataset.name
         count = (train.points_per_label, evidence_lost(train))
         rows[name] = {

@@ -29,7 +29,7 @@ from annif.util import atomic_save
 from scipy.sparse import csr_matrix, vstack
 from sklearn.feature_extraction.text import TfidfVectorizer
 
-from snm.config.settings import Config, config_of
+from snm.config.settings import Config, parse_config
 from snm.data.dataset import Dataset, Points
 from snm.errors import InputError
 from snm.export.load import load
@@ -170,7 +170,7 @@ class SnmBackend(TfidfVectorizerMixin, AnnifLearningBackend):
         """The parameters that are settings of this package."""
         fields = {field.name for field in dataclasses.fields(Config)}
         found = {name: _value(text) for name, text in params.items() if name in fields}
-        return config_of(found, str(self.project.project_id))
+        return parse_config(found, str(self.project.project_id))
 
     def _counts(self, texts: list[str]) -> csr_matrix:
         found = csr_matrix(self.vectorizer.transform(texts), dtype=np.float32)

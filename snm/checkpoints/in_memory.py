@@ -26,7 +26,7 @@ class BestState:
         elif progress["best_step"] == step:
             self._state = jax.tree.map(lambda leaf: np.array(leaf), state)
 
-    def taken(self) -> Any:
+    def take(self) -> Any:
         """The state, whose arrays are on the device; it is held no longer."""
         state, self._state = self._state, None
         return jax.tree.map(jnp.asarray, state)

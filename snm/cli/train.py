@@ -341,13 +341,13 @@ def _print_times(table: bool) -> None:
 def _print_settings(dataset: Dataset, config: Config) -> None:
     """What `--dry-run` prints."""
     from snm.config.resolve import resolve
-    from snm.config.resolved import given_otherwise
+    from snm.config.resolved import changed_by_data
     from snm.system.terminal import console, table_of
     from snm.trainer.phase import steps_of_epoch
 
     resolved = resolve(config, dataset)
     steps = steps_of_epoch(resolved, dataset)
-    chosen = given_otherwise(config, resolved)
+    chosen = changed_by_data(config, resolved)
     table = table_of("settings", ["setting", "value", "chosen for"])
     for name, value in dataclasses.asdict(resolved).items():
         table.add_row(name, str(value), str(chosen.get(name, "")))

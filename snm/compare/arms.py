@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from snm.config.checks import refuse_unread, unread
-from snm.config.loss_options import options_of_others
+from snm.config.checks import reject_unused_settings, unused_settings
+from snm.config.loss_options import unused_loss_options
 from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config, check_name
 from snm.errors import InputError, nearest
@@ -67,7 +67,7 @@ def _with_loss(loss: str) -> Changes:
     Options of other losses are reset, and score scale and learning rate become automatic. bowl and
     powl keep those of the base, because the paper's scores in [-1, 1] and learning rate suit them.
     """
-    changes = {"loss": loss, **options_of_others(LOSSES[loss])}
+    changes = {"loss": loss, **unused_loss_options(LOSSES[loss])}
     return changes if _has_negative_weight(loss) else changes | _AUTO_SETTINGS
 
 
@@ -169,15 +169,15 @@ def plan_arms(
         if changed.get("loss") == base.loss:  # then score scale and learning rate are for this loss
             changed |= {name: getattr(base, name) for name in _AUTO_SETTINGS}
         config = dataclasses.replace(arms[0].config, **changed)
-        others = options_of_others(LOSSES[config.loss])
+        others = unused_loss_options(LOSSES[config.loss])
         if any(changed.get(name, plain) != plain for name, plain in others.items()):
             found = f"{name} where {config.loss} is the first loss"
             raise InputError("--extras", found, "bowl or powl, whose weights and surrogate it sets")
         suffix = "" if config.mined == "all" else f" (k' {middle})"
         arms.append(Arm(name, config, BASELINE, about + suffix))
-    # A setting that no arm reads is an error; one that only some arms read is reset in the others.
-    unused = [unread(arm.config) for arm in arms]
-    refuse_unread(base, set.intersection(*map(set, unused)))
+    # A setting that no arm uses is an error; one that only some arms use is reset in the others.
+    unused = [unused_settings(arm.config) for arm in arms]
+    reject_unused_settings(base, set.intersection(*map(set, unused)))
     return [
         dataclasses.replace(arm, config=dataclasses.replace(arm.config, **plain))
         for arm, plain in zip(arms, unused, strict=True)

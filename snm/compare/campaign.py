@@ -19,8 +19,8 @@ from snm.compare.jobs import Job, Running, result_of, run_jobs
 from snm.compare.records import read_record, write_record
 from snm.compare.report.flat import SETTINGS
 from snm.compare.report.summary import BY_LOSS, summarize
-from snm.config.checks import unread
-from snm.config.loss_options import options_of_others
+from snm.config.checks import unused_settings
+from snm.config.loss_options import unused_loss_options
 from snm.config.resolve import resolve
 from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config
@@ -298,7 +298,7 @@ def _settings(arm: Arm) -> dict[str, Any]:
 
 def _ignored(arm: Arm) -> set[str]:
     """The settings that an arm does not read."""
-    return unread(arm.config).keys() | options_of_others(LOSSES[arm.config.loss])
+    return unused_settings(arm.config).keys() | unused_loss_options(LOSSES[arm.config.loss])
 
 
 def _reported(result: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from snm.config.settings import Config, check_name, config_of, preset, read_toml
+from snm.config.settings import Config, check_name, parse_config, preset, read_toml
 from snm.errors import InputError
 from snm.machine.cores import num_cores
 
@@ -112,7 +112,7 @@ class Compare:
         values = {} if self.config is None else read_toml(self.config)
         start = dataclasses.replace(preset(self._preset(values)), mined="all")
         if self.config is not None:
-            before, start = start, config_of(values, str(self.config), base=start)
+            before, start = start, parse_config(values, str(self.config), base=start)
             for name, own in OWN.items():
                 value = getattr(start, name)
                 if value not in (own, getattr(before, name)):
@@ -129,7 +129,7 @@ class Compare:
           InputError: the preset of the file is unknown.
         """
         if self.preset is None and "preset" in values:
-            return config_of({"preset": values["preset"]}, str(self.config)).preset
+            return parse_config({"preset": values["preset"]}, str(self.config)).preset
         return self.preset or "paper"
 
     def __call__(self) -> None:

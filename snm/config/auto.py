@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from snm.config.passes import FREQUENT, MOST_OF_LONG, few_epochs
+from snm.config.passes import FREQUENT, MAX_PASSES_FOR_LENGTH, few_epochs
 from snm.memory.sizes import MIN_POINTS
 
 __all__ = [
@@ -22,50 +22,50 @@ __all__ = [
     "auto_members_at_once",
     "auto_memory",
     "auto_mined",
+    "auto_sampled",
     "auto_score_scale",
-    "auto_size",
     "auto_weighting",
 ]
 
-_SHORT = 32  # features a point up to which feature rows start at length 1
-_MOST_POINTS_OF_THREE = 83_333  # a pass of three members then makes a quarter of a million visits
-_TOGETHER = 3 << 30  # bytes of rows that members have together, in answers
-_SIDE_BY_SIDE = 1 << 30  # the same, while they train at once
-_MINED_LABELS = 1 << 18  # k' K: the fewer labels, the more of them are mined
-_FEWEST_FOR_NAMES = 500  # training points below which no label names are tried
-_POINTS_TO_SPARE = 40_000  # of which a single member does not miss those that choose a memory
-_MOST_STORED = 40_000_000  # values of sparse points; to choose a memory takes 42 bytes for each
-_MOST_DENSE = 20_000_000  # the same of dense ones, all multiplied for an answer, in 2 ms
-_SURELY_SEEN = 20  # expected pairs of an item with itself, below which none says nothing
-_HARDLY_EVER = 0.05  # of these pairs, up to which it is no chance that there are so few
-_FEW_REPEATS = 0.01  # of the labels, up to which it costs little never to answer with them
-_ONE_LABEL = 1.1  # labels a point up to which it has one
-_FREQUENT_ALONE = 20  # training points of a label that has many, where points have one label
-_DENSE = 0.3  # share of the values that are not 0
+_SHORT_POINT = 32  # features per point up to which feature rows start at length 1
+_MAX_POINTS_OF_THREE = 83_333  # 3 members: an epoch of all three is then 250,000 visits
+_MAX_MEMBER_BYTES = 3 << 30  # of the tables of all members, in prediction
+_MAX_PARALLEL_BYTES = 1 << 30  # of the tables of members that train at once
+_MINED_TIMES_LABELS = 1 << 18  # k' K: the fewer labels, the more of them are mined
+_MIN_POINTS_FOR_NAMES = 500  # training points below which no label names are tried
+_MIN_POINTS_OF_ONE = 40_000  # a single member can then spare the points that choose a memory
+_MAX_SPARSE_VALUES = 40_000_000  # of stored points; choosing a memory takes 42 bytes per value
+_MAX_DENSE_VALUES = 20_000_000  # of stored points; a prediction multiplies all of them, in 2 ms
+_MIN_EXPECTED_PAIRS = 20  # expected (item, same item) pairs from which their absence is evidence
+_MAX_PAIR_RATIO = 0.05  # of found to expected pairs, up to which the difference is no chance
+_MAX_REPEATED_LABELS = 0.01  # share of the labels that dropping seen labels may make unpredictable
+_ONE_LABEL = 1.1  # labels per point up to which points count as having one label
+_FREQUENT_SINGLE = 20  # training points of a frequent label, where points have one label
+_DENSE = 0.3  # share of nonzero values from which features count as dense
 
 
 def auto_feature_init(features: float) -> float:
     """The length of a feature row at the start for `--feature-init auto`: 1, less for long points.
 
-    A point's features have length 1 together, so that each of f has a value of about 1 / sqrt(f),
-    and a step moves its row, and the row the point, in proportion to that. Queries have unit length
-    whatever that of the rows is: shorter rows are turned by the same step more. So the length falls
-    with 1 / sqrt(f) from 32 features a point on.
+    A point's feature vector has length 1, so each of its f features has a value of about
+    1 / sqrt(f). A step moves a feature row, and the row moves the query, in proportion to that
+    value. Queries are normalized, so the same step turns shorter rows more. So the length falls
+    with 1 / sqrt(f) from 32 features per point on.
 
     Args:
-      features: the mean over points of how many a visit sees.
+      features: the mean number of features per point after dropout.
 
     Example:
       >>> [round(auto_feature_init(features), 2) for features in (7.6, 32, 84.2, 200)]
       [1.0, 1.0, 0.62, 0.4]
     """
-    return math.sqrt(_SHORT / max(_SHORT, features))
+    return math.sqrt(_SHORT_POINT / max(_SHORT_POINT, features))
 
 
 def auto_class_init(item_splits: int) -> Literal["centroid", "random"]:
-    """Where class rows start for `--class-init auto`: at centroids, but not of split items.
+    """The value for `--class-init auto`: centroid, but random with item splits.
 
-    The points of an item in a recommender share few features, and their centroid says little.
+    The points of an item in a recommender share few features, so their centroid is uninformative.
 
     Args:
       item_splits: further splits of each point.
@@ -78,9 +78,9 @@ def auto_class_init(item_splits: int) -> Literal["centroid", "random"]:
 
 
 def auto_members(num_points: int, rows: int, dim: int) -> int:
-    """Models for `--members auto`: 3 up to 83,333 points and 3 GiB of tables, else 1.
+    """The value for `--members auto`: 3 up to 83,333 points and 3 GiB of tables, else 1.
 
-    With so few points a pass is short. Three models then take minutes, and predict better than one.
+    With so few points an epoch is short. Three models then take minutes, and predict better.
 
     Args:
       num_points: training points.
@@ -93,12 +93,12 @@ def auto_members(num_points: int, rows: int, dim: int) -> int:
       >>> [auto_members(40_000, rows, 512) for rows in (250_000, 3_050_000)]
       [3, 1]
     """
-    small = 3 * 4 * rows * dim <= _TOGETHER
-    return 3 if small and num_points <= _MOST_POINTS_OF_THREE else 1
+    small = 3 * 4 * rows * dim <= _MAX_MEMBER_BYTES
+    return 3 if small and num_points <= _MAX_POINTS_OF_THREE else 1
 
 
 def auto_members_at_once(members: int, rows: int, dim: int) -> int:
-    """Members for `--members-at-once auto`: all, or 1 where all their rows take over a gibibyte.
+    """The value for `--members-at-once auto`: all, or 1 if their tables take more than 1 GiB.
 
     Args:
       members: models whose scores are added.
@@ -109,7 +109,7 @@ def auto_members_at_once(members: int, rows: int, dim: int) -> int:
       >>> auto_members_at_once(3, 40_000, 512), auto_members_at_once(3, 700_000, 512)
       (3, 1)
     """
-    return members if 4 * members * rows * dim <= _SIDE_BY_SIDE else 1
+    return members if 4 * members * rows * dim <= _MAX_PARALLEL_BYTES else 1
 
 
 def auto_memory(
@@ -118,15 +118,15 @@ def auto_memory(
     """Whether `--memory auto` tries a memory.
 
     The points that choose it are left out of the first member's training: a tenth of all, at least
-    50 and at most 2000. They are hardly missed where other members see them, or where points are
-    many; in as few passes as `few_epochs` gives, a memory is worth more than they are. Of sparse
-    points, a search reads a bounded number of values (`snm.memory.neighbors.MAX_READ`), and the
-    memory of the machine is the limit; of dense points it reads all.
+    50 and at most 2000. That costs little if other members see them or if there are many points;
+    with as few epochs as `few_epochs` gives, a memory gains more than it costs. A search of sparse
+    points reads a bounded number of values (`snm.memory.neighbors.MAX_READ`), so the limit is the
+    memory of the machine; a search of dense points reads all values.
 
     Args:
       num_points: training points.
       members: models whose scores are added.
-      passes: of the training.
+      passes: epochs of the training.
       values: of the features of all training points.
       dense: whether the features are dense.
 
@@ -140,13 +140,13 @@ def auto_memory(
       >>> [auto_memory(490_449, 1, 1, 45 * 490_449, dense=dense) for dense in (False, True)]
       [True, False]
     """
-    spared = members > 1 or passes <= max(MOST_OF_LONG, few_epochs(num_points, 0))
-    enough = num_points >= (MIN_POINTS if spared else _POINTS_TO_SPARE)
-    return enough and values <= (_MOST_DENSE if dense else _MOST_STORED)
+    can_spare = members > 1 or passes <= max(MAX_PASSES_FOR_LENGTH, few_epochs(num_points, 0))
+    enough = num_points >= (MIN_POINTS if can_spare else _MIN_POINTS_OF_ONE)
+    return enough and values <= (_MAX_DENSE_VALUES if dense else _MAX_SPARSE_VALUES)
 
 
 def auto_mined(num_labels: int) -> int:
-    """The k' of `--mined auto`: 32, or more where there are few labels, up to 256.
+    """K' for `--mined auto`: 32, or more if there are few labels, up to 256.
 
     Among many labels the hardest negatives are true negatives, and a few of them suffice. Among a
     thousand labels they are often labels that the point should have but lacks; a larger k' adds
@@ -156,14 +156,14 @@ def auto_mined(num_labels: int) -> int:
       >>> [auto_mined(k) for k in (150, 983, 3_993, 13_330, 670_091)]
       [256, 256, 64, 32, 32]
     """
-    power = round(math.log2(_MINED_LABELS / num_labels))
+    power = round(math.log2(_MINED_TIMES_LABELS / num_labels))
     return 1 << min(8, max(5, power))
 
 
 def auto_label_text(num_points: int, num_labels: int) -> bool:
-    """Whether `--label-text auto` looks if names pay: where a pass takes at most half more time.
+    """Whether `--label-text auto` tries label names: if they add at most half to an epoch's time.
 
-    With few points, chance would tell.
+    With few points, the trial would be decided by chance.
 
     Example:
       >>> auto_label_text(45_744, 6_925), auto_label_text(490_449, 670_091)
@@ -171,16 +171,16 @@ def auto_label_text(num_points: int, num_labels: int) -> bool:
       >>> auto_label_text(499, 20)
       False
     """
-    return num_points >= _FEWEST_FOR_NAMES and num_labels <= num_points / 2
+    return num_points >= _MIN_POINTS_FOR_NAMES and num_labels <= num_points / 2
 
 
 def auto_learn_scale(points_of_label: float, labels_of_point: float) -> bool:
-    """Whether `--learn-score-scale auto` learns the multiplier: where labels have many points.
+    """Whether `--learn-score-scale auto` learns the multiplier: if labels have many points.
 
-    The multiplier grows as long as that lowers the training loss. With a few points a label it
-    grows until they are overfitted; with a hundred it does not. Where each point has one label, a
-    fifth of that is enough: its probability is to become 1, which takes higher scores than two
-    labels that share it.
+    The multiplier grows as long as that lowers the training loss. With a few points per label it
+    grows until they are overfitted; with a hundred it does not. If each point has one label, twenty
+    are enough: the probability of the label should become 1, which takes higher scores than a
+    probability shared by several labels.
 
     Args:
       points_of_label: the mean over labels of the training points that have it.
@@ -192,24 +192,22 @@ def auto_learn_scale(points_of_label: float, labels_of_point: float) -> bool:
       >>> [auto_learn_scale(points, 1.0) for points in (7.5, 42.1)]
       [False, True]
     """
-    many = _FREQUENT_ALONE if labels_of_point <= _ONE_LABEL else FREQUENT
-    return points_of_label >= many
+    frequent = _FREQUENT_SINGLE if labels_of_point <= _ONE_LABEL else FREQUENT
+    return points_of_label >= frequent
 
 
-def auto_drops_seen(
-    together: int, expected: float, labels: int, *, same_items: bool = False
-) -> bool:
+def auto_drops_seen(pairs: int, expected: float, labels: int, *, same_items: bool = False) -> bool:
     """Whether `--seen auto` drops labels that are among a point's own features.
 
     Features and labels may be the same items, such as places visited and places visited next. If
-    hardly a point then has a label among its features, such labels are wrong answers. Embeddings
-    place an item next to itself, and would predict it first.
+    hardly any point has a label among its features, such labels are wrong answers. But embeddings
+    place an item next to itself, so it would be predicted first.
 
     Args:
-      together: entries (point, item) of the training set that are a feature and a label.
+      pairs: entries (point, item) of the training set that are both a feature and a label.
       expected: the number by chance, if features and labels were independent.
       labels: entries (point, label) of the training set.
-      same_items: whether names tell that features and labels are the same items.
+      same_items: whether the names show that features and labels are the same items.
 
     Example:
       >>> auto_drops_seen(0, 536.1, 24_000), auto_drops_seen(9, 536.1, 24_000)
@@ -219,18 +217,18 @@ def auto_drops_seen(
       >>> auto_drops_seen(0, 3.0, 24_000, same_items=True)
       True
     """
-    few = together <= _FEW_REPEATS * labels
+    few = pairs <= _MAX_REPEATED_LABELS * labels
     return few and (
-        same_items or (expected >= _SURELY_SEEN and together <= _HARDLY_EVER * expected)
+        same_items or (expected >= _MIN_EXPECTED_PAIRS and pairs <= _MAX_PAIR_RATIO * expected)
     )
 
 
 def auto_score_scale(num_labels: int) -> float:
     """The multiplier of scores in [-1, 1] for `--score-scale auto` under a softmax: 1 + ln K.
 
-    Take a point whose positive scores s and all other labels 0. The softmax gives the positive
-    e^s / (e^s + K - 1), which is about e / (e + 1) = 0.73 at any K. That is high enough to fit the
-    point, and low enough that its hardest negatives still have a gradient.
+    Take a point whose positive has the score s and all other labels 0. The softmax probability of
+    the positive is e^s / (e^s + K - 1), about e / (e + 1) = 0.73 at any K. That is high enough to
+    fit the point, and low enough that its hardest negatives still have a gradient.
 
     Example:
       >>> [round(auto_score_scale(k), 1) for k in (150, 983, 13_964, 40_981, 2_812_281)]
@@ -239,10 +237,10 @@ def auto_score_scale(num_labels: int) -> float:
     return 1.0 + math.log(num_labels)
 
 
-def auto_size(num_labels: int, *, members: int = 1, item_splits: int = 0) -> int:
+def auto_sampled(num_labels: int, *, members: int = 1, item_splits: int = 0) -> int:
     """The number of negatives B for `--sampled auto`.
 
-    For several members it is 2048, or K - 1 where that is less: the members draw different samples.
+    For several members it is 2048, or K - 1 if that is less: the members draw different samples.
     For one member it is K - 1 up to K = 4097, above that 4096, and 8192 from K = 32769 on. Reddi et
     al. (2019) sample 1024 of 13 thousand labels, and 32768 from 325 thousand labels on. With many
     labels a step's time is nearly that of scoring B of them, and 32768 took twice the time of 8192
@@ -261,11 +259,11 @@ def auto_size(num_labels: int, *, members: int = 1, item_splits: int = 0) -> int
       ValueError: K is below 2: there is no other label.
 
     Example:
-      >>> [auto_size(k) for k in (2, 3_993, 13_330, 205_443, 670_091)]
+      >>> [auto_sampled(k) for k in (2, 3_993, 13_330, 205_443, 670_091)]
       [1, 3992, 4096, 8192, 8192]
-      >>> [auto_size(k, members=3) for k in (983, 40_981)]
+      >>> [auto_sampled(k, members=3) for k in (983, 40_981)]
       [982, 2048]
-      >>> auto_size(220_284, item_splits=1)
+      >>> auto_sampled(220_284, item_splits=1)
       4096
     """
     if num_labels < 2:
@@ -279,15 +277,15 @@ def auto_size(num_labels: int, *, members: int = 1, item_splits: int = 0) -> int
 def auto_weighting(filled: float, *, negative: bool) -> Literal["tfidf", "l2", "standard"]:
     """The weighting for `--weighting auto`.
 
-    Dense features have a mean that all points share. Where it is far from 0, it makes up most of a
-    point's length, embeddings are nearly equal, and training ends at the frequencies of the labels.
-    `standard` subtracts it. Of sparse features the means are small, and to subtract them would make
-    the points dense. From a fifth of values that are not 0, that gained; here, rows become at most
-    three times as long.
+    All points share the mean of dense features. If it is far from 0, it makes up most of a point's
+    length, embeddings are nearly equal, and the model learns only the frequencies of the labels.
+    `standard` subtracts it. Sparse features have small means, and subtracting them would make the
+    points dense. It gained from a fifth of nonzero values on; with the limit used here, rows become
+    at most three times as long.
 
     Args:
-      filled: the share of the values that are not 0.
-      negative: whether a value is below 0, which `tfidf` refuses.
+      filled: the share of nonzero values.
+      negative: whether a value is below 0, which `tfidf` rejects.
 
     Example:
       >>> auto_weighting(0.9, negative=False), auto_weighting(0.01, negative=True)

@@ -1,7 +1,7 @@
 """Checks of settings: types, ranges, names of tables, and settings that exclude each other.
 
-Every door checks with these: the command line, TOML files, `snm.train` and the estimator. Messages
-name flags, which `InputError` turns into arguments for Python.
+The command line, TOML files, `snm.train` and the estimator all use these checks. Messages name
+flags, which `InputError` turns into arguments for Python.
 """
 
 from __future__ import annotations
@@ -12,67 +12,67 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from snm.config.fields import GROUPS
-from snm.config.marks import TABLES, Decides, Limit, marks_of, objects_of
+from snm.config.marks import TABLES, Limit, UsedIf, collect_marks, load_table
 from snm.errors import InputError
 
 if TYPE_CHECKING:
     from snm.config.settings import Config
 
 __all__ = [
-    "READ_WITH",
+    "USED_IF",
     "check_name",
-    "checked",
-    "checked_settings",
-    "refuse_unread",
-    "unread",
+    "check_settings",
+    "check_type",
+    "reject_unused_settings",
+    "unused_settings",
 ]
 
 Settings = TypeVar("Settings", bound="Config")
 
-_LIMITS = marks_of(GROUPS, Limit)
-"""A setting -> what values it may have."""
-_MOST = 2**31 - 1  # of whole numbers
+_LIMITS = collect_marks(GROUPS, Limit)
+"""Name of a setting -> its range."""
+_MAX_INT = 2**31 - 1
 
-READ_WITH = marks_of(GROUPS, Decides)
-"""A setting -> the other one that decides whether it is read."""
+USED_IF = collect_marks(GROUPS, UsedIf)
+"""Name of a setting -> the other setting that controls whether it is used."""
 
 
 def check_name(where: str, setting: str, name: str) -> None:
-    """Raises `InputError` unless the setting can take the name."""
-    known = objects_of(setting)
-    if name not in known:
-        expected = f"{' or '.join(known)}, or a name that the module of SNM_IMPORT adds"
+    """Raises `InputError` unless the table of the setting has the name."""
+    table = load_table(setting)
+    if name not in table:
+        expected = f"{' or '.join(table)}, or a name that the module of SNM_IMPORT adds"
         raise InputError(where, repr(name), expected)
 
 
-def checked_settings(config: Settings, hints: Mapping[str, Any]) -> Settings:
-    """The settings in their own types.
+def check_settings(config: Settings, hints: Mapping[str, Any]) -> Settings:
+    """Converts the settings to their types, and checks their ranges.
 
     Args:
       config: settings, resolved or not.
-      hints: the type of each, with those that an `auto` allows.
+      hints: the type of each, with the literals such as `auto`.
 
     Raises:
-      InputError: the first value that fits no data set.
+      InputError: the first value that is invalid for every data set.
     """
-    given = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    values = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
     for name, (_, table) in TABLES.items():
-        if not isinstance(given[name], str):
-            found = repr(given[name])
+        if not isinstance(values[name], str):
+            found = repr(values[name])
             raise InputError(
                 _flag(name), found, f"a name; add your own object to {table} under one"
             )
-    values = {name: checked(_flag(name), value, hints[name]) for name, value in given.items()}
+    values = {name: check_type(_flag(name), value, hints[name]) for name, value in values.items()}
     config = dataclasses.replace(config, **values)
     for name, value in values.items():
         if isinstance(value, float) and not math.isfinite(value):
             raise InputError(_flag(name), f"{value}", "a finite number")
-        if type(value) is int and value > _MOST:
-            raise InputError(_flag(name), f"{value}", f"at most {_MOST}")
+        if type(value) is int and value > _MAX_INT:
+            raise InputError(_flag(name), f"{value}", f"at most {_MAX_INT}")
     for name, limit in _LIMITS.items():
         value = values[name]
         if not isinstance(value, str) and not limit.allows(value):
-            raise InputError(_flag(name), f"{value}", limit.says)
+            raise InputError(_flag(name), f"{value}", limit.expected)
     if (config.patience or config.refit) and not config.validation_fraction:
         where = "--patience" if config.patience else "--refit"
         raise InputError(where, "no validation set", "--validation-fraction above 0")
@@ -89,9 +89,9 @@ def checked_settings(config: Settings, hints: Mapping[str, Any]) -> Settings:
 
 
 def _check_loss(config: Config) -> None:
-    """Refuses options out of range, and those that the loss does not read."""
+    """Rejects options out of range, and options that the loss does not use."""
     # Imports jax, which `--help` must not.
-    from snm.config.loss_options import loss_options, options_of_others
+    from snm.config.loss_options import loss_options, unused_loss_options
     from snm.losses.sampled import HeadLoss
     from snm.losses.transformations import TransformationFamily
 
@@ -100,22 +100,24 @@ def _check_loss(config: Config) -> None:
     except InputError as error:
         name = error.where.removeprefix("LossOptions ")
         raise InputError(_flag(name), error.found, error.expected) from error
-    loss, losses = config.loss, objects_of("loss")
-    kind = losses[loss]
-    if not isinstance(kind, HeadLoss):
-        found = f"{loss}, for which LOSSES has {kind!r}"
+    loss, losses = config.loss, load_table("loss")
+    head_loss = losses[loss]
+    if not isinstance(head_loss, HeadLoss):
+        found = f"{loss}, for which LOSSES has {head_loss!r}"
         raise InputError("--loss", found, "an object of a subclass of HeadLoss there")
-    for name, plain in options_of_others(kind).items():
+    for name, default in unused_loss_options(head_loss).items():
         value = getattr(config, name)
-        if value != plain:
+        if value != default:
             found = f"{value} with --loss {loss}"
             readers = [
-                n for n, of in losses.items() if isinstance(of, HeadLoss) and name in of.reads
+                key
+                for key, other in losses.items()
+                if isinstance(other, HeadLoss) and name in other.reads
             ]
-            expected = f"--loss {' or '.join(readers)}, or {_INSTEAD.get(name, plain)}"
+            expected = f"--loss {' or '.join(readers)}, or {_ALTERNATIVES.get(name, default)}"
             raise InputError(_flag(name), found, expected)
     learned = config.learn_score_scale is True
-    psi = objects_of("transformation")[config.transformation]
+    psi = load_table("transformation")[config.transformation]
     if not isinstance(psi, TransformationFamily):
         found = f"{config.transformation}, for which TRANSFORMATIONS has {psi!r}"
         raise InputError("--transformation", found, "a TransformationFamily there")
@@ -124,53 +126,54 @@ def _check_loss(config: Config) -> None:
         where = f"--transformation {config.transformation}"
         instead = "--no-bias" if config.bias else "--learn-score-scale False"
         raise InputError(where, found, f"{instead}: psi must stay positive")
-    if kind.listwise and config.positives == "all" and config.exclude == "positive":
+    if head_loss.listwise and config.positives == "all" and config.exclude == "positive":
         found = f"positive with --loss {loss} and all positives"
         expected = "all, or --positives one: a label is a positive or a negative of a list"
         raise InputError("--exclude", found, expected)
 
 
-_INSTEAD = {"temperature": "--score-scale"}
-"""Options of some losses, and what does the same for the others."""
+_ALTERNATIVES = {"temperature": "--score-scale"}
+"""Options of some losses -> the setting with the same effect for the others."""
 
 
-def unread(config: Config) -> dict[str, Any]:
-    """The settings that no part of a run with these settings reads, and their defaults."""
+def unused_settings(config: Config) -> dict[str, Any]:
+    """The settings that a run with these settings does not use: name -> default."""
     return {
         name: getattr(type(config), name)
-        for name, other in READ_WITH.items()
-        if not other.reads(name, getattr(config, other.setting))
+        for name, control in USED_IF.items()
+        if not control.is_used(name, getattr(config, control.setting))
     }
 
 
-def refuse_unread(config: Config, names: Collection[str] | None = None) -> None:
-    """Refuses values that are not read.
+def reject_unused_settings(config: Config, names: Collection[str] | None = None) -> None:
+    """Rejects unused settings whose value is not the default.
 
     Args:
       config: the settings.
-      names: those of `unread` to look at; None is all.
+      names: the settings to check; None is all.
 
     Raises:
-      InputError: a setting that nothing reads has another value than its default.
+      InputError: an unused setting has another value than its default.
     """
-    plain = unread(config)
-    for name, other in READ_WITH.items():
+    defaults = unused_settings(config)
+    for name, control in USED_IF.items():
         value = getattr(config, name)
-        asked = name in plain and value != plain[name]
-        if asked and (names is None or name in names):
-            flag = _flag(other.setting)
-            found = f"{value} with {flag} {getattr(config, other.setting)}"
-            raise InputError(_flag(name), found, f"{plain[name]}, or {flag} {other.which(name)}")
+        is_set = name in defaults and value != defaults[name]
+        if is_set and (names is None or name in names):
+            flag = _flag(control.setting)
+            found = f"{value} with {flag} {getattr(config, control.setting)}"
+            expected = f"{defaults[name]}, or {flag} {control.values(name)}"
+            raise InputError(_flag(name), found, expected)
 
 
 _TYPES = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
 
 
-def checked(where: str, value: Any, hint: Any) -> Any:
-    """The value, if its type fits the annotation; an int is taken as a float.
+def check_type(where: str, value: Any, hint: Any) -> Any:
+    """Returns the value if its type matches the annotation; an int is converted to float.
 
     Raises:
-      InputError: it does not; the message has `where` and what fits.
+      InputError: it does not match; the message has `where` and the expected types.
     """
     if type(value).__module__ == "numpy" and getattr(value, "ndim", None) == 0:
         value = value.item()

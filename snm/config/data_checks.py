@@ -1,4 +1,4 @@
-"""Refuses settings and data that do not go together, before anything is trained."""
+"""Rejects settings that do not fit the data, before training starts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["check_bound", "check_data", "check_sampler", "check_stages"]
 
 
 def check_data(dataset: Dataset) -> None:
-    """Refuses data that have nothing to learn, and entries that would be read in several ways."""
+    """Rejects data without anything to learn, and duplicate or ambiguous entries."""
     for points in (dataset.train, dataset.test):
         if points is not None:
             _check_labels(points.labels)
@@ -32,7 +32,7 @@ def check_data(dataset: Dataset) -> None:
 
 
 def _check_labels(labels: csr_matrix) -> None:
-    """Each label of a point is there once, with the value 1."""
+    """Checks that each label of a point occurs once, with the value 1."""
     if not labels.has_canonical_format:  # its ids are in order
         raise InputError("labels", "a label that a point has twice", "each label of a point once")
     low, high = (labels.data.min(), labels.data.max()) if labels.nnz else (1, 1)
@@ -42,8 +42,8 @@ def _check_labels(labels: csr_matrix) -> None:
 
 
 def _check_features(features: csr_matrix) -> None:
-    """Each feature of a point is there once: a sum of entries and its parts are weighted apart."""
-    if is_mapped(features.indices):  # our reader wrote them, and a process reads its part only
+    """Checks that each feature of a point occurs once: weighting is not linear in the values."""
+    if is_mapped(features.indices):  # our reader checked them, and a process reads only its part
         return
     if not features.has_canonical_format and not features.sorted_indices().has_canonical_format:
         expected = "each feature of a point once, as `features.sum_duplicates()` makes them"
@@ -51,10 +51,10 @@ def _check_features(features: csr_matrix) -> None:
 
 
 def check_sampler(config: Config) -> None:
-    """Refuses weights over the ranks of labels that are drawn with replacement.
+    """Rejects rank weights with a sampler that draws with replacement.
 
-    A label that is drawn again takes no second slot: the negatives would weigh less than asked for,
-    by an amount that depends on the draw, and rarely drawn labels would not be weighed up.
+    A label that is drawn again takes no second slot. The negatives would weigh less than asked for,
+    by an amount that depends on the draw, and nothing would correct for rarely drawn labels.
     """
     if LOSSES[config.loss].has_rank_weights and SAMPLERS[config.sampler].needs_label_frequency:
         found = f"{config.sampler} with --loss {config.loss}"
@@ -63,7 +63,7 @@ def check_sampler(config: Config) -> None:
 
 
 def check_stages(config: Config, num_labels: int, stages: list[Sizes]) -> None:
-    """Refuses sizes that B or k' cannot start from."""
+    """Rejects start sizes that B or k' cannot have."""
     where, start = "--sampled-start", config.sampled_start
     if start and SAMPLERS[config.sampler].needs_batch_positives:
         found = f"{start} with --sampler {config.sampler}"
@@ -82,10 +82,10 @@ def check_stages(config: Config, num_labels: int, stages: list[Sizes]) -> None:
 
 
 def check_bound(config: Config, stages: list[Sizes]) -> None:
-    """Refuses a loss that should bound the retrieval loss, and does not (Reddi et al., Theorem 3).
+    """Rejects a loss that was asked to bound the retrieval loss but does not.
 
-    That needs theta_j that add up to 1 or more over the k hardest of all labels but the positive;
-    `rank_weights.power_law` says why no more is needed.
+    The bound needs theta_j whose sum over the k hardest negatives is 1 or more (Reddi et al.,
+    Theorem 3); `rank_weights.power_law` says why no more is needed.
     """
     if config.weight_scale != "surrogate":
         return
@@ -94,8 +94,8 @@ def check_bound(config: Config, stages: list[Sizes]) -> None:
     if sampler.needs_label_frequency or sampler.needs_batch_positives:
         found = f"--sampler {config.sampler}"
         raise InputError(where, found, "--sampler uniform: each label must be as likely as others")
-    if (fewest := min(stage.mined for stage in stages)) < k:
-        found = f"{fewest} mined negatives and --retrieval-k {k}"
+    if (min_mined := min(stage.mined for stage in stages)) < k:
+        found = f"{min_mined} mined negatives and --retrieval-k {k}"
         flag = "--sampled" if config.mined == "all" else "--mined"
         expected = f"{flag} {k} or more, at every step: fewer bound no retrieval loss at {k}"
         raise InputError(where, found, expected)

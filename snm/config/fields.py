@@ -1,11 +1,11 @@
-"""The fields of the settings, by what they are about: the groups of `snm train --help`."""
+"""The fields of the settings, in the groups of `snm train --help`."""
 
 from __future__ import annotations
 
 import dataclasses
 from typing import Annotated, Literal
 
-from snm.config.marks import Fact, above, at_least, between, read_by, read_if, read_unless
+from snm.config.marks import Trait, above, at_least, between, used_by_object, used_if, used_unless
 from snm.data.propensity import PROPENSITY
 
 __all__ = [
@@ -21,16 +21,16 @@ __all__ = [
 ]
 
 
-_WATCHED = read_unless("validation_fraction", 0.0, "above 0")
-_SCALE_LEARNED = read_unless("learn_score_scale", False, "auto or True")
-_TOWER = read_if("encoder", "relu", "residual")
+_WITH_VALIDATION = used_unless("validation_fraction", 0.0, "above 0")
+_WITH_LEARNED_SCALE = used_unless("learn_score_scale", False, "auto or True")
+_WITH_TOWER = used_if("encoder", "relu", "residual")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StartSettings:
     """Where the settings start."""
 
-    preset: Annotated[Literal["default", "fast", "paper"], Fact.OF_RUNS] = "default"
+    preset: Annotated[Literal["default", "fast", "paper"], Trait.RUN_ONLY] = "default"
     """Where the other settings start: `default` aims at precision on any data, `fast` at a model
     within seconds, `paper` is the set-up of Reddi et al. (2019), section 5."""
 
@@ -42,11 +42,15 @@ class InputSettings:
     weighting: Literal["auto", "tfidf", "l2", "standard", "none"] = "auto"
     """Feature weighting, fitted on train and kept with the model; auto is standard for dense
     features, l2 where a value is negative, and tfidf otherwise."""
-    input_dropout: Annotated[float | Literal["auto"], between(0.0, 0.999), Fact.KEPT] = "auto"
+    input_dropout: Annotated[float | Literal["auto"], between(0.0, 0.999), Trait.FIXED_AT_START] = (
+        "auto"
+    )
     """Share of an example's features left out at each visit, in [0, 1). auto depends on the number
     of points per label, and on how much evidence half of the features loses. It is 0 for dense
     features, and for up to 3 epochs (4 if points have many features)."""
-    label_text: Annotated[Literal["auto", "on", "off"], Fact.KEPT, Fact.OF_RUNS] = "auto"
+    label_text: Annotated[Literal["auto", "on", "off"], Trait.FIXED_AT_START, Trait.RUN_ONLY] = (
+        "auto"
+    )
     """Train on the names of the labels, too, each a point that has its label; for texts (`snm data
     import`). auto is on if names clearly improve a search for nearest neighbours."""
 
@@ -60,7 +64,7 @@ class ModelSettings:
     encoder: Literal["relu", "linear", "residual"] = "residual"
     """Layers over the feature embedding: relu is ReLU, then a linear layer (the paper's); linear is
     no further layer; residual adds a linear layer of the ReLU to the embedding."""
-    feature_init: Annotated[float | Literal["auto"], above(0), Fact.KEPT] = "auto"
+    feature_init: Annotated[float | Literal["auto"], above(0), Trait.FIXED_AT_START] = "auto"
     """Length of a feature row at the start; auto is 1, and less from 32 features a point on."""
     score_scale: Annotated[float | Literal["auto"], above(0)] = "auto"
     """Multiplier of the inner products, at the start where it is learned; auto is 1 + ln K for
@@ -90,7 +94,7 @@ class LossSettings:
     """Divides the scores in listnet, listmle, rankcosine and smoothed-dcg."""
     phi: str = "hinge"
     """Surrogate of bowl and powl: hinge, logistic, squared_hinge, exponential or ramp."""
-    ramp_rho: Annotated[float, read_if("phi", "ramp")] = 1.0
+    ramp_rho: Annotated[float, used_if("phi", "ramp")] = 1.0
     """Margin of the ramp surrogate."""
     sampled: Annotated[int | Literal["all", "auto"], at_least(1)] = "auto"
     """B, the negatives drawn for each batch: a number, all other labels, or auto: 2048 for
@@ -107,7 +111,7 @@ class LossSettings:
     """Labels of a point that are no negatives: the term's positive (the paper's), or all known."""
     positives: Literal["one", "all"] = "all"
     """Positives of a point at each visit: one drawn uniformly (the paper's), or all of them."""
-    positive_weights: Annotated[Literal["sum", "mean"], read_if("positives", "all")] = "mean"
+    positive_weights: Annotated[Literal["sum", "mean"], used_if("positives", "all")] = "mean"
     """With all positives, whether the terms of a point are added or averaged."""
     vartheta: str = "top"
     """Weights over the ranks of the mined negatives (bowl and powl): top, power-law, epsilon-tail
@@ -118,11 +122,11 @@ class LossSettings:
     rate of auto is divided by their weight."""
     retrieval_k: int = 1
     """k of the retrieval loss, used by the surrogate scale only."""
-    power_alpha: Annotated[float, read_by("vartheta")] = 1.0
+    power_alpha: Annotated[float, used_by_object("vartheta")] = 1.0
     """Exponent of the power-law weights."""
-    tail_epsilon: Annotated[float, read_by("vartheta")] = 0.01
+    tail_epsilon: Annotated[float, used_by_object("vartheta")] = 0.01
     """Weight of a negative that was not mined over that of a mined one (epsilon-tail)."""
-    subsample_draws: Annotated[int, read_by("vartheta")] = 4
+    subsample_draws: Annotated[int, used_by_object("vartheta")] = 4
     """Negatives drawn from the mined ones in proportion to their weights (subsample)."""
     negative_weight: float = 1.0
     """Multiplies the weight of every negative (bowl and powl); if above 1, it divides the learning
@@ -131,13 +135,15 @@ class LossSettings:
     """How negatives are drawn: uniform, frequency or in-batch; the latter two correct a softmax by
     log Q. bowl, powl and ranksvm do not take frequency, which draws with replacement. Others by the
     module that the environment variable SNM_IMPORT names."""
-    frequency_power: Annotated[float, at_least(0.0), read_by("sampler")] = 0.75
+    frequency_power: Annotated[float, at_least(0.0), used_by_object("sampler")] = 0.75
     """The frequency sampler draws in proportion to frequency to this power."""
-    seen: Annotated[Literal["auto", "keep", "drop"], Fact.OF_RUNS] = "auto"
+    seen: Annotated[Literal["auto", "keep", "drop"], Trait.RUN_ONLY] = "auto"
     """For recommenders, whose features and labels are the same items: whether items that a point
     already has may be predicted. drop never predicts them; auto drops them if they are at most
     1% of the labels of the training points, and far fewer than by chance."""
-    item_splits: Annotated[int | Literal["auto"], at_least(0), Fact.KEPT, Fact.OF_RUNS] = "auto"
+    item_splits: Annotated[
+        int | Literal["auto"], at_least(0), Trait.FIXED_AT_START, Trait.RUN_ONLY
+    ] = "auto"
     """Further splits of each training point, in which half of its features are labels, where both
     are a recommender's items; auto is 1 where --seen drops, else 0."""
 
@@ -146,12 +152,12 @@ class LossSettings:
 class AnswerSettings:
     """What is chosen after training, on points that the first member does not see."""
 
-    memory: Annotated[Literal["auto", "on", "off"], Fact.KEPT] = "auto"
+    memory: Annotated[Literal["auto", "on", "off"], Trait.FIXED_AT_START] = "auto"
     """Store the training points, and add the votes of a point's nearest ones to its scores, if this
     raises precision on points that the first member does not see. on tries this, auto with several
     members, in few epochs or with many points. off tries none, and fits no probabilities."""
 
-    logit_adjustment: Annotated[Literal["auto", "on", "off"], Fact.KEPT] = "auto"
+    logit_adjustment: Annotated[Literal["auto", "on", "off"], Trait.FIXED_AT_START] = "auto"
     """Lower the scores of labels by a multiple of their log frequency, where that pays on points
     that choose the memory; with fewer than 500 of these, or without biases, it is not tried."""
 
@@ -163,10 +169,10 @@ class OptimizationSettings:
     members: Annotated[int | Literal["auto"], at_least(1)] = "auto"
     """Number of models, trained with different seeds; their scores are added. auto is 3 up to
     83,333 training points and 3 GiB of tables, else 1."""
-    members_at_once: Annotated[int | Literal["auto"], at_least(1), Fact.MAY_CHANGE] = "auto"
+    members_at_once: Annotated[int | Literal["auto"], at_least(1), Trait.MAY_CHANGE] = "auto"
     """Members that train side by side in threads, on one CPU; auto is all of them where their
     tables are small. It changes time and memory, never the result."""
-    epochs: Annotated[int | Literal["auto", "few"], at_least(1), Fact.MAY_CHANGE] = "auto"
+    epochs: Annotated[int | Literal["auto", "few"], at_least(1), Trait.MAY_CHANGE] = "auto"
     """Epochs; may be raised on a finished run. auto follows from the number of training points,
     those of a label, and how many features they have; few is one epoch, but up to 30 for few
     points, and up to 4 if points have many features."""
@@ -180,11 +186,11 @@ class OptimizationSettings:
     """How the rates fall over the run."""
     row_optimizer: str = "sgd"
     """Optimiser of feature and class rows: sgd, or adagrad with one accumulator a row."""
-    tower_learning_rate: Annotated[float, above(0), _TOWER] = 0.1
+    tower_learning_rate: Annotated[float, above(0), _WITH_TOWER] = 0.1
     """Rate of the dense layer, trained by SGD with momentum."""
-    tower_momentum: Annotated[float, between(0.0, 0.999), _TOWER] = 0.9
+    tower_momentum: Annotated[float, between(0.0, 0.999), _WITH_TOWER] = 0.9
     """Momentum of the dense layer."""
-    scale_learning_rate: Annotated[float, at_least(0.0), _SCALE_LEARNED] = 0.01
+    scale_learning_rate: Annotated[float, at_least(0.0), _WITH_LEARNED_SCALE] = 0.01
     """Rate of the logarithm of a learned score_scale."""
     compute_dtype: Literal["float32", "bfloat16"] = "float32"
     """Type of the factors of matrix products; sums are float32."""
@@ -196,7 +202,7 @@ class OptimizationSettings:
     mining_kernel: Literal["auto", "off"] = "auto"
     """Find the best labels by one kernel that keeps scores on the chip: on a TPU where that moves
     less memory (auto), or nowhere."""
-    seed: Annotated[int, at_least(0), Fact.OF_RUNS] = 0
+    seed: Annotated[int, at_least(0), Trait.RUN_ONLY] = 0
     """Seed of everything that is drawn."""
 
 
@@ -204,21 +210,21 @@ class OptimizationSettings:
 class EvaluationSettings:
     """Validation while training, and what is measured."""
 
-    validation_fraction: Annotated[float, between(0.0, 0.9), Fact.OF_RUNS] = 0.0
+    validation_fraction: Annotated[float, between(0.0, 0.9), Trait.RUN_ONLY] = 0.0
     """Share of train held out to watch; 0 watches nothing."""
-    evaluate_every: Annotated[int, at_least(0), _WATCHED, Fact.OF_RUNS] = 0
+    evaluate_every: Annotated[int, at_least(0), _WITH_VALIDATION, Trait.RUN_ONLY] = 0
     """Steps between evaluations on the held-out part; 0 is once an epoch."""
-    patience: Annotated[int, at_least(0), Fact.OF_RUNS] = 0
+    patience: Annotated[int, at_least(0), Trait.RUN_ONLY] = 0
     """Stop after this many evaluations without a better score, and keep the best; 0 never stops."""
-    monitor: Annotated[str, _WATCHED, Fact.OF_RUNS] = "P@1"
+    monitor: Annotated[str, _WITH_VALIDATION, Trait.RUN_ONLY] = "P@1"
     """The metric that early stopping and the best checkpoint watch."""
-    refit: Annotated[bool, Fact.OF_RUNS] = False
+    refit: Annotated[bool, Trait.RUN_ONLY] = False
     """After early stopping, train again on all of train for as many epochs as were best."""
-    propensity_a: Annotated[float, above(0), Fact.OF_RUNS] = PROPENSITY[0]
+    propensity_a: Annotated[float, above(0), Trait.RUN_ONLY] = PROPENSITY[0]
     """Parameter A of the propensity model of Jain et al. (2016)."""
-    propensity_b: Annotated[float, above(0), Fact.OF_RUNS] = PROPENSITY[1]
+    propensity_b: Annotated[float, above(0), Trait.RUN_ONLY] = PROPENSITY[1]
     """Parameter B of the propensity model."""
-    auc: Annotated[bool, Fact.MAY_CHANGE, Fact.OF_RUNS] = False
+    auc: Annotated[bool, Trait.MAY_CHANGE, Trait.RUN_ONLY] = False
     """Also the AUC of each evaluation, relevant labels against all others; it takes three times as
     long."""
 
@@ -227,17 +233,17 @@ class EvaluationSettings:
 class RunSettings:
     """Checkpoints, devices and dispatches."""
 
-    checkpoint_every: Annotated[int, at_least(0), Fact.OF_RUNS] = 0
+    checkpoint_every: Annotated[int, at_least(0), Trait.RUN_ONLY] = 0
     """Steps between checkpoints. 0 saves after whole epochs, at least 200 steps apart; with large
     tables 2 steps per MiB apart, up to 5000."""
-    keep_checkpoints: Annotated[int, at_least(1), Fact.MAY_CHANGE, Fact.OF_RUNS] = 2
+    keep_checkpoints: Annotated[int, at_least(1), Trait.MAY_CHANGE, Trait.RUN_ONLY] = 2
     """Newest checkpoints kept, beside the best."""
-    on_nonfinite: Annotated[Literal["stop", "skip"], Fact.MAY_CHANGE] = "stop"
+    on_nonfinite: Annotated[Literal["stop", "skip"], Trait.MAY_CHANGE] = "stop"
     """Where a loss or gradient is not finite: stop, or leave that step out and count it. Class
     rows, biases and the multiplier keep their step if only a later gradient is not finite."""
     data_on: Literal["auto", "host", "device"] = "auto"
     """Where the training set lives: streamed from the host, or on the device; auto suits it."""
-    mesh: Annotated[str, Fact.MAY_CHANGE, Fact.OF_RUNS] = ""
+    mesh: Annotated[str, Trait.MAY_CHANGE, Trait.RUN_ONLY] = ""
     """Devices to train on, such as data=2,label=4: parts of a batch, parts of the tables' rows."""
     steps_per_dispatch: Annotated[int, at_least(0)] = 0
     """Most steps that the device runs between two exchanges with the host; 0 chooses the number by

@@ -1,6 +1,6 @@
-"""What stands beside the type of a setting: its limits, what decides on it, and who asks for it.
+"""Metadata of settings: their ranges, the settings that control their use, and their traits.
 
-They are metadata of `typing.Annotated`, in `snm.config.fields`.
+They are arguments of `typing.Annotated` in `snm.config.fields`.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 __all__ = [
     "TABLES",
-    "Decides",
-    "Fact",
     "Limit",
+    "Trait",
+    "UsedIf",
     "above",
     "at_least",
     "between",
-    "marks_of",
-    "objects_of",
-    "read_by",
-    "read_if",
-    "read_unless",
+    "collect_marks",
+    "load_table",
     "settings_with",
+    "used_by_object",
+    "used_if",
+    "used_unless",
 ]
 
 Mark = TypeVar("Mark")
@@ -37,26 +37,26 @@ TABLES = {
     "sampler": ("snm.sampling.samplers", "SAMPLERS"),
     "row_optimizer": ("snm.tables.optimizers", "ROW_OPTIMIZERS"),
 }
-"""Settings that name an object of a table. The tables import jax, which `--help` must not."""
+"""Settings that name an object of a table. The modules import jax, which `--help` must not."""
 
 
-def objects_of(setting: str) -> dict[str, Any]:
-    """The table of a setting of `TABLES`: name -> object."""
+def load_table(setting: str) -> dict[str, Any]:
+    """Imports the table of a setting in `TABLES`: name -> object."""
     module, table = TABLES[setting]
     return getattr(importlib.import_module(module), table)
 
 
 @dataclasses.dataclass(frozen=True)
 class Limit:
-    """What numbers a setting may have; words such as `auto` are beyond it.
+    """The range of a numeric setting; words such as `auto` are not checked by it.
 
     Attributes:
-      allows: whether it may have a number.
-      says: what is expected, for messages.
+      allows: whether a number is in the range.
+      expected: the range in words, for error messages.
     """
 
     allows: Callable[[float], bool]
-    says: str
+    expected: str
 
 
 def at_least(least: float) -> Limit:
@@ -75,75 +75,75 @@ def between(low: float, high: float) -> Limit:
 
 
 @dataclasses.dataclass(frozen=True)
-class Decides:
-    """Another setting, which decides whether one is read.
+class UsedIf:
+    """Marks a setting that is used only for some values of another one, the controlling setting.
 
     Attributes:
-      setting: the other one.
-      reads: whether the setting (first) is read where the other one has a value (second).
-      which: the values with which the setting is read, as they follow the flag of the other one.
+      setting: the controlling setting.
+      is_used: (setting, value of the controlling setting) -> whether the setting is used.
+      values: setting -> the values of the controlling setting that use it, for error messages.
     """
 
     setting: str
-    reads: Callable[[str, Any], bool]
-    which: Callable[[str], str]
+    is_used: Callable[[str, Any], bool]
+    values: Callable[[str], str]
 
 
-def read_if(setting: str, *values: str) -> Decides:
-    """Read where the other setting has one of these values."""
-    return Decides(setting, lambda _, value: value in values, lambda _: " or ".join(values))
+def used_if(setting: str, *values: str) -> UsedIf:
+    """Used if the other setting has one of these values."""
+    return UsedIf(setting, lambda _, value: value in values, lambda _: " or ".join(values))
 
 
-def read_unless(setting: str, off: Any, others: str) -> Decides:
-    """Read where the other setting is not `off`; `others` says what else it can be."""
-    return Decides(setting, lambda _, value: value != off, lambda _: others)
+def used_unless(setting: str, off: Any, others: str) -> UsedIf:
+    """Used unless the other setting is `off`; `others` describes the other values."""
+    return UsedIf(setting, lambda _, value: value != off, lambda _: others)
 
 
-def read_by(setting: str) -> Decides:
-    """Read where the object that the other setting names has the name in its `reads`, if any."""
+def used_by_object(setting: str) -> UsedIf:
+    """Used if the object that the other setting names lists the setting in its `reads`."""
 
-    def reads(name: str, of: str) -> bool:
-        return name in getattr(objects_of(setting)[of], "reads", ())
+    def is_used(name: str, value: str) -> bool:
+        return name in getattr(load_table(setting)[value], "reads", ())
 
-    def which(name: str) -> str:
-        return " or ".join(of for of in objects_of(setting) if reads(name, of))
+    def values(name: str) -> str:
+        return " or ".join(value for value in load_table(setting) if is_used(name, value))
 
-    return Decides(setting, reads, which)
+    return UsedIf(setting, is_used, values)
 
 
-class Fact(enum.Enum):
-    """What is true of a setting; it may have several, which `settings_with` finds."""
+class Trait(enum.Enum):
+    """A property of a setting, which may have several; `settings_with` finds the settings."""
 
     MAY_CHANGE = enum.auto()
-    """It may differ when a run continues, because it does not affect the steps done."""
-    KEPT = enum.auto()
-    """Its `auto` looks at what may differ then: `epochs`, the number of processes, or the machine's
-    memory. So a run keeps what it began with. What follows from that, such as `class_init` from
-    `item_splits`, needs no mark."""
-    OF_RUNS = enum.auto()
-    """A run folder uses it, and a fit in memory does not."""
+    """It may differ when a run resumes, because it does not affect the steps done."""
+    FIXED_AT_START = enum.auto()
+    """Its `auto` depends on what may differ when a run resumes: `epochs`, the number of processes,
+    or the machine's memory. So a run keeps its first value. Settings that follow from it, such as
+    `class_init` from `item_splits`, need no mark."""
+    RUN_ONLY = enum.auto()
+    """Only runs with a run folder use it, not fits in memory."""
 
 
-def marks_of(groups: tuple[type, ...], kind: type[Mark]) -> dict[str, Mark]:
-    """The marks of a kind that stand beside the types of the fields of some dataclasses.
+def collect_marks(groups: tuple[type, ...], kind: type[Mark]) -> dict[str, Mark]:
+    """Collects the marks of one class from the fields of some dataclasses.
 
     Args:
       groups: the dataclasses.
-      kind: class of the marks, of which a field has at most one.
+      kind: the class of the marks; a field has at most one of them.
 
     Returns:
-      name of a field -> its mark; without the fields that have none.
+      Name of a field -> its mark; fields without one are left out.
     """
     return {name: mark for name, mark in _marks(groups) if isinstance(mark, kind)}
 
 
-def settings_with(groups: tuple[type, ...], fact: Fact) -> tuple[str, ...]:
-    """The names of the fields of some dataclasses that a fact is true of, in their order."""
-    return tuple(name for name, mark in _marks(groups) if mark is fact)
+def settings_with(groups: tuple[type, ...], trait: Trait) -> tuple[str, ...]:
+    """The names of the fields of some dataclasses with a trait, in order."""
+    return tuple(name for name, mark in _marks(groups) if mark is trait)
 
 
 def _marks(groups: tuple[type, ...]) -> Iterator[tuple[str, Any]]:
-    """The fields that have marks, once with each."""
+    """Yields (name of a field, mark) for each mark."""
     for group in groups:
         for name, hint in get_type_hints(group, include_extras=True).items():
             if get_origin(hint) is Annotated:

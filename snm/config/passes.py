@@ -1,4 +1,4 @@
-"""The rules behind `--epochs auto` and `few`, and how much of a point such a training leaves out.
+"""The rules behind `--epochs auto` and `few`, and behind `--input-dropout auto`.
 
 They were chosen as those of `snm.config.auto`.
 """
@@ -7,32 +7,32 @@ from __future__ import annotations
 
 __all__ = [
     "FREQUENT",
-    "MOST_OF_LONG",
+    "MAX_PASSES_FOR_LENGTH",
     "auto_epochs",
     "auto_input_dropout",
-    "auto_may_drop",
+    "auto_max_passes",
+    "auto_may_use_dropout",
     "auto_more_visits",
-    "auto_most_passes",
     "few_epochs",
 ]
 
 FREQUENT = 100
-"""Training points of a label that has many."""
-MOST_OF_LONG = 4
-"""Passes that points get for their length, at most."""
-_VISITS = 100_000  # of points, in a training by `--epochs auto`
-_MORE_VISITS = 250_000  # the same where `auto_more_visits`
-_MOST_PASSES = 30
-_MOST_OF_RARE = 10  # the same where class rows start at centroids, and labels have few points
-_FEWEST_VISITS = 10_000  # which the most passes allow in any case, if 30 are as many
-_FEW_POINTS = 30  # training points of a label below which it has few
+"""Training points of a frequent label."""
+MAX_PASSES_FOR_LENGTH = 4
+"""The most passes that points get because they have many features."""
+_VISITS = 100_000  # visits of points in a training by `--epochs auto`
+_MORE_VISITS = 250_000  # the same if `auto_more_visits`
+_MAX_PASSES = 30
+_MAX_PASSES_OF_RARE = 10  # the same if class rows start at centroids and labels are rare
+_MIN_VISITS = 10_000  # that the maximum of passes allows in any case, within 30 passes
+_RARE = 30  # training points below which a label is rare
 _TWO_PASSES = 50_000  # points from which 2 passes are enough, else 3
 _ONE_PASS = 250_000  # visits of a pass from which one is enough
-_FREQUENT_FEATURE = 200  # training points of a feature that has many
-_FEW_VISITS = 4000  # of points, by `--epochs few`
-_LONG_PASS = 20  # features a point for each of which there is a pass, up to `MOST_OF_LONG`
+_FREQUENT_FEATURE = 200  # training points of a frequent feature
+_FEW_VISITS = 4000  # visits of points in a training by `--epochs few`
+_FEATURES_PER_PASS = 20  # long points get one pass per 20 features, see `MAX_PASSES_FOR_LENGTH`
 _PASSES_WITHOUT_DROPOUT = 3
-_LOST = (0.05, 0.08)  # evidence lost: full dropout below, none above
+_DROPOUT_THRESHOLDS = (0.05, 0.08)  # evidence lost: full dropout below, none above
 
 
 def auto_epochs(
@@ -41,25 +41,25 @@ def auto_epochs(
     *,
     item_splits: int = 0,
     more: bool = False,
-    most: int = _MOST_PASSES,
+    most: int = _MAX_PASSES,
 ) -> int:
     """Passes over the points for `--epochs auto`: 100 thousand visits, at most 30 or 10 passes.
 
-    Class rows start near their end, and more visits gain little or overfit them. At the same number
-    of steps, small sets gain more from further passes than large ones. So there are at least 3
-    passes, 2 from 50 thousand points on, and a single one where that makes a quarter of a million
-    visits: further ones take most of a training's time there, and change little. Long points need
-    more: a pass moves a feature's row in proportion to its value, which is lower in points of many
-    features. So they get one for every 20 features at least, up to 4.
+    Class rows start near their final values, and more visits gain little or overfit them. At the
+    same number of steps, small sets gain more from further passes than large ones. So there are at
+    least 3 passes, 2 from 50 thousand points on, and a single one if it makes 250 thousand visits:
+    further passes would take most of the training time and change little. Long points need more: a
+    pass moves a feature row in proportion to the feature's value, which is lower in points of many
+    features. So they get at least one pass per 20 features, up to 4.
 
     Args:
       num_points: training points.
       features: the mean over points of how many they have.
       item_splits: further splits of each point, visited too. With them, class rows start at random,
-        and 3 passes are the fewest, unless one makes a quarter of a million visits.
-      more: a quarter of a million visits, and at least 3 passes, unless one makes as many; see
-        `auto_more_visits`.
-      most: the most passes; see `auto_most_passes`.
+        and there are at least 3 passes, unless one makes 250 thousand visits.
+      more: whether to aim at 250 thousand visits, in at least 3 passes, unless one makes as many;
+        see `auto_more_visits`.
+      most: the maximum of passes; see `auto_max_passes`.
 
     Example:
       >>> [auto_epochs(n, 20) for n in (0, 1_123, 4_500, 20_755, 47_000, 162_657, 1_186_239)]
@@ -75,23 +75,23 @@ def auto_epochs(
       >>> [auto_epochs(490_449, features) for features in (20, 43, 76)]
       [1, 2, 4]
     """
-    of_pass = _visits_of_pass(num_points, item_splits)
-    if of_pass >= _ONE_PASS:
-        fewest = 1
+    pass_visits = _pass_visits(num_points, item_splits)
+    if pass_visits >= _ONE_PASS:
+        min_passes = 1
     else:
-        fewest = 3 if more or item_splits or num_points < _TWO_PASSES else 2
+        min_passes = 3 if more or item_splits or num_points < _TWO_PASSES else 2
     visits = _MORE_VISITS if more else _VISITS
-    passes = max(fewest, round(visits / of_pass), _passes_of_long(features))
+    passes = max(min_passes, round(visits / pass_visits), _passes_for_length(features))
     return min(most, passes)
 
 
 def few_epochs(num_points: int, features: float, *, item_splits: int = 0) -> int:
     """Passes over the points for `--epochs few`: 1, or more for few points or long ones.
 
-    Where class rows start at centroids and a memory answers beside them, further passes add less
-    than half of a percent, unless one pass makes fewer than 2667 visits (4000 visits, rounded to
-    whole passes), or points are long: those take as many as `auto_epochs` gives them at least. Few
-    points take up to 30 passes: 4 passes over 200 points are a handful of steps.
+    With class rows that start at centroids, and a memory, further passes gain less than half a
+    percent. Exceptions are fewer than 2667 visits per pass (4000 visits, rounded to whole passes)
+    and long points, which get at least as many passes as by `auto_epochs`. Few points get up to 30
+    passes: 4 passes over 200 points are only a handful of steps.
 
     Args:
       num_points: training points.
@@ -104,25 +104,25 @@ def few_epochs(num_points: int, features: float, *, item_splits: int = 0) -> int
       >>> [few_epochs(15_511, features) for features in (20, 29, 45, 70, 673)]
       [1, 1, 2, 4, 4]
     """
-    of_few = round(_FEW_VISITS / _visits_of_pass(num_points, item_splits))
-    return min(_MOST_PASSES, max(1, of_few, _passes_of_long(features)))
+    few_points_passes = round(_FEW_VISITS / _pass_visits(num_points, item_splits))
+    return min(_MAX_PASSES, max(1, few_points_passes, _passes_for_length(features)))
 
 
-def _visits_of_pass(num_points: int, item_splits: int) -> int:
+def _pass_visits(num_points: int, item_splits: int) -> int:
     return (1 + item_splits) * max(1, num_points)
 
 
-def _passes_of_long(features: float) -> int:
-    return min(MOST_OF_LONG, round(features / _LONG_PASS))
+def _passes_for_length(features: float) -> int:
+    return min(MAX_PASSES_FOR_LENGTH, round(features / _FEATURES_PER_PASS))
 
 
-def auto_most_passes(class_init: str, points_of_label: float, num_points: int) -> int:
-    """The most passes of `--epochs auto`: 30, or 10 where few points are soon learned by heart.
+def auto_max_passes(class_init: str, points_of_label: float, num_points: int) -> int:
+    """The maximum of passes for `--epochs auto`: 30, or 10 if rare labels would be overfitted.
 
-    Few points leave room for many passes in 100 thousand visits. Where labels have fewer than 30
-    points, rows that start at centroids gain nothing clear after 10 passes, which are a third of
-    the time (`experiments/results/small-sets-passes.json`). But 10 passes over a few hundred points
-    are a few steps: there the most is what makes 10 thousand visits
+    100 thousand visits would be many passes over few points. If labels have fewer than 30 points,
+    rows that start at centroids gain nothing clear after 10 passes, which take a third of the time
+    (`experiments/results/small-sets-passes.json`). But 10 passes over a few hundred points are only
+    a few steps: there the maximum is 10 thousand visits
     (`experiments/results/few-points-passes.json`).
 
     Args:
@@ -131,37 +131,37 @@ def auto_most_passes(class_init: str, points_of_label: float, num_points: int) -
       num_points: training points.
 
     Example:
-      >>> [auto_most_passes("centroid", points, 4_500) for points in (4.3, 42.4)]
+      >>> [auto_max_passes("centroid", points, 4_500) for points in (4.3, 42.4)]
       [10, 30]
-      >>> [auto_most_passes("centroid", 4.3, num_points) for num_points in (250, 408, 900)]
+      >>> [auto_max_passes("centroid", 4.3, num_points) for num_points in (250, 408, 900)]
       [30, 25, 11]
-      >>> auto_most_passes("random", 4.3, 4_500)
+      >>> auto_max_passes("random", 4.3, 4_500)
       30
     """
-    if class_init != "centroid" or points_of_label >= _FEW_POINTS:
-        return _MOST_PASSES
-    of_few = round(_FEWEST_VISITS / max(1, num_points))
-    return min(_MOST_PASSES, max(_MOST_OF_RARE, of_few))
+    if class_init != "centroid" or points_of_label >= _RARE:
+        return _MAX_PASSES
+    few_points_passes = round(_MIN_VISITS / max(1, num_points))
+    return min(_MAX_PASSES, max(_MAX_PASSES_OF_RARE, few_points_passes))
 
 
 def auto_more_visits(
     class_init: str, points_of_label: float, points_of_feature: float, *, item_splits: int = 0
 ) -> bool:
-    """Whether `--epochs auto` asks for more visits, 250 thousand: where rows have much to learn.
+    """Whether `--epochs auto` uses more visits, 250 thousand, because rows have much to learn.
 
-    The centroid of a few points is close to what training makes of them. A label with a hundred
-    points learns more, but only where features are frequent too: rows of features with few points
-    learn those by heart first. Random class rows need more visits, unless split items add some.
+    The centroid of a few points is close to the trained row. A label with a hundred points gains
+    more, but only if features are frequent too: rows of rare features overfit first. Random class
+    rows need more visits, unless item splits add some.
 
     Args:
       class_init: centroid or random.
       points_of_label: the mean over labels of the training points that have it.
-      points_of_feature: the same of features.
+      points_of_feature: the mean over features of the training points that have it.
       item_splits: further splits of each point.
 
     Example:
-      >>> [auto_more_visits("centroid", *of) for of in ((250.2, 463), (175.3, 23), (42.4, 74))]
-      [True, False, False]
+      >>> [auto_more_visits("centroid", *counts) for counts in ((250.2, 463), (175.3, 23), (42.4,
+      74))] [True, False, False]
       >>> auto_more_visits("random", 14.0, 20.0), auto_more_visits("random", 4.3, 9, item_splits=1)
       (True, False)
     """
@@ -169,33 +169,36 @@ def auto_more_visits(
     return not item_splits and (class_init == "random" or frequent)
 
 
-def auto_may_drop(passes: int, features: float) -> bool:
-    """Whether `--input-dropout auto` may leave features out: not in the first passes.
+def auto_may_use_dropout(passes: int, features: float) -> bool:
+    """Whether `--input-dropout auto` may be above 0: not in a training of few passes.
 
-    Dropout pays once a point is seen often enough to be learned by heart. In 2 and 3 passes it cost
-    on eight of ten held-out parts (`experiments/results/dropout-by-passes.json`). Long points have
-    none in as many passes as `--epochs auto` gives them at least.
+    Dropout pays once a point is seen often enough to be overfitted. In 2 and 3 passes it cost
+    on eight of ten held-out parts (`experiments/results/dropout-by-passes.json`). Long
+    points have none within the passes that `--epochs auto` gives them for their length.
 
     Args:
       passes: of the training.
       features: the mean over points of how many they have.
 
     Example:
-      >>> [auto_may_drop(passes, 20) for passes in (3, 4)], auto_may_drop(4, 320)
+      >>> [auto_may_use_dropout(passes, 20) for passes in (3, 4)], auto_may_use_dropout(4, 320)
       ([False, True], False)
     """
-    return passes > max(_PASSES_WITHOUT_DROPOUT, _passes_of_long(features))
+    return passes > max(_PASSES_WITHOUT_DROPOUT, _passes_for_length(features))
 
 
 def auto_input_dropout(
-    points_of_label: float, evidence_lost: float, *, thresholds: tuple[float, float] = _LOST
+    points_of_label: float,
+    evidence_lost: float,
+    *,
+    thresholds: tuple[float, float] = _DROPOUT_THRESHOLDS,
 ) -> float:
-    """The share for `--input-dropout auto`: 0.5, and less where it would remove what decides.
+    """The share for `--input-dropout auto`: 0.5, or less if it would remove decisive features.
 
     A label with few points overfits to features that they share by chance, and dropout prevents
-    that. A label with hundreds of points does not: 0.3. Where one of few features decides, such as
-    a word that names the label, a visit without it teaches to answer from nothing. So the share
-    falls in a straight line, from 0.5 where 0.05 of the evidence is lost to 0 at 0.08.
+    that. A label with hundreds of points does not: 0.3. If one of few features decides, such as a
+    word that names the label, a visit without it has no evidence to learn from. So the share falls
+    linearly, from 0.5 where 0.05 of the evidence is lost to 0 at 0.08.
 
     Args:
       points_of_label: the mean over labels of the training points that have it.

@@ -1,4 +1,4 @@
-"""Settings and a data set -> settings in which no `auto` is left."""
+"""Resolves settings against a data set: replaces each `auto` by a value."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from snm.memory.sizes import MIN_POINTS
 from snm.sampling.samplers import SAMPLERS
 from snm.system.timing import part
 
-__all__ = ["resolve", "without_names"]
+__all__ = ["label_names_obstacle", "resolve"]
 
 
 def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
     """Replaces settings that depend on the data by their values.
 
-    Settings that are resolved already stay as they are, and are checked against the data.
+    Settings that are already resolved keep their values, and are checked against the data.
 
     Raises:
       InputError: a setting that does not fit the data: an integer B >= K, k' > B.
@@ -77,7 +77,7 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
         learning_rate=rate,
         epochs=epochs,
         members=members,
-        members_at_once=_at_once(config, dataset, members),
+        members_at_once=_members_at_once(config, dataset, members),
     )
 
 
@@ -88,7 +88,7 @@ def _members(config: Config, dataset: Dataset) -> int:
 
 
 def _loss(config: Config, num_labels: int) -> HeadLoss:
-    """The loss of the last step, after a check of all sizes; only `list_grade` is not known yet."""
+    """The loss of the last step, after a check of all sizes; `list_grade` is not set yet."""
     sizes = SizeSchedule.of(config, num_labels)
     stages = [sizes(share) for share in sizes.shares]
     check_stages(config, num_labels, stages)
@@ -102,10 +102,10 @@ def _score_scale(config: Config, dataset: Dataset, *, exponentials: bool) -> tup
     """The multiplier of scores, and whether it is learned."""
     scale, learned = config.score_scale, config.learn_score_scale
     if learned == "auto":
-        suits = rules.auto_learn_scale(
+        has_frequent_labels = rules.auto_learn_scale(
             dataset.train.points_per_label, dataset.train.labels_per_labelled_point
         )
-        learned = scale == "auto" and exponentials and suits
+        learned = scale == "auto" and exponentials and has_frequent_labels
     if scale == "auto":
         scale = rules.auto_score_scale(dataset.train.num_labels) if exponentials else 1.0
     return scale, learned
@@ -116,11 +116,11 @@ def _epochs(config: Config, dataset: Dataset, class_init: str, splits: int) -> i
     if config.epochs == "few":
         return passes.few_epochs(points, features, item_splits=splits)
     if config.epochs == "auto":
-        of_label = dataset.train.points_per_label
+        label_points = dataset.train.points_per_label
         more = passes.auto_more_visits(
-            class_init, of_label, dataset.train.points_per_feature, item_splits=splits
+            class_init, label_points, dataset.train.points_per_feature, item_splits=splits
         )
-        most = passes.auto_most_passes(class_init, of_label, points)
+        most = passes.auto_max_passes(class_init, label_points, points)
         return passes.auto_epochs(points, features, item_splits=splits, more=more, most=most)
     return config.epochs
 
@@ -129,8 +129,8 @@ def _input_dropout(config: Config, dataset: Dataset, weighting: Kind, epochs: in
     if config.input_dropout != "auto":
         return config.input_dropout
     if weighting == "standard":
-        return 0.0  # a dense feature names no label, and the rest cannot stand in for it
-    if not passes.auto_may_drop(epochs, dataset.train.features_per_point):
+        return 0.0  # dense features cannot replace each other
+    if not passes.auto_may_use_dropout(epochs, dataset.train.features_per_point):
         return 0.0
     lost = evidence_lost(dataset.train, ones_of_rows)
     return passes.auto_input_dropout(dataset.train.points_per_label, lost)
@@ -139,7 +139,7 @@ def _input_dropout(config: Config, dataset: Dataset, weighting: Kind, epochs: in
 def _feature_init(config: Config, dataset: Dataset, weighting: Kind, dropout: float) -> float:
     if config.feature_init != "auto":
         return config.feature_init
-    # Only these weightings give points of many features a small value of each.
+    # Only with these weightings do points of many features have small values.
     if weighting not in ("tfidf", "l2"):
         return 1.0
     return rules.auto_feature_init(dataset.train.features_per_point * (1 - dropout))
@@ -161,8 +161,8 @@ def _weighting(config: Config, dataset: Dataset, seen: str) -> Kind:
     return rules.auto_weighting(share, negative=any(map(has_negative, parts)))
 
 
-def _at_once(config: Config, dataset: Dataset, members: int) -> int:
-    """Members that train side by side, which several processes never do."""
+def _members_at_once(config: Config, dataset: Dataset, members: int) -> int:
+    """Members that train in parallel; always 1 with several processes."""
     if config.members_at_once != "auto":
         return min(config.members_at_once, members)
     return (
@@ -173,22 +173,23 @@ def _at_once(config: Config, dataset: Dataset, members: int) -> int:
 
 
 def _rows(dataset: Dataset) -> int:
-    """Feature rows and class rows of a model."""
+    """The number of feature rows and class rows of a model."""
     return dataset.train.num_features + dataset.train.num_labels
 
 
 def _sampled(config: Config, dataset: Dataset, members: int, splits: int) -> int | Literal["all"]:
-    """B; where the batch decides it, the most negatives that a term can have."""
+    """B; for in-batch negatives, the most negatives that a term can have."""
     num_labels = dataset.train.num_labels
     if SAMPLERS[config.sampler].needs_batch_positives:
-        return _most_in_batch(config, dataset)
-    suits = rules.auto_size(num_labels, members=members, item_splits=splits)
-    sampled = suits if config.sampled == "auto" else config.sampled
+        return _max_in_batch_negatives(config, dataset)
+    sampled = config.sampled
+    if sampled == "auto":
+        sampled = rules.auto_sampled(num_labels, members=members, item_splits=splits)
     if sampled != "all" and sampled >= num_labels:
         found = f"{sampled} of {num_labels} labels"
         raise InputError("--sampled", found, f"at most {num_labels - 1}, or `all` others")
-    drawn = sampled not in ("all", num_labels - 1) or config.sampled_start
-    if config.sampler != "uniform" and not drawn:
+    is_drawn = sampled not in ("all", num_labels - 1) or config.sampled_start
+    if config.sampler != "uniform" and not is_drawn:
         found = f"{config.sampler} with all {num_labels - 1} other labels as negatives"
         raise InputError(
             "--sampler", found, "fewer --sampled, or --sampler uniform: otherwise none is drawn"
@@ -196,30 +197,36 @@ def _sampled(config: Config, dataset: Dataset, members: int, splits: int) -> int
     return sampled
 
 
-def _most_in_batch(config: Config, dataset: Dataset) -> int:
-    """The most positives of other points that a batch can have: one a point, or all of each."""
+def _max_in_batch_negatives(config: Config, dataset: Dataset) -> int:
+    """The most positives of other points in a batch: one per point, or all of each point."""
     counts = np.diff(dataset.train.labels.indptr)
     largest = np.sort(counts[counts > 0])[-config.batch_size :]
     positives = len(largest) if config.positives == "one" else int(largest.sum())
-    # One label more would mean "all others", of which none is drawn.
+    # With one label more, B would be K - 1: all other labels, none of them drawn.
     return max(1, min(positives - 1, dataset.train.num_labels - 2))
 
 
-def _mined(config: Config, num_labels: int, most: int) -> int | Literal["all"]:
-    """k', of at most so many labels."""
+def _mined(config: Config, num_labels: int, max_mined: int) -> int | Literal["all"]:
+    """k', at most `max_mined`."""
     mined = config.mined
-    if SAMPLERS[config.sampler].needs_batch_positives and isinstance(mined, int) and mined >= most:
+    if (
+        SAMPLERS[config.sampler].needs_batch_positives
+        and isinstance(mined, int)
+        and mined >= max_mined
+    ):
         if mined != preset(config.preset).mined:
-            found = f"{mined} of at most {most} positives of other points in a batch"
-            raise InputError("--mined", found, f"fewer than {most}, or all")
+            found = f"{mined} of at most {max_mined} positives of other points in a batch"
+            raise InputError("--mined", found, f"fewer than {max_mined}, or all")
         mined = "all"
     if mined == "auto":
-        suits = rules.auto_mined(num_labels)
-        mined = "all" if suits >= most else suits
-    # The k' of a preset is meant for many labels; asked for by the user, it is refused instead.
-    if mined != "all" and mined > most:
+        chosen = rules.auto_mined(num_labels)
+        mined = "all" if chosen >= max_mined else chosen
+    # The k' of a preset is meant for many labels and is lowered; a user's value is an error.
+    if mined != "all" and mined > max_mined:
         if mined != preset(config.preset).mined or isinstance(config.sampled, int):
-            raise InputError("--mined", f"{mined} of {most} sampled labels", f"at most {most}")
+            raise InputError(
+                "--mined", f"{mined} of {max_mined} sampled labels", f"at most {max_mined}"
+            )
         mined = "all"
     return mined
 
@@ -227,15 +234,15 @@ def _mined(config: Config, num_labels: int, most: int) -> int | Literal["all"]:
 def _memory(
     config: Config, dataset: Dataset, members: int, epochs: int, *, dense: bool
 ) -> Literal["on", "off"]:
-    """Whether a memory is tried: in one process only, and where points can be spared for it."""
-    if config.memory == "on":  # it is tried or refused
-        if (refused := _not_at_hand(dataset, "--memory")) is not None:
-            raise InputError("--memory on", *refused)
+    """Whether to try a memory: in one process only, and if points can be spared for it."""
+    if config.memory == "on":  # it is tried, or an error
+        if (obstacle := _data_obstacle(dataset, "--memory")) is not None:
+            raise InputError("--memory on", *obstacle)
         if dataset.train.num_points < MIN_POINTS:
             found = f"{dataset.train.num_points} training points"
             raise InputError("--memory on", found, f"at least {MIN_POINTS}, or --memory auto")
         return "on"
-    if config.memory == "off" or _not_at_hand(dataset, "--memory") is not None:
+    if config.memory == "off" or _data_obstacle(dataset, "--memory") is not None:
         return "off"
     train = dataset.train
     values = train.num_points * train.num_features if dense else train.features.nnz
@@ -243,8 +250,8 @@ def _memory(
     return "on" if tried else "off"
 
 
-def _not_at_hand(dataset: Dataset, flag: str) -> tuple[str, str] | None:
-    """What was found where this process does not have all points in memory, and what to do."""
+def _data_obstacle(dataset: Dataset, flag: str) -> tuple[str, str] | None:
+    """(found, expected) for an error if not all points are in this process's memory, else None."""
     if has_several_processes():
         return "several processes", f"one process, or {flag} off"
     if is_mapped(dataset.train.features.indices):
@@ -254,36 +261,36 @@ def _not_at_hand(dataset: Dataset, flag: str) -> tuple[str, str] | None:
 
 
 def _label_text(config: Config, dataset: Dataset, weighting: Kind) -> Literal["on", "off"]:
-    """Whether label names are training points: in one process, where nearest neighbours gain."""
+    """Whether to train on label names: in one process, if they improve nearest neighbours."""
     if config.label_text == "off":
         return "off"
     with part("label names"):
-        return _looked_at_names(config, dataset, weighting)
+        return _choose_label_text(config, dataset, weighting)
 
 
-def _looked_at_names(config: Config, dataset: Dataset, weighting: Kind) -> Literal["on", "off"]:
-    asked, train = config.label_text == "on", dataset.train
-    refused = without_names(dataset)
-    if refused is None and (asked or rules.auto_label_text(train.num_points, train.num_labels)):
+def _choose_label_text(config: Config, dataset: Dataset, weighting: Kind) -> Literal["on", "off"]:
+    required, train = config.label_text == "on", dataset.train
+    obstacle = label_names_obstacle(dataset)
+    if obstacle is None and (required or rules.auto_label_text(train.num_points, train.num_labels)):
         names = dataset.name_points
         if names is not None and names.num_points:
-            if asked:
+            if required:
                 return "on"
             trial = try_names(train, names, Weighting.fit(weighting, train.features))
             return "on" if trial is not None and trial.pays else "off"
-        refused = "no label name with a word of the vocabulary", "--label-text off"
-    if asked and refused is not None:
-        raise InputError("--label-text on", *refused)
+        obstacle = "no label name with a word of the vocabulary", "--label-text off"
+    if required and obstacle is not None:
+        raise InputError("--label-text on", *obstacle)
     return "off"
 
 
-def without_names(dataset: Dataset) -> tuple[str, str] | None:
-    """What keeps label names from training, and what was expected; None where they can.
+def label_names_obstacle(dataset: Dataset) -> tuple[str, str] | None:
+    """(found, expected) for an error if label names cannot be trained on, or None if they can.
 
-    Whether they have words of the vocabulary is not looked at.
+    It does not check whether the names have words of the vocabulary.
     """
-    if (refused := _not_at_hand(dataset, "--label-text")) is not None:
-        return refused
+    if (obstacle := _data_obstacle(dataset, "--label-text")) is not None:
+        return obstacle
     if dataset.label_names is None or dataset.vectorizer is None:
         found = f"{dataset.name} without {'label names' if dataset.vectorizer else 'a vectorizer'}"
         return found, "texts and labels that `snm data import` converted"
@@ -296,7 +303,7 @@ def without_names(dataset: Dataset) -> tuple[str, str] | None:
 
 
 def _logit_adjustment(config: Config, memory: str) -> Literal["on", "off"]:
-    """Whether a logit adjustment is tried: where points choose a memory, and biases can hold it."""
+    """Whether to try a logit adjustment: it needs a memory's held-out points, and biases."""
     possible = memory == "on" and config.bias
     if config.logit_adjustment == "on" and not possible:
         found = "no bias" if memory == "on" else "no memory, whose points would choose it"
@@ -325,7 +332,7 @@ def _seen(config: Config, dataset: Dataset) -> Literal["keep", "drop"]:
 
 
 def _item_splits(config: Config, dataset: Dataset, seen: Literal["keep", "drop"]) -> int:
-    """As asked for, or one where features and labels are the same items; in one process only."""
+    """`auto` is 1 if features and labels are the same items; in one process only."""
     if config.item_splits == "auto":
         return 1 if seen == "drop" and not has_several_processes() else 0
     if config.item_splits:

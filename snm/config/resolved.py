@@ -1,4 +1,4 @@
-"""Settings of one training on one data set: every `auto` has become a value."""
+"""The settings of one training on one data set, with a value for every `auto`."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal
 
-from snm.config.settings import Config, config_of, read_toml
+from snm.config.settings import Config, parse_config, read_toml
 from snm.errors import InputError
 
 __all__ = [
     "RESOLVED",
     "ResolvedConfig",
-    "given_otherwise",
+    "changed_by_data",
+    "parse_resolved",
     "read_resolved",
-    "resolved_of",
     "unresolved_values",
 ]
 
@@ -28,12 +28,12 @@ class ResolvedConfig(Config):
     `snm.config.resolve.resolve` makes them. `sampled` and `mined` may still be `all`, which stands
     for all other labels and for all that are sampled.
 
-    `data_on`, `mesh`, `steps_per_dispatch` and `mining_kernel` are as they were asked for. They
-    describe the machine, not the data: they are settled in each process (`snm.trainer.prepare`,
-    `snm.topk.kernel.choice`), since a run may go on on another machine.
+    `data_on`, `mesh`, `steps_per_dispatch` and `mining_kernel` keep the values that were asked for.
+    They describe the machine, not the data. Each process resolves them (`snm.trainer.prepare`,
+    `snm.topk.kernel.choice`), since a run may resume on another machine.
     """
 
-    # `field()` takes the default of `Config` away: each must be given.
+    # `field()` removes the default of `Config`: each value is required.
     weighting: Literal["tfidf", "l2", "standard", "none"] = field()
     input_dropout: float = field()
     label_text: Literal["on", "off"] = field()
@@ -58,15 +58,15 @@ RESOLVED = tuple(ResolvedConfig.__annotations__)
 
 
 def unresolved_values(config: Config) -> dict[str, Any]:
-    """The settings that resolving leaves as they are: all but `RESOLVED`."""
-    names = (one.name for one in dataclasses.fields(Config))
+    """The settings that `resolve` does not change: all but `RESOLVED`."""
+    names = (setting.name for setting in dataclasses.fields(Config))
     return {name: getattr(config, name) for name in names if name not in RESOLVED}
 
 
-def given_otherwise(given: Config, resolved: ResolvedConfig) -> dict[str, Any]:
-    """The settings whose value was chosen for the data: name -> what was given, such as `auto`.
+def changed_by_data(given: Config, resolved: ResolvedConfig) -> dict[str, Any]:
+    """The settings whose value was chosen for the data: name -> the value before, such as `auto`.
 
-    The other settings have the value that was given, by a flag, a file or the preset.
+    All other settings keep the value of a flag, a file or the preset.
 
     Args:
       given: the settings before they were resolved.
@@ -83,20 +83,20 @@ def read_resolved(path: str | Path) -> ResolvedConfig:
     """The settings of a run, from its `config.toml`.
 
     Raises:
-      InputError: no such file, no TOML, or as `resolved_of`.
+      InputError: no such file, no TOML, or as `parse_resolved`.
     """
-    return resolved_of(read_toml(path), str(path))
+    return parse_resolved(read_toml(path), str(path))
 
 
-def resolved_of(values: Mapping[str, Any], where: str) -> ResolvedConfig:
-    """The settings of a run from what it wrote: a value for each name.
+def parse_resolved(values: Mapping[str, Any], where: str) -> ResolvedConfig:
+    """Parses the settings that a run wrote: a value for each name.
 
     Raises:
-      InputError: as `config_of`; or a setting is missing, or one is `auto` that every run has a
-        value of. It begins with `where`.
+      InputError: as `parse_config`; or a setting is missing, or is `auto` where every run has a
+        value. It begins with `where`.
     """
-    config = config_of(values, where)
-    if missing := [one.name for one in dataclasses.fields(Config) if one.name not in values]:
+    config = parse_config(values, where)
+    if missing := [s.name for s in dataclasses.fields(Config) if s.name not in values]:
         expected = "all settings: it is cut off, or of another version of snm (train again)"
         raise InputError(where, f"no {missing[0]}", expected)
     resolved = {name: getattr(config, name) for name in RESOLVED}

@@ -1,4 +1,4 @@
-"""The settings of a run: a flat, frozen dataclass. Flags override a TOML file, it the preset."""
+"""The settings of a run: a flat, frozen dataclass. Flags override TOML, TOML the preset."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self, get_type_hints
 
-from snm.config.checks import check_name, checked, checked_settings, refuse_unread
+from snm.config.checks import check_name, check_settings, check_type, reject_unused_settings
 from snm.config.fields import (
     AnswerSettings,
     EvaluationSettings,
@@ -30,12 +30,12 @@ __all__ = [
     "PRESETS",
     "Config",
     "check_name",
-    "config_of",
     "config_text",
-    "flags_to_train_on",
+    "parse_config",
     "preset",
     "read_config",
     "read_toml",
+    "warm_start_flags",
     "write_config",
 ]
 
@@ -60,20 +60,21 @@ class Config(
         return dataclasses.astuple(self) == dataclasses.astuple(other)
 
     def check(self, *, all_read: bool = True) -> Self:
-        """Returns the settings in their own types, or refuses values that fit no data set.
+        """Returns the settings in their types, or rejects values that are invalid for every data
+        set.
 
-        A whole number becomes a float where that is asked for, a NumPy scalar a Python one.
+        An int becomes a float where a float is expected, a NumPy scalar a Python number.
 
         Args:
-          all_read: whether to refuse values that nothing reads, too; False for those of a file or
-            of all arms of a comparison, where other settings may follow.
+          all_read: whether to reject unused settings, too; False for the settings of a file or of
+            all arms of a comparison, where other settings may follow.
 
         Raises:
           InputError: the first such value.
         """
-        config = checked_settings(self, get_type_hints(Config))
+        config = check_settings(self, get_type_hints(Config))
         if all_read:
-            refuse_unread(config)
+            reject_unused_settings(config)
         return config
 
 
@@ -123,7 +124,7 @@ def read_config(path: str | Path, *, base: Config | None = None) -> Config:
     Raises:
       InputError: no such file, no TOML, an unknown key (the nearest is named), a wrong type.
     """
-    return config_of(read_toml(path), str(path), base=base)
+    return parse_config(read_toml(path), str(path), base=base)
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
@@ -142,34 +143,34 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         raise InputError(str(path), f"no TOML: {error}", "lines `key = value`") from error
 
 
-def config_of(values: Mapping[str, Any], where: str, *, base: Config | None = None) -> Config:
+def parse_config(values: Mapping[str, Any], where: str, *, base: Config | None = None) -> Config:
     """Settings of a mapping from names to values, over those of its `preset` (or of `base`).
 
     Raises:
       InputError: an unknown key (the nearest is named), a wrong type, another preset than that of
         `base`, whose settings are not those of that preset; it begins with `where`.
     """
-    hints, found = get_type_hints(Config), dict[str, Any]()
+    hints, checked = get_type_hints(Config), dict[str, Any]()
     for key, value in values.items():
         if key not in hints:
             expected = nearest(key, hints, "a setting, as in the config.toml of a run")
             raise InputError(f"{where}: {key}", "an unknown key", expected)
-        found[key] = checked(f"{where}: {key}", value, hints[key])
+        checked[key] = check_type(f"{where}: {key}", value, hints[key])
         if key in TABLES:
-            check_name(f"{where}: {key}", key, found[key])
+            check_name(f"{where}: {key}", key, checked[key])
     if base is None:
-        base = preset(found.get("preset", "default"))
-    elif (named := found.get("preset", base.preset)) != base.preset:
+        base = preset(checked.get("preset", "default"))
+    elif (named := checked.get("preset", base.preset)) != base.preset:
         raise InputError(f"{where}: preset", repr(named), f"{base.preset!r}, as --preset, or none")
-    return dataclasses.replace(base, **found).check(all_read=False)
+    return dataclasses.replace(base, **checked).check(all_read=False)
 
 
 IF_ALL_POINTS = "if it has all points, old and new: trained on new ones alone, a run forgets"
-"""What must be true of data to train on with `flags_to_train_on`."""
+"""The condition under which data can be trained on with `warm_start_flags`."""
 
 
-def flags_to_train_on(run: Path) -> str:
-    """The flags of `snm train` that go on from the parameters of a run, quoted for a shell."""
+def warm_start_flags(run: Path) -> str:
+    """The flags of `snm train` that continue from the parameters of a run, quoted for a shell."""
     settings = run / "config.toml"
     flags = f"--config {shlex.quote(str(settings))} --warm-start {shlex.quote(str(run))}"
     if settings.exists() and read_config(settings).memory == "on":

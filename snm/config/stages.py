@@ -1,8 +1,8 @@
-"""How B and k' change over a run: one function of the share of it that is done.
+"""How B and k' change over a run, as a function of the share of steps done.
 
 Reddi et al. (2019, section 6) leave open how the number of sampled labels should change as training
-proceeds. A run has a few stages. Each has its own sizes, which are static in the compiled step, so
-each compiles one program.
+proceeds. A run has a few stages. Each has its own sizes. Sizes are static in the compiled step, so
+each stage compiles one program.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 from snm.config.settings import Config
 
-__all__ = ["SizeSchedule", "Sizes", "by_halves"]
+__all__ = ["SizeSchedule", "Sizes", "halving_path"]
 
 
 class Sizes(NamedTuple):
-    """What a stage may have of its own.
+    """The sizes of a stage.
 
     Attributes:
       sampled: B, from 1 to K - 1.
@@ -33,7 +33,7 @@ class Sizes(NamedTuple):
 class SizeSchedule:
     """The sizes of each step of a run.
 
-    Both take the values of their path in turn, for equal shares of the run.
+    B and k' take each of their values in turn, for equal shares of the run.
 
     Attributes:
       sampled: values of B.
@@ -50,39 +50,41 @@ class SizeSchedule:
 
     @classmethod
     def of(cls, config: Config, num_labels: int) -> SizeSchedule:
-        """The schedule of settings whose B and k' are no `auto`."""
+        """The schedule of settings whose B and k' are not `auto`."""
 
-        def number(value: int | str, whole: int) -> int:
-            return whole if isinstance(value, str) else value
+        def number(value: int | str, all_labels: int) -> int:
+            return all_labels if isinstance(value, str) else value
 
-        sampled = by_halves(
+        sampled = halving_path(
             number(config.sampled_start or config.sampled, num_labels - 1),
             number(config.sampled, num_labels - 1),
         )
         mined = None
         if config.mined != "all":
             start = number(config.mined_start or config.mined, int(sampled[0]))
-            mined = by_halves(start, number(config.mined, 0))
+            mined = halving_path(start, number(config.mined, 0))
         return cls(sampled, mined)
 
     def __call__(self, share: Fraction) -> Sizes:
         """The sizes of a step; `share` of the run is done after it, above 0 and at most 1."""
-        sampled = _at(self.sampled, share)
-        mined = sampled if self.mined is None else _at(self.mined, share)
+        sampled = _value_at(self.sampled, share)
+        mined = sampled if self.mined is None else _value_at(self.mined, share)
         return Sizes(sampled, mined)
 
     @property
     def shares(self) -> list[Fraction]:
         """The shares at which stages end, ascending; the last is 1."""
         lengths = {len(path) for path in (self.sampled, self.mined or (1,))}
-        return sorted({Fraction(number + 1, most) for most in lengths for number in range(most)})
+        return sorted(
+            {Fraction(stage + 1, length) for length in lengths for stage in range(length)}
+        )
 
 
-def by_halves(start: int, end: int) -> tuple[int, ...]:
-    """From one value to another by halves, or by doubles, both included.
+def halving_path(start: int, end: int) -> tuple[int, ...]:
+    """The values from `start` to `end` by halving or doubling, both included.
 
     Example:
-      >>> by_halves(40, 16), by_halves(8, 32), by_halves(3, 3)
+      >>> halving_path(40, 16), halving_path(8, 32), halving_path(3, 3)
       ((40, 20, 16), (8, 16, 32), (3,))
     """
     path = [start]
@@ -92,5 +94,5 @@ def by_halves(start: int, end: int) -> tuple[int, ...]:
     return tuple(path)
 
 
-def _at(path: tuple[int, ...], share: Fraction) -> int:
+def _value_at(path: tuple[int, ...], share: Fraction) -> int:
     return path[ceil(share * len(path)) - 1]

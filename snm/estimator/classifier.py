@@ -17,20 +17,20 @@ except ImportError as error:
         f"SNMClassifier needs scikit-learn: {pip_install('sklearn')}", name="sklearn"
     ) from error
 
-from snm.estimator.answers import Answers
-from snm.estimator.extended_memory import extended
-from snm.estimator.learning import Learning, dataset_of
-from snm.estimator.parameters import stopped_early
+from snm.estimator.extended_memory import extend_memory
+from snm.estimator.fit_mixin import FitMixin, make_dataset
+from snm.estimator.parameters import with_early_stopping
+from snm.estimator.predict_mixin import PredictMixin
 from snm.estimator.targets import Targets
 from snm.runs.typed_json import as_json
 from snm.trainer.memory.trial import find_memory, memory_split
 
 __all__ = ["SNMClassifier"]
 
-_NEXT_PART = 7_368_787  # from the seed of one `partial_fit` to the next
+_SEED_STRIDE = 7_368_787  # between the seeds of consecutive `partial_fit` calls
 
 
-class SNMClassifier(Answers, Learning, ClassifierMixin, BaseEstimator):
+class SNMClassifier(PredictMixin, FitMixin, ClassifierMixin, BaseEstimator):
     """Linear or two-layer classifier over many labels, trained with Stochastic Negative Mining.
 
     (Reddi, Kale, Yu, Holtmann-Rice, Chen and Kumar, AISTATS 2019.) X is a NumPy array or a SciPy
@@ -70,8 +70,8 @@ class SNMClassifier(Answers, Learning, ClassifierMixin, BaseEstimator):
         the rounded mean of the training points, at least 1.
       threshold: instead of so many, `predict` gives a point of a multi-label problem the labels
         that are at least so likely: a probability, or `micro-f1`, `macro-f1` or `f1@k`, which `fit`
-        chooses a threshold for. It looks at the best 50, or k, of a point. Where `memory` is None,
-        `fit` then tries one, since the points that choose it tell the probabilities, too. It
+        chooses a threshold for. It considers the best 50, or k, of a point. Where `memory` is None,
+        `fit` then tries one, since its held-out points also fit the probabilities. It
         needs 200 points.
       early_stopping: whether to hold points out, and to stop a member when its precision at 1 on
         them no longer rises; its best parameters are kept. Not in `partial_fit`.
@@ -186,24 +186,24 @@ class SNMClassifier(Answers, Learning, ClassifierMixin, BaseEstimator):
           ValueError: inputs, targets, weights or settings that cannot be used.
           NonFiniteError: a loss was not finite.
         """
-        self._forget()
+        self._reset()
         features = self._inputs(X, y, reset=True)
         targets = Targets.of(y)
         points = self._points(features, targets, y, sample_weight)
-        self._check_answers()
-        self._begin(points, targets)
-        dataset, config = dataset_of(points), self.config_
+        self._check_predict_params()
+        self._initialize(points, targets)
+        dataset, config = make_dataset(points), self.config_
         if self.early_stopping:
-            config = stopped_early(config, self.validation_fraction, self.n_iter_no_change)
+            config = with_early_stopping(config, self.validation_fraction, self.n_iter_no_change)
         # The points that early stopping watches choose the memory, too.
         split = memory_split(config, dataset)
         self._train(config, dataset, None if split is None else split[0])
         if split is not None:
             record, self._memory, self._shifts = find_memory(
-                config, dataset, self._joined(self._states[:1]), self.predictor_
+                config, dataset, self._make_predictor(self._states[:1]), self.predictor_
             )
             self.memory_, self._calibration = as_json(record), record.calibration
-            self.predictor_ = self._joined(self._states)
+            self.predictor_ = self._make_predictor(self._states)
         return self
 
     def partial_fit(
@@ -212,8 +212,8 @@ class SNMClassifier(Answers, Learning, ClassifierMixin, BaseEstimator):
         """One more pass, over these points, at a constant rate.
 
         The first call (if nothing was fitted before) fits the feature weighting and sets up the
-        model; parameters that `set_params` changes afterwards count from the next `fit` on, but for
-        `threshold` and `labels_per_point`, which are of answers, and `class_weight`. A pass
+        model; parameters that `set_params` changes afterwards take effect in the next `fit`, except
+        `threshold`, `labels_per_point` and `class_weight`, which take effect at once. A pass
         consumes the parameters of the model: if it fails, the estimator must be fitted again. A
         memory, where one is used, stores these points, and all of its points are embedded anew.
 
@@ -246,13 +246,13 @@ class SNMClassifier(Answers, Learning, ClassifierMixin, BaseEstimator):
             if classes is not None and not np.array_equal(np.unique(classes), self.classes_):
                 raise InputError("classes", "others than before", "those of the first call")
         points = self._points(features, targets, y, sample_weight)
-        # The mean of these would be another than that of the next ones.
+        # The mean weight would differ between parts.
         points = dataclasses.replace(points, mean_weight=1.0)
         if first:
-            self._check_answers()
-            self._begin(points, targets, in_parts=True)
+            self._check_predict_params()
+            self._initialize(points, targets, in_parts=True)
         self._parts += 1
-        seed = self.config_.seed + _NEXT_PART * self._parts
+        seed = self.config_.seed + _SEED_STRIDE * self._parts
         config = dataclasses.replace(
             self.config_,
             epochs=1,
@@ -262,14 +262,14 @@ class SNMClassifier(Answers, Learning, ClassifierMixin, BaseEstimator):
             seed=seed,
         )
         if points.labels.nnz:
-            self._calibration = None  # of the model before
-            self._train(config, dataset_of(points), in_parts=True)
+            self._calibration = None  # it belongs to the model before this pass
+            self._train(config, make_dataset(points), in_parts=True)
             if self._memory is not None:
-                self._memory = extended(self._memory, points, self.predictor_)
-                self.predictor_ = self._joined(self._states)
+                self._memory = extend_memory(self._memory, points, self.predictor_)
+                self.predictor_ = self._make_predictor(self._states)
         return self
 
-    # -- what scikit-learn asks --------------------------------------------------------------
+    # -- protocol of scikit-learn -------------------------------------------------------------
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -281,15 +281,15 @@ class SNMClassifier(Answers, Learning, ClassifierMixin, BaseEstimator):
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
-        state.pop("predictor_", None)  # compiled structures; made again from the parameters
+        state.pop("predictor_", None)  # has compiled functions; rebuilt from the parameters
         if "_states" in state:
             state["_states"] = jax.tree.map(np.asarray, state["_states"])
         if state.get("_memory") is not None:
-            state["_memory"] = dataclasses.replace(state["_memory"])  # without what it cached
+            state["_memory"] = dataclasses.replace(state["_memory"])  # without its caches
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         if "_states" in self.__dict__:
             self._states = jax.tree.map(jax.numpy.asarray, self._states)
-            self.predictor_ = self._joined(self._states)
+            self.predictor_ = self._make_predictor(self._states)

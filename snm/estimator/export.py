@@ -1,4 +1,4 @@
-"""A fitted estimator as a folder that the commands take in place of a run."""
+"""Exports a fitted estimator to a folder that the commands take in place of a run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from snm.config.resolved import ResolvedConfig
 from snm.errors import InputError
 from snm.estimator.targets import Targets
-from snm.export.arrays import manifest_of
+from snm.export.arrays import make_manifest
 from snm.export.manifest import write_manifest
 from snm.export.mapped import write_export
 from snm.prediction.predictor import Predictor
@@ -24,7 +24,7 @@ def write_folder(predictor: Predictor, config: ResolvedConfig, targets: Targets,
     Args:
       predictor: the fitted model.
       config: the settings of the fit.
-      targets: their classes are the names of the labels, but where y was an indicator.
+      targets: their classes are the names of the labels, unless y was an indicator.
       out: the folder; it must not exist.
 
     Raises:
@@ -34,14 +34,14 @@ def write_folder(predictor: Predictor, config: ResolvedConfig, targets: Targets,
         raise InputError("folder", f"{out}, which is there", "a new folder")
     classes = None
     if targets.form in ("classes", "lists"):
-        classes = [str(one) for one in targets.classes]
+        classes = [str(label) for label in targets.classes]
         if broken := [name for name in classes if "\n" in name or "\r" in name]:
             raise InputError("classes", f"a line break in {broken[0]!r:.40}", "names of one line")
-    with made_whole("folder", out) as beside:
-        files, names = RunFolder(beside), None
+    with made_whole("folder", out) as partial:
+        files, names = RunFolder(partial), None
         if classes is not None:
             names = files.names
             disk.write(names, "".join(f"{name}\n" for name in classes).encode())
         predictor.weighting.save(files.fitted_weighting)
-        about = write_export(predictor, config, names, beside)
-        write_manifest(beside, {**manifest_of(predictor, {"run": "SNMClassifier"}), **about})
+        entries = write_export(predictor, config, names, partial)
+        write_manifest(partial, {**make_manifest(predictor, {"run": "SNMClassifier"}), **entries})

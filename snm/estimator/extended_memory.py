@@ -1,4 +1,4 @@
-"""The memory of neighbours of the estimator, as `snm train` chooses it."""
+"""Adds the points of a `partial_fit` to the memory of neighbours of the estimator."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from snm.memory.merge import merge_memories
 from snm.prediction.predictor import Predictor
 from snm.trainer.memory.stored import memory_of, unit_queries
 
-__all__ = ["extended"]
+__all__ = ["extend_memory"]
 
 
-def extended(memory: Memory, points: Points, predictor: Predictor) -> Memory:
-    """A memory after the model saw more points: these are stored too.
+def extend_memory(memory: Memory, points: Points, predictor: Predictor) -> Memory:
+    """Stores more points, and embeds the stored ones with the updated model.
 
     Args:
-      memory: of the model before.
-      points: those that it saw; numbered on from the points of the memory.
-      predictor: the model now, whose queries of the stored points differ from those before.
+      memory: the memory before the update.
+      points: the points of the update; their indices continue those of the memory.
+      predictor: the updated model, whose queries of the stored points differ from those before.
     """
     if memory.queries is not None:
-        plain = Weighting.fit("none", memory.features)  # stored points are weighted
+        plain = Weighting.fit("none", memory.features)  # stored features are weighted already
         queries = unit_queries(dataclasses.replace(predictor, weighting=plain), memory.features)
         memory = dataclasses.replace(memory, queries=queries)
     new = memory_of(predictor, points, np.arange(points.num_points), memory.settings)

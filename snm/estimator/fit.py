@@ -17,15 +17,15 @@ from snm.trainer.phase_run import phase_in_memory
 from snm.trainer.prepare import members_at_once
 from snm.trainer.together import Stop, in_order
 
-__all__ = ["Fitted", "fit_members"]
+__all__ = ["FitResult", "fit_members"]
 
 
-class Fitted(NamedTuple):
-    """What members were trained to.
+class FitResult(NamedTuple):
+    """The result of `fit_members`.
 
     Attributes:
-      states: of each member; the best one where points were watched.
-      losses: of all dispatches.
+      states: the final state of each member, or its best one if points were held out.
+      losses: the loss of each dispatch.
       scores: precision at 1 of each member after each epoch, in [0, 1].
     """
 
@@ -41,37 +41,37 @@ def fit_members(
     kept: NDArray[np.int64] | None = None,
     in_parts: bool = False,
     shown: bool = False,
-) -> Fitted:
-    """Trains members, as many at once as `snm.trainer.prepare.members_at_once` says.
+) -> FitResult:
+    """Trains all members, in parallel if `snm.trainer.prepare.members_at_once` allows it.
 
     Args:
-      inputs: of all members; at least one of the points has a label.
-      earlier: parameters of each member to go on from, consumed; None starts anew.
-      kept: int64 [n], ascending, the points that do not choose a memory; None is all.
-      in_parts: whether more fits follow, which go on from this one.
-      shown: whether to draw a progress bar, in a terminal or a notebook.
+      inputs: the inputs of all members; at least one of the points has a label.
+      earlier: the state of each member to continue from, consumed; None starts anew.
+      kept: int64 [n], ascending, the points not held out for a memory; None is all.
+      in_parts: whether more fits follow that continue from this one.
+      shown: whether to show a progress bar, in a terminal or a notebook.
 
     Raises:
-      InputError: a part of the points, of those that are held out or of the others, has no label.
+      InputError: the held-out points, or the others, have no label.
       NonFiniteError: a loss was not finite, or those of an epoch in a row where such steps are
         skipped; the parameters are lost.
     """
     phase = first_phase(inputs.config, inputs.dataset)
 
     def member(number: int, stop: Stop) -> Generator[Event, None, TrainState]:
-        mine, best = phase.of_member(number, kept), BestState()
+        member_phase, best = phase.of_member(number, kept), BestState()
         run = phase_in_memory(
-            inputs.of_member(number), mine, earlier[number - 1], best, in_parts=in_parts
+            inputs.of_member(number), member_phase, earlier[number - 1], best, in_parts=in_parts
         )
         yield from run.run(stop)
-        return best.taken()
+        return best.take()
 
-    fitted = Fitted([], [], [])
+    result = FitResult([], [], [])
     runs = [functools.partial(member, number) for number in range(1, len(earlier) + 1)]
 
     def training() -> Generator[Event]:
         states = yield from in_order(runs, members_at_once(inputs.config, None))
-        fitted.states.extend(states)
+        result.states.extend(states)
 
     events = training()
     if shown:
@@ -81,11 +81,11 @@ def fit_members(
     try:
         for event in events:
             if isinstance(event, Started):
-                fitted.scores.append([])
+                result.scores.append([])
             elif isinstance(event, Stepped):
-                fitted.losses.append(event.loss)
+                result.losses.append(event.loss)
             elif isinstance(event, Evaluated):
-                fitted.scores[-1].append(event.metrics["P@1"] / 100)
+                result.scores[-1].append(event.metrics["P@1"] / 100)
     except NonFiniteError as error:
         raise error.of_a_fit() from None
-    return fitted
+    return result

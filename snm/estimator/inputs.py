@@ -17,19 +17,19 @@ from snm.data.weighting import Kind
 from snm.errors import InputError
 from snm.prediction.inputs import without_repeats, without_zeros
 
-__all__ = ["canonical", "points_of", "seed_of", "warn_of_units", "weights_of_classes"]
+__all__ = ["label_weights", "make_points", "to_csr", "to_seed", "warn_dominant_feature"]
 
 
 _CLASS_WEIGHT = "`balanced`, a mapping from class to weight, or one weight a class"
 
 
-def canonical(inputs: Any) -> csr_matrix:
-    """Dense or sparse inputs as float32 CSR, whose rows hold no feature twice and no zeros."""
+def to_csr(inputs: Any) -> csr_matrix:
+    """Converts dense or sparse inputs to float32 CSR without duplicates and explicit zeros."""
     return without_zeros(without_repeats(csr_matrix(inputs, dtype=np.float32)))
 
 
-def points_of(features: csr_matrix, labels: csr_matrix, sample_weight: Any) -> Points:
-    """The points that do not weigh 0.
+def make_points(features: csr_matrix, labels: csr_matrix, sample_weight: Any) -> Points:
+    """The points with a weight above 0.
 
     Args:
       features: float32 CSR [n, d].
@@ -56,18 +56,18 @@ def points_of(features: csr_matrix, labels: csr_matrix, sample_weight: Any) -> P
     return points if weights.all() else points.take(np.flatnonzero(weights))
 
 
-def warn_of_units(weighting: Kind, features: csr_matrix) -> None:
-    """Warns where one feature hides the others; see `dominant_feature`."""
-    if weighting == "l2" and (said := dominant_feature(features)) is not None:
-        warnings.warn(said, UserWarning, stacklevel=4)  # who called fit
+def warn_dominant_feature(weighting: Kind, features: csr_matrix) -> None:
+    """Warns if one feature dominates the others; see `dominant_feature`."""
+    if weighting == "l2" and (message := dominant_feature(features)) is not None:
+        warnings.warn(message, UserWarning, stacklevel=4)  # points to the caller of fit
 
 
-def weights_of_classes(class_weight: Any, labels: csr_matrix) -> NDArray[np.float32] | None:
+def label_weights(class_weight: Any, labels: csr_matrix) -> NDArray[np.float32] | None:
     """The weights of the labels, float32 [K], or None for 1 each.
 
     Args:
       class_weight: None; [K] in the order of the classes; or `balanced`: the number of labels of
-        all points, over K and the points of the label. With one class a point that is
+        all points, divided by K and by the points of the label. With one class a point that is
         scikit-learn's formula.
       labels: CSR [n, K] of ones.
 
@@ -82,8 +82,8 @@ def weights_of_classes(class_weight: Any, labels: csr_matrix) -> NDArray[np.floa
         if class_weight != "balanced":
             raise InputError("class_weight", repr(class_weight), _CLASS_WEIGHT)
         counts = np.bincount(labels.indices, minlength=num_labels)
-        some = counts > 0
-        weights[some] = labels.nnz / (num_labels * counts[some])
+        present = counts > 0
+        weights[present] = labels.nnz / (num_labels * counts[present])
     else:
         try:
             weights = np.asarray(class_weight, np.float32)
@@ -97,8 +97,8 @@ def weights_of_classes(class_weight: Any, labels: csr_matrix) -> NDArray[np.floa
     return weights
 
 
-def seed_of(random_state: Any) -> int:
-    """The seed that a `random_state` stands for.
+def to_seed(random_state: Any) -> int:
+    """Converts a `random_state` to a seed.
 
     Raises:
       InputError: a number that is no seed.

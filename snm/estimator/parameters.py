@@ -1,4 +1,4 @@
-"""The parameters of the estimator -> settings."""
+"""Converts the parameters of the estimator to settings."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from scipy.sparse import csr_matrix
 
 from snm.config.auto import auto_weighting
 from snm.config.fields import GROUPS
-from snm.config.marks import Fact, settings_with
+from snm.config.marks import Trait, settings_with
 from snm.config.resolved import ResolvedConfig
 from snm.config.settings import PRESETS, Config, preset
 from snm.data.weighting import filled
 from snm.errors import InputError, nearest
 from snm.memory.sizes import MIN_POINTS
 
-__all__ = ["config_of", "stopped_early", "weighted_for", "with_memory_for"]
+__all__ = ["make_config", "with_early_stopping", "with_memory", "with_weighting"]
 
-_OF_RUNS = settings_with(GROUPS, Fact.OF_RUNS)
-_KNOWN = {field.name for field in dataclasses.fields(Config)}.difference(_OF_RUNS)
-_SMALLEST_BATCH, _STEPS_AN_EPOCH = 16, 16
-_LEAST_STANDARDIZED = 30  # points of a first `partial_fit`
+_RUN_ONLY = settings_with(GROUPS, Trait.RUN_ONLY)
+_KNOWN = {field.name for field in dataclasses.fields(Config)}.difference(_RUN_ONLY)
+_MIN_BATCH, _MIN_STEPS_PER_EPOCH = 16, 16
+_MIN_STANDARDIZED = 30  # points of a first `partial_fit` to choose `standard` by
 
 
-def config_of(
-    name: str,
-    given: Mapping[str, Any],
+def make_config(
+    preset_name: str,
+    params: Mapping[str, Any],
     settings: Mapping[str, Any] | None,
     *,
     num_points: int,
@@ -37,30 +37,30 @@ def config_of(
     """The settings that the parameters describe, not yet resolved.
 
     Args:
-      name: of a preset.
-      given: the parameters. Those that are settings of the same name count; None leaves the
-        preset's.
+      preset_name: the name of the preset.
+      params: the parameters of the estimator. Those with the name of a setting are used; None
+        keeps the value of the preset.
       settings: further fields of Config.
-      num_points: training points; few make the batches smaller, where no size is given.
-      seed: of the run.
+      num_points: training points; with few, the default batch size is smaller.
+      seed: the seed of the run.
 
     Raises:
       InputError: an unknown preset or field, or a field that an estimator does not use.
     """
-    if name not in PRESETS:
-        raise InputError("preset", repr(name), f"one of {', '.join(PRESETS)}")
-    start = preset(name)
-    values = {key: value for key, value in given.items() if key in _KNOWN and value is not None}
-    asked = "batch_size" in values or "batch_size" in (settings or {})
-    if not asked and num_points < start.batch_size * _STEPS_AN_EPOCH:
-        # With one or two steps an epoch there would be too few steps in all.
+    if preset_name not in PRESETS:
+        raise InputError("preset", repr(preset_name), f"one of {', '.join(PRESETS)}")
+    base = preset(preset_name)
+    values = {key: value for key, value in params.items() if key in _KNOWN and value is not None}
+    has_batch_size = "batch_size" in values or "batch_size" in (settings or {})
+    if not has_batch_size and num_points < base.batch_size * _MIN_STEPS_PER_EPOCH:
+        # With one or two steps per epoch, the steps of all epochs would be too few.
         values["batch_size"] = min(
-            start.batch_size, max(_SMALLEST_BATCH, num_points // _STEPS_AN_EPOCH)
+            base.batch_size, max(_MIN_BATCH, num_points // _MIN_STEPS_PER_EPOCH)
         )
     if not isinstance(settings or {}, Mapping):
         raise InputError("settings", f"{settings!r}"[:80], "a mapping of settings to values")
     for key, value in (settings or {}).items():
-        if key in _OF_RUNS:
+        if key in _RUN_ONLY:
             found, expected = "a setting of runs", "a parameter, or snm.train"
             raise InputError(f"settings: {key}", found, expected)
         if key not in _KNOWN:
@@ -69,36 +69,36 @@ def config_of(
         if values.get(key, value) != value:
             raise InputError(f"settings: {key}", "another value than the parameter's", "one")
         values[key] = value
-    # Classes are numbered by their order: equal counts of classes and features mean nothing.
-    return dataclasses.replace(start, **values, seed=seed, seen="keep")
+    # Classes are numbered in sorted order, so a class and a feature of one number are unrelated.
+    return dataclasses.replace(base, **values, seed=seed, seen="keep")
 
 
-def weighted_for(config: Config, features: csr_matrix, *, in_parts: bool) -> Config:
-    """The settings with a weighting for `auto`, which is never TF-IDF: features may have it.
+def with_weighting(config: Config, features: csr_matrix, *, in_parts: bool) -> Config:
+    """The settings with `auto` weighting resolved; never to TF-IDF, which X may already have.
 
     Args:
       config: the settings.
-      features: CSR [n, d], of the training points.
+      features: CSR [n, d], the features of the training points.
       in_parts: whether more points may follow.
     """
     if config.weighting != "auto":
         return config
-    few = in_parts and features.shape[0] < _LEAST_STANDARDIZED
+    few = in_parts and features.shape[0] < _MIN_STANDARDIZED
     kind = auto_weighting(0.0 if few else filled(features), negative=True)
     return dataclasses.replace(config, weighting=kind)
 
 
-def with_memory_for(config: Config, num_points: int, *, in_parts: bool, threshold: bool) -> Config:
-    """The settings with a memory where a threshold needs its points, and without one in parts.
+def with_memory(config: Config, num_points: int, *, in_parts: bool, threshold: bool) -> Config:
+    """The settings with a memory if a threshold needs one, and without one in `partial_fit`.
 
     Args:
       config: the settings.
       num_points: training points.
       in_parts: whether more points may follow.
-      threshold: whether there is one, and no word on the memory.
+      threshold: whether there is a threshold, and `memory` is not set.
 
     Raises:
-      InputError: a memory that cannot be, or too few points for a threshold.
+      InputError: a memory in `partial_fit`, or too few points for a threshold.
     """
     if in_parts:
         if config.memory == "on":
@@ -111,15 +111,15 @@ def with_memory_for(config: Config, num_points: int, *, in_parts: bool, threshol
         found = f"{num_points} training points"
         expected = f"at least {MIN_POINTS}, of which some tell the probabilities, or None"
         raise InputError("threshold", found, expected)
-    return dataclasses.replace(config, memory="on")  # its points tell the probabilities
+    return dataclasses.replace(config, memory="on")  # its held-out points fit the probabilities
 
 
-def stopped_early(config: ResolvedConfig, share: float, patience: int) -> ResolvedConfig:
-    """The settings of a fit that stops early.
+def with_early_stopping(config: ResolvedConfig, share: float, patience: int) -> ResolvedConfig:
+    """The settings with early stopping.
 
     Args:
-      config: the settings of one that does not.
-      share: of the points, those to hold out and watch (`validation_fraction`).
+      config: the settings without early stopping.
+      share: the share of the points to hold out (`validation_fraction`).
       patience: epochs without a better precision at 1 after which to stop (`n_iter_no_change`).
 
     Raises:

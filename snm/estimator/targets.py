@@ -1,4 +1,4 @@
-"""The targets y of scikit-learn: to a CSR matrix of labels, and predictions back to their form."""
+"""Converts the targets y of scikit-learn to a CSR label matrix, and predictions back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, column_or_1d
 
 from snm.errors import InputError, counted, first_line
-from snm.estimator.inputs import weights_of_classes
+from snm.estimator.inputs import label_weights
 
 __all__ = ["Form", "Targets"]
 
@@ -32,8 +32,8 @@ class Targets:
 
     Attributes:
       form: one of these.
-      classes: [K], the class of each column: classes in ascending order, or 0 to K - 1.
-      dtype: of the predictions.
+      classes: [K], the class of each column, in ascending order; 0 to K - 1 for an indicator.
+      dtype: the dtype of the predictions.
     """
 
     form: Form
@@ -46,15 +46,14 @@ class Targets:
 
         Args:
           y: the targets.
-          classes: all classes, where y may lack some of them, each once or more; 0 to K - 1 for an
-            indicator.
+          classes: all classes, if y may lack some of them; 0 to K - 1 for an indicator.
 
         Raises:
           ValueError: y is no classification target; the message is scikit-learn's.
-          InputError: other classes than its columns for an indicator.
+          InputError: y is an indicator, and the classes are not its columns.
         """
-        y = _plain(y)
-        # Names of classes come with lists of labels, which may all be of 0 and 1.
+        y = _to_array(y)
+        # If classes are given, lists that hold only 0 and 1 are lists of labels.
         form = _form(y, pairs="dense" if classes is None else "lists")
         if form in ("dense", "sparse"):
             y = y if form == "sparse" else np.asarray(y)
@@ -67,126 +66,129 @@ class Targets:
                 raise InputError("classes", found, f"0 to {width - 1}, its columns, or None")
             return cls(form, np.arange(width), np.dtype(y.dtype))
         if classes is None:
-            with _of_one_type():
+            with _mixed_types_as_input_error():
                 if form == "lists":
                     classes = MultiLabelBinarizer().fit(y).classes_
                 else:
                     classes = np.unique(_column(y))
-        if any(isinstance(one, tuple | frozenset) for one in classes):
+        if any(isinstance(label, tuple | frozenset) for label in classes):
             raise InputError("y", "labels that are tuples or sets", "names, or numbers")
         classes = np.unique(np.asarray(classes))
         return cls(form, classes, classes.dtype)
 
     def matrix(self, y: Any, *, unknown: Literal["refuse", "drop"] = "refuse") -> sparse.csr_matrix:
-        """The targets of some points as labels, float32 CSR [n, K] of ones.
+        """Encodes targets as labels, float32 CSR [n, K] of ones.
 
         Args:
           y: the targets.
-          unknown: `refuse` or `drop` a class that is not in `classes`.
+          unknown: whether to `refuse` or `drop` classes that are not in `classes`.
 
         Raises:
           InputError: another form than that of the classes, another width, an unknown class, or a
             value of an indicator that is neither 0 nor 1.
         """
-        y = _plain(y)
+        y = _to_array(y)
         form = _form(y, pairs="lists" if self.form == "lists" else "dense")
         if form != self.form and {form, self.form} != {"dense", "sparse"}:
             raise InputError("y", f"targets of the form {form!r}", f"{self.form!r}, as before")
         if form in ("dense", "sparse"):
-            found = sparse.csr_matrix(y if form == "sparse" else np.asarray(y), copy=True)
-            found.eliminate_zeros()
-            if (found.data != 1).any():
-                value = found.data[found.data != 1][0]
+            indicator = sparse.csr_matrix(y if form == "sparse" else np.asarray(y), copy=True)
+            indicator.eliminate_zeros()
+            if (indicator.data != 1).any():
+                value = indicator.data[indicator.data != 1][0]
                 raise InputError("y", f"{value} in an indicator", "only 0 and 1")
-            found.sum_duplicates()
-            if found.shape[1] != len(self.classes):
-                raise InputError("y", counted(found.shape[1], "column"), f"{len(self.classes)}")
-            return _ones(found.indices, found.indptr, found.shape)
-        column = _column(y) if form == "classes" else None
-        counts = np.ones(len(column), np.int64) if column is not None else [len(set(r)) for r in y]
-        flat = column if column is not None else [label for row in y for label in set(row)]
+            indicator.sum_duplicates()
+            if indicator.shape[1] != len(self.classes):
+                found = counted(indicator.shape[1], "column")
+                raise InputError("y", found, f"{len(self.classes)}")
+            return _csr_of_ones(indicator.indices, indicator.indptr, indicator.shape)
+        if form == "classes":
+            flat: Any = _column(y)
+            counts = np.ones(len(flat), np.int64)
+        else:
+            flat = [label for row in y for label in set(row)]
+            counts = np.array([len(set(row)) for row in y], np.int64)
         values = np.asarray(flat, None if len(flat) else self.classes.dtype)
-        place, known = self._places(values)
+        columns, known = self._find_columns(values)
         if unknown == "refuse" and not known.all():
             found = f"the class {values.tolist()[np.argmin(known)]!r}"
             raise InputError("y", found, "one of the known classes")
         row = np.repeat(np.arange(len(counts)), counts)[known]
         counts = np.bincount(row, minlength=len(counts))
-        place = place[known]
         starts = np.concatenate([[0], np.cumsum(counts)])
-        labels = _ones(place, starts, (len(starts) - 1, len(self.classes)))
+        labels = _csr_of_ones(columns[known], starts, (len(starts) - 1, len(self.classes)))
         labels.sort_indices()
         return labels
 
     def columns(self, labels: Any) -> NDArray[np.int32]:
-        """The columns of some classes, int32 [S], ascending, each once.
+        """The distinct columns of some classes, int32 [S], ascending.
 
         Raises:
           InputError: no class, or an unknown one.
         """
         values = np.asarray(list(labels))
-        place, known = self._places(values)
+        columns, known = self._find_columns(values)
         if not known.all() or not len(values):
             found = f"the class {values.tolist()[np.argmin(known)]!r}" if len(values) else "none"
             raise InputError("labels", found, "some of the known classes")
-        return np.unique(place).astype(np.int32)
+        return np.unique(columns).astype(np.int32)
 
     def weights(self, class_weight: Any, labels: sparse.csr_matrix) -> NDArray[np.float32] | None:
         """The weights of the classes, float32 [K], or None for 1 each.
 
         Args:
-          class_weight: weights by class, 1 where there is none; or as in `weights_of_classes`.
+          class_weight: weights by class, 1 where there is none; or as in `label_weights`.
           labels: CSR [n, K], of the points.
 
         Raises:
-          InputError: an unknown class, or as in `weights_of_classes`.
+          InputError: an unknown class, or as in `label_weights`.
         """
         if isinstance(class_weight, Mapping):
-            place, known = self._places(np.asarray(list(class_weight)))
+            columns, known = self._find_columns(np.asarray(list(class_weight)))
             if not known.all():
                 found = f"the class {list(class_weight)[np.argmin(known)]!r}"
                 raise InputError("class_weight", found, "some of the classes of y")
-            given = list(class_weight.values())
-            class_weight = np.ones(len(self.classes))
-            class_weight[place] = given
-        return weights_of_classes(class_weight, labels)
+            weights = np.ones(len(self.classes))
+            weights[columns] = list(class_weight.values())
+            class_weight = weights
+        return label_weights(class_weight, labels)
 
-    def _places(self, values: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """The column of each class, and whether there is one."""
+    def _find_columns(self, values: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """The column of each value, and whether it is a known class."""
         if not len(values):
             return np.zeros(0, np.int64), np.zeros(0, bool)
         try:
-            place = np.minimum(np.searchsorted(self.classes, values), len(self.classes) - 1)
-            return place, np.asarray(self.classes[place] == values, bool)
-        except TypeError:  # of another type than the classes: none of them
+            columns = np.minimum(np.searchsorted(self.classes, values), len(self.classes) - 1)
+            return columns, np.asarray(self.classes[columns] == values, bool)
+        except TypeError:  # the values have another type than the classes, so none is known
             return np.zeros(len(values), np.int64), np.zeros(len(values), bool)
 
-    def answers(self, slots: NDArray[np.int32]) -> Any:
-        """The best labels of each point in the form of the targets.
+    def decode(self, columns: NDArray[np.int32]) -> Any:
+        """Converts predicted columns to the form of the targets.
 
         Args:
-          slots: int [n, k] columns; -1 for none, where there are several.
+          columns: int [n, k]; -1 is padding, except for one class per point.
         """
         if self.form == "classes":
-            return self.classes[slots[:, 0]]
+            return self.classes[columns[:, 0]]
         if self.form == "lists":
-            return [list(self.classes[row[row >= 0]]) for row in slots]
-        starts = np.append(0, np.cumsum((slots >= 0).sum(axis=1)))
-        found = _ones(slots[slots >= 0], starts, (len(slots), len(self.classes)))
-        found.sort_indices()
-        found = found.astype(self.dtype)
-        return found.toarray() if self.form == "dense" else found
+            return [list(self.classes[row[row >= 0]]) for row in columns]
+        starts = np.append(0, np.cumsum((columns >= 0).sum(axis=1)))
+        labels = _csr_of_ones(columns[columns >= 0], starts, (len(columns), len(self.classes)))
+        labels.sort_indices()
+        labels = labels.astype(self.dtype)
+        return labels.toarray() if self.form == "dense" else labels
 
 
-def _plain(y: Any) -> Any:
-    """Lists, arrays and matrices as they are; data frames and series of lists as an array."""
+def _to_array(y: Any) -> Any:
+    """Converts data frames and series of lists to arrays; returns other targets unchanged."""
     if sparse.issparse(y) or isinstance(y, list | tuple | np.ndarray):
         return y
     return np.asarray(y) if getattr(y, "dtype", None) in (None, object) else y
 
 
 def _form(y: Any, *, pairs: Literal["lists", "dense"]) -> Form:
-    """The form of y; `pairs` is that of nested lists that are all [0, 1] or [1, 0]."""
+    """The form of y; `pairs` is the form of nested lists that are all [0, 1] or [1, 0]."""
     if sparse.issparse(y):
         return "sparse"
     if _is_lists(y, pairs=pairs == "lists"):
@@ -195,14 +197,14 @@ def _form(y: Any, *, pairs: Literal["lists", "dense"]) -> Form:
         y = np.asarray(y)
     if y.dtype.kind == "f":
         assert_all_finite(y, input_name="y")
-    with _of_one_type():
+    with _mixed_types_as_input_error():
         check_classification_targets(y)
     return "dense" if y.ndim == 2 and y.shape[1] > 1 else "classes"
 
 
 @contextlib.contextmanager
-def _of_one_type() -> Iterator[None]:
-    """Says it in one line where labels have no order, as `None` and names."""
+def _mixed_types_as_input_error() -> Iterator[None]:
+    """Turns the TypeError of labels without an order, such as `None` and names, into InputError."""
     try:
         yield
     except TypeError as error:
@@ -213,9 +215,9 @@ def _of_one_type() -> Iterator[None]:
 def _is_lists(y: Any, *, pairs: bool) -> bool:
     """Whether y holds a list (or set, or array) of labels for each point.
 
-    Nested lists may also be a dense indicator: rows of one length, at least 2, that hold only zeros
-    and ones. A list of labels repeats no label, so that only rows of 2 may be both: `pairs` says
-    whether they are lists of labels then.
+    Nested lists may also be a dense indicator: rows of one length, at least 2, of only zeros and
+    ones. A list of labels has no duplicates, so only rows of length 2 are ambiguous: `pairs` says
+    whether these are lists of labels.
     """
     if not isinstance(y, list | tuple) and not (isinstance(y, np.ndarray) and y.dtype == object):
         return False
@@ -238,6 +240,6 @@ def _column(y: Any) -> NDArray[Any]:
     return column_or_1d(y, warn=True)
 
 
-def _ones(ids: Any, starts: Any, shape: tuple[int, int]) -> sparse.csr_matrix:
+def _csr_of_ones(ids: Any, starts: Any, shape: tuple[int, int]) -> sparse.csr_matrix:
     ids = np.asarray(ids, np.int32)
     return sparse.csr_matrix((np.ones(len(ids), np.float32), ids, starts), shape=shape)

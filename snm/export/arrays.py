@@ -17,10 +17,17 @@ from snm.errors import InputError, pip_install
 from snm.prediction.predictor import Predictor
 from snm.tables.rounding import as_float
 
-__all__ = ["FORMAT", "arrays_of", "class_rows_sha256", "manifest_of", "origin_of", "write_arrays"]
+__all__ = [
+    "FORMAT",
+    "class_rows_sha256",
+    "make_manifest",
+    "model_arrays",
+    "run_origin",
+    "write_arrays",
+]
 
 FORMAT = "snm-export-1"
-_HASHED = 1 << 16  # rows at once, that of bfloat16 no second table is made
+_HASHED_ROWS = 1 << 16  # rows at once, so that bfloat16 tables are not copied whole
 
 _SCORE = {
     "linear": "h",
@@ -29,7 +36,7 @@ _SCORE = {
 }
 
 
-def arrays_of(predictor: Predictor) -> dict[str, np.ndarray]:
+def model_arrays(predictor: Predictor) -> dict[str, np.ndarray]:
     """The parameters that prediction needs.
 
     Returns:
@@ -41,26 +48,26 @@ def arrays_of(predictor: Predictor) -> dict[str, np.ndarray]:
     model, state = predictor.model, predictor.state
     head = state.head
     bias = np.zeros(model.spec.num_labels, np.float32) if head.bias is None else head.bias
-    found = {
+    arrays = {
         "feature_rows": as_float(state.features.rows),
         "class_rows": as_float(head.table.rows),
         "bias": bias,
         "multipliers": np.exp(np.atleast_1d(np.asarray(head.log_scale))),
     }
-    for leaf in jax.tree.leaves(state.tower):  # one layer without a bias, or none
-        found["tower"] = np.asarray(leaf).reshape(model.members, model.dim, model.dim)
+    for leaf in jax.tree.leaves(state.tower):  # at most one layer, without a bias
+        arrays["tower"] = np.asarray(leaf).reshape(model.members, model.dim, model.dim)
     for name in ("idf", "mean", "spread"):
         if (fitted := getattr(predictor.weighting, name)) is not None:
-            found[name] = fitted
-    return {name: np.ascontiguousarray(value, np.float32) for name, value in found.items()}
+            arrays[name] = fitted
+    return {name: np.ascontiguousarray(value, np.float32) for name, value in arrays.items()}
 
 
 def class_rows_sha256(predictor: Predictor) -> str:
     """The SHA-256 of class rows, as float32, and biases, which identifies the model of an index."""
     total = hashlib.sha256()
     rows, bias = np.asarray(predictor.state.head.table.rows), predictor.state.head.bias
-    for first in range(0, len(rows), _HASHED):
-        piece = rows[first : first + _HASHED]
+    for first in range(0, len(rows), _HASHED_ROWS):
+        piece = rows[first : first + _HASHED_ROWS]
         if piece.dtype != np.float32:
             piece = np.asarray(as_float(jnp.asarray(piece)))
         total.update(np.ascontiguousarray(piece).data)
@@ -69,8 +76,8 @@ def class_rows_sha256(predictor: Predictor) -> str:
     return total.hexdigest()
 
 
-def origin_of(run: Path) -> dict[str, Any]:
-    """What the manifest of an export says of the run that it came from."""
+def run_origin(run: Path) -> dict[str, Any]:
+    """The entries of a manifest that describe the run of an export."""
     from snm.runs.folder import RunFolder
 
     folder = RunFolder(run)
@@ -82,19 +89,19 @@ def origin_of(run: Path) -> dict[str, Any]:
     }
 
 
-def manifest_of(predictor: Predictor, origin: dict[str, Any]) -> dict[str, Any]:
+def make_manifest(predictor: Predictor, origin: dict[str, Any]) -> dict[str, Any]:
     """The manifest of an export: its sizes, its origin, and the formula of a score.
 
     Args:
       predictor: the model.
-      origin: JSON values that say where it came from, such as `origin_of(run)`.
+      origin: JSON values that describe its source, such as `run_origin(run)`.
     """
     from snm.machine.versions import versions
     from snm.runs.folder import RunFolder
 
     model, text = predictor.model, {}
     if predictor.vectorizer is not None:
-        text = {"text": _of_text(predictor.vectorizer, RunFolder(Path()).vectorizer.name)}
+        text = {"text": _text_entries(predictor.vectorizer, RunFolder(Path()).vectorizer.name)}
     return {
         "format": FORMAT,
         **origin,
@@ -124,17 +131,17 @@ def manifest_of(predictor: Predictor, origin: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _of_text(vectorizer: Vectorizer, file: str) -> dict[str, Any]:
-    """How a text becomes the features v of the manifest's formulas."""
+def _text_entries(vectorizer: Vectorizer, file: str) -> dict[str, Any]:
+    """Describes how a text becomes the features v of the manifest's formulas."""
     name = next(name for name, kind in CLASSES.items() if kind == vectorizer.kind)
-    of = ", each item with single blanks inside" if vectorizer.item_separator else ""
+    note = ", each item with single blanks inside" if vectorizer.item_separator else ""
     if vectorizer.vocabulary is not None:
-        of += f"; vocabulary, and idf of tfidf, are in {file}"
+        note += f"; vocabulary, and idf of tfidf, are in {file}"
     return {
         "file": file,
         "class": f"sklearn.feature_extraction.text.{name}",
         "options": vectorizer.options,
-        "v": f"the row that the class, with the options, makes of the text in form NFC{of}",
+        "v": f"the row that the class, with the options, makes of the text in form NFC{note}",
     }
 
 
@@ -144,12 +151,12 @@ def write_arrays(
     """Writes arrays as npy, npz or safetensors.
 
     Returns:
-      The file name, `model.npz` or `model.safetensors`; of npy, which has a file for each array,
-      the pattern of the names, `model-{array}.npy`.
+      The file name, `model.npz` or `model.safetensors`; for npy, which has one file per array, the
+      pattern of the names, `model-{array}.npy`.
 
     Raises:
       InputError: the package safetensors is not installed.
-      OSError: the file system refuses.
+      OSError: a file cannot be written.
     """
     if form == "npy":
         for name, array in arrays.items():
@@ -165,13 +172,13 @@ def write_arrays(
     except ImportError as error:
         expected = pip_install("export")
         raise InputError("--to safetensors", "no safetensors", expected) from error
-    # It writes a private file and renames it; a model is to be read by those who may read the rest.
+    # save_file replaces the file by a private one; restore the permissions of the other files.
     path = folder / file
     path.touch()
     mode = path.stat().st_mode
     try:
         save_file(arrays, path)
-    except SafetensorError as error:  # it has the system's number in its text alone
+    except SafetensorError as error:  # the errno is only in its text
         number = re.search(r"os error (\d+)", str(error))
         if number is None:
             raise

@@ -25,8 +25,11 @@ __all__ = ["Export"]
 
 _LOW_RECALL = 0.95
 _FORMS = literal_type_from_choices(("npy", "npz", "safetensors", "hub", *LIBRARIES))
-# Options that do something for an index alone, and those that do for rows of int8, too.
-_OF_INDEX, _MEASURED = ("links", "build_effort", "search_effort"), ("data", "min_recall")
+# Options of indexes only, and options of indexes and int8 rows.
+_INDEX_OPTIONS, _MEASURE_OPTIONS = (
+    ("links", "build_effort", "search_effort"),
+    ("data", "min_recall"),
+)
 
 
 @dataclasses.dataclass
@@ -94,19 +97,19 @@ class Export:
     """Make a new repository of --push one that its owner alone can read."""
 
     @property
-    def indexes(self) -> bool:
+    def builds_index(self) -> bool:
         """Whether it builds an index."""
         return self.to in LIBRARIES
 
     @property
-    def rounds(self) -> bool:
-        """Whether it rounds rows."""
+    def quantizes(self) -> bool:
+        """Whether it rounds rows to int8."""
         return self.rows != "float32"
 
     @property
-    def measures(self) -> bool:
-        """Whether what is written may find less than the run does; how much is then measured."""
-        return self.indexes or self.rounds
+    def is_approximate(self) -> bool:
+        """Whether the export may miss some of the best labels; its recall is then measured."""
+        return self.builds_index or self.quantizes
 
     def __call__(self) -> None:
         """Runs the verb."""
@@ -120,7 +123,7 @@ def _run(command: Export) -> None:
       InputError: no run, a missing library, a folder that exists, or no points to measure an index
         on.
     """
-    from snm.export.arrays import manifest_of, origin_of
+    from snm.export.arrays import make_manifest, run_origin
     from snm.export.manifest import write_manifest
     from snm.runs.folder import RunFolder
     from snm.runs.load import load
@@ -129,37 +132,37 @@ def _run(command: Export) -> None:
     from snm.system.terminal import console, waiting
 
     _check(command)
-    points = _points(command) if command.measures else None
+    points = _measured_points(command) if command.is_approximate else None
     predictor = load(command.run)
     remark_unfinished(command.run)
     if command.to == "hub":
-        _hub(command, predictor)
+        _write_hub(command, predictor)
         return
     out, folder = command.output, RunFolder(command.run)
-    manifest = manifest_of(predictor, origin_of(command.run))
-    with made_whole("--output", out) as beside, waiting(f"writing {out}"):
-        if command.indexes:
-            manifest["index"] = _index(command, predictor, points, manifest, beside)
+    manifest = make_manifest(predictor, run_origin(command.run))
+    with made_whole("--output", out) as partial, waiting(f"writing {out}"):
+        if command.builds_index:
+            manifest["index"] = _write_index(command, predictor, points, manifest, partial)
         else:
-            manifest |= _arrays(command, predictor, folder, beside)
+            manifest |= _write_model_arrays(command, predictor, folder, partial)
         for extra in (folder.names, folder.vectorizer, folder.fitted_weighting):
             if folder.has(extra):
-                shutil.copyfile(folder.checked(extra), beside / extra.name)
-        if command.rounds:
-            manifest["measured"] = _rounded(command, predictor, points, manifest, beside)
-        write_manifest(beside, manifest)
-    if command.measures:
-        about = manifest["index"] if command.indexes else manifest
-        console.print(_table(about["measured"], command))
-        for line in _warnings(about["measured"], command):
+                shutil.copyfile(folder.checked(extra), partial / extra.name)
+        if command.quantizes:
+            manifest["measured"] = _measure_quantized(command, predictor, points, manifest, partial)
+        write_manifest(partial, manifest)
+    if command.is_approximate:
+        measured = (manifest["index"] if command.builds_index else manifest)["measured"]
+        console.print(_table(measured, command))
+        for line in _warnings(measured, command):
             console.print(line, soft_wrap=True)
     if predictor.memory is not None:
-        _say_memory(command, predictor.memory)
-    _say_size(out)
+        _report_memory(command, predictor.memory)
+    _report_size(out)
 
 
 def _check(command: Export) -> None:
-    """Refuses what can be refused before the run is read.
+    """Checks the options before the run is read.
 
     Raises:
       InputError: a folder that exists, options that do nothing here, or a library that is missing.
@@ -168,26 +171,28 @@ def _check(command: Export) -> None:
         raise InputError(
             f"--output {command.output}", "a file or folder of that name", "a new folder"
         )
-    if command.rounds and command.to != "npy":
+    if command.quantizes and command.to != "npy":
         raise InputError(f"--rows {command.rows}", f"--to {command.to}", "--to npy")
     _check_hub(command)
-    for name in (*_OF_INDEX, *_MEASURED):
-        allowed = command.indexes or (command.rounds and name in _MEASURED)
+    for name in (*_INDEX_OPTIONS, *_MEASURE_OPTIONS):
+        allowed = command.builds_index or (command.quantizes and name in _MEASURE_OPTIONS)
         if getattr(command, name) != getattr(Export, name) and not allowed:
             flag = "--" + name.replace("_", "-")
-            expected = f"--to {' or '.join(LIBRARIES)}" + ", or --rows int8" * (name in _MEASURED)
+            expected = f"--to {' or '.join(LIBRARIES)}" + ", or --rows int8" * (
+                name in _MEASURE_OPTIONS
+            )
             raise InputError(flag, f"--to {command.to}", expected)
     if command.min_recall is not None and not 0 <= command.min_recall <= 1:
         raise InputError("--min-recall", f"{command.min_recall:g}", "0 to 1")
 
 
 def _check_hub(command: Export) -> None:
-    """Refuses what would be refused after the work."""
+    """Checks the options of the Hub before the work."""
     from snm.export.hub.transfer import check_client
 
-    asked = {"--license": command.license, "--datasets": command.datasets,
+    options = {"--license": command.license, "--datasets": command.datasets,
              "--push": command.push, "--private": command.private}  # fmt: skip
-    for flag, value in asked.items():
+    for flag, value in options.items():
         if value and command.to != "hub":
             raise InputError(flag, f"--to {command.to}", "--to hub")
     if command.push is not None:
@@ -196,7 +201,7 @@ def _check_hub(command: Export) -> None:
         raise InputError("--private", "no --push", "a repository to send the model to")
 
 
-def _hub(command: Export, predictor: Predictor) -> None:
+def _write_hub(command: Export, predictor: Predictor) -> None:
     """Writes a hub folder, and sends it."""
     from snm.export.hub.folder import write_hub
     from snm.export.hub.transfer import push
@@ -204,11 +209,11 @@ def _hub(command: Export, predictor: Predictor) -> None:
     from snm.system.terminal import say, waiting
 
     out = command.output
-    with made_whole("--output", out) as beside, waiting(f"writing {out}"):
+    with made_whole("--output", out) as partial, waiting(f"writing {out}"):
         write_hub(
             predictor,
             command.run,
-            beside,
+            partial,
             license=command.license,
             datasets=command.datasets,
             repository=command.push,
@@ -217,50 +222,50 @@ def _hub(command: Export, predictor: Predictor) -> None:
     if stored is not None:
         what = counted(len(stored.rows), "training point")
         say(f"memory.safetensors has {what}: share it only where the data may be shared")
-    _say_size(out)
+    _report_size(out)
     if command.push is not None:
         with waiting(f"sending {out}"):
             commit = push(out, command.push, private=command.private)
         say(f"sent to {commit}")
 
 
-def _arrays(
-    command: Export, predictor: Predictor, folder: RunFolder, beside: Path
+def _write_model_arrays(
+    command: Export, predictor: Predictor, folder: RunFolder, partial: Path
 ) -> dict[str, Any]:
-    """Writes the arrays of a run; returns what the manifest says of them."""
-    from snm.export.arrays import arrays_of, write_arrays
+    """Writes the arrays of a run; returns their entries of the manifest."""
+    from snm.export.arrays import model_arrays, write_arrays
     from snm.export.mapped import write_export
-    from snm.export.memory_arrays import memory_arrays_of, votes_of
+    from snm.export.memory_arrays import stored_arrays, voting_entries
 
     if command.to == "npy":
         names = folder.names if folder.has(folder.names) else None
-        return write_export(predictor, folder.settings(), names, beside, rows=command.rows)
-    about: dict[str, Any] = {"file": write_arrays(arrays_of(predictor), command.to, beside)}
+        return write_export(predictor, folder.settings(), names, partial, rows=command.rows)
+    entries: dict[str, Any] = {"file": write_arrays(model_arrays(predictor), command.to, partial)}
     if (memory := predictor.memory) is not None:
-        name = write_arrays(memory_arrays_of(memory), command.to, beside, "memory")
-        about["memory"] = {"file": name, **votes_of(memory)}
-    return about
+        name = write_arrays(stored_arrays(memory), command.to, partial, "memory")
+        entries["memory"] = {"file": name, **voting_entries(memory)}
+    return entries
 
 
-def _say_memory(command: Export, memory: Memory) -> None:
+def _report_memory(command: Export, memory: Memory) -> None:
     from snm.system.terminal import console
 
     file = f"memory{'-*' if command.to == 'npy' else ''}.{command.to}"
-    if command.indexes:
+    if command.builds_index:
         message = "not in the index, nor in its recall; `snm evaluate` and `serve` add the votes"
     else:
         message = f"{counted(len(memory.rows), 'point')} in {file}; the manifest says how they vote"
     console.print(f"memory of neighbours: {message}", soft_wrap=True)
 
 
-def _say_size(out: Path) -> None:
+def _report_size(out: Path) -> None:
     from snm.system.terminal import console
 
     size = sum(file.stat().st_size for file in out.iterdir())
     console.print(f"{size / 2**20:,.1f} MiB in {out}", soft_wrap=True)
 
 
-def _points(command: Export) -> Any:
+def _measured_points(command: Export) -> Any:
     """Raw features to measure recall on: those of test, or of train if there is no test."""
     from snm.data.load import load as load_data
     from snm.runs.folder import RunFolder
@@ -274,7 +279,7 @@ def _points(command: Export) -> Any:
     return part.features
 
 
-def _index(
+def _write_index(
     command: Export, predictor: Predictor, points: Any, manifest: dict[str, Any], folder: Path
 ) -> dict[str, Any]:
     from snm.export.index import QUERY, bias_scale, build_index, with_index
@@ -282,7 +287,7 @@ def _index(
     from snm.export.measure import measure
 
     settings = GraphSettings(command.links, command.build_effort, command.search_effort)
-    about = {
+    entries = {
         "library": command.to,
         "file": build_index(predictor, LIBRARIES[command.to], settings, folder),
         "links": settings.links,
@@ -291,14 +296,14 @@ def _index(
         "query": QUERY,
         "bias_scale": bias_scale(predictor),
     }
-    write_manifest(folder, {**manifest, "index": about})
-    searched = with_index(predictor, folder)  # what is measured is what was written
+    write_manifest(folder, {**manifest, "index": entries})
+    searched = with_index(predictor, folder)  # measures the files as written
     measured = measure(searched, points)
-    _refuse_low(measured, command)
-    return {**about, "measured": measured}
+    _check_recall(measured, command)
+    return {**entries, "measured": measured}
 
 
-def _rounded(
+def _measure_quantized(
     command: Export, predictor: Predictor, points: Any, manifest: dict[str, Any], folder: Path
 ) -> dict[str, Any]:
     from snm.export.manifest import write_manifest
@@ -306,52 +311,52 @@ def _rounded(
     from snm.export.measure import measure_rows
 
     write_manifest(folder, manifest)
-    written = open_export(folder, memory=False)  # what is measured is what was written
+    written = open_export(folder, memory=False)  # measures the files as written
     measured = measure_rows(predictor, written, points)
-    _refuse_low(measured, command)
+    _check_recall(measured, command)
     return measured
 
 
-def _refuse_low(measured: dict[str, Any], command: Export) -> None:
-    from snm.export.measure import least_recall
+def _check_recall(measured: dict[str, Any], command: Export) -> None:
+    from snm.export.measure import lowest_recall
 
-    k, share = least_recall(measured["recall"])
+    k, share = lowest_recall(measured["recall"])
     if command.min_recall is not None and share < command.min_recall:
-        found, expected = f"recall@{k} {share:.4f}", f"at least that; {_more(command)}"
+        found, expected = f"recall@{k} {share:.4f}", f"at least that; {_advice(command)}"
         raise InputError(f"--min-recall {command.min_recall:g}", found, expected)
 
 
-def _more(command: Export) -> str:
+def _advice(command: Export) -> str:
     if command.to == "npy":
         return "--rows float32 finds all"
     return f"a higher --search-effort, such as {4 * command.search_effort}, finds more"
 
 
 def _warnings(measured: dict[str, Any], command: Export) -> Iterator[str]:
-    """What speaks against the use of an index."""
-    from snm.export.measure import least_recall
+    """Warnings about low recall and low speed."""
+    from snm.export.measure import lowest_recall
 
-    k, share = least_recall(measured["recall"])
+    k, share = lowest_recall(measured["recall"])
     if command.min_recall is None and share < _LOW_RECALL:
-        yield f"warning: recall@{k} is {share:.4f}, so answers get worse; {_more(command)}"
+        yield f"warning: recall@{k} is {share:.4f}, so answers get worse; {_advice(command)}"
     if command.to == "npy":
         return  # for less memory, at any speed
     if measured["queries_per_second"] < measured["exact_queries_per_second"]:
         yield "warning: the index is slower than exact search here, which needs no index"
 
 
-def _table(found: dict[str, Any], command: Export) -> Table:
+def _table(measured: dict[str, Any], command: Export) -> Table:
     from snm.system.terminal import table_of
 
     what, name, other = "rows of int8", "int8", "float32"
     if command.to != "npy":
         what, name, other = command.to, "index", "exact"
-    most = max(map(int, found["recall"]))
-    title = f"{what}: the best {most} of each of {counted(found['points'], 'point')}"
-    recalls = (f"recall@{k}" for k in found["recall"])
-    table = table_of(title, [""], [*recalls, f"queries/s (k {found['timed_k']})"])
-    shares = (f"{share:.4f}" for share in found["recall"].values())
-    table.add_row(name, *shares, f"{found['queries_per_second']:,.0f}")
-    ones = ("1.0000" for _ in found["recall"])
-    table.add_row(other, *ones, f"{found['exact_queries_per_second']:,.0f}")
+    most = max(map(int, measured["recall"]))
+    title = f"{what}: the best {most} of each of {counted(measured['points'], 'point')}"
+    recalls = (f"recall@{k}" for k in measured["recall"])
+    table = table_of(title, [""], [*recalls, f"queries/s (k {measured['timed_k']})"])
+    shares = (f"{share:.4f}" for share in measured["recall"].values())
+    table.add_row(name, *shares, f"{measured['queries_per_second']:,.0f}")
+    ones = ("1.0000" for _ in measured["recall"])
+    table.add_row(other, *ones, f"{measured['exact_queries_per_second']:,.0f}")
     return table

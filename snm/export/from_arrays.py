@@ -1,4 +1,4 @@
-"""Makes a predictor from the arrays of an export, whichever file holds them."""
+"""Builds a predictor from the arrays of an export, for every file format."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from snm.runs.typed_json import typed
 from snm.tables.int8 import as_bytes, row_type
 from snm.tables.table import RowTable
 
-__all__ = ["ReadArray", "Wanted", "fits", "predictor_of"]
+__all__ = ["ExpectedManifest", "ReadArray", "build_predictor", "matches_shape"]
 
 
 class ReadArray(Protocol):
@@ -42,9 +42,9 @@ class ReadArray(Protocol):
 
         Args:
           stem: `model` or `memory`.
-          name: of the array; see `arrays_of` and `memory_arrays_of`.
-          dtype: that it must have; None is any.
-          shape: that it must have; -1 is any length.
+          name: the name of the array; see `model_arrays` and `stored_arrays`.
+          dtype: the expected dtype; None is any.
+          shape: the expected shape; -1 is any length.
 
         Raises:
           InputError: no such array, or another one.
@@ -52,13 +52,13 @@ class ReadArray(Protocol):
         ...
 
 
-class Wanted(NamedTuple):
-    """What a manifest must be.
+class ExpectedManifest(NamedTuple):
+    """The requirements of a manifest.
 
     Attributes:
-      format: its `format`.
-      kind: what it must hold.
-      expected: what its folder should be, in the messages.
+      format: the value of its `format`.
+      kind: the dataclass of its content.
+      expected: a description of its folder, for error messages.
     """
 
     format: str
@@ -66,100 +66,102 @@ class Wanted(NamedTuple):
     expected: str
 
 
-def fits(found: Sequence[int], wanted: Sequence[int]) -> bool:
-    """Whether a shape is the one that was asked for, where -1 is any length."""
-    return len(found) == len(wanted) and all(
-        asked in (-1, real) for asked, real in zip(wanted, found, strict=True)
+def matches_shape(shape: Sequence[int], expected: Sequence[int]) -> bool:
+    """Whether a shape is the expected one, where -1 is any length."""
+    return len(shape) == len(expected) and all(
+        size in (-1, length) for size, length in zip(expected, shape, strict=True)
     )
 
 
-def predictor_of(
+def build_predictor(
     folder: Path,
     where: Path,
     manifest: dict[str, Any],
     config: ResolvedConfig,
     array: ReadArray,
     names: Callable[[Path, int], Sequence[str]],
-    wanted: Wanted,
+    expected: ExpectedManifest,
     *,
     memory: bool,
     full_check: bool,
 ) -> Predictor:
-    """The model that an export holds.
+    """Builds the model of an export.
 
     Args:
-      folder: of the export, with the weighting, and perhaps label names and a vectoriser.
+      folder: the export, with the weighting and, if present, label names and a vectoriser.
       where: the file of the manifest.
-      manifest: its content.
+      manifest: the content of the manifest.
       config: the settings of the run.
       array: reads an array.
       names: reads the file of the names of K labels.
-      wanted: what the manifest must be.
+      expected: the requirements of the manifest.
       memory: as in `runs.load.load`.
-      full_check: look at all ids of the memory.
+      full_check: whether to check all ids of the memory.
 
     Raises:
-      InputError: something is missing, or does not fit the rest.
+      InputError: something is missing or inconsistent.
     """
     try:
-        if manifest["format"] != wanted.format:
-            other = f"format {ascii(manifest['format'])[:40]}"
-            raise InputError(str(folder), other, wanted.format)
-        about = typed(wanted.kind, manifest, str(where))
-        model = make_model(config, about.num_features, about.num_labels)
-        model = dataclasses.replace(model, members=about.members)
-        found = _alone(folder, about, config, model, array, names)
-        if about.calibration is not None:
-            calibration = about.calibration if memory else None
-            found = dataclasses.replace(found, calibration=calibration, why_uncalibrated=LEFT_OUT)
-        if memory and about.memory is not None:
-            stored = _memory(about.memory, model, array, full_check)
-            found = dataclasses.replace(found, memory=stored)
+        if manifest["format"] != expected.format:
+            found = f"format {ascii(manifest['format'])[:40]}"
+            raise InputError(str(folder), found, expected.format)
+        content = typed(expected.kind, manifest, str(where))
+        model = make_model(config, content.num_features, content.num_labels)
+        model = dataclasses.replace(model, members=content.members)
+        predictor = _model_only(folder, content, config, model, array, names)
+        if content.calibration is not None:
+            calibration = content.calibration if memory else None
+            predictor = dataclasses.replace(
+                predictor, calibration=calibration, why_uncalibrated=LEFT_OUT
+            )
+        if memory and content.memory is not None:
+            stored = _memory(content.memory, model, array, full_check)
+            predictor = dataclasses.replace(predictor, memory=stored)
     except InputError:
         raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        content = f"another content ({error!r:.80})"
-        raise InputError(str(where), content, wanted.expected) from error
-    return found
+        found = f"another content ({error!r:.80})"
+        raise InputError(str(where), found, expected.expected) from error
+    return predictor
 
 
-def _alone(
+def _model_only(
     folder: Path,
-    about: Export,
+    content: Export,
     config: ResolvedConfig,
     model: Model,
     array: ReadArray,
     read_names: Callable[[Path, int], Sequence[str]],
 ) -> Predictor:
     """The model without its memory."""
-    run = RunFolder(folder)  # the files that are the same in both
+    run = RunFolder(folder)  # exports have these files under the same names
     weighting = weighting_of(run.fitted_weighting, config.weighting, model.num_features)
     names = read_names(run.names, model.spec.num_labels) if run.names.exists() else None
     texts = None
     if run.vectorizer.exists():
         texts = vectorizer_of(run.vectorizer, model.num_features)
-    state = _state(about, model, array)
+    state = _state(content, model, array)
     return Predictor(model, state, weighting, names, vectorizer=texts)
 
 
-def _state(about: Export, model: Model, array: ReadArray) -> TrainState:
+def _state(content: Export, model: Model, array: ReadArray) -> TrainState:
     width, num_labels = model.dim * model.members, model.spec.num_labels
 
     def table(name: str, count: int) -> RowTable:
-        if about.rows == "int8":
+        if content.rows == "int8":
             return RowTable(_on_device(as_bytes(array("model", name, row_type(width), (count,)))))
         return RowTable(placed(name, count, width))
 
     def placed(name: str, *shape: int) -> Array:
         return _on_device(array("model", name, np.float32, shape))
 
-    multipliers = np.asarray(about.log_multipliers, np.float32)
+    multipliers = np.asarray(content.log_multipliers, np.float32)
     if multipliers.shape != (model.members,):
         raise ValueError(f"{multipliers.shape} multipliers")
 
-    def layer(_: Any) -> Array:  # the one of a tower, which has no bias
+    def layer(_: Any) -> Array:  # a tower has one layer, without a bias
         shape = (model.members, model.dim, model.dim)
-        return _on_device(_of_members(array("model", "tower", np.float32, shape)))
+        return _on_device(_squeeze_members(array("model", "tower", np.float32, shape)))
 
     like = jax.eval_shape(
         lambda: init_tower(model.dim, model.encoder, "float32", jax.random.key(0))[1]
@@ -167,24 +169,24 @@ def _state(about: Export, model: Model, array: ReadArray) -> TrainState:
     head = Head(
         table("class_rows", num_labels),
         placed("bias", num_labels) if model.spec.bias else None,
-        _on_device(_of_members(multipliers)),
+        _on_device(_squeeze_members(multipliers)),
     )
     features = table("feature_rows", model.num_features)
     return TrainState(features, jax.tree.map(layer, like), None, head)
 
 
-def _of_members(array: NDArray) -> NDArray:
-    """An array as `inference.join` has it: one member has no axis of members."""
+def _squeeze_members(array: NDArray) -> NDArray:
+    """Removes the axis of members if there is one member, as `inference.join` does."""
     return array[0] if len(array) == 1 else array
 
 
 def _on_device(array: NDArray) -> Array:
-    """Without a copy on a CPU, whose memory is what the file is mapped to."""
+    """Puts an array on the device; on a CPU the mapped file is used without a copy."""
     return jax.device_put(array, may_alias=True)
 
 
-def _memory(about: StoredMemory, model: Model, array: ReadArray, full_check: bool) -> Memory:
-    points, d, num_labels = about.points, model.num_features, model.spec.num_labels
+def _memory(content: StoredMemory, model: Model, array: ReadArray, full_check: bool) -> Memory:
+    points, d, num_labels = content.points, model.num_features, model.spec.num_labels
 
     def read(name: str, dtype: DTypeLike | None, *shape: int) -> NDArray:
         return array("memory", name, dtype, shape)
@@ -200,14 +202,14 @@ def _memory(about: StoredMemory, model: Model, array: ReadArray, full_check: boo
             matrix.check_format(full_check=True)
         return matrix
 
-    names, settings = about.arrays, dataclasses.fields(MemorySettings)
+    names, settings = content.arrays, dataclasses.fields(MemorySettings)
     width = model.dim * model.members
     return Memory(
         csr("features", points, d),
         csr("labels", points, num_labels, ones=True),
         read("queries", np.float16, points, width) if "queries" in names else None,
         read("rows", np.int64, points),
-        MemorySettings(**{field.name: getattr(about, field.name) for field in settings}),
+        MemorySettings(**{field.name: getattr(content, field.name) for field in settings}),
         read("weights", np.float32, points) if "weights" in names else None,
         csr("by_feature", d, points) if "by_feature_data" in names else None,
     )

@@ -1,11 +1,11 @@
 """Approximate k-NN search over class rows with an HNSW graph of faiss or hnswlib.
 
 A score is an inner product plus the label's bias, so the bias becomes an additional column of the
-rows: bias / c, where every query has c. The scores are the same for any c, but the graph is not: it
-links rows by their own inner products, where a bias of 4 beside a row of length 1 decides alone,
-while a query is ten times as long as its row. So c is half the length of a query
-(`bias_scale`). Rows then differ in length by their biases alone. A column that made all of them
-equally long (Bachrach et al., 2014) is left out, as fewer labels were found with it
+rows: bias / c, where every query has c. The scores are the same for any c, but the graph is not. It
+links rows by their inner products with each other. Without scaling, a bias of 4 would dominate a
+row of length 1, while queries are ten times as long as rows. So c is half the length of a query
+(`bias_scale`). Rows then differ in length only by their biases. A column that makes all rows
+equally long (Bachrach et al., 2014) is not added, since fewer labels were found with it
 (`experiments/answers/index_columns.py`).
 
 References:
@@ -36,13 +36,13 @@ from snm.tables.rounding import as_float
 __all__ = ["QUERY", "GraphIndex", "bias_scale", "build_index", "with_index"]
 
 QUERY = "multiplier * q of each member, side by side, then bias_scale"
-"""What a query of an index is, as its manifest says; the rows are class_rows, bias / bias_scale."""
+"""The description of a query in a manifest; the rows are class_rows, bias / bias_scale."""
 
 
 def bias_scale(predictor: Predictor) -> float:
-    """What a query has in the column of the biases: half of its length.
+    """The value of a query in the column of biases: half of the query's length.
 
-    A member's part of a query is its multiplier times a vector of length 1.
+    The part of each member in a query is its multiplier times a unit vector.
     """
     multipliers = np.exp(np.atleast_1d(np.asarray(predictor.state.head.log_scale, np.float64)))
     return float(np.linalg.norm(multipliers)) / 2
@@ -63,15 +63,15 @@ def build_index(
 
     Raises:
       InputError: the library is not installed, or a setting is out of range.
-      OSError: the disk refuses.
+      OSError: the file cannot be written.
     """
     settings.check()
     index = library.build(_augmented_rows(predictor), settings)
     try:
         library.save(index, folder / library.file)
     except RuntimeError as error:
-        said = f"{library.name} could not write all of {library.file}"
-        raise OSError(errno.ENOSPC, said) from error
+        message = f"{library.name} could not write all of {library.file}"
+        raise OSError(errno.ENOSPC, message) from error
     return library.file
 
 
@@ -83,8 +83,8 @@ class GraphIndex:
       library: one of `LIBRARIES`.
       graph: the library's index object.
       search_effort: candidates per search (efSearch); at least k are used.
-      bias_scale: of the model; see the function of that name.
-      lock: held by a search, since the effort of a search is set in the graph.
+      bias_scale: the value of `bias_scale` for the model.
+      lock: held during a search, because the search effort is a state of the graph.
     """
 
     library: IndexLibrary
@@ -112,14 +112,14 @@ def with_index(predictor: Predictor, folder: Path) -> Predictor:
     file = folder / "manifest.json"
     manifest = read_manifest(folder, next(iter(LIBRARIES)))
     try:
-        about = manifest["index"]
-        library, effort = LIBRARIES.get(about["library"]), int(about["search_effort"])
-        name, known = about["file"], manifest["format"] == FORMAT
+        entries = manifest["index"]
+        library, effort = LIBRARIES.get(entries["library"]), int(entries["search_effort"])
+        name, is_known = entries["file"], manifest["format"] == FORMAT
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(str(file), "no index", "one that `snm export` wrote") from error
-    if not known or library is None or name != library.file:
+    if not is_known or library is None or name != library.file:
         raise InputError(str(file), "another format", "one that `snm export` wrote")
-    if about.get("query") != QUERY:
+    if entries.get("query") != QUERY:
         raise InputError(str(file), "other columns", "an index that this version exported")
     if manifest["class_rows_sha256"] != class_rows_sha256(predictor):
         raise InputError(str(folder), "the index of another model", "one of this run")

@@ -1,6 +1,6 @@
-"""The libraries that build an HNSW graph and search it: one object each, in `LIBRARIES`.
+"""The libraries that build and search an HNSW graph, one object per library in `LIBRARIES`.
 
-Scores are inner products. Without numpy at import, since `snm export --help` reads the table.
+Scores are inner products. It does not import numpy, because `snm export --help` reads the table.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class GraphSettings:
 
 
 class IndexLibrary(Protocol):
-    """What an index needs of a library. Its own index object passes through as `Any`."""
+    """The interface to a library; its own index objects have the type `Any`."""
 
     @property
     def name(self) -> str:
@@ -70,7 +70,7 @@ class IndexLibrary(Protocol):
         """Writes an index.
 
         Raises:
-          RuntimeError: not all of it could be written; it has no number of the system's.
+          RuntimeError: it could not be written completely; there is no errno.
         """
 
     def open(self, path: Path, width: int) -> Any:
@@ -84,16 +84,16 @@ class IndexLibrary(Protocol):
     def search(
         self, index: Any, queries: NDArray[np.float32], k: int, effort: int
     ) -> NDArray[np.integer]:
-        """The best of each query that the graph leads to.
+        """The approximate nearest rows of each query.
 
         Args:
           index: from `build` or `open`.
           queries: float32 [n, width].
-          k: how many to find.
+          k: the number of rows to find.
           effort: candidates during the search, at least k.
 
         Returns:
-          Numbers of rows [n, k], padded with -1.
+          Row ids [n, k], padded with -1.
         """
 
 
@@ -103,18 +103,18 @@ class _Faiss:
     file: str = "index.faiss"
 
     def build(self, rows: NDArray[np.float32], settings: GraphSettings) -> Any:
-        faiss = _imported(self.name)
+        faiss = _import(self.name)
         index = faiss.IndexHNSWFlat(rows.shape[1], settings.links, faiss.METRIC_INNER_PRODUCT)
         index.hnsw.efConstruction = settings.build_effort
         index.add(rows)
         return index
 
     def save(self, index: Any, path: Path) -> None:
-        _imported(self.name).write_index(index, str(path))
+        _import(self.name).write_index(index, str(path))
 
     def open(self, path: Path, width: int) -> Any:
-        del width  # the file says it
-        return _imported(self.name).read_index(str(path))
+        del width  # the file has it
+        return _import(self.name).read_index(str(path))
 
     def search(
         self, index: Any, queries: NDArray[np.float32], k: int, effort: int
@@ -129,7 +129,7 @@ class _Hnswlib:
     file: str = "index.hnswlib"
 
     def build(self, rows: NDArray[np.float32], settings: GraphSettings) -> Any:
-        index = _imported(self.name).Index(space="ip", dim=rows.shape[1])
+        index = _import(self.name).Index(space="ip", dim=rows.shape[1])
         index.init_index(len(rows), M=settings.links, ef_construction=settings.build_effort,
                          random_seed=_SEED)  # fmt: skip
         index.add_items(rows)  # numbered from 0
@@ -137,12 +137,12 @@ class _Hnswlib:
 
     def save(self, index: Any, path: Path) -> None:
         index.save_index(str(path))
-        # hnswlib says nothing of a disk that is full.
+        # hnswlib does not report a full disk.
         if path.stat().st_size != index.index_file_size():
             raise RuntimeError(f"{path.name} has another size than the index")
 
     def open(self, path: Path, width: int) -> Any:
-        index = _imported(self.name).Index(space="ip", dim=width)
+        index = _import(self.name).Index(space="ip", dim=width)
         index.load_index(str(path))
         return index
 
@@ -150,42 +150,42 @@ class _Hnswlib:
         self, index: Any, queries: NDArray[np.float32], k: int, effort: int
     ) -> NDArray[np.integer]:
         index.set_ef(effort)
-        return _padded(index, queries, k)
+        return _padded_knn(index, queries, k)
 
 
-LIBRARIES: dict[str, IndexLibrary] = {one.name: one for one in (_Faiss(), _Hnswlib())}
+LIBRARIES: dict[str, IndexLibrary] = {library.name: library for library in (_Faiss(), _Hnswlib())}
 """Name of `snm export --to` -> library."""
 
 
-def _imported(name: str) -> Any:
+def _import(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
         raise InputError(f"--to {name}", f"no {name}", pip_install("export")) from error
 
 
-def _padded(index: Any, queries: NDArray[np.float32], k: int) -> NDArray[np.integer]:
-    """The labels of `knn_query` of hnswlib, but padded with -1, as faiss does.
+def _padded_knn(index: Any, queries: NDArray[np.float32], k: int) -> NDArray[np.integer]:
+    """The labels of hnswlib's `knn_query`, padded with -1 as by faiss.
 
-    hnswlib raises where the links lead a query to fewer than k labels. No larger ef finds more, as
-    a search with an ef of at least k ends before k labels only where no link leads on.
+    hnswlib raises if a query reaches fewer than k labels through the links. A larger ef would not
+    help: with an ef of at least k, a search ends early only when it has followed all links.
     """
     import numpy as np
 
     try:
         return index.knn_query(queries, k)[0]
     except RuntimeError:
-        index.knn_query(queries, 1)  # each query finds one, unless something else is wrong
+        index.knn_query(queries, 1)  # finds one per query, unless the error has another cause
     labels = np.full((len(queries), k), -1, np.int64)
     for row in range(len(queries)):
-        low, high = 0, k  # how many it finds, at least and at most
+        low, high = 0, k  # bounds of the number of labels it reaches
         while low < high:
             count = (low + high + 1) // 2
             try:
-                found, _ = index.knn_query(queries[row], count)
+                nearest, _ = index.knn_query(queries[row], count)
             except RuntimeError:
                 high = count - 1
             else:
                 low = count
-                labels[row, :count] = found
+                labels[row, :count] = nearest
     return labels

@@ -18,19 +18,19 @@ __all__ = ["load"]
 def load(run: str | Path, *, memory: bool = True, verify: bool = True) -> Predictor:
     """Loads a trained model from its run folder, or from an export of it.
 
-    Of an unfinished run, it loads the first member's best checkpoint so far, without a memory. The
-    arrays of `snm export --to npy` are mapped into memory, so that it opens at once where `verify`
-    is False.
+    From an unfinished run, it loads the first member's best checkpoint so far, without a memory.
+    The arrays of `snm export --to npy` are mapped into memory, so opening them takes no time if
+    `verify` is False.
 
     Args:
       run: the run folder; the folder of an export `--to npy`, whose files must not change while it
         is open, or `--to hub`; the address of one of these in a store (`gs://`, `s3://`), from
         which it is copied into the cache folder; or `hf://owner/name`, a model on the Hugging Face
         Hub, with `@revision` for a branch, tag or commit (extra `hub`).
-      memory: also load the run's memory, if it has one, and what makes scores probabilities; False
-        is the model alone.
-      verify: compare the parameters with their checksums; False loads sooner, from a disk that is
-        trusted. The other files are always compared.
+      memory: whether to load the run's memory, if it has one, and its calibration; False loads the
+        model alone.
+      verify: whether to compare the parameters with their checksums; False loads faster, from a
+        trusted disk. The other files are always compared.
 
     Raises:
       InputError: the folder is none of these, or damaged, or the run has no checkpoint.

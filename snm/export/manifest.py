@@ -19,7 +19,7 @@ from snm.system.faults import unread
 __all__ = ["read_manifest", "write_manifest"]
 
 _NAME = "manifest.json"
-_WROTE = "what `snm export` wrote"
+_EXPECTED = "what `snm export` wrote"
 _ARRAYS = (".npy", ".safetensors")
 
 
@@ -27,10 +27,10 @@ def write_manifest(folder: Path, manifest: dict[str, Any], name: str = _NAME) ->
     """Writes the manifest.
 
     Args:
-      folder: of the export, with its other files.
-      manifest: JSON values. Written with it are `files`, name -> [bytes, CRC-32] of each other
-        file, and `crc`, the CRC-32 of the rest as JSON with sorted keys.
-      name: of the file.
+      folder: the export, with its other files.
+      manifest: JSON values. Adds `files`, name -> [bytes, CRC-32] of each other file, and `crc`,
+        the CRC-32 of the rest as JSON with sorted keys.
+      name: the name of the file.
     """
     write_sealed(folder / name, {**manifest, "files": fingerprints(folder, name)})
 
@@ -41,34 +41,36 @@ def read_manifest(
     """Reads the manifest of an export, and compares the files with it.
 
     Args:
-      folder: of the export.
-      form: what to ask `snm export --to` for, in the message of a folder that is no export.
-      verify: compare all files; False leaves the arrays (`.npy`, `.safetensors`) out.
-      name: of the file of the manifest.
+      folder: the export.
+      form: the value of `snm export --to`, for the message if the folder is no export.
+      verify: whether to compare all files; False skips the arrays (`.npy`, `.safetensors`).
+      name: the name of the file of the manifest.
 
     Raises:
       InputError: no such folder, or damage; it names the file.
     """
     path = folder / name
     try:
-        found = read_sealed(path)
-        files = found["files"]
+        manifest = read_sealed(path)
+        files = manifest["files"]
         if not are_records(files):
             raise ValueError("no size and checksum of each file")
-        if not all(one.isprintable() and Path(one).name == one for one in files):
+        if not all(file.isprintable() and Path(file).name == file for file in files):
             raise ValueError("other names than of files")
     except OSError as error:
         expected = f"the folder of `snm export --to {form}`"
         raise unread(path, error, expected) from error
     except (ValueError, KeyError) as error:
-        raise InputError(str(path), f"no manifest, or a damaged one ({error})", _WROTE) from error
+        raise InputError(
+            str(path), f"no manifest, or a damaged one ({error})", _EXPECTED
+        ) from error
     for file, record in files.items():
         if not verify and file.endswith(_ARRAYS):
             continue
         try:
-            what = difference(record, fingerprint(folder / file))
+            damage = difference(record, fingerprint(folder / file))
         except OSError as error:
-            raise unread(folder / file, error, _WROTE) from error
-        if what is not None:
-            raise InputError(str(folder / file), f"a damaged file (it {what})", _WROTE)
-    return found
+            raise unread(folder / file, error, _EXPECTED) from error
+        if damage is not None:
+            raise InputError(str(folder / file), f"a damaged file (it {damage})", _EXPECTED)
+    return manifest

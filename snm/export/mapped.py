@@ -1,7 +1,7 @@
-"""Opens an export of `--to npy`: its arrays are mapped into memory, and read where they are used.
+"""Writes and opens an export of `--to npy`, whose arrays are mapped into memory.
 
-Nothing is copied, so a model of gigabytes opens at once, and processes on one machine share it. A
-score reads the same numbers by the same program as one of the run.
+Nothing is copied, so a model of gigabytes opens at once, and processes on one machine share it.
+Scores are computed from the same numbers by the same program as those of the run.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from snm.config.resolved import ResolvedConfig, read_resolved
 from snm.config.settings import config_text
 from snm.data.formats.binary import DAMAGE, headers_unwarned
 from snm.errors import InputError
-from snm.export.arrays import FORMAT, arrays_of, write_arrays
-from snm.export.from_arrays import Wanted, fits, predictor_of
+from snm.export.arrays import FORMAT, model_arrays, write_arrays
+from snm.export.from_arrays import ExpectedManifest, build_predictor, matches_shape
 from snm.export.manifest import read_manifest
 from snm.export.mapped_names import MappedNames, line_starts
-from snm.export.memory_arrays import by_feature_of, memory_arrays_of, votes_of
+from snm.export.memory_arrays import by_feature_arrays, stored_arrays, voting_entries
 from snm.prediction.predictor import Predictor
 from snm.runs.schema import Export
 from snm.system import disk
@@ -52,19 +52,19 @@ def write_export(
     Args:
       predictor: the model.
       config: the settings of its run.
-      names: the file of the names of the labels, if they have any.
-      folder: to write to; the weighting, names and vectoriser of the run belong to it too.
+      names: the file of the label names, or None.
+      folder: the folder to write to, which also needs the weighting, names and vectoriser.
       rows: how feature rows and class rows are stored, float32 or int8.
 
     Returns:
-      What the manifest says of them.
+      Their entries of the manifest.
     """
-    arrays: dict[str, NDArray] = {**arrays_of(predictor)}
+    arrays: dict[str, NDArray] = {**model_arrays(predictor)}
     memory = predictor.memory
     if rows == "int8":
         arrays |= {name: int8_rows(arrays[name]) for name in ("feature_rows", "class_rows")}
     log_multipliers = np.atleast_1d(np.asarray(predictor.state.head.log_scale))
-    about: dict[str, Any] = {
+    entries: dict[str, Any] = {
         "file": write_arrays(arrays, "npy", folder),
         "rows": rows,
         "log_multipliers": log_multipliers.tolist(),  # exactly those of the run
@@ -73,22 +73,22 @@ def write_export(
     if names is not None:
         write_arrays({"starts": line_starts(names)}, "npy", folder, "labels")
     if predictor.calibration is not None:
-        about["calibration"] = dataclasses.asdict(predictor.calibration)
+        entries["calibration"] = dataclasses.asdict(predictor.calibration)
     if memory is not None:
-        stored = memory_arrays_of(memory) | by_feature_of(memory)
+        stored = stored_arrays(memory) | by_feature_arrays(memory)
         name = write_arrays(stored, "npy", folder, "memory")
-        about["memory"] = {"file": name, "arrays": sorted(stored), **votes_of(memory)}
-    return about
+        entries["memory"] = {"file": name, "arrays": sorted(stored), **voting_entries(memory)}
+    return entries
 
 
 def open_export(folder: Path, *, memory: bool = True, verify: bool = True) -> Predictor:
-    """Opens an export without a copy of its arrays, which are read where they are used.
+    """Opens an export without copying its arrays.
 
     Args:
-      folder: of the export. Its files must not change while it is open.
+      folder: the export. Its files must not change while it is open.
       memory: as in `runs.load.load`.
-      verify: compare the arrays with their checksums, which reads them all; other files are always
-        compared.
+      verify: whether to compare the arrays with their checksums, which reads them all; other files
+        are always compared.
 
     Raises:
       InputError: no such export, or damage; it names the file.
@@ -100,14 +100,14 @@ def open_export(folder: Path, *, memory: bool = True, verify: bool = True) -> Pr
         starts = _array(folder, "labels", "starts", np.int64, (num_labels + 1,))
         return MappedNames(path, starts)
 
-    return predictor_of(
+    return build_predictor(
         folder,
         folder / "manifest.json",
         manifest,
         config,
         functools.partial(_array, folder),
         names,
-        Wanted(FORMAT, Export, _EXPECTED),
+        ExpectedManifest(FORMAT, Export, _EXPECTED),
         memory=memory,
         full_check=verify,
     )
@@ -120,10 +120,10 @@ def _array(
     path = folder / f"{stem}-{name}.npy"
     try:
         with headers_unwarned():
-            found = np.lib.format.open_memmap(path, mode="r")
+            array = np.lib.format.open_memmap(path, mode="r")
     except DAMAGE as error:
         reason = getattr(error, "strerror", None) or "no array"
         raise InputError(str(path), reason.lower(), _EXPECTED) from error
-    if dtype not in (None, found.dtype) or not fits(found.shape, shape):
-        raise InputError(str(path), f"{found.dtype} {found.shape}", _EXPECTED)
-    return np.asarray(found)
+    if dtype not in (None, array.dtype) or not matches_shape(array.shape, shape):
+        raise InputError(str(path), f"{array.dtype} {array.shape}", _EXPECTED)
+    return np.asarray(array)

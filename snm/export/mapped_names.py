@@ -1,4 +1,4 @@
-"""Names of labels that are read from a file one by one, so that millions cost nothing to open."""
+"""Label names that are read from a mapped file on demand, so that millions open at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["MappedNames", "line_starts"]
 
 
 def line_starts(path: Path) -> NDArray[np.int64]:
-    """Where the lines of a file start, and where the last one ends: int64 [lines + 1]."""
+    """The offsets at which lines start, and the end of the last one: int64 [lines + 1]."""
     raw = np.fromfile(path, np.uint8)
     return np.concatenate([[0], np.flatnonzero(raw == ord("\n")) + 1]).astype(np.int64)
 
@@ -28,7 +28,7 @@ class MappedNames(Sequence[str]):
       starts: int64 [K + 1], `line_starts` of the file.
 
     Raises:
-      InputError: the starts are of another file.
+      InputError: the starts belong to another file.
     """
 
     def __init__(self, path: Path, starts: NDArray[np.int64]):
@@ -41,7 +41,7 @@ class MappedNames(Sequence[str]):
 
     def __getitem__(self, number: Any) -> Any:
         if isinstance(number, slice):
-            return tuple(self[one] for one in range(*number.indices(len(self))))
+            return tuple(self[i] for i in range(*number.indices(len(self))))
         number = range(len(self))[number]
         line = self._raw[self._starts[number] : self._starts[number + 1] - 1]
         return line.tobytes().decode().removesuffix("\r")

@@ -13,15 +13,15 @@ from scipy.sparse import csr_matrix
 
 from snm.prediction.predictor import Predictor
 
-__all__ = ["least_recall", "measure", "measure_rows", "recall"]
+__all__ = ["lowest_recall", "measure", "measure_rows", "recall"]
 
-_POINTS = 2048
+_MAX_POINTS = 2048
 _KS = (1, 5, 10, 100)
 _TIMED_K = 5
 
 
 def recall(found: NDArray, exact: NDArray) -> float:
-    """The fraction of the exact top labels, int [n, k], that are among those found, int [n, k].
+    """The fraction of the exact top labels, int [n, k], among the labels found, int [n, k].
 
     Example:
       >>> import numpy as np
@@ -40,18 +40,18 @@ def measure(searched: Predictor, features: csr_matrix) -> dict[str, Any]:
       features: CSR [n, d], raw.
 
     Returns:
-      `points`; `memory`, False: what is compared are the answers of the class rows, without the
-      votes of a memory; `recall`: k -> the fraction of the exact top k that a search for k labels
-      finds; `timed_k`, the k of the following; `queries_per_second` of the index and
-      `exact_queries_per_second`, both with the time to compute the queries.
+      `points`; `memory`, False: the votes of a memory are left out of the comparison; `recall`: k
+      -> the fraction of the exact top k that a search for k labels finds; `timed_k`, the k of the
+      following; `queries_per_second` of the index and `exact_queries_per_second`, both with the
+      time to compute the queries.
     """
-    features, searched = features[:_POINTS], _alone(searched)
+    features, searched = features[:_MAX_POINTS], _search_only(searched)
     exact = dataclasses.replace(searched, index=None)
-    ks, _ = _counts(exact)
+    ks, _ = _choose_ks(exact)
     best, _ = exact.predict(features, max(ks))
-    # A search for more labels examines more of them, so each k has its own.
+    # A search for more labels examines more candidates, so each k has its own search.
     shares = {k: recall(searched.predict(features, k)[0], best[:, :k]) for k in ks}
-    return _measured(features, exact, searched, shares)
+    return _report(features, exact, searched, shares)
 
 
 def measure_rows(exact: Predictor, rounded: Predictor, features: csr_matrix) -> dict[str, Any]:
@@ -66,25 +66,24 @@ def measure_rows(exact: Predictor, rounded: Predictor, features: csr_matrix) -> 
       As `measure`, but `recall`: k -> the fraction of the exact top k that are among the rounded
       model's.
     """
-    features = features[:_POINTS]
-    exact, rounded = _alone(exact), _alone(rounded)
-    ks, _ = _counts(exact)
-    best, found = (one.predict(features, max(ks))[0] for one in (exact, rounded))
+    features = features[:_MAX_POINTS]
+    exact, rounded = _search_only(exact), _search_only(rounded)
+    ks, _ = _choose_ks(exact)
+    best, found = (model.predict(features, max(ks))[0] for model in (exact, rounded))
     shares = {k: recall(found[:, :k], best[:, :k]) for k in ks}
-    return _measured(features, exact, rounded, shares)
+    return _report(features, exact, rounded, shares)
 
 
-def _measured(
+def _report(
     features: csr_matrix, exact: Predictor, other: Predictor, shares: dict[int, float]
 ) -> dict[str, Any]:
-    """What `measure` returns, with the recalls that were found."""
-    _, timed_k = _counts(exact)
+    """Times both models; returns the result of `measure` with these recalls."""
+    _, timed_k = _choose_ks(exact)
     rates = []
-    for one in (other, exact):
-        one.predict(features, timed_k)  # compiles
-        rates.append(
-            features.shape[0] / _seconds(functools.partial(one.predict, features, timed_k))
-        )
+    for model in (other, exact):
+        model.predict(features, timed_k)  # compiles
+        seconds = _seconds(functools.partial(model.predict, features, timed_k))
+        rates.append(features.shape[0] / seconds)
     return {
         "points": features.shape[0],
         "memory": False,
@@ -95,19 +94,19 @@ def _measured(
     }
 
 
-def _alone(predictor: Predictor) -> Predictor:
-    """The search alone: labels that are features of the point stay, and a memory does not vote."""
-    every = dataclasses.replace(predictor.model, drop_seen=False)
-    return dataclasses.replace(predictor, model=every, memory=None)
+def _search_only(predictor: Predictor) -> Predictor:
+    """The predictor without memory, and without dropping labels that are features of the point."""
+    model = dataclasses.replace(predictor.model, drop_seen=False)
+    return dataclasses.replace(predictor, model=model, memory=None)
 
 
-def _counts(predictor: Predictor) -> tuple[list[int], int]:
+def _choose_ks(predictor: Predictor) -> tuple[list[int], int]:
     """The k of recall@k, and the k that is timed."""
     num_labels = predictor.model.spec.num_labels
     return [k for k in _KS if k <= num_labels], min(_TIMED_K, num_labels)
 
 
-def least_recall(recalls: Mapping[int, float]) -> tuple[int, float]:
+def lowest_recall(recalls: Mapping[int, float]) -> tuple[int, float]:
     """The k of at most 10 whose recall@k is lowest, and that recall."""
     k = min((k for k in recalls if k <= 10), key=lambda k: recalls[k])
     return k, recalls[k]

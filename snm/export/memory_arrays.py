@@ -10,21 +10,21 @@ import numpy as np
 from snm.memory.memory import NUM_FOUND, Memory
 from snm.memory.neighbors import MAX_READ
 
-__all__ = ["by_feature_of", "memory_arrays_of", "votes_of"]
+__all__ = ["by_feature_arrays", "stored_arrays", "voting_entries"]
 
 
-def memory_arrays_of(memory: Memory) -> dict[str, np.ndarray]:
-    """The stored points.
+def stored_arrays(memory: Memory) -> dict[str, np.ndarray]:
+    """The arrays of the stored points.
 
     Returns:
       features_data float32, features_indices int32 and features_indptr int64 [n + 1], a CSR matrix
       [n, d] of weighted features; labels_indices int32 and labels_indptr int64 [n + 1], a CSR
-      matrix [n, K] of ones; rows int64 [n], the numbers of the points in the training set, -1 for
-      those of an earlier one and -2 for names of labels; queries
-      float16 [n, members * dim] of length 1, if the settings use them; weights float32 [n], what
-      the votes of the points are multiplied by, if these are not all 1.
+      matrix [n, K] of ones; rows int64 [n], the indices of the points in the training set, -1 for
+      points of an earlier one and -2 for names of labels; queries
+      float16 [n, members * dim] of length 1, if the settings use them; weights float32 [n], the
+      multipliers of the points' votes, if these are not all 1.
     """
-    found = {
+    arrays = {
         "features_data": memory.features.data.astype(np.float32),
         "features_indices": memory.features.indices.astype(np.int32),
         "features_indptr": memory.features.indptr.astype(np.int64),
@@ -33,14 +33,14 @@ def memory_arrays_of(memory: Memory) -> dict[str, np.ndarray]:
         "rows": memory.rows,
     }
     if memory.queries is not None:
-        found["queries"] = np.ascontiguousarray(memory.queries)
+        arrays["queries"] = np.ascontiguousarray(memory.queries)
     if memory.weights is not None:
-        found["weights"] = memory.weights
-    return found
+        arrays["weights"] = memory.weights
+    return arrays
 
 
-def by_feature_of(memory: Memory) -> dict[str, np.ndarray]:
-    """The features of the points by feature, which finds neighbours without a pass over all.
+def by_feature_arrays(memory: Memory) -> dict[str, np.ndarray]:
+    """The transposed features, which a search for neighbours reads.
 
     Returns:
       by_feature_data float32, by_feature_indices int32 and by_feature_indptr [d + 1], a CSR matrix
@@ -50,8 +50,8 @@ def by_feature_of(memory: Memory) -> dict[str, np.ndarray]:
     return {f"by_feature_{part}": getattr(memory.by_feature, part) for part in parts}
 
 
-def votes_of(memory: Memory) -> dict[str, Any]:
-    """What the manifest says of a memory: its settings, and the formula of its votes."""
+def voting_entries(memory: Memory) -> dict[str, Any]:
+    """The entries of a manifest for a memory: its settings, and the formula of its votes."""
     return {
         "points": len(memory.rows),
         "found": NUM_FOUND,

@@ -136,7 +136,7 @@ def _said(
       origins: of the rows of new labels.
       memory: of the new run.
     """
-    from snm.config.settings import IF_ALL_POINTS, flags_to_train_on
+    from snm.config.settings import IF_ALL_POINTS, warm_start_flags
 
     had = f"the {predictor.model.spec.num_labels:,} of {command.run}"
     new = origins.total
@@ -156,7 +156,7 @@ def _said(
     if new and predictor.calibration is not None:
         yield "probabilities were fitted without the new labels; a training anew fits them to all"
     data = shlex.quote(command.data or "DATA")
-    yield f"next: snm train {data} --run-dir RUN {flags_to_train_on(command.output)}"
+    yield f"next: snm train {data} --run-dir RUN {warm_start_flags(command.output)}"
     yield f"      {IF_ALL_POINTS}"
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from snm.config.fields import GROUPS
-from snm.config.marks import Fact, settings_with
+from snm.config.marks import Trait, settings_with
 from snm.errors import InputError
 from snm.system.checksums import checksum, fingerprint, read_sealed, write_sealed
 from snm.system.faults import reason_of, unread
@@ -28,7 +28,7 @@ from snm.system.files import write_whole
 
 __all__ = ["CONFIG", "MAY_CHANGE", "Manifest", "manifest_path", "read_manifest"]
 
-MAY_CHANGE = settings_with(GROUPS, Fact.MAY_CHANGE)
+MAY_CHANGE = settings_with(GROUPS, Trait.MAY_CHANGE)
 """Settings that may differ when a run continues."""
 
 CONFIG = "config.toml"

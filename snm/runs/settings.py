@@ -6,9 +6,9 @@ import dataclasses
 from typing import Any
 
 from snm.config.fields import GROUPS
-from snm.config.marks import Fact, settings_with
+from snm.config.marks import Trait, settings_with
 from snm.config.resolve import resolve
-from snm.config.resolved import RESOLVED, ResolvedConfig, given_otherwise
+from snm.config.resolved import RESOLVED, ResolvedConfig, changed_by_data
 from snm.config.settings import Config
 from snm.data.dataset import Dataset
 from snm.runs.folder import RunFolder
@@ -16,7 +16,7 @@ from snm.runs.manifest import MAY_CHANGE
 
 __all__ = ["given_of_run", "settings_of_run"]
 
-_KEPT = settings_with(GROUPS, Fact.KEPT)
+_KEPT = settings_with(GROUPS, Trait.FIXED_AT_START)
 
 
 def settings_of_run(folder: RunFolder, config: Config, dataset: Dataset) -> ResolvedConfig:
@@ -50,7 +50,7 @@ def given_of_run(
     Raises:
       InputError: a damaged run.
     """
-    now = given_otherwise(config, resolved)
+    now = changed_by_data(config, resolved)
     if not folder.config.exists():
         return now
     begun = folder.read_origin().given

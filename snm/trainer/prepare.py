@@ -15,7 +15,7 @@ from snm.batches.dispatches import dispatch_length
 from snm.batches.item_splits import add_splits
 from snm.batches.sources.build import source_of
 from snm.batches.sources.source import Source
-from snm.config.resolve import without_names
+from snm.config.resolve import label_names_obstacle
 from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config
 from snm.data.dataset import Dataset, Points
@@ -199,7 +199,7 @@ def names_not_tried(config: Config, dataset: Dataset) -> str | None:
         return None
     if features_are_labels(dataset):
         return None  # they have no other words than the features
-    refused = without_names(dataset)
+    refused = label_names_obstacle(dataset)
     return None if refused is None else f"label names: not trained on; found {refused[0]}"
 
 

@@ -34,9 +34,9 @@ def test_few_passes_have_no_dropout_and_split_items_take_fewer_negatives(monkeyp
     for epochs, share in ((3, 0.0), (4, 0.5)):
         asked = dataclasses.replace(preset("default"), epochs=epochs)
         assert resolve(asked, data).input_dropout == share
-    assert rules.auto_size(40_981) == 8192
-    assert rules.auto_size(40_981, item_splits=1) == 4096
-    assert rules.auto_size(40_981, members=3, item_splits=1) == 2048
+    assert rules.auto_sampled(40_981) == 8192
+    assert rules.auto_sampled(40_981, item_splits=1) == 4096
+    assert rules.auto_sampled(40_981, members=3, item_splits=1) == 2048
 
 
 def test_points_of_many_features_start_at_shorter_rows_and_are_visited_more_often(monkeypatch):

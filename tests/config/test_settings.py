@@ -20,9 +20,9 @@ from snm.config.resolve import resolve
 from snm.config.settings import (
     PRESETS,
     Config,
-    flags_to_train_on,
     preset,
     read_config,
+    warm_start_flags,
     write_config,
 )
 from snm.data.evidence import evidence_lost
@@ -300,12 +300,12 @@ def test_a_loss_that_should_bound_the_retrieval_loss_does(values, message):
 def test_the_flags_that_go_on_from_a_run(tmp_path):
     settings = tmp_path / "config.toml"
     plain = f"--config {settings} --warm-start {tmp_path}"
-    assert flags_to_train_on(tmp_path) == plain  # a run that is not there yet, such as RUN
+    assert warm_start_flags(tmp_path) == plain  # a run that is not there yet, such as RUN
     for memory, more in (("off", ""), ("on", " --memory auto --logit-adjustment auto")):
         write_config(settings, dataclasses.replace(preset("default"), memory=memory))
-        assert flags_to_train_on(tmp_path) == plain + more
+        assert warm_start_flags(tmp_path) == plain + more
     flags = "--config 'my run/config.toml' --warm-start 'my run'"
-    assert flags_to_train_on(Path("my run")) == flags
+    assert warm_start_flags(Path("my run")) == flags
 
 
 @pytest.mark.parametrize("values", [dict(), dict(sampled="all"), dict(sampled=19)])

@@ -17,8 +17,8 @@ from sklearn.utils.class_weight import compute_class_weight
 import snm
 from snm import SNMClassifier
 from snm.errors import InputError
-from snm.estimator import learning
-from snm.estimator.inputs import canonical
+from snm.estimator import fit_mixin
+from snm.estimator.inputs import to_csr
 from snm.estimator.targets import Targets
 
 
@@ -89,7 +89,7 @@ def test_one_class_a_point():
 
 def test_stored_zeros_are_no_features():
     given = sparse.csr_matrix(([0, 2, 0], [0, 1, 3], [0, 2, 3]), shape=(2, 4), dtype=np.float32)
-    found = canonical(given)
+    found = to_csr(given)
     assert (found.indices.tolist(), found.indptr.tolist()) == ([1], [0, 1, 1])
     assert given.nnz == 3  # the caller's stay
 
@@ -319,7 +319,7 @@ def test_a_pass_after_a_failed_one_is_refused(data, monkeypatch):
     """It would train a new model, without a word that the first is lost."""
     model = SNMClassifier(**SMALL, epochs=1).fit(data.train.features, data.train.labels)
     with monkeypatch.context() as patch:
-        patch.setattr(learning, "fit_members", lambda *_, **__: 1 / 0)
+        patch.setattr(fit_mixin, "fit_members", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             model.partial_fit(data.train.features, data.train.labels)
     with pytest.raises(ValueError, match="parameters that a failed call consumed, expected fit"):

@@ -213,7 +213,7 @@ def test_a_threshold_alone_makes_fit_tell_probabilities(data):
     ],
 )
 def test_a_point_may_have_no_answer(y, expected):
-    found = Targets.of(y).answers(np.array([[2, 0, -1], [-1, -1, -1]]))
+    found = Targets.of(y).decode(np.array([[2, 0, -1], [-1, -1, -1]]))
     assert [list(row) for row in found] == expected
 
 

@@ -22,11 +22,11 @@ def test_every_parameter_is_a_setting_of_the_fit(data):
 
 def test_each_pass_of_partial_fit_draws_anew(data, monkeypatch):
     seeds = []
-    from snm.estimator import learning
+    from snm.estimator import fit_mixin
 
-    fit = learning.fit_members
+    fit = fit_mixin.fit_members
     monkeypatch.setattr(
-        learning,
+        fit_mixin,
         "fit_members",
         lambda inputs, *a, **k: seeds.append(inputs.config) or fit(inputs, *a, **k),
     )

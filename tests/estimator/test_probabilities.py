@@ -8,7 +8,7 @@ from sklearn.model_selection import cross_val_score
 
 from snm import SNMClassifier
 from snm.errors import InputError
-from snm.estimator import answers
+from snm.estimator import predict_mixin
 
 CENTRES = np.eye(3) * 3
 FEW = dict(dim=8, members=2, epochs=3, input_dropout=0.0)
@@ -79,6 +79,6 @@ def test_what_gives_no_probabilities(monkeypatch):
     margins = SNMClassifier(**FEW, loss="bowl", mined=1).fit(X, of)
     with pytest.raises(InputError, match="scores of the loss bowl, which are no logarithms"):
         margins.predict_proba(X)
-    monkeypatch.setattr(answers, "_MOST_ENTRIES", 179)
+    monkeypatch.setattr(predict_mixin, "_MAX_ENTRIES", 179)
     with pytest.raises(InputError, match="60 points x 3 classes, expected at most 179 entries"):
         SNMClassifier(**FEW).fit(X, of).predict_proba(X)

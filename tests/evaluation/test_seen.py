@@ -165,9 +165,9 @@ def test_drop_requires_no_more_features_than_labels():
     with pytest.raises(InputError, match=r"^seen: found drop, with 30 features and 20 labels"):
         resolve(dataclasses.replace(preset("default"), seen="drop"), data)
     with pytest.raises(InputError, match="settings: seen: found a setting of runs"):
-        from snm.estimator.parameters import config_of
+        from snm.estimator.parameters import make_config
 
-        config_of("default", {}, {"seen": "drop"}, num_points=10, seed=0)
+        make_config("default", {}, {"seen": "drop"}, num_points=10, seed=0)
 
 
 @pytest.mark.parametrize("block", [4096, 16], ids=["one block", "three, the last overlapping"])

@@ -18,7 +18,7 @@ from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.export import measure as measures
-from snm.export.arrays import FORMAT, arrays_of, class_rows_sha256
+from snm.export.arrays import FORMAT, class_rows_sha256, model_arrays
 from snm.export.manifest import read_manifest, write_manifest
 from snm.export.mapped import open_export, write_export
 from snm.export.mapped_names import MappedNames, line_starts
@@ -121,7 +121,7 @@ def test_rows_of_int8(run, tmp_path, capsys):
     assert manifest["rows"] == "int8" and features.nbytes == 120 * (16 + 4)
     opened, exact = snm.load(out, memory=False), snm.load(run, memory=False)
     assert is_mapped(np.asarray(opened.state.head.table.rows), out / "model-class_rows.npy")
-    arrays = arrays_of(exact)
+    arrays = model_arrays(exact)
     for name, stored in (("feature_rows", features), ("class_rows", classes)):
         most = np.abs(arrays[name]).max(axis=1, keepdims=True)
         assert (np.abs(dequantised(stored) - arrays[name]) <= most * (0.5 / 127 + 1e-6)).all()

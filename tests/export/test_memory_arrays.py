@@ -13,7 +13,7 @@ from scipy import sparse
 import snm
 from snm.export.index import with_index
 from snm.export.index_libraries import LIBRARIES
-from snm.export.memory_arrays import memory_arrays_of, votes_of
+from snm.export.memory_arrays import stored_arrays, voting_entries
 from snm.runs.load import load
 
 
@@ -152,9 +152,11 @@ class Exact:
 
 def test_weights_of_points_are_exported(run):
     memory = load(run).memory
-    assert "weights" not in memory_arrays_of(memory)
-    assert "weights_i" not in votes_of(memory)["votes"]["weights"]
+    assert "weights" not in stored_arrays(memory)
+    assert "weights_i" not in voting_entries(memory)["votes"]["weights"]
     weights = np.arange(1, 601, dtype=np.float32)
     weighted = dataclasses.replace(memory, weights=weights)
-    np.testing.assert_array_equal(memory_arrays_of(weighted)["weights"], weights)
-    assert "max(s_i, 0) ** power * weights_i, divided" in votes_of(weighted)["votes"]["weights"]
+    np.testing.assert_array_equal(stored_arrays(weighted)["weights"], weights)
+    assert (
+        "max(s_i, 0) ** power * weights_i, divided" in voting_entries(weighted)["votes"]["weights"]
+    )

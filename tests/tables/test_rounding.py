@@ -10,7 +10,7 @@ import pytest
 import tiny
 
 import snm
-from snm.export.arrays import arrays_of
+from snm.export.arrays import model_arrays
 from snm.runs.events import Stepped
 from snm.tables.bag import embedding_bag_gather, embedding_bag_loop
 from snm.tables.optimizers import ROW_OPTIMIZERS, SGD
@@ -168,7 +168,7 @@ def test_training_in_half_the_memory(tmp_path):
     model = snm.load(tmp_path / "bfloat16")
     assert model.state.head.table.rows.dtype == NARROW
     assert model.state.features.rows.dtype == NARROW
-    float_rows = arrays_of(model)["class_rows"]
+    float_rows = model_arrays(model)["class_rows"]
     np.testing.assert_allclose(np.linalg.norm(float_rows, axis=1), 1, atol=0.01)
 
 

@@ -152,7 +152,7 @@ def _next_steps(command: Import, imported: Imported) -> Iterator[str]:
 
 def _next_of_like(command: Import, counts: Counts) -> Iterator[str]:
     """Labels that another run or data set lacks, and what can be done with data in its ids."""
-    from snm.config.settings import IF_ALL_POINTS, flags_to_train_on
+    from snm.config.settings import IF_ALL_POINTS, warm_start_flags
     from snm.runs.folder import RunFolder
 
     if new := counts.new_labels:
@@ -162,10 +162,10 @@ def _next_of_like(command: Import, counts: Counts) -> Iterator[str]:
     quoted, data = shlex.quote(str(run)), shlex.quote(str(command.out))
     trained = f"snm train {data} --run-dir NEW"
     if not (run / "config.toml").is_file():
-        yield f"next: {trained} {flags_to_train_on(Path('RUN'))}"
+        yield f"next: {trained} {warm_start_flags(Path('RUN'))}"
     elif not new or command.new_labels != "append":
         yield f"next: snm evaluate {quoted} --data {data}"
-        yield f"  or: {trained} {flags_to_train_on(run)}"
+        yield f"  or: {trained} {warm_start_flags(run)}"
         yield f"      {IF_ALL_POINTS}"
     elif RunFolder(run).settings().seen == "drop":  # `snm grow` refuses it
         yield (

@@ -19,25 +19,25 @@ from snm.errors import counted
 __all__ = ["Card", "model_card"]
 
 _METRIC = re.compile(r"(\w+)@(\d+)")
-_HERE = "path/to/this/folder"
+_PLACEHOLDER = "path/to/this/folder"
 
 
 @dataclasses.dataclass(frozen=True)
 class Card:
-    """What a model card tells.
+    """The content of a model card.
 
     Attributes:
-      name: of the model.
+      name: the name of the model.
       data: the name of the data set.
-      counts: what the data are -> how many.
+      counts: `training point`, `label`, `feature` -> how many there are.
       metrics: name -> value on the test points; empty if there were none, or unless finished.
-      settings: of the run.
+      settings: the settings of the run.
       reads_texts: whether the model takes texts; else only features.
       stored: training points that are part of the model.
-      license: its id on the Hub, or None if nobody said.
+      license: the id of the licence on the Hub, or None if unknown.
       datasets: ids of data sets on the Hub.
       repository: `owner/name` on the Hub, or None if it is not there.
-      finished: whether the training came to its end.
+      finished: whether the training is finished.
     """
 
     name: str
@@ -64,12 +64,12 @@ def model_card(card: Card) -> str:
       >>> model_card(card).splitlines()[:3]
       ['---', 'library_name: "snm"', 'license: "unknown"']
     """
-    return "\n".join(["---", *_front(card), "---", "", *_body(card)]) + "\n"
+    return "\n".join(["---", *_metadata(card), "---", "", *_body(card)]) + "\n"
 
 
-def _front(card: Card) -> Iterator[str]:
+def _metadata(card: Card) -> Iterator[str]:
     yield 'library_name: "snm"'
-    yield f"license: {_quoted(card.license or 'unknown')}"
+    yield f"license: {_yaml_string(card.license or 'unknown')}"
     if card.reads_texts:
         yield 'pipeline_tag: "text-classification"'
     yield "tags:"
@@ -77,40 +77,40 @@ def _front(card: Card) -> Iterator[str]:
         yield f'- "{tag}"'
     if card.datasets:
         yield "datasets:"
-        yield from (f"- {_quoted(one)}" for one in card.datasets)
-    metrics = _of_lists(card.metrics)
+        yield from (f"- {_yaml_string(dataset)}" for dataset in card.datasets)
+    metrics = _percentages(card.metrics)
     if not metrics:
         return
     yield "model-index:"
-    yield f"- name: {_quoted(card.name)}"
+    yield f"- name: {_yaml_string(card.name)}"
     yield "  results:"
     yield "  - task:"
     yield f'      type: "{"text-classification" if card.reads_texts else "other"}"'
     yield '      name: "Extreme multi-label classification"'
     yield "    dataset:"
-    yield f"      type: {_quoted(card.datasets[0] if card.datasets else card.data)}"
-    yield f"      name: {_quoted(card.data)}"
+    yield f"      type: {_yaml_string(card.datasets[0] if card.datasets else card.data)}"
+    yield f"      name: {_yaml_string(card.data)}"
     yield '      split: "test"'
     yield "    metrics:"
     for name, value in metrics.items():
-        yield f"    - type: {_quoted(name)}"
-        yield f"      name: {_quoted(name)}"
+        yield f"    - type: {_yaml_string(name)}"
+        yield f"      name: {_yaml_string(name)}"
         yield f"      value: {json.dumps(value)}"
 
 
 def _body(card: Card) -> Iterator[str]:
     config = card.settings
-    yield f"# {_plain(card.name)}"
+    yield f"# {_without_markup(card.name)}"
     yield ""
-    taken = "texts" if card.reads_texts else "sparse features"
+    inputs = "texts" if card.reads_texts else "sparse features"
     yield (
-        f"An extreme classification model of `snm`, which takes {taken} and answers with the exact "
-        f"best labels. It was trained with Stochastic Negative Mining: loss {config.loss}, dim "
-        f"{config.dim}, {counted(config.members, 'member')}."
+        f"An extreme classification model of `snm`, which takes {inputs} and answers with the "
+        f"exact best labels. It was trained with Stochastic Negative Mining: loss {config.loss}, "
+        f"dim {config.dim}, {counted(config.members, 'member')}."
     )
     yield from ("", "## Use", "", "It needs `snm` with its extra `hub`.", "")
     yield from ("```python", "import snm", "")
-    where = _HERE if card.repository is None else f"hf://{card.repository}"
+    where = _PLACEHOLDER if card.repository is None else f"hf://{card.repository}"
     yield f'model = snm.load("{where}")'
     if card.reads_texts:
         yield 'labels, scores = model.predict(["some text"], k=5)'
@@ -122,7 +122,7 @@ def _body(card: Card) -> Iterator[str]:
     yield "and JSON; nothing in them is run."
     yield from ("", "## Data", "")
     counts = ", ".join(counted(count, what) for what, count in card.counts.items())
-    yield f"`{_plain(card.data)}`: {counts}."
+    yield f"`{_without_markup(card.data)}`: {counts}."
     if card.stored:
         yield ""
         yield (
@@ -136,7 +136,9 @@ def _body(card: Card) -> Iterator[str]:
     else:
         yield "None: the training is not finished. The model is its first member as it was."
     yield from ("", "## Licence", "")
-    yield _plain(card.license) if card.license else "Unknown: ask whoever trained the model."
+    yield (
+        _without_markup(card.license) if card.license else "Unknown: ask whoever trained the model."
+    )
     yield from ("", "## Settings", "")
     yield (
         "Of the training. `memory` and `logit_adjustment` say what was tried; each is part of the "
@@ -147,12 +149,12 @@ def _body(card: Card) -> Iterator[str]:
 
 def _results(metrics: dict[str, float]) -> Iterator[str]:
     """A table of metrics by k."""
-    found = _of_lists(metrics)
-    if not found:
+    percentages = _percentages(metrics)
+    if not percentages:
         yield "None: the data had no test points."
         return
-    places = {name: _METRIC.fullmatch(name) for name in found}
-    cells = {(m[1], int(m[2])): found[name] for name, m in places.items() if m}
+    matches = {name: _METRIC.fullmatch(name) for name in percentages}
+    cells = {(m[1], int(m[2])): percentages[name] for name, m in matches.items() if m}
     ks, stems = sorted({k for _, k in cells}), list(dict.fromkeys(stem for stem, _ in cells))
     yield f"On the test points, {int(metrics.get('points', 0)):,} of them, in percent:"
     yield ""
@@ -169,7 +171,7 @@ def _results(metrics: dict[str, float]) -> Iterator[str]:
     )
 
 
-def _of_lists(metrics: dict[str, float]) -> dict[str, float]:
+def _percentages(metrics: dict[str, float]) -> dict[str, float]:
     """The metrics of the best k labels, which are percentages."""
     return {
         name: value
@@ -178,17 +180,17 @@ def _of_lists(metrics: dict[str, float]) -> dict[str, float]:
     }
 
 
-def _plain(text: str) -> str:
-    """A text without what Markdown, or a terminal, would take for more."""
+def _without_markup(text: str) -> str:
+    """Removes characters with a meaning in Markdown or for a terminal."""
     return "".join(c for c in text if c.isprintable() and c not in "`<>[]|*")
 
 
-def _quoted(text: str) -> str:
-    r"""A YAML text, in ASCII.
+def _yaml_string(text: str) -> str:
+    r"""A quoted YAML string, in ASCII.
 
     Example:
-      >>> print(_quoted('a "b": é'))
+      >>> print(_yaml_string('a "b": é'))
       "a \"b\": \U000000e9"
     """
-    plain = (c if c.isascii() and c.isprintable() else f"\\U{ord(c):08x}" for c in text)
-    return '"' + "".join("\\" + c if c in '"\\' and len(c) == 1 else c for c in plain) + '"'
+    escaped = (c if c.isascii() and c.isprintable() else f"\\U{ord(c):08x}" for c in text)
+    return '"' + "".join("\\" + c if c in '"\\' and len(c) == 1 else c for c in escaped) + '"'

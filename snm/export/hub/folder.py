@@ -1,7 +1,7 @@
 """Writes and opens a hub folder: safetensors, `config.json` and a model card.
 
-- `model.safetensors`: the arrays of `arrays_of`
-- `memory.safetensors`: those of `memory_arrays_of`, if the run has a memory
+- `model.safetensors`: the arrays of `model_arrays`
+- `memory.safetensors`: the arrays of `stored_arrays`, if the run has a memory
 - `config.json`: sizes, settings, the formula of a score, and checksums of the other files
 - `README.md`: the model card, which anybody may edit: it has no checksum
 - `weighting.npz`, and `labels.txt` and `vectorizer.json` if the run has them
@@ -20,14 +20,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from snm.config.resolved import ResolvedConfig, resolved_of
+from snm.config.resolved import ResolvedConfig, parse_resolved
 from snm.data.formats.dispatch import read_names
 from snm.errors import InputError, pip_install
-from snm.export.arrays import arrays_of, manifest_of, origin_of, write_arrays
-from snm.export.from_arrays import Wanted, fits, predictor_of
+from snm.export.arrays import make_manifest, model_arrays, run_origin, write_arrays
+from snm.export.from_arrays import ExpectedManifest, build_predictor, matches_shape
 from snm.export.hub.card import Card, model_card
 from snm.export.manifest import read_manifest, write_manifest
-from snm.export.memory_arrays import memory_arrays_of, votes_of
+from snm.export.memory_arrays import stored_arrays, voting_entries
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
 from snm.runs.schema import Export
@@ -39,7 +39,7 @@ __all__ = ["CONFIG", "FILES", "is_hub", "open_hub", "write_hub"]
 CONFIG = "config.json"
 FILES = (CONFIG, "README.md", "model.safetensors", "memory.safetensors", "weighting.npz",
          "labels.txt", "vectorizer.json")  # fmt: skip
-"""All that a hub folder may hold for `snm`; other files in it are not looked at."""
+"""The files of a hub folder that `snm` reads and writes; others are ignored."""
 
 _FORMAT = "snm-hub-1"
 _EXPECTED = "what `snm export --to hub` wrote"
@@ -52,7 +52,7 @@ class _HubExport(Export):
 
 
 def is_hub(folder: Path) -> bool:
-    """Whether a folder looks like one of the Hub."""
+    """Whether a folder looks like a hub folder."""
     return (folder / CONFIG).is_file()
 
 
@@ -70,7 +70,7 @@ def write_hub(
     Args:
       predictor: the model, with its memory.
       run: the folder of its run.
-      folder: to write to; it exists.
+      folder: the existing folder to write to.
       license: its id on the Hub; None if it is unknown.
       datasets: ids of data sets on the Hub that the model was trained on.
       repository: `owner/name`, if it will be on the Hub.
@@ -84,36 +84,36 @@ def write_hub(
     result = source.read_result() if finished else {"metrics": {}}
     name = repository.split("/")[-1] if repository else run.resolve().name
     data = {"name": Path(origin.data).name, "sha256": origin.sha256}  # no path of a machine
-    about: dict[str, Any] = {
-        **manifest_of(predictor, origin_of(run)),
+    manifest: dict[str, Any] = {
+        **make_manifest(predictor, run_origin(run)),
         "format": _FORMAT,
         "model_type": "snm",
         "library_name": "snm",
         "run": name,
         "data": data,
-        "file": write_arrays(arrays_of(predictor), "safetensors", folder),
+        "file": write_arrays(model_arrays(predictor), "safetensors", folder),
         "rows": "float32",
         "log_multipliers": np.atleast_1d(np.asarray(predictor.state.head.log_scale)).tolist(),
         "settings": dataclasses.asdict(settings),
     }
     if predictor.calibration is not None:
-        about["calibration"] = dataclasses.asdict(predictor.calibration)
+        manifest["calibration"] = dataclasses.asdict(predictor.calibration)
     if memory is not None:
-        stored = memory_arrays_of(memory)
+        stored = stored_arrays(memory)
         file = write_arrays(stored, "safetensors", folder, "memory")
-        about["memory"] = {"file": file, "arrays": sorted(stored), **votes_of(memory)}
+        manifest["memory"] = {"file": file, "arrays": sorted(stored), **voting_entries(memory)}
     for extra in (source.names, source.vectorizer, source.fitted_weighting):
         if source.has(extra):
             shutil.copyfile(source.checked(extra), folder / extra.name)
-    write_manifest(folder, about, CONFIG)
+    write_manifest(folder, manifest, CONFIG)
     points = result.get("data", {}).get("points")
     card = Card(
         name=name,
         data=data["name"],
         counts={
             **({} if points is None else {"training point": points}),
-            "label": about["num_labels"],
-            "feature": about["num_features"],
+            "label": manifest["num_labels"],
+            "feature": manifest["num_features"],
         },
         metrics=result["metrics"],
         settings=settings,
@@ -131,7 +131,7 @@ def open_hub(folder: Path, *, memory: bool = True, verify: bool = True) -> Predi
     """Opens a hub folder; its arrays are copied into memory.
 
     Args:
-      folder: of the export, or a copy of it from the Hub.
+      folder: the export, or a copy of it from the Hub.
       memory: as in `runs.load.load`.
       verify: compare the arrays with their checksums; other files are always compared.
 
@@ -140,28 +140,28 @@ def open_hub(folder: Path, *, memory: bool = True, verify: bool = True) -> Predi
     """
     manifest = read_manifest(folder, "hub", verify=verify, name=CONFIG)
     where = folder / CONFIG
-    return predictor_of(
+    return build_predictor(
         folder,
         where,
         manifest,
         _settings(where, manifest),
         functools.partial(_array, folder),
         read_names,
-        Wanted(_FORMAT, _HubExport, _EXPECTED),
+        ExpectedManifest(_FORMAT, _HubExport, _EXPECTED),
         memory=memory,
         full_check=True,
     )
 
 
 def _settings(where: Path, manifest: dict[str, Any]) -> ResolvedConfig:
-    found = manifest.get("settings")
-    if not isinstance(found, dict):
+    settings = manifest.get("settings")
+    if not isinstance(settings, dict):
         raise InputError(f"{where}: settings", "no object", _EXPECTED)
     try:
-        return resolved_of(found, f"{where}: settings")
+        return parse_resolved(settings, f"{where}: settings")
     except InputError:
         raise
-    except (TypeError, ValueError, OverflowError) as error:  # such as a list for a name
+    except (TypeError, ValueError, OverflowError) as error:  # such as a list instead of a name
         raise InputError(f"{where}: settings", f"{error!r:.80}", _EXPECTED) from error
 
 
@@ -176,9 +176,9 @@ def _array(
     path = folder / f"{stem}.safetensors"
     try:
         with safe_open(path, framework="np") as arrays:
-            there = tuple(arrays.get_slice(name).get_shape())
-            if not fits(there, shape):
-                found = f"{name} {there}"
+            stored = tuple(arrays.get_slice(name).get_shape())
+            if not matches_shape(stored, shape):
+                found = f"{name} {stored}"
                 raise InputError(str(path), found, f"{shape}, as config.json says")
             array = arrays.get_tensor(name)
     except InputError:
@@ -187,7 +187,7 @@ def _array(
         reason = reason_of(error)
         raise InputError(str(path), reason, _EXPECTED) from error
     except (SafetensorError, KeyError, TypeError, ValueError, AttributeError) as error:
-        # The last two: a type that NumPy lacks, such as bfloat16.
+        # The last two: a dtype that NumPy lacks, such as bfloat16.
         raise InputError(str(path), f"{str(error)[:80]}", _EXPECTED) from error
     if dtype not in (None, array.dtype):
         raise InputError(str(path), f"{name} of {array.dtype}", f"{np.dtype(dtype)}")

@@ -30,12 +30,12 @@ class HubAddress(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> HubAddress | None:
-        """The address that a text is, `hf://owner/name` or `hf://owner/name@revision`.
+        """Parses `hf://owner/name` or `hf://owner/name@revision`.
 
-        None is returned for another text, such as that of a folder.
+        Returns None for other texts, such as the path of a folder.
 
         Raises:
-          InputError: it begins with `hf://`, and goes on otherwise.
+          InputError: a text with `hf://` that is no such address.
 
         Example:
           >>> HubAddress.of("hf://owner/name@v1"), HubAddress.of("runs/a")
@@ -49,10 +49,10 @@ class HubAddress(NamedTuple):
 
 
 def check_client(where: str, repository: str) -> None:
-    """Refuses what could not be sent, before there is anything to send.
+    """Checks the name of a repository and the client, before there is anything to send.
 
     Raises:
-      InputError: no `owner/name`, or no huggingface_hub.
+      InputError: the name is not `owner/name`, or huggingface_hub is not installed.
     """
     if _REPOSITORY.fullmatch(repository) is None:
         raise InputError(where, ascii(repository)[1:-1], "owner/name")
@@ -65,12 +65,12 @@ def push(folder: Path, repository: str, *, private: bool = False) -> str:
     The token is that of `hf auth login`, or of `HF_TOKEN`.
 
     Args:
-      folder: that `write_hub` wrote.
+      folder: written by `write_hub`.
       repository: `owner/name`.
-      private: whether a new repository can be read by its owner alone.
+      private: whether only the owner can read a new repository.
 
     Returns:
-      the address of the commit.
+      The address of the commit.
 
     Raises:
       InputError: the Hub refuses, or cannot be reached.
@@ -88,15 +88,15 @@ def push(folder: Path, repository: str, *, private: bool = False) -> str:
             commit_message="A model of snm",
         )
     except Exception as error:
-        again = f"an answer of the Hub; the model is in {folder}: `hf upload {repository} {folder}`"
-        _refuse(where, error, again)
+        expected = (
+            f"an answer of the Hub; the model is in {folder}: `hf upload {repository} {folder}`"
+        )
+        _raise_input_error(where, error, expected)
     return str(commit)
 
 
 def pull(address: HubAddress) -> Path:
-    """Fetches a model, or what the cache of `huggingface_hub` lacks of it.
-
-    Only the files of `FILES` are fetched.
+    """Fetches the files of `FILES` that the cache of `huggingface_hub` lacks.
 
     Raises:
       InputError: no such model, or the Hub cannot be reached.
@@ -113,7 +113,7 @@ def pull(address: HubAddress) -> Path:
             )
         )
     except Exception as error:
-        _refuse(where, error, "a model on the Hub that can be read")
+        _raise_input_error(where, error, "a model on the Hub that can be read")
 
 
 def _client(where: str) -> Any:
@@ -124,10 +124,12 @@ def _client(where: str) -> Any:
     return huggingface_hub
 
 
-def _refuse(where: str, error: Exception, expected: str) -> NoReturn:
-    # The client raises errors of its own, of its HTTP library and of the system; all are news of
-    # the Hub, and none is one of this program.
-    said = first_line(error).removeprefix("Got: ")  # as the client quotes the connection's errors
+def _raise_input_error(where: str, error: Exception, expected: str) -> NoReturn:
+    # The client raises its own errors, those of its HTTP library and of the system: all describe a
+    # problem with the Hub, not with this program.
+    message = first_line(error).removeprefix(
+        "Got: "
+    )  # as the client quotes the connection's errors
     raise InputError(
-        where, said if said.endswith(" ...") else said.rstrip("."), expected
+        where, message if message.endswith(" ...") else message.rstrip("."), expected
     ) from error

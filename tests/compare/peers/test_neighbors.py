@@ -28,7 +28,7 @@ def test_votes_by_definition(block: int, monkeypatch: pytest.MonkeyPatch) -> Non
     y = (rng.random((200, 12)) < 0.2).astype(float)
     x_test = rng.random((17, 30)) * (rng.random((17, 30)) < 0.2)
     x_test[4] = 0  # nothing is like a point without features
-    monkeypatch.setattr(search, "_BLOCK", block)
+    monkeypatch.setattr(search, "_MAX_BLOCK", block)
     found, _, _ = neighbors(
         csr_matrix(x), csr_matrix(y), csr_matrix(x_test), k=5, seed=0, threads=1
     )

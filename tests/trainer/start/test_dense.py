@@ -15,7 +15,7 @@ import snm
 from snm.config.resolve import resolve
 from snm.data.dataset import Dataset, Points
 from snm.errors import InputError
-from snm.estimator.parameters import weighted_for
+from snm.estimator.parameters import with_weighting
 
 POINTS, FEATURES, LABELS = 400, 12, 20
 CONFIG = dataclasses.replace(tiny.CONFIG, dim=16, epochs=6, checkpoint_every=1000, memory="off")
@@ -109,7 +109,7 @@ def test_the_estimator_follows(data):
         np.mean(model.predict(dataset.test.features.toarray()) == dataset.test.labels.indices) > 0.8
     )
     few = sparse.random(40, 30, 0.1, "csr", random_state=0)
-    assert weighted_for(snm.preset("fast"), few, in_parts=False).weighting == "l2"
+    assert with_weighting(snm.preset("fast"), few, in_parts=False).weighting == "l2"
 
 
 def test_sparse_features_with_a_negative_value(tmp_path):
@@ -139,9 +139,9 @@ def test_the_first_points_of_partial_fit_are_too_few_to_standardize():
     X, y = load_wine(return_X_y=True)
     asked = snm.preset("fast")
     few, enough = (sparse.csr_matrix(X[:points]) for points in (29, 30))
-    assert weighted_for(asked, few, in_parts=True).weighting == "l2"
-    assert weighted_for(asked, enough, in_parts=True).weighting == "standard"
-    assert weighted_for(asked, few, in_parts=False).weighting == "standard"
+    assert with_weighting(asked, few, in_parts=True).weighting == "l2"
+    assert with_weighting(asked, enough, in_parts=True).weighting == "standard"
+    assert with_weighting(asked, few, in_parts=False).weighting == "standard"
     model = snm.SNMClassifier(preset="fast", dim=8, random_state=0)
     with pytest.warns(UserWarning, match="feature 12 makes up"):  # the one in the largest unit
         model.partial_fit(X[:29], y[:29], classes=[0, 1, 2])

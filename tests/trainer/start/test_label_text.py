@@ -46,7 +46,7 @@ def place(trained):
 
 
 @pytest.fixture(scope="module")
-def without_names(place):
+def label_names_obstacle(place):
     """The same run without names."""
     off = dataclasses.replace(CONFIG, label_text="off")
     snm.train(place / "data", off, place / "without-names")
@@ -82,13 +82,13 @@ def test_a_run_learns_what_it_would_if_the_names_were_in_the_file(place, tmp_pat
     assert told[0]["data"]["points"] == named_texts.POINTS
 
 
-def test_a_label_without_a_training_point_is_found_by_its_name(place, without_names):
+def test_a_label_without_a_training_point_is_found_by_its_name(place, label_names_obstacle):
     data = load_data(place / "data")
     unseen = data.test.take(np.flatnonzero(data.test.labels[:, named_texts.UNSEEN].sum(axis=1)))
     assert unseen.num_points >= 10
     assert not data.label_frequency()[named_texts.UNSEEN].any()
     found = []
-    for run in (place / "run", without_names):
+    for run in (place / "run", label_names_obstacle):
         labels, _ = load(run).predict(unseen.features, 5)
         right = [set(row) & set(t.indices) for row, t in zip(labels, unseen.labels, strict=True)]
         found.append(np.mean([bool(one) for one in right]))

@@ -1,4 +1,4 @@
-"""What a fitted estimator answers, and the folder that answers as it does."""
+"""The prediction methods of the estimator, and the export of a fitted one."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from sklearn.utils.validation import (
 
 from snm.config.resolved import ResolvedConfig
 from snm.errors import InputError
-from snm.estimator.inputs import canonical
+from snm.estimator.inputs import to_csr
 from snm.estimator.targets import Targets
 from snm.prediction.predictor import Predictor
 from snm.prediction.thresholds import LOOKED_AT, checked_threshold
 
-__all__ = ["Answers"]
+__all__ = ["PredictMixin"]
 
-_MOST_ENTRIES = 1 << 26  # of `predict_proba`: half a GiB
+_MAX_ENTRIES = 1 << 26  # of `predict_proba`: 0.5 GiB
 
 
-class Answers:
-    """The answers of `SNMClassifier`, which sets these attributes."""
+class PredictMixin:
+    """The prediction methods of `SNMClassifier`, which sets these attributes."""
 
     labels_per_point: int | str
     threshold: float | str | None
@@ -53,42 +53,42 @@ class Answers:
 
         Returns:
           labels [n, k], entries of `classes_`, best first; their scores, float32 [n, k]: natural
-          logarithms of unnormalised probabilities after a softmax loss, margins otherwise; with
-          what a memory adds, where one is used.
+          logarithms of unnormalised probabilities after a softmax loss, margins otherwise. The
+          votes of a memory are included, if one is used.
 
         Raises:
           ValueError: inputs of another width, a k that is out of range, an unknown label.
         """
         check_is_fitted(self, "predictor_")
-        among = None if labels is None else self._targets.columns(labels)
-        if among is not None and k is not None and k > len(among):
-            raise InputError("k", str(k), f"1 to {len(among)}, the number of labels")
-        slots, scores = self._best(X, k, among)
-        return self.classes_[slots], scores
+        candidates = None if labels is None else self._targets.columns(labels)
+        if candidates is not None and k is not None and k > len(candidates):
+            raise InputError("k", str(k), f"1 to {len(candidates)}, the number of labels")
+        columns, scores = self._best(X, k, candidates)
+        return self.classes_[columns], scores
 
     def proba_topk(
         self, X: Any, k: int | None = None, labels: Any = None
     ) -> tuple[NDArray[Any], NDArray[np.float32]]:
-        """`decision_topk` with the probability that each label is right in place of scores.
+        """`decision_topk` with probabilities instead of scores: that each label is right.
 
-        `fit` fits them on the points that choose the memory. Those of a point need not sum to 1.
+        `fit` fits them on the points that choose the memory. They need not sum to 1 for a point.
 
         Raises:
           ValueError: as `decision_topk`; or `fit` tried no memory, or `partial_fit` came after.
         """
         check_is_fitted(self, "predictor_")
-        self.predictor_.fitted_calibration()  # refused before it takes time
-        found, scores = self.decision_topk(X, k, labels)
-        return found, self.predictor_.probabilities(scores, ranked=labels is None)
+        self.predictor_.fitted_calibration()  # raises before the slow part
+        classes, scores = self.decision_topk(X, k, labels)
+        return classes, self.predictor_.probabilities(scores, ranked=labels is None)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """The probability of every class, as scikit-learn's scorers ask for it: float64 [n, K].
+        """The probability of every class, as scikit-learn's scorers need it: float64 [n, K].
 
         Columns are in the order of `classes_`. With one class a point, rows sum to 1: they are the
         softmax of the scores over the number of members. With several labels a point, an entry is
         the probability that the point has the label, as `proba_topk` gives it.
 
-        It takes memory and time by n * K. For many classes use `proba_topk`.
+        Its memory and time grow with n * K. For many classes use `proba_topk`.
 
         Raises:
           ValueError: inputs of another width, over 2**26 entries; with one class a point, a loss
@@ -96,45 +96,48 @@ class Answers:
             `proba_topk`.
         """
         check_is_fitted(self, "predictor_")
-        several = self._targets.form != "classes"
-        if several:
+        multi_label = self._targets.form != "classes"
+        if multi_label:
             self.predictor_.fitted_calibration("predict_proba")
         elif not self.predictor_.model.spec.head_loss.takes_exponentials:
             found = f"scores of the loss {self.config_.loss}, which are no logarithms"
             raise InputError("predict_proba", found, "loss='softmax', or proba_topk")
         count, num_labels = _num_samples(X), len(self.classes_)
-        if count * num_labels > _MOST_ENTRIES:
+        if count * num_labels > _MAX_ENTRIES:
             found = f"{count} points x {num_labels} classes"
-            expected = f"at most {_MOST_ENTRIES} entries at once, or proba_topk"
+            expected = f"at most {_MAX_ENTRIES} entries at once, or proba_topk"
             raise InputError("predict_proba", found, expected)
-        by_class, first = np.empty((count, num_labels)), 0
-        for slots, scores in self.predictor_.top(self._rows(X), num_labels):
-            if several:
+        probabilities, first = np.empty((count, num_labels)), 0
+        for columns, scores in self.predictor_.top(self._rows(X), num_labels):
+            if multi_label:
                 p = self.predictor_.probabilities(scores).astype(np.float64)
             else:
                 p = softmax(scores.astype(np.float64) / self.config_.members, axis=1)
-            block = by_class[first : first + len(p)]
-            np.put_along_axis(block, slots.astype(np.int64), p, axis=1)
+            block = probabilities[first : first + len(p)]
+            np.put_along_axis(block, columns.astype(np.int64), p, axis=1)
             first += len(p)
-        return by_class
+        return probabilities
 
     def predict(self, X: Any) -> Any:
-        """The best class of each point [n], or its best `labels_per_point` labels, as y was.
+        """The best class of each point [n], or its best `labels_per_point` labels, like y.
 
-        With a `threshold`, a point of a multi-label problem has the labels that are so likely.
+        With a `threshold`, a point of a multi-label problem gets the labels of at least this
+        probability.
 
         Raises:
-          ValueError: inputs of another width, a threshold that is none, or that `fit` did not
+          ValueError: inputs of another width, an invalid threshold, or one that `fit` did not
             choose.
         """
         check_is_fitted(self, "predictor_")
         if self.threshold is not None and self._targets.form != "classes":
             cut = self.predictor_.threshold(self.threshold)
-            slots, scores = self._best(X, min(cut.k_or_own(None) or LOOKED_AT, len(self.classes_)))
-            likely = self.predictor_.probabilities(scores)
-            return self._targets.answers(np.where(cut(slots, likely), slots, -1))
+            columns, scores = self._best(
+                X, min(cut.k_or_own(None) or LOOKED_AT, len(self.classes_))
+            )
+            probabilities = self.predictor_.probabilities(scores)
+            return self._targets.decode(np.where(cut(columns, probabilities), columns, -1))
         count = 1 if self._targets.form == "classes" else self._labels_per_point()
-        return self._targets.answers(self._best(X, count)[0])
+        return self._targets.decode(self._best(X, count)[0])
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Mean precision at 1, in [0, 1]: with one class a point this is accuracy.
@@ -147,7 +150,7 @@ class Answers:
           sample_weight: [n], or None for equal weights.
         """
         check_is_fitted(self, "predictor_")
-        truth = self._targets.matrix(y, unknown="drop")  # never an answer, always a miss
+        truth = self._targets.matrix(y, unknown="drop")  # an unknown class is always a miss
         best, _ = self._best(X, 1)
         if len(best) != truth.shape[0]:
             raise InputError("y", f"{truth.shape[0]} targets", f"{len(best)}, one a point")
@@ -156,13 +159,13 @@ class Answers:
         return float(np.average(hits, weights=weights))
 
     def export(self, folder: str | Path) -> None:
-        """Writes the fitted model to a new folder, which stands for a run.
+        """Writes the fitted model to a new folder, which can be used in place of a run.
 
-        `snm.load`, `snm predict` and `snm serve` take it, with inputs that are features as X is.
-        Names of labels are the classes, but where y was an indicator.
+        `snm.load`, `snm predict` and `snm serve` take it, with features like X as inputs. The names
+        of labels are the classes, unless y was an indicator.
 
         Raises:
-          ValueError: the folder exists or cannot be written, or a class with a line break.
+          ValueError: the folder exists or cannot be written, or a class has a line break.
         """
         check_is_fitted(self, "predictor_")
         from snm.estimator.export import write_folder
@@ -178,10 +181,10 @@ class Answers:
     def _rows(self, X: Any) -> csr_matrix:
         """Inputs [n, d], checked."""
         inputs = validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=False)
-        return canonical(inputs)
+        return to_csr(inputs)
 
-    def _check_answers(self) -> None:
-        """Refuses parameters of `predict`, so that `fit` need not end first."""
+    def _check_predict_params(self) -> None:
+        """Checks the parameters of `predict`, so that `fit` raises before it trains."""
         if self.threshold is not None:
             checked_threshold(self.threshold)
         self._checked_labels_per_point()
@@ -193,7 +196,7 @@ class Answers:
         return min(count, len(self.classes_))
 
     def _checked_labels_per_point(self) -> int | None:
-        """The parameter as a number; None is as many as a training point has on average."""
+        """The parameter as a number; None means the mean of the training points."""
         count = self.labels_per_point
         if count == "auto":
             return None

@@ -1,4 +1,4 @@
-"""What `fit` and `partial_fit` share: from X and y to points, settings, parameters, a predictor."""
+"""The steps that `fit` and `partial_fit` share: points, settings, training, and the predictor."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from snm.data.dataset import Dataset, Points
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.estimator.fit import fit_members
-from snm.estimator.inputs import canonical, points_of, seed_of, warn_of_units
-from snm.estimator.parameters import config_of, weighted_for, with_memory_for
+from snm.estimator.inputs import make_points, to_csr, to_seed, warn_dominant_feature
+from snm.estimator.parameters import make_config, with_memory, with_weighting
 from snm.estimator.targets import Targets
 from snm.memory.memory import Memory
 from snm.model.from_config import make_model
@@ -29,13 +29,13 @@ from snm.prediction.calibration import UNCALIBRATED, Calibration
 from snm.prediction.predictor import Predictor
 from snm.trainer.phase import PhaseInputs
 
-__all__ = ["Learning", "dataset_of"]
+__all__ = ["FitMixin", "make_dataset"]
 
 
-class Learning:
+class FitMixin:
     """The steps of `SNMClassifier.fit` and `partial_fit`, and the attributes that they set.
 
-    The names of the attributes are in its pickles.
+    Pickles contain the names of the attributes.
     """
 
     # Parameters of `SNMClassifier`.
@@ -64,16 +64,16 @@ class Learning:
     _calibration: Calibration | None = None
     _shifts: np.ndarray | None = None
 
-    def _forget(self) -> None:
-        """Leaves nothing of an earlier fit, where this one fails."""
+    def _reset(self) -> None:
+        """Removes the results of an earlier fit, in case this one fails."""
         for name in ("_states", "predictor_", "loss_curve_", "validation_scores_", "config_"):
             self.__dict__.pop(name, None)
 
     def _points(self, X: csr_matrix, targets: Targets, y: Any, sample_weight: Any) -> Points:
-        """The points that do not weigh 0, with the weights of their classes.
+        """The points with a weight above 0, with the weights of their classes.
 
         Args:
-          X: of `_inputs`.
+          X: from `_inputs`.
           targets: the classes.
           y: targets.
           sample_weight: [n], or None.
@@ -81,15 +81,15 @@ class Learning:
         Raises:
           ValueError: targets or weights that cannot be used.
         """
-        points = points_of(X, targets.matrix(y), sample_weight)
+        points = make_points(X, targets.matrix(y), sample_weight)
         weights = targets.weights(self.class_weight, points.labels)
         return dataclasses.replace(points, label_weights=weights)
 
-    def _begin(self, points: Points, targets: Targets, *, in_parts: bool = False) -> None:
+    def _initialize(self, points: Points, targets: Targets, *, in_parts: bool = False) -> None:
         """Resolves the settings and fits the weighting; there are no parameters yet.
 
         Args:
-          points: the first ones.
+          points: the first points.
           targets: the classes.
           in_parts: whether more points may follow.
 
@@ -99,18 +99,20 @@ class Learning:
         if len(targets.classes) < 2:
             found = f"{len(targets.classes)} class"
             raise InputError("y", found, "at least 2 classes: there are no negatives")
-        asked = self._config(points.num_points)
-        told = self.memory is not None or "memory" in (self.settings or {})
-        likely = self.threshold is not None and not told and targets.form != "classes"
-        asked = with_memory_for(asked, points.num_points, in_parts=in_parts, threshold=likely)
-        asked = weighted_for(asked, points.features, in_parts=in_parts)
-        config = resolve(asked, dataset_of(points))
+        unresolved = self._config(points.num_points)
+        memory_is_set = self.memory is not None or "memory" in (self.settings or {})
+        threshold = self.threshold is not None and not memory_is_set and targets.form != "classes"
+        unresolved = with_memory(
+            unresolved, points.num_points, in_parts=in_parts, threshold=threshold
+        )
+        unresolved = with_weighting(unresolved, points.features, in_parts=in_parts)
+        config = resolve(unresolved, make_dataset(points))
         self.memory_ = self._memory = self._shifts = self._calibration = None
         self.config_ = config
         self.classes_ = targets.classes
         self._targets = targets
         self._fitted_weighting = Weighting.fit(config.weighting, points.features)
-        warn_of_units(config.weighting, points.features)
+        warn_dominant_feature(config.weighting, points.features)
         counts = np.diff(points.labels.indptr)
         self._mean_labels = float(np.average(counts, weights=points.weights))
         self._parts = 0
@@ -125,12 +127,12 @@ class Learning:
     ) -> None:
         """Trains all members.
 
-        Parameters of an earlier call are consumed: those are the ones to go on from.
+        Training continues from the parameters of an earlier call, which are consumed.
 
         Args:
           config: the settings.
-          dataset: with all points.
-          kept: int64 [n], ascending, the points that do not choose a memory; None is all.
+          dataset: the data set with all points.
+          kept: int64 [n], ascending, the points not held out for a memory; None is all.
           in_parts: whether more points may follow.
 
         Raises:
@@ -149,29 +151,29 @@ class Learning:
         self.loss_curve_ = fitted.losses
         self.validation_scores_ = fitted.scores
         self._states = fitted.states
-        self.predictor_ = self._joined(self._states)
+        self.predictor_ = self._make_predictor(self._states)
 
-    def _joined(self, states: list[TrainState]) -> Predictor:
-        """What answers with the members of these states, and with the memory where there is one."""
+    def _make_predictor(self, states: list[TrainState]) -> Predictor:
+        """The predictor of members with these states, and of the memory if there is one."""
         sizes = self.n_features_in_, len(self.classes_)
         model = dataclasses.replace(make_model(self.config_, *sizes), members=len(states))
         state = join(states)
         if self._shifts is not None:
             state = adjusted(state, self._shifts)
-        why = UNCALIBRATED
+        reason = UNCALIBRATED
         if self._parts:
-            why = "an estimator after partial_fit, which fits no probabilities", "a call of fit"
+            reason = "an estimator after partial_fit, which fits no probabilities", "a call of fit"
         return Predictor(
             model,
             state,
             self._fitted_weighting,
             memory=self._memory,
             calibration=self._calibration,
-            why_uncalibrated=why,
+            why_uncalibrated=reason,
         )
 
     def _inputs(self, X: Any, y: Any, *, reset: bool) -> csr_matrix:
-        """X as float32 CSR [n, d]; `reset` takes its width as that of the model.
+        """X as float32 CSR [n, d]; `reset` sets the width of the model.
 
         Raises:
           ValueError: no y, or inputs that cannot be used; the messages are scikit-learn's.
@@ -180,15 +182,15 @@ class Learning:
             raise ValueError(
                 "This SNMClassifier estimator requires y to be passed, but the target y is None."
             )
-        return canonical(validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=reset))
+        return to_csr(validate_data(self, X, accept_sparse="csr", dtype=np.float32, reset=reset))
 
     def _config(self, num_points: int) -> Config:
         """The settings that the parameters describe, not yet resolved."""
-        seed = seed_of(self.random_state)
-        given = self.get_params(deep=False)
-        return config_of(self.preset, given, self.settings, num_points=num_points, seed=seed)
+        seed = to_seed(self.random_state)
+        params = self.get_params(deep=False)
+        return make_config(self.preset, params, self.settings, num_points=num_points, seed=seed)
 
 
-def dataset_of(points: Points) -> Dataset:
-    """The points as a data set that has no test points and no names."""
+def make_dataset(points: Points) -> Dataset:
+    """A data set of these points, without test points and names."""
     return Dataset("fit", points, None, None, "")
