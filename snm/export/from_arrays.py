@@ -174,7 +174,7 @@ def _state(about: Export, model: Model, array: ReadArray) -> TrainState:
 
 
 def _of_members(array: NDArray) -> NDArray:
-    """An array as `inference.join` has it: one member has no axis of members."""
+    """An array as `inference.join_members` has it: one member has no axis of members."""
     return array[0] if len(array) == 1 else array
 
 
