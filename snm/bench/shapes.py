@@ -18,7 +18,7 @@ from snm.batches.sources.build import make_source
 from snm.batches.sources.source import BatchSettings, Source
 from snm.head.spec import HeadSpec
 from snm.model.model import Model, TrainState
-from snm.model.placement import initial
+from snm.model.placement import init_state_on
 from snm.tables.table import normalize
 
 __all__ = [
@@ -170,7 +170,7 @@ def model_of(shape: Shape, mined: int) -> Model:
 
 def state_of(shape: Shape) -> TrainState:
     """The initial parameters; their shapes do not depend on k'."""
-    return initial(model_of(shape, 16), seed=SEED)
+    return init_state_on(model_of(shape, 16), seed=SEED)
 
 
 def queries_of(shape: Shape, count: int) -> jax.Array:

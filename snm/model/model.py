@@ -23,7 +23,7 @@ __all__ = ["Model", "TrainState", "abstract_state", "init_state"]
 class Model:
     """The static description of a model. It is hashable: compiled programs are cached by it.
 
-    Learning rates are no part of it: they come with each batch.
+    Learning rates are not part of it: they come with each batch.
 
     Attributes:
       spec: of the head: sampling, mining and loss over the K labels.
@@ -33,7 +33,7 @@ class Model:
       feature_init: initial length of a feature row.
       score_scale: multiplier of the scores; its initial value where it is learned.
       tower_momentum: of the dense tower.
-      members: models whose scores are added; 1 while training. See `inference.join`.
+      members: models whose scores are added; 1 while training. See `inference.join_members`.
       drop_seen: labels with the numbers of a point's own features are never predicted for it, nor
         are they its negatives where the head excludes all known labels.
     """
@@ -51,7 +51,7 @@ class Model:
     @functools.cached_property
     def structure(self) -> nnx.GraphDef[Tower]:
         """The static part of the dense tower."""
-        key = jax.random.key(0)  # of the parameters, which are no part of it
+        key = jax.random.key(0)  # any key: the parameters are discarded
         return init_tower(self.dim, self.encoder, self.spec.compute_dtype, key)[0]
 
     @functools.cached_property
@@ -60,7 +60,7 @@ class Model:
 
         The rate of a step comes with its batch, and multiplies the update.
         """
-        # A rate that is a function: its state is part of every checkpoint.
+        # A schedule, not a number: its step counter is part of every checkpoint.
         return optax.sgd(lambda step: 1.0, momentum=self.tower_momentum)
 
 
@@ -97,7 +97,7 @@ def init_state(
 
     Args:
       model: the description.
-      seed: uint32 scalar. As data it lets members share the program.
+      seed: uint32 scalar. Passed as an array, it lets all members share one compiled program.
       part: (i, n) for the i-th of n equal ranges of class rows; None is all rows.
       feature_part: the same for the feature rows.
     """
@@ -111,8 +111,7 @@ def init_state(
         part=feature_part,
         dtype=model.spec.table_dtype,
     )
-    keeps = model.spec.row_rule.has_accumulator
-    accumulator = jnp.zeros(rows.shape[0]) if keeps else None
+    accumulator = jnp.zeros(rows.shape[0]) if model.spec.row_rule.has_accumulator else None
     tower = init_tower(model.dim, model.encoder, model.spec.compute_dtype, tower_key)[1]
     return TrainState(
         features=RowTable(rows, accumulator),
@@ -122,7 +121,7 @@ def init_state(
     )
 
 
-@functools.lru_cache(maxsize=16)  # a trace of all parameters, which a training asks for often
+@functools.lru_cache(maxsize=16)  # tracing all parameters is slow, and a training asks often
 def abstract_state(model: Model) -> TrainState:
     """Shapes and dtypes of the state, without arrays."""
     return jax.eval_shape(functools.partial(init_state, model))

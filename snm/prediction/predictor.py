@@ -308,7 +308,7 @@ class Predictor:
         Features are words where the model was trained on texts and its vectoriser keeps words.
 
         The model's part of a score is a sum over the point's features once the length of the
-        query and the active units of the encoder are known; see `snm.model.score_parts`.
+        query and the active units of the encoder are known; see `snm.model.feature_contributions`.
 
         Args:
           features: as in `top`.

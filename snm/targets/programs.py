@@ -21,9 +21,9 @@ from snm.distributed.mesh import DATA, LABEL, parse_mesh
 from snm.head.by_blocks import mean_blocks
 from snm.machine.compiler import step_options
 from snm.machine.platform import compiling_for
-from snm.model.inference import join
+from snm.model.inference import join_members
 from snm.model.model import Model, abstract_state
-from snm.model.placement import shapes_on
+from snm.model.placement import sharded_shapes
 from snm.model.train_step import train_step
 from snm.prediction.predictor import ROWS
 from snm.prediction.programs import jitted_queries, jitted_top
@@ -150,7 +150,7 @@ def compile_training(
         else:
             parts = source.data_parts
             shapes = (
-                shapes_on(state, mesh),
+                sharded_shapes(state, mesh),
                 placed(resident, points_specs(resident, parts)),
                 placed(stack, stack_specs(stack, parts)),
             )
@@ -194,7 +194,7 @@ def compile_scoring(
     block = _block_of_shapes(cut, rows, entries)
     with compiling_for(target.backend, target.memory, target.on_chip):
         one = abstract_state(model)
-        together = jax.eval_shape(lambda state: join([state] * members), one)
+        together = jax.eval_shape(lambda state: join_members([state] * members), one)
         tables = _tables(together, sizes)
         count = min(_ANSWERS, model.spec.num_labels)
         joined = dataclasses.replace(model, members=members)
@@ -202,7 +202,7 @@ def compile_scoring(
         if mesh is not None:
             spec = PartitionSpec(DATA) if parts > 1 else PartitionSpec()
             specs = jax.tree.map(lambda _: spec, block)
-            shapes = shapes_on(together, mesh), placed(block, specs)
+            shapes = sharded_shapes(together, mesh), placed(block, specs)
             return compiled(name, 1, best, shapes, tables, 1 << 14)
         inputs = placed(together), placed(block)
         embed = jitted_queries.__wrapped__(joined, None)

@@ -26,7 +26,7 @@ from snm.evaluation.evaluate import Measures, TrainCounts, evaluate_points
 from snm.machine.compiler import step_options
 from snm.machine.versions import versions
 from snm.model.model import TrainState
-from snm.model.placement import abstract_on
+from snm.model.placement import abstract_state_on
 from snm.prediction.predictor import Predictor
 from snm.runs.events import Event, NonFiniteError, Noted, Progress, Started
 from snm.runs.log.event_log import open_log
@@ -81,7 +81,9 @@ def open_phase(
         "versions": versions(),
     }
     checkpoints = inputs.folder.checkpoints(config.keep_checkpoints, phase.name, about)
-    state, note, damaged = checkpoints.newest_whole(abstract_on(prepared.mesh, prepared.model))
+    state, note, damaged = checkpoints.newest_whole(
+        abstract_state_on(prepared.mesh, prepared.model)
+    )
     if note is None:
         progress = Progress()
         begin_imports(*_LATER)

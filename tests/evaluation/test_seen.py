@@ -22,8 +22,8 @@ from snm.evaluation.evaluate import Measures, evaluate_points
 from snm.export.index import GraphIndex, bias_scale, build_index
 from snm.export.index_libraries import LIBRARIES, GraphSettings
 from snm.export.measure import measure
-from snm.model import pair_counts
-from snm.prediction.programs import jitted_pairs_in_order, jitted_top
+from snm.model import concordant_counts
+from snm.prediction.programs import jitted_concordant_counts, jitted_top
 from snm.runs.events import Stepped
 from snm.runs.load import load
 from snm.theory.auc import empirical_auc
@@ -195,8 +195,8 @@ def test_predictions_are_the_top_of_the_unseen_labels(trained, monkeypatch, bloc
 @pytest.mark.parametrize("block", [4096, 16], ids=["one block", "three, the last overlapping"])
 def test_auc_ranks_seen_labels_below_all_others(trained, monkeypatch, block):
     """Also a relevant seen label, which ties with the other seen ones."""
-    monkeypatch.setattr(pair_counts, "_BLOCK", block)
-    jitted_pairs_in_order.cache_clear()
+    monkeypatch.setattr(concordant_counts, "_BLOCK", block)
+    jitted_concordant_counts.cache_clear()
     predictor, test = snm.load(trained), visits().test
     truth = test.labels.toarray()
     truth[0, test.features[0].indices[:2]] = 1
@@ -206,7 +206,7 @@ def test_auc_ranks_seen_labels_below_all_others(trained, monkeypatch, block):
     points = Points(test.features, sparse.csr_matrix(truth))
     found = evaluate_points(predictor, points, None, Measures(auc=True))
     assert found["metrics"]["AUC"] == pytest.approx(100 * expected, rel=1e-9)
-    jitted_pairs_in_order.cache_clear()
+    jitted_concordant_counts.cache_clear()
 
 
 @pytest.mark.parametrize("library", LIBRARIES.values(), ids=LIBRARIES)

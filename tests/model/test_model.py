@@ -210,7 +210,7 @@ def test_streams_of_a_step_keep_their_numbers():
     assert {stream.name: stream.value for stream in StepStream} == numbers
     for stream in StepStream:
         expected = jax.random.fold_in(key, numbers[stream.name])
-        assert (jax.random.key_data(stream.of(key)) == jax.random.key_data(expected)).all()
+        assert (jax.random.key_data(stream.key(key)) == jax.random.key_data(expected)).all()
 
 
 def test_shapes_of_parameters(points):

@@ -15,9 +15,9 @@ from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.memory.memory import Memory, MemorySettings
 from snm.model.from_config import make_model
-from snm.model.inference import join
+from snm.model.inference import join_members
 from snm.model.model import init_state
-from snm.model.placement import join_on_mesh, spread
+from snm.model.placement import join_members_on_mesh, shard_state
 from snm.prediction import programs
 from snm.prediction.candidates import by_name, checked_k, ids_of_labels
 from snm.prediction.programs import jitted_pairs, jitted_queries, jitted_top
@@ -46,10 +46,10 @@ def predictor_of(*, members=2, drop_seen=False, memory=True, mesh=None, bias=Tru
         states.append(state)
     stored = points(80, 1)
     weighting = Weighting.fit("tfidf", stored)
-    state = join(states)
+    state = join_members(states)
     if mesh is not None:
-        states = [spread(one, mesh) for one in states]
-        state = states[0] if members == 1 else join_on_mesh(states, mesh)
+        states = [shard_state(one, mesh) for one in states]
+        state = states[0] if members == 1 else join_members_on_mesh(states, mesh)
     predictor = snm.Predictor(model, state, weighting, mesh=mesh, block_rows=16)
     if not memory:
         return predictor
@@ -202,7 +202,7 @@ def test_few_programs_are_compiled_and_they_read_the_rows_of_the_labels_alone():
         )
         block = next(iter(predictor._blocks(features)))[1]
         state = jax.eval_shape(
-            lambda model=model: join(
+            lambda model=model: join_members(
                 [init_state(dataclasses.replace(model, members=1)) for _ in range(2)]
             )
         )
