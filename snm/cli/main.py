@@ -23,7 +23,7 @@ from snm.cli.setting_groups import joined
 from snm.config.settings import Config, preset, read_config
 from snm.distributed.launch import leave
 from snm.errors import STOPPED, InputError, StoppedError, nearest
-from snm.serve.aside import busy
+from snm.serve.background import has_background_work
 from snm.stores.address import Address
 from snm.stores.objects import StoreError
 from snm.system import timing
@@ -49,7 +49,7 @@ def main(args: Sequence[str] | None = None) -> None:
     timing.restart(timing.process_started() if args is None else None, "starting")
     status = _guarded(words)
     leave(status)
-    if args is None and (isinstance(status, _AtOnce) or busy()):
+    if args is None and (isinstance(status, _AtOnce) or has_background_work()):
         with contextlib.suppress(OSError):
             sys.stdout.flush()
         os._exit(status)

@@ -14,7 +14,7 @@ from snm.data.formats.foreign import Row
 from snm.data.names import Spellings, normalize_name, original_spellings
 from snm.errors import InputError
 from snm.serve.messages import Question
-from snm.serve.requests import rows_of
+from snm.serve.requests import feature_rows
 
 ODD = {
     "Sofa XL": "Sofa  XL",
@@ -109,7 +109,7 @@ def test_items_may_be_lists(run):
     for given in (lists, [tuple(one) for one in lists], [lists[0], "", texts[2]]):
         assert (model.as_rows(given) != wanted).nnz == 0
     question = Question.model_validate({"texts": lists})
-    assert (rows_of(question, model, 9) != wanted).nnz == 0
+    assert (feature_rows(question, model, 9) != wanted).nnz == 0
     with pytest.raises(InputError, match="texts: found ',' in the item 'a, b', expected items wi"):
         model.predict([["a, b"]])
     numbers = np.eye(2, model.model.num_features)
