@@ -66,7 +66,8 @@ class Import:
     """Field or column with the weights of training points. Training multiplies their losses by
     these, over the mean; 0 leaves a point out of training."""
     label_separator: str | None = None
-    """Separator of labels; by default a comma in CSV and white space in raw text."""
+    """Separator of labels; by default a comma in CSV and white space in raw text. CSV whose labels
+    are lists, such as ["a", "b"] or ['a', 'b'], needs none."""
     min_label_count: int = 1
     """Minimum number of training points of a label; rarer labels are left out of their points."""
     label_file: Path | None = None
@@ -187,11 +188,13 @@ def _import(command: Import, folder: Path) -> Imported:
         found = f"{counted(len(new), 'label')} that {command.like} lacks, such as {new[0]!r}"
         raise InputError(str(command.source), found, "its labels, or --new-labels append or drop")
     separated = reading.reader.separated and command.label_separator is None and names is None
+    separated = separated and reading.label_list is None
     return Imported(
         counts,
         features.vectorizer,
         rare_labels=rare,
         numbered_names=names.numbered if names else (),
         common_separator=counts.common_separator if separated else None,
+        label_list=reading.label_list,
         respelled=rows.spellings.joined("item" if reading.item_separator else "label"),
     )

@@ -14,6 +14,7 @@ from snm.cli.data_verbs.import_features import Ids, ids_of
 from snm.data.conversion.items import normalize_row
 from snm.data.conversion.label_names import LabelNames, with_names
 from snm.data.formats.foreign import READERS, Reader, ReadOptions, Row, detect, read_rows
+from snm.data.formats.label_lists import first_label_list
 from snm.data.names import Spellings, normalize_name
 from snm.errors import InputError
 
@@ -32,12 +33,14 @@ class Reading:
       like: what `--like` names, or None.
       columns: fields that hold the text.
       item_separator: of texts that are lists of items; None where they are not.
+      label_list: the first cell of labels, if it is a list, as all others then must be; else None.
     """
 
     form: str
     like: Ids | None
     columns: tuple[str, ...]
     item_separator: str | None
+    label_list: str | None = None
 
     @property
     def reader(self) -> Reader:
@@ -56,14 +59,17 @@ class Reading:
         if form == "auto":
             form = detect(command.source, command.label_file)
         check_format(command, form)
+        label_list = None
+        if READERS[form].label_lists and command.label_separator is None:
+            label_list = first_label_list(command.source, command.labels)
         if command.like is None:
             mark = command.item_separator if command.same_items else None
-            return cls(form, None, command.text or ("text",), mark)
+            return cls(form, None, command.text or ("text",), mark, label_list)
         like = ids_of(command.like)
         if READERS[form].entries:
             raise InputError(str(command.source), f"features ({form})", "texts, for --like")
         columns = command.text or like.vectorizer.columns or ("text",)
-        return cls(form, like, columns, like.vectorizer.item_separator)
+        return cls(form, like, columns, like.vectorizer.item_separator, label_list)
 
 
 class Rows:
@@ -98,6 +104,7 @@ class Rows:
             text=self._reading.columns,
             labels=command.labels,
             label_separator=command.label_separator,
+            label_lists=self._reading.label_list is not None,
             label_file=labels,
             weight=weight,
             item_separator=self._reading.item_separator,
