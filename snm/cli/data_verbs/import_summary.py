@@ -95,18 +95,20 @@ def _said_of_points(command: Import, imported: Imported) -> Iterator[str]:
 
 def _said_of_labels(command: Import, imported: Imported) -> Iterator[str]:
     """Names that may not be what they should, and labels that were left out."""
+    counts = imported.counts
     if (cell := imported.label_list) is not None:
         yield f"labels are lists such as {_shortened(cell)}: each item is a label"
-    if (name := imported.counts.list_piece) is not None:
+    if (name := counts.list_piece) is not None:
         yield f"most labels look like pieces of lists, such as {_shortened(repr(name))}: {_LISTS}"
     if (mark := imported.common_separator) is not None:
-        yield f"most labels hold {mark!r}: if it separates labels, --label-separator {mark!r}"
+        which = f"labels that {command.like} lacks" if counts.new_labels else "labels"
+        yield f"most {which} hold {mark!r}: if it separates labels, --label-separator {mark!r}"
     if imported.respelled is not None:
         yield imported.respelled
     if names := imported.numbered_names:
         again = f"{counted(len(names), 'label')} with the text of another or none"
         yield f"{again}: named with their number, such as {names[0]!r}"
-    if imported.counts.are_numbers and (hint := _hint_of_names(command)):
+    if counts.are_numbers and (hint := _hint_of_names(command)):
         yield hint
     if imported.rare_labels:
         points = counted(command.min_label_count, "training point")

@@ -71,7 +71,8 @@ class Counts:
       new_labels: names that were not in `known_labels`, in order of first occurrence; empty if
         there were no known labels.
       weights: float32 [n], the weights of the training points, or None if the rows have none.
-      common_separator: a usual separator that most label names hold, or None.
+      common_separator: a usual separator that most label names hold, or most of `new_labels` if
+        there are some; or None.
       list_piece: a label name, if most look like lists or their pieces, such as `['a'`; or None.
       are_numbers: whether all label names are integers.
       overlaps: how often labels are items of their points, by each of `item_marks`.

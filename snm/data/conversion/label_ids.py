@@ -85,9 +85,13 @@ class LabelIds:
 
     @property
     def common_separator(self) -> str | None:
-        """A usual separator that more than half of the names contain, or None."""
-        counts = ((mark, sum(mark in name for name in self._ids)) for mark in SEPARATORS)
-        return next((mark for mark, count in counts if 2 * count > len(self._ids)), None)
+        """A usual separator that more than half of the names contain, or None.
+
+        If there are known names and new ones, it is a separator of the new ones.
+        """
+        names = (self._num_known and self.new) or self.names
+        counts = ((mark, sum(mark in name for name in names)) for mark in SEPARATORS)
+        return next((mark for mark, count in counts if 2 * count > len(names)), None)
 
     @property
     def list_piece(self) -> str | None:
