@@ -84,6 +84,8 @@ class Vectorizer:
       vocabulary: d words in the order of their ids; None for `hashing`.
       idf: float64 [d]; None unless `tfidf`.
       columns: names of the columns or fields that the texts came from, or None.
+      label_column: name of the one that the labels came from, or None.
+      label_separator: what stood between labels; None is the default of the format.
     """
 
     kind: Kind
@@ -93,6 +95,8 @@ class Vectorizer:
     vocabulary: tuple[str, ...] | None = None
     idf: NDArray[np.float64] | None = None
     columns: tuple[str, ...] | None = None
+    label_column: str | None = None
+    label_separator: str | None = None
     analyzer: Analyzer = "word"
     stop_words: tuple[str, ...] = ()
     token_pattern: str | None = None
@@ -230,7 +234,7 @@ class Vectorizer:
         try:
             if found["format"] != _FORMAT:
                 raise InputError(str(path), f"format {found['format']!r:.40}", expected)
-            if missing := [name for name in _FIELDS if name not in found]:
+            if missing := [name for name in _FIELDS if name not in (*found, *_OF_LABELS)]:
                 other = f"{expected}: it is of another version of snm (import the texts again)"
                 raise InputError(str(path), f"no {missing[0]}", other)
             first, last = found["ngrams"]
@@ -243,6 +247,8 @@ class Vectorizer:
                 vocabulary=None if words is None else tuple(map(str, words)),
                 idf=None if idf is None else np.asarray(idf, np.float64),
                 columns=None if columns is None else tuple(map(str, columns)),
+                label_column=found.get("label_column"),
+                label_separator=found.get("label_separator"),
                 analyzer=found["analyzer"],
                 stop_words=tuple(map(str, found["stop_words"])),
                 token_pattern=found["token_pattern"],
@@ -266,6 +272,9 @@ class Vectorizer:
             and self.analyzer in get_args(Analyzer)
             and isinstance(self.lowercase, bool)
             and isinstance(self.binary, bool)
+            and isinstance(self.label_column, str | None)
+            and isinstance(self.label_separator, str | None)
+            and self.label_separator != ""
             and _pattern_error(self.token_pattern) is None
             and 1 <= self.num_features <= _MOST_FEATURES
             and 1 <= first <= last
@@ -280,6 +289,7 @@ class Vectorizer:
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(Vectorizer))
 """What a file has beside its format."""
+_OF_LABELS = ("label_column", "label_separator")  # files of earlier versions lack them
 
 
 def _join_items(text: str | Sequence[str], separator: str) -> Any:

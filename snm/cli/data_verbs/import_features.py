@@ -62,12 +62,11 @@ def features_of(command: Import, reading: Reading, rows: Rows, passing: Counter)
     if reading.like is not None:
         texts, labels = reading.like
         return _of_texts(texts)._replace(labels=labels)
-    columns = reading.columns if reading.reader.fields else None
     if command.same_items:
-        return _of_items(command, columns, rows.every(), passing("reading items"))
+        return _of_items(command, reading, rows.every(), passing("reading items"))
     if reading.reader.entries:
         return _of_entries(rows.every(), passing("reading ids"))
-    texts = _fitted(command, columns, rows.training(), passing("reading words"))
+    texts = reading.remembered_by(_fitted(command, rows.training(), passing("reading words")))
     return _of_texts(texts)._replace(item_marks=_MARKS)
 
 
@@ -80,7 +79,7 @@ def _of_entries(rows: Iterable[Row], on_progress: OnProgress) -> Features:
 
 
 def _of_items(
-    command: Import, columns: tuple[str, ...] | None, rows: Iterable[Row], on_progress: OnProgress
+    command: Import, reading: Reading, rows: Iterable[Row], on_progress: OnProgress
 ) -> Features:
     """Features that are the items that labels are too; `rows` are all that there are."""
     from snm.data.conversion.items import collect_items, items_as_text, number_items
@@ -94,7 +93,7 @@ def _of_items(
             lambda chunk: feature_matrix(chunk, base, len(items)), len(items), labels=items
         )
     items = collect_items(rows, command.item_separator, on_progress, str(command.source))
-    texts = items_as_text(items, command.item_separator, columns or ())
+    texts = reading.remembered_by(items_as_text(items, command.item_separator, ()))
     return _of_texts(texts)._replace(labels=items)
 
 
@@ -140,10 +139,8 @@ def ids_of(like: str) -> Ids:
     return Ids(Vectorizer.read(vectorizer), known)
 
 
-def _fitted(
-    command: Import, columns: tuple[str, ...] | None, rows: Iterable[Row], on_progress: OnProgress
-) -> Vectorizer:
-    """The vectoriser that the options ask for, fitted to rows of texts from `columns`.
+def _fitted(command: Import, rows: Iterable[Row], on_progress: OnProgress) -> Vectorizer:
+    """The vectoriser that the options ask for, fitted to rows of texts.
 
     Raises:
       InputError: stop words that cannot be read, or no word is left.
@@ -157,7 +154,6 @@ def _fitted(
         "hashing",
         most,
         ngrams=command.ngrams,
-        columns=columns,
         strip_accents=command.strip_accents,
         analyzer=command.analyzer,
         token_pattern=command.token_pattern,

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["Imported", "tell"]
 
 _MANY_EMPTY = 0.02  # of the points, those without a known word
+_LISTS = 'write lists of labels as ["a", "b"], or the names with separators between them'
+_LONGEST_EXAMPLE = 60  # characters
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -33,6 +35,7 @@ class Imported:
       numbered_names: label names that end with the label's number, which makes them different.
       common_separator: a separator that most label names hold, where nobody said how to separate
       them.
+      label_list: the first cell of labels, if each is a list.
       respelled: what is said of labels or items that came in several spellings, if some did.
     """
 
@@ -41,6 +44,7 @@ class Imported:
     rare_labels: int
     numbered_names: Sequence[str]
     common_separator: str | None
+    label_list: str | None
     respelled: str | None
 
 
@@ -91,18 +95,29 @@ def _said_of_points(command: Import, imported: Imported) -> Iterator[str]:
 
 def _said_of_labels(command: Import, imported: Imported) -> Iterator[str]:
     """Names that may not be what they should, and labels that were left out."""
+    counts = imported.counts
+    if (cell := imported.label_list) is not None:
+        yield f"labels are lists such as {_shortened(cell)}: each item is a label"
+    if (name := counts.list_piece) is not None:
+        yield f"most labels look like pieces of lists, such as {_shortened(repr(name))}: {_LISTS}"
     if (mark := imported.common_separator) is not None:
-        yield f"most labels hold {mark!r}: if it separates labels, --label-separator {mark!r}"
+        which = f"labels that {command.like} lacks" if counts.new_labels else "labels"
+        yield f"most {which} hold {mark!r}: if it separates labels, --label-separator {mark!r}"
     if imported.respelled is not None:
         yield imported.respelled
     if names := imported.numbered_names:
         again = f"{counted(len(names), 'label')} with the text of another or none"
         yield f"{again}: named with their number, such as {names[0]!r}"
-    if imported.counts.are_numbers and (hint := _hint_of_names(command)):
+    if counts.are_numbers and (hint := _hint_of_names(command)):
         yield hint
     if imported.rare_labels:
         points = counted(command.min_label_count, "training point")
         yield f"{counted(imported.rare_labels, 'label')} of fewer than {points}: left out"
+
+
+def _shortened(example: str) -> str:
+    cut = example[: _LONGEST_EXAMPLE - 3] + "..."
+    return example if len(example) <= _LONGEST_EXAMPLE else cut
 
 
 def _said_of_weights(counts: Counts) -> Iterator[str]:

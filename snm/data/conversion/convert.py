@@ -71,7 +71,9 @@ class Counts:
       new_labels: names that were not in `known_labels`, in order of first occurrence; empty if
         there were no known labels.
       weights: float32 [n], the weights of the training points, or None if the rows have none.
-      common_separator: a usual separator that most label names hold, or None.
+      common_separator: a usual separator that most label names hold, or most of `new_labels` if
+        there are some; or None.
+      list_piece: a label name, if most look like lists or their pieces, such as `['a'`; or None.
       are_numbers: whether all label names are integers.
       overlaps: how often labels are items of their points, by each of `item_marks`.
     """
@@ -86,6 +88,7 @@ class Counts:
     new_labels: tuple[str, ...]
     weights: NDArray[np.float32] | None
     common_separator: str | None
+    list_piece: str | None
     are_numbers: bool
     overlaps: Sequence[Overlap]
 
@@ -211,6 +214,7 @@ class _Tally:
             new_labels=ids.new if source.known_labels else (),
             weights=np.concatenate(self._weights) if source.weighted else None,
             common_separator=ids.common_separator,
+            list_piece=ids.list_piece,
             are_numbers=ids.are_numbers,
             overlaps=self._overlaps,
         )

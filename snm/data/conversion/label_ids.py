@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Sequence
 from typing import Literal
 
@@ -13,6 +14,12 @@ from snm.data.formats.foreign import SEPARATORS, Row
 from snm.data.names import original_spellings
 
 __all__ = ["LabelIds"]
+
+# Of lists of texts, also as NumPy writes them, and of numbers.
+_LIST_PIECE = re.compile(
+    r"""(?:array\(|frozenset\()?[\[({](?:['"]|np\.)"""
+    r"""|\[(?:[0-9. ]+|nan|None)\]?$|.*(?:['"],?\)?|nan|None)[\])}]$"""
+)
 
 
 class LabelIds:
@@ -78,9 +85,19 @@ class LabelIds:
 
     @property
     def common_separator(self) -> str | None:
-        """A usual separator that more than half of the names contain, or None."""
-        counts = ((mark, sum(mark in name for name in self._ids)) for mark in SEPARATORS)
-        return next((mark for mark, count in counts if 2 * count > len(self._ids)), None)
+        """A usual separator that more than half of the names contain, or None.
+
+        If there are known names and new ones, it is a separator of the new ones.
+        """
+        names = (self._num_known and self.new) or self.names
+        counts = ((mark, sum(mark in name for name in names)) for mark in SEPARATORS)
+        return next((mark for mark, count in counts if 2 * count > len(names)), None)
+
+    @property
+    def list_piece(self) -> str | None:
+        """The first name like a list or its end, if more than half of the names are, or None."""
+        pieces = [name for name in self._ids if _LIST_PIECE.match(name)]
+        return pieces[0] if 2 * len(pieces) > len(self._ids) else None
 
     @property
     def are_numbers(self) -> bool:

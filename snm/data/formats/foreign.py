@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from snm.data.formats.label_lists import parse_list
 from snm.data.formats.records import (
     column_index,
     csv_rows,
@@ -76,6 +77,7 @@ class ReadOptions:
       labels: name of the field of the labels.
       label_separator: separator between labels; None is the format's default, a comma in CSV and
         white space in raw text.
+      label_lists: whether each cell of labels in CSV is a list, as `parse_list` reads it.
       label_file: file with the labels of raw text, one line per text.
       weight: name of the field of the weight of a point; None is 1 for all.
       item_separator: the character between items, if texts are lists of items; fields of JSON
@@ -86,6 +88,7 @@ class ReadOptions:
     text: tuple[str, ...] = ("text",)
     labels: str = "labels"
     label_separator: str | None = None
+    label_lists: bool = False
     label_file: Path | None = None
     weight: str | None = None
     item_separator: str | None = None
@@ -114,6 +117,7 @@ class Reader:
       entries: whether rows hold `entries` instead of `text`.
       fields: whether `ReadOptions.text` and `weight` name fields of its points.
       separated: whether `ReadOptions.label_separator` separates its labels.
+      label_lists: whether it heeds `ReadOptions.label_lists`.
       label_file: whether its labels are in `ReadOptions.label_file`.
       nothing: describes a file without points, for messages.
     """
@@ -124,6 +128,7 @@ class Reader:
     entries: bool = False
     fields: bool = False
     separated: bool = False
+    label_lists: bool = False
     label_file: bool = False
     nothing: str = "an empty file"
 
@@ -246,7 +251,6 @@ def _kind(value: object) -> str:
 
 
 def _csv(path: Path, options: ReadOptions) -> Iterator[Row]:
-    separator = options.label_separator or ","
     rows = csv_rows(path, numbered_lines(path))
     _, header = next(rows)
 
@@ -260,9 +264,24 @@ def _csv(path: Path, options: ReadOptions) -> Iterator[Row]:
         weights = column(options.weight, "weights'", "--weight-column")
     for where, row in rows:
         text = options.join_texts(row[index] for index in texts)
-        names = options.distinct_names(row[labels].split(separator))
+        names = options.distinct_names(_split_cell(where, row[labels], options))
         weight = 1.0 if weights is None else _weight(where, header[weights], row[weights])
         yield Row(where, text, None, names, weight)
+
+
+def _split_cell(where: str, cell: str, options: ReadOptions) -> list[str]:
+    """The labels of a cell of CSV.
+
+    Raises:
+      InputError: a text among lists.
+    """
+    if not options.label_lists:
+        return cell.split(options.label_separator or ",")
+    names = parse_list(cell) if cell.strip() else []
+    if names is None:
+        expected = 'a list of labels such as ["a", "b"], as in the first rows, or --label-separator'
+        raise InputError(where, f"{options.labels}: {ascii(cell)[:60]}", expected)
+    return names
 
 
 def _raw(path: Path, options: ReadOptions) -> Iterator[Row]:
@@ -338,6 +357,7 @@ READERS: dict[str, Reader] = {
         suffixes=(".csv", ".tsv"),
         fields=True,
         separated=True,
+        label_lists=True,
         nothing="no row after the header",
     ),
     "raw": Reader(_raw, separated=True, label_file=True),
