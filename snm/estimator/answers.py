@@ -159,7 +159,7 @@ class Answers:
         """Writes the fitted model to a new folder, which stands for a run.
 
         `snm.load`, `snm predict` and `snm serve` take it, with inputs that are features as X is.
-        Names of labels are the classes, but where y was an indicator.
+        Names of labels are the classes, but where y was an indicator whose columns have no names.
 
         Raises:
           ValueError: the folder exists or cannot be written, or a class with a line break.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
@@ -32,7 +34,8 @@ class Targets:
 
     Attributes:
       form: one of these.
-      classes: [K], the class of each column: classes in ascending order, or 0 to K - 1.
+      classes: [K], the class of each column: classes in ascending order; of an indicator 0 to
+        K - 1, or the names of the columns of a data frame, if they are texts, as objects.
       dtype: of the predictions.
     """
 
@@ -46,14 +49,14 @@ class Targets:
 
         Args:
           y: the targets.
-          classes: all classes, where y may lack some of them, each once or more; 0 to K - 1 for an
-            indicator.
+          classes: all classes, where y may lack some of them, each once or more; for an indicator
+            0 to K - 1, or the names of its columns.
 
         Raises:
           ValueError: y is no classification target; the message is scikit-learn's.
-          InputError: other classes than its columns for an indicator.
+          InputError: other classes than its columns for an indicator, or a column's name twice.
         """
-        y = _plain(y)
+        names, y = _column_names(y), _plain(y)
         # Names of classes come with lists of labels, which may all be of 0 and 1.
         form = _form(y, pairs="dense" if classes is None else "lists")
         if form in ("dense", "sparse"):
@@ -62,6 +65,8 @@ class Targets:
             if classes is not None and len(classes) != width:
                 found = f"{len(classes)} classes for {counted(width, 'column')}"
                 raise InputError("classes", found, "one a column")
+            if names is not None and (classes is None or set(classes) == set(names)):
+                return cls(form, _each_once(names), np.dtype(y.dtype))
             if classes is not None and not np.array_equal(np.sort(classes), np.arange(width)):
                 found = "names, with an indicator y"
                 raise InputError("classes", found, f"0 to {width - 1}, its columns, or None")
@@ -85,10 +90,10 @@ class Targets:
           unknown: `refuse` or `drop` a class that is not in `classes`.
 
         Raises:
-          InputError: another form than that of the classes, another width, an unknown class, or a
-            value of an indicator that is neither 0 nor 1.
+          InputError: another form than that of the classes, another width, other names of columns,
+            an unknown class, or a value of an indicator that is neither 0 nor 1.
         """
-        y = _plain(y)
+        names, y = _column_names(y), _plain(y)
         form = _form(y, pairs="lists" if self.form == "lists" else "dense")
         if form != self.form and {form, self.form} != {"dense", "sparse"}:
             raise InputError("y", f"targets of the form {form!r}", f"{self.form!r}, as before")
@@ -101,6 +106,10 @@ class Targets:
             found.sum_duplicates()
             if found.shape[1] != len(self.classes):
                 raise InputError("y", counted(found.shape[1], "column"), f"{len(self.classes)}")
+            if names is not None and self.named and (other := names != self.classes).any():
+                first = np.argmax(other)
+                expected = f"{self.classes[first]!r}, as before"
+                raise InputError("y", f"the column {names[first]!r}", expected)
             return _ones(found.indices, found.indptr, found.shape)
         column = _column(y) if form == "classes" else None
         counts = np.ones(len(column), np.int64) if column is not None else [len(set(r)) for r in y]
@@ -117,6 +126,11 @@ class Targets:
         labels = _ones(place, starts, (len(starts) - 1, len(self.classes)))
         labels.sort_indices()
         return labels
+
+    @property
+    def named(self) -> bool:
+        """Whether the classes are names, or numbers, that y gave; else they are its columns."""
+        return self.form in ("classes", "lists") or self.classes.dtype == object
 
     def columns(self, labels: Any) -> NDArray[np.int32]:
         """The columns of some classes, int32 [S], ascending, each once.
@@ -156,10 +170,16 @@ class Targets:
         if not len(values):
             return np.zeros(0, np.int64), np.zeros(0, bool)
         try:
-            place = np.minimum(np.searchsorted(self.classes, values), len(self.classes) - 1)
+            place = np.searchsorted(self.classes, values, sorter=self._order)
+            place = self._order[np.minimum(place, len(self.classes) - 1)]
             return place, np.asarray(self.classes[place] == values, bool)
         except TypeError:  # of another type than the classes: none of them
             return np.zeros(len(values), np.int64), np.zeros(len(values), bool)
+
+    @functools.cached_property
+    def _order(self) -> NDArray[np.int64]:
+        """The columns in ascending order of their classes."""
+        return np.argsort(self.classes, kind="stable")
 
     def answers(self, slots: NDArray[np.int32]) -> Any:
         """The best labels of each point in the form of the targets.
@@ -176,6 +196,30 @@ class Targets:
         found.sort_indices()
         found = found.astype(self.dtype)
         return found.toarray() if self.form == "dense" else found
+
+
+def _column_names(y: Any) -> NDArray[Any] | None:
+    """The names of the columns of a data frame, if all are texts, as scikit-learn reads those of X.
+
+    Returns:
+      objects [K], or None.
+    """
+    names = list(getattr(y, "columns", ()))
+    if not names or not all(isinstance(name, str) for name in names):
+        return None
+    return np.asarray(names, object)
+
+
+def _each_once(names: NDArray[Any]) -> NDArray[Any]:
+    """The names of columns.
+
+    Raises:
+      InputError: two columns have the same.
+    """
+    name, count = Counter(names.tolist()).most_common(1)[0]
+    if count > 1:
+        raise InputError("y", f"the column {name!r} twice", "each name once")
+    return names
 
 
 def _plain(y: Any) -> Any:
