@@ -23,6 +23,8 @@ __all__ = ["Form", "Targets"]
 
 Form = Literal["classes", "lists", "dense", "sparse"]
 
+_NESTED = (list, tuple, set, frozenset, np.ndarray)  # the labels of a point
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Targets:
@@ -233,6 +235,7 @@ def _form(y: Any, *, pairs: Literal["lists", "dense"]) -> Form:
     """The form of y; `pairs` is that of nested lists that are all [0, 1] or [1, 0]."""
     if sparse.issparse(y):
         return "sparse"
+    _refuse_missing(y)
     if _is_lists(y, pairs=pairs == "lists"):
         return "lists"
     if not hasattr(y, "ndim"):
@@ -242,6 +245,38 @@ def _form(y: Any, *, pairs: Literal["lists", "dense"]) -> Form:
     with _of_one_type():
         check_classification_targets(y)
     return "dense" if y.ndim == 2 and y.shape[1] > 1 else "classes"
+
+
+def _refuse_missing(y: Any) -> None:
+    """Refuses classes or lists of labels with a value that a table lacks.
+
+    Numbers are left to scikit-learn, as is what stands in an indicator.
+
+    Raises:
+      InputError: None, NaN or the NA of pandas; names its row.
+    """
+    if getattr(y, "ndim", 1) != 1 or (hasattr(y, "dtype") and y.dtype.kind != "O"):
+        return
+    for number, row in enumerate(y):
+        if isinstance(row, _NESTED):
+            for label in filter(_is_missing, row):
+                expected = "names, or numbers; [] for a point without labels"
+                raise InputError("y", f"{label} in the labels of row {number}", expected)
+        elif _is_missing(row):
+            lists = any(isinstance(one, _NESTED) for one in y)
+            expected = "a list of labels, [] for none" if lists else "a class"
+            raise InputError("y", f"{row} at row {number}", expected)
+
+
+def _is_missing(value: Any) -> bool:
+    if value is None or isinstance(value, str):
+        return value is None
+    try:
+        return bool(value != value)
+    except TypeError:  # the NA of pandas has no truth
+        return True
+    except ValueError:  # an array has several
+        return False
 
 
 @contextlib.contextmanager
@@ -263,7 +298,7 @@ def _is_lists(y: Any, *, pairs: bool) -> bool:
     """
     if not isinstance(y, list | tuple) and not (isinstance(y, np.ndarray) and y.dtype == object):
         return False
-    nested = [isinstance(row, list | tuple | set | frozenset | np.ndarray) for row in y]
+    nested = [isinstance(row, _NESTED) for row in y]
     if not any(nested):
         return False
     if not all(nested):

@@ -224,89 +224,6 @@ def test_nested_lists_of_zeros_and_ones_are_an_indicator():
     assert Targets.of([[0], [1]]).form == "lists"
 
 
-class Frame:
-    """As a data frame of pandas: it iterates over its columns, and has no `dtype`."""
-
-    def __init__(self, values, columns=()):
-        self.values = np.array(values)
-        self.ndim, self.shape = self.values.ndim, self.values.shape
-        self.columns = columns or range(self.shape[1])
-
-    def __iter__(self):
-        return iter(self.columns)
-
-    def __array__(self, dtype=None, copy=None):
-        return np.array(self.values, dtype)
-
-
-class Series:
-    """As a series of pandas that was taken from another: no value has the number 0."""
-
-    ndim, dtype = 1, np.dtype(object)
-
-    def __init__(self, values):
-        self.values = np.empty(len(values), object)
-        self.values[:] = values
-
-    def __len__(self):
-        return len(self.values)
-
-    def __iter__(self):
-        return iter(self.values)
-
-    def __getitem__(self, number):
-        raise KeyError(number)
-
-    def __array__(self, dtype=None, copy=None):
-        return np.array(self.values, dtype)
-
-
-def test_targets_of_pandas():
-    indicator = [[1, 0, 1], [0, 1, 0], [0, 0, 0]]
-    targets = Targets.of(Frame(indicator))
-    assert targets.form == "dense" and targets.dtype == int
-    assert targets.matrix(Frame(indicator)).toarray().tolist() == indicator
-    lists = Series([["a", "c"], ["b"], []])
-    targets = Targets.of(lists)
-    assert targets.form == "lists" and targets.classes.tolist() == ["a", "b", "c"]
-    assert targets.matrix(lists).toarray().tolist() == indicator
-    assert Targets.of(Series([[1, 0], [0, 0]])).form == "lists"  # an indicator is no column
-    assert Targets.of(Series(["b", "a"])).classes.tolist() == ["a", "b"]
-
-
-def test_columns_of_a_data_frame_are_the_names_of_the_classes(tmp_path):
-    """In the order of the columns, as those of the answers are."""
-    X, y = np.eye(4, dtype=np.float32), [[1, 0], [0, 1], [1, 0], [0, 1]]
-    settings = {**SMALL, "sampled": "auto", "mined": "auto", "weighting": "none", "epochs": 20}
-    model = SNMClassifier(**settings, class_weight={"net": 2.0}).fit(X, Frame(y, ["net", "hw"]))
-    assert model.classes_.tolist() == ["net", "hw"]
-    assert model.predict(X).tolist() == y
-    names, scores = model.decision_topk(X[:1], k=2)
-    assert names.tolist() == [["net", "hw"]]
-    found = model.decision_topk(X[:1], k=1, labels=["hw"])
-    assert found[0].tolist() == [["hw"]] and found[1][0, 0] == scores[0, 1]
-    assert model.score(X, Frame(y, ["net", "hw"])) == 1 == model.score(X, np.array(y))
-    model.export(tmp_path / "model")
-    assert list(snm.load(tmp_path / "model").label_names) == ["net", "hw"]
-    for columns, found, expected in ((["hw", "net"], "hw", "net"), (["net", "sw"], "sw", "hw")):
-        said = f"^y: found the column '{found}', expected '{expected}', as before$"
-        with pytest.raises(InputError, match=said):
-            model.score(X, Frame(y, columns))
-    model.partial_fit(X, Frame(y, ["net", "hw"]), classes=["hw", "net"])
-
-
-def test_which_names_of_columns_are_classes():
-    named = Frame([[1, 0, 1], [0, 1, 0]], ["b", "a", "c"])
-    assert Targets.of(named).classes.tolist() == ["b", "a", "c"]
-    assert Targets.of(named, ["a", "b", "c"]).classes.tolist() == ["b", "a", "c"]
-    assert Targets.of(named, [0, 1, 2]).classes.tolist() == [0, 1, 2]
-    assert Targets.of(Frame([[1, 0, 1]], [7, "a", "b"])).classes.tolist() == [0, 1, 2]
-    with pytest.raises(InputError, match=r"classes: found names, with an indicator y, expected"):
-        Targets.of(named, ["a", "b", "d"])
-    with pytest.raises(InputError, match=r"y: found the column 'a' twice, expected each name once"):
-        Targets.of(Frame([[1, 0, 1]], ["a", "b", "a"]))
-
-
 def test_balanced_weights_are_those_of_scikit_learn():
     y = np.array(["b", "a", "c", "a", "a", "c"])
     targets = Targets.of(y)
@@ -371,9 +288,9 @@ def test_a_random_state_that_is_no_seed(data, seed):
 
 def test_labels_of_several_types_are_refused():
     with pytest.raises(InputError, match=r"^y: found labels of several types .*expected names"):
-        SNMClassifier(**SMALL).fit(np.eye(3), [["a", None], ["a"], ["b"]])
+        SNMClassifier(**SMALL).fit(np.eye(3), [["a", 1], ["a"], ["b"]])
     with pytest.raises(InputError, match=r"^y: found labels of several types .*expected names"):
-        SNMClassifier(**SMALL).fit(np.eye(3), ["a", None, "b"])
+        SNMClassifier(**SMALL).fit(np.eye(3), np.array(["a", 1, "b"], object))
     with pytest.raises(InputError, match=r"^y: found labels that are tuples"):
         SNMClassifier(**SMALL).fit(np.eye(3), [[("a", 1)], [("b", 2)], [("a", 1)]])
 
