@@ -237,12 +237,13 @@ def test_ids_of_names():
         ([1, 600], "label 600, expected an id from 0 to 599"),
         ([-1], "label -1"),
         ([1.5], "an array of float64"),
-        (["name"], "found names, expected ids of labels; `ids_of(names)`"),
+        (["name"], "unknown label 'name', expected an id from 0 to 599: the labels have no names"),
         ([[1, 2]] * 29 + [3], "an array of int64 ()"),
         ([None, 1], "an array of object"),
         ([1, 10**30], f"label {10**30}, expected an id from 0 to 599"),
         ([[0]] * 29 + [[1, 2**64]], f"label {2**64}, expected"),
-        ("name", "one text, expected ids of labels"),
+        ("name", "one text, expected a sequence of ids or names"),
+        ([[1]] * 29 + ["name"], "one text, expected a sequence of ids or names"),
         ([True, False], "an array of bool"),
         ([1, [2, 3]], "ids and other things"),
         ([[1], [2]], "labels of 2 points, expected of 30"),
@@ -254,6 +255,26 @@ def test_bad_labels(labels, said):
     with pytest.raises(InputError) as error:
         predictor_of(memory=False).predict(points(POINTS, 4), 2, labels)
     assert said in str(error.value)
+
+
+def test_names_stand_for_their_ids():
+    names = tuple(f"name {label}" for label in range(K))
+    predictor = dataclasses.replace(predictor_of(), label_names=names)
+    features = points(POINTS, 4)
+    of_each = [["name 7", "name 30"], [5], *[["name 8", 2, "name 9"]] * 28]
+    for option in ("labels", "exclude"):
+        for named, ids in (
+            (["name 30", "name 7", 4, "name 7"], [4, 7, 30]),
+            (np.array(["name 30", "name 7"]), [7, 30]),
+            (np.array(["name 30", 7], object), [7, 30]),
+            (of_each, [[7, 30], [5], *[[2, 8, 9]] * 28]),
+        ):
+            found = predictor.predict(features, 2, **{option: named})
+            expected = predictor.predict(features, 2, **{option: ids})
+            np.testing.assert_array_equal(found[0], expected[0])
+            np.testing.assert_array_equal(found[1], expected[1])
+        with pytest.raises(InputError, match=f"^{option}: found an unknown label 'name 600', exp"):
+            predictor.predict(features, 2, **{option: [["name 600"]] * POINTS})
 
 
 def test_no_points_have_no_candidates():

@@ -179,8 +179,10 @@ def _read_csv(
     chosen = _choose_columns(column_choices, header)
     expected = f"a header with {description} (see --columns)"
     indices = [column_index(path, name, header, expected) for name in chosen]
-    other_names = [name for name in header if name and name not in chosen]  # not `text,,`
-    others = {name: column_index(path, name, header, expected) for name in other_names}
+    # A first column without a name is an index, as pandas writes it; a last one is none (`text,,`).
+    others = {"": 0} if header[0] == "" and "" not in chosen else {}
+    other_names = [name for name in header if name and name not in chosen]
+    others |= {name: column_index(path, name, header, expected) for name in other_names}
 
     def read() -> Iterator[Question]:
         for _, row in rows:
