@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from snm.batches.device_parts import spread_points, spread_stack
 from snm.batches.sources.source import Source
-from snm.checkpoints.writer import Store, writer_for
+from snm.checkpoints.writer import Store, make_writer
 from snm.errors import StoppedError
 from snm.model.model import TrainState
 from snm.model.placement import without_added
@@ -160,7 +160,7 @@ def run_steps(
     clock = reports.clock
     as_saved = None if mesh is None else functools.partial(without_added, model=programs.model)
     stopping = False
-    with writer_for(checkpoints, state, as_saved) as writer:
+    with make_writer(checkpoints, state, as_saved) as writer:
         stacks = ahead(lambda step: programs.stage_at(step)[1], plan, mesh, steps_per_dispatch)
         for first, count, stack in stacks:
             with clock.paused():  # compiling is no part of the steps' time

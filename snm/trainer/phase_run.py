@@ -81,7 +81,9 @@ def open_phase(
         "versions": versions(),
     }
     checkpoints = inputs.folder.checkpoints(config.keep_checkpoints, phase.name, about)
-    state, note, damaged = checkpoints.newest_whole(abstract_on(prepared.mesh, prepared.model))
+    state, note, damaged = checkpoints.load_newest_intact(
+        abstract_on(prepared.mesh, prepared.model)
+    )
     if note is None:
         progress = Progress()
         begin_imports(*_LATER)
