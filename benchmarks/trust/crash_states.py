@@ -129,7 +129,7 @@ def _goes_on(bench: Bench, path: Path, safe: dict[str, int]) -> tuple[Any, bool]
     steps = []
     for phase, where in (("train", "checkpoints"), ("member-2", "checkpoints/member-2")):
         store, newest = folder.checkpoints(2, phase), 0
-        for step in sorted(store._listed(), reverse=True):
+        for step in sorted(store._steps(), reverse=True):
             try:
                 store.verify(step)
             except DamagedError as error:
@@ -139,7 +139,7 @@ def _goes_on(bench: Bench, path: Path, safe: dict[str, int]) -> tuple[Any, bool]
             newest = step
             break
         assert newest >= safe.get(where, 0), f"{where}: {newest} is left of {safe[where]}"
-        steps.append((newest, tuple(store._listed())))
+        steps.append((newest, tuple(store._steps())))
     here = frozenset(one.name for one in path.iterdir() if one.suffix in (".json", ".toml"))
     manifest = read_manifest(path)
     finished = manifest is not None and manifest.finished is not None

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 import snm
 from experiments.command_line import run_command
-from snm.grow.name_rows import rows_of_names
+from snm.grow.name_rows import predict_rows_from_names
 from snm.machine.versions import machine
 from snm.runs.folder import RunFolder, write_json
 from snm.trainer.evaluate import score_test_points
@@ -69,7 +69,9 @@ def measured(data: Path, seed: int) -> list[dict[str, Any]]:
     table = predictor.state.head.table
     trained = np.asarray(table.rows)
     own = np.split(trained, predictor.model.members, axis=1)  # a part of each member
-    shared = [rows_of_names(rows, dataset.label_names, dataset.label_names) for rows in own]
+    shared = [
+        predict_rows_from_names(rows, dataset.label_names, dataset.label_names) for rows in own
+    ]
     told = []
     for strength in STRENGTHS:
         mixed = trained

@@ -7,9 +7,9 @@ import os
 import shutil
 from pathlib import Path
 
-__all__ = ["REASONS", "disk_trouble", "reason_number", "require_room"]
+__all__ = ["REASONS", "check_free_space", "disk_reason", "reason_number"]
 
-_SPARE = 1 << 16  # bytes of a checkpoint in addition to its arrays
+_EXTRA_BYTES = 1 << 16  # bytes of a checkpoint besides its arrays
 
 _DISK = {
     code: os.strerror(code).lower()
@@ -24,11 +24,11 @@ REASONS = (*_DISK.values(), "another process could not write its part")
 
 def reason_number(error: BaseException) -> int:
     """The index in `REASONS` of the reason for a write error."""
-    trouble = disk_trouble(error)
-    return len(REASONS) - 1 if trouble is None else REASONS.index(trouble)
+    reason = disk_reason(error)
+    return len(REASONS) - 1 if reason is None else REASONS.index(reason)
 
 
-def disk_trouble(error: BaseException | None) -> str | None:
+def disk_reason(error: BaseException | None) -> str | None:
     """The disk's reason for an error or one of its causes, or None if it is another kind of error.
 
     The text is searched as well as the errno, because tensorstore reports errors as text.
@@ -43,7 +43,7 @@ def disk_trouble(error: BaseException | None) -> str | None:
     return None
 
 
-def require_room(folder: Path, size: int) -> None:
-    """Raises OSError if the disk has no room for a checkpoint of `size` bytes."""
-    if shutil.disk_usage(folder).free < size + _SPARE:
+def check_free_space(folder: Path, size: int) -> None:
+    """Raises OSError if the disk has no space for a checkpoint of `size` bytes."""
+    if shutil.disk_usage(folder).free < size + _EXTRA_BYTES:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

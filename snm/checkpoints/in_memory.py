@@ -1,4 +1,4 @@
-"""What a training in memory has in place of checkpoints."""
+"""Keeps the best state in memory, for training without checkpoints."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ __all__ = ["BestState"]
 
 
 class BestState:
-    """A `snm.checkpoints.writer.Store` of one state: the best, or the last if none is scored."""
+    """A `snm.checkpoints.writer.Store` of one state: the best, or the last if none has a score."""
 
     _state: Any = None
 
     def save(self, step: int, state: Any, progress: dict[str, Any], score: float | None) -> None:
-        """Holds the state if it is the best, or has no score.
+        """Keeps the state if it is the best, or has no score.
 
-        A state with a score is copied: the next step takes its buffers. One without is the last.
+        A state with a score is copied, because the next step donates its buffers. A state without a
+        score is the last one.
         """
         if score is None:
             self._state = state
@@ -27,6 +28,6 @@ class BestState:
             self._state = jax.tree.map(lambda leaf: np.array(leaf), state)
 
     def take(self) -> Any:
-        """The state, whose arrays are on the device; it is held no longer."""
+        """Returns the state, with its arrays on the device, and releases it."""
         state, self._state = self._state, None
         return jax.tree.map(jnp.asarray, state)

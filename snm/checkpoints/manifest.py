@@ -10,10 +10,10 @@ from snm.errors import InputError, first_line
 from snm.system.checksums import are_records, read_sealed, write_sealed
 from snm.system.faults import unread
 
-__all__ = ["MANIFEST", "DamagedError", "Note", "UnfinishedError", "denied"]
+__all__ = ["MANIFEST", "DamagedError", "Manifest", "UnfinishedError", "unreadable"]
 
 MANIFEST = "manifest.json"
-"""The name of its file."""
+"""The file name of a manifest."""
 
 
 class DamagedError(InputError):
@@ -25,19 +25,19 @@ class DamagedError(InputError):
 
 
 class UnfinishedError(DamagedError):
-    """A checkpoint lacks its manifest, which is written last: something ended its writing."""
+    """A checkpoint has no manifest, which is written last: its writing was interrupted."""
 
     def __init__(self, path: Path):
         super().__init__(path, f"no {MANIFEST}", what="an unfinished checkpoint")
 
 
 @dataclasses.dataclass(frozen=True)
-class Note:
+class Manifest:
     """The content of a manifest.
 
     Attributes:
       progress: the counters of the training loop.
-      score: of the state, higher is better; None if it was not evaluated.
+      score: the score of the state, higher is better; None if it was not evaluated.
       about: describes the run.
       files: the size and CRC-32 of each file, by its path in the folder.
       padded: whether the tables end with padding rows that make their shards equal.
@@ -50,35 +50,37 @@ class Note:
     padded: bool = False
 
     @classmethod
-    def read(cls, path: Path, step: int) -> Note:
+    def read(cls, path: Path, step: int) -> Manifest:
         """Reads and verifies the manifest in the folder of a checkpoint.
 
         Raises:
-          DamagedError: it is missing, unreadable, differs from what was written, or is of another
-            step.
-          InputError: it may not be read.
+          DamagedError: it is missing, malformed, differs from what was written, or belongs to
+            another step.
+          InputError: there is no permission to read it.
         """
         try:
-            note = cls(**read_sealed(path / MANIFEST))
+            manifest = cls(**read_sealed(path / MANIFEST))
         except PermissionError as error:
-            raise denied(path, error) from error
+            raise unreadable(path, error) from error
         except (OSError, ValueError, TypeError) as error:
             if isinstance(error, FileNotFoundError) and path.is_dir():
                 raise UnfinishedError(path) from error
             raise DamagedError(path, f"{MANIFEST}: {first_line(error)}") from error
-        objects = (note.progress, note.about)
-        if not all(isinstance(one, dict) for one in objects) or not are_records(note.files):
+        objects = (manifest.progress, manifest.about)
+        if not all(isinstance(value, dict) for value in objects) or not are_records(manifest.files):
             raise DamagedError(path, f"{MANIFEST}: no progress, description or files")
-        if note.progress.get("step", step) != step:
-            raise DamagedError(path, f"{MANIFEST} is of step {ascii(note.progress['step'])[:20]}")
-        return note
+        if manifest.progress.get("step", step) != step:
+            raise DamagedError(
+                path, f"{MANIFEST} is of step {ascii(manifest.progress['step'])[:20]}"
+            )
+        return manifest
 
     def write(self, path: Path) -> None:
-        """Writes it into the folder of a checkpoint, whose files must be on the disk before."""
+        """Writes it into the folder of a checkpoint, whose files must already be on the disk."""
         write_sealed(path / MANIFEST, dataclasses.asdict(self))
 
 
-def denied(path: Path, error: PermissionError) -> InputError:
-    """What to raise where a file of a checkpoint may not be read, which says nothing of damage."""
+def unreadable(path: Path, error: PermissionError) -> InputError:
+    """The error for missing permission to read a file of a checkpoint, which is no damage."""
     where = path if error.filename is None else error.filename
     return unread(where, error, "a file of the checkpoint")

@@ -1,4 +1,4 @@
-"""Keeps orbax to one operation at a time, and its repeated tracebacks out of the output."""
+"""Limits orbax to one operation at a time, and suppresses its repeated tracebacks."""
 
 from __future__ import annotations
 
@@ -11,78 +11,78 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["ALONE", "asking_no_other", "quiet", "quiet_tasks"]
+__all__ = ["ORBAX_LOCK", "quiet", "quiet_tasks", "without_consistency_check"]
 
-_LATE_SECONDS = 0.5
+_SETTLE_SECONDS = 0.5
 
-ALONE = threading.RLock()
-"""Held while orbax saves or loads. It numbers its operations with one counter of the process, which
-a save reads a while after it has advanced it. A load beside it, of another member, made it write
-into a folder not yet there."""
+ORBAX_LOCK = threading.RLock()
+"""Held while orbax saves or loads. Orbax numbers its operations with one counter per process, and a
+save reads the counter some time after it incremented it. A concurrent load, of another member, made
+it write into a folder that did not exist yet."""
 
 
 def quiet_tasks() -> None:
-    """Drops what asyncio and Python say of the rest of a checkpoint that could not be written.
+    """Suppresses the messages of asyncio and Python about other arrays of a failed checkpoint.
 
-    Other arrays fail for the same reason, and what comes after them is not begun: nobody asks for
-    their errors, as SavingError has them.
+    They fail for the same reason, or are never started. Nobody awaits their errors, because
+    SavingError reports the reason.
     """
     warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
     logger = logging.getLogger("asyncio")
-    if _of_a_task not in logger.filters:
-        logger.addFilter(_of_a_task)
+    if _is_not_task_error not in logger.filters:
+        logger.addFilter(_is_not_task_error)
 
 
-def _of_a_task(record: logging.LogRecord) -> bool:
-    """Is False for what asyncio logs of a Task, a Future or a _GatheringFuture that failed."""
+def _is_not_task_error(record: logging.LogRecord) -> bool:
+    """A log filter: False for asyncio's message about a failed Task, Future or _GatheringFuture."""
     return not record.getMessage().partition("\n")[0].endswith("exception was never retrieved")
 
 
 @contextlib.contextmanager
-def asking_no_other(apart: bool) -> Iterator[None]:
-    """Lets one process of several save alone, while the others do something else.
+def without_consistency_check(apart: bool) -> Iterator[None]:
+    """Lets one of several processes save alone.
 
-    Orbax 0.12 compares the folder between all processes, also those that are not active, which
-    then never answer.
+    Orbax 0.12 compares the folder between all processes, including inactive ones, which never
+    answer.
 
     Args:
-      apart: False does nothing.
+      apart: whether process 0 saves alone; False does nothing.
     """
     if not apart:
         yield
         return
     from orbax.checkpoint.experimental.v1._src.saving import execution
 
-    with ALONE:
-        asked = execution._check_directory_consistency
+    with ORBAX_LOCK:
+        original = execution._check_directory_consistency
         execution._check_directory_consistency = lambda directory: None
         try:
             yield
         finally:
-            execution._check_directory_consistency = asked
+            execution._check_directory_consistency = original
 
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """Suppresses the repeated tracebacks of an error that is raised in the block.
 
-    Orbax logs one traceback per thread. Tensorstore's threads print another one each when they find
-    orbax's event loop closed.
+    Orbax logs one traceback per thread. Each of tensorstore's threads prints another one when
+    orbax's event loop is closed.
     """
-    with ALONE:
+    with ORBAX_LOCK:
         logger, hook = logging.getLogger("absl"), sys.unraisablehook
         level = logger.level
 
-        def unraisable(what: Any) -> None:
-            if str(what.exc_value) != "Event loop is closed":
-                hook(what)
+        def unraisable(args: Any) -> None:
+            if str(args.exc_value) != "Event loop is closed":
+                hook(args)
 
         logger.setLevel(logging.CRITICAL)
         sys.unraisablehook = unraisable
         try:
             yield
         except BaseException:
-            time.sleep(_LATE_SECONDS)  # waits for tensorstore's threads
+            time.sleep(_SETTLE_SECONDS)  # waits for tensorstore's threads
             raise
         finally:
             logger.setLevel(level)

@@ -1,4 +1,4 @@
-"""Writes, verifies and reads the checkpoints of a run, by orbax; only `orbax_alone` imports it too.
+"""Writes, verifies and reads the checkpoints of a run, by orbax; only `orbax_lock` imports it too.
 
 A checkpoint is a folder with the arrays of the training state, in orbax's format, and a manifest:
 the counters of the training loop, a description of the run (data, library versions), and the size
@@ -22,9 +22,9 @@ from typing import Any
 
 import jax
 
-from snm.checkpoints.disk_errors import REASONS, disk_trouble, reason_number, require_room
-from snm.checkpoints.manifest import MANIFEST, DamagedError, Note, UnfinishedError, denied
-from snm.checkpoints.orbax_alone import ALONE, asking_no_other, quiet, quiet_tasks
+from snm.checkpoints.disk_errors import REASONS, check_free_space, disk_reason, reason_number
+from snm.checkpoints.manifest import MANIFEST, DamagedError, Manifest, UnfinishedError, unreadable
+from snm.checkpoints.orbax_lock import ORBAX_LOCK, quiet, quiet_tasks, without_consistency_check
 from snm.distributed.processes import (
     from_first_process,
     has_several_processes,
@@ -41,9 +41,9 @@ from snm.system.files import sync_names, sync_tree
 __all__ = ["Checkpoints", "SavingError"]
 
 _UNFINISHED = ".orbax-checkpoint-tmp"
-_DROPPED = ".dropped"
-_MOST_LISTED = 64  # checkpoints that process 0 lists to the others
-_WHOLE = 2**31 - 1  # instead of the number of a damaged file
+_DELETED = ".dropped"
+_MAX_LISTED = 64  # checkpoints that process 0 lists to the others
+_NO_DAMAGE = 2**31 - 1  # in place of the number of a damaged file
 
 
 class SavingError(OSError):
@@ -57,7 +57,8 @@ class Checkpoints:
       folder: created when the first checkpoint is saved.
       keep: the number of newest checkpoints to keep.
       about: JSON values that describe the run, saved with each checkpoint.
-      apart: whether each process has a folder of its own; then process 0 alone saves.
+      apart: whether each process has its own folder, without a shared disk; then only process 0
+        saves.
     """
 
     def __init__(self, folder: Path, *, keep: int = 2, about: dict[str, Any] | None = None,
@@ -78,13 +79,13 @@ class Checkpoints:
           step: steps done.
           state: a pytree of JAX or NumPy arrays; with several processes, of global JAX arrays.
           progress: JSON values, the counters of the training loop.
-          score: of the state, higher is better; None if it was not evaluated.
+          score: the score of the state, higher is better; None if it was not evaluated.
 
         Raises:
           SavingError: the write failed, for example because the disk is full; earlier checkpoints
             are intact.
         """
-        with ALONE:
+        with ORBAX_LOCK:
             self._arrays(step, state)()
         self._complete(step, progress, score)
 
@@ -113,14 +114,14 @@ class Checkpoints:
         from orbax.checkpoint import v1 as ocp
 
         with self._saving_errors(step):
-            self._make_room(step, state)
+            self._check_space(step, state)
             context = ocp.Context()
-            # Parameters are incompressible; to try takes longer than to write them.
+            # Parameters are incompressible; trying takes longer than writing them.
             context.array.saving.use_compression = False
             context.memory.deepcopy_host_arrays = False
             if self.apart:
                 context.multiprocessing.active_processes = {0}
-            with quiet(), asking_no_other(self.apart), context:
+            with quiet(), without_consistency_check(self.apart), context:
                 writing = ocp.save_checkpointables_async(
                     str(self.path(step)), dict(state=state), overwrite=True
                 )
@@ -137,31 +138,33 @@ class Checkpoints:
             return
         with self._saving_errors(step):
             path = self.path(step)
-            # What the manifest vouches for is on the disk before the manifest is.
+            # The files must be on the disk before the manifest that lists them.
             sync_tree(path)
-            # A member's folder has two above it, which other members may have made.
+            # A member's folder has two parents, which other members may have created.
             sync_names(self._folder, *self._folder.parents[:2])
             files = fingerprints(path, MANIFEST)
-            Note(progress, score, self._about, files, padded=has_several_processes()).write(path)
+            Manifest(progress, score, self._about, files, padded=has_several_processes()).write(
+                path
+            )
         for old in self._superseded(step, progress.get("best_step")):
-            self._drop(old)
+            self._delete(old)
 
-    def _make_room(self, step: int, state: Any) -> None:
-        """Checks on process 0 that the disk has room; raises in all processes if not."""
-        trouble: OSError | None = None
+    def _check_space(self, step: int, state: Any) -> None:
+        """Checks on process 0 that the disk has space; raises in all processes if not."""
+        failure: OSError | None = None
         if is_first_process():
             try:
                 self._folder.mkdir(parents=True, exist_ok=True)
-                # Removes what a killed run left. No other run writes here: this one has the lock.
+                # Removes the leftovers of a killed run. This run has the lock, so no other writes.
                 self._sweep()
-                require_room(self._folder, sum(leaf.nbytes for leaf in jax.tree.leaves(state)))
+                check_free_space(self._folder, sum(leaf.nbytes for leaf in jax.tree.leaves(state)))
             except OSError as error:
-                trouble = error
-        number = len(REASONS) if trouble is None else reason_number(trouble)
+                failure = error
+        number = len(REASONS) if failure is None else reason_number(failure)
         if not self.apart:
             number = least_of_processes(number)
-        if trouble is not None:
-            raise trouble
+        if failure is not None:
+            raise failure
         if number < len(REASONS):
             raise self.failure(step, REASONS[number])
 
@@ -176,17 +179,18 @@ class Checkpoints:
             quiet_tasks()
             if is_first_process():
                 self._sweep()
-            if (reason := disk_trouble(error)) is None:
+            if (reason := disk_reason(error)) is None:
                 raise
             raise self.failure(step, reason) from error
 
     def failure(self, step: int, reason: str) -> SavingError:
         """The error of a checkpoint that could not be written, for one of `REASONS`."""
+        remaining = self._remaining_text()
         return SavingError(
-            f"{self.path(step)}: {reason}; the checkpoint was not written, and {self._left()}"
+            f"{self.path(step)}: {reason}; the checkpoint was not written, and {remaining}"
         )
 
-    def _left(self) -> str:
+    def _remaining_text(self) -> str:
         newest = self.latest()
         return "there is none before it" if newest is None else f"that of step {newest} is whole"
 
@@ -195,18 +199,18 @@ class Checkpoints:
         if self._folder.is_dir():
             for path in self._folder.iterdir():
                 incomplete = path.name.isdigit() and not (path / MANIFEST).exists()
-                if incomplete or _UNFINISHED in path.name or path.name.endswith(_DROPPED):
+                if incomplete or _UNFINISHED in path.name or path.name.endswith(_DELETED):
                     disk.remove_tree(path)
 
     def _superseded(self, written: int, best: int | None) -> list[int]:
         """The steps whose checkpoints to delete, after that of step `written` was saved."""
-        steps = self._listed()
+        steps = self._steps()
         # Checkpoints later than the one just written are damaged: the run resumed before them.
         kept = [*[step for step in steps if step <= written][-self._keep :], best]
         return [step for step in steps if step not in kept]
 
-    def _drop(self, step: int) -> None:
-        dropped = self.path(step).with_name(f"{step}{_DROPPED}")
+    def _delete(self, step: int) -> None:
+        dropped = self.path(step).with_name(f"{step}{_DELETED}")
         try:
             disk.rename(self.path(step), dropped)  # so that no reader sees a part of it
         except OSError:
@@ -215,7 +219,7 @@ class Checkpoints:
 
     def latest(self) -> int | None:
         """The step of the newest checkpoint, or None."""
-        steps = self._listed()
+        steps = self._steps()
         return max(steps) if steps else None
 
     def best(self) -> int | None:
@@ -228,20 +232,20 @@ class Checkpoints:
         newest = self.latest()
         return None if newest is None else self.read(newest).progress.get("best_step") or newest
 
-    def _listed(self) -> list[int]:
+    def _steps(self) -> list[int]:
         if not self._folder.is_dir():
             return []
         names = [path.parent.name for path in self._folder.glob(f"*/{MANIFEST}")]
         return sorted(int(name) for name in names if name.isascii() and name.isdigit())
 
-    def read(self, step: int) -> Note:
+    def read(self, step: int) -> Manifest:
         """Reads and verifies the manifest of a checkpoint.
 
         Raises:
           DamagedError: the manifest is damaged.
           InputError: it may not be read.
         """
-        return Note.read(self.path(step), step)
+        return Manifest.read(self.path(step), step)
 
     def seal(self, step: int) -> int:
         """The checksum of a checkpoint's manifest, which has those of all of its files.
@@ -260,11 +264,11 @@ class Checkpoints:
 
         Raises:
           DamagedError: a file differs from what was written; the message names it.
-          MemoryError: no memory or no threads are left to load it with.
+          MemoryError: there is not enough memory, or no thread can be started, to load it.
         """
         from orbax.checkpoint import v1 as ocp
 
-        note, path = self.verify(step) if verify else self.read(step), self.path(step)
+        manifest, path = self.verify(step) if verify else self.read(step), self.path(step)
         device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
         sharded = any(getattr(leaf, "sharding", None) is not None for leaf in jax.tree.leaves(like))
         abstract = jax.tree.map(
@@ -274,75 +278,75 @@ class Checkpoints:
             like,
         )
         context = ocp.Context()
-        context.array.loading.enable_padding_and_truncation = sharded or note.padded
+        context.array.loading.enable_padding_and_truncation = sharded or manifest.padded
         if self.apart:
             context.multiprocessing.active_processes = {jax.process_index()}
             context.multiprocessing.primary_host = jax.process_index()
         try:
-            with ALONE, context:
+            with ORBAX_LOCK, context:
                 return ocp.load_checkpointables(str(path), dict(state=abstract))["state"]
-        except (ValueError, KeyError, TypeError) as error:  # whole, as its checksums say
+        except (ValueError, KeyError, TypeError) as error:  # not damaged, by its checksums
             if lacks_memory(error):
                 raise MemoryError(f"{path}: no room to load the checkpoint") from error
             raise DamagedError(path, f"arrays of another model: {first_line(error)}") from error
 
-    def verify(self, step: int) -> Note:
-        """Compares every file of a checkpoint with its manifest, which it returns.
+    def verify(self, step: int) -> Manifest:
+        """Compares every file of a checkpoint with its manifest; returns the manifest.
 
         Raises:
-          DamagedError: a file differs from what was written; the message names it. Also where only
-            another process found that, so that all go on with the same checkpoint.
-          InputError: a file may not be read.
+          DamagedError: a file differs from what was written; the message names it. Raised in all
+            processes if one process finds it, so that all continue from the same checkpoint.
+          InputError: there is no permission to read a file.
         """
         path = self.path(step)
-        trouble: InputError | None = None
-        note, wrong = None, {}
+        failure: InputError | None = None
+        manifest, differences = None, {}
         try:
-            note = self.read(step)
-            found = fingerprints(path, MANIFEST, note.files, is_mine)
-            for name in sorted(note.files.keys() | found.keys()):
-                wrong[name] = difference(note.files.get(name), found.get(name))
+            manifest = self.read(step)
+            found = fingerprints(path, MANIFEST, manifest.files, is_mine)
+            for name in sorted(manifest.files.keys() | found.keys()):
+                differences[name] = difference(manifest.files.get(name), found.get(name))
         except InputError as error:
-            trouble = error
+            failure = error
         except PermissionError as error:
-            trouble = denied(path, error)
-            trouble.__cause__ = error
+            failure = unreadable(path, error)
+            failure.__cause__ = error
         except OSError as error:
-            trouble = DamagedError(path, first_line(error))
-            trouble.__cause__ = error
-        # The number from 1 of the first damaged file that any process found; 0 where one could
-        # not read them. A process that fails takes part too: the others wait for it.
-        mine = next((i for i, what in enumerate(wrong.values(), 1) if what), _WHOLE)
-        bad = least_of_processes(mine if trouble is None else 0)
-        if trouble is not None:
-            raise trouble
-        if bad < _WHOLE:
-            names = ["a file", *wrong]
-            name = names[bad] if bad < len(names) else names[0]
-            what = wrong.get(name) or "differs, as another process found"
-            raise DamagedError(path, f"{name} {what}")
-        assert note is not None
-        return note
+            failure = DamagedError(path, first_line(error))
+            failure.__cause__ = error
+        # The number, from 1, of the first damaged file that any process found; 0 if one could not
+        # read the files. A process that failed takes part too, because the others wait for it.
+        first = next((i for i, damage in enumerate(differences.values(), 1) if damage), _NO_DAMAGE)
+        lowest = least_of_processes(first if failure is None else 0)
+        if failure is not None:
+            raise failure
+        if lowest < _NO_DAMAGE:
+            names = ["a file", *differences]
+            name = names[lowest] if lowest < len(names) else names[0]
+            damage = differences.get(name) or "differs, as another process found"
+            raise DamagedError(path, f"{name} {damage}")
+        assert manifest is not None
+        return manifest
 
-    def newest_whole(self, like: Any) -> tuple[Any, Note | None, list[DamagedError]]:
-        """Loads the newest intact checkpoint whose best one is too, and reports newer ones.
+    def load_newest_intact(self, like: Any) -> tuple[Any, Manifest | None, list[DamagedError]]:
+        """Loads the newest intact checkpoint whose best checkpoint is intact too.
 
         Returns:
-          Its arrays and its manifest, both None if there is no checkpoint; and the errors of the
-          newer ones, which are damaged or name a best one that is.
+          Its arrays and its manifest, both None if there is no checkpoint; and the errors of newer
+          checkpoints, which are damaged or refer to a damaged best checkpoint.
 
         Raises:
-          InputError: there are checkpoints, but none of them is whole.
+          InputError: there are checkpoints, but none of them is intact.
         """
-        steps = from_first_process(self._listed(), _MOST_LISTED)
-        damaged = [] if has_several_processes() else self._begun(max(steps, default=-1))
+        steps = from_first_process(self._steps(), _MAX_LISTED)
+        damaged = [] if has_several_processes() else self._interrupted(max(steps, default=-1))
         for step in reversed(steps):
             try:
-                note = self.verify(step)
-                best = note.progress.get("best_step")
+                manifest = self.verify(step)
+                best = manifest.progress.get("best_step")
                 if best != step and best in steps:  # a better one later may have superseded it
                     self.verify(best)
-                return self.load(step, like, verify=False), note, damaged
+                return self.load(step, like, verify=False), manifest, damaged
             except DamagedError as error:
                 damaged.append(error)
         if steps:
@@ -351,10 +355,10 @@ class Checkpoints:
             raise InputError(str(self._folder), found, expected) from damaged[0]
         return None, None, damaged
 
-    def _begun(self, newest: int) -> list[DamagedError]:
-        """What to say of checkpoints after the newest, whose writing an interruption ended."""
+    def _interrupted(self, newest: int) -> list[DamagedError]:
+        """The errors of checkpoints after the newest whose writing was interrupted."""
         if not self._folder.is_dir():
             return []
         names = (path.name for path in self._folder.iterdir())
-        found = [self._folder / name for name in names if name.isascii() and name.isdigit()]
-        return [UnfinishedError(path) for path in found if int(path.name) > newest]
+        paths = [self._folder / name for name in names if name.isascii() and name.isdigit()]
+        return [UnfinishedError(path) for path in paths if int(path.name) > newest]

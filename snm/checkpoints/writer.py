@@ -6,8 +6,8 @@ follows, training waits for the write instead. The results of the run are the sa
 
 With several processes, each copies and writes its own shards. The background threads synchronise
 through JAX's coordinator. The main threads exchange the status of the write after every dispatch,
-so that all processes finish a checkpoint, or fail, at the same step. Where they share no disk,
-process 0 gathers the arrays and writes them alone.
+so that all processes finish a checkpoint, or fail, at the same step. Without a
+shared disk, process 0 gathers the arrays and writes them alone.
 """
 
 from __future__ import annotations
@@ -29,18 +29,25 @@ from snm.distributed.processes import (
 from snm.errors import InputError
 from snm.machine.ram import available_ram
 
-__all__ = ["ApartWriter", "Store", "TogetherWriter", "Writer", "has_room", "writer_for"]
+__all__ = [
+    "GatheringWriter",
+    "MultiProcessWriter",
+    "Store",
+    "Writer",
+    "has_memory_for_copy",
+    "make_writer",
+]
 
-_ROOM = 0.25  # the largest part of the free memory that the copy may take
+_MAX_COPY_SHARE = 0.25  # of the free memory
 # The status of a write, exchanged between processes: an index into REASONS if it failed, or
 _UNDER_WAY = len(REASONS)
 _DONE = _UNDER_WAY + 1
-_PAUSE_SECONDS = 0.02
+_POLL_SECONDS = 0.02
 
 
-def has_room(state: Any) -> bool:
+def has_memory_for_copy(state: Any) -> bool:
     """Whether every process has memory for a copy of its part of a state; all must call this."""
-    return bool(least_of_processes(int(bytes_here(state) <= _ROOM * available_ram())))
+    return bool(least_of_processes(int(bytes_here(state) <= _MAX_COPY_SHARE * available_ram())))
 
 
 class Store(Protocol):
@@ -64,15 +71,15 @@ class Writer:
 
     Args:
       checkpoints: where to save.
-      aside: whether to write a copy in the background; otherwise `save` waits for the write.
-      kept: maps a copy of the state on the host to what is saved, without another copy; None saves
-        the state itself.
+      in_background: whether to write a copy in the background; otherwise `save` waits.
+      kept: maps the copy of the state on the host to the state that is saved, without another copy;
+        None saves the copy itself.
     """
 
     def __init__(
-        self, checkpoints: Store, *, aside: bool, kept: Callable[[Any], Any] | None = None
+        self, checkpoints: Store, *, in_background: bool, kept: Callable[[Any], Any] | None = None
     ):
-        self._checkpoints, self._aside, self._kept = checkpoints, aside, kept
+        self._checkpoints, self._in_background, self._kept = checkpoints, in_background, kept
         self._pool = concurrent.futures.ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._writing: tuple[int, concurrent.futures.Future[None]] | None = None
         self._copy: Any = None
@@ -94,7 +101,7 @@ class Writer:
           state: parameters.
           progress: the counters of the training loop.
           score: of the state, or None.
-          last: whether no step follows: a copy would gain nothing.
+          last: whether no step follows, so that a copy would gain nothing.
 
         Raises:
           SavingError: this checkpoint, or the one before it, could not be written.
@@ -102,18 +109,18 @@ class Writer:
         self.wait()
         self._write(_Checkpoint(step, state, progress, score), last=last)
 
-    def _write(self, what: _Checkpoint, *, last: bool) -> None:
-        copy, aside = what.state, self._aside and not last
-        if aside:
+    def _write(self, checkpoint: _Checkpoint, *, last: bool) -> None:
+        copy, in_background = checkpoint.state, self._in_background and not last
+        if in_background:
             copy = self._copy = host_copy(copy, self._copy)
         elif self._kept is not None:
             copy = host_copy(copy)
-        what = what._replace(state=copy if self._kept is None else self._kept(copy))
-        if aside:
-            self._writing = what.step, self._pool.submit(self._checkpoints.save, *what)
+        saved = checkpoint._replace(state=copy if self._kept is None else self._kept(copy))
+        if in_background:
+            self._writing = saved.step, self._pool.submit(self._checkpoints.save, *saved)
         else:
-            self._checkpoints.save(*what)
-            self._written.append(what.step)
+            self._checkpoints.save(*saved)
+            self._written.append(saved.step)
 
     def written(self) -> list[int]:
         """The steps whose checkpoints were completed since the last call; does not wait.
@@ -123,8 +130,8 @@ class Writer:
         """
         if self._writing is not None and self._writing[1].done():
             self.wait()
-        found, self._written = self._written, []
-        return found
+        written, self._written = self._written, []
+        return written
 
     def wait(self) -> None:
         """Waits until the current checkpoint is written.
@@ -150,7 +157,7 @@ class Writer:
         self.close()
 
 
-class TogetherWriter(Writer):
+class MultiProcessWriter(Writer):
     """A `Writer` for several processes, which must all call every method at the same point.
 
     If one process cannot write its part, all raise the same error at the same step.
@@ -158,32 +165,32 @@ class TogetherWriter(Writer):
 
     _checkpoints: Checkpoints
 
-    def __init__(self, checkpoints: Checkpoints, *, aside: bool):
-        super().__init__(checkpoints, aside=aside)
+    def __init__(self, checkpoints: Checkpoints, *, in_background: bool):
+        super().__init__(checkpoints, in_background=in_background)
         self._lowest_status = Agreed()
         self._failed = False
 
-    def _write(self, what: _Checkpoint, *, last: bool) -> None:
+    def _write(self, checkpoint: _Checkpoint, *, last: bool) -> None:
         """Writes it; when this returns, each process has copied its part."""
-        end = self._checkpoints.begin(*what)
-        self._writing = what.step, self._pool.submit(end)
+        finish = self._checkpoints.begin(*checkpoint)
+        self._writing = checkpoint.step, self._pool.submit(finish)
         self._lowest_status.forget()
-        if not self._aside:
+        if not self._in_background:
             self.wait()
 
     def written(self) -> list[int]:
         """As `Writer.written`; the same steps in all processes."""
         if self._writing is not None:
             self._exchange_status()
-        found, self._written = self._written, []
-        return found
+        written, self._written = self._written, []
+        return written
 
     def wait(self) -> None:
         """As `Writer.wait`; waits for all processes."""
         while self._writing is not None:
             self._exchange_status()
             if self._writing is not None:
-                time.sleep(_PAUSE_SECONDS)
+                time.sleep(_POLL_SECONDS)
 
     def close(self) -> None:
         """As `Writer.close`; after a failure, does not wait for the thread, which may be stuck."""
@@ -210,30 +217,30 @@ class TogetherWriter(Writer):
         raise self._checkpoints.failure(step, REASONS[lowest])
 
 
-class ApartWriter(TogetherWriter):
-    """A `TogetherWriter` for processes without a common disk: process 0 gathers, and writes all."""
+class GatheringWriter(MultiProcessWriter):
+    """A `MultiProcessWriter` without a shared disk: process 0 gathers and writes the state."""
 
-    def _write(self, what: _Checkpoint, *, last: bool) -> None:
+    def _write(self, checkpoint: _Checkpoint, *, last: bool) -> None:
         """Writes it; when this returns, process 0 has copied the whole state."""
-        whole = what._replace(state=gathered_on_first(what.state))
+        gathered = checkpoint._replace(state=gathered_on_first(checkpoint.state))
 
         def write() -> None:
             if is_first_process():
-                self._checkpoints.save(*whole)
+                self._checkpoints.save(*gathered)
 
-        self._writing = what.step, self._pool.submit(write)
+        self._writing = checkpoint.step, self._pool.submit(write)
         self._lowest_status.forget()
 
 
-def _require_memory(state: Any) -> None:
-    """Refuses, in all processes, a state that process 0 has no memory to gather."""
+def _check_memory_to_gather(state: Any) -> None:
+    """Raises in all processes if process 0 has no memory to gather the state."""
     size = state_bytes(state)
     if not least_of_processes(int(not is_first_process() or size <= available_ram())):
         found = f"{size / 2**30:.1f} GiB of tables, more than process 0 has free host memory for"
         raise InputError("--run-dir in a store", found, "a folder that all processes share")
 
 
-def writer_for(checkpoints: Store, state: Any, kept: Callable[[Any], Any] | None = None) -> Writer:
+def make_writer(checkpoints: Store, state: Any, kept: Callable[[Any], Any] | None = None) -> Writer:
     """The writer of a run; writes in the background if every process has memory for a copy.
 
     Args:
@@ -242,12 +249,14 @@ def writer_for(checkpoints: Store, state: Any, kept: Callable[[Any], Any] | None
       kept: as for `Writer`; used by runs of one process only.
 
     Raises:
-      InputError: processes without a common disk, and too little host memory in the first.
+      InputError: processes without a shared disk, and too little host memory in process 0.
     """
-    aside = has_room(state)
+    in_background = has_memory_for_copy(state)
     if not has_several_processes():
-        return Writer(checkpoints, aside=aside, kept=kept)
+        return Writer(checkpoints, in_background=in_background, kept=kept)
     assert isinstance(checkpoints, Checkpoints)
     if checkpoints.apart:
-        _require_memory(state)
-    return (ApartWriter if checkpoints.apart else TogetherWriter)(checkpoints, aside=aside)
+        _check_memory_to_gather(state)
+    return (GatheringWriter if checkpoints.apart else MultiProcessWriter)(
+        checkpoints, in_background=in_background
+    )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from snm.config.resolved import ResolvedConfig
     from snm.planning.bytes_by_stage import Bytes, Forecast
-    from snm.planning.fit_check import Room
+    from snm.planning.fit_check import MemoryCheck
     from snm.planning.programs import Programs
 
 __all__ = ["Plan"]
@@ -104,7 +104,7 @@ class _Found:
     config: ResolvedConfig
     expected: Forecast
     programs: Programs
-    room: Room
+    room: MemoryCheck
     seconds: float | None
     untimed: str
 
@@ -115,14 +115,14 @@ def _found(command: Plan, limit: int | None) -> _Found:
 
     from snm.config.resolve import resolve
     from snm.data.load import load
-    from snm.planning.fit_check import device_memory, room_of
+    from snm.planning.fit_check import compare_memory, device_memory
     from snm.planning.forecast import forecast
     from snm.planning.programs import seconds_per_step
 
     dataset = load(command.data)
     config = resolve(command.settings, dataset)
     expected, programs = forecast(dataset, config)
-    room = room_of(expected, programs, config, limit)
+    room = compare_memory(expected, programs, config, limit)
     untimed = ""
     if programs.mesh is not None and jax.default_backend() == "cpu":
         untimed = "one CPU simulates the devices"
@@ -154,7 +154,7 @@ def _as_json(found: _Found) -> dict[str, Any]:
 
 def _print(found: _Found) -> None:
     """Prints tables of bytes, the time of an epoch, and whether the run fits."""
-    from snm.planning.byte_sizes import size_in_words
+    from snm.planning.byte_sizes import format_bytes
     from snm.system.terminal import console, say
 
     expected, mesh, room = found.expected, found.programs.mesh, found.room
@@ -164,10 +164,10 @@ def _print(found: _Found) -> None:
         each = "device" if mesh is None else f"each of {mesh.size} devices"
         console.print(_table(f"{each}, MiB", expected.device))
     say(_time(found))
-    sizes = f"{size_in_words(room.needed)} at the peak, {size_in_words(room.limit)} available"
+    sizes = f"{format_bytes(room.needed)} at the peak, {format_bytes(room.limit)} available"
     say(f"fits: {sizes}" if room.fits else f"does not fit: {sizes}")
     for flags, size in room.ways:
-        say(f"  {flags:<24} {size_in_words(size)}")
+        say(f"  {flags:<24} {format_bytes(size)}")
 
 
 def _time(found: _Found) -> str:

@@ -134,7 +134,7 @@ def run_training(command: Train) -> None:
         return
 
     with waiting("planning"), part("starting"):
-        from snm.planning.fit_check import little_disk, refuse_what_cannot_fit
+        from snm.planning.fit_check import check_fits, disk_warning
         from snm.runs.folder import RunFolder
         from snm.runs.mirror import place_of
         from snm.stores.address import Address
@@ -145,8 +145,8 @@ def run_training(command: Train) -> None:
     with place_of(command.run_dir) as place:
         with waiting("planning"), part("planning"):
             run = PlannedRun.of(dataset, command.settings, place)
-            refuse_what_cannot_fit(dataset, run.config, command.device_memory)
-            warning = little_disk(dataset, run.config, place.folder)
+            check_fits(dataset, run.config, command.device_memory)
+            warning = disk_warning(dataset, run.config, place.folder)
             if warning is not None and not RunFolder(place.folder).result.exists():
                 console.print(warning, soft_wrap=True)
         with progress_bar() as bar, stop_told(_STOPPING, _KEPT) as stop:

@@ -290,17 +290,17 @@ def _check_memory(source: str, dataset: Dataset) -> Iterator[Finding]:
     if isinstance(devices(), str):
         return  # JAX cannot start, which `examine_environment` reports
     from snm.config.resolve import resolve
-    from snm.planning.byte_sizes import size_in_words
-    from snm.planning.fit_check import room
+    from snm.planning.byte_sizes import format_bytes
+    from snm.planning.fit_check import check_memory
 
     try:
-        expected = room(dataset, resolve(Config(), dataset))
+        expected = check_memory(dataset, resolve(Config(), dataset))
     except InputError:
         return  # the data cannot be trained on; other findings say why
     plan = f"snm plan {shlex.quote(source)}"
     found = (
-        f"{size_in_words(expected.needed)} to train with the default settings, of "
-        f"{size_in_words(expected.limit)}"
+        f"{format_bytes(expected.needed)} to train with the default settings, of "
+        f"{format_bytes(expected.limit)}"
     )
     if expected.fits:
         yield Finding("ok", "memory", f"{found} (`{plan}` shows the parts, and the time)")

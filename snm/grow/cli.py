@@ -84,34 +84,34 @@ def _run(command: Grow) -> None:
         raise InputError(str(command.run), "a run that is not finished", "a finished one")
     before = tuple(predictor.label_names or map(str, range(predictor.model.spec.num_labels)))
     dataset = None if command.data is None else load_data(command.data)
-    of_run = old.ids()
-    names = _new_names(command, before, dataset, of_run)
-    _refuse_growth(command, predictor, names)
+    run_ids = old.ids()
+    names = _new_names(command, before, dataset, run_ids)
+    _check_growth(command, predictor, names)
     if dataset is not None:
         grown = dataclasses.replace(
-            of_run,
+            run_ids,
             num_labels=len(before) + len(names),
-            label_names=None if of_run.label_names is None else before + names,
+            label_names=None if run_ids.label_names is None else before + names,
         )
-        # New labels come with new data, whose hash says nothing.
+        # New labels come with new data, whose hash is not comparable.
         same_ids = command.same_ids or bool(names)
         dataset, mapped = renumber_labels(dataset, grown, same_ids=same_ids, train_too=True)
         if mapped is not None:
             say(mapped)
-    with made_whole("--output", out) as beside, waiting(f"growing {command.run}"):
+    with made_whole("--output", out) as partial, waiting(f"growing {command.run}"):
         origins, memory = write_grown(
-            old, RunFolder(beside), predictor, before + names, dataset, command.data
+            old, RunFolder(partial), predictor, before + names, dataset, command.data
         )
-    for line in _said(command, predictor, origins, memory):
+    for line in _report(command, predictor, origins, memory):
         say(line)
 
 
-def _refuse_growth(command: Grow, predictor: Predictor, names: tuple[str, ...]) -> None:
-    """Refuses new labels that a run cannot have, and none where nothing else could be stored."""
+def _check_growth(command: Grow, predictor: Predictor, names: tuple[str, ...]) -> None:
+    """Raises InputError if the run cannot have new labels, or if there is nothing to add."""
     from snm.data.id_space import TRAIN_ANEW
 
-    of_items, memory = predictor.model.drop_seen, predictor.memory
-    if names and of_items:
+    is_recommender, memory = predictor.model.drop_seen, predictor.memory
+    if names and is_recommender:
         found = "new labels for a run in which labels and features are the same items (seen drop)"
         expected = "none, only points for its memory" if memory else "another run"
         where = "--labels" if command.labels else "--data"
@@ -119,37 +119,38 @@ def _refuse_growth(command: Grow, predictor: Predictor, names: tuple[str, ...]) 
     if not names and (command.data is None or memory is None):
         found = "none" if memory else "none, and a run without a memory of neighbours"
         expected = "new labels, or --data with points for the memory of a run"
-        if of_items:
+        if is_recommender:
             points = "--data with points for its memory"
             expected = f"{points if memory else 'a run with a memory'}; {TRAIN_ANEW}"
         raise InputError("--labels", found, expected)
 
 
-def _said(
+def _report(
     command: Grow, predictor: Predictor, origins: Origins, memory: Memory | None
 ) -> Iterator[str]:
-    """What is new, and the next command.
+    """Yields the lines about new rows and stored points, and the next command.
 
     Args:
-      command: what was done.
+      command: the command.
       predictor: the model of the old run.
-      origins: of the rows of new labels.
-      memory: of the new run.
+      origins: the origins of the new rows.
+      memory: the memory of the new run.
     """
     from snm.config.settings import IF_ALL_POINTS, warm_start_flags
 
-    had = f"the {predictor.model.spec.num_labels:,} of {command.run}"
+    old_labels = f"the {predictor.model.spec.num_labels:,} of {command.run}"
     new = origins.total
     if new:
         random = f"{origins.random:,} at random"
         if origins.random:
             random += " (without points, and names that tell nothing)"
         yield (
-            f"added {counted(new, 'label')} to {had}; rows at the start: {origins.points:,} by "
-            f"points, {origins.names:,} by name, {random}; written to {command.output}"
+            f"added {counted(new, 'label')} to {old_labels}; rows at the start: "
+            f"{origins.points:,} by points, {origins.names:,} by name, {random}; "
+            f"written to {command.output}"
         )
     else:
-        yield f"no new label beside {had}; written to {command.output}"
+        yield f"no new label beside {old_labels}; written to {command.output}"
     if memory is not None and predictor.memory is not None:
         stored, before = len(memory.rows), len(predictor.memory.rows)
         yield f"memory: {stored:,} stored points, before {before:,}"
@@ -161,18 +162,18 @@ def _said(
 
 
 def _new_names(
-    command: Grow, before: tuple[str, ...], dataset: Dataset | None, of_run: IdSpace
+    command: Grow, before: tuple[str, ...], dataset: Dataset | None, run_ids: IdSpace
 ) -> tuple[str, ...]:
     """The names of `--labels`, or those of the data that the run lacks."""
     from snm.data.formats.dispatch import read_lines
     from snm.data.names import normalize_name
 
-    path, there = command.labels, set(before)
+    path, known = command.labels, set(before)
     if path is None:
-        if dataset is None or dataset.label_names is None or of_run.label_names is None:
+        if dataset is None or dataset.label_names is None or run_ids.label_names is None:
             return ()
-        return tuple(name for name in dataset.label_names if name not in there)
-    there |= {normalize_name(name) for name in before}
+        return tuple(name for name in dataset.label_names if name not in known)
+    known |= {normalize_name(name) for name in before}
     names = [normalize_name(name) for name in read_lines(path)]
     if not names:
         raise InputError(str(path), "no name", "names of new labels, one per line")
@@ -181,7 +182,7 @@ def _new_names(
         found = None
         if not name:
             found = "an empty line"
-        elif name in there:
+        elif name in known:
             found = f"{name!r}, which the run has already"
         elif name in line_of:
             found = f"{name!r}, which line {line_of[name]} has already"

@@ -26,28 +26,28 @@ def grown_memory(
     """The memory of a grown model.
 
     Args:
-      memory: of the model before.
+      memory: the memory of the model before.
       predictor: the model before. New labels do not change its queries.
-      dataset: data with all labels, or None. Its training points are stored, with their numbers
-        there; points from before, which it may not have, become `EARLIER_POINT`.
+      dataset: data with all labels, or None. Its training points are stored with their indices;
+        points from before, which it may lack, become `EARLIER_POINT`.
       num_labels: K with the new labels.
-      names: points that the names of the new labels make, where the run trains on names.
+      names: points made of the names of the new labels, if the run trains on names.
     """
     if names is not None and memory.weights is not None:
-        mean = memory.weights.mean(dtype=np.float64)  # as of the names in weighted data
+        mean = memory.weights.mean(dtype=np.float64)  # as for names in training
         weights = np.full(names.num_points, mean, np.float32)
         names = dataclasses.replace(names, weights=weights)
     if dataset is not None:
         rows = np.where(memory.rows == LABEL_NAME, LABEL_NAME, EARLIER_POINT)
         before = dataclasses.replace(memory, rows=rows)
-        every = np.arange(dataset.train.num_points)
+        all_rows = np.arange(dataset.train.num_points)
         return merge_memories(
-            before, memory_of(predictor, dataset.train, every, memory.settings, names)
+            before, memory_of(predictor, dataset.train, all_rows, memory.settings, names)
         )
     if names is not None:
-        none = np.arange(0)
+        no_rows = np.arange(0)
         return merge_memories(
-            memory, memory_of(predictor, names.take(none), none, memory.settings, names)
+            memory, memory_of(predictor, names.take(no_rows), no_rows, memory.settings, names)
         )
     labels = csr_matrix(memory.labels, copy=True)
     labels.resize(labels.shape[0], num_labels)

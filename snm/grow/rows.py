@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.data.dataset import Dataset, name_to_text
-from snm.grow.name_rows import names_tell_rows, rows_of_names
+from snm.grow.name_rows import names_predict_rows, predict_rows_from_names
 from snm.model.model import TrainState
 from snm.prediction.predictor import Predictor
 from snm.tables.rounding import as_float, to_nearest
 from snm.tables.table import RowTable, random_rows
 
-__all__ = ["Origins", "bias_of", "grow_state", "new_rows"]
+__all__ = ["Origins", "grow_state", "new_rows", "predict_biases"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,15 +41,15 @@ def new_rows(
     """Class rows of unit length for new labels, for one member of a model.
 
     A row is the direction of the mean query of the label's training points. Without points, it is
-    that of the query of the label's name, if the model has a vectoriser; else it is predicted from
-    the names and rows of the old labels, where these tell rows (`snm.grow.name_rows`); otherwise it
-    is random.
+    the direction of the query of the label's name, if the model has a vectoriser. Else it is
+    predicted from the names and rows of the old labels, if names predict rows
+    (`snm.grow.name_rows`); otherwise it is random.
 
     Args:
-      predictor: one member, with K labels, and their names if there are any.
+      predictor: one member, with K labels and, if known, their names.
       names: the names of the new labels, whose ids start at K.
       dataset: data with all labels, or None.
-      seed: of the random rows.
+      seed: the seed of the random rows.
 
     Returns:
       float32 [new, dim], and their origins.
@@ -59,47 +59,48 @@ def new_rows(
     origin = np.full(count, "random", dtype="U6")
     if dataset is not None:
         labels = csr_matrix(dataset.train.labels)[:, first:]
-        has = dataset.train.labelled()  # without points of weight 0
-        has = has[np.diff(labels.indptr)[has] > 0]
-        if len(has):
-            queries = np.concatenate(list(predictor.queries(dataset.train.features[has])))
+        points = dataset.train.labelled()  # without points of weight 0
+        points = points[np.diff(labels.indptr)[points] > 0]
+        if len(points):
+            queries = np.concatenate(list(predictor.queries(dataset.train.features[points])))
             if dataset.train.weights is not None:
-                queries = queries * dataset.train.weights[has, None]
-            sums += labels[has].T @ queries.astype(np.float64)
+                queries = queries * dataset.train.weights[points, None]
+            sums += labels[points].T @ queries.astype(np.float64)
         origin[np.linalg.norm(sums, axis=1) > 0] = "points"
-    left = np.flatnonzero(origin == "random")
-    if predictor.vectorizer is not None and len(left):
-        features = predictor.as_rows([name_to_text(names[int(j)]) for j in left])
-        found = np.concatenate(list(predictor.queries(features)))
-        found[predictor.blank(features)] = 0  # the same of all names without a known word
-        sums[left] = found
-        origin[left[np.linalg.norm(found, axis=1) > 0]] = "names"
-    left = np.flatnonzero(origin == "random")
-    if predictor.label_names is not None and len(left):
+    remaining = np.flatnonzero(origin == "random")
+    if predictor.vectorizer is not None and len(remaining):
+        features = predictor.as_rows([name_to_text(names[int(j)]) for j in remaining])
+        queries = np.concatenate(list(predictor.queries(features)))
+        queries[predictor.blank(features)] = 0  # equal for all names without a known word
+        sums[remaining] = queries
+        origin[remaining[np.linalg.norm(queries, axis=1) > 0]] = "names"
+    remaining = np.flatnonzero(origin == "random")
+    if predictor.label_names is not None and len(remaining):
         old = np.asarray(as_float(predictor.state.head.table.rows))[:first]
-        if names_tell_rows(old, predictor.label_names):
-            asked = [names[int(j)] for j in left]
-            sums[left] = rows_of_names(old, predictor.label_names, asked)
-            origin[left[np.linalg.norm(sums[left], axis=1) > 0]] = "names"
-    left = np.flatnonzero(origin == "random")
-    if len(left):
-        # Another growth of the same run draws others.
+        if names_predict_rows(old, predictor.label_names):
+            new = [names[int(j)] for j in remaining]
+            sums[remaining] = predict_rows_from_names(old, predictor.label_names, new)
+            origin[remaining[np.linalg.norm(sums[remaining], axis=1) > 0]] = "names"
+    remaining = np.flatnonzero(origin == "random")
+    if len(remaining):
+        # Growing the same run again draws other rows.
         key = jax.random.fold_in(jax.random.key(seed), first)
         drawn = random_rows(key, count, predictor.model.dim)
-        sums[left] = np.asarray(drawn)[left]
+        sums[remaining] = np.asarray(drawn)[remaining]
     rows = sums / np.linalg.norm(sums, axis=1, keepdims=True)
     counts = {name: int((origin == name).sum()) for name in ("points", "names", "random")}
     return rows.astype(np.float32), Origins(**counts)
 
 
-def bias_of(
+def predict_biases(
     old: NDArray[np.float32], frequency: NDArray[np.int64] | None, count: int
 ) -> NDArray[np.float32]:
     """Predicts the biases of new labels from their frequencies.
 
     Learned biases grow with label frequency. So this fits a least-squares line to the old biases
-    over log(1 + frequency) and evaluates it at the frequencies of the new labels. In data that have
-    few of the old points, the line is far from those biases: none goes beyond the old ones.
+    over log(1 + frequency) and evaluates it at the frequencies of the new labels. If
+    the data have few of the old points, the line fits badly, so new biases are clipped to the
+    range of the old ones.
 
     Args:
       old: float32 [K], the learned biases.
@@ -125,8 +126,8 @@ def grow_state(
     accumulator = table.accumulator
     if accumulator is not None:
         accumulator = jnp.concatenate([accumulator, jnp.zeros(len(rows), accumulator.dtype)])
-    more = to_nearest(jnp.asarray(rows), table.rows.dtype)
-    grown = RowTable(jnp.concatenate([table.rows, more]), accumulator)
+    new_rows = to_nearest(jnp.asarray(rows), table.rows.dtype)
+    grown = RowTable(jnp.concatenate([table.rows, new_rows]), accumulator)
     biases = head.bias
     if biases is not None:
         assert bias is not None

@@ -1,4 +1,4 @@
-"""Writes a grown run: checkpoints, memory and result of another one, with more labels."""
+"""Writes a grown run: the checkpoints, memory and result of a run, with more labels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from snm.data.dataset import Dataset, points_from_names
 from snm.data.load import absolute_source
 from snm.errors import InputError
 from snm.grow.grown_memory import grown_memory
-from snm.grow.rows import Origins, bias_of, grow_state, new_rows
+from snm.grow.rows import Origins, grow_state, new_rows, predict_biases
 from snm.machine.versions import versions
 from snm.memory.adjustment import label_shifts, save_shifts
 from snm.memory.memory import Memory
@@ -43,15 +43,15 @@ def write_grown(
       old: the finished run.
       new: the folder to write to.
       predictor: the model of the old run, with its memory.
-      names: of all labels, the old ones first.
+      names: the names of all labels, the old ones first.
       dataset: data with all labels, or None.
-      source: where the data are, a path or a name; None if they are nowhere.
+      source: the path or name of the data; None for data in memory.
 
     Returns:
-      how many rows of new labels start at what, and the memory of the new run.
+      The number of new rows by origin, and the memory of the new run.
 
     Raises:
-      InputError: a file of the finished run is gone.
+      InputError: a file of the finished run is missing.
     """
     folder, config = old.folder, old.config
     if folder.has(folder.adjustment) and not folder.has(folder.memory_record):
@@ -61,7 +61,7 @@ def write_grown(
         old.origin,
         num_labels=len(names),
         grown_from=str(folder.path.resolve()),
-        inherited="unknown",  # what is known is of the labels there
+        inherited="unknown",  # known only for the old labels
     )
     if dataset is not None:
         data = dataset.name
@@ -81,7 +81,7 @@ def write_grown(
     if dataset is not None:
         result["data"] = data_of_result(dataset, origin)
     memory = None
-    # Also of a memory that did not pay: probabilities and thresholds are in it.
+    # Even if the memory did not pay: the record has probabilities and thresholds.
     if folder.has(folder.memory_record):
         record = folder.read_memory_record()
         if predictor.memory is not None:
@@ -109,19 +109,19 @@ def _write_members(
     """Writes a checkpoint of each member with rows of the new labels.
 
     Returns:
-      how many of these rows start at what.
+      The number of new rows by origin.
     """
     first, config = predictor.model.spec.num_labels, old.config
     frequency = None if dataset is None else dataset.label_frequency()
     origins = Origins(0, 0, 0)
     for member in range(1, predictor.model.members + 1):
         model, state = old.member(member)
-        alone = dataclasses.replace(predictor, model=model, state=state, memory=None)
+        single = dataclasses.replace(predictor, model=model, state=state, memory=None)
         seed = member_seed(config.seed, member)
-        rows, origins = new_rows(alone, names[first:], dataset, seed)
+        rows, origins = new_rows(single, names[first:], dataset, seed)
         bias = None
         if state.head.bias is not None:
-            bias = bias_of(np.asarray(state.head.bias), frequency, len(names) - first)
+            bias = predict_biases(np.asarray(state.head.bias), frequency, len(names) - first)
         name, _ = phase_names(member)
         step = old.folder.checkpoints(config.keep_checkpoints, name).latest() or 0
         progress = dataclasses.asdict(Progress(step=step))
@@ -138,7 +138,7 @@ def _grown_memory(
     names: tuple[str, ...],
     dataset: Dataset | None,
 ) -> Memory:
-    """The memory with the points of the data, and the new names where it stores names."""
+    """The memory with the points of the data, and with the new names if it stores names."""
     first, new_names = predictor.model.spec.num_labels, None
     if config.label_text == "on" and predictor.vectorizer is not None:
         new_names = points_from_names(names[first:], predictor.vectorizer, first)
@@ -146,10 +146,10 @@ def _grown_memory(
 
 
 def _grown_shifts(
-    shifts: NDArray[np.float32], record: MemoryRecord, more: int, dataset: Dataset | None
+    shifts: NDArray[np.float32], record: MemoryRecord, num_new: int, dataset: Dataset | None
 ) -> NDArray[np.float32]:
-    """The logit adjustment with that of new labels: by their frequency, or the median."""
-    new = np.full(more, np.median(shifts), np.float32)
+    """The logit adjustment with shifts of new labels: by their frequency, or the median."""
+    new = np.full(num_new, np.median(shifts), np.float32)
     if dataset is not None and record.adjustment is not None:
         frequency = dataset.label_frequency()[len(shifts) :]
         new = label_shifts(frequency, record.adjustment.strength)

@@ -1,5 +1,5 @@
-"""What a run will need, before it starts: memory by part and stage, time of an epoch, remedies.
+"""Predicts what a run needs: memory by part and stage, time of an epoch; and remedies.
 
-Public names: `forecast.forecast`, `fit_check.room`, `fit_check.refuse_what_cannot_fit`,
+Public names: `forecast.forecast`, `fit_check.check_memory`, `fit_check.check_fits`,
 `remedies.ways_to_fit`.
 """

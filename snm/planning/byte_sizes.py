@@ -1,4 +1,4 @@
-"""Numbers of bytes as a person writes and reads them."""
+"""Parses and formats numbers of bytes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from snm.errors import InputError
 
-__all__ = ["parse_bytes", "size_in_words"]
+__all__ = ["format_bytes", "parse_bytes"]
 
 _UNITS = {"": 1, "b": 1}
 _UNITS |= {f"{letter}ib": 1 << 10 * power for power, letter in enumerate("kmgt", 1)}
@@ -14,21 +14,21 @@ _UNITS |= {f"{letter}b": 1000**power for power, letter in enumerate("kmgt", 1)}
 
 
 def parse_bytes(text: str) -> int:
-    """A number of bytes, given as `80GiB`, `1.5 GB` or `4096`.
+    """Parses a number of bytes, such as `80GiB`, `1.5 GB` or `4096`.
 
     Example:
       >>> parse_bytes("80GiB") == 80 * 2**30, parse_bytes("1.5 GB")
       (True, 1500000000)
 
     Raises:
-      InputError: the text is no size above 0.
+      InputError: the text is not a size above 0.
     """
-    found = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) ?([a-z]{0,3})", text.strip().lower())
-    if found is None or found[2] not in _UNITS or int(float(found[1]) * _UNITS[found[2]]) < 1:
+    match = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) ?([a-z]{0,3})", text.strip().lower())
+    if match is None or match[2] not in _UNITS or int(float(match[1]) * _UNITS[match[2]]) < 1:
         raise InputError("--device-memory", repr(text), "a size such as 80GiB, 16GB or 500MiB")
-    return int(float(found[1]) * _UNITS[found[2]])
+    return int(float(match[1]) * _UNITS[match[2]])
 
 
-def size_in_words(size: int) -> str:
+def format_bytes(size: int) -> str:
     """A number of bytes as text: `80.00 GiB`, `12 MiB`."""
     return f"{size / 2**30:.2f} GiB" if size >= 2**30 else f"{size / 2**20:.0f} MiB"

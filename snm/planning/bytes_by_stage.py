@@ -1,9 +1,9 @@
 """The memory of each stage of a run, added up from sizes: bytes by part and stage.
 
-A run has four stages, and its peak is that of the largest:
+A run has four stages. Its peak is that of the largest one:
 
     start       the tables are drawn
-    training    tables, optimiser state, activations, batches made ahead, a checkpoint's copy
+    training    tables, optimiser state, activations, prefetched batches, a copy of a checkpoint
     loading     checkpoints are read, first as bytes, then as arrays; several members are then
                 concatenated into one set of tables
     evaluation  scores of a block of points
@@ -23,11 +23,11 @@ STAGES = ("start", "training", "loading", "evaluation")
 
 # Bytes that a process keeps after a program was compiled (or read from the cache) and has run:
 # machine code, stacks and arenas of threads. Measured on a CPU, between a first and a second start.
-_STARTED = 45 << 20
-_TRAINED = 135 << 20  # the step, and the checkpoint writer
-_MEMBER = 35 << 20  # each further member
-_SCORED = 60 << 20
-_AHEAD = 3  # stacks of batches: one in use, one ready, one being made
+_START_PROGRAM = 45 << 20
+_TRAINING_PROGRAMS = 135 << 20  # the step, and the checkpoint writer
+_MEMBER_PROGRAM = 35 << 20  # of each further member
+_SCORING_PROGRAM = 60 << 20
+_PREFETCHED = 3  # stacks of batches: one in use, one ready, one being made
 
 Bytes = dict[str, dict[str, int]]
 """Bytes by stage and part."""
@@ -37,7 +37,7 @@ Bytes = dict[str, dict[str, int]]
 class Needs:
     """The sizes that the forecast adds up: counted, compiled or measured.
 
-    On a mesh the sizes on devices are those of each device.
+    On a mesh, sizes on devices are per device.
 
     Attributes:
       tables: bytes of one member's feature rows, class rows, biases and tower.
@@ -49,15 +49,15 @@ class Needs:
       start: temporary bytes of the program that draws the tables.
       step: temporary bytes of a training step.
       scores: temporary bytes of scoring a block of points.
-      resident: bytes of training data on a device; 0 where the host keeps it.
-      aside: whether checkpoints before the last are written from a copy.
-      watches: whether held-out points are scored while training.
+      resident: bytes of training data on a device; 0 if the host keeps it.
+      aside: whether checkpoints before the last are written from a copy in the background.
+      watches: whether held-out points are scored during training.
       members: number of models.
-      at_once: how many of them train side by side.
+      at_once: how many of them train in parallel.
       devices: number of devices of this process.
       whole: bytes of one member's tables and optimiser state, over all shards.
       neighbours: bytes of a memory of the training points, on the host, if one is tried.
-      queries: those of the neighbours' queries, which follow from members and dimension.
+      queries: bytes of the neighbours' queries, which are part of `neighbours`.
     """
 
     tables: int
@@ -86,9 +86,9 @@ class Forecast:
 
     Attributes:
       host: bytes by stage and part; on a CPU they include those of the devices.
-      device: the same of an accelerator, or of each device of a mesh; empty for one CPU device.
+      device: bytes of an accelerator, or of each device of a mesh; empty for one CPU device.
       needs: the sizes that were added up.
-      steps_per_epoch: of one member.
+      steps_per_epoch: steps of one member per epoch.
     """
 
     host: Bytes
@@ -114,7 +114,7 @@ def bytes_by_stage(needs: Needs, on_cpu: bool) -> tuple[Bytes, Bytes]:
     host, device = _on_host(needs), _on_device(needs)
     if not on_cpu:
         return host, device
-    device["training"]["batches"] = 0  # the host's own
+    device["training"]["batches"] = 0  # counted on the host already
     for stage, parts in device.items():
         for part, size in parts.items():
             host[stage][part] = host[stage].get(part, 0) + size * needs.devices
@@ -122,25 +122,27 @@ def bytes_by_stage(needs: Needs, on_cpu: bool) -> tuple[Bytes, Bytes]:
 
 
 def _on_host(needs: Needs) -> Bytes:
-    """What the host holds beside the arrays of its devices."""
-    on_mesh, beside = needs.devices > 1, needs.at_once
-    one = needs.whole if on_mesh else needs.tables + needs.optimiser  # a member's checkpoint
+    """Bytes of the host, without the arrays of its devices."""
+    on_mesh, parallel = needs.devices > 1, needs.at_once
+    checkpoint = needs.whole if on_mesh else needs.tables + needs.optimiser  # of a member
     data = needs.read + needs.weighted
-    training = needs.programs + _STARTED + _TRAINED + (needs.members - 1) * _MEMBER
-    # Parameters that are in memory and are the best are not read. Else there are the bytes of a
-    # checkpoint before it is an array.
+    training = (
+        needs.programs + _START_PROGRAM + _TRAINING_PROGRAMS + (needs.members - 1) * _MEMBER_PROGRAM
+    )
+    # The state in memory is used if it is the only and best one. Otherwise a checkpoint is read,
+    # and its bytes are in memory beside its arrays.
     is_read = needs.members > 1 or on_mesh or needs.watches
     host: Bytes = {
-        "start": {"programs": needs.programs + _STARTED, "data": data},
+        "start": {"programs": needs.programs + _START_PROGRAM, "data": data},
         "training": {
             "programs": training,
-            "data": needs.read + beside * needs.weighted,
-            "batches": beside * _AHEAD * needs.stack,
-            # A mesh's is gathered before it is written.
-            "checkpoint": beside * one if needs.aside or on_mesh else 0,
+            "data": needs.read + parallel * needs.weighted,
+            "batches": parallel * _PREFETCHED * needs.stack,
+            # On a mesh, a checkpoint is gathered before it is written.
+            "checkpoint": parallel * checkpoint if needs.aside or on_mesh else 0,
         },
-        "loading": {"programs": training, "data": data, "checkpoint": one if is_read else 0},
-        "evaluation": {"programs": training + _SCORED, "data": data},
+        "loading": {"programs": training, "data": data, "checkpoint": checkpoint if is_read else 0},
+        "evaluation": {"programs": training + _SCORING_PROGRAM, "data": data},
     }
     if needs.neighbours:
         host["evaluation"]["neighbours"] = needs.neighbours
@@ -148,11 +150,11 @@ def _on_host(needs: Needs) -> Bytes:
 
 
 def _on_device(needs: Needs) -> Bytes:
-    """What a device holds."""
-    m, beside = needs.members, needs.at_once
+    """Bytes of a device."""
+    members, parallel = needs.members, needs.at_once
     step = max(needs.step, needs.scores if needs.watches else 0)
-    # Members are joined as they are read, on a mesh together.
-    extra = (m if needs.devices > 1 else 1) if m > 1 else 0
+    # Members are joined one after another as they are read; on a mesh all at once.
+    extra = (members if needs.devices > 1 else 1) if members > 1 else 0
     device: Bytes = {
         "start": {
             "tables": needs.tables,
@@ -160,18 +162,18 @@ def _on_device(needs: Needs) -> Bytes:
             "activations": needs.start,
         },
         "training": {
-            "tables": beside * needs.tables,
-            "optimiser": beside * needs.optimiser,
-            "activations": beside * step,
-            "batches": beside * needs.stack,
+            "tables": parallel * needs.tables,
+            "optimiser": parallel * needs.optimiser,
+            "activations": parallel * step,
+            "batches": parallel * needs.stack,
         },
         "loading": {
-            "tables": (m + extra) * needs.tables,
+            "tables": (members + extra) * needs.tables,
             "optimiser": max(extra, 1) * needs.optimiser,
         },
         "evaluation": {
-            "tables": m * needs.tables,
-            "optimiser": needs.optimiser if m == 1 else 0,
+            "tables": members * needs.tables,
+            "optimiser": needs.optimiser if members == 1 else 0,
             "activations": needs.scores,
         },
     }

@@ -21,37 +21,37 @@ from snm.machine.platform import device_bytes, platform
 from snm.machine.ram import available_ram, resident_ram
 from snm.model.from_config import make_model
 from snm.model.model import abstract_state
-from snm.planning.byte_sizes import parse_bytes, size_in_words
+from snm.planning.byte_sizes import format_bytes, parse_bytes
 from snm.planning.bytes_by_stage import Forecast
 from snm.planning.forecast import forecast
 from snm.planning.programs import Programs
 from snm.planning.remedies import ways_to_fit
 
 __all__ = [
-    "Room",
+    "MemoryCheck",
+    "check_fits",
+    "check_memory",
+    "compare_memory",
     "device_memory",
-    "little_disk",
+    "disk_warning",
     "peak_to_compare",
-    "refuse_what_cannot_fit",
     "remedies",
-    "room",
-    "room_of",
     "simulate_devices",
 ]
 
-_MOST_REMEDIES = 3
-_SURE = 6  # no run needs this many times the bytes of its tables
-_BASE = 2 << 30  # bytes; programs and activations need less with usual settings
+_MAX_REMEDIES = 3
+_SAFE_FACTOR = 6  # no run needs this many times the bytes of its tables
+_SAFE_BYTES = 2 << 30  # programs and activations need less with usual settings
 
 
 @dataclasses.dataclass(frozen=True)
-class Room:
-    """The memory that a run needs, the memory there is, and settings with which the run fits.
+class MemoryCheck:
+    """The memory that a run needs and may use, and settings with which it fits.
 
     Attributes:
-      needed: bytes at the peak, on the device that trains.
+      needed: peak bytes on the device that trains.
       limit: bytes that the run may use.
-      ways: flags, and the bytes at the peak with them; empty where the run fits.
+      ways: (flags, peak bytes with them); empty if the run fits.
     """
 
     needed: int
@@ -66,74 +66,73 @@ class Room:
     @property
     def advice(self) -> str:
         """`ways` as a sentence."""
-        ways = ", ".join(f"{flags} ({size_in_words(size)})" for flags, size in self.ways)
+        ways = ", ".join(f"{flags} ({format_bytes(size)})" for flags, size in self.ways)
         return f"what would fit: {ways or 'no single change'}"
 
 
-def room(dataset: Dataset, config: ResolvedConfig, limit: int | None = None) -> Room:
+def check_memory(dataset: Dataset, config: ResolvedConfig, limit: int | None = None) -> MemoryCheck:
     """Compiles the programs of a run, and compares the memory that they need with a limit.
 
     Args:
-      dataset: loaded.
+      dataset: the data set.
       config: the settings.
-      limit: bytes of a device; by default those of this one.
+      limit: bytes of a device; None is the memory of this one.
     """
-    return room_of(*forecast(dataset, config), config, limit)
+    return compare_memory(*forecast(dataset, config), config, limit)
 
 
-def room_of(
+def compare_memory(
     expected: Forecast, programs: Programs, config: ResolvedConfig, limit: int | None = None
-) -> Room:
+) -> MemoryCheck:
     """Compares the memory that compiled programs need with a limit.
 
     Args:
       expected: the forecast.
-      programs: those that it is of.
+      programs: the programs of the forecast.
       config: the settings.
-      limit: bytes of a device; by default those of this one.
+      limit: bytes of a device; None is the memory of this one.
     """
-    named = limit is not None
-    peak = peak_to_compare(expected, programs, named)
+    is_given = limit is not None
+    peak = peak_to_compare(expected, programs, is_given)
     limit = device_memory() if limit is None else limit
-    ways = [] if peak <= limit else remedies(expected, config, programs, limit, named)
-    return Room(peak, limit, ways)
+    ways = [] if peak <= limit else remedies(expected, config, programs, limit, is_given)
+    return MemoryCheck(peak, limit, ways)
 
 
 def device_memory() -> int:
-    """Bytes of the accelerator that trains, or the bytes of this machine open to this process."""
+    """Bytes of the accelerator that trains, or the bytes that this process may use on a CPU."""
     if platform() != "cpu" and (limit := device_bytes()):
         return int(limit)
     return available_ram() + resident_ram()
 
 
-def peak_to_compare(expected: Forecast, programs: Programs, named: bool) -> int:
-    """The bytes to compare: those of a device with a named limit, or all with this machine's."""
-    return expected.peak_host if _together(programs, named) else expected.peak_device
+def peak_to_compare(expected: Forecast, programs: Programs, is_given: bool) -> int:
+    """The peak of one device for a given limit, or of all simulated devices for this machine's."""
+    return expected.peak_host if _share_memory(programs, is_given) else expected.peak_device
 
 
-def _together(programs: Programs, named: bool) -> bool:
-    """Whether devices are compared together: those that a CPU simulates share its memory."""
+def _share_memory(programs: Programs, is_given: bool) -> bool:
+    """Whether the devices share the limit: devices simulated by a CPU share its memory."""
     simulated = programs.mesh is not None and jax.default_backend() == "cpu"
-    return simulated and not named
+    return simulated and not is_given
 
 
 def simulate_devices(mesh: str) -> None:
-    """Makes a CPU simulate as many devices as a mesh asks for, so that a plan needs no others."""
+    """Makes a CPU simulate the devices of a mesh, so that a plan needs no other devices."""
     data, label = parse_mesh(mesh)
     simulated = "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "")
     if data * label > 1 and not simulated:
-        with contextlib.suppress(RuntimeError):  # JAX has started: its devices must do
+        with contextlib.suppress(RuntimeError):  # JAX has started already
             jax.config.update("jax_num_cpu_devices", data * label)
 
 
-def refuse_what_cannot_fit(dataset: Dataset, config: ResolvedConfig, memory: str | None) -> None:
-    """Forecasts a run, and refuses it where it cannot fit.
+def check_fits(dataset: Dataset, config: ResolvedConfig, memory: str | None) -> None:
+    """Raises InputError if a run cannot fit into memory.
 
-    Nothing is compiled where no limit is given and the device has many times the memory of the
-    tables.
+    Nothing is compiled if no limit is given and the device has many times the memory of the tables.
 
     Args:
-      dataset: loaded.
+      dataset: the data set.
       config: the settings.
       memory: the limit, as in `parse_bytes`; None is the memory of this device.
 
@@ -141,38 +140,40 @@ def refuse_what_cannot_fit(dataset: Dataset, config: ResolvedConfig, memory: str
       InputError: the run needs more than the limit; the message has up to three remedies.
     """
     limit = device_memory() if memory is None else parse_bytes(memory)
-    # What the process holds on a CPU, such as the data, is in the limit but not in the rough size.
+    # On a CPU the limit includes memory that the process uses already, such as the data.
     free = available_ram() if platform() == "cpu" else limit
-    sure = memory is None and _SURE * _rough_size(config, dataset) + _BASE < free
-    if from_first_process([int(sure)], 1)[0]:  # several processes compile all, or none
+    surely_fits = (
+        memory is None and _SAFE_FACTOR * _rough_size(config, dataset) + _SAFE_BYTES < free
+    )
+    if from_first_process([int(surely_fits)], 1)[0]:  # all processes compile, or none
         return
-    found = room(dataset, config, None if memory is None else limit)
-    if not found.fits:
+    check = check_memory(dataset, config, None if memory is None else limit)
+    if not check.fits:
         raise InputError(
             "--device-memory",
-            f"a run that needs {size_in_words(found.needed)}",
-            f"at most {size_in_words(limit)}; {found.advice}",
+            f"a run that needs {format_bytes(check.needed)}",
+            f"at most {format_bytes(limit)}; {check.advice}",
         )
 
 
-def little_disk(dataset: Dataset, config: ResolvedConfig, folder: Path) -> str | None:
-    """Tells of a disk without room for one checkpoint, which the first one would find; or None.
+def disk_warning(dataset: Dataset, config: ResolvedConfig, folder: Path) -> str | None:
+    """A warning if the disk has no space for one checkpoint, or None.
 
     Args:
-      dataset: loaded.
+      dataset: the data set.
       config: the settings.
-      folder: of the run; it need not be there yet.
+      folder: the run folder; it need not exist yet.
     """
-    there = next(one for one in (folder.absolute(), *folder.absolute().parents) if one.exists())
-    free, size = shutil.disk_usage(there).free, _state_size(config, dataset)
+    existing = next(p for p in (folder.absolute(), *folder.absolute().parents) if p.exists())
+    free, size = shutil.disk_usage(existing).free, _state_size(config, dataset)
     if free >= size:
         return None
-    found = f"the disk of {folder} has {size_in_words(free)} free"
-    return f"warning: {found}, and a checkpoint takes {size_in_words(size)}"
+    found = f"the disk of {folder} has {format_bytes(free)} free"
+    return f"warning: {found}, and a checkpoint takes {format_bytes(size)}"
 
 
 def _state_size(config: ResolvedConfig, dataset: Dataset) -> int:
-    """Bytes of a member's tables, which a checkpoint holds."""
+    """Bytes of a member's state, the size of a checkpoint."""
     train = dataset.train
     return state_bytes(abstract_state(make_model(config, train.num_features, train.num_labels)))
 
@@ -188,12 +189,12 @@ def _rough_size(config: ResolvedConfig, dataset: Dataset) -> int:
 
 
 def remedies(
-    expected: Forecast, config: ResolvedConfig, programs: Programs, limit: int, named: bool
+    expected: Forecast, config: ResolvedConfig, programs: Programs, limit: int, is_given: bool
 ) -> list[tuple[str, int]]:
-    """The first remedy of each kind, three at most; `named` is as in `peak_to_compare`."""
-    found: dict[str, tuple[str, int]] = {}
-    on_cpu, together = jax.default_backend() == "cpu", _together(programs, named)
+    """The first remedy of each flag, at most three; `is_given` is as in `peak_to_compare`."""
+    by_flag: dict[str, tuple[str, int]] = {}
+    on_cpu, together = jax.default_backend() == "cpu", _share_memory(programs, is_given)
     ways = ways_to_fit(expected, config, programs.model, limit, on_cpu=on_cpu, together=together)
     for flags, size in ways:
-        found.setdefault(flags.split()[0], (flags, size))
-    return list(found.values())[:_MOST_REMEDIES]
+        by_flag.setdefault(flags.split()[0], (flags, size))
+    return list(by_flag.values())[:_MAX_REMEDIES]

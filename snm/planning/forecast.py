@@ -1,6 +1,6 @@
-"""The memory that a run will need: its sizes, counted and compiled, added up by part and stage.
+"""Predicts the memory of a run from counted and compiled sizes, by part and stage.
 
-Nothing of the run's size is allocated for the bytes. The programs are compiled for shapes alone,
+No tables are allocated. The programs are compiled for shapes alone,
 and the compiler reports the temporary memory of each. The bytes of Python, the libraries and the
 data are those of this process.
 """
@@ -19,7 +19,7 @@ from scipy.sparse import csr_matrix
 from snm.batches.csr_blocks import block_of
 from snm.batches.device_parts import spread_stack
 from snm.batches.sources.source import Source
-from snm.checkpoints.writer import has_room
+from snm.checkpoints.writer import has_memory_for_copy
 from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset
 from snm.data.mapped import is_mapped
@@ -49,7 +49,7 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
       config: the settings.
 
     Raises:
-      InputError: settings that training would refuse: a mesh, or a part without labels.
+      InputError: settings that training would reject: an invalid mesh, or a part without labels.
     """
     before = resident_ram()
     phase = first_phase(config, dataset)
@@ -60,26 +60,27 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
     mesh, source, model = prepared.mesh, prepared.source, prepared.model
     whole = abstract_state(model)
     shapes = whole if mesh is None else sharded_shapes(whole, mesh)
-    start = _temporary(jitted_init(model, mesh).lower(np.uint32(0)))
+    start = _temporary_bytes(jitted_init(model, mesh).lower(np.uint32(0)))
     programs, stack = _compiled_steps(prepared, shapes)
-    scores = _scoring(model, source, whole, config.members, mesh)
-    here = whole if mesh is None else jax.tree.map(_part_of, shapes)  # what a device holds
-    optimiser = _optimiser_bytes(here)
+    scores = _scoring_bytes(model, source, whole, config.members, mesh)
+    shard = whole if mesh is None else jax.tree.map(_shard_shape, shapes)  # of one device
+    optimiser = _optimiser_bytes(shard)
     read = _bytes_read(dataset)
     watches = phase.held_out is not None  # then the best state is saved when it is found
     neighbours, queries = _memory_bytes(config, dataset)
     needs = Needs(
-        tables=state_bytes(here) - optimiser,
+        tables=state_bytes(shard) - optimiser,
         optimiser=optimiser,
         read=read,
         weighted=_bytes_weighted(source, dataset),
         programs=max(before - read, 0),
         stack=stack,
         start=start,
-        step=max(int(one.step.memory_analysis().temp_size_in_bytes) for one in programs.stages),
+        step=max(int(stage.step.memory_analysis().temp_size_in_bytes) for stage in programs.stages),
         scores=scores,
         resident=state_bytes(source.resident_shapes()) // source.data_parts,
-        aside=(watches or prepared.checkpoint_every < prepared.total_steps) and has_room(shapes),
+        aside=(watches or prepared.checkpoint_every < prepared.total_steps)
+        and has_memory_for_copy(shapes),
         watches=watches,
         members=config.members,
         at_once=members_at_once(config, mesh),
@@ -100,7 +101,7 @@ def _compiled_steps(prepared: Prepared, shapes: TrainState) -> tuple[Programs, i
 
     Args:
       prepared: the training.
-      shapes: of a member's state, on the mesh if there is one.
+      shapes: the shapes of a member's state, on the mesh if there is one.
     """
     mesh, source = prepared.mesh, prepared.source
     count = min(prepared.steps_per_dispatch, source.steps_per_epoch)
@@ -108,24 +109,26 @@ def _compiled_steps(prepared: Prepared, shapes: TrainState) -> tuple[Programs, i
     begun = time.perf_counter()
     stages, sizes = [], []
     for stage, share in prepared.shares:
-        of_stage = dataclasses.replace(prepared.model, spec=stage.spec)
-        its_source = source.with_spec(stage.spec)
-        stack = its_source.stack(0, count)
+        stage_model = dataclasses.replace(prepared.model, spec=stage.spec)
+        stage_source = source.with_spec(stage.spec)
+        stack = stage_source.stack(0, count)
         if mesh is not None:
             stack = spread_stack(stack, source.data_parts, mesh)
         steps = jitted_steps(
-            of_stage, its_source, source.shape(0), mesh, options=prepared.step_options
+            stage_model, stage_source, source.shape(0), mesh, options=prepared.step_options
         )
         compiled = steps.lower(shapes, resident, stack).compile()
-        stages.append(StageProgram(share, of_stage, its_source, compiled))
-        sizes.append(sum(_bytes_here(leaf) for leaf in jax.tree.leaves(stack)))
+        stages.append(StageProgram(share, stage_model, stage_source, compiled))
+        sizes.append(sum(_device_bytes(leaf) for leaf in jax.tree.leaves(stack)))
     compile_seconds = time.perf_counter() - begun
     return Programs(stages, count, compile_seconds, mesh), max(sizes)
 
 
-def _scoring(model: Model, source: Source, state: Any, members: int, mesh: Mesh | None) -> int:
+def _scoring_bytes(
+    model: Model, source: Source, state: Any, members: int, mesh: Mesh | None
+) -> int:
     """Temporary bytes of scoring a block of points with all members."""
-    together = jax.eval_shape(lambda one: join_members([one] * members), state)
+    together = jax.eval_shape(lambda member: join_members([member] * members), state)
     if mesh is not None:
         together = sharded_shapes(together, mesh)
     parts = 1 if mesh is None else mesh.shape[DATA]
@@ -136,27 +139,26 @@ def _scoring(model: Model, source: Source, state: Any, members: int, mesh: Mesh 
     joined = dataclasses.replace(model, members=members)
     best = jitted_top(joined, min(5, model.spec.num_labels), mesh)
     if mesh is not None:
-        return _temporary(best.lower(together, block))
+        return _temporary_bytes(best.lower(together, block))
     # One program makes the queries, and another one searches with them.
     embed = jitted_queries(joined, None)
     queries = jax.eval_shape(embed, together, block)
     programs = embed.lower(together, block), best.lower(together, block, queries)
-    return state_bytes(queries) + max(map(_temporary, programs))
+    return state_bytes(queries) + max(map(_temporary_bytes, programs))
 
 
-def _temporary(lowered: Any) -> int:
+def _temporary_bytes(lowered: Any) -> int:
     """Bytes that a program allocates besides its arguments and results."""
-    found = lowered.compile().memory_analysis()
-    return int(found.temp_size_in_bytes)
+    return int(lowered.compile().memory_analysis().temp_size_in_bytes)
 
 
 # -- counted -----------------------------------------------------------------------------------
 
 
 def _optimiser_bytes(state: TrainState) -> int:
-    """Bytes of what optimisers keep beside the parameters."""
-    of_rows = state.features.accumulator, state.head.table.accumulator
-    return state_bytes(of_rows) + state_bytes(state.tower_state)
+    """Bytes of the state of the optimisers."""
+    accumulators = state.features.accumulator, state.head.table.accumulator
+    return state_bytes(accumulators) + state_bytes(state.tower_state)
 
 
 def _bytes_read(dataset: Dataset) -> int:
@@ -166,32 +168,35 @@ def _bytes_read(dataset: Dataset) -> int:
 
 
 def _bytes_weighted(source: Source, dataset: Dataset) -> int:
-    """Bytes of the weighted training data, without what they share with the data set."""
-    of_features = _csr_bytes(source.features, but=dataset.train.features)
-    # The labels are a copy where there are names or splits.
-    return of_features + _csr_bytes(source.labels, but=dataset.train.labels)
+    """Bytes of the weighted training data, without arrays shared with the data set."""
+    features = _csr_bytes(source.features, shared_with=dataset.train.features)
+    # The labels are a copy if there are names or splits.
+    return features + _csr_bytes(source.labels, shared_with=dataset.train.labels)
 
 
 def _memory_bytes(config: ResolvedConfig, dataset: Dataset) -> tuple[int, int]:
-    """Bytes of a memory of all training points, and of its queries: it may need less."""
+    """An upper bound of the bytes of a memory of all training points, and of its queries."""
     if config.memory != "on":
         return 0, 0
     stored = dataset.train.baskets() if config.seen == "drop" else dataset.train
     features, labels = stored.features, stored.labels
     points = features.shape[0]
-    of_features = _csr_bytes(features)
+    feature_bytes = _csr_bytes(features)
     if config.weighting == "standard":
-        of_features = 8 * features.shape[0] * features.shape[1]
-    found = 2 * of_features + _csr_bytes(labels)
+        feature_bytes = 8 * features.shape[0] * features.shape[1]
+    total = 2 * feature_bytes + _csr_bytes(labels)
     if (names := trained_beside(config, dataset)) is not None:
-        found += 2 * _csr_bytes(names.features) + _csr_bytes(names.labels)
+        total += 2 * _csr_bytes(names.features) + _csr_bytes(names.labels)
         points += names.num_points
-    return found + 8 * points, 2 * config.members * config.dim * points  # a number, and a query
+    # A row number of 8 bytes and a float16 query per point.
+    return total + 8 * points, 2 * config.members * config.dim * points
 
 
-def _csr_bytes(matrix: csr_matrix, but: csr_matrix | None = None) -> int:
-    """Bytes of a matrix, without what it shares with another one, or what is in mapped files."""
-    others = () if but is None else (but.data, but.indices, but.indptr)
+def _csr_bytes(matrix: csr_matrix, shared_with: csr_matrix | None = None) -> int:
+    """Bytes of a matrix, without arrays shared with another one and without mapped files."""
+    others: tuple = ()
+    if shared_with is not None:
+        others = (shared_with.data, shared_with.indices, shared_with.indptr)
     return sum(
         part.nbytes
         for part in (matrix.data, matrix.indices, matrix.indptr)
@@ -199,10 +204,10 @@ def _csr_bytes(matrix: csr_matrix, but: csr_matrix | None = None) -> int:
     )
 
 
-def _part_of(leaf: Any) -> jax.ShapeDtypeStruct:
+def _shard_shape(leaf: Any) -> jax.ShapeDtypeStruct:
     """The shard of an array that one device holds."""
     return jax.ShapeDtypeStruct(leaf.sharding.shard_shape(leaf.shape), leaf.dtype)
 
 
-def _bytes_here(leaf: Any) -> int:
-    return state_bytes(_part_of(leaf)) if isinstance(leaf, jax.Array) else leaf.nbytes
+def _device_bytes(leaf: Any) -> int:
+    return state_bytes(_shard_shape(leaf)) if isinstance(leaf, jax.Array) else leaf.nbytes

@@ -18,8 +18,8 @@ from snm.model.placement import init_state_on
 
 __all__ = ["Programs", "StageProgram", "seconds_per_step"]
 
-_TIMED = 3  # dispatches, after one that fills the caches
-_MOST_TIMED = 20.0  # seconds
+_TIMED_DISPATCHES = 3  # after one that fills the caches
+_MAX_SECONDS = 20.0
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -27,10 +27,10 @@ class StageProgram:
     """The compiled step of a stage of the run.
 
     Attributes:
-      share: of the run's steps.
-      model: with the head of the stage.
-      source: its batches.
-      step: the program of a dispatch.
+      share: the stage's share of the steps of the run.
+      model: the model with the head of the stage.
+      source: the batches of the stage.
+      step: the compiled program of a dispatch.
     """
 
     share: float
@@ -66,8 +66,8 @@ def seconds_per_step(programs: Programs, at_once: int = 1) -> float:
     by its share of the run.
 
     Args:
-      programs: of a forecast.
-      at_once: members that step side by side, each on tables of its own.
+      programs: the programs of a forecast.
+      at_once: members that train in parallel, each with its own tables.
 
     Returns:
       Seconds from one step of a member to its next.
@@ -75,7 +75,7 @@ def seconds_per_step(programs: Programs, at_once: int = 1) -> float:
     with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
 
         def slowest(stage: StageProgram) -> float:
-            # All are set up before any steps, so that they step side by side.
+            # All are set up before any of them steps, so that they step in parallel.
             starts = list(pool.map(lambda _: _start(programs, stage), range(at_once)))
             return max(pool.map(lambda start: _seconds_of_stage(programs, stage, start), starts))
 
@@ -98,7 +98,7 @@ def _seconds_of_stage(programs: Programs, stage: StageProgram, start: tuple[Any,
     loading, stepping = [], []
     begun = time.perf_counter()
     last = max(source.steps_per_epoch - count + 1, 1)
-    for number in range(_TIMED + 1):
+    for number in range(_TIMED_DISPATCHES + 1):
         clock = time.perf_counter()
         stack = source.stack(number * count % last, count)
         if mesh is not None:
@@ -108,6 +108,6 @@ def _seconds_of_stage(programs: Programs, stage: StageProgram, start: tuple[Any,
         jax.block_until_ready(metrics)
         loading.append(ready - clock)
         stepping.append(time.perf_counter() - ready)
-        if number and time.perf_counter() - begun > _MOST_TIMED:
+        if number and time.perf_counter() - begun > _MAX_SECONDS:
             break
     return max(float(np.median(loading[1:])), float(np.median(stepping[1:]))) / count

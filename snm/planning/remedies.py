@@ -24,23 +24,23 @@ def ways_to_fit(
     on_cpu: bool = True,
     together: bool = False,
 ) -> Iterator[tuple[str, int]]:
-    """Single changes that make a run fit and that training takes, the least costly first.
+    """Single changes of settings with which a run fits, the least costly first.
 
     Args:
-      expected: forecast of the run as it is.
-      config: its settings.
-      model: of one member.
+      expected: the forecast of the run without changes.
+      config: the settings of the run.
+      model: the model of one member.
       limit: bytes of the device.
-      on_cpu: whether a CPU trains, or simulates the devices that do.
-      together: whether the limit is of this machine, whose memory its simulated devices share.
+      on_cpu: whether a CPU trains, or simulates the devices that train.
+      together: whether simulated devices share the limit, which is this machine's memory.
 
     Yields:
       The flags, and the bytes at the peak with them. Activations are scaled in proportion.
     """
     for flags, changed in _changes(expected.needs, config, model, limit):
         host, device = bytes_by_stage(changed, on_cpu)
-        now = Forecast(host, device, changed, expected.steps_per_epoch)
-        peak = now.peak_host if together else now.peak_device
+        forecast = Forecast(host, device, changed, expected.steps_per_epoch)
+        peak = forecast.peak_host if together else forecast.peak_device
         if peak <= limit:
             yield flags, peak
 
@@ -54,46 +54,46 @@ def _changes(
     if needs.resident:
         yield "--data-on host", dataclasses.replace(needs, resident=0)
     if ROW_OPTIMIZERS[config.row_optimizer].has_accumulator:
-        of_features = {DATA: data, LABEL: label}[feature_axis(data, label)]
-        rows = 4 * (-(-model.num_features // of_features) + -(-model.spec.num_labels // label))
-        less = dataclasses.replace(
+        feature_shards = {DATA: data, LABEL: label}[feature_axis(data, label)]
+        rows = 4 * (-(-model.num_features // feature_shards) + -(-model.spec.num_labels // label))
+        reduced = dataclasses.replace(
             needs,
             optimiser=max(needs.optimiser - rows, 0),
             whole=max(needs.whole - 4 * (model.num_features + model.spec.num_labels), 0),
         )
-        yield "--row-optimizer sgd", less
+        yield "--row-optimizer sgd", reduced
     if needs.neighbours:
         yield "--memory off", dataclasses.replace(needs, neighbours=0, queries=0)
     for members in range(needs.members - 1, 0, -1):
-        less = dataclasses.replace(needs, members=members, at_once=min(needs.at_once, members))
-        yield f"--members {members}", _with_queries(less, members / needs.members)
+        reduced = dataclasses.replace(needs, members=members, at_once=min(needs.at_once, members))
+        yield f"--members {members}", _scale_queries(reduced, members / needs.members)
     for batch in (config.batch_size // 2, config.batch_size // 4, config.batch_size // 8):
         if batch and batch % data == 0:
             share = batch / config.batch_size
-            less = dataclasses.replace(
+            reduced = dataclasses.replace(
                 needs, step=round(needs.step * share), stack=round(needs.stack * share)
             )
-            yield f"--batch-size {batch}", less
+            yield f"--batch-size {batch}", reduced
     for dim in _smaller(model.dim):
         share = dim / model.dim
         scaled = {
             name: round(getattr(needs, name) * share)
             for name in ("tables", "optimiser", "whole", "start", "step", "scores")
         }
-        yield f"--dim {dim}", _with_queries(dataclasses.replace(needs, **scaled), share)
+        yield f"--dim {dim}", _scale_queries(dataclasses.replace(needs, **scaled), share)
 
 
-def _with_queries(needs: Needs, share: float) -> Needs:
-    """A memory of neighbours whose queries have a share of their numbers."""
+def _scale_queries(needs: Needs, share: float) -> Needs:
+    """Scales the bytes of the queries of a memory by a share."""
     queries = round(needs.queries * share)
     neighbours = needs.neighbours - needs.queries + queries
     return dataclasses.replace(needs, neighbours=neighbours, queries=queries)
 
 
 def _smaller(dim: int) -> Iterator[int]:
-    """Smaller dimensions, largest first: multiples of 32, then of 8; those that training takes.
+    """Yields smaller dimensions that training accepts, largest first: multiples of 32, then of 8.
 
-    From 4096 on they are further apart, by at most a 64th, so that any dimension has few of them.
+    From 4096 on the distances are larger, at most a 64th of the dimension, so that there are few.
     """
     unit, rest = dim_unit(), dim - 1
     while rest >= 8:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from snm.batches.device_parts import spread_points, spread_stack
 from snm.batches.sources.source import Source
-from snm.checkpoints.writer import Store, writer_for
+from snm.checkpoints.writer import Store, make_writer
 from snm.errors import StoppedError
 from snm.model.model import TrainState
 from snm.model.placement import remove_padding_rows
@@ -162,7 +162,7 @@ def run_steps(
         None if mesh is None else functools.partial(remove_padding_rows, model=programs.model)
     )
     stopping = False
-    with writer_for(checkpoints, state, as_saved) as writer:
+    with make_writer(checkpoints, state, as_saved) as writer:
         stacks = ahead(lambda step: programs.stage_at(step)[1], plan, mesh, steps_per_dispatch)
         for first, count, stack in stacks:
             with clock.paused():  # compiling is no part of the steps' time

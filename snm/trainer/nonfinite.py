@@ -11,7 +11,7 @@ import numpy as np
 
 from snm.batches.batch import Batch
 from snm.batches.sources.source import Source
-from snm.checkpoints.writer import has_room
+from snm.checkpoints.writer import has_memory_for_copy
 from snm.distributed.processes import has_several_processes
 from snm.machine.platform import compiling_for
 from snm.model.model import Model, TrainState
@@ -51,7 +51,7 @@ def diagnose(
         loss is reported.
     """
     if on_mesh:
-        if has_several_processes() or not has_room(state):
+        if has_several_processes() or not has_memory_for_copy(state):
             return NonFinite.of_loss(loss)
         source = source.whole()
         host = jax.local_devices(backend="cpu")[0]

@@ -81,7 +81,7 @@ def open_phase(
         "versions": versions(),
     }
     checkpoints = inputs.folder.checkpoints(config.keep_checkpoints, phase.name, about)
-    state, note, damaged = checkpoints.newest_whole(
+    state, note, damaged = checkpoints.load_newest_intact(
         abstract_state_on(prepared.mesh, prepared.model)
     )
     if note is None:

@@ -11,8 +11,8 @@ import sys
 
 import pytest
 
-from snm.checkpoints.disk_errors import REASONS, disk_trouble, reason_number
-from snm.checkpoints.orbax_alone import quiet_tasks
+from snm.checkpoints.disk_errors import REASONS, disk_reason, reason_number
+from snm.checkpoints.orbax_lock import quiet_tasks
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.EINTR, errno.EROFS])
@@ -20,12 +20,12 @@ def test_reasons(code):
     reason = os.strerror(code).lower()
     text = f'UNAVAILABLE: Failed to create directory: "x" [OS error {code}: {os.strerror(code)}]'
     for error in (OSError(code, "no"), ValueError(text)):
-        assert disk_trouble(error) == reason == REASONS[reason_number(error)]
+        assert disk_reason(error) == reason == REASONS[reason_number(error)]
         try:
             raise RuntimeError from error
         except RuntimeError as outer:
-            assert disk_trouble(outer) == reason
-    assert disk_trouble(ValueError("a shape")) is None
+            assert disk_reason(outer) == reason
+    assert disk_reason(ValueError("a shape")) is None
     assert REASONS[reason_number(ValueError("a shape"))] == REASONS[-1]
 
 

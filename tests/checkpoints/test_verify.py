@@ -40,7 +40,7 @@ def unreadable(*_):
 def test_a_process_that_cannot_read_takes_part(saved, together, monkeypatch):
     told, _ = together
     note = saved.verify(STEP)
-    assert told == [store._WHOLE] and note.files
+    assert told == [store._NO_DAMAGE] and note.files
     with monkeypatch.context() as patch:
         patch.setattr(store, "fingerprints", unreadable)
         with pytest.raises(DamagedError, match="Input/output error"):
@@ -56,7 +56,7 @@ def test_a_file_that_may_not_be_read_is_not_damaged(saved, together, monkeypatch
     name, *_ = sorted(saved.read(STEP).files)
     deny(monkeypatch, saved.path(STEP) / name)
     with pytest.raises(InputError, match="found permission denied, expected permission") as said:
-        saved.newest_whole({"rows": np.zeros(6)})
+        saved.load_newest_intact({"rows": np.zeros(6)})
     assert said.value.where == str(saved.path(STEP) / name) and told == [0]
 
 

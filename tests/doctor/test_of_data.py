@@ -17,7 +17,7 @@ import snm
 from snm.config.resolve import resolve
 from snm.doctor import of_data
 from snm.planning import fit_check as plan_verb
-from snm.planning.byte_sizes import size_in_words
+from snm.planning.byte_sizes import format_bytes
 from snm.planning.bytes_by_stage import bytes_by_stage
 from snm.planning.forecast import forecast
 
@@ -235,7 +235,7 @@ def test_memory_equals_the_forecast_of_plan(folder, monkeypatch):
     # Three members of 100 MiB, each beside the three that are put together: one less saves 200.
     fewer, _ = bytes_by_stage(dataclasses.replace(big, members=2), on_cpu=True)
     less = max(sum(parts.values()) for parts in fewer.values())
-    assert f"--members 2 ({size_in_words(less)})" in said.advice
+    assert f"--members 2 ({format_bytes(less)})" in said.advice
 
 
 def test_rows_of_zeros_are_no_empty_rows_where_features_are_standardized(tmp_path):

@@ -10,7 +10,7 @@ from scipy.sparse import csr_matrix
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 import snm
-from snm.grow.name_rows import names_tell_rows, rows_of_names
+from snm.grow.name_rows import names_predict_rows, predict_rows_from_names
 
 NAMES = ["graph-theory", "data-mining", "graph drawing", "Mining", "go", "C++", "web_data"]
 
@@ -27,7 +27,7 @@ def test_it_is_the_ridge_regression_on_pieces_of_names(dim):
     old = pieces.fit_transform(clean[0]).toarray()
     others = pieces.transform(clean[1]).toarray()
     wanted = others @ np.linalg.solve(old.T @ old + np.eye(old.shape[1]), old.T @ rows)
-    found = rows_of_names(rows, names, new)
+    found = predict_rows_from_names(rows, names, new)
     np.testing.assert_allclose(found, wanted, atol=1e-6)
     assert not found[2].any()  # zzz shares nothing
 
@@ -41,17 +41,17 @@ def test_names_that_are_codes_tell_nothing():
     of_stem = rng.normal(size=(15, 8))
     rows = of_stem[np.arange(150) % 15] + 0.1 * rng.normal(size=(150, 8))
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    assert names_tell_rows(rows, names)
+    assert names_predict_rows(rows, names)
     codes = [f"B{number:08d}" for number in rng.permutation(10**6)[:150]]
-    assert not names_tell_rows(rows, codes)
-    assert not names_tell_rows(rows[:19], names[:19])  # too few
+    assert not names_predict_rows(rows, codes)
+    assert not names_predict_rows(rows[:19], names[:19])  # too few
 
 
 def test_no_name_and_no_piece():
     rows = np.ones((2, 3))
-    assert rows_of_names(rows, ["a", "b"], []).shape == (0, 3)
-    assert not rows_of_names(rows, ["++", "--"], ["words"]).any()
-    assert not rows_of_names(rows, ["++", "--"], ["++"]).any()
+    assert predict_rows_from_names(rows, ["a", "b"], []).shape == (0, 3)
+    assert not predict_rows_from_names(rows, ["++", "--"], ["words"]).any()
+    assert not predict_rows_from_names(rows, ["++", "--"], ["++"]).any()
 
 
 @pytest.mark.slow

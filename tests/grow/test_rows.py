@@ -13,7 +13,7 @@ from edits import accept_edits
 import snm
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
-from snm.grow.rows import bias_of, new_rows
+from snm.grow.rows import new_rows, predict_biases
 from snm.runs.load import StoredRun
 
 NEW = 3
@@ -88,9 +88,9 @@ def test_biases_follow_the_least_squares_line_of_the_old_ones():
     line = (2.0 + 0.5 * np.log1p(frequency)).astype(np.float32)
     # The last is in more points than any old label.
     expected = [*line[3:6], line[2]]
-    np.testing.assert_allclose(bias_of(line[:3], frequency, 4), expected, rtol=1e-6)
-    np.testing.assert_array_equal(bias_of(np.float32([1, 5, 2]), None, 2), [2, 2])
-    np.testing.assert_array_equal(bias_of(np.float32([1, 5, 2]), np.array([4] * 4), 1), [2])
+    np.testing.assert_allclose(predict_biases(line[:3], frequency, 4), expected, rtol=1e-6)
+    np.testing.assert_array_equal(predict_biases(np.float32([1, 5, 2]), None, 2), [2, 2])
+    np.testing.assert_array_equal(predict_biases(np.float32([1, 5, 2]), np.array([4] * 4), 1), [2])
 
 
 def test_training_continues_from_a_grown_model(place, capsys):

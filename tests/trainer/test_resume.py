@@ -97,9 +97,9 @@ def test_a_checkpoint_may_vanish_while_a_live_run_is_listed(data, whole, monkeyp
     """The writer deletes old checkpoints; a reader that has just listed one skips it."""
     checkpoints = RunFolder(whole[0]).checkpoints(2)
     assert checkpoints.latest() == 12 and not checkpoints.path(16).exists()
-    monkeypatch.setattr(Checkpoints, "_listed", lambda self: [4, 8, 12, 16])
+    monkeypatch.setattr(Checkpoints, "_steps", lambda self: [4, 8, 12, 16])
     model = make_model(resolve(tiny.CONFIG, data), tiny.FEATURES, tiny.LABELS)
-    _, note, damaged = checkpoints.newest_whole(abstract_state(model))
+    _, note, damaged = checkpoints.load_newest_intact(abstract_state(model))
     assert note.progress["step"] == 12
     assert [error.path for error in damaged] == [checkpoints.path(16)]
 

@@ -77,7 +77,7 @@ def test_folders_that_are_no_checkpoints(tmp_path, step):
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / step).mkdir(parents=True, exist_ok=True)
     assert checkpoints.latest() is None and checkpoints.best() is None
-    state, note, damaged = checkpoints.newest_whole({})
+    state, note, damaged = checkpoints.load_newest_intact({})
     assert state is None and note is None
     assert [error.path.name for error in damaged] == (["4"] if step == "4" else [])
 

@@ -47,9 +47,11 @@ def test_a_sharded_state_is_copied_completely():
         np.testing.assert_array_equal(host_copy({"rows": rows})["rows"], rows)
 
 
-@pytest.mark.parametrize("aside", [False, True])
-def test_training_goes_on_while_a_checkpoint_is_written(data, whole, tmp_path, monkeypatch, aside):
-    monkeypatch.setattr("snm.checkpoints.writer.has_room", lambda state: aside)
+@pytest.mark.parametrize("in_background", [False, True])
+def test_training_goes_on_while_a_checkpoint_is_written(
+    data, whole, tmp_path, monkeypatch, in_background
+):
+    monkeypatch.setattr("snm.checkpoints.writer.has_memory_for_copy", lambda state: in_background)
     save, saving = Checkpoints.save, []
 
     def slow(self, *args):
@@ -65,7 +67,7 @@ def test_training_goes_on_while_a_checkpoint_is_written(data, whole, tmp_path, m
         if isinstance(event, Saved):
             saved.append(event.step)
             assert (run / "checkpoints" / str(event.step)).is_dir()
-    assert (during > 0) == aside
+    assert (during > 0) == in_background
     assert saved == [4, 8, 12]
     assert same(arrays(run), arrays(whole[0]))
 
@@ -106,9 +108,12 @@ def test_a_started_write_is_not_affected_by_donation(axes, tmp_path):
 def test_training_continues_during_a_write_on_a_mesh(data, tmp_path, monkeypatch):
     """20 labels in 8 shards: checkpoints have no padding rows, and the same bits."""
     begin, during, found = Checkpoints._arrays, 0, {}
-    for aside in (False, True):
-        monkeypatch.setattr("snm.checkpoints.writer.has_room", lambda state, aside=aside: aside)
-        run, saving = tmp_path / str(aside), threading.Event()
+    for in_background in (False, True):
+        monkeypatch.setattr(
+            "snm.checkpoints.writer.has_memory_for_copy",
+            lambda state, in_background=in_background: in_background,
+        )
+        run, saving = tmp_path / str(in_background), threading.Event()
 
         def slow(self, *args, saving=saving):
             saving.set()
@@ -120,26 +125,31 @@ def test_training_continues_during_a_write_on_a_mesh(data, tmp_path, monkeypatch
         monkeypatch.setattr(Checkpoints, "_arrays", slow)
         for event in trainer.training(data, config(mesh="label=8"), run):
             during += isinstance(event, Stepped) and saving.is_set()
-        assert (during > 0) == aside
+        assert (during > 0) == in_background
         store = RunFolder(run).checkpoints(2)
         like = abstract_state(snm.load(run).model)
-        found[aside] = [jax.tree.leaves(store.load(step, like)) for step in (8, 12)]
-    assert same(*[[leaf for step in found[aside] for leaf in step] for aside in (False, True)])
+        found[in_background] = [jax.tree.leaves(store.load(step, like)) for step in (8, 12)]
+    assert same(
+        *[
+            [leaf for step in found[in_background] for leaf in step]
+            for in_background in (False, True)
+        ]
+    )
 
 
 def test_a_writer_raises_the_error_of_the_previous_write(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("no folder")
-    with Writer(Checkpoints(blocked / "checkpoints"), aside=True) as writer:
+    with Writer(Checkpoints(blocked / "checkpoints"), in_background=True) as writer:
         writer.save(1, {"a": np.zeros(3)}, {}, None)
         with pytest.raises(OSError):
             writer.save(2, {"a": np.zeros(3)}, {}, None)
 
 
-@pytest.mark.parametrize("aside", [pytest.param(False, marks=pytest.mark.slow), True])
-def test_a_full_disk_stops_the_run_with_one_line(data, whole, tmp_path, monkeypatch, aside):
+@pytest.mark.parametrize("in_background", [pytest.param(False, marks=pytest.mark.slow), True])
+def test_a_full_disk_stops_the_run_with_one_line(data, whole, tmp_path, monkeypatch, in_background):
     """The disk fails when half of the second checkpoint is written."""
-    monkeypatch.setattr("snm.checkpoints.writer.has_room", lambda state: aside)
+    monkeypatch.setattr("snm.checkpoints.writer.has_memory_for_copy", lambda state: in_background)
     from snm.checkpoints import store as module
 
     save = ocp.save_checkpointables_async

@@ -14,7 +14,7 @@ from runs.processes.several_processes import TIMEOUT, alone, ended, start, toget
 from small_runs import arrays
 
 from snm.checkpoints.store import Checkpoints, SavingError
-from snm.checkpoints.writer import TogetherWriter
+from snm.checkpoints.writer import MultiProcessWriter
 from snm.distributed.launch import GONE
 from snm.distributed.processes import Agreed
 from snm.errors import STOPPED
@@ -220,7 +220,7 @@ def test_the_status_of_a_write_arrives_one_exchange_later(tmp_path, monkeypatch)
 
     monkeypatch.setattr(Checkpoints, "begin", held)
     state = {"rows": jax.numpy.arange(1000.0)}
-    with TogetherWriter(checkpoints, aside=True) as writer:
+    with MultiProcessWriter(checkpoints, in_background=True) as writer:
         writer.save(1, state, {}, None)
         assert [writer.written() for _ in range(3)] == [[], [], []]
         assert checkpoints.latest() is None
@@ -238,7 +238,7 @@ def test_the_status_of_a_write_arrives_one_exchange_later(tmp_path, monkeypatch)
 def test_an_error_of_another_process_is_raised_here(tmp_path, monkeypatch):
     gate = threading.Event()
     monkeypatch.setattr(Checkpoints, "begin", lambda self, *args: lambda: gate.wait(60))
-    writer = TogetherWriter(Checkpoints(tmp_path / "checkpoints"), aside=True)
+    writer = MultiProcessWriter(Checkpoints(tmp_path / "checkpoints"), in_background=True)
     writer.save(7, {}, {}, None)
     monkeypatch.setattr(Agreed, "__call__", lambda self, mine: 0)  # the first of REASONS
     with pytest.raises(SavingError, match=r"7: no space left on device; .*there is none before"):
