@@ -284,5 +284,6 @@ def _without_device(error: BaseException) -> str | None:
 
 def _said(text: str, status: int) -> int:
     line = plain(text).replace("\n", r"\n")  # names of files may hold any character
-    print(f"snm: error: {line}", file=sys.stderr)
+    with contextlib.suppress(OSError):  # nobody reads: the status tells it all the same
+        print(f"snm: error: {line}", file=sys.stderr)
     return status

@@ -88,7 +88,7 @@ class Train:
 
     def __call__(self) -> None:
         """Runs the verb."""
-        from snm.system.terminal import waiting
+        from snm.system.terminal import heard_or_not, waiting
         from snm.system.timing import part
 
         with waiting("starting"), part("starting"):
@@ -97,7 +97,7 @@ class Train:
 
             keep_programs()
         meeting = Meeting(self.coordinator, self.num_processes, self.process_id, self.peer_timeout)
-        with process_group(meeting):
+        with heard_or_not(), process_group(meeting):
             run_training(self)
 
 

@@ -134,7 +134,10 @@ class Compare:
 
     def __call__(self) -> None:
         """Runs the verb."""
-        _run(self)
+        from snm.system.terminal import heard_or_not
+
+        with heard_or_not():
+            _run(self)
 
 
 def _run(command: Compare) -> None:
