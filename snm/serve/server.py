@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +15,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from snm.errors import InputError
 from snm.serve.guards import refusal
 from snm.system.faults import lacks_memory, reason_of
-from snm.system.signals import SIGNALS
+from snm.system.signals import SIGNALS, handled
 
 __all__ = ["listen", "make_server", "run"]
 
@@ -90,14 +89,12 @@ def run(server: uvicorn.Server, listening: socket.socket) -> None:
     logger = logging.getLogger("uvicorn.error")
     # When the requests are finished, uvicorn raises the signal that it was stopped with once more,
     # for the handler from before: an orderly end is no death by a signal.
-    before = {number: signal.signal(number, lambda *_: None) for number in SIGNALS}
     logger.addFilter(is_news)
     try:
-        server.run(sockets=[listening])
+        with handled(lambda *_: None, *SIGNALS):
+            server.run(sockets=[listening])
     finally:
         logger.removeFilter(is_news)
-        for number, handler in before.items():
-            signal.signal(number, handler)
         if (error := failed()) is not None:
             raise error  # in place of uvicorn's exit
 

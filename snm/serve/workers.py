@@ -28,7 +28,7 @@ from snm.errors import InputError
 from snm.serve.aside import aside, busy
 from snm.serve.renewal import Renewal, unheard, why_kept
 from snm.system.faults import lacks_memory
-from snm.system.signals import SIGNALS
+from snm.system.signals import SIGNALS, handled
 
 __all__ = ["Talk", "Work", "supervise"]
 
@@ -249,12 +249,8 @@ def _stop(workers: list[_Worker[Any]], grace: float) -> None:
 def _signalled() -> Iterator[threading.Event]:
     """Set by a signal, instead of what the signal did before."""
     found = threading.Event()
-    before = {number: signal.signal(number, lambda *_: found.set()) for number in SIGNALS}
-    try:
+    with handled(lambda *_: found.set(), *SIGNALS):
         yield found
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextlib.contextmanager
