@@ -31,6 +31,7 @@ from snm.system.escapes import plain
 from snm.system.faults import NO_ROOM, is_full, lacks_memory, reason_of
 from snm.system.files import refuse_unreachable
 from snm.system.own_modules import import_own_modules
+from snm.system.signals import ends_as_first
 
 __all__ = ["base_settings", "main", "on_this_machine", "parse"]
 
@@ -40,15 +41,17 @@ def main(args: Sequence[str] | None = None) -> None:
 
     0: done. 2: unusable input. 1: another error (a full disk, a loss that is not finite). 69:
     another process of the run is gone. 75: `train` or `compare` was asked to stop (SIGTERM,
-    SIGINT) and wrote checkpoints. 128 + the signal's number: stopped at once.
+    SIGINT) and wrote checkpoints, or had trained nothing yet (SIGTERM). 128 + the signal's number:
+    stopped at once.
     """
     if args is None:
         # Else the collector looks through what imports make again and again, for 0.1 s of a start.
         gc.set_threshold(50_000)
     words = list(sys.argv[1:] if args is None else args)
     timing.restart(timing.process_started() if args is None else None, "starting")
-    status = _guarded(words)
-    leave(status)
+    with ends_as_first():
+        status = _guarded(words)
+        leave(status)
     if args is None and (isinstance(status, _AtOnce) or has_background_work()):
         with contextlib.suppress(OSError):
             sys.stdout.flush()
@@ -284,5 +287,6 @@ def _without_device(error: BaseException) -> str | None:
 
 def _said(text: str, status: int) -> int:
     line = plain(text).replace("\n", r"\n")  # names of files may hold any character
-    print(f"snm: error: {line}", file=sys.stderr)
+    with contextlib.suppress(OSError):  # nobody reads: the status tells it all the same
+        print(f"snm: error: {line}", file=sys.stderr)
     return status

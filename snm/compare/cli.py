@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro.conf import Positional, arg
 
 from snm.config.settings import Config, check_name, parse_config, preset, read_toml
-from snm.errors import InputError
+from snm.errors import STOPPED, InputError
 from snm.machine.cores import num_cores
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ __all__ = ["Compare"]
 _FIXED = ("sha256", "settings")
 
 _MINED = (1, 16, 64, 256)  # k' that are compared by default
+_KEPT = "keeps what is done, and goes on"
 _STOPPING = (
     "stopping: runs at work write a checkpoint, a peer begins again; a second signal stops at once"
 )
@@ -134,7 +135,11 @@ class Compare:
 
     def __call__(self) -> None:
         """Runs the verb."""
-        _run(self)
+        from snm.system.signals import sigterm_ends
+        from snm.system.terminal import heard_or_not
+
+        with heard_or_not(), sigterm_ends(STOPPED, f"SIGTERM: stopped; the same command {_KEPT}"):
+            _run(self)
 
 
 def _run(command: Compare) -> None:
@@ -179,7 +184,7 @@ def _run(command: Compare) -> None:
         write_record(command.out / "plan.json", plan)
         description = _describe(command, dataset, plan)
         tables: dict[str, Any] = {}
-        with display.bar, stop_told(_STOPPING, "keeps what is done, and goes on") as stop:
+        with display.bar, stop_told(_STOPPING, _KEPT) as stop:
             for tables in campaign.run(stop):
                 _write_figures(command.out, {**description, **tables})
             tables["peers"] = _peers(command, campaign.arms[0].config, display, stop)

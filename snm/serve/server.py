@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +15,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from snm.errors import InputError
 from snm.serve.middleware import error_response
 from snm.system.faults import lacks_memory, reason_of
-from snm.system.signals import SIGNALS
+from snm.system.signals import SIGNALS, handled
 
 __all__ = ["listen", "make_server", "run"]
 
@@ -92,14 +91,12 @@ def run(server: uvicorn.Server, listening: socket.socket) -> None:
     logger = logging.getLogger("uvicorn.error")
     # After the last request, uvicorn raises the signal again for the previous handler, which would
     # kill the process. These handlers ignore it, so that the process exits normally.
-    before = {number: signal.signal(number, lambda *_: None) for number in SIGNALS}
     logger.addFilter(no_failure)
     try:
-        server.run(sockets=[listening])
+        with handled(lambda *_: None, *SIGNALS):
+            server.run(sockets=[listening])
     finally:
         logger.removeFilter(no_failure)
-        for number, handler in before.items():
-            signal.signal(number, handler)
         if (error := failed()) is not None:
             raise error  # in place of uvicorn's exit
 

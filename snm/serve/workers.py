@@ -28,7 +28,7 @@ from snm.errors import InputError
 from snm.serve.background import has_background_work, run_in_background
 from snm.serve.reloading import Reload, describe_error, ignore_output_errors
 from snm.system.faults import lacks_memory
-from snm.system.signals import SIGNALS
+from snm.system.signals import SIGNALS, handled
 
 __all__ = ["WorkerContext", "WorkerMain", "supervise"]
 
@@ -257,12 +257,8 @@ def _stop(workers: list[_Worker[Any]], grace: float) -> None:
 def _stop_on_signal() -> Iterator[threading.Event]:
     """An event that signals set, instead of calling their previous handlers."""
     stopped = threading.Event()
-    before = {number: signal.signal(number, lambda *_: stopped.set()) for number in SIGNALS}
-    try:
+    with handled(lambda *_: stopped.set(), *SIGNALS):
         yield stopped
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextlib.contextmanager
