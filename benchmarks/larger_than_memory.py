@@ -2,11 +2,11 @@
 
     python -m benchmarks.larger_than_memory --out benchmarks/results/larger-than-memory.json
 
-A CSV of made-up texts is written, `--times` the limit. Then the commands of a user run on it, each
-in a process whose data segment the system limits (`ulimit -d`): what it allocates is counted, maps
-of files are not, whose pages the system drops when it needs them. So a command that held the data
-would end with an error. The limit includes what Python, jax and compiled programs take, some 400
-MiB. The kernel tells what each command took, four times a second.
+It writes a CSV of generated texts, `--times` as large as the limit. Then it runs the usual commands
+on the CSV, each in a process whose data segment is limited (`ulimit -d`). The limit counts memory
+that the process allocates, but not mapped files, whose pages the system drops if it needs them. A
+command that held all data in memory would fail. The limit includes Python, jax and compiled
+programs, some 400 MiB. The memory of a process is read from the kernel four times a second.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _STACK = 1 << 20  # bytes
 
 
 def main() -> None:
-    """Prints what was found, and writes it as JSON."""
+    """Prints the results, and writes them as JSON."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -43,15 +43,15 @@ def main() -> None:
     parser.add_argument("--times", type=float, default=4, help="size of the CSV over the limit")
     parser.add_argument("--folder", type=Path, help="for the data, which are removed; has room")
     parser.add_argument("--out", type=Path, help="a JSON file to write")
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
-        found = measured(Path(folder), given.limit << 20, given.times)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=args.folder) as folder:
+        found = measure(Path(folder), args.limit << 20, args.times)
     print(json.dumps(found, indent=1))
-    if given.out is not None:
-        write_json(given.out, found)
+    if args.out is not None:
+        write_json(args.out, found)
 
 
-def measured(folder: Path, limit: int, times: float, *flags: str) -> dict[str, Any]:
+def measure(folder: Path, limit: int, times: float, *flags: str) -> dict[str, Any]:
     """Runs the commands.
 
     Args:

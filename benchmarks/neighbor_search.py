@@ -1,13 +1,13 @@
-"""How long the search for neighbours of a memory takes, by the number of threads, beside peers.
+"""Measures the neighbour search of a memory by the number of threads, and that of scikit-learn.
 
     python -m benchmarks.neighbor_search DATA ... --out benchmarks/results/neighbor-search.json
 
-Test points, at most 6,000, search 200 neighbours among the training points. A row has the least
-milliseconds a point of some searches, which other programs disturbed least. More threads than there
-are cores show what threads cost each other. `scikit-learn` compares some hundreds of the points
-with all others (`NearestNeighbors`, brute force, all cores). A memory reads the rarer features of a
-point alone: `share_found` is of those of scikit-learn's neighbours that share a feature. `--name`
-keeps the rows of other names.
+At most 6,000 test points search 200 neighbours among the training points. A row has the
+milliseconds per point of the fastest of several searches, the one least disturbed by other
+programs. Rows with more threads than cores show the cost of too many threads. `scikit-learn`
+compares some hundreds of the points with all others (`NearestNeighbors`, brute force, all cores). A
+memory reads only the rarer features of a point: `share_found` is the share of scikit-learn's
+neighbours with a common feature that it finds. `--name` keeps the rows of other names.
 """
 
 from __future__ import annotations
@@ -87,15 +87,15 @@ def main() -> None:
     parser.add_argument("--name", default="now", help="of these rows")
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--out", type=Path, required=True)
-    given = parser.parse_args()
-    kept = json.loads(given.out.read_text()) if given.out.exists() else {"on": {}, "rows": []}
-    rows = [row for row in kept["rows"] if row["name"] != given.name]
-    for folder in given.data:
-        for row in rows_of(folder, given.threads, not given.no_peers):
-            rows.append({"name": given.name, **row})
+    args = parser.parse_args()
+    kept = json.loads(args.out.read_text()) if args.out.exists() else {"on": {}, "rows": []}
+    rows = [row for row in kept["rows"] if row["name"] != args.name]
+    for folder in args.data:
+        for row in rows_of(folder, args.threads, not args.no_peers):
+            rows.append({"name": args.name, **row})
             print(json.dumps(rows[-1]), flush=True)
-            kept["on"][given.name] = machine()
-            write_whole(given.out, json.dumps(kept | {"rows": rows}, indent=1) + "\n")
+            kept["on"][args.name] = machine()
+            write_whole(args.out, json.dumps(kept | {"rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,15 +1,14 @@
-"""How long a trained model takes to open at the size of Amazon-670K, and what processes share.
+"""Measures how long a trained model takes to open at the size of Amazon-670K, and its memory.
 
     python -m benchmarks.open_time --out benchmarks/results/open-time.json
 
-A run of 670,091 labels, 135,909 words and dim 512 is written, untrained, with names and a
-vectoriser, and exported (`snm export --to npy`). Each figure is of a process of its own that has
-imported `snm` and made jax ready: seconds of `snm.load`, the least of some calls, which other
-programs disturbed least; of the first answer, whose program is in the cache, and of the next one;
-and memory by the kernel's count. The files are in the page cache, or are taken out of it first. The
-run, and files that are not in the cache, are loaded once. The checksums of the parameters are
-compared, or are not. Then several processes hold one export at a time, as those of
-`snm serve --workers` do.
+It writes an untrained run of 670,091 labels, 135,909 words and dim 512, with names and a
+vectorizer, and exports it (`snm export --to npy`). Each figure is of a separate process that has
+imported `snm` and initialized jax: seconds of `snm.load`, the least of several calls, which other
+programs disturbed least; seconds of the first prediction, whose program is in the cache, and of the
+next one; and memory as the kernel counts it. The files are in the page cache, or are removed from
+it first. The run, and files outside the page cache, are loaded only once. Checksums are compared or
+not. At last several processes open one export at the same time, as `snm serve --workers` does.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ _CASES += [("run", False, True)]
 
 
 def main() -> None:
-    """Prints what was found, and writes it as JSON."""
+    """Prints the results, and writes them as JSON."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -58,14 +57,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="a JSON file to write")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--no-verify", action="store_true", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.child is not None:
-        child(given.child, verify=not given.no_verify, calls=given.calls)
+    args = parser.parse_args()
+    if args.child is not None:
+        child(args.child, verify=not args.no_verify, calls=args.calls)
         return
-    found = measured(given.calls, given.folder)
+    found = measure(args.calls, args.folder)
     print(json.dumps(found, indent=1))
-    if given.out is not None:
-        write_json(given.out, found)
+    if args.out is not None:
+        write_json(args.out, found)
 
 
 def write_run(folder: Path, shape: str = "amazon670k") -> RunFolder:
@@ -165,7 +164,7 @@ def held(folder: Path, count: int, *, verify: bool, calls: int) -> list[dict[str
         return found
 
 
-def measured(calls: int, folder: Path | None = None) -> dict[str, Any]:
+def measure(calls: int, folder: Path | None = None) -> dict[str, Any]:
     """Writes the run and its export, and opens them."""
     with contextlib.ExitStack() as stack:
         place = folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))

@@ -18,7 +18,7 @@ class KeptRuns:
     """The runs that a file has, and those that are added, each written as soon as it is done.
 
     Args:
-      out: JSON file to write or to continue.
+      out: JSON file to write; its runs are kept, and not repeated.
       under: its key of the list of runs.
       about: mappings for the file's reader, to which entries may be added as the file goes on.
       **facts: of all runs, written beside them and the machine.

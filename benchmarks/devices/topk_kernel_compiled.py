@@ -1,4 +1,4 @@
-"""Compiles the kernel of `snm.topk` for TPUs that are not there; see `topk_kernel`."""
+"""Compiles the kernel of `snm.topk` for TPUs that this machine lacks; see `topk_kernel`."""
 
 from __future__ import annotations
 

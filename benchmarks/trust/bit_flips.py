@@ -1,15 +1,15 @@
-"""Flips single bits in every file that `snm` reads back: each is named, or changes nothing.
+"""Flips single bits in every file that `snm` reads, and checks that the damage is detected.
 
     python -m benchmarks.trust.bit_flips --flips 10000 --out benchmarks/results/bit-flips.json
 
 Half of the flips are in a finished run with every file that a run may have: names of labels, a
-vectorizer, a memory, a calibration, two members. The rest is shared by its exports (arrays in two
-formats, indexes of two libraries), the cache of a data set, and the records of a comparison. Of
-these flips, half are in a file drawn at random, half at a byte drawn from all. After each flip the
-folder is loaded. Either that is refused in one line that names the file, or everything that was
-loaded is compared with what was there before: settings, names, words, weighting, memory,
-parameters, answers. Parameters come from files whose checksums are compared; the arrays are those
-of the first load. A damaged cache is parsed anew, which is harmless.
+vectorizer, a memory, a calibration, two members. The others are in its exports (arrays in two
+formats, indexes of two libraries), in the cache of a data set, and in the records of a comparison.
+In half of these, the file is drawn at random; in the others, the byte is drawn from all files.
+After each flip the folder is loaded. Either the load fails with one line that names the file, or
+everything loaded must equal what was there before: settings, names, words, weighting, memory,
+parameters, answers. Parameters come from files with checksums; the arrays are those of the first
+load. A damaged cache is parsed again, which is harmless.
 """
 
 import argparse
@@ -197,7 +197,7 @@ def flipped(thing: str, folder: Path, load: Callable[[], Any], count: int,
             "by file": [{"file": kind, **found[kind]} for kind in sorted(found)]}  # fmt: skip
 
 
-def measured(flips: int, seed: int = 0) -> dict[str, Any]:
+def measure(flips: int, seed: int = 0) -> dict[str, Any]:
     """Flips so many bits; counts what came of each by kind of file."""
     begun, rng = time.monotonic(), np.random.default_rng(seed)
     load, loaded = Checkpoints.load, {}
@@ -229,17 +229,17 @@ def measured(flips: int, seed: int = 0) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Prints what was found, and writes it as JSON."""
+    """Prints the results, and writes them as JSON."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--flips", type=int, default=10_000)
     parser.add_argument("--out", type=Path, help="a JSON file to write")
-    given = parser.parse_args()
-    found = measured(given.flips)
+    args = parser.parse_args()
+    found = measure(args.flips)
     print(json.dumps(found, indent=1))
-    if given.out is not None:
-        write_json(given.out, found)
+    if args.out is not None:
+        write_json(args.out, found)
 
 
 if __name__ == "__main__":

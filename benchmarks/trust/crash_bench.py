@@ -1,4 +1,4 @@
-"""What the power cuts are tried on: a data set, a finished run, and the commands that write."""
+"""The subjects of the power-cut tests: a data set, a finished run, and the commands that write."""
 
 from __future__ import annotations
 

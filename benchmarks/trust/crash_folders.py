@@ -1,4 +1,4 @@
-"""Power cuts while the cache is written, and during a comparison."""
+"""Simulates power cuts while the cache is written, and during a comparison."""
 
 from __future__ import annotations
 

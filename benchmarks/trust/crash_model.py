@@ -1,9 +1,9 @@
 """Simulates what a file system may leave after a power cut.
 
-`Recorder` stands in for `snm.system.disk` and notes every rename, removal and sync in a folder.
-What other code writes there (NumPy, orbax, the logs) it finds by looking at the folder before each
-of these calls. Threads make these calls one at a time. `Recorder.states` draws what may be left of
-the notes: see there.
+`Recorder` replaces `snm.system.disk`, and records every rename, removal and sync in a folder. It
+finds what other code (NumPy, orbax, the logs) writes there by comparing the folder before each of
+these calls. Threads make these calls one at a time. `Recorder.states` draws the possible states of
+the folder.
 """
 
 import contextlib

@@ -1,13 +1,13 @@
-"""Errors of the disk at every call of every library that writes: NumPy, orbax, FAISS and ours.
+"""Injects disk errors into the calls of every library that writes: NumPy, orbax, FAISS and ours.
 
     python -m benchmarks.trust.disk_errors --every 5 --out benchmarks/results/disk-errors.json
 
-`disk_errors.c`, built by the system's C compiler and preloaded, makes one call fail: a write, sync,
-rename, truncation or new folder within the output's folder, whichever library makes it. Each call
-fails once (of a comparison, one in five): in turns with EIO, ENOSPC, EINTR, and a short write (half
-of the bytes; no error). A failure is one line with a path of the folder; the output is absent or
-whole; and the same command then ends as without it. Calls that are repeated by the library (EINTR,
-short writes) end well.
+`disk_errors.c` is compiled by the C compiler of the system and preloaded. It makes one call fail: a
+write, sync, rename, truncation or new folder within the output folder, in whichever library. Each
+call fails once (of a comparison, one in five), in turns with EIO, ENOSPC, EINTR, and a short write
+(half of the bytes; no error). A failure must be one line with a path in the folder; the output is
+absent or complete; and the same command then succeeds. Libraries repeat calls after EINTR and short
+writes, so these succeed.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ def errors_of(
             "failed": len(wrong), "calls": dict(calls), "wrong": wrong}  # fmt: skip
 
 
-def measured(every: int, seconds: float | None, told: Callable[[str], None]) -> dict[str, Any]:
+def measure(every: int, seconds: float | None, told: Callable[[str], None]) -> dict[str, Any]:
     """Lets every so-many-th call fail, of each command in turn."""
     from benchmarks.trust.crash_bench import Bench
 
@@ -233,7 +233,7 @@ def measured(every: int, seconds: float | None, told: Callable[[str], None]) -> 
 
 
 def main() -> int:
-    """Prints what was found, and writes it as JSON."""
+    """Prints the results, and writes them as JSON."""
     if _SHIM not in os.environ:
         return preloaded(sys.argv[1:])
     parser = argparse.ArgumentParser(
@@ -242,12 +242,12 @@ def main() -> int:
     parser.add_argument("--every", type=int, default=1, help="let every n-th call fail")
     parser.add_argument("--seconds", type=float, help="begin no further try after that")
     parser.add_argument("--out", type=Path, help="a JSON file to write")
-    given = parser.parse_args()
-    found = measured(given.every, given.seconds, lambda line: print(line, flush=True))
-    if given.out is not None:
+    args = parser.parse_args()
+    found = measure(args.every, args.seconds, lambda line: print(line, flush=True))
+    if args.out is not None:
         from snm.runs.folder import write_json
 
-        write_json(given.out, found)
+        write_json(args.out, found)
     return 1 if found["failed"] else 0
 
 

@@ -1,7 +1,6 @@
-"""The readers of files and requests, as functions of some bytes: refused in one line, or right.
+"""Fuzz targets: readers of files and requests as functions of bytes, which refuse or read them.
 
-`benchmarks.trust.fuzz` calls them with inputs that atheris makes; a test calls them with the kept
-ones.
+`benchmarks.trust.fuzz` calls them with inputs of atheris; a test calls them with the saved inputs.
 """
 
 from __future__ import annotations

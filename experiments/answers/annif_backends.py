@@ -96,7 +96,7 @@ def write_project(dataset: Dataset, place: Path) -> dict[str, int]:
 
 
 def main(data: tyro.conf.Positional[tuple[Path, ...]], out: Path) -> None:
-    """Trains and evaluates every backend on each set, and writes what was found."""
+    """Trains and evaluates every backend on each set, and writes the results."""
     sets: list[dict[str, Any]] = []
     for folder in data:
         dataset = snm.load_data(folder)

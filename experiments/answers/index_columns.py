@@ -40,7 +40,7 @@ SETTINGS = {"epochs": 3, "dim": 64, "members": 2, "memory": "off"}
 POINTS, KS = 2048, (1, 5, 10)
 
 
-def measured(predictor: Predictor, features: csr_matrix) -> list[dict[str, Any]]:
+def measure(predictor: Predictor, features: csr_matrix) -> list[dict[str, Any]]:
     """Recall@k of each choice of c and of equal lengths."""
     # Only the search is measured, so labels that are features of the point are answers too.
     every = dataclasses.replace(predictor.model, drop_seen=False)
@@ -83,7 +83,7 @@ def main(data: tyro.conf.Positional[tuple[Path, ...]], out: Path) -> None:
             snm.train(folder, config, Path(place) / "run")
             predictor = snm.load(Path(place) / "run")
             about = {"data": dataset.name, "labels": predictor.model.spec.num_labels}
-            sets.append({**about, "columns": measured(predictor, dataset.test.features)})
+            sets.append({**about, "columns": measure(predictor, dataset.test.features)})
         write_json(out, {"settings": SETTINGS, "points": POINTS, "sets": sets})
 
 

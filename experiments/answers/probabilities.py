@@ -19,9 +19,9 @@ import numpy as np
 import tyro
 
 import snm
-from experiments.arms import trained_and_measured
+from experiments.arms import train_and_measure
 from experiments.command_line import run_command
-from experiments.figures import COLOURS, DASHES, keep, panels
+from experiments.figures import COLOURS, DASHES, panels, save_results
 from snm.evaluation.reliability import Reliability
 from snm.machine.versions import machine
 from snm.runs.folder import RunFolder
@@ -37,7 +37,7 @@ def main(data: tyro.conf.Positional[list[str]], runs: Path) -> None:
       data: folders of data sets.
       runs: folder of the runs.
     """
-    rows = trained_and_measured(data, runs, measured)
+    rows = train_and_measure(data, runs, measure)
     figure, (panel,) = panels(1)
     panel.plot([0, 1], [0, 1], color="#999999", linewidth=0.8)
     for row, colour, dash in zip(rows, COLOURS, DASHES, strict=False):
@@ -49,10 +49,10 @@ def main(data: tyro.conf.Positional[list[str]], runs: Path) -> None:
     panel.legend()
     bins = {row["data"]: row.pop("bins") for row in rows}
     title = "probabilities of the default preset, on test points"
-    keep("probabilities", title, rows, figure, bins_of_5=bins, **machine())
+    save_results("probabilities", title, rows, figure, bins_of_5=bins, **machine())
 
 
-def measured(run: Path, dataset: snm.Dataset) -> dict[str, Any]:
+def measure(run: Path, dataset: snm.Dataset) -> dict[str, Any]:
     """The error at some k, and the diagram of the best 5 as `bins`."""
     model, test = snm.load(run), dataset.test
     assert test is not None and model.calibration is not None

@@ -34,7 +34,7 @@ KEYS = ("P@1", "P@3", "P@5", "PSP@5")
 
 
 def main(data: tyro.conf.Positional[list[Path]], out: Path) -> None:
-    """Trains on each set, and writes what was found after each.
+    """Trains on each set, and writes the results after each.
 
     Args:
       data: folders of data sets.
@@ -49,17 +49,17 @@ def main(data: tyro.conf.Positional[list[Path]], out: Path) -> None:
             snm.train(parts, config, f"{place}/run")
             model = snm.load(f"{place}/run")
         runs.append({"data": folder.name, "points": parts.train.num_points,
-                     "used": model.memory is not None, **scored(model, None, parts)})  # fmt: skip
+                     "used": model.memory is not None, **score(model, None, parts)})  # fmt: skip
         for limit in LIMITS if model.memory is not None else ():
             with mock.patch.object(neighbors, "MAX_READ", limit):
-                found = scored(model, StoredPoints(model.memory.features), parts)
+                found = score(model, StoredPoints(model.memory.features), parts)
             name = "all" if limit == LIMITS[0] else limit
             runs.append({"data": folder.name, "read": name, **found})
             print(runs[-1], flush=True)
         write_json(out, {**machine(), "split": "held-out fifth of train", "runs": runs})
 
 
-def scored(model: Predictor, among: StoredPoints | None, parts: Dataset) -> dict[str, Any]:
+def score(model: Predictor, among: StoredPoints | None, parts: Dataset) -> dict[str, Any]:
     """Metrics of the held-out points; milliseconds of the search for a point, in one block.
 
     Args:

@@ -18,7 +18,7 @@ import tyro
 
 from experiments.command_line import run_command
 from experiments.defaults import presets as runs_beside
-from experiments.figures import COLOURS, DASHES, keep, panels
+from experiments.figures import COLOURS, DASHES, panels, save_results
 from snm.cli.data_verbs.synth import Synth
 from snm.runs.folder import read_json
 
@@ -104,7 +104,7 @@ def draw(rows: list[dict[str, Any]], out: Path) -> None:
                 panel.set_xlabel(TITLES[axis])
         axes[line, 0].set_ylabel(of_quantity)
     axes[0, 0].legend()
-    keep("growth", "What a size costs", rows, figure, out, base=BASE | FIXED, slopes=slopes)
+    save_results("growth", "What a size costs", rows, figure, out, base=BASE | FIXED, slopes=slopes)
 
 
 def points_of(

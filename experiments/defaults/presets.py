@@ -37,11 +37,11 @@ def main(
     presets: tuple[str, ...] = ("fast",),
     peers: tuple[str, ...] = ("omikuji",),
 ) -> None:
-    """Runs all on every data set with every seed, and writes JSON after each run.
+    """Runs all arms on every data set with every seed, and writes JSON after each run.
 
     Args:
       data: folders of data sets.
-      out: JSON file to write or to continue.
+      out: JSON file to write; its runs are kept, and not repeated.
       seeds: of presets and packages.
       presets: of `snm train --preset`.
       peers: packages of `snm compare --peers`.

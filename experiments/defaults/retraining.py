@@ -40,7 +40,7 @@ def main(
 
     Args:
       data: folders of data sets.
-      out: JSON file to write or to continue.
+      out: JSON file to write; its runs are kept, and not repeated.
       seeds: of the model and of the choice of new points.
       preset: of all runs.
     """

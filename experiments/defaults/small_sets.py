@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 import snm
-from experiments.arms import scored
+from experiments.arms import train_and_score
 from experiments.command_line import run_command
 from experiments.kept_runs import KeptRuns
 from experiments.rules.rare_starts import SCORED, some_of
@@ -53,7 +53,7 @@ def main(
 
     Args:
       data: folders of data sets.
-      out: JSON file to write or to continue.
+      out: JSON file to write; its runs are kept, and not repeated.
       points: numbers of training points.
       seeds: of the model and of the choice of points.
       arms: keys of `ARMS` and `PASSES`.
@@ -72,7 +72,7 @@ def main(
                     if kept.has(**key):
                         continue
                     config = dataclasses.replace(snm.preset(preset), seed=seed, **changes)
-                    kept.add(**key, **scored(few, config, KEYS))
+                    kept.add(**key, **train_and_score(few, config, KEYS))
     show(kept.rows)
 
 

@@ -32,7 +32,7 @@ from scipy.sparse import csr_matrix
 from sklearn.decomposition import TruncatedSVD
 
 import snm
-from experiments.arms import scored
+from experiments.arms import train_and_score
 from experiments.command_line import run_command
 from snm.data.dataset import Dataset
 from snm.data.weighting import Weighting
@@ -114,7 +114,7 @@ def stretched(dense: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def precision(parts: Dataset, config: snm.Config) -> dict[str, float]:
     """P@k of the held-out part."""
-    return dict(scored(parts, config, ("P@1", "P@3", "P@5"))["metrics"])
+    return dict(train_and_score(parts, config, ("P@1", "P@3", "P@5"))["metrics"])
 
 
 def coordinates(dataset: Dataset) -> NDArray[np.float64]:

@@ -50,14 +50,14 @@ def main(
     rows: list[dict[str, Any]] = []
     for folder in data:
         for seed in seeds:
-            for one in measured(folder, seed):
+            for one in measure(folder, seed):
                 rows.append(one)
                 print(json.dumps(one), flush=True)
             if out is not None:
                 write_json(out, {"preset": "default", **machine(), "rows": rows})
 
 
-def measured(data: Path, seed: int) -> list[dict[str, Any]]:
+def measure(data: Path, seed: int) -> list[dict[str, Any]]:
     """Test metrics at each strength."""
     dataset = snm.load_data(data)
     assert dataset.label_names is not None

@@ -65,7 +65,7 @@ def main(
             for seed in seeds:
                 rows.append({
                     "data": original.name, "copies": kind, "seed": seed,
-                    "labels": dataset.train.num_labels, **measured(parts, seed),
+                    "labels": dataset.train.num_labels, **measure(parts, seed),
                 })  # fmt: skip
                 print(rows[-1], flush=True)
                 about = {"points": "a held-out fifth of the training set", "machine": machine()}
@@ -97,7 +97,7 @@ def only_first(labels: csr_matrix, count: int) -> csr_matrix:
     return csr_matrix((kept.data, kept.indices, kept.indptr), labels.shape)
 
 
-def measured(parts: Dataset, seed: int) -> dict[str, Any]:
+def measure(parts: Dataset, seed: int) -> dict[str, Any]:
     """Metrics of a run of the default preset: of the model alone, and of the whole."""
     assert parts.test is not None
     with tempfile.TemporaryDirectory() as place:

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 import snm
-from experiments.arms import scored
+from experiments.arms import train_and_score
 from experiments.command_line import run_command
 from experiments.kept_runs import KeptRuns
 from snm.data.dataset import Dataset
@@ -34,11 +34,11 @@ def main(
     points: int = 3000,
     seeds: tuple[int, ...] = (0,),
 ) -> None:
-    """Runs all on every data set with every seed, and writes JSON after each run.
+    """Runs all arms on every data set with every seed, and writes JSON after each run.
 
     Args:
       data: folders of data sets.
-      out: JSON file to write or to continue.
+      out: JSON file to write; its runs are kept, and not repeated.
       points: training points.
       seeds: of the model and of the choice of points.
     """
@@ -53,7 +53,7 @@ def main(
                     if kept.has(**key):
                         continue
                     config = dataclasses.replace(snm.preset(preset), class_init=start, seed=seed)
-                    kept.add(**key, rare=share_of_rare(few), **scored(few, config, KEYS))
+                    kept.add(**key, rare=share_of_rare(few), **train_and_score(few, config, KEYS))
     show(kept.rows)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.candidates import OF_EACH, POINTS, SIZES, measured
+from benchmarks.candidates import OF_EACH, POINTS, SIZES, measure
 from benchmarks.open_time import exported
 from snm.bench.shapes import SHAPES
 
@@ -10,7 +10,7 @@ from snm.bench.shapes import SHAPES
 @pytest.mark.slow
 def test_every_size_is_measured(tmp_path):
     labels = SHAPES["eurlex"].num_labels
-    rows = measured(exported(tmp_path, "eurlex"), rounds=1)
+    rows = measure(exported(tmp_path, "eurlex"), rounds=1)
     small = [size for size in SIZES if size < labels]
     assert [row["labels"] for row in rows] == [*small, labels, *OF_EACH]
     for row in rows:

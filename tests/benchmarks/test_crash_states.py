@@ -80,7 +80,7 @@ def test_the_member_that_is_first_keeps_its_checkpoint(tmp_path):
 
 @pytest.mark.slow
 def test_power_cuts_and_some_errors():
-    found = crash_states.measured(300, every=30)
+    found = crash_states.measure(300, every=30)
     assert sum(row["states"] for row in found["states"]) == 300
     assert all(row["failed"] == 0 for row in found["states"])
     assert all(row["errors"] >= 1 for row in found["errors"])
@@ -96,7 +96,7 @@ def test_without_syncs_the_same_cuts_lose_data(tmp_path):
 
 @pytest.mark.slow
 def test_flipped_bits_are_named_or_harmless():
-    found = bit_flips.measured(600)
+    found = bit_flips.measure(600)
     assert found["all"]["named"] + found["all"]["harmless"] == 600, found["all"]
     outcomes = {(row["of"], file["file"]): file for row in found["of"] for file in row["by file"]}
     for name in ("labels.txt", "vectorizer.json", "weighting.npz", "memory.npz", "run.json",

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from benchmarks.larger_than_memory import measured, within, write_texts
+from benchmarks.larger_than_memory import measure, within, write_texts
 
 LIMIT = 576 << 20
 HELD = """
@@ -31,7 +31,7 @@ def test_rows_of_the_csv(tmp_path):
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of Linux")
 def test_data_larger_than_what_the_limit_leaves(tmp_path):
     """The same command fails under this limit where it holds the data."""
-    found = measured(tmp_path, LIMIT, 0.2, "--epochs=1")
+    found = measure(tmp_path, LIMIT, 0.2, "--epochs=1")
     assert found["csv"] >= 0.2 * LIMIT and found["right"] > 0.95 and found["P@1"] > 95
     for told in found["commands"].values():
         assert 0 < told["anonymous"] <= told["data segment"] <= LIMIT
