@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from benchmarks.open_time import exported
+from benchmarks.open_time import export_model
 from snm.export.load import load
 from snm.machine.versions import machine
 from snm.runs.folder import write_json
@@ -49,7 +49,7 @@ def main() -> None:
     args = parser.parse_args()
     keep_programs()
     with tempfile.TemporaryDirectory() as place:
-        rows = measure(exported(args.folder or Path(place)), args.rounds)
+        rows = measure(export_model(args.folder or Path(place)), args.rounds)
     for row in rows:
         print(json.dumps(row))
     if args.out is not None:

@@ -52,7 +52,7 @@ class Program(NamedTuple):
 
     name: str
     lowered: Callable[[], Any]
-    arguments: Callable[[], tuple[Any, ...]]  # new ones where the program takes them over
+    arguments: Callable[[], tuple[Any, ...]]  # new ones each time if the program donates them
 
 
 def main() -> None:

@@ -71,7 +71,7 @@ def measure(folder: Path, limit: int, times: float, *flags: str) -> dict[str, An
         "train": ("train", data, "--run-dir", run, "--preset", "fast", "--dim", 64, *flags),
         "predict": ("predict", run, texts, "--k", 1, "--output", folder / "answers.jsonl"),
     }  # fmt: skip
-    told = {name: limited(command, limit, folder) for name, command in commands.items()}
+    told = {name: run_limited(command, limit, folder) for name, command in commands.items()}
     with (folder / "answers.jsonl").open(encoding="utf-8") as answers:
         right = sum(_is_right(line) for line in answers)
     result = json.loads((run / "result.json").read_text(encoding="utf-8"))
@@ -114,8 +114,8 @@ def write_texts(path: Path, size: int) -> int:
     return rows
 
 
-def within(limit: int, words: list[str]) -> list[str]:
-    """A command of a shell that runs another one with a limit of its data segment, in bytes.
+def with_limit(limit: int, words: list[str]) -> list[str]:
+    """A shell command that runs another one with a limited data segment, in bytes.
 
     Stacks of threads count as a whole and by default have 8 MiB each, so they are limited, too.
     """
@@ -123,13 +123,13 @@ def within(limit: int, words: list[str]) -> list[str]:
     return ["/bin/sh", "-c", f'{held} && exec "$@"', "sh", *words]
 
 
-def limited(command: tuple[Any, ...], limit: int, folder: Path) -> dict[str, Any]:
-    """Runs `snm` with a limit, and tells its seconds and the most bytes that the kernel counted.
+def run_limited(command: tuple[Any, ...], limit: int, folder: Path) -> dict[str, Any]:
+    """Runs `snm` with a limit; returns its seconds and the peak bytes that the kernel counted.
 
     Raises:
       CalledProcessError: it failed.
     """
-    words = within(limit, [sys.executable, "-m", "snm", *map(str, command)])
+    words = with_limit(limit, [sys.executable, "-m", "snm", *map(str, command)])
     about = {**os.environ, "SNM_CACHE": str(folder / "cache")}
     most = dict.fromkeys(("VmData", "RssAnon"), 0)
     begun = time.perf_counter()

@@ -32,7 +32,7 @@ from snm.system.files import write_whole
 POINTS, OF_PEER, CALLS = 6_000, 300, 5
 
 
-def least(call: Callable[[], Any], calls: int = CALLS) -> float:
+def least_seconds(call: Callable[[], Any], calls: int = CALLS) -> float:
     """The least seconds of a call."""
     taken = []
     for _ in range(calls):
@@ -57,7 +57,7 @@ def rows_of(folder: Path, threads: list[int], peers: bool) -> list[dict[str, Any
             mock.patch("snm.machine.cores.num_cores", lambda count=count: count),
             mock.patch("snm.memory.neighbors.num_cores", lambda count=count: count),
         ):
-            seconds = least(lambda: stored.similar(asked, NUM_FOUND))
+            seconds = least_seconds(lambda: stored.similar(asked, NUM_FOUND))
         rows.append(facts | {"threads": count, "ms": 1e3 * seconds / asked.shape[0]})
     if peers:
         from sklearn.neighbors import NearestNeighbors
@@ -65,7 +65,7 @@ def rows_of(folder: Path, threads: list[int], peers: bool) -> list[dict[str, Any
         some = asked[:OF_PEER]
         peer = NearestNeighbors(metric="cosine", algorithm="brute", n_jobs=-1).fit(points)
         distances, best = peer.kneighbors(some, NUM_FOUND)
-        seconds = least(lambda: peer.kneighbors(some, NUM_FOUND))
+        seconds = least_seconds(lambda: peer.kneighbors(some, NUM_FOUND))
         shares = [
             np.isin(ids[far < 1 - 1e-6], own).mean()
             for ids, far, own in zip(best, distances, found.ids, strict=False)

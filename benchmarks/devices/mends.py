@@ -179,7 +179,7 @@ MENDS = {
 
 
 def counted(name: str, target: Target, *, undone: bool) -> dict[str, Any]:
-    """What the program of a change does with it, or without."""
+    """Counts the operations of the program of a change, with it or without."""
     mend = MENDS[name]
     with contextlib.ExitStack() as stack:
         stack.enter_context(compiling_for(target.backend, target.memory, target.on_chip))

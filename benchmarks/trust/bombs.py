@@ -132,7 +132,7 @@ BOMBS: dict[str, tuple[str, Callable[[], bytes], Callable[[Path], Any]]] = {
 
 
 def read_one(name: str, path: Path) -> dict[str, Any]:
-    """Reads a bomb in this process; what it took."""
+    """Reads a bomb in this process; returns time and memory."""
     read = BOMBS[name][2]
     Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
     before = _peak()

@@ -28,7 +28,7 @@ from snm.model.placement import init_state_on
 from snm.runs.folder import write_json
 
 
-def drop(folder: Path) -> None:
+def drop_page_cache(folder: Path) -> None:
     """Takes the files of a folder out of the page cache."""
     for path in folder.rglob("*"):
         if path.is_file():
@@ -40,7 +40,7 @@ def drop(folder: Path) -> None:
                 os.close(number)
 
 
-def timed(work: Callable[[], Any]) -> float:
+def time_call(work: Callable[[], Any]) -> float:
     """Seconds of a call; what it returns is waited for."""
     begun = time.monotonic()
     jax.block_until_ready(work())
@@ -69,8 +69,8 @@ def measure(rounds: int, folder: Path | None = None) -> dict[str, Any]:
                     ("checksums alone", lambda: store.verify(1).files),
                 ):
                     if disk == "from the disk":
-                        drop(path)
-                    found[what].append(timed(work))
+                        drop_page_cache(path)
+                    found[what].append(time_call(work))
     mib = size / 2**20
     rows = [
         {

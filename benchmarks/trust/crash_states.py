@@ -26,7 +26,7 @@ from typing import Any
 import snm
 from benchmarks.trust.crash_bench import CONFIG, STEPS, Bench, arrays, same, tree
 from benchmarks.trust.crash_folders import cuts_of_a_comparison, cuts_of_the_cache
-from benchmarks.trust.crash_model import Recorder, written_to
+from benchmarks.trust.crash_model import Recorder, write_state
 from snm.checkpoints.manifest import DamagedError
 from snm.errors import InputError
 from snm.runs.events import Saved
@@ -64,7 +64,7 @@ def cuts_of_a_verb(
     # The next command removes what is left, and makes the same.
     shutil.rmtree(folder)
     for cut, state in record.states(3, seed=7):
-        written_to(folder, {p: c for p, c in state.items() if Path(p).parts[0] != "out"})
+        write_state(folder, {p: c for p, c in state.items() if Path(p).parts[0] != "out"})
         bench.verbs(folder)[verb][1]()
         assert [path.name for path in folder.iterdir()] == ["out"], f"{verb}: cut {cut} stays"
         if verb != "grow":  # whose result has times
@@ -94,7 +94,7 @@ def cuts_of_a_run(
     seen = set()
     for cut, state in record.states(count):
         seen.add(hash(frozenset(state.items())))
-        written_to(folder, state)
+        write_state(folder, state)
         safe: dict[str, int] = {}
         for number, path in complete:
             if number <= cut:

@@ -52,8 +52,8 @@ def fuzz_one(name: str, options: list[str]) -> None:
         atheris.Fuzz()
 
 
-def fuzzed(name: str, inputs: int, corpus: Path) -> dict[str, Any]:
-    """Tries so many inputs on one target, in a process of its own.
+def fuzz_target(name: str, inputs: int, corpus: Path) -> dict[str, Any]:
+    """Fuzzes one target with `inputs` inputs, in a separate process.
 
     Returns:
       the number of inputs and of failures, seconds, and the input of a failure as hexadecimal.
@@ -120,7 +120,7 @@ def main() -> None:
             one = chosen[number % len(chosen)]
             if rows.get(one, {}).get("failed") or late:
                 continue
-            row = fuzzed(one, share, corpus)
+            row = fuzz_target(one, share, corpus)
             before = rows.get(one, {"inputs": 0, "seconds": 0})
             rows[one] = row | {name: before[name] + row[name] for name in before.keys() & {
                 "inputs", "seconds"}}  # fmt: skip

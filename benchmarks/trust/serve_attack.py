@@ -72,7 +72,7 @@ async def attacked(
     port: int, bodies: list[bytes], labels: np.ndarray, requests: int, server: Any
 ) -> tuple[Counts, list[float], float]:
     """The load; returns what was seen, the server's memory in MiB by tenths, and seconds."""
-    counts, memory = Counts(), [used(server.pid)]
+    counts, memory = Counts(), [resident_memory(server.pid)]
     begun = time.monotonic()
     ending = False
 
@@ -82,7 +82,7 @@ async def attacked(
         while counts.sent < requests or ending:
             counts.sent += 1
             if counts.sent % (requests // 10) == 0 and counts.sent <= requests:
-                memory.append(used(server.pid))
+                memory.append(resident_memory(server.pid))
             good = rng.random() < 0.5
             point = int(rng.integers(len(bodies)))
             line, host, body, status = BAD[int(rng.integers(len(BAD)))]
@@ -129,7 +129,7 @@ async def attacked(
     waiting = [asyncio.create_task(slow()) for _ in range(SLOW)]
     await asyncio.gather(*(client(number) for number in range(CLIENTS)))
     seconds = time.monotonic() - begun
-    memory.append(used(server.pid))
+    memory.append(resident_memory(server.pid))
     await asyncio.gather(*waiting)
     ending = True
     last = [asyncio.create_task(client(number)) for number in range(CLIENTS)]
@@ -139,7 +139,7 @@ async def attacked(
     return counts, memory, seconds
 
 
-def used(process: int) -> float:
+def resident_memory(process: int) -> float:
     """Resident memory of a process in MiB."""
     pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
     return round(pages * resource.getpagesize() / 2**20, 1)

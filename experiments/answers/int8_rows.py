@@ -1,9 +1,9 @@
-"""What rows of int8 lose: `snm export --to npy --rows int8` beside float32.
+"""Measures what int8 rows lose: `snm export --to npy --rows int8` against float32.
 
 Each set is trained with `--preset fast`. Recall is of the class rows and feature rows alone,
-against float32, of the first 2,048 test points; precision is of all test points, with the votes of
-a memory where the run has one, by either export. Seconds are not compared: they depend on the
-machine.
+relative to float32, on the first 2,048 test points. Precision is of all test points, with both
+exports, and with the votes of a memory if the run has one. Seconds are not compared: they depend on
+the machine.
 
     python -m experiments.answers.int8_rows DATA ... --out experiments/results/int8-rows.json
 """

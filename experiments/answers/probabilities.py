@@ -1,11 +1,11 @@
-"""Measures how well the probabilities of the default preset's answers fit, on test points.
+"""Measures the calibration of the default preset's probabilities on test points.
 
     python -m experiments.answers.probabilities DATA ... --runs FOLDER
 
 Each data set is trained on once, into a folder of its name; a finished run is not repeated. The
-probabilities are fitted by the training itself, on training points that member 1 leaves out, so
-test points choose nothing here. ECE is the expected calibration error with 10 bins of equal width;
-beside it is about what it would be by chance, if the probabilities were exact.
+training fits the probabilities on training points that member 1 leaves out, so that test points
+choose nothing. ECE is the expected calibration error with 10 bins of equal width; the next column
+estimates its value by chance if the probabilities were exact.
 
 Takes about 2 minutes a data set on 2 cores.
 """

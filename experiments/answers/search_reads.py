@@ -1,7 +1,7 @@
-"""How much a search for neighbours must read: answers with a memory against entries read a point.
+"""Measures how much a neighbour search must read: metrics against entries read per point.
 
-Trains `--preset fast --memory on` on four fifths of the training points, and answers for the rest.
-The memory that the run chose is searched with several limits of what is read for a point, its
+Trains `--preset fast --memory on` on four fifths of the training points, and predicts for the rest.
+The memory of the run is searched with several limits on the entries that are read for a point, its
 rarest features first (`snm.memory.neighbors.READ`). Test points are not used.
 
     python -m experiments.answers.search_reads DATA ... --out experiments/results/search-reads.json

@@ -3,9 +3,9 @@
     python -m experiments.answers.thresholds DATA ... --runs FOLDER --out thresholds.json
 
 Each data set is trained on once with the default preset, into a folder of its name; a finished run
-is not repeated. The thresholds are chosen by the training itself, on training points that member 1
-leaves out, so test points choose nothing here. `best k` is what as many answers for every point
-reach, with the k that is best on the test points, which nobody knows beforehand.
+is not repeated. The training chooses the thresholds on training points that member 1 leaves out, so
+that test points choose nothing. `best k` predicts the same number of labels for every point, with
+the k that is best on the test points: a bound that needs the test labels.
 
 Takes about 1 minute a data set on 2 cores.
 """

@@ -1,12 +1,12 @@
-"""Presets on a few hundred points, with and without what they do for so few.
+"""Compares presets on a few hundred points, with and without their settings for small sets.
 
     python -m experiments.defaults.small_sets DATA ... --out FILE [--points 100 200 450] [--seeds 0]
 
-Of each data set, some of the training points are trained on and 4000 others are scored. The
-presets run as they are; `fast` also with 4 passes and no memory, and `default` without a memory.
-Test points are not used. Runs that the output file has are not repeated.
+Each run trains on some of the training points of a data set, and scores 4000 others. Both presets
+run as they are; `fast` also with 4 epochs and no memory, and `default` without a memory. Test
+points are not used. Runs in the output file are not repeated.
 
-`--arms` asks for some of the arms, such as those of `PASSES`: the default with 10 to 30 passes.
+`--arms` selects arms, such as those of `PASSES`: the default with 10 to 30 epochs.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""The learning rate that suits `--weight-scale surrogate`, of the ordered losses.
+"""Finds the learning rate for `--weight-scale surrogate` of the ordered losses.
 
-Each loss is trained with `--preset fast` on four fifths of the training points, B 256, k' 16 and
-`--exclude positive`, without a memory: with weights that add up to 1, and with those that bound the
-retrieval loss at k, at the rate of the former and at `--learning-rate auto`. Precision is of the
-other fifth.
+Each loss is trained with `--preset fast` on four fifths of the training points, with B 256, k' 16,
+`--exclude positive` and no memory. The weights add up to 1, or bound the retrieval loss at k; the
+latter run at the rate of the former and at `--learning-rate auto`. Precision is of the other fifth.
 
     python -m experiments.mining.surrogate_rates DATA ... \
         --out experiments/results/surrogate-rates.json

@@ -1,16 +1,16 @@
-"""Compares weightings, dropout and passes of dense features that are far from 0.
+"""Compares weightings, dropout and epochs on dense features with means far from 0.
 
     python -m experiments.rules.dense DATA ... --out dense-features.json
 
 The features of each data set are replaced by 200 dense ones: the coordinates of a truncated SVD of
-the TF-IDF features, each moved and stretched to [0, 10]. So the data hold the same answers, behind
-means that all points share. The default preset trains on four fifths of the training set, and P@k
-is of the rest; test points are not read.
+the TF-IDF features, each shifted and scaled to [0, 10]. So the data have the same information, but
+all points share large means. The default preset trains on four fifths of the training set, and P@k
+is of the rest; test points are not used.
 
-`filled` asks from how many values on that helps: the standardized coordinates lose 0, 0.5, ... and
-are 0 where that leaves less, which the preset `fast` trains on.
+`filled` asks from which density on standardization helps: 0, 0.5, ... is subtracted from the
+standardized coordinates, and negative results become 0. The preset `fast` trains on these.
 
-`passes` asks whether large sets of dense points need the 4 passes of long points; `--parts passes`
+`passes` asks whether large sets of dense points need the 4 epochs of long points; `--parts passes`
 runs it alone.
 
 Takes about 8 minutes for the three sets of the first two results on 2 cores, and two to three

@@ -1,10 +1,10 @@
-"""Where class rows start, where most labels have one or two training points.
+"""Compares initializations of class rows when most labels have one or two training points.
 
     python -m experiments.rules.rare_starts DATA ... --out FILE [--points 3000] [--seeds 0]
 
-Of each data set, `--points` of the training points are trained on and 4000 others are scored: of so
+Each run trains on `--points` of the training points of a data set, and scores 4000 others: with so
 few points, most labels have one or two. Both presets run with both values of `--class-init`. Test
-points are not used. Runs that the output file has are not repeated.
+points are not used. Runs in the output file are not repeated.
 """
 
 from __future__ import annotations

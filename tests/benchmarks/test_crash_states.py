@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.trust import bit_flips, crash_states
-from benchmarks.trust.crash_model import Call, Recorder, written_to
+from benchmarks.trust.crash_model import Call, Recorder, write_state
 from snm.checkpoints.store import Checkpoints
 from snm.system import disk, files
 
@@ -41,7 +41,7 @@ def test_names_need_a_sync_of_their_folder(tmp_path):
     # The removal may come without the rename; the synced content not without its name.
     assert {frozenset({"old"}), frozenset({"new"}), frozenset({"other"})} <= set(last)
     state = {"folder": None, "folder/file": b"3"}
-    assert (written_to(tmp_path / "made", state) / "folder" / "file").read_bytes() == b"3"
+    assert (write_state(tmp_path / "made", state) / "folder" / "file").read_bytes() == b"3"
 
 
 def test_errors_are_raised_once(tmp_path):

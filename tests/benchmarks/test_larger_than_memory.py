@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from benchmarks.larger_than_memory import measure, within, write_texts
+from benchmarks.larger_than_memory import measure, with_limit, write_texts
 
 LIMIT = 576 << 20
 HELD = """
@@ -38,7 +38,7 @@ def test_data_larger_than_what_the_limit_leaves(tmp_path):
     words = ["train", str(tmp_path / "data"), "--run-dir", str(tmp_path / "held"),
              "--preset", "fast", "--dim", "64", "--epochs=1"]  # fmt: skip
     other = {**os.environ, "SNM_CACHE": str(tmp_path / "other")}
-    command = within(LIMIT, [sys.executable, "-c", HELD, *words])
+    command = with_limit(LIMIT, [sys.executable, "-c", HELD, *words])
     held = subprocess.run(command, env=other, capture_output=True, check=False)
     why = held.stderr[-500:]
     assert held.returncode < 0 or (held.returncode and b"memory" in why), why
