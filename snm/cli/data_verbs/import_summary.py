@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Imported", "tell"]
 
 _MANY_EMPTY = 0.02  # of the points, those without a known word
+_MANY_UNSPACED = 0.2  # of the letters, those without spaces between words
 _LISTS = 'write lists of labels as ["a", "b"], or the names with separators between them'
 _LONGEST_EXAMPLE = 60  # characters
 
@@ -87,7 +88,13 @@ def _said_of_points(command: Import, imported: Imported) -> Iterator[str]:
         if count:
             yield f"{counted(count, 'point')} without {what}"
     tokenization_hint = None if vectorizer is None or command.like else vectorizer.tokenization_hint
-    if tokenization_hint is not None and unknown > _MANY_EMPTY * (counts.train + counts.test):
+    defaults = vectorizer is not None and vectorizer.token_pattern is None
+    if tokenization_hint is not None and defaults and counts.unspaced >= _MANY_UNSPACED:
+        yield (
+            f"{counts.unspaced:.0%} of the letters have no spaces between words, and a clause "
+            "counts as a word: --analyzer char --ngrams 1 2 finds parts of it"
+        )
+    elif tokenization_hint is not None and unknown > _MANY_EMPTY * (counts.train + counts.test):
         yield f"other options may find features in more texts: {tokenization_hint}"
     if (hint := _hint_of_items(counts.overlaps)) is not None:
         yield hint

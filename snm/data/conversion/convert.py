@@ -18,6 +18,7 @@ from scipy.sparse import csr_matrix
 from snm.data.conversion.items import Overlap
 from snm.data.conversion.label_ids import LabelIds
 from snm.data.conversion.passes import OnProgress
+from snm.data.conversion.unspaced import Unspaced
 from snm.data.formats.foreign import Row
 from snm.data.formats.text_writer import TextWriter
 from snm.errors import InputError
@@ -76,6 +77,7 @@ class Counts:
       list_piece: a label name, if most look like lists or their pieces, such as `['a'`; or None.
       are_numbers: whether all label names are integers.
       overlaps: how often labels are items of their points, by each of `item_marks`.
+      unspaced: share of the letters that have no spaces between their words.
     """
 
     train: int
@@ -91,6 +93,7 @@ class Counts:
     list_piece: str | None
     are_numbers: bool
     overlaps: Sequence[Overlap]
+    unspaced: float
 
 
 def build(out: Path, source: Source, on_progress: OnProgress) -> Counts:
@@ -184,6 +187,7 @@ class _Tally:
         self._without_labels = self._without_features = self._without_text = 0
         self._weights = [np.zeros(0, np.float32)]
         self._overlaps = [Overlap(mark) for mark in source.item_marks]
+        self._unspaced = Unspaced()
 
     def add(self, chunk: _Chunk) -> None:
         """Counts the points of a chunk."""
@@ -199,6 +203,7 @@ class _Tally:
             self._weights.append(np.array(weights, np.float32))
         for overlap in self._overlaps:
             overlap.add(rows)
+        self._unspaced.add(rows)
 
     def counts(self, ids: LabelIds) -> Counts:
         """The counts of all points; `ids` has their labels."""
@@ -217,6 +222,7 @@ class _Tally:
             list_piece=ids.list_piece,
             are_numbers=ids.are_numbers,
             overlaps=self._overlaps,
+            unspaced=self._unspaced.share,
         )
 
 
