@@ -112,6 +112,11 @@ def _said_of_labels(command: Import, imported: Imported) -> Iterator[str]:
         yield f"most {which} hold {mark!r}: if it separates labels, --label-separator {mark!r}"
     if imported.respelled is not None:
         yield imported.respelled
+    for name, count in counts.missing_values.items():
+        points = f"{counted(count, 'point')} {'has' if count == 1 else 'have'}"
+        yield f"{points} the label {name!r}, which looks like a missing value"
+    if counts.case_variants is not None:
+        yield counts.case_variants
     if names := imported.numbered_names:
         again = f"{counted(len(names), 'label')} with the text of another or none"
         yield f"{again}: named with their number, such as {names[0]!r}"

@@ -5,9 +5,10 @@ Label names get ids, texts become features, and each point goes to train or test
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -21,6 +22,7 @@ from snm.data.conversion.passes import OnProgress
 from snm.data.conversion.unspaced import Unspaced
 from snm.data.formats.foreign import Row
 from snm.data.formats.text_writer import TextWriter
+from snm.data.names import MISSING_VALUES, case_variants
 from snm.errors import InputError
 from snm.system import disk
 
@@ -76,6 +78,9 @@ class Counts:
         there are some; or None.
       list_piece: a label name, if most look like lists or their pieces, such as `['a'`; or None.
       are_numbers: whether all label names are integers.
+      missing_values: number of points of each label whose name stands for a missing value in other
+        programs, but of none of `known_labels`.
+      case_variants: says which names differ only in case, if there were no known labels.
       overlaps: how often labels are items of their points, by each of `item_marks`.
       unspaced: share of the letters that have no spaces between their words.
     """
@@ -92,6 +97,8 @@ class Counts:
     common_separator: str | None
     list_piece: str | None
     are_numbers: bool
+    missing_values: Mapping[str, int]
+    case_variants: str | None
     overlaps: Sequence[Overlap]
     unspaced: float
 
@@ -188,6 +195,8 @@ class _Tally:
         self._weights = [np.zeros(0, np.float32)]
         self._overlaps = [Overlap(mark) for mark in source.item_marks]
         self._unspaced = Unspaced()
+        self._missing_values = collections.Counter[str]()
+        self._looks_missing = MISSING_VALUES.difference(source.known_labels).__contains__
 
     def add(self, chunk: _Chunk) -> None:
         """Counts the points of a chunk."""
@@ -204,10 +213,13 @@ class _Tally:
         for overlap in self._overlaps:
             overlap.add(rows)
         self._unspaced.add(rows)
+        names = itertools.chain.from_iterable(row.labels for row in rows)
+        self._missing_values.update(filter(self._looks_missing, names))
 
     def counts(self, ids: LabelIds) -> Counts:
         """The counts of all points; `ids` has their labels."""
-        source = self._source
+        source, numbers = self._source, ids.are_numbers
+        compared = not (numbers or source.known_labels)
         return Counts(
             train=self._train,
             test=self._test,
@@ -220,7 +232,9 @@ class _Tally:
             weights=np.concatenate(self._weights) if source.weighted else None,
             common_separator=ids.common_separator,
             list_piece=ids.list_piece,
-            are_numbers=ids.are_numbers,
+            are_numbers=numbers,
+            missing_values=self._missing_values,
+            case_variants=case_variants(ids.names) if compared else None,
             overlaps=self._overlaps,
             unspaced=self._unspaced.share,
         )
