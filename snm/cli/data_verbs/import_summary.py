@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Imported", "tell"]
 
 _MANY_EMPTY = 0.02  # of the points, those without a known word
+_MANY_REPEATED = 0.1  # of the points, those with the text of another and another label
 _MANY_UNSPACED = 0.2  # of the letters, those without spaces between words
 _LISTS = 'write lists of labels as ["a", "b"], or the names with separators between them'
 _LONGEST_EXAMPLE = 60  # characters
@@ -96,6 +97,10 @@ def _said_of_points(command: Import, imported: Imported) -> Iterator[str]:
         )
     elif tokenization_hint is not None and unknown > _MANY_EMPTY * (counts.train + counts.test):
         yield f"other options may find features in more texts: {tokenization_hint}"
+    repeated = counts.repeated
+    if (number := repeated.count()) > _MANY_REPEATED * repeated.points:
+        points = f"{number:,} of {repeated.points:,} points repeat the text of another"
+        yield f"{points} with another label: if a row has one label of a text, join its rows first"
     if (hint := _hint_of_items(counts.overlaps)) is not None:
         yield hint
 

@@ -19,6 +19,7 @@ from scipy.sparse import csr_matrix
 from snm.data.conversion.items import Overlap
 from snm.data.conversion.label_ids import LabelIds
 from snm.data.conversion.passes import OnProgress
+from snm.data.conversion.repeated_texts import RepeatedTexts
 from snm.data.conversion.unspaced import Unspaced
 from snm.data.formats.foreign import Row
 from snm.data.formats.text_writer import TextWriter
@@ -82,6 +83,7 @@ class Counts:
         programs, but of none of `known_labels`.
       case_variants: says which names differ only in case, if there were no known labels.
       overlaps: how often labels are items of their points, by each of `item_marks`.
+      repeated: points that repeat the text of another with another label.
       unspaced: share of the letters that have no spaces between their words.
     """
 
@@ -100,6 +102,7 @@ class Counts:
     missing_values: Mapping[str, int]
     case_variants: str | None
     overlaps: Sequence[Overlap]
+    repeated: RepeatedTexts
     unspaced: float
 
 
@@ -194,7 +197,7 @@ class _Tally:
         self._without_labels = self._without_features = self._without_text = 0
         self._weights = [np.zeros(0, np.float32)]
         self._overlaps = [Overlap(mark) for mark in source.item_marks]
-        self._unspaced = Unspaced()
+        self._repeated, self._unspaced = RepeatedTexts(), Unspaced()
         self._missing_values = collections.Counter[str]()
         self._looks_missing = MISSING_VALUES.difference(source.known_labels).__contains__
 
@@ -212,6 +215,7 @@ class _Tally:
             self._weights.append(np.array(weights, np.float32))
         for overlap in self._overlaps:
             overlap.add(rows)
+        self._repeated.add(rows)
         self._unspaced.add(rows)
         names = itertools.chain.from_iterable(row.labels for row in rows)
         self._missing_values.update(filter(self._looks_missing, names))
@@ -236,6 +240,7 @@ class _Tally:
             missing_values=self._missing_values,
             case_variants=case_variants(ids.names) if compared else None,
             overlaps=self._overlaps,
+            repeated=self._repeated,
             unspaced=self._unspaced.share,
         )
 
