@@ -338,7 +338,8 @@ def _blocks(
 
 
 def _no_texts(command: Predict, form: str) -> InputError:
-    expected = f"features in text form, .npz or .npy: {command.run} knows no texts"
+    of_texts = "a run on `snm data import` does"
+    expected = f"features in text form, .npz or .npy: {command.run} knows no texts; {of_texts}"
     return InputError(str(command.input or "--text"), f"texts ({form})", expected)
 
 

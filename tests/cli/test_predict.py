@@ -333,7 +333,10 @@ def test_bad_questions(run, tiny_run, tmp_path, capsys):
     assert "INPUT and --text" in refused(capsys, "predict", run, path, "--text", "x")
     assert "no --output" in refused(capsys, "predict", run, path, "--format=sparse")
     said = refused(capsys, "predict", tiny_run / "run", path)
-    none = f"expected features in text form, .npz or .npy: {tiny_run / 'run'} knows no texts"
+    none = (
+        f"expected features in text form, .npz or .npy: {tiny_run / 'run'} knows no texts; "
+        "a run on `snm data import` does"
+    )
     assert said == f"{path}: found texts (csv), {none}"
     fields = tmp_path / "a.jsonl"
     fields.write_text('{"features": {"3": 1}}\n')  # as the server takes them
