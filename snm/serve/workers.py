@@ -77,7 +77,7 @@ def supervise(
       work: what a process does.
       model: what it answers with to begin with: where that is, which can be pickled.
       count: of processes.
-      listening: the socket that all of them accept connections of.
+      listening: the socket that all of them accept connections of; closed at the end.
       grace: seconds that open requests have to finish.
       on_ready: called when a process answers for the first time, with the number of those that do.
       on_end: called when a process ended by itself, with its id and status; another replaces it.
@@ -119,6 +119,8 @@ def supervise(
                 if len(workers) == count and all(one.answers is wanted.model for one in workers):
                     wanted.answers()
         finally:
+            # Open here, it would hold new connections until the last worker has finished the old.
+            listening.close()
             _stop(workers, grace)
 
 
