@@ -28,7 +28,14 @@ from snm.stores.address import Address
 from snm.stores.objects import StoreError
 from snm.system import timing
 from snm.system.escapes import plain
-from snm.system.faults import NO_ROOM, is_full, lacks_memory, reason_of
+from snm.system.faults import (
+    NO_ROOM,
+    STANDARD_OUTPUT,
+    is_full,
+    lacks_memory,
+    naming,
+    reason_of,
+)
 from snm.system.files import refuse_unreachable
 from snm.system.own_modules import import_own_modules
 from snm.system.signals import ends_as_first
@@ -242,7 +249,8 @@ def _run_to_status(words: list[str]) -> int:
     """Runs a command; an error becomes one line on stderr and an exit status."""
     try:
         _run(words)
-        sys.stdout.flush()
+        with naming(STANDARD_OUTPUT):
+            sys.stdout.flush()
     except InputError as error:
         return _print_error(error.as_flags, 1 if _is_disk_error(error.__cause__) else 2)
     except StoppedError as error:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
+from collections.abc import Iterator
 
 from snm.errors import InputError
 
-__all__ = ["NO_ROOM", "is_full", "lacks_memory", "reason_of", "unread"]
+__all__ = ["NO_ROOM", "STANDARD_OUTPUT", "is_full", "lacks_memory", "naming", "reason_of", "unread"]
 
 
 def reason_of(error: Exception) -> str:
@@ -42,6 +44,25 @@ def is_full(error: OSError) -> bool:
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return True
     return _wrote_less(error) or _found_no_room(error)
+
+
+@contextlib.contextmanager
+def naming(what: object) -> Iterator[None]:
+    """Within the block, the error of a full disk names what is written, unless it names a file.
+
+    Example:
+      >>> with naming("a.npz"):
+      ...     raise OSError("25600 requested and 25568 written")
+      Traceback (most recent call last):
+      OSError: [Errno 28] no space left, or a limit on the size of files: 'a.npz'
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None or not is_full(error):
+            raise
+        number = error.errno or errno.ENOSPC
+        raise OSError(number, reason_of(error), str(what)) from error
 
 
 def _wrote_less(error: Exception) -> bool:
@@ -96,6 +117,9 @@ def lacks_memory(error: BaseException | None) -> bool:
         error = error.__cause__ or error.__context__
     return False
 
+
+STANDARD_OUTPUT = "standard output"
+"""What `naming` calls it."""
 
 NO_ROOM = "out of memory or of threads: see `ulimit -v` and `ulimit -u`"
 """The line of an error that `lacks_memory`."""

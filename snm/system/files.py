@@ -18,7 +18,7 @@ from pathlib import Path
 
 from snm.errors import InputError
 from snm.system import disk
-from snm.system.faults import is_full, reason_of
+from snm.system.faults import is_full, naming, reason_of
 
 __all__ = [
     "check_writable",
@@ -109,13 +109,13 @@ def whole_file(path: Path) -> Iterator[Path]:
     If the block raises, the temporary file is removed. Of a link, its target is written.
 
     Raises:
-      OSError: the file system refuses.
+      OSError: the file system refuses; that of a full disk names the file.
     """
     path = path.resolve()
     partial = _partial_name(path)
     _remove_left(path)
     try:
-        with _claimed(partial, partial.touch):
+        with naming(path), _claimed(partial, partial.touch):
             yield partial
             disk.sync(partial)
             disk.rename(partial, path)
