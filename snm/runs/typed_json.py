@@ -113,7 +113,7 @@ def _value(kind: Any, value: Any, where: str, otherwise: str = "") -> Any:
     if origin is Annotated:
         found = _value(of[0], value, where, otherwise)
         if not of[1].allows(found):
-            raise InputError(where, _shown(value), f"{of[1].says}{otherwise}")
+            raise InputError(where, _shown(value), f"{of[1].expected}{otherwise}")
         return found
     if dataclasses.is_dataclass(kind):
         return _object(kind, value, where, otherwise)
@@ -138,7 +138,7 @@ def _says(kind: Any) -> str:
     if origin in (Union, types.UnionType):
         return f"{_says(of[0])} or null"
     if origin is Annotated:
-        return of[1].says
+        return of[1].expected
     if origin is Literal:
         return " or ".join(of)
     if origin is tuple and of[-1] is not ...:
