@@ -277,14 +277,14 @@ def main() -> None:
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_num_cpu_devices", 8)
     import snm
-    from snm.system.files import write_whole
+    from snm.system.files import write_atomic
 
     found = []
     for name in given.data or ["generated"]:
         data = snm.generate(**GENERATED) if name == "generated" else snm.load_data(name)
         found.append(measured(name if name == "generated" else data.name, data, given))
     if given.out is not None:
-        write_whole(given.out, json.dumps(found, indent=1) + "\n")
+        write_atomic(given.out, json.dumps(found, indent=1) + "\n")
 
 
 def measured(name: str, data: Any, given: argparse.Namespace) -> dict[str, Any]:

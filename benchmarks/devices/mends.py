@@ -33,7 +33,7 @@ from snm.machine.platform import compiling_for
 from snm.model.model import abstract_state
 from snm.sampling import permutation, sample
 from snm.sampling.sample import Sample
-from snm.system.files import write_whole
+from snm.system.files import write_atomic
 from snm.tables.table import SparseRows
 from snm.targets.devices import devices_of
 from snm.targets.programs import Program, compile_scoring, compile_training, compiled
@@ -221,7 +221,7 @@ def main() -> None:
         kept.setdefault(name, {}).setdefault(target, {})[key] = row
         print(name, target, key, json.dumps(row), flush=True)
         if options.json:
-            write_whole(options.json, json.dumps(kept, indent=1) + "\n")
+            write_atomic(options.json, json.dumps(kept, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from snm.system.files import write_whole
+from snm.system.files import write_atomic
 
 STEPS = 4
 CASES = [  # target, program, shape, k', settings of the head
@@ -137,7 +137,7 @@ def write_plans(options: argparse.Namespace) -> None:
         kept = [one for one in kept if (one["shape"], one["target"]) != of] + [found]
         print(*of, json.dumps(found), flush=True)
         if options.json:
-            write_whole(options.json, json.dumps({"plans": kept}, indent=1) + "\n")
+            write_atomic(options.json, json.dumps({"plans": kept}, indent=1) + "\n")
 
 
 def main() -> None:
@@ -161,7 +161,7 @@ def main() -> None:
         kept.setdefault(name, {})[options.label] = row
         print(name, json.dumps(row), flush=True)
         if options.json:
-            write_whole(options.json, json.dumps(kept, indent=1) + "\n")
+            write_atomic(options.json, json.dumps(kept, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
 from snm.runs.load import StoredRun
 from snm.system import disk
-from snm.system.cache_folder import keep_programs
+from snm.system.cache_folder import enable_compilation_cache
 from snm.trainer.training import train
 
 __all__ = ["SnmBackend"]
@@ -77,7 +77,7 @@ class SnmBackend(TfidfVectorizerMixin, AnnifLearningBackend):
         self.initialize_vectorizer()
         # A process that forks after jax has started its threads may hang.
         if not parallel and self._predictor is None:
-            keep_programs()
+            enable_compilation_cache()
             run = self._path(self._RUN)
             if not run.exists():
                 self._put_back()
@@ -91,7 +91,7 @@ class SnmBackend(TfidfVectorizerMixin, AnnifLearningBackend):
             raise NotSupportedException("cached training data", backend_id=self.backend_id)
         if corpus.is_empty():
             raise NotSupportedException("no documents to train on", backend_id=self.backend_id)
-        keep_programs()
+        enable_compilation_cache()
         with self._as_annif_errors(ConfigurationException):
             config = self._settings(params)
         # Not the mixin's own, which puts the vectoriser beside the model of before at once.

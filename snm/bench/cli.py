@@ -22,7 +22,7 @@ from snm.system.faults import reason_of
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["Bench", "slower", "table_of"]
+__all__ = ["Bench", "make_table", "slower"]
 
 _OF_SAMPLES = ("step", "epoch")  # the parts that have a B and several k'
 _DTYPES: dict[str, Literal["float32", "bfloat16"]] = {"cpu": "float32", "gpu": "bfloat16"}
@@ -86,7 +86,7 @@ def _run(asked: Bench) -> None:
 
     from snm.bench.parts import PARTS
     from snm.runs.folder import write_json
-    from snm.system.terminal import telling, wide_console
+    from snm.system.terminal import text_spinner, wide_console
 
     console = wide_console()
     _check(asked)
@@ -99,12 +99,12 @@ def _run(asked: Bench) -> None:
     names = asked.parts or tuple(PARTS)
     rows: list[dict[str, Any]] = []
     facts = described()
-    with telling("", timed=True) as tell:
+    with text_spinner("", timed=True) as tell:
         for shape in asked.shape:
             for part in names:
                 found = _time_part(part, shape, asked, tell)
                 rows += found
-                console.print(table_of(found))
+                console.print(make_table(found))
                 if asked.json is not None:
                     # A list of rows, each with the machine it was measured on.
                     write_json(asked.json, [{**row, "on": facts} for row in rows])
@@ -229,7 +229,7 @@ def _measure(row: dict[str, Any]) -> tuple[float, float, float]:
 # -- what is shown ---------------------------------------------------------------------------
 
 
-def table_of(rows: list[dict[str, Any]]) -> Table:
+def make_table(rows: list[dict[str, Any]]) -> Table:
     """The table of one part: medians, with quartiles in parentheses."""
     from rich.table import Table
 

@@ -35,7 +35,7 @@ from snm.distributed.processes import (
 from snm.errors import InputError, first_line
 from snm.system import disk
 from snm.system.checksums import checksum, difference, fingerprints
-from snm.system.faults import lacks_memory
+from snm.system.faults import is_out_of_memory
 from snm.system.files import sync_names, sync_tree
 
 __all__ = ["Checkpoints", "SavingError"]
@@ -286,7 +286,7 @@ class Checkpoints:
             with ORBAX_LOCK, context:
                 return ocp.load_checkpointables(str(path), dict(state=abstract))["state"]
         except (ValueError, KeyError, TypeError) as error:  # not damaged, by its checksums
-            if lacks_memory(error):
+            if is_out_of_memory(error):
                 raise MemoryError(f"{path}: no room to load the checkpoint") from error
             raise DamagedError(path, f"arrays of another model: {first_line(error)}") from error
 

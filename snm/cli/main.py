@@ -28,8 +28,8 @@ from snm.stores.address import Address
 from snm.stores.objects import StoreError
 from snm.system import timing
 from snm.system.escapes import plain
-from snm.system.faults import NO_ROOM, is_full, lacks_memory, reason_of
-from snm.system.files import refuse_unreachable
+from snm.system.faults import OUT_OF_MEMORY, is_disk_full, is_out_of_memory, reason_of
+from snm.system.files import check_reachable
 from snm.system.own_modules import import_own_modules
 
 __all__ = ["base_settings", "main", "on_this_machine", "parse"]
@@ -124,7 +124,7 @@ def on_this_machine(command: Any) -> Any:
         value = getattr(command, field.name)
         address = Address.of(value)
         if address is None and isinstance(value, Path):
-            refuse_unreachable(value)
+            check_reachable(value)
         if field.name in _OWN:
             continue
         if address is not None and field.name in _READ:
@@ -224,7 +224,7 @@ _AGAIN = {
 
 def _of_disk(error: BaseException | None) -> bool:
     """Whether a disk is full or fails. That is no unusable input: the same command may succeed."""
-    return isinstance(error, OSError) and (is_full(error) or error.errno == errno.EIO)
+    return isinstance(error, OSError) and (is_disk_full(error) or error.errno == errno.EIO)
 
 
 class _AtOnce(int):
@@ -254,10 +254,10 @@ def _guarded(words: list[str]) -> int:
     except OSError as error:  # a full disk, say
         where = "" if error.filename is None else f"{error.filename}: "
         status = _said(f"{where}{reason_of(error)}", 1)
-        return _AtOnce(status) if lacks_memory(error) else status
+        return _AtOnce(status) if is_out_of_memory(error) else status
     except Exception as error:
-        if lacks_memory(error):
-            return _AtOnce(_said(NO_ROOM, 1))
+        if is_out_of_memory(error):
+            return _AtOnce(_said(OUT_OF_MEMORY, 1))
         if not isinstance(error, (AssertionError, RuntimeError)):
             raise
         if (said := _without_device(error)) is None:
@@ -273,9 +273,9 @@ def _without_device(error: BaseException) -> str | None:
     *_, (last, _) = traceback.walk_tb(error.__traceback__)
     if not last.f_globals.get("__name__", "").startswith("jax."):
         return None
-    from snm.machine.platform import why_no_device
+    from snm.machine.platform import device_error
 
-    if (why := why_no_device()) is None:
+    if (why := device_error()) is None:
         return None
     asked = os.environ.get("JAX_PLATFORMS")
     where = "the devices of JAX" if asked is None else f"JAX_PLATFORMS={asked}"

@@ -54,9 +54,9 @@ class Plan:
     def __call__(self) -> None:
         """Runs the verb."""
         if self.target is None:
-            from snm.system.cache_folder import keep_programs
+            from snm.system.cache_folder import enable_compilation_cache
 
-            keep_programs()
+            enable_compilation_cache()
         else:  # without its device, no program can be read back from a cache
             from snm.targets.devices import only_compile
 
@@ -190,9 +190,9 @@ def _time(found: _Found) -> str:
 
 def _table(title: str, account: Bytes) -> Table:
     from snm.planning.bytes_by_stage import PARTS, STAGES
-    from snm.system.terminal import table_of
+    from snm.system.terminal import make_table
 
-    table = table_of(title, ["part"], STAGES)
+    table = make_table(title, ["part"], STAGES)
     for part in PARTS:
         sizes = [account[stage].get(part, 0) for stage in STAGES]
         if any(sizes):

@@ -150,7 +150,7 @@ def _run(asked: Compare) -> None:
     from snm.compare.report.tables import sheets
     from snm.compare.report.terminal import laid_out
     from snm.system.locks import LOCK, locked
-    from snm.system.signals import stop_told
+    from snm.system.signals import announced_stop
     from snm.system.terminal import console
 
     _check(asked)
@@ -179,7 +179,7 @@ def _run(asked: Compare) -> None:
         write_record(asked.out / "plan.json", plan)
         about = _about(asked, dataset, plan)
         found: dict[str, Any] = {}
-        with display.bar, stop_told(_STOPPING, "keeps what is done, and goes on") as stop:
+        with display.bar, announced_stop(_STOPPING, "keeps what is done, and goes on") as stop:
             for found in campaign.run(stop):
                 _write_figures(asked.out, {**about, **found})
             found["peers"] = _peers(asked, campaign.arms[0].config, display, stop)
@@ -300,10 +300,10 @@ def _refuse_another(out: Path, plan: dict[str, Any]) -> None:
 
 
 def _about(asked: Compare, dataset: Dataset, plan: dict[str, Any]) -> dict[str, Any]:
-    from snm.machine.versions import surroundings
+    from snm.machine.versions import environment_record
 
     assert dataset.test is not None
-    here = surroundings()
+    here = environment_record()
     return {
         "command": shlex.join(["snm", *sys.argv[1:]]),
         "date": datetime.date.today().isoformat(),
@@ -359,17 +359,17 @@ def _published(dataset: Dataset) -> Any:
 def _write_figures(out: Path, results: dict[str, Any]) -> None:
     from snm.compare.report.flat import flat
     from snm.runs.folder import write_json
-    from snm.system.files import write_whole
+    from snm.system.files import write_atomic
 
     write_json(out / "results.json", results)
-    write_whole(out / "results.csv", flat(results))
+    write_atomic(out / "results.csv", flat(results))
 
 
 def _write(out: Path, results: dict[str, Any]) -> None:
     from snm.compare.report.markdown import markdown
     from snm.compare.report.page import page
-    from snm.system.files import write_whole
+    from snm.system.files import write_atomic
 
     _write_figures(out, results)
     for name, text in (("table.md", markdown(results)), ("report.html", page(results))):
-        write_whole(out / name, text)
+        write_atomic(out / name, text)

@@ -17,7 +17,7 @@ from snm.batches.device_parts import local_data_parts, spread_points
 from snm.data.weighting import Weighting
 from snm.distributed.mesh import DATA
 from snm.distributed.processes import everywhere
-from snm.machine.sorting import stable_order
+from snm.machine.sorting import stable_argsort
 from snm.tables.table import SparseRows
 from snm.topk.blocks import Added
 
@@ -117,7 +117,7 @@ class Blocks(NamedTuple):
         for part, (begin, end) in enumerate(itertools.pairwise(cuts)):
             entries = found[begin:end].tocoo()
             # By slot; `tocsc` would make arrays of all K, of a point with a few hundred.
-            order = stable_order(entries.col.astype(np.uint32))
+            order = stable_argsort(entries.col.astype(np.uint32))
             own = slice(entries.nnz)
             rows[part, own] = entries.row[order]
             slots[part, own] = entries.col[order]

@@ -78,11 +78,11 @@ class Serve:
         if not 0 <= self.port <= _LAST_PORT:
             raise InputError("--port", str(self.port), f"0 to {_LAST_PORT}")
         say(f"loading {self.run}")  # before the imports, which take a second or two
-        from snm.system.cache_folder import keep_programs
-        from snm.system.signals import asked_again
+        from snm.system.cache_folder import enable_compilation_cache
+        from snm.system.signals import reload_requested
 
-        keep_programs()
-        with asked_again() as wished:
+        enable_compilation_cache()
+        with reload_requested() as wished:
             _run(self, wished)
 
 
@@ -174,10 +174,10 @@ def _work(listening: socket.socket, talk: Talk[Serve]) -> None:
       talk: with the process that compared them; it sends the options, with the folder of each.
     """
     from snm.serve.renewal import Renewal, why_kept
-    from snm.system.cache_folder import keep_programs
+    from snm.system.cache_folder import enable_compilation_cache
     from snm.system.terminal import remark
 
-    keep_programs()  # before the first program is compiled, or jax keeps none
+    enable_compilation_cache()  # before the first program is compiled, or jax keeps none
 
     def trusted() -> Predictor:
         return _load(dataclasses.replace(talk.newest(), verify=False))

@@ -15,7 +15,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from snm.errors import InputError
 from snm.serve.guards import refusal
-from snm.system.faults import lacks_memory, reason_of
+from snm.system.faults import is_out_of_memory, reason_of
 from snm.system.signals import SIGNALS
 
 __all__ = ["listen", "make_server", "run"]
@@ -82,7 +82,7 @@ def run(server: uvicorn.Server, listening: socket.socket) -> None:
 
     def failed() -> Exception | None:
         error = getattr(getattr(server.config.app, "state", None), "failed", None)
-        return error if isinstance(error, InputError) or lacks_memory(error) else None
+        return error if isinstance(error, InputError) or is_out_of_memory(error) else None
 
     def is_news(record: logging.LogRecord) -> bool:
         return failed() is None  # else uvicorn would tell a traceback of what is raised below

@@ -27,7 +27,7 @@ from prometheus_client.multiprocess import mark_process_dead
 from snm.errors import InputError
 from snm.serve.aside import aside, busy
 from snm.serve.renewal import Renewal, unheard, why_kept
-from snm.system.faults import lacks_memory
+from snm.system.faults import is_out_of_memory
 from snm.system.signals import SIGNALS
 
 __all__ = ["Talk", "Work", "supervise"]
@@ -224,7 +224,7 @@ def _work(
         with listening:
             work(listening, Talk(lambda: newest, wished, lambda: parent.send(True)))
     except Exception as error:
-        if not isinstance(error, InputError) and not lacks_memory(error):
+        if not isinstance(error, InputError) and not is_out_of_memory(error):
             raise
         print(f"snm: error: {why_kept(error)}", file=sys.stderr, flush=True)
         if isinstance(error, InputError):

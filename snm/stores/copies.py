@@ -21,7 +21,7 @@ from snm.stores.snapshots import Snapshot, download, newest
 from snm.system import disk
 from snm.system.cache_folder import folder as cache_folder
 from snm.system.checksums import difference
-from snm.system.files import flocked, made_whole
+from snm.system.files import atomic_folder, file_lock
 from snm.system.locks import LOCK, locked
 
 __all__ = ["home_of", "local"]
@@ -91,7 +91,7 @@ def _of_snapshot(objects: Objects, snapshot: Snapshot, home: Path) -> Path:
         others = [one for one in home.iterdir() if one.is_dir()]
         latest = max(others, key=lambda one: one.stat().st_mtime, default=None)
         have = None if latest is None else latest / objects.address.name
-        with made_whole(str(objects.address), place, lasting=False) as beside:
+        with atomic_folder(str(objects.address), place, lasting=False) as beside:
             download(objects, snapshot, beside / copy.name, have)
     return copy
 
@@ -112,7 +112,7 @@ def _of_listing(objects: Objects, wanted: Callable[[str], bool], home: Path) -> 
     copy = place / objects.address.name
     if not place.exists():
         # Synced: unlike a run, data have no checksums that would tell of a power cut.
-        with made_whole(str(objects.address), place) as beside:
+        with atomic_folder(str(objects.address), place) as beside:
 
             def one(name: str) -> None:
                 path, size = beside / copy.name / name, found[name].size
@@ -137,11 +137,11 @@ def _forget_others(place: Path) -> None:
         os.utime(place)
         if place not in _used:
             with contextlib.ExitStack() as stack:
-                stack.enter_context(flocked(place, fcntl.LOCK_SH | fcntl.LOCK_NB))
+                stack.enter_context(file_lock(place, fcntl.LOCK_SH | fcntl.LOCK_NB))
                 _used[place] = stack.pop_all()
         others = [one for one in place.parent.iterdir() if one.is_dir() and one != place]
         for other in others:
             if time.time() - other.stat().st_mtime > _UNUSED:
                 # A server may hold it, which opens it once more.
-                with contextlib.suppress(OSError), flocked(other, fcntl.LOCK_EX | fcntl.LOCK_NB):
+                with contextlib.suppress(OSError), file_lock(other, fcntl.LOCK_EX | fcntl.LOCK_NB):
                     disk.remove_tree(other)

@@ -14,8 +14,8 @@ from snm.errors import InputError
 from snm.stores.address import Address, without_secrets
 from snm.stores.objects import Objects, Patience, StoreError, safe
 from snm.system import disk
-from snm.system.cache_folder import in_store
-from snm.system.files import made_whole
+from snm.system.cache_folder import store_address
+from snm.system.files import atomic_folder
 
 __all__ = ["bring", "send"]
 
@@ -42,7 +42,7 @@ def bring(place: Path, name: str) -> bool:
             return False
         with (
             contextlib.suppress(InputError),
-            made_whole("cache", place / name, lasting=False) as to,
+            atomic_folder("cache", place / name, lasting=False) as to,
         ):
 
             def one(file: str) -> None:
@@ -72,7 +72,7 @@ def send(place: Path, name: str) -> None:
 
 
 def _objects(name: str) -> Objects | None:
-    store = in_store()
+    store = store_address()
     if store is None:
         return None
     address = Address.of(store)

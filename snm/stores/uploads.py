@@ -25,7 +25,7 @@ from snm.stores.snapshots import (
 )
 from snm.system import disk
 from snm.system.checksums import file_sha256, read_sealed, write_sealed
-from snm.system.files import made_whole
+from snm.system.files import atomic_folder
 
 __all__ = ["RECORD", "Uploads", "bring"]
 
@@ -60,7 +60,7 @@ def bring(objects: Objects, folder: Path, record: Path) -> Snapshot | None:
         if found.name == _recorded(record) and folder.exists():
             return found
         try:
-            with made_whole(str(objects.address), folder) as beside:
+            with atomic_folder(str(objects.address), folder) as beside:
                 download(objects, found, beside, have=folder)
                 disk.remove_tree(folder)
         except GoneError as error:

@@ -1,4 +1,4 @@
-"""What signals do: SIGTERM and SIGINT ask for an orderly stop, SIGHUP asks for something again."""
+"""Signal handlers: SIGTERM and SIGINT request an orderly stop, SIGHUP requests a reload."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-__all__ = ["SIGNALS", "asked_again", "ends_in_order", "stop_told", "stop_wished"]
+__all__ = ["SIGNALS", "announced_stop", "reload_requested", "sigterm_raises_exit", "stop_requested"]
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
-_SAME = 1.0  # seconds in which a signal of the same kind is not a second one
+_DEBOUNCE_SECONDS = 1.0  # in which a repeated signal does not count
 
 
 @contextlib.contextmanager
-def stop_wished(
+def stop_requested(
     on_first: Callable[[signal.Signals], None], on_second: Callable[[], None]
 ) -> Iterator[Callable[[], bool]]:
     """Within the block, remembers the first of `SIGNALS` and ends the process at the second.
@@ -28,8 +28,8 @@ def stop_wished(
     Python runs its signal handlers only when the main thread returns from compiled code, which can
     take minutes. So a separate thread receives the signals as they arrive.
 
-    One of the same kind within a second of the first counts as the same: `timeout` signals its
-    child, and then the group that the child is in.
+    A signal of the same kind within a second counts as the same one: `timeout` signals its child,
+    and then the child's process group.
 
     Args:
       on_first: called with the first signal, in that thread.
@@ -42,7 +42,7 @@ def stop_wished(
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return
-    wished = threading.Event()
+    requested = threading.Event()
     receiver, sender = socket.socketpair()
     sender.setblocking(False)
 
@@ -52,16 +52,16 @@ def stop_wished(
             for number in numbers:
                 if number not in SIGNALS:
                     continue
-                if wished.is_set():
-                    if number == first and time.monotonic() - since < _SAME:
+                if requested.is_set():
+                    if number == first and time.monotonic() - since < _DEBOUNCE_SECONDS:
                         continue
                     try:
                         on_second()
                     finally:
                         os._exit(128 + number)
                 first, since = number, time.monotonic()
-                wished.set()
-                with contextlib.suppress(Exception):  # such as a pipe that nobody reads any more
+                requested.set()
+                with contextlib.suppress(Exception):  # such as a closed pipe
                     on_first(signal.Signals(number))
 
     # Python writes to the wakeup descriptor only for signals that have a handler.
@@ -70,7 +70,7 @@ def stop_wished(
     thread = threading.Thread(target=receive, name="signals", daemon=True)
     thread.start()
     try:
-        yield wished.is_set
+        yield requested.is_set
     finally:
         signal.set_wakeup_fd(old_descriptor)
         for number, handler in old.items():
@@ -81,12 +81,12 @@ def stop_wished(
 
 
 @contextlib.contextmanager
-def stop_told(begins: str, again: str) -> Iterator[Callable[[], bool]]:
-    """As `stop_wished`, and says on standard error what each signal does.
+def announced_stop(begins: str, again: str) -> Iterator[Callable[[], bool]]:
+    """As `stop_requested`, with messages on standard error.
 
     Args:
-      begins: what the first one does.
-      again: what the same command does after the second.
+      begins: the effect of the first signal.
+      again: the effect of running the same command after the second signal.
     """
     from snm.system.terminal import console
 
@@ -97,25 +97,25 @@ def stop_told(begins: str, again: str) -> Iterator[Callable[[], bool]]:
         console.show_cursor(True)  # the progress bar hides it
         print(f"snm: error: stopped at once; the same command {again}", file=sys.stderr, flush=True)
 
-    with stop_wished(first, second) as wished:
-        yield wished
+    with stop_requested(first, second) as requested:
+        yield requested
 
 
 @contextlib.contextmanager
-def ends_in_order() -> Iterator[None]:
-    """Within the block, SIGTERM exits with status 143 as an exception, so that files are removed.
+def sigterm_raises_exit() -> Iterator[None]:
+    """Within the block, SIGTERM raises SystemExit(143), so that temporary files are removed.
 
-    Where SIGTERM has a handler already, and outside the main thread, nothing is changed.
+    Does nothing if SIGTERM has a handler already, and outside the main thread.
     """
-    mine = threading.current_thread() is threading.main_thread()
-    if not mine or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    if not in_main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
         return
 
-    def leave(number: int, _: object) -> None:
+    def exit_process(number: int, _: object) -> None:
         raise SystemExit(128 + number)
 
-    signal.signal(signal.SIGTERM, leave)
+    signal.signal(signal.SIGTERM, exit_process)
     try:
         yield
     finally:
@@ -123,45 +123,45 @@ def ends_in_order() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def asked_again() -> Iterator[threading.Event]:
-    """Within the block, SIGHUP sets an event, as servers open files again at it.
+def reload_requested() -> Iterator[threading.Event]:
+    """Within the block, SIGHUP sets an event, by which servers reload.
 
-    A terminal that closes sends SIGHUP too. That is a SIGTERM here, or nothing where SIGHUP was
-    ignored before, as `nohup` has it. A process that its terminal left without a signal is asked as
-    usual later on, so a thread looks when that is.
+    A closing terminal sends SIGHUP too. That is treated as SIGTERM, or ignored if SIGHUP was
+    ignored before, as by `nohup`. If the terminal goes away without a signal, a later SIGHUP is a
+    reload request, so a thread watches the terminal.
 
     Yields:
       The event; it is never set outside the main thread, where Python cannot set handlers.
     """
-    asked, over = threading.Event(), threading.Event()
+    requested, finished = threading.Event(), threading.Event()
     if threading.current_thread() is not threading.main_thread():
-        yield asked
+        yield requested
         return
     before, closed_at = signal.getsignal(signal.SIGHUP), -math.inf
 
     def watch() -> None:
         nonlocal closed_at
         while _has_terminal():
-            if over.wait(_SAME / 5):
+            if finished.wait(_DEBOUNCE_SECONDS / 5):
                 return
         closed_at = time.monotonic()
 
-    def hear(*_: object) -> None:
-        closes = thread.is_alive() and not _has_terminal()
-        if not closes and time.monotonic() - closed_at > _SAME:
-            asked.set()
+    def handle(*_: object) -> None:
+        is_closing = thread.is_alive() and not _has_terminal()
+        if not is_closing and time.monotonic() - closed_at > _DEBOUNCE_SECONDS:
+            requested.set()
         elif before is not signal.SIG_IGN:
             signal.raise_signal(signal.SIGTERM)
 
     thread = threading.Thread(target=watch, name="terminal", daemon=True)
     if _has_terminal():
         thread.start()
-    signal.signal(signal.SIGHUP, hear)
+    signal.signal(signal.SIGHUP, handle)
     try:
-        yield asked
+        yield requested
     finally:
         signal.signal(signal.SIGHUP, before)
-        over.set()
+        finished.set()
 
 
 def _has_terminal() -> bool:

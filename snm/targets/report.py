@@ -16,7 +16,7 @@ from snm.data.load import load
 from snm.distributed.mesh import parse_mesh
 from snm.errors import InputError, counted, duration
 from snm.machine.platform import compiling_for
-from snm.system.terminal import console, say, table_of
+from snm.system.terminal import console, make_table, say
 from snm.targets.programs import Program, compile_run
 from snm.targets.table import Target, find_target
 
@@ -161,7 +161,7 @@ def _table(found: dict[str, Any]) -> Table:
     programs = found["programs"]
     where = f" ({found['mesh']})" if found["mesh"] else ""
     names = (program["name"] for program in programs)
-    table = table_of(f"{found['target']}{where}, MiB of each device", [""], names)
+    table = make_table(f"{found['target']}{where}, MiB of each device", [""], names)
 
     def row(name: str, cell: Callable[[dict[str, Any]], str]) -> None:
         table.add_row(name, *map(cell, programs))

@@ -11,7 +11,7 @@ from command_line import refused
 from snm.config.resolve import resolve
 from snm.config.settings import Config, preset
 from snm.errors import InputError
-from snm.machine.platform import compiling_for, of_platform, platform
+from snm.machine.platform import compiling_for, for_platform, platform
 from snm.targets import programs
 from snm.targets.account import Account, Exchange
 from snm.targets.programs import Program
@@ -110,5 +110,5 @@ def test_the_page_has_the_peaks_of_each_target():
 def test_the_platform_is_the_one_compiled_for():
     assert platform() == "cpu"
     with compiling_for("gpu", 1 << 30):
-        assert (platform(), of_platform({"cpu": 1, "gpu": 2})) == ("gpu", 2)
+        assert (platform(), for_platform({"cpu": 1, "gpu": 2})) == ("gpu", 2)
     assert platform() == "cpu"

@@ -105,7 +105,7 @@ def _run(command: Interactions) -> None:
     from snm.data.formats.text_writer import write_text
     from snm.data.names import Spellings
     from snm.system import disk
-    from snm.system.files import made_whole
+    from snm.system.files import atomic_folder
     from snm.system.terminal import say, waiting
 
     _check(command)
@@ -120,7 +120,7 @@ def _run(command: Interactions) -> None:
         least = 2 + command.leave_last
         expected = f"one with {least} different items (see --user, --item and --min-users)"
         raise InputError(str(command.source), "no user to train on", expected)
-    with made_whole("--out", command.out) as folder, waiting(f"writing {command.out}"):
+    with atomic_folder("--out", command.out) as folder, waiting(f"writing {command.out}"):
         for name, points in (("train", train), ("test", test)):
             if points is not None and len(points.users):
                 write_text(folder / f"{name}.txt", points.features, points.labels)
