@@ -213,14 +213,14 @@ def _step(model: Any, source: Any, shape: Any, mesh: Any) -> Any:
     from jax.sharding import PartitionSpec
 
     from snm.batches.device_parts import stack_specs
-    from snm.distributed.mesh import DATA, axes_of, on_mesh
+    from snm.distributed.mesh import DATA, on_mesh, training_axes
     from snm.head import by_threshold as thresholds
     from snm.head import head
     from snm.head.mining import mine
     from snm.model.placement import state_specs
     from snm.model.train_step import train_step
 
-    axes = axes_of(mesh)
+    axes = training_axes(mesh)
     make_problem = head.make_problem
 
     def run(state: Any, stack: Any) -> Any:

@@ -58,9 +58,9 @@ class Plan:
 
             enable_compilation_cache()
         else:  # without its device, no program can be read back from a cache
-            from snm.targets.devices import only_compile
+            from snm.targets.devices import use_cpus_only
 
-            only_compile()
+            use_cpus_only()
         _run(self)
 
 
@@ -76,9 +76,9 @@ def _run(command: Plan) -> None:
     command.settings.check()  # before the data are read, which may take long
     limit = None if command.device_memory is None else parse_bytes(command.device_memory)
     if command.target is not None:
-        from snm.targets.report import plan_target, with_devices
+        from snm.targets.report import plan_target, with_mesh_of_target
 
-        simulate_devices(with_devices(command.target, command.settings)[1].mesh)
+        simulate_devices(with_mesh_of_target(command.target, command.settings)[1].mesh)
         return plan_target(command.data, command.settings, command.target, limit, command.json)
     simulate_devices(command.settings.mesh)
     found = _found(command, limit)

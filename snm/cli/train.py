@@ -92,11 +92,13 @@ class Train:
         from snm.system.timing import part
 
         with waiting("starting"), part("starting"):
-            from snm.distributed.launch import Meeting, process_group
+            from snm.distributed.launch import ProcessOptions, process_group
             from snm.system.cache_folder import enable_compilation_cache
 
             enable_compilation_cache()
-        meeting = Meeting(self.coordinator, self.num_processes, self.process_id, self.peer_timeout)
+        meeting = ProcessOptions(
+            self.coordinator, self.num_processes, self.process_id, self.peer_timeout
+        )
         with process_group(meeting):
             run_training(self)
 

@@ -13,7 +13,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from snm.distributed.host_copy import host_copy
 from snm.distributed.mesh import on_mesh, table_axes
-from snm.distributed.processes import on_devices
+from snm.distributed.processes import make_global_array
 from snm.head.state import Head
 from snm.machine.compiler import answer_options
 from snm.model.inference import join
@@ -36,7 +36,7 @@ __all__ = [
 
 def state_specs(state: TrainState, mesh: Mesh) -> TrainState:
     """The `PartitionSpec` of each array of a state, in the structure of the state."""
-    everywhere = PartitionSpec()
+    replicate = PartitionSpec()
     axes = table_axes(mesh)
 
     def by_rows(of: Any, axis: str | None = axes.label) -> Any:
@@ -44,9 +44,9 @@ def state_specs(state: TrainState, mesh: Mesh) -> TrainState:
 
     return TrainState(
         features=by_rows(state.features, axes.features),
-        tower=jax.tree.map(lambda _: everywhere, state.tower),
-        tower_state=jax.tree.map(lambda _: everywhere, state.tower_state),
-        head=Head(by_rows(state.head.table), by_rows(state.head.bias), everywhere),  # type: ignore[arg-type]
+        tower=jax.tree.map(lambda _: replicate, state.tower),
+        tower_state=jax.tree.map(lambda _: replicate, state.tower_state),
+        head=Head(by_rows(state.head.table), by_rows(state.head.bias), replicate),  # type: ignore[arg-type]
     )
 
 
@@ -111,7 +111,7 @@ def spread(state: TrainState, mesh: Mesh) -> TrainState:
             first, last, _ = index[0].indices(like.shape[0])
             return np.pad(rows, [(0, last - first - len(rows))] + [(0, 0)] * (x.ndim - 1))
 
-        return on_devices(like.shape, like.sharding, part)
+        return make_global_array(like.shape, like.sharding, part)
 
     return jax.tree.map(placed, state, shapes_on(state, mesh))
 

@@ -15,7 +15,7 @@ from jax.sharding import Mesh, PartitionSpec
 
 from snm.batches.device_parts import points_specs, stack_specs
 from snm.batches.sources.source import Source
-from snm.distributed.mesh import axes_of, on_mesh
+from snm.distributed.mesh import on_mesh, training_axes
 from snm.machine.compiler import OptionsOf, step_options
 from snm.model.from_config import Stage
 from snm.model.model import Model, TrainState, abstract_state
@@ -142,7 +142,7 @@ def jitted_steps(
     if not source.resident and mesh is None:
         return jitted_stream(model, step, options)
     chosen = options(table_bytes(model, mesh))
-    axes = axes_of(mesh)
+    axes = training_axes(mesh)
 
     def steps(state: TrainState, resident: Any, stack: Any) -> Any:
         materialize = functools.partial(source.materialize, resident, shape=shape)
