@@ -37,7 +37,7 @@ from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
 from snm.machine.versions import machine, versions
 from snm.model.from_config import make_model
-from snm.model.placement import initial
+from snm.model.placement import init_state_on
 from snm.runs.folder import RunFolder, write_json
 from snm.runs.schema import RunOrigin
 from snm.system.cache_folder import enable_compilation_cache
@@ -89,7 +89,7 @@ def write_run(folder: Path, shape: str = "amazon670k") -> RunFolder:
     names = tuple(f"the name of label {number}" for number in range(sizes.num_labels))
     run.write(resolved, origin, Weighting.of_counts(sizes.num_points, present), names, texts)
     model = make_model(resolved, sizes.num_features, sizes.num_labels)
-    state = initial(model)
+    state = init_state_on(model)
     about = {"data_sha256": origin.sha256, "seed": config.seed, "versions": versions()}
     run.checkpoints(1, about=about).save(1, state, {"step": 1}, None)
     return run

@@ -32,7 +32,7 @@ from snm.data.weighting import Weighting
 from snm.head import plan
 from snm.machine.compiler import step_options
 from snm.machine.versions import environment_record
-from snm.model.placement import initial, table_bytes
+from snm.model.placement import init_state_on, table_bytes
 from snm.model.train_step import train_step
 from snm.runs.folder import write_json
 from snm.topk import search
@@ -102,7 +102,7 @@ def set_up(setting: Setting, folder: Path) -> tuple[Any, Any, list[Any]]:
         weighting = Weighting.fit(config.weighting, data.train.features)
         ready = prepare(config, data.train, weighting)
         source, model = ready.source, ready.model
-        state = initial(model)
+        state = init_state_on(model)
     stacks = [jax.tree.map(lambda leaf: leaf[0], source.stack(i, 1)) for i in range(_BATCHES)]
     return model, state, [jax.device_put(stack) for stack in stacks]
 
@@ -163,11 +163,7 @@ def main() -> None:
             one = ratios(setting, asked.data, asked.repeats)
             print(f"{one['setting']:<38} {one['step_ms']:8.1f} ms  {one['ways']}", flush=True)
             found.append(one)
-    record = {
-        "environment_record": environment_record(),
-        "repeats": asked.repeats,
-        "settings": found,
-    }
+    record = {"surroundings": environment_record(), "repeats": asked.repeats, "settings": found}
     write_json(asked.out, record)
 
 

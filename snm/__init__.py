@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from snm.machine.xla_flags import set_flags
 
 if TYPE_CHECKING:
+    from snm.cli.data_verbs.interactions import import_interactions
     from snm.config.settings import Config, preset, read_config
     from snm.data.dataset import Dataset, Points
     from snm.data.synthetic import generate
@@ -48,6 +49,7 @@ _HOMES = {
     "Dataset": "data.dataset",
     "Points": "data.dataset",
     "generate": "data.synthetic",
+    "import_interactions": "cli.data_verbs.interactions",
     "InputError": "errors",
     "Head": "head.state",
     "HeadBatch": "head.state",
@@ -86,6 +88,7 @@ __all__ = [
     "SparseRows",
     "evaluate",
     "generate",
+    "import_interactions",
     "init_head",
     "load",
     "load_data",

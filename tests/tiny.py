@@ -15,10 +15,9 @@ from snm.data.synthetic import generate
 
 POINTS, TEST_POINTS, FEATURES, LABELS = 60, 20, 30, 20
 
-# Four steps an epoch, the last one short; two a dispatch. A falling rate would make another
-# program for another number of epochs. A checkpoint an epoch costs more than its steps: where a
-# test has more than some dozen steps and does not stop in their middle, it sets
-# `checkpoint_every`. The last step is always saved.
+# Four steps an epoch, the last one short; two a dispatch. A checkpoint an epoch costs more
+# than its steps: where a test has more than some dozen steps and does not stop in their middle, it
+# sets `checkpoint_every`. The last step is always saved.
 CONFIG: Config = dataclasses.replace(
     preset("default"),
     dim=8,

@@ -163,7 +163,7 @@ def compared(
     from snm.data.weighting import Weighting
     from snm.distributed.mesh import make_mesh
     from snm.model.from_config import make_model
-    from snm.model.placement import initial, spread
+    from snm.model.placement import init_state_on, shard_state
 
     config = resolve(dataclasses.replace(snm.preset("default"), **settings), data)
     train = data.train
@@ -174,7 +174,7 @@ def compared(
     sources = {
         name: dataclasses.replace(
             source_of(config, model.spec, train, None, weighting, mesh),
-            schedule=Schedule(config.schedule, steps),
+            schedule=Schedule.of(config, steps),
         )
         for name, mesh in places.items()
     }
@@ -191,14 +191,14 @@ def compared(
         found = Mined(np.asarray(slots), np.asarray(scores), None, float(loss))
         return state, dataclasses.replace(found, every=None if every is None else np.asarray(every))
 
-    one = initial(model)
-    own = {name: initial(model, places[name]) for name in meshes}
+    one = init_state_on(model)
+    own = {name: init_state_on(model, places[name]) for name in meshes}
     found = {(name, what): Flips() for name in meshes for what in ("same state", "own state")}
     for number in range(steps):
         told(f"step {number + 1} of {steps}")
         after, mine = step("", one, number)
         for name in meshes:
-            _, same = step(name, spread(one, places[name]), number)
+            _, same = step(name, shard_state(one, places[name]), number)
             found[name, "same state"].add(number, mine, same)
             own[name], other = step(name, own[name], number)
             found[name, "own state"].add(number, mine, other)

@@ -78,7 +78,7 @@ def compiled(labels: int, features: int, batch: int, mesh_text: str) -> str:
     """Compiles one step of the default preset from abstract tables; returns the module's text."""
     from snm.batches.device_parts import spread_stack
     from snm.distributed.mesh import DATA, make_mesh
-    from snm.model.placement import abstract_on
+    from snm.model.placement import abstract_state_on
     from snm.trainer.programs import jitted_steps
 
     mesh = make_mesh(mesh_text, labels, batch)
@@ -86,7 +86,7 @@ def compiled(labels: int, features: int, batch: int, mesh_text: str) -> str:
     model, source = model_and_source(labels, features, batch, mesh.shape[DATA])
     stack = spread_stack(source.stack(0, 1), source.data_parts, mesh)
     step = jitted_steps(model, source, source.shape(0), mesh)
-    return step.lower(abstract_on(mesh, model), (), stack).compile().as_text()
+    return step.lower(abstract_state_on(mesh, model), (), stack).compile().as_text()
 
 
 def count() -> None:
@@ -139,7 +139,7 @@ def stepper(data: Any, batch: int, mesh_text: str, mined: int) -> Callable[[], N
     from snm.data.weighting import Weighting
     from snm.distributed.mesh import make_mesh
     from snm.model.from_config import make_model
-    from snm.model.placement import initial
+    from snm.model.placement import init_state_on
     from snm.trainer.programs import jitted_steps
 
     config = dataclasses.replace(
@@ -152,7 +152,7 @@ def stepper(data: Any, batch: int, mesh_text: str, mined: int) -> Callable[[], N
     source = source_of(resolve(config, data), model.spec, train, None, unweighted, mesh)
     stack = source.stack(0, STEPS)
     stack = stack if mesh is None else spread_stack(stack, source.data_parts, mesh)
-    state = initial(model, mesh)
+    state = init_state_on(model, mesh)
     step = jitted_steps(model, source, source.shape(0), mesh)
 
     def call() -> None:

@@ -24,7 +24,7 @@ import jax
 from snm.bench.shapes import SHAPES, model_of
 from snm.checkpoints.store import Checkpoints
 from snm.model.model import abstract_state
-from snm.model.placement import initial
+from snm.model.placement import init_state_on
 from snm.runs.folder import write_json
 
 
@@ -58,7 +58,7 @@ def measured(rounds: int, folder: Path | None = None) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(dir=folder) as name:
         store = Checkpoints(Path(name) / "checkpoints", keep=1)
         like = abstract_state(model)
-        store.save(1, initial(model), {"step": 1}, None)
+        store.save(1, init_state_on(model), {"step": 1}, None)
         path = store.path(1)
         size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
         for _ in range(rounds):

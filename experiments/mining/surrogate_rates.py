@@ -20,6 +20,7 @@ import tyro
 
 import snm
 from experiments.command_line import run_command
+from snm.config.resolve import resolve
 from snm.config.settings import Config, preset
 from snm.data.dataset import Dataset
 from snm.runs.folder import write_json
@@ -39,7 +40,7 @@ def measured(dataset: Dataset, config: Config) -> dict[str, Any]:
     """The rate of a training and its precision on the points held out, in percent."""
     with tempfile.TemporaryDirectory() as name:
         result = snm.train(dataset, config, Path(name) / "run")
-        rate = snm.load(Path(name) / "run").model.learning_rate
+    rate = resolve(config, dataset).learning_rate
     scores = result["validation"]["metrics"]
     return {"rate": rate, **{name: round(scores[name], 2) for name in METRICS}}
 

@@ -2,5 +2,5 @@
 
 Public names: `item_splits.with_splits`, further points of a recommender; `batch.Batch`, what a step
 trains on; `sources`, what makes batches; `epoch_order.Order`; `csr_blocks.block_of`;
-`dispatches.steps_of_dispatch`.
+`dispatches.dispatch_length`.
 """

@@ -13,45 +13,45 @@ from scipy.sparse import csr_matrix
 from snm.tables.table import SparseRows
 
 __all__ = [
+    "as_sparse_rows",
     "block_of",
-    "csr_of",
-    "likely_most",
+    "likely_max_entries",
+    "padded_slice",
     "power_of_two",
     "repeat",
-    "rounded_up",
-    "slice_of",
+    "round_up_entries",
     "take",
 ]
 
 _DEVIATIONS = 5.0
 
 
-def csr_of(matrix: csr_matrix) -> SparseRows:
-    """The arrays of a SciPy matrix, which are not copied."""
+def as_sparse_rows(matrix: csr_matrix) -> SparseRows:
+    """The arrays of a SciPy matrix as `SparseRows`, without a copy."""
     return SparseRows(ids=matrix.indices, values=matrix.data, starts=matrix.indptr)
 
 
-def rounded_up(entries: int) -> int:
-    """A number of entries, rounded up by at most an eighth: similar batches share a program.
+def round_up_entries(entries: int) -> int:
+    """Rounds a number of entries up by at most an eighth, so that similar batches share a program.
 
     Example:
-      >>> [rounded_up(entries) for entries in (0, 9, 100, 1001)]
+      >>> [round_up_entries(entries) for entries in (0, 9, 100, 1001)]
       [8, 16, 104, 1024]
     """
-    most = max(entries, 8)
-    unit = 1 << max(most.bit_length() - 4, 3)
-    return -(-most // unit) * unit
+    size = max(entries, 8)
+    unit = 1 << max(size.bit_length() - 4, 3)
+    return -(-size // unit) * unit
 
 
-def likely_most(counts: NDArray[np.int64], places: int, share: float = 1.0) -> int:
-    """Entries that hardly any batch exceeds: their mean and five standard deviations.
+def likely_max_entries(counts: NDArray[np.int64], places: int, share: float = 1.0) -> int:
+    """An upper bound of the entries of almost all batches: the mean plus five standard deviations.
 
-    Blocks of this size serve all epochs, and all members of a run, with one compiled program.
+    With blocks of this size, all epochs and members of a run share one compiled program.
 
     Args:
       counts: int [N], entries of each point.
-      places: points of a batch, drawn without replacement.
-      share: of the entries of a point that are kept, each at random.
+      places: number of points of a batch, drawn without replacement.
+      share: probability with which each entry is kept.
     """
     if not len(counts):
         return 0
@@ -69,7 +69,7 @@ def take(matrix: SparseRows, points: Any, entries: int) -> SparseRows:
     Args:
       matrix: CSR [m, K].
       points: int [n], row numbers; -1 gives an empty row.
-      entries: of the block, static: at least as many as the rows have. The rest is padding.
+      entries: number of entries of the block, static; at least as many as the rows have.
 
     Returns:
       A block [n, K] of the same kind of arrays: int32 ids, float32 values, int32 starts.
@@ -90,10 +90,10 @@ def take(matrix: SparseRows, points: Any, entries: int) -> SparseRows:
 
 
 def repeat(values: Any, counts: Any, total: int) -> Any:
-    """Each value as often as its count says, then the last one up to `total`.
+    """Repeats each value by its count, and then the last value up to length `total`.
 
-    `numpy.repeat` returns as many values as the counts add up to. A compiled program has to know
-    the length beforehand, for which JAX's has an argument that NumPy's has not.
+    Compiled programs need a static length. `jax.numpy.repeat` has an argument for it,
+    `numpy.repeat` has not.
 
     Args:
       values: [n], of NumPy or JAX, n >= 1.
@@ -102,13 +102,13 @@ def repeat(values: Any, counts: Any, total: int) -> Any:
     """
     if values.__array_namespace__() is jnp:
         return jnp.repeat(values, counts, total_repeat_length=total)
-    found = np.full(total, values[-1])
+    padded = np.full(total, values[-1])
     repeated = np.repeat(values, counts)
-    found[: len(repeated)] = repeated
-    return found
+    padded[: len(repeated)] = repeated
+    return padded
 
 
-def slice_of(matrix: csr_matrix, first: int, last: int, rows: int, entries: int) -> SparseRows:
+def padded_slice(matrix: csr_matrix, first: int, last: int, rows: int, entries: int) -> SparseRows:
     """Rows first .. last - 1, padded to `rows` rows and `entries` entries.
 
     Args:
@@ -119,8 +119,8 @@ def slice_of(matrix: csr_matrix, first: int, last: int, rows: int, entries: int)
       entries: at least as many as these rows have.
 
     Returns:
-      NumPy arrays: int32 ids and float32 values [entries], int32 starts [rows + 1]; those of the
-      matrix where they are all of it, with nothing beyond.
+      NumPy arrays: int32 ids and float32 values [entries], int32 starts [rows + 1]. If nothing is
+      cut or padded, these are the arrays of the matrix.
     """
     if (first, last, rows, entries) == (0, matrix.shape[0], matrix.shape[0], matrix.nnz):
         return SparseRows(
@@ -137,7 +137,7 @@ def slice_of(matrix: csr_matrix, first: int, last: int, rows: int, entries: int)
 
 
 def power_of_two(count: int, at_least: int = 1) -> int:
-    """The least power of two that neither is above: few lengths of padded arrays are compiled.
+    """The smallest power of two >= both arguments, so that few array lengths are compiled.
 
     Example:
       >>> power_of_two(5), power_of_two(8), power_of_two(0), power_of_two(3, at_least=16)
@@ -151,8 +151,8 @@ def block_of(matrix: csr_matrix, points: np.ndarray, at_least: int = 8) -> Spars
 
     Args:
       matrix: CSR.
-      points: int [n], rows of it; -1 gives an empty row.
-      at_least: entries of the block.
+      points: int [n], row numbers; -1 gives an empty row.
+      at_least: smallest number of entries of the block.
     """
     counts = np.append(np.diff(matrix.indptr), 0)[points]
-    return take(csr_of(matrix), points, power_of_two(int(counts.sum()), at_least))
+    return take(as_sparse_rows(matrix), points, power_of_two(int(counts.sum()), at_least))

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from snm.batches.batch import OF_POINTS
+from snm.batches.batch import POINT_FIELDS
 from snm.distributed.mesh import DATA
 from snm.distributed.processes import make_global_array, replicate
 
@@ -44,7 +44,7 @@ def stack_specs(stack: Any, data_parts: int) -> Any:
     """
 
     def of(name: str) -> Any:
-        cut = data_parts > 1 and name in OF_POINTS
+        cut = data_parts > 1 and name in POINT_FIELDS
         spec = PartitionSpec(None, DATA) if cut else PartitionSpec()
         return jax.tree.map(lambda _: spec, getattr(stack, name))
 

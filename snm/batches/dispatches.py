@@ -1,4 +1,4 @@
-"""How many steps the device runs between two exchanges with the host."""
+"""The number of steps that the device runs per dispatch, between two exchanges with the host."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Iterable
 from snm.batches.sources.on_device import DeviceSource
 from snm.batches.sources.source import Source
 
-__all__ = ["steps_of_dispatch"]
+__all__ = ["dispatch_length"]
 
 
-def steps_of_dispatch(source: Source, most: int, marks: Iterable[int] = ()) -> int:
-    """Steps of each dispatch, at most `most`.
+def dispatch_length(source: Source, max_steps: int, marks: Iterable[int] = ()) -> int:
+    """Steps of each dispatch, at most `max_steps`.
 
-    A dispatch ends at the end of an epoch and at a mark. Where the device has the points, the steps
-    between two ends are cut into equal dispatches, of which `Source.stack` fills up the last: one
-    program serves all. Where it has room for the points of another phase, their program is taken if
-    at most a sixth more steps are computed so.
+    A dispatch ends at the end of an epoch and at a mark. If the points are on the device, the steps
+    between two ends are cut into equal dispatches, and `Source.stack` pads the last one, so that
+    all share one program. If the arrays have room for the points of another phase, the program of
+    that phase is used, provided that it computes at most a sixth more steps.
 
     Args:
       source: the batches.
-      most: at least 1.
-      marks: steps between two stops of a kind, such as checkpoints; 0 is none.
+      max_steps: at least 1.
+      marks: intervals in steps at which a dispatch must end, such as for checkpoints; 0 for none.
     """
 
     def between_ends(epoch: int) -> int:
@@ -29,21 +29,21 @@ def steps_of_dispatch(source: Source, most: int, marks: Iterable[int] = ()) -> i
 
     steps = between_ends(source.steps_per_epoch)
     if not isinstance(source, DeviceSource):
-        return min(most, steps)
-    own = _equal_length(steps, most)
+        return min(max_steps, steps)
+    length = _equal_length(steps, max_steps)
     if source.room is None:
-        return own
-    shared = _equal_length(between_ends(-(-source.room[0] // source.batch_size)), most)
-    cheap = 6 * _computed(steps, shared) <= 7 * _computed(steps, own)
-    return shared if cheap else own
+        return length
+    shared = _equal_length(between_ends(-(-source.room[0] // source.batch_size)), max_steps)
+    cheap = 6 * _computed(steps, shared) <= 7 * _computed(steps, length)
+    return shared if cheap else length
 
 
-def _equal_length(steps: int, most: int) -> int:
-    """Of the fewest dispatches that `steps` can be cut into, as equal as they can be."""
-    dispatches = -(-steps // min(most, steps))
+def _equal_length(steps: int, max_steps: int) -> int:
+    """The length of the fewest equal dispatches that cover `steps`."""
+    dispatches = -(-steps // min(max_steps, steps))
     return -(-steps // dispatches)
 
 
 def _computed(steps: int, length: int) -> int:
-    """Steps that the device computes for `steps` of them, in whole dispatches."""
+    """The number of steps computed for `steps` in whole dispatches, padding included."""
     return -(-steps // length) * length

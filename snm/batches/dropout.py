@@ -1,8 +1,9 @@
 """Input dropout: the features of a point that a visit leaves out.
 
-What is left out is a function of the seed, the pass, the point and the place of the feature in the
-point. So it does not depend on where a batch is made, on the host or on the device, whole or in
-parts. On the host the entries that are left out leave the batch: nothing later spends time on them.
+Which features are dropped is a function of the seed, the epoch, the point and the position of the
+feature in the point. It does not depend on where a batch is made: on the host or on the device,
+whole or in parts. On the host, dropped entries are removed from the batch, so they cost no time
+later.
 """
 
 from __future__ import annotations
@@ -17,56 +18,56 @@ from snm.data.mapped import row_blocks
 from snm.tables.hashing import GOLDEN, mix_bits
 from snm.tables.table import SparseRows
 
-__all__ = ["entries_left", "keys_of_points", "with_dropout", "without_dropped"]
+__all__ = ["count_kept", "drop_entries", "dropout_keys", "zero_dropped"]
 
 _BLOCK = 1 << 20  # entries counted at a time
 
 
-def keys_of_points(seed: int, epoch: int, points: np.ndarray) -> np.ndarray:
-    """A number for each visit of a point, from which the draws for its features follow.
+def dropout_keys(seed: int, epoch: int, points: np.ndarray) -> np.ndarray:
+    """A hash key for each visit of a point, from which its features to drop follow.
 
     Args:
-      seed: of the run's member.
+      seed: the seed of the member.
       epoch: counted from 0.
       points: int [...], numbers of points.
 
     Returns:
       uint32 [...].
     """
-    of_pass = Stream.DROPOUT.of(seed, epoch).generate_state(2, np.uint32)
-    return mix_bits(mix_bits(points.astype(np.uint32) * GOLDEN ^ of_pass[0]) ^ of_pass[1])
+    epoch_key = Stream.DROPOUT.of(seed, epoch).generate_state(2, np.uint32)
+    return mix_bits(mix_bits(points.astype(np.uint32) * GOLDEN ^ epoch_key[0]) ^ epoch_key[1])
 
 
-def entries_left(keys: np.ndarray, counts: np.ndarray, share: float) -> np.ndarray:
-    """How many features of each point are left, without looking at them.
+def count_kept(keys: np.ndarray, counts: np.ndarray, share: float) -> np.ndarray:
+    """The number of features that each point keeps, without reading the features.
 
     Args:
-      keys: uint32 [n], of `keys_of_points`.
-      counts: int [n], the features of each point.
-      share: to leave out, in (0, 1).
+      keys: uint32 [n], from `dropout_keys`.
+      counts: int [n], the number of features of each point.
+      share: dropout rate, in (0, 1).
 
     Returns:
       int64 [n].
     """
     left = np.zeros(len(counts), np.int64)
-    of_all = np.append(0, np.cumsum(counts))
-    for first, last in row_blocks(of_all, _BLOCK):  # the draws of all are never there at once
-        starts = of_all[first : last + 1] - of_all[first]
+    starts_of_points = np.append(0, np.cumsum(counts))
+    for first, last in row_blocks(starts_of_points, _BLOCK):  # limits the memory of the draws
+        starts = starts_of_points[first : last + 1] - starts_of_points[first]
         kept = _kept(keys[first:last], starts, int(starts[-1]), share)
         left[first:last] = np.diff(np.append(0, np.cumsum(kept))[starts])
     return left
 
 
-def without_dropped(block: SparseRows, keys: np.ndarray, share: float, entries: int) -> SparseRows:
-    """A block on the host without the entries that are left out.
+def drop_entries(block: SparseRows, keys: np.ndarray, share: float, entries: int) -> SparseRows:
+    """Removes dropped entries from a block on the host.
 
-    The others are scaled up, so that the expected sum of a row stays the same.
+    The others are scaled up, so that the expected sum of a row does not change.
 
     Args:
       block: NumPy arrays, [n, d].
       keys: uint32 [n].
-      share: to leave out, in (0, 1).
-      entries: of the result: at least as many as are left. The rest is padding.
+      share: dropout rate, in (0, 1).
+      entries: number of entries of the result, at least as many as are kept; the rest is padding.
     """
     total = int(block.starts[-1])
     kept = _kept(keys, block.starts, total, share)
@@ -78,15 +79,15 @@ def without_dropped(block: SparseRows, keys: np.ndarray, share: float, entries: 
     return SparseRows(ids, values, starts)
 
 
-def with_dropout(block: SparseRows, keys: Any, share: float) -> SparseRows:
-    """A block on the device whose entries that are left out have value 0; see `without_dropped`."""
+def zero_dropped(block: SparseRows, keys: Any, share: float) -> SparseRows:
+    """Sets dropped entries of a block on the device to 0; otherwise as `drop_entries`."""
     kept = _kept(keys, block.starts, block.ids.shape[0], share)
     xp = keys.__array_namespace__()
     return block._replace(values=xp.where(kept, block.values / np.float32(1 - share), 0))
 
 
 def _kept(keys: Any, starts: Any, entries: int, share: float) -> Any:
-    """Whether each entry is kept, bool [entries], NumPy or JAX; arbitrary for padding."""
+    """Whether each entry is kept: bool [entries], NumPy or JAX; arbitrary for padding."""
     xp = keys.__array_namespace__()
     counts = xp.diff(starts)
     place = xp.arange(entries, dtype=np.int32) - repeat(starts[:-1], counts, entries)

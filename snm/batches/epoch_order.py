@@ -1,9 +1,9 @@
 """The order of the points in each epoch, the same on any number of machines.
 
-The points are cut into strips: equal ranges of consecutive points. A batch takes equally many
-points of each strip, in a random order within the strip, at places of the batch that belong to the
-strip. A process that makes some of the places of every batch therefore reads the points of some
-strips only. The number of strips depends on the batch size alone.
+The points are cut into strips: equal ranges of consecutive points. Each batch has equally many
+points of each strip, at positions that belong to the strip, in a random order within the strip. A
+process that makes some positions of every batch therefore reads only the points of some strips. The
+number of strips depends only on the batch size.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from snm.batches.streams import Stream
 
-__all__ = ["MOST_STRIPS", "Order"]
+__all__ = ["MAX_STRIPS", "Order"]
 
-MOST_STRIPS = 64
+MAX_STRIPS = 64
 """The number of strips if it divides the batch size. With more, two points of one strip would be
 in one batch less often."""
 
@@ -28,7 +28,7 @@ _AHEAD = 2  # epochs that the loader's thread may be ahead of the training threa
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Order:
-    """The places of points in batches, a function of the seed and the epoch alone.
+    """The positions of points in batches, a function of the seed and the epoch.
 
     Attributes:
       num_points: N.
@@ -62,7 +62,7 @@ class Order:
           >>> [Order(1000, size, 0).strips for size in (256, 1024, 100, 33)]
           [64, 64, 4, 1]
         """
-        return math.gcd(self.batch_size, MOST_STRIPS)
+        return math.gcd(self.batch_size, MAX_STRIPS)
 
     @property
     def steps(self) -> int:
@@ -70,7 +70,7 @@ class Order:
         return -(-self.num_points // self.batch_size)
 
     def points_at(self, first: int, last: int) -> range:
-        """The points that may stand at places first .. last - 1 of a batch: whole strips.
+        """The points that can be at positions first .. last - 1 of a batch: whole strips.
 
         Example:
           >>> order = Order(num_points=1000, batch_size=128, seed=0)
@@ -84,7 +84,7 @@ class Order:
         return strip * self.num_points // self.strips
 
     def points_in(self, step: int) -> int:
-        """Points in a step, counted from the start of the run."""
+        """Number of points of a step; steps are counted from the start of the run."""
         begin = step % self.steps * self.batch_size
         return min(begin + self.batch_size, self.num_points) - begin
 
@@ -103,7 +103,8 @@ class Order:
 
     def _new_epoch(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         rng = np.random.default_rng(Stream.ORDER.of(self.seed, number))
-        # Strips differ by a point at most, so that the longest ends in the last step.
+        # The sizes of strips differ by at most one point, so that the longest ends in the last
+        # step.
         places = np.full((self.strips, self.steps * (self.batch_size // self.strips)), -1, np.int64)
         for strip in range(self.strips):
             first, last = self._bound(strip), self._bound(strip + 1)

@@ -1,8 +1,8 @@
-"""Further training points of a recommender: the same items, split again.
+"""Additional training points of a recommender: other splits of the same items.
 
-Where features and labels number the same items, what a point has says as much about which items go
-together as its labels do. A further split teaches that: half of the features become labels. Hiding
-items of a basket and predicting them is the training of denoising autoencoders for recommendation
+If features and labels are the same items, the features of a point show which items occur together,
+as its labels do. Additional points use this: half of the features become labels. Hiding items of a
+basket and predicting them is how denoising autoencoders are trained for recommendation
 (Wu et al., 2016; Liang et al., 2018).
 """
 
@@ -17,24 +17,24 @@ from scipy.sparse import csr_matrix
 from snm.batches.streams import Stream
 from snm.data.dataset import Points
 
-__all__ = ["with_splits"]
+__all__ = ["add_splits"]
 
-_HIDDEN = 0.5  # of the features of a point
+_HIDDEN = 0.5  # fraction of the features of a point that become labels
 
 
-def with_splits(
+def add_splits(
     points: Points, rows: NDArray[np.int64] | None, splits: int, seed: int
 ) -> tuple[Points, NDArray[np.int64] | None]:
-    """Adds points in which a random half of the features are labels, beside the labels.
+    """Adds points in which a random half of the features are labels too.
 
     A point with features keeps at least one.
 
     Args:
-      points: n points whose features and labels number the same items; further labels are of items
-        that came later.
-      rows: int64 [m], those to train on; None is all.
-      splits: further splits of each point.
-      seed: of the halves.
+      points: n points whose features and labels are the same items; labels past the last feature
+        are later items.
+      rows: int64 [m], the rows to train on; None is all.
+      splits: number of additional splits of each point.
+      seed: seed of the random halves.
 
     Returns:
       n (1 + splits) points, of which i, i + n, i + 2 n ... have the items of point i, and the rows
@@ -42,13 +42,15 @@ def with_splits(
     """
     if not splits:
         return points, rows
-    found = points
+    split_points = points
     for n in range(1, splits + 1):
         features, labels = _split(points, np.random.default_rng(Stream.SPLITS.of(seed, n)))
-        found = found.beside(replace(points, features=features, labels=labels, filter=None))
+        split_points = split_points.beside(
+            replace(points, features=features, labels=labels, filter=None)
+        )
     if rows is not None:
         rows = np.concatenate([rows + n * points.num_points for n in range(1 + splits)])
-    return found, rows
+    return split_points, rows
 
 
 def _split(points: Points, rng: np.random.Generator) -> tuple[csr_matrix, csr_matrix]:
@@ -58,18 +60,18 @@ def _split(points: Points, rng: np.random.Generator) -> tuple[csr_matrix, csr_ma
     hidden = rng.random(features.nnz) < _HIDDEN
     none_left = np.bincount(owner[~hidden], minlength=points.num_points) == 0
     hidden[features.indptr[:-1][none_left & (counts > 0)]] = False
-    left = [
+    parts = [
         csr_matrix(
             (features.data[keep], features.indices[keep], _starts(owner[keep], len(counts))),
             shape=features.shape,
         )
         for keep in (~hidden, hidden)
     ]
-    left[1].resize(points.labels.shape)
-    left[1].data[:] = 1  # a value of -1 would cancel a label
-    labels = csr_matrix(left[1] + points.labels)
+    parts[1].resize(points.labels.shape)
+    parts[1].data[:] = 1  # a value of -1 would cancel a label
+    labels = csr_matrix(parts[1] + points.labels)
     labels.data[:] = 1
-    return left[0], labels
+    return parts[0], labels
 
 
 def _starts(owner: NDArray[np.int64], rows: int) -> NDArray[np.int64]:

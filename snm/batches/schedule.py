@@ -1,7 +1,7 @@
-"""How the learning rates fall over a run.
+"""The learning rates of each step, and their schedules.
 
-The host computes the factor of each step and sends it with the batch. So one compiled program
-serves runs of any length.
+The host computes the rates of each step and sends them with the batch. So one compiled program
+serves runs of any length, at any rates.
 """
 
 from __future__ import annotations
@@ -9,39 +9,71 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
-__all__ = ["CONSTANT", "SCHEDULES", "Schedule"]
+from snm.config.resolved import ResolvedConfig
+
+__all__ = ["CONSTANT", "SCHEDULES", "Rates", "Schedule"]
 
 SCHEDULES: dict[str, Callable[[float], float]] = {
     "constant": lambda share: 1.0,
     "linear": lambda share: 1.0 - share,
     "cosine": lambda share: (1.0 + math.cos(math.pi * share)) / 2.0,
 }
-"""The factor of the rates, by the share of the steps that are done."""
+"""Name -> the factor of the learning rates, as a function of the fraction of steps done."""
+
+
+class Rates(NamedTuple):
+    """Learning rates: float32 scalars in a batch; numbers where a schedule starts from them.
+
+    Attributes:
+      rows: of feature rows, class rows and biases.
+      tower: of the dense tower.
+      scale: of the logarithm of a learned multiplier.
+    """
+
+    rows: jax.Array | float
+    tower: jax.Array | float
+    scale: jax.Array | float
+
+
+_ONES = Rates(1.0, 1.0, 1.0)
 
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-    """The factor of the rates at each step.
+    """The learning rates at each step.
 
     Attributes:
-      name: of `SCHEDULES`.
-      steps: over which it falls; it keeps its last value afterwards.
+      name: a key of `SCHEDULES`.
+      steps: number of steps of the schedule; afterwards the rates stay constant.
+      rates: the rates that the factor of the schedule multiplies.
 
     Example:
-      >>> [float(Schedule("linear", 4)(step)) for step in (0, 1, 4, 9)]
-      [1.0, 0.75, 0.0, 0.0]
+      >>> falling = Schedule("linear", 4, Rates(2.0, 1.0, 0.0))
+      >>> [float(falling(step).rows) for step in (0, 1, 4, 9)]
+      [2.0, 1.5, 0.0, 0.0]
     """
 
     name: str = "constant"
     steps: int = 1
+    rates: Rates = _ONES
 
-    def __call__(self, step: int) -> np.float32:
-        """The factor at a step, counted from 0; float32, from 1 to 0."""
-        return np.float32(SCHEDULES[self.name](min(1.0, step / self.steps)))
+    @classmethod
+    def of(cls, config: ResolvedConfig, steps: int) -> Schedule:
+        """That of the settings, over `steps` steps."""
+        rates = config.learning_rate, config.tower_learning_rate, config.scale_learning_rate
+        return cls(config.schedule, steps, Rates(*rates))
+
+    def __call__(self, step: int) -> Rates:
+        """The rates at a step, counted from 0: float32, products of float32 factors."""
+        factor = np.float32(SCHEDULES[self.name](min(1.0, step / self.steps)))
+        of_step: Any = [np.float32(rate) * factor for rate in self.rates]  # typed as in the step
+        return Rates(*of_step)
 
 
 CONSTANT = Schedule()
-"""Rates that do not fall."""
+"""Constant rates of 1, for batches without settings."""

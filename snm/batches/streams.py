@@ -1,4 +1,4 @@
-"""Random numbers of the training points: one stream for each use of a seed."""
+"""Random number streams: one for each use of the seed of a run."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ __all__ = ["Stream"]
 
 
 class Stream(enum.IntEnum):
-    """What random numbers are drawn for.
+    """The use of random numbers.
 
-    A use without a number of its own would share the stream of another: NumPy takes the words
-    (seed, n) and (seed, n, 0) for the same.
+    Each use needs a number: NumPy treats the entropy (seed, n) and (seed, n, 0) as equal.
     """
 
     ORDER = 1
@@ -22,5 +21,5 @@ class Stream(enum.IntEnum):
     DROPOUT = 4
 
     def of(self, seed: int, number: int) -> np.random.SeedSequence:
-        """The sequence of a run's seed and a number, for example of the epoch."""
+        """The seed sequence for a run's seed and a number, such as the epoch."""
         return np.random.SeedSequence([seed, self, number])

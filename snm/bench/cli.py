@@ -22,11 +22,11 @@ from snm.system.faults import reason_of
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["Bench", "make_table", "slower"]
+__all__ = ["Bench", "slower", "table_of"]
 
-_OF_SAMPLES = ("step", "epoch")  # the parts that have a B and several k'
+_SAMPLED_PARTS = ("step", "epoch")  # the parts with settings for B and k'
 _DTYPES: dict[str, Literal["float32", "bfloat16"]] = {"cpu": "float32", "gpu": "bfloat16"}
-_WORSE = 1.3  # times a former ratio, where the quartiles also lie apart
+_SLOWER_FACTOR = 1.3  # a row is slower above this factor, if the quartiles do not overlap either
 
 
 @dataclasses.dataclass
@@ -75,11 +75,11 @@ class Bench:
         _run(self)
 
 
-def _run(asked: Bench) -> None:
-    """Times what was asked for, prints a table, writes JSON.
+def _run(command: Bench) -> None:
+    """Times the given parts, prints tables, and writes JSON.
 
     Raises:
-      InputError: an unknown part, too few repeats, or a file for `--vs` that cannot be used.
+      InputError: an unknown part, too few repeats, or an invalid file for `--vs`.
       SystemExit: with status 1 if `--vs` finds something slower.
     """
     import jax
@@ -89,25 +89,25 @@ def _run(asked: Bench) -> None:
     from snm.system.terminal import text_spinner, wide_console
 
     console = wide_console()
-    _check(asked)
-    before = None if asked.vs is None else _read(asked.vs)
-    if asked.device == "gpu" and jax.default_backend() == "cpu":
+    _check(command)
+    before = None if command.vs is None else _read(command.vs)
+    if command.device == "gpu" and jax.default_backend() == "cpu":
         console.print("skipped: jax finds no GPU (is its CUDA extra installed?)")
         return
-    if asked.device == "cpu":
+    if command.device == "cpu":
         jax.config.update("jax_platforms", "cpu")
-    names = asked.parts or tuple(PARTS)
+    names = command.parts or tuple(PARTS)
     rows: list[dict[str, Any]] = []
-    facts = described()
-    with text_spinner("", timed=True) as tell:
-        for shape in asked.shape:
+    machine_description = describe_machine()
+    with text_spinner("", timed=True) as report:
+        for shape in command.shape:
             for part in names:
-                found = _time_part(part, shape, asked, tell)
-                rows += found
-                console.print(make_table(found))
-                if asked.json is not None:
+                part_rows = _time_part(part, shape, command, report)
+                rows += part_rows
+                console.print(table_of(part_rows))
+                if command.json is not None:
                     # A list of rows, each with the machine it was measured on.
-                    write_json(asked.json, [{**row, "on": facts} for row in rows])
+                    write_json(command.json, [{**row, "on": machine_description} for row in rows])
     if before is not None:
         lines = slower(rows, before)
         for line in lines:
@@ -117,53 +117,53 @@ def _run(asked: Bench) -> None:
         known = {_key(row) for row in before}
         new = sum(_key(row) not in known for row in rows)
         rest = f" ({new} of {len(rows)} rows are not in it)" if new else ""
-        console.print(f"nothing is slower than in {asked.vs}{rest}")
+        console.print(f"nothing is slower than in {command.vs}{rest}")
 
 
-def _check(asked: Bench) -> None:
-    """Refuses unknown parts, numbers out of range, and a file that cannot be written."""
+def _check(command: Bench) -> None:
+    """Checks the parts, the numbers and the output file."""
     from snm.bench.parts import PARTS
     from snm.system.files import check_writable
 
-    for part in asked.parts:
+    for part in command.parts:
         if part not in PARTS:
             raise InputError(part, "an unknown part", f"one of {', '.join(PARTS)}")
-    if asked.repeats < 2:
-        raise InputError("--repeats", str(asked.repeats), "2 or more")
-    for name, counts in (("--sampled", asked.sampled), ("--mined", asked.mined)):
+    if command.repeats < 2:
+        raise InputError("--repeats", str(command.repeats), "2 or more")
+    for name, counts in (("--sampled", command.sampled), ("--mined", command.mined)):
         for count in counts:
             if count != "all" and count < 1:
                 raise InputError(name, str(count), "1 or more")
-    if asked.json is not None:
-        check_writable("--json", asked.json)
+    if command.json is not None:
+        check_writable("--json", command.json)
 
 
-def _time_part(part: str, shape: str, asked: Bench, report: Any) -> list[dict[str, Any]]:
+def _time_part(part: str, shape: str, command: Bench, report: Any) -> list[dict[str, Any]]:
     import jax.numpy as jnp
 
-    from snm.bench.contest import held
+    from snm.bench.contest import run_contest
     from snm.bench.machine import Machine
     from snm.bench.parts import PARTS
     from snm.bench.shapes import SHAPES
 
     whole = SHAPES[shape]
     report(f"{part} {shape}: preparing")
-    dtype = _DTYPES[asked.device] if asked.compute_dtype == "auto" else asked.compute_dtype
+    dtype = _DTYPES[command.device] if command.compute_dtype == "auto" else command.compute_dtype
     whole = dataclasses.replace(whole, compute_dtype=dtype)
     machine = Machine(whole.batch, whole.dim, jnp.dtype(dtype))
     sizes = [whole]
-    if part in _OF_SAMPLES:
+    if part in _SAMPLED_PARTS:
         sizes = [
-            whole.but(whole.num_labels if count == "all" else count, asked.mined)
-            for count in asked.sampled or (None,)
+            whole.with_sampling(whole.num_labels if count == "all" else count, command.mined)
+            for count in command.sampled or (None,)
         ]
     rows = []
     for size in sizes:
         for contest in PARTS[part](size, machine):
-            if not asked.peers:
+            if not command.peers:
                 contest.peers = tuple
-            found = held(contest, asked.repeats, report)
-            rows += [{"compute_dtype": dtype, **row} for row in found]
+            results = run_contest(contest, command.repeats, report)
+            rows += [{"compute_dtype": dtype, **row} for row in results]
     return rows
 
 
@@ -211,11 +211,11 @@ def slower(rows: Iterable[dict[str, Any]], before: Iterable[dict[str, Any]]) -> 
         if old is None:
             continue
         new_low, new, _ = _measure(row)
-        _, was, old_high = _measure(old)
-        if new > _WORSE * was and new_low > old_high:
+        _, old_median, old_high = _measure(old)
+        if new > _SLOWER_FACTOR * old_median and new_low > old_high:
             name = " ".join(str(part) for part in _key(row)[:3] if part)
             mined = "" if row["mined"] is None else f" k' {row['mined']}"
-            lines.append(f"slower: {name}{mined}: {new / was:.2f} times the former value")
+            lines.append(f"slower: {name}{mined}: {new / old_median:.2f} times the former value")
     return lines
 
 
@@ -229,7 +229,7 @@ def _measure(row: dict[str, Any]) -> tuple[float, float, float]:
 # -- what is shown ---------------------------------------------------------------------------
 
 
-def make_table(rows: list[dict[str, Any]]) -> Table:
+def table_of(rows: list[dict[str, Any]]) -> Table:
     """The table of one part: medians, with quartiles in parentheses."""
     from rich.table import Table
 
@@ -247,15 +247,15 @@ def make_table(rows: list[dict[str, Any]]) -> Table:
         mined = "" if row["mined"] is None else f"k' {row['mined']} of {row['sampled']:,}"
         low, high = (f"{1e3 * value:.3g}" for value in row["quartiles_s"])
         peers = [
-            f"{name} {_ratio(value)} ({_ratio(least)}-{_ratio(most)})"
-            for (name, value), (least, most) in zip(
+            f"{name} {_ratio(value)} ({_ratio(low_ratio)}-{_ratio(high_ratio)})"
+            for (name, value), (low_ratio, high_ratio) in zip(
                 row["ratio_to_peer"].items(), row["ratio_to_peer_quartiles"].values(), strict=True
             )
         ] + [f"{name}: {reason}" for name, reason in row["peers_missing"].items()]
         floor = "" if row["ratio_to_floor"] is None else f"{row['ratio_to_floor']:.2f}"
         if floor:
-            least, most = row["ratio_to_floor_quartiles"]
-            floor += f" ({least:.2f}-{most:.2f})"
+            low_ratio, high_ratio = row["ratio_to_floor_quartiles"]
+            floor += f" ({low_ratio:.2f}-{high_ratio:.2f})"
         table.add_row(
             row["case"] or mined,
             f"{1e3 * row['median_s']:.3g} ({low}-{high})",
@@ -270,8 +270,8 @@ def _ratio(value: float) -> str:
     return f"{value:.2f}" if value < 10 else f"{value:,.0f}"
 
 
-def described() -> dict[str, Any]:
-    """The machine, the versions, the allocator and the day."""
+def describe_machine() -> dict[str, Any]:
+    """The machine, package versions, memory allocator and date."""
     from importlib import metadata
 
     import jax

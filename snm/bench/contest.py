@@ -16,19 +16,19 @@ import numpy as np
 from snm.bench.machine import Machine, Rates, Work
 from snm.machine.ram import reset_peak
 
-__all__ = ["Contest", "Contestant", "Missing", "Ours", "held", "quartiles", "ratios"]
+__all__ = ["Contest", "Contestant", "Missing", "Ours", "quartiles", "ratios", "run_contest"]
 
 
 @dataclasses.dataclass
 class Contestant:
-    """Something to time.
+    """A job to time.
 
     Attributes:
-      name: the name of ratios to it.
+      name: its name in ratios.
       call: does the job, and returns when it is complete.
-      times: how many jobs a call does.
-      settle: waits until all background work of the job has ended, so that it does not slow down
-        the next contestant.
+      times: the number of jobs of a call.
+      settle: waits for background work of the job, so that it does not slow down the next
+        contestant.
     """
 
     name: str
@@ -42,13 +42,13 @@ class Ours(Contestant):
     """A contestant of this package, which becomes a row of the results.
 
     Attributes:
-      case: which job of the part.
+      case: the name of the job within the part.
       sampled: B, or None if the job samples nothing.
       mined: k', `all`, or None.
-      work: the work that the job cannot avoid.
-      points: the points that one job processes, or 0.
+      work: the minimal work of the job.
+      points: the number of points of a job, or 0.
       against: the names of the contestants to compare it with.
-      notes: further columns of the row, JSON values.
+      notes: additional columns of the row, JSON values.
     """
 
     case: str = ""
@@ -93,7 +93,9 @@ class Contest:
     has_peaks: bool = True
 
 
-def held(contest: Contest, repeats: int, report: Callable[[str], None]) -> list[dict[str, Any]]:
+def run_contest(
+    contest: Contest, repeats: int, report: Callable[[str], None]
+) -> list[dict[str, Any]]:
     """Runs a contest.
 
     Args:

@@ -13,11 +13,12 @@ import jax
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from snm.batches.schedule import Rates, Schedule
 from snm.batches.sources.build import make_source
 from snm.batches.sources.source import BatchSettings, Source
 from snm.head.spec import HeadSpec
 from snm.model.model import Model, TrainState
-from snm.model.placement import initial
+from snm.model.placement import init_state_on
 from snm.tables.table import normalize
 
 __all__ = [
@@ -49,7 +50,7 @@ class Shape:
       batch: points per step.
       sampled: B.
       mined: the values of k' to time, in addition to k' = B (negative sampling).
-      looped: the values of k' to time in the whole training loop.
+      loop_mined: the values of k' to time in the whole training loop.
       dim: dimension of class rows and queries.
       compute_dtype: type of the factors of matrix products.
     """
@@ -63,7 +64,7 @@ class Shape:
     batch: int
     sampled: int
     mined: tuple[int, ...]
-    looped: tuple[int, ...] = (16,)
+    loop_mined: tuple[int, ...] = (16,)
     dim: int = 512
     compute_dtype: Literal["float32", "bfloat16"] = "float32"
 
@@ -72,7 +73,7 @@ class Shape:
         """Whether all other labels are negatives, so that none are sampled."""
         return self.sampled == self.num_labels - 1
 
-    def but(self, sampled: int | None, mined: tuple[int, ...]) -> Shape:
+    def with_sampling(self, sampled: int | None, mined: tuple[int, ...]) -> Shape:
         """A copy with another B (None keeps it) and other k' (an empty tuple keeps them).
 
         B is at most K - 1, all other labels. Values of k' that are not below B are dropped.
@@ -86,7 +87,7 @@ class Shape:
             self,
             sampled=size,
             mined=below(mined or self.mined),
-            looped=below(mined or self.looped),
+            loop_mined=below(mined or self.loop_mined),
         )
 
 
@@ -163,16 +164,13 @@ def model_of(shape: Shape, mined: int) -> Model:
         encoder="relu",
         feature_init=1.0,
         score_scale=1.0,
-        learning_rate=1.0,
-        tower_learning_rate=0.01,
         tower_momentum=0.9,
-        scale_learning_rate=0.0,
     )
 
 
 def state_of(shape: Shape) -> TrainState:
     """The initial parameters; their shapes do not depend on k'."""
-    return initial(model_of(shape, 16), seed=SEED)
+    return init_state_on(model_of(shape, 16), seed=SEED)
 
 
 def queries_of(shape: Shape, count: int) -> jax.Array:
@@ -183,10 +181,12 @@ def queries_of(shape: Shape, count: int) -> jax.Array:
 def source_of(shape: Shape, mined: int, points: int, *, resident: bool = False) -> Source:
     """The data loader over `points` synthetic points, as in training."""
     features, labels = points_of(shape, points)
-    return make_source(
+    source = make_source(
         model_of(shape, mined).spec,
         features,
         labels,
         BatchSettings(batch_size=shape.batch, seed=SEED),
         resident=resident,
     )
+    rates = Rates(rows=1.0, tower=0.01, scale=0.0)
+    return dataclasses.replace(source, schedule=Schedule(rates=rates))

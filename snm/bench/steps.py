@@ -45,22 +45,22 @@ _GROWN = (13_000, 200_000, 3_000_000)  # labels
 
 
 def step_work(shape: Shape, mined: int, rows_touched: float = 0.0) -> Work:
-    """The work that a step cannot avoid.
+    """The minimal work of a step.
 
     With mining, the product of queries and sampled rows is computed once; with k' = B three times
     (scores, gradient of the queries, gradient of the rows). The linear layer takes three products.
     Sampled rows are read once; rows with a gradient are read again and written, counted as if all
-    points chose others, up to all that are sampled. Where they choose the same, a step can avoid
-    some. Feature rows are read twice and written once.
+    points had different mined labels, up to all that are sampled. If they share some, a step can do
+    less. Feature rows are read twice and written once.
 
     Args:
       shape: the sizes.
       mined: k'.
       rows_touched: the number of distinct feature rows of a batch.
     """
-    everything = mined == shape.sampled
-    scores = shape.sampled * (3 if everything else 1)
-    written = shape.sampled if everything else min(shape.sampled, shape.batch * (mined + 1))
+    mines_all = mined == shape.sampled
+    scores = shape.sampled * (3 if mines_all else 1)
+    written = shape.sampled if mines_all else min(shape.sampled, shape.batch * (mined + 1))
     rows = shape.sampled + 2 * written + 3 * rows_touched
     return Work(
         flop=2 * shape.batch * shape.dim * (scores + 3 * shape.dim),
@@ -107,7 +107,7 @@ class StepContestants:
         return self._times
 
     def batches(self) -> list[Any]:
-        """The batches as the loader of a CPU makes them, for peers."""
+        """The batches in the form of the CPU loader, for peers."""
         if self._machine.platform == "cpu":
             return self._stacks
         source = source_of(self._shape, self._shape.sampled, _BATCHES * self._shape.batch)
@@ -151,39 +151,41 @@ class StepContestants:
 def step_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
     """Top-k' SNM for several k', negative sampling, and the peers."""
     steps = StepContestants(shape, machine)
-    everyone = ("k' all", "torch sparse", "torch sparse, mining first", "optax, dense gradients")
-    ours = [steps.ours(mined, everyone if mined == 16 else everyone[:1]) for mined in shape.mined]
+    peer_names = ("k' all", "torch sparse", "torch sparse, mining first", "optax, dense gradients")
+    ours = [
+        steps.ours(mined, peer_names if mined == 16 else peer_names[:1]) for mined in shape.mined
+    ]
     ours.append(steps.ours(shape.sampled))
-    for one in ours:
-        one.notes["negative_sampling"] = one.mined == "all"
+    for contestant in ours:
+        contestant.notes["negative_sampling"] = contestant.mined == "all"
 
     def find_peers() -> Sequence[Contestant | Missing]:
         if 16 not in shape.mined:
             return []
         if shape.samples_all:
-            return [Missing(name, "needs a sample of the labels") for name in everyone[1:]]
+            return [Missing(name, "needs a sample of the labels") for name in peer_names[1:]]
         return peers.steps(shape, 16, steps.batches(), machine.torch_device, steps.times)
 
     yield Contest("step", shape.name, machine, ours, find_peers)
 
 
 def growth_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
-    """The same step (k' = 16) with more and more labels; its time must not grow with them."""
+    """The same step (k' = 16) for increasing numbers of labels; its time must not increase."""
     ours = []
     first = f"K {_GROWN[0]:,}"
     for labels in _GROWN:
         grown = dataclasses.replace(shape, num_labels=labels, sampled=min(shape.sampled, 8192))
-        one = StepContestants(grown, machine).ours(16)
-        one.name = one.case = f"K {labels:,}"
-        one.against = () if labels == _GROWN[0] else (first,)
-        one.notes |= {"labels": labels, "class_row_bytes": 4 * labels * shape.dim}
-        ours.append(one)
+        contestant = StepContestants(grown, machine).ours(16)
+        contestant.name = contestant.case = f"K {labels:,}"
+        contestant.against = () if labels == _GROWN[0] else (first,)
+        contestant.notes |= {"labels": labels, "class_row_bytes": 4 * labels * shape.dim}
+        ours.append(contestant)
     yield Contest("growth", shape.name, machine, ours, has_peaks=False)
 
 
 def epoch_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
     """The training loop with its loader, dispatches and losses, without checkpoints."""
-    for mined in shape.looped:
+    for mined in shape.loop_mined:
         yield from _loop_contest(shape, machine, mined)
 
 
@@ -201,7 +203,7 @@ def _loop_contest(shape: Shape, machine: Machine, mined: int) -> Iterator[Contes
         steps = _EPOCH_STEPS if machine.platform == "cpu" else 128
         done, taken = 0, 0.0
 
-        def some_steps() -> None:
+        def run_some_steps() -> None:
             nonlocal done, taken
             begin, stop = time.perf_counter(), done + steps
             while done < stop:
@@ -211,7 +213,7 @@ def _loop_contest(shape: Shape, machine: Machine, mined: int) -> Iterator[Contes
 
         loop = Ours(
             "loop",
-            some_steps,
+            run_some_steps,
             steps,
             sampled=shape.sampled,
             mined=mined,
@@ -219,18 +221,20 @@ def _loop_contest(shape: Shape, machine: Machine, mined: int) -> Iterator[Contes
             work=step_work(shape, mined),
             points=shape.batch,
             against=("step alone",),
-            # A dispatch is still running, and the loader works ahead of it.
+            # A dispatch is still running, and the loader prefetches.
             settle=lambda: time.sleep(6 * taken),
             notes={"points": shape.num_points,
                    "steps_per_epoch": -(-shape.num_points // shape.batch)},
         )  # fmt: skip
-        yield Contest("epoch", shape.name, machine, [loop], lambda: [_alone(shape, machine, mined)])
+        yield Contest(
+            "epoch", shape.name, machine, [loop], lambda: [_step_alone(shape, machine, mined)]
+        )
 
 
-def _alone(shape: Shape, machine: Machine, mined: int) -> Contestant:
+def _step_alone(shape: Shape, machine: Machine, mined: int) -> Contestant:
     """The compiled step without the training loop."""
-    one = StepContestants(shape, machine).ours(mined)
-    return Contestant("step alone", one.call, one.times)
+    step = StepContestants(shape, machine).ours(mined)
+    return Contestant("step alone", step.call, step.times)
 
 
 def copies_table(text: str, shape: Shape) -> bool:

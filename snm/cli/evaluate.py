@@ -19,6 +19,10 @@ __all__ = ["Evaluate"]
 class Evaluate:
     """Evaluate a trained model on test points, by exact search over all labels.
 
+    Beside the model, the most frequent training labels are measured as answers to every point, but
+    for labels that the model leaves out of its answers too. A model that is no better has learned
+    no more than how frequent labels are.
+
     For example:
 
       snm evaluate runs/eurlex

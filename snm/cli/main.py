@@ -23,7 +23,7 @@ from snm.cli.setting_groups import joined
 from snm.config.settings import Config, preset, read_config
 from snm.distributed.launch import leave
 from snm.errors import STOPPED, InputError, StoppedError, nearest
-from snm.serve.aside import busy
+from snm.serve.background import has_background_work
 from snm.stores.address import Address
 from snm.stores.objects import StoreError
 from snm.system import timing
@@ -31,6 +31,7 @@ from snm.system.escapes import plain
 from snm.system.faults import OUT_OF_MEMORY, is_disk_full, is_out_of_memory, reason_of
 from snm.system.files import check_reachable
 from snm.system.own_modules import import_own_modules
+from snm.system.signals import ends_as_first
 
 __all__ = ["base_settings", "main", "on_this_machine", "parse"]
 
@@ -40,16 +41,18 @@ def main(args: Sequence[str] | None = None) -> None:
 
     0: done. 2: unusable input. 1: another error (a full disk, a loss that is not finite). 69:
     another process of the run is gone. 75: `train` or `compare` was asked to stop (SIGTERM,
-    SIGINT) and wrote checkpoints. 128 + the signal's number: stopped at once.
+    SIGINT) and wrote checkpoints, or had trained nothing yet (SIGTERM). 128 + the signal's number:
+    stopped at once.
     """
     if args is None:
         # Else the collector looks through what imports make again and again, for 0.1 s of a start.
         gc.set_threshold(50_000)
     words = list(sys.argv[1:] if args is None else args)
     timing.restart(timing.process_started() if args is None else None, "starting")
-    status = _guarded(words)
-    leave(status)
-    if args is None and (isinstance(status, _AtOnce) or busy()):
+    with ends_as_first():
+        status = _guarded(words)
+        leave(status)
+    if args is None and (isinstance(status, _AtOnce) or has_background_work()):
         with contextlib.suppress(OSError):
             sys.stdout.flush()
         os._exit(status)
@@ -284,5 +287,6 @@ def _without_device(error: BaseException) -> str | None:
 
 def _said(text: str, status: int) -> int:
     line = plain(text).replace("\n", r"\n")  # names of files may hold any character
-    print(f"snm: error: {line}", file=sys.stderr)
+    with contextlib.suppress(OSError):  # nobody reads: the status tells it all the same
+        print(f"snm: error: {line}", file=sys.stderr)
     return status

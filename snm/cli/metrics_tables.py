@@ -21,9 +21,9 @@ def print_summary(found: dict[str, Any], title: str) -> None:
         say("no test point has a label that counts, so nothing was evaluated")
         return
     console.print(metrics_table(found["metrics"], title))
+    _print_popularity(found)
     if fresh := _without_repeats(found):
-        shown = (f"{name} {fresh[name]:.2f}" for name in fresh if name.startswith("P@"))
-        say(f"{_of_fresh(found)} ({fresh['points']:,}): {', '.join(shown)}")
+        say(f"{_of_fresh(found)} ({fresh['points']:,}): {_precision(fresh)}")
     _print_area(found)
     _print_calibration(found)
     _print_odd_points(found)
@@ -44,6 +44,7 @@ def print_metrics(found: dict[str, Any], title: str) -> None:
     """Prints all that `snm.evaluate` found, in percent, with a table of each result."""
     _print_notes(found)
     console.print(metrics_table(found["metrics"], title))
+    _print_popularity(found)
     if fresh := _without_repeats(found):
         console.print(metrics_table(fresh, _of_fresh(found)))
     _print_area(found)
@@ -65,6 +66,15 @@ def print_metrics(found: dict[str, Any], title: str) -> None:
 def _print_notes(found: dict[str, Any]) -> None:
     for note in found.get("notes", ()):
         say(note)
+
+
+def _precision(metrics: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {metrics[name]:.2f}" for name in metrics if name.startswith("P@"))
+
+
+def _print_popularity(found: dict[str, Any]) -> None:
+    if popular := found.get("by_popularity"):
+        say(f"the most frequent training labels, for every point: {_precision(popular)}")
 
 
 def _without_repeats(found: dict[str, Any]) -> dict[str, Any] | None:

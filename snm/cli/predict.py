@@ -304,7 +304,7 @@ def _blocks(
 ) -> Iterator[_Block]:
     """The points of the input, some at a time; says how it is read."""
     from snm.data.formats.questions import read_questions
-    from snm.data.formats.records import named
+    from snm.data.formats.records import display_name
     from snm.system.terminal import remark
 
     width, texts = predictor.model.num_features, predictor.vectorizer
@@ -323,8 +323,8 @@ def _blocks(
     )
     if found.form != "sparse" and texts is None:
         raise _no_texts(command, found.form)
-    if found.about is not None:
-        remark(found.about)
+    if found.message is not None:
+        remark(found.message)
     if found.form != "sparse":
         return _of_texts(found.texts)
     source = command.input
@@ -334,7 +334,7 @@ def _blocks(
         source = Path(folder) / "features.txt"
         with source.open("w", encoding="utf-8") as kept:
             kept.writelines(f"{line}\n" for _, line in found.lines)
-    return _of_features(source, width, named(command.input))
+    return _of_features(source, width, display_name(command.input))
 
 
 def _no_texts(command: Predict, form: str) -> InputError:

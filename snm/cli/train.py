@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from snm.config.settings import Config
-from snm.errors import InputError, counted, duration
+from snm.errors import STOPPED, InputError, counted, duration
 from snm.machine.cores import num_cores
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ _LINE_EVERY = 1.0  # seconds of steps between the lines of two epochs
 _SHORTEST_PROGRAM = 0.1  # seconds of compiling from which --profile-time names a program
 _STOPPING = "finishing the step and taking a checkpoint; again stops at once"
 _KEPT = "goes on from the last checkpoint"
+_BETWEEN = f"SIGTERM: stopped; the same command {_KEPT}, if there is one"
 
 
 @dataclasses.dataclass
@@ -37,7 +38,8 @@ class Train:
 
     If the run was interrupted, the same command resumes it from the last checkpoint. SIGTERM and
     Ctrl-C finish the current step, write a checkpoint and exit with status 75; another signal,
-    a second later or more, stops at once. Flags override the TOML file, which overrides the preset.
+    a second later or more, stops at once. Before the first step, SIGTERM stops at once with status
+    75. Flags override the TOML file, which overrides the preset.
 
     For example:
 
@@ -88,19 +90,22 @@ class Train:
 
     def __call__(self) -> None:
         """Runs the verb."""
-        from snm.system.terminal import waiting
+        from snm.system.signals import sigterm_ends
+        from snm.system.terminal import ignore_broken_pipe, waiting
         from snm.system.timing import part
 
-        with waiting("starting"), part("starting"):
-            from snm.distributed.launch import ProcessOptions, process_group
-            from snm.system.cache_folder import enable_compilation_cache
+        # Until the steps begin, which `stop_told` ends in order.
+        with ignore_broken_pipe(), sigterm_ends(STOPPED, _BETWEEN):
+            with waiting("starting"), part("starting"):
+                from snm.distributed.launch import ProcessOptions, process_group
+                from snm.system.cache_folder import enable_compilation_cache
 
-            enable_compilation_cache()
-        meeting = ProcessOptions(
-            self.coordinator, self.num_processes, self.process_id, self.peer_timeout
-        )
-        with process_group(meeting):
-            run_training(self)
+                enable_compilation_cache()
+            meeting = ProcessOptions(
+                self.coordinator, self.num_processes, self.process_id, self.peer_timeout
+            )
+            with process_group(meeting):
+                run_training(self)
 
 
 def run_training(command: Train) -> None:

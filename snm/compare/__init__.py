@@ -2,7 +2,8 @@
 
 Public names, by module:
 
-- `arms`: `Arm`, `plan_arms`, `grid_of`, `EXTRAS`: the settings to compare, and their tuning grids.
+- `arms`: `Arm`, `plan_arms`, `tuning_grid`, `EXTRAS`: the settings to compare, and their tuning
+  grids.
 - `campaign`: `Campaign`, `Plan`: runs all arms at equal steps, tuned, and at equal seconds.
 - `jobs`: `run_jobs`, `result_of`, `Job`: training runs as processes that can be resumed.
 - `worker`: `run_task`: one such run, `python -m snm.compare.worker TASK.json`.

@@ -13,13 +13,13 @@ from snm.config.settings import Config, check_name
 from snm.errors import InputError, nearest
 from snm.losses.sampled import LOSSES
 
-__all__ = ["BASELINE", "EXTRAS", "Arm", "ResolvedArm", "grid_of", "plan_arms"]
+__all__ = ["BASELINE", "EXTRAS", "Arm", "ResolvedArm", "plan_arms", "tuning_grid"]
 
 BASELINE = "negative-sampling"
 """Name of the baseline arm: all sampled labels are negatives."""
 
-_LISTS: dict[str, Any] = {"positives": "all", "exclude": "all"}
-"""Settings of every arm with a listwise loss: lists of all positives of a point."""
+_LISTWISE_SETTINGS: dict[str, Any] = {"positives": "all", "exclude": "all"}
+"""Settings of every arm with a listwise loss: the list of a point has all of its positives."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Arm:
       name: unique within a comparison.
       config: all settings; the seed is set per run.
       baseline: name of the arm that the metrics are divided by, seed by seed.
-      about: a description in one line.
+      about: a one-line description.
     """
 
     name: str
@@ -48,27 +48,27 @@ class ResolvedArm(Arm):
 
 Changes = dict[str, Any]
 
-_OWN_OF_LOSS: Changes = {"score_scale": "auto", "learning_rate": "auto"}
-"""Settings of a loss that takes none from another one."""
+_AUTO_SETTINGS: Changes = {"score_scale": "auto", "learning_rate": "auto"}
+"""Settings that each loss chooses for itself."""
 
 
 def _mining(mined: int, **changes: Any) -> Changes:
     return {"mined": mined, **changes}
 
 
-def _weighs_negatives(loss: str) -> bool:
-    """Whether it is bowl, powl or an own loss that reads `--negative-weight` as they do."""
+def _has_negative_weight(loss: str) -> bool:
+    """Whether the loss reads `--negative-weight`, as bowl and powl do."""
     return "negative_weight" in LOSSES[loss].reads
 
 
 def _with_loss(loss: str) -> Changes:
-    """Another loss than that of the base: without options of others, at its own scale and rate.
+    """The changes of settings for a loss other than that of the base.
 
-    bowl and powl keep scale and rate of the base: the paper's scores in [-1, 1] and learning rate
-    suit them only.
+    Options of other losses are reset, and score scale and learning rate become automatic. bowl and
+    powl keep those of the base, because the paper's scores in [-1, 1] and learning rate suit them.
     """
     changes = {"loss": loss, **unused_loss_options(LOSSES[loss])}
-    return changes if _weighs_negatives(loss) else changes | _OWN_OF_LOSS
+    return changes if _has_negative_weight(loss) else changes | _AUTO_SETTINGS
 
 
 EXTRAS: dict[str, tuple[str, Callable[[int], Changes]]] = {
@@ -129,7 +129,7 @@ def plan_arms(
     extras: Sequence[str] = (),
     exclude_all: bool = False,
 ) -> list[Arm]:
-    """Lists the arms of a comparison.
+    """Makes the arms of a comparison.
 
     Each loss has negative sampling and top-k' for each k'. Names of arms start with the loss,
     except for the first loss.
@@ -137,11 +137,11 @@ def plan_arms(
     Args:
       base: settings that all arms share.
       mined: values of k'.
-      losses: bowl, powl, softmax or listwise losses. Lists of a listwise loss hold all positives of
-        a point, whatever `base` says.
+      losses: bowl, powl, softmax or listwise losses. Listwise losses are trained with all positives
+        of a point, independent of `base`.
       extras: keys of `EXTRAS`; they use the value of `mined` nearest to 16.
-      exclude_all: whether to add, for each arm of a loss, one that excludes all known labels of a
-        point from its negatives.
+      exclude_all: whether to add a variant of each arm that excludes all known labels of a point
+        from its negatives.
 
     Raises:
       InputError: an unknown extra or loss, or a repeated k', loss or extra; or a setting of `base`
@@ -156,9 +156,9 @@ def plan_arms(
         check_name("--losses", "loss", loss)
         changes = {} if loss == base.loss else _with_loss(loss)
         if LOSSES[loss].listwise:
-            changes |= _LISTS
+            changes |= _LISTWISE_SETTINGS
         prefix = f"{loss}-" if number else ""
-        arms += _arms_of_loss(dataclasses.replace(base, **changes), prefix, mined, exclude_all)
+        arms += _loss_arms(dataclasses.replace(base, **changes), prefix, mined, exclude_all)
     middle = min(mined, key=lambda k: abs(k - 16)) if mined else 16
     for name in extras:
         if name not in EXTRAS:
@@ -166,16 +166,16 @@ def plan_arms(
             raise InputError("--extras", f"{name!r}", expected)
         about, settings = EXTRAS[name]
         changed = settings(middle)
-        if changed.get("loss") == base.loss:  # then the scale and rate that are set are its own
-            changed |= {name: getattr(base, name) for name in _OWN_OF_LOSS}
+        if changed.get("loss") == base.loss:  # then score scale and learning rate are for this loss
+            changed |= {name: getattr(base, name) for name in _AUTO_SETTINGS}
         config = dataclasses.replace(arms[0].config, **changed)
         others = unused_loss_options(LOSSES[config.loss])
         if any(changed.get(name, plain) != plain for name, plain in others.items()):
             found = f"{name} where {config.loss} is the first loss"
             raise InputError("--extras", found, "bowl or powl, whose weights and surrogate it sets")
-        used = "" if config.mined == "all" else f" (k' {middle})"
-        arms.append(Arm(name, config, BASELINE, about + used))
-    # Some arms may read what others do not.
+        suffix = "" if config.mined == "all" else f" (k' {middle})"
+        arms.append(Arm(name, config, BASELINE, about + suffix))
+    # A setting that no arm uses is an error; one that only some arms use is reset in the others.
     unused = [unused_settings(arm.config) for arm in arms]
     reject_unused_settings(base, set.intersection(*map(set, unused)))
     return [
@@ -184,7 +184,7 @@ def plan_arms(
     ]
 
 
-def _arms_of_loss(base: Config, prefix: str, mined: Sequence[int], exclude_all: bool) -> list[Arm]:
+def _loss_arms(base: Config, prefix: str, mined: Sequence[int], exclude_all: bool) -> list[Arm]:
     baseline = prefix + BASELINE
     unmined = dataclasses.replace(base, mined="all")
     listwise = LOSSES[base.loss].listwise
@@ -207,18 +207,18 @@ def _arms_of_loss(base: Config, prefix: str, mined: Sequence[int], exclude_all: 
     return arms
 
 
-def grid_of(config: ResolvedConfig) -> list[Changes]:
+def tuning_grid(config: ResolvedConfig) -> list[Changes]:
     """The tuning grid of an arm: six settings, the same number for every arm.
 
-    Three learning rates around the arm's own, times two weights of the negatives, its own first.
-    POWL is a sum over negatives alone, so that their weight is that of the whole loss: it has six
-    lengths of steps. The softmax and the listwise losses have no such weight; their grid has two
-    score scales instead.
+    Three learning rates around that of the arm, times two weights of the negatives, with its own
+    first. POWL is a sum over negatives only, so the weight scales the whole loss: its grid has six
+    step lengths. Softmax and the listwise losses have no such weight; their grid has two score
+    scales instead.
     """
     weight = config.negative_weight
-    second: list[Changes] = [{"negative_weight": weight}, {"negative_weight": 4 * weight}]
-    if not _weighs_negatives(config.loss):
+    variants: list[Changes] = [{"negative_weight": weight}, {"negative_weight": 4 * weight}]
+    if not _has_negative_weight(config.loss):
         scale = config.score_scale
-        second = [{"score_scale": scale}, {"score_scale": round(scale * 0.7, 3)}]
+        variants = [{"score_scale": scale}, {"score_scale": round(scale * 0.7, 3)}]
     rates = [round(config.learning_rate * factor, 6) for factor in (1 / 3, 1.0, 3.0)]
-    return [{"learning_rate": rate, **other} for other in second for rate in rates]
+    return [{"learning_rate": rate, **other} for other in variants for rate in rates]

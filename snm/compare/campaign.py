@@ -1,7 +1,7 @@
 """Runs a comparison: all arms at equal steps, then tuned, then at equal training time.
 
-The number of epochs for equal time depends on measured seconds, so it is written to the folder once
-determined. An interrupted comparison then continues with the same settings.
+The number of epochs for equal time depends on measured seconds. It is written to a file, so that an
+interrupted comparison continues with the same settings.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from snm.compare.arms import EXTRAS, Arm, ResolvedArm, grid_of
+from snm.compare.arms import EXTRAS, Arm, ResolvedArm, tuning_grid
 from snm.compare.jobs import Job, Running, result_of, run_jobs
 from snm.compare.records import read_record, write_record
 from snm.compare.report.flat import SETTINGS
-from snm.compare.report.summary import BY_LOSS, summarized
+from snm.compare.report.summary import BY_LOSS, summarize
 from snm.config.checks import unused_settings
 from snm.config.loss_options import unused_loss_options
 from snm.config.resolve import resolve
@@ -29,17 +29,17 @@ from snm.data.dataset import Dataset
 from snm.errors import InputError, StoppedError, counted
 from snm.losses.sampled import LOSSES
 
-__all__ = ["OWN", "WATCH", "Campaign", "Plan", "sampled_range"]
+__all__ = ["OWN", "TUNING_METRIC", "Campaign", "Plan", "sampled_range"]
 
-WATCH = "R@1"
+TUNING_METRIC = "R@1"
 """The metric that tuning maximises, on the held-out fifth of train."""
 
 OWN: dict[str, Any] = {
     "members": 1, "validation_fraction": 0.0, "evaluate_every": 0, "patience": 0,
     "monitor": "P@1", "refit": False, "seed": 0,
 }  # fmt: skip
-"""Settings of all arms: one model a run, and no validation, which the comparison does itself. Each
-run then gets a seed of its own."""
+"""Settings of all arms: one model per run, and no validation, which the comparison does itself. The
+seed is set for each run."""
 
 _PROBES = 8  # probe calls during each run of the first table
 _MAX_EPOCH_FACTOR = 20  # limit of the epochs at equal time, relative to the requested epochs
@@ -90,7 +90,7 @@ class Campaign:
     def __init__(self, plan: Plan, dataset: Dataset, folder: Path, on_progress: OnProgress):
         self._plan, self._dataset, self._on_progress = plan, dataset, on_progress
         self._stop: Callable[[], bool] = lambda: False
-        self._runs, self._decided = folder / "runs", folder / "decided.json"
+        self._runs, self._epochs_file = folder / "runs", folder / "decided.json"
         configs = [_resolved(arm, dataset) for arm in plan.arms]
         self.arms = [
             ResolvedArm(arm.name, config, arm.baseline, arm.about)
@@ -107,31 +107,31 @@ class Campaign:
         """Runs all stages.
 
         Args:
-          stop: asked several times a second whether to end early.
+          stop: called several times a second; True ends the comparison early.
 
         Yields:
           The results so far, after each stage: `arms` (equal steps), then `tuning` and `tuned`, and
           `equal_seconds`, if the plan has them.
 
         Raises:
-          StoppedError: `stop` returned True, or a run was told to stop; none is at work.
+          StoppedError: `stop` returned True, or a run was stopped by a signal; no run is active.
         """
         self._stop = stop
         first = self._table("equal steps", self.arms, probes=_PROBES)
-        found: dict[str, Any] = {"arms": first}
-        yield found
+        results: dict[str, Any] = {"arms": first}
+        yield results
         if self._plan.tune:
-            found["tuning"] = self._tuning()
+            results["tuning"] = self._tuning()
             chosen = [
                 dataclasses.replace(arm, config=dataclasses.replace(arm.config, **best))
                 for arm in self.arms
-                if (best := found["tuning"][arm.name]["best"]) is not None
+                if (best := results["tuning"][arm.name]["best"]) is not None
             ]
-            found["tuned"] = self._table("tuned", chosen)
-            yield found
+            results["tuned"] = self._table("tuned", chosen)
+            yield results
         if self._plan.equal_seconds:
-            found["equal_seconds"] = self._table("equal seconds", self._arms_at_equal_time(first))
-            yield found
+            results["equal_seconds"] = self._table("equal seconds", self._arms_at_equal_time(first))
+            yield results
 
     # -- stages --------------------------------------------------------------------------------
 
@@ -141,43 +141,43 @@ class Campaign:
         """Trains every arm with every seed and summarises the test metrics."""
         jobs = {
             (arm.name, seed): Job(arm.name, dataclasses.replace(arm.config, seed=seed), "test",
-                                  self._probes_of(arm, probes))
+                                  self._num_probes(arm, probes))
             for seed in range(self._plan.seeds)
             for arm in arms
         }  # fmt: skip
         self._run_jobs(stage, list(jobs.values()))
         differing = _differing(arms)
-        found = {key: result_of(self._runs, job) or {} for key, job in jobs.items()}
-        good = {
-            arm.name: [found[arm.name, seed] for seed in range(self._plan.seeds)
-                       if "metrics" in found[arm.name, seed]]
+        results = {key: result_of(self._runs, job) or {} for key, job in jobs.items()}
+        successful = {
+            arm.name: [results[arm.name, seed] for seed in range(self._plan.seeds)
+                       if "metrics" in results[arm.name, seed]]
             for arm in arms
         }  # fmt: skip
         return [
             {
                 "name": arm.name,
-                "about": arm.about + _own(arm.config, arms[0].config),
+                "about": arm.about + _rate_and_scale(arm.config, arms[0].config),
                 "baseline": arm.baseline,
                 **_settings(arm),
                 "differing": differing[arm.name],
                 "seeds": [
-                    {"seed": seed, **_reported(found[arm.name, seed])}
+                    {"seed": seed, **_reported(results[arm.name, seed])}
                     for seed in range(self._plan.seeds)
                 ],
-                "seconds": _mean(good[arm.name], "seconds"),
-                "peak_memory_bytes": _mean(good[arm.name], "peak_memory_bytes"),
-                **summarized(good[arm.name], good.get(arm.baseline, [])),
+                "seconds": _mean(successful[arm.name], "seconds"),
+                "peak_memory_bytes": _mean(successful[arm.name], "peak_memory_bytes"),
+                **summarize(successful[arm.name], successful.get(arm.baseline, [])),
             }
             for arm in arms
         ]
 
-    def _probes_of(self, arm: ResolvedArm, probes: int) -> int:
-        """Tables share runs with equal jobs, so a run of the first table must keep its probes."""
-        same = any(arm.config == first.config for first in self.arms)
-        return _PROBES if same else probes
+    def _num_probes(self, arm: ResolvedArm, probes: int) -> int:
+        """The number of probes of a run; as in the first table, if it has an equal run to share."""
+        shared = any(arm.config == first.config for first in self.arms)
+        return _PROBES if shared else probes
 
     def _tuning(self) -> dict[str, Any]:
-        """Runs the trials of every arm; returns them with the best settings, by name of the arm."""
+        """Runs the trials of every arm; returns the trials and best settings by name of the arm."""
         trials = {
             (arm.name, number): (
                 settings,
@@ -185,10 +185,10 @@ class Campaign:
                     epochs=self.tune_epochs, **settings), "validation"),
             )
             for arm in self.arms
-            for number, settings in enumerate(grid_of(arm.config))
+            for number, settings in enumerate(tuning_grid(arm.config))
         }  # fmt: skip
         self._run_jobs("tuning", [job for _, job in trials.values()])
-        found: dict[str, Any] = {arm.name: {"trials": []} for arm in self.arms}
+        tuning: dict[str, Any] = {arm.name: {"trials": []} for arm in self.arms}
         for (name, _), (settings, job) in trials.items():
             result = result_of(self._runs, job) or {}
             trial: dict[str, Any] = {"settings": settings}
@@ -197,42 +197,42 @@ class Campaign:
                 trial["seconds"] = result["seconds"]
             else:
                 trial["failed"] = result.get("error", "no result")
-            found[name]["trials"].append(trial)
-        for about in found.values():
-            scored = [trial for trial in about["trials"] if "validation" in trial]
-            best = max(scored, key=lambda trial: trial["validation"][WATCH], default=None)
-            about["best"] = None if best is None else best["settings"]
-        return found
+            tuning[name]["trials"].append(trial)
+        for arm_tuning in tuning.values():
+            scored = [trial for trial in arm_tuning["trials"] if "validation" in trial]
+            best = max(scored, key=lambda trial: trial["validation"][TUNING_METRIC], default=None)
+            arm_tuning["best"] = None if best is None else best["settings"]
+        return tuning
 
     def _arms_at_equal_time(self, first: Sequence[dict[str, Any]]) -> list[ResolvedArm]:
         """The arms with as many epochs as fit the training time of their baseline."""
         seconds = {arm["name"]: arm["seconds"] for arm in first}
         jobs = {arm.name: Job(arm.name, arm.config, "test").name for arm in self.arms}
-        decided = read_record(self._decided) if self._decided.exists() else {}
-        found = []
+        epochs = read_record(self._epochs_file) if self._epochs_file.exists() else {}
+        arms = []
         for arm in self.arms:
-            # By settings, since a name may have others when the comparison goes on with more arms.
+            # The key has the settings: a resumed comparison may have other settings under a name.
             pair = f"{jobs[arm.name]} of {jobs[arm.baseline]}"
-            mine, base = seconds[arm.name], seconds[arm.baseline]
-            if pair not in decided and mine and base:
-                factor = min(base / mine, _MAX_EPOCH_FACTOR)
-                decided[pair] = max(1, round(arm.config.epochs * factor))
-            if pair in decided:
-                config = dataclasses.replace(arm.config, epochs=decided[pair])
-                found.append(dataclasses.replace(arm, config=config))
-        write_record(self._decided, decided)
-        return found
+            seconds_of_arm, seconds_of_baseline = seconds[arm.name], seconds[arm.baseline]
+            if pair not in epochs and seconds_of_arm and seconds_of_baseline:
+                factor = min(seconds_of_baseline / seconds_of_arm, _MAX_EPOCH_FACTOR)
+                epochs[pair] = max(1, round(arm.config.epochs * factor))
+            if pair in epochs:
+                config = dataclasses.replace(arm.config, epochs=epochs[pair])
+                arms.append(dataclasses.replace(arm, config=config))
+        write_record(self._epochs_file, epochs)
+        return arms
 
-    def _after(self, stage: str) -> tuple[tuple[str, int], ...]:
-        """Arm and epochs of the runs of later stages, but for those that may share one before.
+    def _later_runs(self, stage: str) -> tuple[tuple[str, int], ...]:
+        """Arm and epochs of the runs of later stages, to estimate the remaining time.
 
-        At equal seconds an arm takes as long as its baseline, and the baseline itself has run.
+        At equal seconds, an arm takes as long as its baseline, which has run already.
         """
         seeds = self._plan.seeds
         runs: dict[str, list[tuple[str, int]]] = {"equal steps": []}
         if self._plan.tune:
             runs["tuning"] = [(arm.name, self.tune_epochs) for arm in self.arms
-                              for _ in grid_of(arm.config)]  # fmt: skip
+                              for _ in tuning_grid(arm.config)]  # fmt: skip
             runs["tuned"] = seeds * [(arm.name, arm.config.epochs) for arm in self.arms]
         if self._plan.equal_seconds:
             runs["equal seconds"] = seeds * [(arm.baseline, arm.config.epochs) for arm in self.arms
@@ -241,9 +241,9 @@ class Campaign:
         return tuple(run for name in names[names.index(stage) + 1 :] for run in runs[name])
 
     def _run_jobs(self, stage: str, jobs: list[Job]) -> None:
-        later = self._after(stage)
+        later = self._later_runs(stage)
         states = run_jobs(self._plan.data, self._runs, jobs, self._plan.jobs)
-        with contextlib.closing(states):  # which ends the processes
+        with contextlib.closing(states):  # closing ends the processes
             for state in states:
                 self._on_progress(stage, dataclasses.replace(state, later=later))
                 if state.stopped or (state.left and self._stop()):
@@ -257,23 +257,23 @@ def _resolved(arm: Arm, dataset: Dataset) -> ResolvedConfig:
     except InputError as error:
         if error.where != "--sampler" or arm.name not in EXTRAS:
             raise
-        # The extra sets the sampler: `snm compare` has no such flag.
+        # The extra sets the sampler; `snm compare` has no flag --sampler.
         expected = "fewer --sampled, or no such arm: otherwise none is drawn"
         raise InputError(f"--extras {arm.name}", error.found, expected) from error
 
 
-def _own(config: ResolvedConfig, first: ResolvedConfig) -> str:
-    """Rate and scale of an arm in words, where they are others than those of the first."""
-    told = [
+def _rate_and_scale(config: ResolvedConfig, first: ResolvedConfig) -> str:
+    """Describes learning rate and score scale, if they differ from those of the first arm."""
+    parts = [
         f"; {words} {value:.4g}"
         for name, words in BY_LOSS.items()
         if (value := getattr(config, name)) != getattr(first, name)
     ]
-    return "".join(told)
+    return "".join(parts)
 
 
 def _differing(arms: Sequence[ResolvedArm]) -> dict[str, dict[str, Any]]:
-    """Settings in which arms differ, by name of the arm; None where the arm does not read it."""
+    """The settings in which arms differ, by name of the arm; None if the arm does not read one."""
     names = [
         field.name
         for field in dataclasses.fields(ResolvedConfig)
@@ -281,17 +281,17 @@ def _differing(arms: Sequence[ResolvedArm]) -> dict[str, dict[str, Any]]:
             getattr(arm.config, field.name) != getattr(arms[0].config, field.name) for arm in arms
         )
     ]
-    found = {}
+    differing = {}
     for arm in arms:
         ignored = _ignored(arm)
-        found[arm.name] = {
+        differing[arm.name] = {
             name: None if name in ignored else getattr(arm.config, name) for name in names
         }
-    return found
+    return differing
 
 
 def _settings(arm: Arm) -> dict[str, Any]:
-    """The settings that every table has; None where the arm does not read it."""
+    """The settings that every table has; None if the arm does not read one."""
     ignored = _ignored(arm)
     return {name: None if name in ignored else getattr(arm.config, name) for name in SETTINGS}
 
@@ -302,7 +302,7 @@ def _ignored(arm: Arm) -> set[str]:
 
 
 def _reported(result: dict[str, Any]) -> dict[str, Any]:
-    """The part of a run's result that `results.json` holds, or the reason of its failure."""
+    """The part of a run's result that goes into `results.json`, or why it failed."""
     if "metrics" not in result:
         return {"failed": result.get("error", "no result")}
     names = ("metrics", "seconds", "steps", "examples_per_second", "peak_memory_bytes",
@@ -315,9 +315,9 @@ def _mean(results: Sequence[dict[str, Any]], name: str) -> float | None:
 
 
 def sampled_range(config: Config, dataset: Dataset) -> tuple[int, int]:
-    """The fewest and the most labels that a stage of a run samples (B).
+    """The smallest and the largest B, the number of sampled labels, over the stages of a run.
 
-    k' may not exceed the former. Where it is the latter, all stages are negative sampling.
+    k' must not exceed the former. If it equals the latter, all stages are negative sampling.
 
     Args:
       config: settings of negative sampling.

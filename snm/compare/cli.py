@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro.conf import Positional, arg
 
 from snm.config.settings import Config, check_name, parse_config, preset, read_toml
-from snm.errors import InputError
+from snm.errors import STOPPED, InputError
 from snm.machine.cores import num_cores
 
 if TYPE_CHECKING:
@@ -27,10 +27,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Compare"]
 
-# Must not change when a comparison is resumed; seeds, arms and tables may be added.
+# Keys of the plan that must not change when a comparison is resumed; seeds and arms may be added.
 _FIXED = ("sha256", "settings")
 
 _MINED = (1, 16, 64, 256)  # k' that are compared by default
+_KEPT = "keeps what is done, and goes on"
 _STOPPING = (
     "stopping: runs at work write a checkpoint, a peer begins again; a second signal stops at once"
 )
@@ -104,7 +105,7 @@ class Compare:
         """The settings that all arms share.
 
         Raises:
-          InputError: a file or a value that cannot be used.
+          InputError: a file or a value is not valid.
         """
         from snm.compare.campaign import OWN
 
@@ -123,10 +124,10 @@ class Compare:
         return dataclasses.replace(start, **given, mined="all")
 
     def _preset(self, values: dict[str, Any]) -> str:
-        """The preset that is asked for, by the flag or in the file.
+        """The preset of the flag or of the file.
 
         Raises:
-          InputError: that of the file is unknown.
+          InputError: the preset of the file is unknown.
         """
         if self.preset is None and "preset" in values:
             return parse_config({"preset": values["preset"]}, str(self.config)).preset
@@ -134,110 +135,117 @@ class Compare:
 
     def __call__(self) -> None:
         """Runs the verb."""
-        _run(self)
+        from snm.system.signals import sigterm_ends
+        from snm.system.terminal import ignore_broken_pipe
+
+        with (
+            ignore_broken_pipe(),
+            sigterm_ends(STOPPED, f"SIGTERM: stopped; the same command {_KEPT}"),
+        ):
+            _run(self)
 
 
-def _run(asked: Compare) -> None:
-    """Runs a comparison to its end and writes its report.
+def _run(command: Compare) -> None:
+    """Runs a comparison and writes its report.
 
     Raises:
-      InputError: data, settings or a folder that cannot be used.
+      InputError: the data, the settings or the folder are not valid.
     """
     from snm.compare.campaign import Campaign
     from snm.compare.campaign import Plan as CampaignPlan
     from snm.compare.progress import Display
     from snm.compare.records import write_record
-    from snm.compare.report.tables import sheets
-    from snm.compare.report.terminal import laid_out
+    from snm.compare.report.tables import all_sheets
+    from snm.compare.report.terminal import layout_tables
     from snm.system.locks import LOCK, locked
     from snm.system.signals import announced_stop
     from snm.system.terminal import console
 
-    _check(asked)
-    arms, dataset = _arms_and_data(asked)
-    display = Display(asked.jobs)
+    _check(command)
+    arms, dataset = _arms_and_data(command)
+    display = Display(command.jobs)
     # Resolves and checks every arm before anything is written.
     campaign = Campaign(
         CampaignPlan(
-            data=asked.data,
+            data=command.data,
             arms=arms,
-            seeds=asked.seeds,
-            tune=asked.tune,
-            tune_epochs=asked.tune_epochs,
-            equal_seconds=asked.equal_seconds,
-            jobs=asked.jobs,
+            seeds=command.seeds,
+            tune=command.tune,
+            tune_epochs=command.tune_epochs,
+            equal_seconds=command.equal_seconds,
+            jobs=command.jobs,
         ),
         dataset,
-        asked.out,
+        command.out,
         display,
     )
-    plan = _plan(asked, campaign, arms, dataset)
-    if asked.out.is_dir():  # a folder that is refused gets no lock
-        _refuse_another(asked.out, plan)
-    with locked(asked.out / LOCK, f"--out {asked.out}"):
-        _refuse_another(asked.out, plan)
-        write_record(asked.out / "plan.json", plan)
-        about = _about(asked, dataset, plan)
-        found: dict[str, Any] = {}
-        with display.bar, announced_stop(_STOPPING, "keeps what is done, and goes on") as stop:
-            for found in campaign.run(stop):
-                _write_figures(asked.out, {**about, **found})
-            found["peers"] = _peers(asked, campaign.arms[0].config, display, stop)
-        found["published"] = _published(dataset)
-        results = {**about, **found}
-        _write(asked.out, results)
-    for sheet in sheets(results):
-        console.print(*laid_out(sheet, console.width), sep="\n")
-    console.print(f"\n{asked.out / 'report.html'}", soft_wrap=True)
+    plan = _plan(command, campaign, arms, dataset)
+    if command.out.is_dir():  # before a lock is written into it
+        _check_same_plan(command.out, plan)
+    with locked(command.out / LOCK, f"--out {command.out}"):
+        _check_same_plan(command.out, plan)
+        write_record(command.out / "plan.json", plan)
+        description = _describe(command, dataset, plan)
+        tables: dict[str, Any] = {}
+        with display.bar, announced_stop(_STOPPING, _KEPT) as stop:
+            for tables in campaign.run(stop):
+                _write_figures(command.out, {**description, **tables})
+            tables["peers"] = _peers(command, campaign.arms[0].config, display, stop)
+        tables["published"] = _published(dataset)
+        results = {**description, **tables}
+        _write(command.out, results)
+    for sheet in all_sheets(results):
+        console.print(*layout_tables(sheet, console.width), sep="\n")
+    console.print(f"\n{command.out / 'report.html'}", soft_wrap=True)
 
 
-def _check(asked: Compare) -> None:
-    """Refuses numbers out of range, and tells which peers cannot run."""
+def _check(command: Compare) -> None:
+    """Rejects numbers out of range, and warns of peers that cannot run."""
     from snm.system.terminal import say
 
     for flag, value in (
-        ("--seeds", asked.seeds),
-        ("--jobs", asked.jobs),
-        ("--tune-epochs", asked.tune_epochs),
+        ("--seeds", command.seeds),
+        ("--jobs", command.jobs),
+        ("--tune-epochs", command.tune_epochs),
     ):
         if value is not None and value < 1:
             raise InputError(flag, str(value), "1 or more")
-    if asked.tune_epochs is not None and not asked.tune:
+    if command.tune_epochs is not None and not command.tune:
         raise InputError("--tune-epochs", "no --tune", "--tune, whose trials have so many epochs")
-    if asked.peers:
+    if command.peers:
         from snm.compare.peers.process import check
 
-        for name, reason in check(asked.peers).items():
+        for name, reason in check(command.peers).items():
             if reason is not None:
                 say(f"note: --peers {name}: {reason}; the report will have no figures of it")
 
 
-def _arms_and_data(asked: Compare) -> tuple[list[Arm], Dataset]:
-    """The arms and the data; of the default k', those from B on are left out.
+def _arms_and_data(command: Compare) -> tuple[list[Arm], Dataset]:
+    """The arms and the data; default values of k' that are not below B are dropped.
 
     Raises:
-      InputError: settings or data that cannot be used.
+      InputError: the settings or the data are not valid.
     """
     from snm.compare.arms import plan_arms
     from snm.compare.campaign import sampled_range
     from snm.data.load import load
     from snm.system.terminal import say
 
-    base = asked.base().check(all_read=False)
-    losses = asked.losses or (base.loss,)
+    base = command.base().check(all_read=False)
+    losses = command.losses or (base.loss,)
     for loss in losses:
         check_name("--losses", "loss", loss)
 
     def arms_of(mined: Sequence[int]) -> list[Arm]:
         return plan_arms(
-            base, mined=mined, losses=losses, extras=asked.extras, exclude_all=asked.exclude_all
+            base, mined=mined, losses=losses, extras=command.extras, exclude_all=command.exclude_all
         )
 
-    arms = arms_of(asked.mined or _MINED)  # refused before the data are read
-    dataset = load(asked.data)
+    arms = arms_of(command.mined or _MINED)  # raises errors before the data are read
+    dataset = load(command.data)
     if dataset.test is None:
         raise InputError(dataset.name, "no test points", "a test file beside the train file")
-    mined = asked.mined
+    mined = command.mined
     fewest, most = sampled_range(arms[0].config, dataset)
     if not mined:
         mined = tuple(k for k in _MINED if k < fewest) or _MINED[:1]
@@ -250,60 +258,62 @@ def _arms_and_data(asked: Compare) -> tuple[list[Arm], Dataset]:
     return arms, dataset
 
 
-def _plan(asked: Compare, campaign: Campaign, arms: list[Arm], dataset: Dataset) -> dict[str, Any]:
-    """What is compared, and how: the content of `plan.json`."""
-    from snm.compare.arms import grid_of
+def _plan(
+    command: Compare, campaign: Campaign, arms: list[Arm], dataset: Dataset
+) -> dict[str, Any]:
+    """The content of `plan.json`: what is compared, with which settings."""
+    from snm.compare.arms import tuning_grid
     from snm.data.load import absolute_source
 
     return {
-        "data": absolute_source(asked.data),
+        "data": absolute_source(command.data),
         "sha256": dataset.sha256,
         "arms": [arm.name for arm in arms],
         # The results hold the differences of the other arms.
         "settings": dataclasses.asdict(campaign.arms[0].config),
-        "seeds": asked.seeds,
-        "tune": asked.tune,
+        "seeds": command.seeds,
+        "tune": command.tune,
         "tune_epochs": campaign.tune_epochs,
-        "trials": len(grid_of(campaign.arms[0].config)),
-        "equal_seconds": asked.equal_seconds,
-        "jobs": asked.jobs,
+        "trials": len(tuning_grid(campaign.arms[0].config)),
+        "equal_seconds": command.equal_seconds,
+        "jobs": command.jobs,
     }
 
 
-def _refuse_another(out: Path, plan: dict[str, Any]) -> None:
+def _check_same_plan(out: Path, plan: dict[str, Any]) -> None:
     from snm.compare.records import read_record
     from snm.system.locks import LOCK
 
     path = out / "plan.json"
     if not path.exists():
-        # A command that was stopped while it wrote the plan leaves half of it.
-        ours = (LOCK, path.with_suffix(".partial").name)
-        strangers = [p.name for p in out.iterdir() if p.name not in ours]
-        if strangers:
-            found = f"{strangers[0]} in a folder that is no comparison"
+        # A command that was killed while it wrote the plan leaves a partial file.
+        own_files = (LOCK, path.with_suffix(".partial").name)
+        others = [p.name for p in out.iterdir() if p.name not in own_files]
+        if others:
+            found = f"{others[0]} in a folder that is no comparison"
             raise InputError(f"--out {out}", found, "a new or empty folder")
         return
-    before = read_record(path)
+    stored = read_record(path)
     for name in _FIXED:
         value = plan[name]
-        if before.get(name) != value:
+        if stored.get(name) != value:
             if name == "sha256":
-                found = f"a comparison of other data ({before.get('data')})"
+                found = f"a comparison of other data ({stored.get('data')})"
                 raise InputError(f"--out {out}", found, "the same data: choose another folder")
             if isinstance(value, dict):
-                old = before.get(name) or {}
+                old = stored.get(name) or {}
                 changed = (key for key in {**value, **old} if old.get(key) != value.get(key))
                 name = next(changed)
-                value, before = value.get(name), old
-            found = f"a comparison with {name} = {before.get(name)!r}"
+                value, stored = value.get(name), old
+            found = f"a comparison with {name} = {stored.get(name)!r}"
             raise InputError(f"--out {out}", found, f"{value!r}: choose another folder")
 
 
-def _about(asked: Compare, dataset: Dataset, plan: dict[str, Any]) -> dict[str, Any]:
+def _describe(command: Compare, dataset: Dataset, plan: dict[str, Any]) -> dict[str, Any]:
     from snm.machine.versions import environment_record
 
     assert dataset.test is not None
-    here = environment_record()
+    environment = environment_record()
     return {
         "command": shlex.join(["snm", *sys.argv[1:]]),
         "date": datetime.date.today().isoformat(),
@@ -316,28 +326,28 @@ def _about(asked: Compare, dataset: Dataset, plan: dict[str, Any]) -> dict[str, 
             "labels": dataset.train.num_labels,
         },
         "plan": {k: v for k, v in plan.items() if k not in ("data", "sha256")},
-        "device": here["device"],
-        "versions": here["versions"],
+        "device": environment["device"],
+        "versions": environment["versions"],
         "machine": {"cores": num_cores(), "architecture": platform.machine()},
     }
 
 
 def _peers(
-    asked: Compare, config: Config, display: Display, stop: Callable[[], bool]
+    command: Compare, config: Config, display: Display, stop: Callable[[], bool]
 ) -> list[dict[str, Any]]:
-    """Runs each package on the same split; one that fails becomes a line with its reason."""
-    if not asked.peers:
+    """Runs each package on the same split; for one that fails, the result has the reason."""
+    if not command.peers:
         return []
     from snm.compare.jobs import Running
     from snm.compare.peers.process import run_peer
 
-    found = []
-    for number, name in enumerate(asked.peers):
-        display("peers", Running(number, len(asked.peers), [(name, 0, 0)]))
-        path = asked.out / "peers" / f"{re.sub('[:/]', '-', name)}.json"
+    results = []
+    for number, name in enumerate(command.peers):
+        display("peers", Running(number, len(command.peers), [(name, 0, 0)]))
+        path = command.out / "peers" / f"{re.sub('[:/]', '-', name)}.json"
         result = run_peer(
             name,
-            asked.data,
+            command.data,
             path,
             weighting=config.weighting,
             seen=config.seen,
@@ -345,9 +355,9 @@ def _peers(
             stop=stop,
         )
         result.pop("asked", None)  # the path of the data is private
-        found.append(result)
-    display("peers", Running(len(asked.peers), len(asked.peers), []))
-    return found
+        results.append(result)
+    display("peers", Running(len(command.peers), len(command.peers), []))
+    return results
 
 
 def _published(dataset: Dataset) -> Any:
@@ -357,12 +367,12 @@ def _published(dataset: Dataset) -> Any:
 
 
 def _write_figures(out: Path, results: dict[str, Any]) -> None:
-    from snm.compare.report.flat import flat
+    from snm.compare.report.flat import results_csv
     from snm.runs.folder import write_json
     from snm.system.files import write_atomic
 
     write_json(out / "results.json", results)
-    write_atomic(out / "results.csv", flat(results))
+    write_atomic(out / "results.csv", results_csv(results))
 
 
 def _write(out: Path, results: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
-from snm.compare.processes import reason_of_end
+from snm.compare.processes import failure_reason
 from snm.compare.records import read_record, write_record
 from snm.config.resolved import ResolvedConfig
 from snm.errors import STOPPED
@@ -29,7 +29,11 @@ from snm.system.files import make_folder
 __all__ = ["Job", "Running", "result_of", "run_jobs"]
 
 _POLL_SECONDS = 0.25
-_AS_ASKED = (STOPPED, -signal.SIGTERM, -signal.SIGINT)  # before and after it listens to signals
+_STOPPED_STATUSES = (
+    STOPPED,
+    -signal.SIGTERM,
+    -signal.SIGINT,
+)  # before and after it installs signal handlers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,16 +68,16 @@ class Running:
       done: number of finished jobs.
       total: number of jobs.
       working: arm and seed, steps done, and steps in total of each running job.
-      took: arm, seconds and epochs of each job that was run from its start to its end by now.
+      durations: arm, seconds and epochs of each job that has run from start to end.
       left: arm and epochs of each job that is not finished.
-      later: arm and epochs of jobs of other stages that follow, as far as they are known.
-      stopped: whether a process ended because it was asked to; its job is one of `left`.
+      later: arm and epochs of the known jobs of later stages.
+      stopped: whether a process was stopped by a signal; its job is in `left`.
     """
 
     done: int
     total: int
     working: list[tuple[str, int, int]]
-    took: tuple[tuple[str, float, int], ...] = ()
+    durations: tuple[tuple[str, float, int], ...] = ()
     left: tuple[tuple[str, int], ...] = ()
     later: tuple[tuple[str, int], ...] = ()
     stopped: bool = False
@@ -85,49 +89,51 @@ def result_of(folder: Path, job: Job) -> dict[str, Any] | None:
     return read_record(path) if path.exists() else None
 
 
-def run_jobs(data: str, folder: Path, jobs: Sequence[Job], at_once: int) -> Generator[Running]:
-    """Runs the unfinished jobs and yields their state while they run; closing it ends them.
+def run_jobs(data: str, folder: Path, jobs: Sequence[Job], num_parallel: int) -> Generator[Running]:
+    """Runs the unfinished jobs and yields their state; closing the generator ends the processes.
 
-    The state with `stopped` is the last one: what signals all processes at once, such as
-    `systemctl stop`, means the comparison.
+    It ends after a state with `stopped`: a signal to all processes, such as from `systemctl stop`,
+    stops the comparison.
 
     Args:
       data: source of the data set that the workers load.
       folder: folder of the jobs' files.
       jobs: the jobs; equal ones run once.
-      at_once: number of concurrent processes.
+      num_parallel: number of concurrent processes.
     """
     make_folder(folder)
     unique = list({job.name: job for job in jobs}.values())
-    waiting = [job for job in unique if _to_run(folder, job)]
+    waiting = [job for job in unique if _is_unfinished(folder, job)]
     done = len(unique) - len(waiting)
     working: dict[Job, subprocess.Popen[bytes]] = {}
-    begun: dict[Job, float] = {}
-    took: list[tuple[str, float, int]] = []
+    start_times: dict[Job, float] = {}
+    durations: list[tuple[str, float, int]] = []
     stopped = False
     try:
         while (waiting or working) and not stopped:
-            while waiting and len(working) < at_once:
+            while waiting and len(working) < num_parallel:
                 job = waiting.pop(0)
                 if not _has_begun(folder, job):  # else its seconds are of some epochs only
-                    begun[job] = time.monotonic()
+                    start_times[job] = time.monotonic()
                 working[job] = _start(data, folder, job)
             for job, process in list(working.items()):
                 if process.poll() is not None:
                     _close_stdin(working.pop(job))
-                    if process.returncode in _AS_ASKED and result_of(folder, job) is None:
+                    if process.returncode in _STOPPED_STATUSES and result_of(folder, job) is None:
                         waiting.append(job)
                         stopped = True
                         continue
-                    _note_end(folder, job, process.returncode)
+                    _record_end(folder, job, process.returncode)
                     done += 1
-                    if process.returncode == 0 and job in begun:
-                        took.append((job.arm, time.monotonic() - begun[job], job.config.epochs))
+                    if process.returncode == 0 and job in start_times:
+                        durations.append(
+                            (job.arm, time.monotonic() - start_times[job], job.config.epochs)
+                        )
             yield Running(
                 done,
                 len(unique),
                 [(f"{job.arm} (seed {job.config.seed})", *_steps(folder, job)) for job in working],
-                took=tuple(took),
+                durations=tuple(durations),
                 left=tuple((job.arm, job.config.epochs) for job in (*working, *waiting)),
                 stopped=stopped,
             )
@@ -137,11 +143,11 @@ def run_jobs(data: str, folder: Path, jobs: Sequence[Job], at_once: int) -> Gene
         for process in working.values():
             process.terminate()
         for process in working.values():
-            process.wait()  # until its checkpoint is written
+            process.wait()  # it writes a checkpoint first
             _close_stdin(process)
         for job in working:
-            if result_of(folder, job) is not None:  # it was past training
-                _clean(folder, job)
+            if result_of(folder, job) is not None:  # it finished meanwhile
+                _delete_files(folder, job)
 
 
 def _close_stdin(process: subprocess.Popen[bytes]) -> None:
@@ -149,15 +155,15 @@ def _close_stdin(process: subprocess.Popen[bytes]) -> None:
     process.stdin.close()
 
 
-def _to_run(folder: Path, job: Job) -> bool:
-    """Whether a job is unfinished; deletes the record of a failure, and what a kill left over."""
-    found = result_of(folder, job)
-    if found is not None and "error" in found:
+def _is_unfinished(folder: Path, job: Job) -> bool:
+    """Whether a job must run; deletes the record of a failure and files of a killed process."""
+    result = result_of(folder, job)
+    if result is not None and "error" in result:
         (folder / f"{job.name}.json").unlink()
         return True
-    if found is not None:
-        _clean(folder, job)
-    return found is None
+    if result is not None:
+        _delete_files(folder, job)
+    return result is None
 
 
 def _start(data: str, folder: Path, job: Job) -> subprocess.Popen[bytes]:
@@ -171,7 +177,7 @@ def _start(data: str, folder: Path, job: Job) -> subprocess.Popen[bytes]:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=errors,
-            # Ctrl-C reaches this process only, which then asks its workers to stop.
+            # Ctrl-C then reaches this process only, which stops its workers.
             start_new_session=True,
             env=os.environ.copy(),
         )
@@ -182,18 +188,18 @@ def _has_begun(folder: Path, job: Job) -> bool:
     return (folder / job.name / "checkpoints").exists()
 
 
-def _note_end(folder: Path, job: Job, status: int) -> None:
-    """Records why a worker ended without a result; deletes the files of one that has a result."""
+def _record_end(folder: Path, job: Job, status: int) -> None:
+    """Records why a worker failed; if it succeeded, deletes the other files of its job."""
     errors = folder / f"{job.name}.stderr"
     if result_of(folder, job) is None:
-        found = {"arm": job.arm, "error": reason_of_end(errors, status)}
-        write_record(folder / f"{job.name}.json", found)
+        record = {"arm": job.arm, "error": failure_reason(errors, status)}
+        write_record(folder / f"{job.name}.json", record)
         return
-    _clean(folder, job)
+    _delete_files(folder, job)
 
 
-def _clean(folder: Path, job: Job) -> None:
-    """Deletes all files of a job but its result."""
+def _delete_files(folder: Path, job: Job) -> None:
+    """Deletes all files of a job except its result."""
     for suffix in ("stderr", "task.json", "steps", "lock"):
         (folder / f"{job.name}.{suffix}").unlink(missing_ok=True)
     shutil.rmtree(folder / job.name, ignore_errors=True)

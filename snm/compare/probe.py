@@ -1,9 +1,9 @@
 """Measures a model during training: scores, false negatives among the mined, gradient variance.
 
-The probe uses a fixed set of training points. For them it samples negatives as the training steps
-do, with a seed of its own. It reports the scores of positives, sampled negatives and mined
-negatives, how many of the mined are known positives of the point, how frequent the mined labels
-are, and how much the gradient varies from one sample to the next.
+The probe uses a fixed set of training points, for which it samples negatives like a training step,
+with its own seed. It reports the scores of positives, sampled and mined negatives; the fraction of
+mined labels that are known positives of the point; the frequency of the mined labels; and the
+variance of the gradient over samples.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ __all__ = ["QUANTILES", "Probe"]
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 MARGIN_QUANTILES = tuple(np.linspace(0, 1, 41).round(3).tolist())
 
-_SEED = 20_190_411  # of the probed points and samples, for every seed of a run
+_SEED = 20_190_411  # of the probed points and samples; the same for every run
 _MAX_SCORES = 1 << 22  # points times sampled labels; bounds memory
-_MOST_POINTS, _FEWEST_POINTS = 512, 16
+_MAX_POINTS, _MIN_POINTS = 512, 16
 _CURVE_POINTS = 2000  # test points of the learning curves
 _GRADIENT_DRAWS = 4
 
@@ -57,9 +57,9 @@ class Probe:
         self._spec = head_spec(config, num_labels)
         rng = np.random.default_rng(_SEED)
         labelled = np.flatnonzero(np.diff(dataset.train.labels.indptr))
-        # The limit matters if training samples all of very many labels; a sample represents them.
-        self._sampled = min(self._spec.sampled, num_labels - 1, _MAX_SCORES // _FEWEST_POINTS)
-        count = int(np.clip(_MAX_SCORES // self._sampled, _FEWEST_POINTS, _MOST_POINTS))
+        # If training samples very many labels, the probe uses fewer.
+        self._sampled = min(self._spec.sampled, num_labels - 1, _MAX_SCORES // _MIN_POINTS)
+        count = int(np.clip(_MAX_SCORES // self._sampled, _MIN_POINTS, _MAX_POINTS))
         rows = np.sort(rng.permutation(labelled)[:count])
         self._points = dataset.train.take(rows)
         labels = self._points.labels
@@ -84,31 +84,31 @@ class Probe:
           `test`, metrics on test points (if there are any); `margin`; and, if labels are sampled
           uniformly, `negatives` and `gradient`.
         """
-        found: dict[str, Any] = {}
+        results: dict[str, Any] = {}
         if self._test is not None:
             metrics = evaluate_points(predictor, self._test, None)["metrics"]
-            found["test"] = {k: v for k, v in metrics.items() if k[:2] in ("R@", "P@")}
+            results["test"] = {k: v for k, v in metrics.items() if k[:2] in ("R@", "P@")}
         features = predictor.weighting.apply(self._points.features)
         block = block_of(features, np.arange(self._points.num_points))
         queries = _embedded(predictor.model, predictor.state, block)
         scale = float(jnp.exp(predictor.state.head.log_scale))
-        of_positives = np.asarray(_scores(predictor, queries, self._positives[:, None]))[:, 0]
-        found["margin"] = self._margins(predictor, of_positives, scale)
+        positive_scores = np.asarray(_scores(predictor, queries, self._positives[:, None]))[:, 0]
+        results["margin"] = self._margins(predictor, positive_scores, scale)
         if self._uniform:
-            found["negatives"] = self._negatives(predictor, queries, of_positives, scale)
-            found["gradient"] = self._gradient(predictor, queries)
-        return found
+            results["negatives"] = self._negatives(predictor, queries, positive_scores, scale)
+            results["gradient"] = self._gradient(predictor, queries)
+        return results
 
     def _margins(
-        self, predictor: Predictor, of_positives: np.ndarray, scale: float
+        self, predictor: Predictor, positive_scores: np.ndarray, scale: float
     ) -> dict[str, Any]:
         """Quantiles of the margin rho_h(x, y) = h_y - max of the other labels' scores.
 
         Reddi et al. (2019), section 4.1, with k = 1; not multiplied by the score scale.
         """
         labels, best = predictor.predict(self._points.features, 2)
-        of_others = np.where(labels[:, 0] == self._positives, best[:, 1], best[:, 0])
-        margins = (of_positives - of_others) / scale
+        best_other = np.where(labels[:, 0] == self._positives, best[:, 1], best[:, 0])
+        margins = (positive_scores - best_other) / scale
         return {
             "quantiles": np.quantile(margins, MARGIN_QUANTILES).round(6).tolist(),
             "share_not_positive": float(np.mean(margins <= 0)),
@@ -118,7 +118,7 @@ class Probe:
         return uniform_host(_SEED, draw, num_labels=self._spec.num_labels, size=size)
 
     def _negatives(
-        self, predictor: Predictor, queries: jax.Array, of_positives: np.ndarray, scale: float
+        self, predictor: Predictor, queries: jax.Array, positive_scores: np.ndarray, scale: float
     ) -> dict[str, Any]:
         """Score quantiles by kind of label, and shares and frequencies of the mined negatives."""
         ids = np.sort(np.asarray(self._sample(0, self._sampled).ids))
@@ -137,7 +137,7 @@ class Probe:
         num_chosen = max(int(chosen.sum()), 1)
         deciles = np.bincount(self._deciles[ids], weights=chosen.sum(axis=0), minlength=10)
         return {
-            "positive": _quantiles(of_positives / scale),
+            "positive": _quantiles(positive_scores / scale),
             "sampled": _quantiles(scores[allowed]),
             "mined": _quantiles(scores[chosen]),
             "false_share_sampled": float((known & allowed).sum() / max(int(allowed.sum()), 1)),
@@ -159,16 +159,16 @@ class Probe:
             jnp.asarray(self._excluded.indptr, jnp.int32),
         )
         draws = 1 if spec.samples_all else _GRADIENT_DRAWS
-        found = []
+        results = []
         for draw in range(draws):
             sample = None if spec.samples_all else self._sample(draw, spec.num_slots)
             batch = HeadBatch(terms, sample, known if spec.excludes_known else None)
             key = jax.random.key(draw)
             gradient = _query_gradient(spec, predictor.state.head, queries, batch, key)
-            found.append(np.asarray(gradient, np.float64))
-        mean = np.mean(found, axis=0)
+            results.append(np.asarray(gradient, np.float64))
+        mean = np.mean(results, axis=0)
         # An unbiased estimate; 0 if all labels are sampled, since there is only one sample.
-        variance = sum(float(np.sum((g - mean) ** 2)) for g in found) / max(draws - 1, 1)
+        variance = sum(float(np.sum((g - mean) ** 2)) for g in results) / max(draws - 1, 1)
         return {"norm": float(np.linalg.norm(mean)), "deviation": float(np.sqrt(variance))}
 
 

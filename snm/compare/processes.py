@@ -1,4 +1,4 @@
-"""What processes of a comparison, and who started them, know of each other's end."""
+"""Ends the processes of a comparison with their parent, and explains why one failed."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import signal
 import threading
 from pathlib import Path
 
-__all__ = ["end_with_parent", "reason_of_end"]
+__all__ = ["end_with_parent", "failure_reason"]
 
 
 def end_with_parent() -> None:
-    """Ends this process, with status 3, when its standard input does: a pipe of its parent.
+    """Ends this process, with status 3, when its standard input (a pipe from the parent) closes.
 
-    Where it leads a session, those that it started end with it: no other signal would reach them.
+    If it leads a session, the processes that it started are killed too: no signal of the terminal
+    would reach them.
     """
     threading.Thread(target=_end_with_input, daemon=True).start()
 
@@ -27,8 +28,8 @@ def _end_with_input() -> None:
     os._exit(3)
 
 
-def reason_of_end(errors: Path, status: int) -> str:
-    """Why a process failed, in one line.
+def failure_reason(errors: Path, status: int) -> str:
+    """A one-line reason why a process failed.
 
     Args:
       errors: file of its standard error; the reason is the last line.

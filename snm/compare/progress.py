@@ -1,4 +1,4 @@
-"""Shows how far a comparison is, and how long the rest will take."""
+"""Shows the progress of a comparison and the estimated remaining time."""
 
 from __future__ import annotations
 
@@ -20,61 +20,62 @@ _SHORTEST_ESTIMATE = 10.0  # seconds
 class Display:
     """Shows progress: a bar on a terminal, a line per finished run elsewhere.
 
-    Says how long the rest will take once a run is done, and again once every arm has had one.
+    Prints an estimate of the remaining time after the first run, and again after a run of every
+    arm.
 
     Args:
-      at_once: number of concurrent runs.
+      num_parallel: number of concurrent runs.
     """
 
-    def __init__(self, at_once: int = 1) -> None:
-        self._at_once, self._estimated_from = at_once, 0
+    def __init__(self, num_parallel: int = 1) -> None:
+        self._at_once, self._num_estimates = num_parallel, 0
         columns = BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn()
         self.bar = make_bar(*columns, stays=True)
         self._tasks: dict[str, Any] = {}
         self._done: dict[str, int] = {}
         self._begun = time.monotonic()
 
-    def __call__(self, stage: str, standing: Running) -> None:
+    def __call__(self, stage: str, state: Running) -> None:
         """Shows the state of the jobs of a stage."""
         if stage not in self._tasks:
-            self._tasks[stage] = self.bar.add_task(stage, total=standing.total)
-        at_work = ", ".join(
+            self._tasks[stage] = self.bar.add_task(stage, total=state.total)
+        running = ", ".join(
             f"{name} {100 * done / total:.0f}%" if total else name
-            for name, done, total in standing.working
+            for name, done, total in state.working
         )
-        text = f"{stage}: {at_work}" if at_work else stage
-        self.bar.update(self._tasks[stage], completed=standing.done, description=text)
-        if self.bar.disable and standing.done != self._done.get(stage):
-            self._done[stage] = standing.done
+        text = f"{stage}: {running}" if running else stage
+        self.bar.update(self._tasks[stage], completed=state.done, description=text)
+        if self.bar.disable and state.done != self._done.get(stage):
+            self._done[stage] = state.done
             spent = time.monotonic() - self._begun
-            self.bar.console.print(
-                f"{spent:7.0f} s  {stage}: {standing.done} of {standing.total} runs"
-            )
-        self._estimate(standing)
+            self.bar.console.print(f"{spent:7.0f} s  {stage}: {state.done} of {state.total} runs")
+        self._estimate(state)
 
-    def _estimate(self, standing: Running) -> None:
-        left, timed = seconds_left(standing, self._at_once)
-        arms = {arm for arm, _ in (*standing.left, *standing.later)}
+    def _estimate(self, state: Running) -> None:
+        left, timed = seconds_left(state, self._at_once)
+        arms = {arm for arm, _ in (*state.left, *state.later)}
         all_timed = arms <= timed
-        if left < _SHORTEST_ESTIMATE or self._estimated_from >= (2 if all_timed else 1):
+        if left < _SHORTEST_ESTIMATE or self._num_estimates >= (2 if all_timed else 1):
             return
-        self._estimated_from = 2 if all_timed else 1
-        runs = counted(len(standing.left) + len(standing.later), "run")
+        self._num_estimates = 2 if all_timed else 1
+        runs = counted(len(state.left) + len(state.later), "run")
         self.bar.console.print(f"about {duration(left)} left: {runs}")
 
 
-def seconds_left(standing: Running, at_once: int) -> tuple[float, set[str]]:
-    """Seconds that all other runs will take, 0 before one is done; and the arms that were timed.
+def seconds_left(state: Running, num_parallel: int) -> tuple[float, set[str]]:
+    """Estimated seconds of the remaining runs, 0 before a run is done; and the arms with a time.
 
-    A run takes as long for each epoch as those of its arm took, and one of an arm that was not
-    timed as long as the mean of the arms.
+    An epoch takes as long as the mean epoch of its arm; for an arm without a finished run, as the
+    mean over the arms.
     """
     paces: dict[str, list[float]] = {}
-    for arm, seconds, epochs in standing.took:
+    for arm, seconds, epochs in state.durations:
         paces.setdefault(arm, []).append(seconds / epochs)
     if not paces:
         return 0.0, set()
-    of_arm = {arm: statistics.fmean(found) for arm, found in paces.items()}
-    other = statistics.fmean(of_arm.values())
-    runs = (*standing.left, *standing.later)
-    return sum(epochs * of_arm.get(arm, other) for arm, epochs in runs) / at_once, set(paces)
+    mean_pace = {arm: statistics.fmean(values) for arm, values in paces.items()}
+    default = statistics.fmean(mean_pace.values())
+    runs = (*state.left, *state.later)
+    return sum(epochs * mean_pace.get(arm, default) for arm, epochs in runs) / num_parallel, set(
+        paces
+    )

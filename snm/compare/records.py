@@ -1,4 +1,4 @@
-"""Files that a comparison reads back when it goes on, with the CRC-32 of their own content."""
+"""JSON files with a checksum, which a resumed comparison reads."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def read_record(path: Path) -> dict[str, Any]:
     """Reads an object that `write_record` wrote.
 
     Raises:
-      InputError: no such file, or a damaged one.
+      InputError: the file is missing or damaged.
     """
-    found = read_json(path)
-    marks = (found.pop("format", None), found.pop("crc", None)) if type(found) is dict else ()
-    if marks != (_FORMAT, checksum(found)):
+    record = read_json(path)
+    seal = (record.pop("format", None), record.pop("crc", None)) if type(record) is dict else ()
+    if seal != (_FORMAT, checksum(record)):
         expected = "what `snm compare` wrote: without it, the same command makes it anew"
         raise InputError(str(path), "a damaged or changed file (its checksum differs)", expected)
-    return found
+    return record
 
 
 def write_record(path: Path, value: dict[str, Any]) -> None:

@@ -1,8 +1,8 @@
 """Runs one training job of a comparison in a process: `python -m snm.compare.worker TASK.json`.
 
-The worker trains in a folder beside its task file, resumes an interrupted run, and writes the
-result file atomically at the end. At SIGTERM it writes a checkpoint and exits with status 75. It
-exits at once when the process that started it is gone.
+The worker trains in a folder next to its task file, resumes an interrupted run, and writes the
+result file atomically at the end. On SIGTERM it writes a checkpoint and exits with status 75. It
+exits at once when its parent process is gone.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _BOUND_POINTS = 10_000  # training points whose margins are measured for the bou
 
 
 def run_task(task: Path, stop: Callable[[], bool] | None = None) -> dict[str, Any]:
-    """Trains, scores, and writes the result beside the task file.
+    """Trains, evaluates, and writes the result next to the task file.
 
     Args:
       task: a file `NAME.task.json` with the data, the split, the settings and the number of probes.
       stop: see `snm.trainer.training.training`.
 
     Raises:
-      InputError: data or settings that cannot be used.
+      InputError: the data or the settings are not valid.
       NonFiniteError: a loss was not finite.
       StoppedError: `stop` returned True.
     """
@@ -48,20 +48,20 @@ def run_task(task: Path, stop: Callable[[], bool] | None = None) -> dict[str, An
     from snm.trainer.phase import steps_of_epoch
     from snm.trainer.training import training
 
-    asked = read_record(task)
+    options = read_record(task)
     name = task.name.removesuffix(".task.json")
     folder = task.parent
-    config = ResolvedConfig(**asked["config"])
-    dataset = load(asked["data"])
-    if asked["split"] == "validation":
+    config = ResolvedConfig(**options["config"])
+    dataset = load(options["data"])
+    if options["split"] == "validation":
         dataset = dataset.split(VALIDATION_FRACTION, seed=0)
     probe, every = None, 0
-    if asked["probes"]:
-        every = -(-config.epochs // asked["probes"]) * steps_of_epoch(config, dataset)
+    if options["probes"]:
+        every = -(-config.epochs // options["probes"]) * steps_of_epoch(config, dataset)
         probe = Probe(dataset, config)
     total, reported, result = 0, 0.0, {}
     run = folder / name
-    for event in training(dataset, config, run, source=asked["data"], probe=probe,
+    for event in training(dataset, config, run, source=options["data"], probe=probe,
                           probe_every=every, stop=stop):  # fmt: skip
         if isinstance(event, Started):
             total = event.last_step
@@ -70,12 +70,12 @@ def run_task(task: Path, stop: Callable[[], bool] | None = None) -> dict[str, An
             (folder / f"{name}.steps").write_text(f"{event.step} {total}")
         elif isinstance(event, Finished):
             result = event.result
-    found = {"arm": asked["arm"], "split": asked["split"], "seed": config.seed, **result}
-    found["probes"] = _probed(run / "log.jsonl")
-    if asked["probes"]:
-        found["bounds"] = _bounds(run, dataset, config, result["metrics"])
-    write_record(folder / f"{name}.json", found)
-    return found
+    record = {"arm": options["arm"], "split": options["split"], "seed": config.seed, **result}
+    record["probes"] = _read_probes(run / "log.jsonl")
+    if options["probes"]:
+        record["bounds"] = _bounds(run, dataset, config, result["metrics"])
+    write_record(folder / f"{name}.json", record)
+    return record
 
 
 def _bounds(
@@ -87,7 +87,7 @@ def _bounds(
 
     k, predictor = min(config.retrieval_k, dataset.train.num_labels - 1), load(run)
     sample = measure(predictor, dataset.train, k, max_points=_BOUND_POINTS)
-    found = bounds_of_run(
+    bounds = bounds_of_run(
         predictor,
         sample,
         None,
@@ -98,12 +98,12 @@ def _bounds(
     )
     # The retrieval risk of a random label of each point is 1 minus the recall.
     if f"R@{k}" in metrics:
-        found["test_risk"] = 1 - metrics[f"R@{k}"] / 100
-    return found
+        bounds["test_risk"] = 1 - metrics[f"R@{k}"] / 100
+    return bounds
 
 
-def _probed(log: Path) -> list[dict[str, Any]]:
-    """What the probe found, by step."""
+def _read_probes(log: Path) -> list[dict[str, Any]]:
+    """The measurements of the probe, by step."""
     from snm.runs.log.entries import read_entries
 
     return [

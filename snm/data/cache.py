@@ -1,7 +1,7 @@
 """Caches parsed matrices as `.npy` files, so that a data set is parsed once.
 
-Cache errors never reach the caller, but for those that `write_pieces` returns. If an entry is
-missing, damaged or unreadable, `read` returns None and the caller parses the source again. An entry
+Cache errors are never raised; `write_pieces` returns them. If an entry is missing, damaged or
+unreadable, `read` returns None and the caller parses the source again. An entry
 is a folder `v3-<sha256 of the source>` with a manifest of its arrays. It is written under a
 temporary name and then renamed.
 """
@@ -52,8 +52,8 @@ def read(
 ) -> Parts | None:
     """Reads a cache entry.
 
-    Dtype and length of every array are checked against the manifest, and CRC-32 where `checks`
-    says so.
+    The dtype and length of every array are checked against the manifest, and its CRC-32 if `checks`
+    returns True.
 
     Args:
       place: the cache folder.
@@ -95,7 +95,7 @@ def _load(
         file = folder / f"{part}.{name}.{array}.npy"
         size, crc = recorded[array]
         with file.open("rb") as stream:
-            # Compare first: a damaged header may declare gigabytes, which must not be allocated.
+            # Check first: a damaged header may declare gigabytes, which must not be allocated.
             if npy_header(stream) != ((size,), np.dtype(dtype)):
                 raise ValueError(f"{part}.{name}.{array} has another shape or dtype")
             values: NDArray[Any]
@@ -106,8 +106,8 @@ def _load(
         wrong = values.size != size
         if checks(next(numbers)) and not wrong:
             # Read a mapped array from its file: pages read through the map would stay in memory.
-            found = crc32(file, last=values.nbytes) if mapped else _size_and_crc(values)[1]
-            wrong = found != crc
+            actual = crc32(file, last=values.nbytes) if mapped else _size_and_crc(values)[1]
+            wrong = actual != crc
         if wrong:
             raise ValueError(f"{part}.{name}.{array} differs from the manifest")
         arrays[array] = values
@@ -125,10 +125,10 @@ def _size_and_crc(values: NDArray[Any]) -> list[int]:
 
 @contextlib.contextmanager
 def _new_entry(place: Path, key: str) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Yields a folder for arrays, and `parts` to describe them; both are the entry at the end.
+    """Yields a folder for arrays, and the dict `parts` for their description in the manifest.
 
     Raises:
-      InputError: the file system refuses.
+      InputError: the entry cannot be written.
     """
     folder = place / entry(key)
     with atomic_folder("cache", folder, lasting=False) as temporary:
@@ -159,23 +159,21 @@ def write_pieces(
     parts: Iterable[tuple[str, list[Path]]],
     check: Callable[[], None] = lambda: None,
 ) -> InputError | None:
-    """Writes a cache entry from text files, in memory bounded by a block of them.
-
-    Row pointers alone are held, 8 bytes a point.
+    """Writes a cache entry from text files in bounded memory, block by block.
 
     Args:
       place: the cache folder.
       key: SHA-256 of the source.
       parts: `train` and `test` with their files, as `pieces_of` takes them.
-      check: called when all are read; raises InputError where they are no longer those of the key.
+      check: called when all files are read; raises InputError if they have changed since.
 
     Returns:
-      Why the cache folder cannot hold the entry (disk full, folder not writable); None if it does.
+      The error, if the entry cannot be written (disk full, folder not writable); None otherwise.
 
     Raises:
-      InputError: a fault of the files.
+      InputError: an error in the files.
     """
-    fault = None
+    source_error = None
     try:
         with _new_entry(place, key) as (temporary, recorded_parts):
             try:
@@ -183,11 +181,11 @@ def write_pieces(
                     widths, pieces = pieces_of(files)
                     recorded_parts[part] = _write_part(temporary, part, widths, pieces)
                 check()
-            except InputError as error:  # not of the cache
-                fault = error
+            except InputError as error:  # in the files, not in the cache
+                source_error = error
                 raise
     except InputError as error:
-        if fault is not None:
+        if source_error is not None:
             raise
         return error
     return None
@@ -196,34 +194,36 @@ def write_pieces(
 def _write_part(
     folder: Path, part: str, widths: dict[str, int], pieces: Iterator[Piece]
 ) -> dict[str, Any]:
-    """Writes the arrays of a part, and returns what the manifest says of them."""
+    """Writes the arrays of a part, and returns their entry of the manifest."""
     with contextlib.ExitStack() as opened:
         arrays = {
             name: {
-                array: opened.enter_context(_Growing(folder / f"{part}.{name}.{array}.npy", dtype))
+                array: opened.enter_context(
+                    _GrowingArray(folder / f"{part}.{name}.{array}.npy", dtype)
+                )
                 for array, dtype in _ARRAYS.items()
             }
             for name in _MATRICES
         }
         entries = dict.fromkeys(_MATRICES, 0)
-        for of_matrix in arrays.values():
-            of_matrix["indptr"].add(np.zeros(1, np.int64))
+        for matrix_arrays in arrays.values():
+            matrix_arrays["indptr"].add(np.zeros(1, np.int64))
         for name, counts, ids, values in pieces:
-            of_matrix = arrays[name]
-            of_matrix["indices"].add(ids)
-            of_matrix["data"].add(np.ones(len(ids), np.float32) if values is None else values)
-            of_matrix["indptr"].add(entries[name] + np.cumsum(counts))
+            matrix_arrays = arrays[name]
+            matrix_arrays["indices"].add(ids)
+            matrix_arrays["data"].add(np.ones(len(ids), np.float32) if values is None else values)
+            matrix_arrays["indptr"].add(entries[name] + np.cumsum(counts))
             entries[name] += len(ids)
         recorded: dict[str, Any] = {}
-        for name, of_matrix in arrays.items():
-            rows = of_matrix["indptr"].size - 1
+        for name, matrix_arrays in arrays.items():
+            rows = matrix_arrays["indptr"].size - 1
             recorded[name] = {"shape": [rows, widths[name]]}
-            recorded[name] |= {array: file.finish() for array, file in of_matrix.items()}
+            recorded[name] |= {array: file.finish() for array, file in matrix_arrays.items()}
     return recorded
 
 
-class _Growing:
-    """A `.npy` file of one dimension that grows; its header is written at the end."""
+class _GrowingArray:
+    """A one-dimensional `.npy` file that is appended to; the header is written at the end."""
 
     def __init__(self, path: Path, dtype: DTypeLike):
         self._path, self._dtype = path, np.dtype(dtype)
@@ -247,8 +247,8 @@ class _Growing:
     def finish(self) -> list[int]:
         """Writes the header; returns the number of entries and their CRC-32."""
         header = io.BytesIO()
-        about = {"descr": self._dtype.str, "fortran_order": False, "shape": (self.size,)}
-        np.lib.format.write_array_header_1_0(header, about)
+        description = {"descr": self._dtype.str, "fortran_order": False, "shape": (self.size,)}
+        np.lib.format.write_array_header_1_0(header, description)
         assert header.tell() == _HEADER
         self._file.seek(0)
         self._file.write(header.getvalue())

@@ -1,4 +1,4 @@
-"""The content of a data set's files: its key in the cache, and whether it is still the same."""
+"""The content hash of a data set's files, which is its cache key, and a check for changes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["Content", "sha256_of"]
 
 
 class Content(NamedTuple):
-    """What files hold when they are first looked at.
+    """The state of files when they are first read.
 
     Attributes:
-      folder: of the files, for messages.
-      files: all of them.
-      stamps: of each, what changes with its content, as a rule.
+      folder: the folder of the files, for messages.
+      files: the files.
+      stamps: inode, size and modification time of each file.
       key: `sha256_of` the files.
     """
 
@@ -30,20 +30,20 @@ class Content(NamedTuple):
 
     @classmethod
     def of(cls, folder: Path, files: list[Path]) -> Content:
-        """Looks at the files.
+        """Hashes the files.
 
         Raises:
-          InputError: one that cannot be read.
+          InputError: a file cannot be read.
         """
         return cls(folder, files, _stamps(files), sha256_of(files))
 
     def refuse_changed(self) -> None:
-        """Refuses files that have changed since, as the cache would have them under another's key.
+        """Rejects files that have changed since: the cache would store them under a wrong key.
 
-        A file that was only touched is the same.
+        Files with a new modification time but the same content are accepted.
 
         Raises:
-          InputError: they have, or one cannot be read.
+          InputError: a file has changed, or cannot be read.
         """
         if _stamps(self.files) != self.stamps and sha256_of(self.files) != self.key:
             found = "files that changed while they were read"
@@ -51,19 +51,19 @@ class Content(NamedTuple):
 
 
 def _stamps(files: list[Path]) -> list[tuple[int, int, int]]:
-    """What changes with the content of a file, as a rule."""
+    """Inode, size and modification time of each file."""
     try:
-        found = [file.stat() for file in files]
+        stats = [file.stat() for file in files]
     except OSError as error:
         raise read_error(error.filename, error, "a readable file") from error
-    return [(one.st_ino, one.st_size, one.st_mtime_ns) for one in found]
+    return [(stat.st_ino, stat.st_size, stat.st_mtime_ns) for stat in stats]
 
 
 def sha256_of(files: list[Path]) -> str:
     """SHA-256 over the names and content hashes of the files, sorted by path.
 
     Raises:
-      InputError: one that cannot be read.
+      InputError: a file cannot be read.
     """
     total = hashlib.sha256()
     for file in sorted(files):

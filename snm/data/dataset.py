@@ -17,14 +17,14 @@ from snm.errors import InputError, counted
 __all__ = [
     "Dataset",
     "Points",
-    "counts_of_ids",
-    "points_of_names",
-    "summary_of_weights",
-    "text_of_name",
+    "count_ids",
+    "describe_weights",
+    "name_to_text",
+    "points_from_names",
 ]
 
-_COUNTED = 1 << 20  # ids at once, at least
-_HEAVY = 20  # times the mean, from where on the step of a point is said to be long
+_COUNT_BLOCK = 1 << 20  # ids counted at once, at least
+_HEAVY = 20  # a weight above this multiple of the mean is reported
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -33,19 +33,19 @@ class Points:
 
     Attributes:
       features: float32 CSR [n, d] with sorted ids.
-      labels: float32 CSR [n, K] of ones; ids that are not in order are sorted.
-      filter: int64 [pairs, 2] of (row, label) that evaluation leaves out, or None.
-      weights: float32 [n], at least 0, what a training point's loss is multiplied by, over
+      labels: float32 CSR [n, K] of ones; unsorted ids are sorted.
+      filter: int64 [pairs, 2], (row, label) pairs that evaluation ignores, or None.
+      weights: float32 [n], at least 0: the loss of a training point is multiplied by its weight /
         `mean_weight`; None is 1 for all.
-      label_weights: float32 [K], above 0, what the loss of a training point's label is multiplied
-        by as well; None is 1 for all.
-      mean_weight: what `weights` are divided by; None is their mean over the points that are
-        trained on, so that steps are as long whatever the unit of the weights.
+      label_weights: float32 [K], above 0: the loss of a label of a training point is also
+        multiplied by the weight of the label; None is 1 for all.
+      mean_weight: the divisor of `weights`; None is their mean over the training points, so that
+        the length of steps does not depend on the unit of the weights.
 
     Raises:
-      InputError: features or labels that are no CSR matrix; features, labels and weights of
-        different numbers of rows, a pair of the filter that is out of range, or a weight that is
-        negative or not finite, or 0 of a label.
+      InputError: features or labels are not CSR matrices; features, labels and weights have
+        different numbers of rows; a pair of the filter is out of range; or a weight is negative or
+        not finite, or a label weight is 0.
     """
 
     features: csr_matrix
@@ -62,7 +62,7 @@ class Points:
         if self.features.shape[0] != self.labels.shape[0]:
             found = f"{self.features.shape[0]} rows of features, {self.labels.shape[0]} of labels"
             raise InputError("points", found, "equal numbers of rows")
-        if not self.labels.has_sorted_indices:  # such as of a product of matrices
+        if not self.labels.has_sorted_indices:  # for example the result of a matrix product
             object.__setattr__(self, "labels", self.labels.sorted_indices())
         if self.filter is not None and len(self.filter):
             low, high = self.filter.min(axis=0), self.filter.max(axis=0)
@@ -94,22 +94,22 @@ class Points:
 
     @property
     def points_per_label(self) -> float:
-        """The mean over labels of how many points have it."""
+        """The mean number of points of a label."""
         return self.labels.nnz / self.num_labels
 
     @property
     def labels_per_labelled_point(self) -> float:
-        """The mean over points that have a label of how many they have; there must be one."""
+        """The mean number of labels of a point with labels; there must be such a point."""
         return self.labels.nnz / np.count_nonzero(np.diff(self.labels.indptr))
 
     @property
     def points_per_feature(self) -> float:
-        """The mean over features of how many points have it."""
+        """The mean number of points of a feature."""
         return self.features.nnz / self.num_features
 
     @property
     def features_per_point(self) -> float:
-        """The mean over points of how many features they have; 0 without a point."""
+        """The mean number of features of a point; 0 without points."""
         return self.features.nnz / max(1, self.num_points)
 
     def take(self, rows: NDArray[np.int64]) -> Points:
@@ -130,12 +130,12 @@ class Points:
         )
 
     def beside(self, others: Points | None) -> Points:
-        """These points, and after them others of as many features and labels; without filters."""
+        """These points and then others, with equally many features and labels; without filters."""
         if others is None:
             return self
         weights = None
         if self.weights is not None or others.weights is not None:
-            weights = np.concatenate([_each(self), _each(others)])
+            weights = np.concatenate([_point_weights(self), _point_weights(others)])
         return replace(
             self,
             features=csr_matrix(vstack([self.features, others.features], "csr")),
@@ -145,11 +145,11 @@ class Points:
         )
 
     def weighing(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Those of the rows (int64 [m]) that do not weigh 0."""
+        """The given rows (int64 [m]) without those of weight 0."""
         return rows if self.weights is None else rows[self.weights[rows] > 0]
 
     def labelled(self, rows: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
-        """Those of the rows (int64 [m]; None is all) that have a label and do not weigh 0."""
+        """The given rows (int64 [m]; None for all) that have labels and a weight above 0."""
         counts = np.diff(self.labels.indptr)
         return self.weighing(np.flatnonzero(counts) if rows is None else rows[counts[rows] > 0])
 
@@ -173,51 +173,51 @@ class Points:
         return replace(self, features=items[:, : self.num_features], labels=labels, filter=None)
 
 
-def points_of_names(names: Sequence[str], vectorizer: Vectorizer, first: int = 0) -> Points:
-    """Label names as points, each with its label alone.
+def points_from_names(names: Sequence[str], vectorizer: Vectorizer, first: int = 0) -> Points:
+    """Makes a point of each label name, with this label only.
 
-    A name that has no word of the vocabulary makes no point. Underscores are taken for spaces.
+    A name without a word of the vocabulary is skipped. Underscores become spaces.
 
     Args:
-      names: of m labels, whose ids follow each other.
-      vectorizer: of the texts that the labels belong to.
-      first: the id of the first one.
+      names: the names of m labels with consecutive ids.
+      vectorizer: that of the texts of the data set.
+      first: the id of the first label.
 
     Returns:
       at most m points, with first + m labels.
     """
-    features = vectorizer.transform([text_of_name(name) for name in names])
-    has = np.flatnonzero(np.diff(features.indptr))
+    features = vectorizer.transform([name_to_text(name) for name in names])
+    rows = np.flatnonzero(np.diff(features.indptr))
     labels = csr_matrix(
-        (np.ones(len(has), np.float32), (first + has).astype(np.int32), np.arange(len(has) + 1)),
-        shape=(len(has), first + len(names)),
+        (np.ones(len(rows), np.float32), (first + rows).astype(np.int32), np.arange(len(rows) + 1)),
+        shape=(len(rows), first + len(names)),
     )
-    return Points(features[has], labels)
+    return Points(features[rows], labels)
 
 
-def text_of_name(name: str) -> str:
-    """A label's name as a vectorizer reads it.
+def name_to_text(name: str) -> str:
+    """The text of a label name, for a vectorizer.
 
     Example:
-      >>> text_of_name("deep_learning")
+      >>> name_to_text("deep_learning")
       'deep learning'
     """
     return name.replace("_", " ")
 
 
-def _each(points: Points) -> NDArray[np.float32]:
+def _point_weights(points: Points) -> NDArray[np.float32]:
     """The weight of each point."""
     return np.ones(points.num_points, np.float32) if points.weights is None else points.weights
 
 
 def _check(weights: NDArray[np.float32] | None, what: str, count: int) -> None:
-    """Refuses weights of points or labels that cannot be used."""
+    """Raises `InputError` if weights of points or labels are not valid."""
     if weights is None:
         return
     if weights.shape != (count,):
         found = f"shape {weights.shape} for {count} {what}s"
         raise InputError(f"weights of {what}s", found, f"one weight a {what}")
-    # A label of weight 0 would be taken for none of the point, and become one of its negatives.
+    # A label of weight 0 would count as absent, and become a negative of its point.
     wrong = ~(np.isfinite(weights) & (weights > 0 if what == "label" else weights >= 0))
     if wrong.any():
         row = int(np.argmax(wrong))
@@ -225,31 +225,31 @@ def _check(weights: NDArray[np.float32] | None, what: str, count: int) -> None:
         raise InputError(f"weights of {what}s", f"{weights[row]} of {what} {row}", expected)
 
 
-def counts_of_ids(ids: NDArray[np.integer], count: int) -> NDArray[np.int64]:
+def count_ids(ids: NDArray[np.integer], count: int) -> NDArray[np.int64]:
     """How often each id below `count` occurs, int64 [count].
 
-    `np.bincount` alone would copy all of them to int64, twice their own memory.
+    Counts in blocks: `np.bincount` would copy all ids to int64, twice their memory.
     """
-    found = np.zeros(count, np.int64)
-    size = max(_COUNTED, count)  # a piece costs as much as its ids and the counts
+    counts = np.zeros(count, np.int64)
+    size = max(_COUNT_BLOCK, count)  # the counts take no more memory than a block
     for first in range(0, len(ids), size):
-        found += np.bincount(ids[first : first + size], minlength=count)
-    return found
+        counts += np.bincount(ids[first : first + size], minlength=count)
+    return counts
 
 
-def summary_of_weights(weights: NDArray[np.float32]) -> str:
-    """The weights of points in a few words.
+def describe_weights(weights: NDArray[np.float32]) -> str:
+    """A one-line summary of the weights of points.
 
     Example:
-      >>> summary_of_weights(np.array([0, 1, 2.5], np.float32))
+      >>> describe_weights(np.array([0, 1, 2.5], np.float32))
       '0 to 2.5, 1.17 on average; 1 point of weight 0 is left out'
     """
     mean = float(np.mean(weights, dtype=np.float64))
     text = f"{weights.min():.3g} to {weights.max():.3g}, {mean:.3g} on average"
-    if none := int(np.count_nonzero(weights == 0)):
-        text += f"; {counted(none, 'point')} of weight 0 {'is' if none == 1 else 'are'} left out"
-    if (most := float(weights.max()) / mean) > _HEAVY:
-        text += f"; one weighs {most:.0f} times the mean: of counts, log(1 + count) varies less"
+    if zeros := int(np.count_nonzero(weights == 0)):
+        text += f"; {counted(zeros, 'point')} of weight 0 {'is' if zeros == 1 else 'are'} left out"
+    if (largest := float(weights.max()) / mean) > _HEAVY:
+        text += f"; one weighs {largest:.0f} times the mean: of counts, log(1 + count) varies less"
     return text
 
 
@@ -308,9 +308,9 @@ class Dataset:
 
     @functools.cached_property
     def name_points(self) -> Points | None:
-        """Label names as points (`points_of_names`); None without names or a vectorizer.
+        """Label names as points (`points_from_names`); None without names or a vectorizer.
 
-        In weighted data, a name weighs as much as a training point on average.
+        In weighted data, a name has the mean weight of the training points.
 
         Raises:
           InputError: no vectorizer can be read, or scikit-learn is not installed.
@@ -320,16 +320,16 @@ class Dataset:
         vectorizer = Vectorizer.read(self.vectorizer)
         if vectorizer.num_features != self.train.num_features:
             return None  # the vectorizer of other data
-        found = points_of_names(self.label_names, vectorizer)
+        points = points_from_names(self.label_names, vectorizer)
         weights = None
         if self.train.weights is not None:
             mean = self.train.weights.mean(dtype=np.float64)
-            weights = np.full(found.num_points, mean, np.float32)
-        return replace(found, weights=weights, label_weights=self.train.label_weights)
+            weights = np.full(points.num_points, mean, np.float32)
+        return replace(points, weights=weights, label_weights=self.train.label_weights)
 
     def label_frequency(self) -> NDArray[np.int64]:
         """Number of training points of each label, int64 [K]."""
-        return counts_of_ids(self.train.labels.indices, self.train.num_labels)
+        return count_ids(self.train.labels.indices, self.train.num_labels)
 
 
 def _sizes(points: Points) -> str:

@@ -35,9 +35,9 @@ __all__ = [
 ]
 
 
-_LARGE = 0.25  # of the free memory: weighted values and temporaries need some, too
-_PACKED = 4  # bytes of arrays a byte of packed files, roughly
-_ENTRY = 8  # bytes of id and value, and about as many as text
+_MAX_SHARE = 0.25  # of free memory, for unmapped data: weighting and temporaries need some, too
+_COMPRESSION = 4  # approximate bytes of arrays per byte of a compressed file
+_ENTRY = 8  # bytes of id and value, about as many as in text
 SYNTHETIC = "synthetic"
 """The name of the generated data set that comes with the package."""
 
@@ -70,16 +70,17 @@ def load(
       cache: folder of parsed data sets, keyed by the SHA-256 of the source. `default` is
         `$SNM_CACHE`, `$XDG_CACHE_HOME/snm` or `~/.cache/snm`. None disables the cache. A damaged
         or unwritable cache is ignored, unless the data are to be mapped.
-      mapped: leave the arrays in the files of the cache and map them into memory, so that data may
-        be larger than it. None does so where the files take more than a quarter of the memory that
-        is free. Text is then parsed in bounded memory. It needs a cache that can be written.
+      mapped: whether to memory-map the arrays from the cache, so that data may be larger than the
+        memory. None does so if they take more than a quarter of the free memory. Text is then
+        parsed in bounded memory. It needs a writable cache.
 
     Raises:
-      InputError: no path, no such folder, no training file, train and test of different widths, a
-        damaged file, files that change meanwhile, or no cache that can hold what is to be mapped.
-      StoreError: a store gave up.
+      InputError: `source` is not a path, there is no such folder or no training file, train and
+        test have different widths, a file is damaged or changes meanwhile, or the cache cannot
+        hold the data to be mapped.
+      StoreError: an object store cannot be read.
     """
-    _refuse_no_path(source)
+    _check_is_path(source)
     if source == SYNTHETIC:
         from snm.data.synthetic import default
 
@@ -89,15 +90,15 @@ def load(
     key, place = content.key, cache_folder(cache)
     if mapped and place is None:
         raise InputError("mapped", "True without a cache folder", "a folder, or mapped=False")
-    must, share = bool(mapped), _share_of_memory(files)
-    mapped = place is not None and (share > _LARGE if mapped is None else mapped)
+    must_map, share = bool(mapped), _share_of_memory(files)
+    mapped = place is not None and (share > _MAX_SHARE if mapped is None else mapped)
     parts = _cached(place, key, mapped=mapped)
     if parts is None and mapped and place and files.are_text:
-        refused = binary_cache.write_pieces(place, key, files.parts, content.refuse_changed)
-        shared_cache.send(place, binary_cache.entry(key))
-        parts = _cached(place, key, mapped=True)  # perhaps of another process
-        if parts is None and refused is not None and (must or share > 1):
-            raise _no_room(place, refused.found)
+        error = binary_cache.write_pieces(place, key, files.parts, content.refuse_changed)
+        shared_cache.upload_entry(place, binary_cache.entry(key))
+        parts = _cached(place, key, mapped=True)  # perhaps from another process
+        if parts is None and error is not None and (must_map or share > 1):
+            raise _cache_error(place, error.found)
     if parts is None:
         parts = {"train": _read_part(files.train)}
         if files.test:
@@ -105,46 +106,46 @@ def load(
         content.refuse_changed()
         if place:
             binary_cache.write(place, key, parts)
-            shared_cache.send(place, binary_cache.entry(key))
-            there = _cached(place, key, mapped=True) if mapped else None
-            parts = there if must else there or parts
+            shared_cache.upload_entry(place, binary_cache.entry(key))
+            mapped_parts = _cached(place, key, mapped=True) if mapped else None
+            parts = mapped_parts if must_map else mapped_parts or parts
     if parts is None:
-        raise _no_room(place, "no entry that can be written and mapped")
+        raise _cache_error(place, "no entry that can be written and mapped")
     return _assemble(files, parts, key)
 
 
-def _refuse_no_path(source: object) -> None:
-    """Refuses what is no path, such as a pair of matrices that is passed as for scikit-learn."""
+def _check_is_path(source: object) -> None:
+    """Raises `InputError` for other types, such as matrices passed as in scikit-learn."""
     if not isinstance(source, (str, os.PathLike)):
         found = f"a value of type {type(source).__name__}"
         raise InputError("data", found, "the path of a data set; for matrices see docs/python.md")
 
 
-def _no_room(place: Path | None, found: str) -> InputError:
+def _cache_error(place: Path | None, found: str) -> InputError:
     expected = "a folder for the parsed data that can be written (cache=, or $SNM_CACHE)"
     return InputError(f"cache folder {place}", found, expected)
 
 
-def _cached(place: Path | None, key: str, **how: Any) -> binary_cache.Parts | None:
-    """An entry of the cache folder; what it lacks is brought from a cache in a store."""
-    parts = binary_cache.read(place, key, **how) if place else None
-    if parts is None and place and shared_cache.bring(place, binary_cache.entry(key)):
-        parts = binary_cache.read(place, key, **how)
+def _cached(place: Path | None, key: str, **options: Any) -> binary_cache.Parts | None:
+    """Reads a cache entry; if the folder lacks it, it is copied from a cache in an object store."""
+    parts = binary_cache.read(place, key, **options) if place else None
+    if parts is None and place and shared_cache.download_entry(place, binary_cache.entry(key)):
+        parts = binary_cache.read(place, key, **options)
     return parts
 
 
 def key_of(source: str | Path) -> str:
-    """SHA-256 of the files of a data set, which is its key in the cache.
+    """SHA-256 of the files of a data set: its key in the cache.
 
     Raises:
-      InputError: a folder or file that cannot be read.
+      InputError: a folder or file cannot be read.
     """
-    _refuse_no_path(source)
+    _check_is_path(source)
     return sha256_of(_files_of(source).all)
 
 
 def absolute_source(source: str | Path) -> str:
-    """A source of `load` as it is named in any folder: names and addresses stay."""
+    """A source of `load` with an absolute path; names and addresses do not change."""
     return SYNTHETIC if source == SYNTHETIC else absolute(source)
 
 
@@ -174,19 +175,19 @@ def _files_of(source: str | Path) -> DataFiles:
         expected = "a folder of data, a fetched set, or `synthetic`"
         name, quoted = folder.name.removesuffix(".gz"), shlex.quote(str(source))
         if name in DATA_FILES and holds_data(folder.parent):
-            of_it = shlex.quote(str(folder.parent))
-            raise InputError(str(source), "a file of a data set", f"its folder, {of_it}")
+            parent = shlex.quote(str(folder.parent))
+            raise InputError(str(source), "a file of a data set", f"its folder, {parent}")
         if folder.exists():
-            makes_one = f"`snm data import {quoted} --out DATA` makes one of a file"
+            hint = f"`snm data import {quoted} --out DATA` makes one of a file"
             if _may_be_log(folder):
-                makes_one += f", `snm data interactions {quoted} --out DATA` of a log of users"
-            raise InputError(str(source), "a file", f"{expected}: {makes_one}")
+                hint += f", `snm data interactions {quoted} --out DATA` of a log of users"
+            raise InputError(str(source), "a file", f"{expected}: {hint}")
         raise InputError(str(source), "no such folder", expected)
     return DataFiles.of(folder)
 
 
 def _may_be_log(file: Path) -> bool:
-    """Whether a file has columns or fields, but no text among them."""
+    """Whether a file has columns or fields, but none with the name `text`."""
     from snm.data.formats.foreign import detect
     from snm.data.formats.records import csv_rows, json_objects, numbered_lines
 
@@ -200,40 +201,43 @@ def _may_be_log(file: Path) -> bool:
 
 
 def _share_of_memory(files: DataFiles) -> float:
-    """What the parsed arrays may take, as a share of the memory that is free."""
+    """The size of the parsed arrays, approximately, as a fraction of the free memory."""
     sizes = [file.stat().st_size * _growth(file) for file in (*files.train, *files.test)]
     return sum(sizes) / max(1, available_ram())
 
 
 def _growth(file: Path) -> float:
-    """Bytes of parsed arrays a byte of a file, at most: a dense matrix may have no zeros."""
+    """Bytes of parsed arrays per byte of a file, at most: a dense matrix may have no zeros."""
     if file.suffix == ".npy":
-        with contextlib.suppress(*DAMAGE), file.open("rb") as stream:  # found when it is read
+        with (
+            contextlib.suppress(*DAMAGE),
+            file.open("rb") as stream,
+        ):  # errors are reported when it is read
             return _ENTRY / max(1, npy_header(stream)[1].itemsize)
-    return _PACKED if file.suffix in (".gz", ".npz") else 1
+    return _COMPRESSION if file.suffix in (".gz", ".npz") else 1
 
 
 def _assemble(files: DataFiles, parts: binary_cache.Parts, key: str) -> Dataset:
-    """Adds filters, label names and hash to the matrices; checks that test is as wide as train."""
+    """Makes a `Dataset` of the matrices and the other files; checks the widths of the test part."""
     test = files.test
     for what, axis in (("features", 0), ("labels", 1)):
         if test and parts["test"][axis].shape[1] != parts["train"][axis].shape[1]:
-            wrong = test[axis % len(test)]
-            where = str(wrong) if wrong.suffix in (".npz", ".npy") else f"{wrong}:1"
+            file = test[axis % len(test)]
+            where = str(file) if file.suffix in (".npz", ".npy") else f"{file}:1"
             found = f"{parts['test'][axis].shape[1]} {what}"
             raise InputError(where, found, f"{parts['train'][axis].shape[1]}, as in train")
-    _refuse_claims(files, parts)
+    _check_widths(files, parts)
     points = {}
-    for (part, (features, labels)), file in zip(parts.items(), files.filters, strict=False):
-        pairs = formats.read_filter(file, *labels.shape) if file else None
-        weights = of_labels = None
+    for (part, (features, labels)), filter_file in zip(parts.items(), files.filters, strict=False):
+        pairs = formats.read_filter(filter_file, *labels.shape) if filter_file else None
+        weights = label_weights = None
         if part == "train" and files.weights is not None:
             weights = formats.read_weights(files.weights, labels.shape[0])
         if part == "train" and files.label_weights is not None:
-            of_labels = formats.read_weights(
+            label_weights = formats.read_weights(
                 files.label_weights, labels.shape[1], "label", zero=False
             )
-        points[part] = Points(features, labels, pairs, weights, of_labels)
+        points[part] = Points(features, labels, pairs, weights, label_weights)
     num_labels = points["train"].num_labels
     return Dataset(
         name=files.folder.resolve().name,
@@ -245,20 +249,20 @@ def _assemble(files: DataFiles, parts: binary_cache.Parts, key: str) -> Dataset:
     )
 
 
-_WIDE = 1 << 24
+_MAX_WIDTH = 1 << 24
 
 
-def _refuse_claims(files: DataFiles, parts: binary_cache.Parts) -> None:
-    """Refuses widths that a file only claims: much of the work and memory grows with them.
+def _check_widths(files: DataFiles, parts: binary_cache.Parts) -> None:
+    """Rejects implausible numbers of features or labels, since time and memory grow with them.
 
     Raises:
       InputError: more than 16,777,216 features or labels, and 100 for each byte of the files.
     """
     size = sum(file.stat().st_size for file in files.train)
     for what, matrix in zip(("features", "labels"), parts["train"], strict=True):
-        if matrix.shape[1] > max(_WIDE, 100 * size):
+        if matrix.shape[1] > max(_MAX_WIDTH, 100 * size):
             found = f"{matrix.shape[1]} {what} in {size} bytes"
-            raise InputError(str(files.train[0]), found, f"at most {_WIDE}, or 100 a byte")
+            raise InputError(str(files.train[0]), found, f"at most {_MAX_WIDTH}, or 100 a byte")
 
 
 def fetched(source: str | Path) -> Path | None:

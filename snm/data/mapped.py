@@ -1,7 +1,7 @@
-"""Arrays mapped from files: the system reads their pages when they are used, and may drop them.
+"""Memory-mapped arrays, for data larger than the memory.
 
-So data may be larger than the memory. What is computed from such arrays, and is as large, goes to a
-file too, which has no name and is gone with the process.
+The operating system reads the pages of a mapped file when they are used, and may drop them. Arrays
+of similar size that are computed from mapped ones are mapped too, from temporary files.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_matrix
 
-__all__ = ["is_mapped", "row_blocks", "rows_of", "zeros_beside"]
+__all__ = ["is_mapped", "mapped_zeros", "row_blocks", "select_rows"]
 
 _ENTRIES = 1 << 20  # copied at once
 
 
 def is_mapped(array: NDArray[Any]) -> bool:
-    """Whether the numbers of an array are in a mapped file."""
-    return _map_of(array) is not None
+    """Whether an array is a view of a memory-mapped file."""
+    return _memmap_of(array) is not None
 
 
-def _map_of(array: Any) -> np.memmap | None:
+def _memmap_of(array: Any) -> np.memmap | None:
     while isinstance(array, np.ndarray):
         if isinstance(array, np.memmap):
             return array
@@ -34,18 +34,18 @@ def _map_of(array: Any) -> np.memmap | None:
     return None
 
 
-def zeros_beside(array: NDArray[Any], count: int, dtype: DTypeLike) -> NDArray[Any]:
-    """Zeros [count]; in a file in the folder of `array`, if that is mapped, or the one above it.
+def mapped_zeros(array: NDArray[Any], count: int, dtype: DTypeLike) -> NDArray[Any]:
+    """Zeros [count], memory-mapped if `array` is: from a temporary file near its file.
 
     Raises:
       OSError: the disk has no room.
     """
-    found = _map_of(array)
-    if found is None or not count:
+    mapped = _memmap_of(array)
+    if mapped is None or not count:
         return np.zeros(count, dtype)
-    folder = None if found.filename is None else Path(found.filename).parent.parent
+    folder = None if mapped.filename is None else Path(mapped.filename).parent.parent
     with _unnamed(folder) as file:
-        # Not `truncate` alone: a hole that the disk has no room for ends the process when written.
+        # Not `truncate`: writing to a hole on a full disk would kill the process.
         size = count * np.dtype(dtype).itemsize
         _allocate(file.fileno(), size)
         return np.memmap(file, dtype, "r+", shape=(count,))
@@ -67,11 +67,11 @@ def _allocate(file: int, size: int) -> None:
 
 
 def row_blocks(starts: NDArray[Any], entries: int) -> Iterator[tuple[int, int]]:
-    """Ranges of rows of CSR, one after the other, for what takes several times their memory.
+    """Consecutive ranges of CSR rows with a limited number of entries.
 
     Args:
       starts: int [n + 1], where the entries of each row start, and the end.
-      entries: of a range at most, unless a single row has more.
+      entries: the largest number of entries of a range, unless a single row has more.
 
     Yields:
       the first row of a range, and one past its last.
@@ -88,10 +88,10 @@ def row_blocks(starts: NDArray[Any], entries: int) -> Iterator[tuple[int, int]]:
         first = last
 
 
-def rows_of(matrix: csr_matrix, rows: NDArray[np.int64]) -> csr_matrix:
-    """Some rows of CSR [n, d], in this order; the matrix itself if they are all, in its order.
+def select_rows(matrix: csr_matrix, rows: NDArray[np.int64]) -> csr_matrix:
+    """Rows of CSR [n, d] in the given order; the matrix itself if these are all rows in order.
 
-    Rows of a mapped matrix go to a file as well.
+    The rows of a mapped matrix are mapped too.
     """
     if len(rows) == matrix.shape[0] and np.array_equal(rows, np.arange(len(rows))):
         return matrix
@@ -99,11 +99,11 @@ def rows_of(matrix: csr_matrix, rows: NDArray[np.int64]) -> csr_matrix:
         return matrix[rows]
     counts = np.diff(matrix.indptr)[rows]
     starts = np.concatenate([[0], np.cumsum(counts)]).astype(matrix.indptr.dtype)
-    ids = zeros_beside(matrix.indices, int(starts[-1]), matrix.indices.dtype)
-    values = zeros_beside(matrix.data, int(starts[-1]), matrix.data.dtype)
+    ids = mapped_zeros(matrix.indices, int(starts[-1]), matrix.indices.dtype)
+    values = mapped_zeros(matrix.data, int(starts[-1]), matrix.data.dtype)
     for first, last in row_blocks(starts, _ENTRIES):
-        part, there = matrix[rows[first:last]], slice(int(starts[first]), int(starts[last]))
-        ids[there], values[there] = part.indices, part.data
-    found = csr_matrix((values, ids, starts), shape=(len(rows), matrix.shape[1]))
-    found.has_sorted_indices = matrix.has_sorted_indices
-    return found
+        part, entries = matrix[rows[first:last]], slice(int(starts[first]), int(starts[last]))
+        ids[entries], values[entries] = part.indices, part.data
+    selected = csr_matrix((values, ids, starts), shape=(len(rows), matrix.shape[1]))
+    selected.has_sorted_indices = matrix.has_sorted_indices
+    return selected

@@ -1,7 +1,7 @@
-"""Names of labels and items, in one spelling wherever they are read.
+"""Normalizes the names of labels and items.
 
-Everything that takes names makes them by `one_name`: imports, lists of items that are texts of
-points, and labels that a user asks for. Else a name that one place knows is unknown to another.
+All code that reads names calls `normalize_name`: imports, lists of items, and labels that a user
+asks for. Otherwise the same name could be known in one place and unknown in another.
 """
 
 from __future__ import annotations
@@ -12,19 +12,26 @@ from collections.abc import Callable, Sequence
 
 from snm.errors import counted
 
-__all__ = ["Spellings", "composed", "listed", "one_line", "one_name", "respelled"]
+__all__ = [
+    "Spellings",
+    "composed",
+    "normalize_list",
+    "normalize_name",
+    "normalize_spaces",
+    "original_spellings",
+]
 
 
-def one_line(name: str) -> str:
-    """A name with single spaces for white space, of which there is none at its ends.
+def normalize_spaces(name: str) -> str:
+    """Strips a name and replaces white space inside it by single spaces.
 
-    A byte order mark counts as white space: readers drop it where a file begins with it.
+    A byte order mark counts as white space, since readers drop it at the start of a file.
     """
     return " ".join(name.replace("\ufeff", " ").split())
 
 
 def composed(text: str) -> str:
-    r"""A text in Unicode's composed form (NFC): letters with accents are one character each.
+    r"""A text in Unicode's composed form (NFC): a letter with an accent is one character.
 
     Example:
       >>> composed("cafe\u0301") == "caf\u00e9"
@@ -33,53 +40,53 @@ def composed(text: str) -> str:
     return unicodedata.normalize("NFC", text)
 
 
-def one_name(text: str) -> str:
-    r"""The name of a label or an item: composed, on one line, with single spaces.
+def normalize_name(text: str) -> str:
+    r"""Normalizes the name of a label or an item: NFC, on one line, with single spaces.
 
     Example:
-      >>> one_name(" Mug\u00a0 blue\t"), one_name("Ka\u0308se") == "K\u00e4se"
+      >>> normalize_name(" Mug\u00a0 blue\t"), normalize_name("Ka\u0308se") == "K\u00e4se"
       ('Mug blue', True)
     """
-    return composed(one_line(text))
+    return composed(normalize_spaces(text))
 
 
-def listed(text: str, separator: str, name: Callable[[str], str] = one_name) -> str:
-    """A text that lists items, with the name of each in place of its spelling.
+def normalize_list(text: str, separator: str, name: Callable[[str], str] = normalize_name) -> str:
+    """Normalizes each item of a text that lists items.
 
     Args:
       text: the list.
       separator: the character between its items.
-      name: makes a name of a spelling.
+      name: normalizes an item.
 
     Example:
-      >>> listed("Sofa  XL , Mug", ",")
+      >>> normalize_list("Sofa  XL , Mug", ",")
       'Sofa XL,Mug'
     """
     return separator.join(map(name, text.split(separator)))
 
 
-def respelled(known: Sequence[str]) -> dict[str, str]:
-    """The known names that are no names by `one_name`, by what it makes of them.
+def original_spellings(known: Sequence[str]) -> dict[str, str]:
+    """Maps normalized names to the known names that differ from them.
 
-    Data and runs of files that no import wrote have such names. Of several, the first counts;
-    none does where the name itself is known too.
+    Data that `snm data import` did not write may have such names. Of several with the same
+    normalized name, the first counts; none if the normalized name is known too.
 
     Args:
       known: names.
     """
-    found: dict[str, str] = {}
+    spellings: dict[str, str] = {}
     for name in known:
-        if (plain := one_name(name)) != name:
-            found.setdefault(plain, name)
-    for plain in found.keys() & set(known) if found else ():
-        del found[plain]
-    return found
+        if (normalized := normalize_name(name)) != name:
+            spellings.setdefault(normalized, name)
+    for normalized in spellings.keys() & set(known) if spellings else ():
+        del spellings[normalized]
+    return spellings
 
 
 class Spellings:
-    """Makes names of spellings, and knows which came in several.
+    """Normalizes names, and records which occurred in several spellings.
 
-    White space at the ends makes no other spelling: separators often have some beside them.
+    White space at the ends does not count as another spelling: separators often have some.
 
     Example:
       >>> spellings = Spellings()
@@ -93,27 +100,27 @@ class Spellings:
         self._names = dict[str, str]()  # by spelling
 
     def name(self, text: str) -> str:
-        """The name that `one_name` makes of a text."""
+        """As `normalize_name`."""
         text = text.strip()
-        found = self._names.get(text)
-        if found is None:
-            found = one_name(text)
-            found = self._names[text] = text if found == text else found  # one text in memory
-        return found
+        name = self._names.get(text)
+        if name is None:
+            name = normalize_name(text)
+            name = self._names[text] = text if name == text else name  # keep one string in memory
+        return name
 
     def joined(self, what: str) -> str | None:
-        """How many names had several spellings, for a user; None if none had.
+        """A message about the names with several spellings; None if there are none.
 
         Args:
-          what: what the names are of, such as `item`.
+          what: the kind of names, such as `item`.
         """
-        odd = Counter(name for text, name in self._names.items() if text != name)
-        several = [name for name, count in odd.items() if count + (name in self._names) > 1]
+        changed = Counter(name for text, name in self._names.items() if text != name)
+        several = [name for name, count in changed.items() if count + (name in self._names) > 1]
         if not several:
             return None
-        some = [text for text, name in self._names.items() if name == several[0]][:2]
-        # Accents look the same, composed or not.
-        shown = ascii if len(set(map(composed, some))) == 1 else repr
-        first, second = map(shown, some)
+        examples = [text for text, name in self._names.items() if name == several[0]][:2]
+        # Composed and decomposed accents look the same, so show their codes.
+        quote = ascii if len(set(map(composed, examples))) == 1 else repr
+        first, second = map(quote, examples)
         names = counted(len(several), what)
         return f"{names} with several spellings, such as {first} and {second}: joined"

@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.data.dataset import Dataset, Points, counts_of_ids
+from snm.data.dataset import Dataset, Points, count_ids
 from snm.data.mapped import row_blocks
 
 __all__ = ["describe", "dominant_feature", "duplicate_rows", "duplicate_test_rows"]
 
-_DOMINANT = 0.5  # share of the squared length of points that one feature has, on average
-_ENTRIES = 1 << 19  # whose keys are made at once: several times their memory
+_DOMINANT = 0.5  # mean fraction of the squared length of points in one feature
+_ENTRIES = 1 << 19  # entries whose keys are made at once, with several times their memory
 
 
 def describe(dataset: Dataset) -> dict[str, Any]:
@@ -34,22 +34,22 @@ def describe(dataset: Dataset) -> dict[str, Any]:
       - train_without_labels, train_without_features, test_without_labels, test_without_features:
         numbers of such rows;
       - label_frequency_deciles: quantiles 0, 0.1, ..., 1 of the number of training points of a
-        label, each that of some label;
+        label, not interpolated;
       - labels_never_in_train: number of labels without a training point;
-      - labels_only_in_test: number of those that have a test point;
+      - labels_only_in_test: number of these labels that have a test point;
       - empty_features: number of features that no training point has;
       - duplicate_test_rows, duplicate_test_share: number of test rows whose features equal those
         of a training row, and their share of the test rows (0 without a test set);
-      - filter_pairs: number of pairs (row, label) that evaluation on the test set leaves out.
+      - filter_pairs: number of (row, label) pairs that evaluation on the test set ignores.
     """
     train, test = dataset.train, dataset.test
     frequency = dataset.label_frequency()
-    in_feature = counts_of_ids(train.features.indices, train.num_features)
-    never = frequency == 0
+    in_feature = count_ids(train.features.indices, train.num_features)
+    not_in_train = frequency == 0
     only_in_test = duplicates = 0
     if test is not None:
         in_test = np.bincount(test.labels.indices, minlength=train.num_labels) > 0
-        only_in_test = int(np.count_nonzero(never & in_test))
+        only_in_test = int(np.count_nonzero(not_in_train & in_test))
         duplicates = int(np.count_nonzero(duplicate_test_rows(dataset)))
     test_points = 0 if test is None else test.num_points
     return {
@@ -67,7 +67,7 @@ def describe(dataset: Dataset) -> dict[str, Any]:
         "label_frequency_deciles": np.quantile(
             frequency, np.linspace(0, 1, 11), method="inverted_cdf"
         ).tolist(),
-        "labels_never_in_train": int(np.count_nonzero(never)),
+        "labels_never_in_train": int(np.count_nonzero(not_in_train)),
         "labels_only_in_test": only_in_test,
         "empty_features": int(np.count_nonzero(in_feature == 0)),
         "duplicate_test_rows": duplicates,
@@ -77,9 +77,10 @@ def describe(dataset: Dataset) -> dict[str, Any]:
 
 
 def dominant_feature(features: csr_matrix) -> str | None:
-    """Says that one feature hides the others, where rows are divided by their length; else None.
+    """A warning if one feature dominates the length of the rows; None otherwise.
 
-    That is so where a number in another unit, such as a price, stands beside words.
+    Rows are divided by their length, so a number in another unit, such as a price among words,
+    makes all other features small.
 
     Args:
       features: CSR [n, d].
@@ -98,15 +99,15 @@ def dominant_feature(features: csr_matrix) -> str | None:
         rows = np.repeat(np.arange(last - first), counts)
         lengths = np.bincount(rows, squares, minlength=last - first)
         lengths[lengths == 0] = 1
-        of_block = squares / lengths[rows]
-        shares += np.bincount(features.indices[entries], of_block, minlength=len(shares))
-    most = int(np.argmax(shares))
-    share = shares[most] / features.shape[0]
+        block_shares = squares / lengths[rows]
+        shares += np.bincount(features.indices[entries], block_shares, minlength=len(shares))
+    feature = int(np.argmax(shares))
+    share = shares[feature] / features.shape[0]
     if share <= _DOMINANT:
         return None
     return (
-        f"feature {most} makes up {share:.0%} of the squared length of points on average: put it "
-        "into bins, or scale it"
+        f"feature {feature} makes up {share:.0%} of the squared length of points on average: put "
+        "it into bins, or scale it"
     )
 
 
@@ -123,30 +124,30 @@ def duplicate_test_rows(dataset: Dataset) -> NDArray[np.bool_]:
 
     Rows are compared by the bytes of their sorted ids and values. A Python set compares the full
     bytes, so hash collisions do not matter. Stored zeros count as absent. A row without features
-    repeats none.
+    is not a duplicate.
 
     Returns:
       bool [n_test]; of length 0 without a test set.
     """
     if dataset.test is None:
         return np.zeros(0, bool)
-    tests = _row_keys(dataset.test.features)
-    wanted, seen = set(tests) - {b""}, set[bytes]()
+    test_keys = _row_keys(dataset.test.features)
+    candidates, seen = set(test_keys) - {b""}, set[bytes]()
     features = dataset.train.features
     for first, last in row_blocks(features.indptr, _ENTRIES):
-        seen |= wanted.intersection(_row_keys(features[first:last]))
-    return np.array([key in seen for key in tests], bool)
+        seen |= candidates.intersection(_row_keys(features[first:last]))
+    return np.array([key in seen for key in test_keys], bool)
 
 
 def duplicate_rows(features: csr_matrix) -> NDArray[np.bool_]:
-    """Which rows of CSR [n, d] equal an earlier row: bool [n]. A row without features does not."""
+    """Which rows of CSR [n, d] equal an earlier row: bool [n]; False for rows without features."""
     seen: set[bytes] = set()
-    found = np.zeros(features.shape[0], bool)
+    is_duplicate = np.zeros(features.shape[0], bool)
     for number, key in enumerate(_row_keys(features)):
         if key:
-            found[number] = key in seen
+            is_duplicate[number] = key in seen
             seen.add(key)
-    return found
+    return is_duplicate
 
 
 def _row_keys(features: csr_matrix) -> list[bytes]:

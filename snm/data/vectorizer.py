@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.data.names import composed, listed, one_name, respelled
+from snm.data.names import composed, normalize_list, normalize_name, original_spellings
 from snm.errors import InputError, pip_install
 from snm.system import disk
 from snm.system.faults import read_error
@@ -30,10 +30,10 @@ __all__ = [
     "Kind",
     "Vectorizer",
     "are_names",
+    "collect_words",
     "english_stop_words",
     "pattern_of_items",
     "refuse_pattern",
-    "words_of",
 ]
 
 NO_TEXT = "a text ('' where there is none)"
@@ -63,7 +63,7 @@ class Vectorizer:
 
     The features are runs of words or, by `analyzer`, of characters. Texts are read in Unicode's
     composed form (NFC), in which an accent does not cut a word in two. Of a text that lists items,
-    each is read as `snm.data.names.one_name` makes names.
+    each is read as `snm.data.names.normalize_name` makes names.
 
     - `counts`: how often each word of the vocabulary occurs (CountVectorizer).
     - `tfidf`: counts times idf, divided by the row's Euclidean length (TfidfVectorizer).
@@ -76,7 +76,7 @@ class Vectorizer:
       ngrams: shortest and longest run of words, or of characters, that is a feature.
       strip_accents: whether accents are removed from letters.
       analyzer: what the features are runs of.
-      stop_words: words that are left out, as `words_of` cuts them; only with `word`.
+      stop_words: words that are left out, as `collect_words` cuts them; only with `word`.
       token_pattern: regular expression of a word, only with `word`; None is scikit-learn's, two or
         more letters, digits or underscores.
       lowercase: whether texts are made lower case.
@@ -84,6 +84,8 @@ class Vectorizer:
       vocabulary: d words in the order of their ids; None for `hashing`.
       idf: float64 [d]; None unless `tfidf`.
       columns: names of the columns or fields that the texts came from, or None.
+      label_column: name of the one that the labels came from, or None.
+      label_separator: what stood between labels; None is the default of the format.
     """
 
     kind: Kind
@@ -93,6 +95,8 @@ class Vectorizer:
     vocabulary: tuple[str, ...] | None = None
     idf: NDArray[np.float64] | None = None
     columns: tuple[str, ...] | None = None
+    label_column: str | None = None
+    label_separator: str | None = None
     analyzer: Analyzer = "word"
     stop_words: tuple[str, ...] = ()
     token_pattern: str | None = None
@@ -101,12 +105,12 @@ class Vectorizer:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Options of scikit-learn's class, without the vocabulary.
+        """Options of the scikit-learn class, without the vocabulary.
 
-        With them it makes the same features of texts in Unicode's composed form, whose items, if it
-        lists some, have single spaces inside.
+        With these options it computes the same features, for texts in NFC whose items, if it lists
+        some, contain single spaces only.
         """
-        found: dict[str, Any] = {
+        options: dict[str, Any] = {
             "ngram_range": self.ngrams,
             "strip_accents": "unicode" if self.strip_accents else None,
             "analyzer": self.analyzer,
@@ -115,27 +119,27 @@ class Vectorizer:
             "binary": self.binary,
         }
         if self.analyzer == "word":
-            found["token_pattern"] = self.token_pattern or _PATTERN
+            options["token_pattern"] = self.token_pattern or _PATTERN
         if self.kind == "hashing":
-            found |= {"n_features": self.num_features, "alternate_sign": False, "norm": None}
-        return found
+            options |= {"n_features": self.num_features, "alternate_sign": False, "norm": None}
+        return options
 
     @property
-    def other_cuts(self) -> str | None:
-        """Options for texts in which this finds few words; None if it finds characters or items."""
+    def tokenization_hint(self) -> str | None:
+        """Alternative options, for texts with few words; None for characters or items."""
         if self.analyzer != "word" or self.item_separator is not None:
             return None
-        found = (
+        hint = (
             "--analyzer char_wb --ngrams 1 3 (parts of words), or --analyzer char --ngrams 1 2 "
             "(texts without spaces between words)"
         )
-        if self.token_pattern is None:  # who gave one has thought about it
-            found = rf"--token-pattern '\S+' (single letters, signs), {found}"
-        return found
+        if self.token_pattern is None:
+            hint = rf"--token-pattern '\S+' (single letters, signs), {hint}"
+        return hint
 
     @property
     def item_separator(self) -> str | None:
-        """The character between the items of a text, by `pattern_of_items`; None of other texts."""
+        """The character between items if texts are lists (`pattern_of_items`), otherwise None."""
         mark = (self.token_pattern or "")[3:4]
         return mark if mark and self.token_pattern == pattern_of_items(mark) else None
 
@@ -155,33 +159,33 @@ class Vectorizer:
         """Turns n texts into float32 CSR [n, d] with sorted ids.
 
         Args:
-          texts: n texts; where they list items, also lists of the names of these.
+          texts: n texts; lists of names too, if texts are lists of items.
 
         Raises:
-          InputError: what is none of these, a name with the separator in it, or scikit-learn is
-            not installed.
+          InputError: another type, a name that contains the separator, or scikit-learn is not
+            installed.
         """
         mark = self.item_separator
-        plain: list[Any] = [one if mark is None else _joined(one, mark) for one in texts]
+        plain: list[Any] = [text if mark is None else _join_items(text, mark) for text in texts]
         if bad := [number for number, text in enumerate(plain) if not isinstance(text, str)]:
             kind = type(plain[bad[0]]).__name__
             found = "None" if plain[bad[0]] is None else f"a value of type {kind}"
             raise InputError("texts", f"{found} at index {bad[0]}", NO_TEXT)
         if not plain:
             return csr_matrix((0, self.num_features), dtype=np.float32)
-        read = map(self._reader(), plain)
-        found = csr_matrix(self._vectorizer.transform(read), dtype=np.float32)
-        found.sort_indices()
-        return found
+        normalized = map(self._reader(), plain)
+        features = csr_matrix(self._vectorizer.transform(normalized), dtype=np.float32)
+        features.sort_indices()
+        return features
 
     def build_analyzer(self) -> Callable[[str], list[str]]:
-        """The function that maps a text to its runs of words or characters."""
-        cut, read = self._vectorizer.build_analyzer(), self._reader()
-        return lambda text: cut(read(text))
+        """The function that maps a text to its n-grams of words or characters."""
+        analyze, normalize = self._vectorizer.build_analyzer(), self._reader()
+        return lambda text: analyze(normalize(text))
 
     @functools.cached_property
     def _spelled(self) -> dict[str, str]:
-        return respelled(self.vocabulary or ())
+        return original_spellings(self.vocabulary or ())
 
     def _reader(self) -> Callable[[str], str]:
         """The function that makes of a text what is cut: composed; of items, their names."""
@@ -191,10 +195,10 @@ class Vectorizer:
         spelled = self._spelled
 
         def known(item: str) -> str:
-            name = one_name(item)
+            name = normalize_name(item)
             return spelled.get(name, name)
 
-        return lambda text: listed(text, mark, known)
+        return lambda text: normalize_list(text, mark, known)
 
     def makes_features_of(self, other: Vectorizer) -> bool:
         """Whether both turn every text into the same features."""
@@ -230,7 +234,7 @@ class Vectorizer:
         try:
             if found["format"] != _FORMAT:
                 raise InputError(str(path), f"format {found['format']!r:.40}", expected)
-            if missing := [name for name in _FIELDS if name not in found]:
+            if missing := [name for name in _FIELDS if name not in (*found, *_OF_LABELS)]:
                 other = f"{expected}: it is of another version of snm (import the texts again)"
                 raise InputError(str(path), f"no {missing[0]}", other)
             first, last = found["ngrams"]
@@ -243,6 +247,8 @@ class Vectorizer:
                 vocabulary=None if words is None else tuple(map(str, words)),
                 idf=None if idf is None else np.asarray(idf, np.float64),
                 columns=None if columns is None else tuple(map(str, columns)),
+                label_column=found.get("label_column"),
+                label_separator=found.get("label_separator"),
                 analyzer=found["analyzer"],
                 stop_words=tuple(map(str, found["stop_words"])),
                 token_pattern=found["token_pattern"],
@@ -266,7 +272,10 @@ class Vectorizer:
             and self.analyzer in get_args(Analyzer)
             and isinstance(self.lowercase, bool)
             and isinstance(self.binary, bool)
-            and _fault_of_pattern(self.token_pattern) is None
+            and isinstance(self.label_column, str | None)
+            and isinstance(self.label_separator, str | None)
+            and self.label_separator != ""
+            and _pattern_error(self.token_pattern) is None
             and 1 <= self.num_features <= _MOST_FEATURES
             and 1 <= first <= last
             and (words is not None, idf is not None)
@@ -280,9 +289,10 @@ class Vectorizer:
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(Vectorizer))
 """What a file has beside its format."""
+_OF_LABELS = ("label_column", "label_separator")  # files of earlier versions lack them
 
 
-def _joined(text: str | Sequence[str], separator: str) -> Any:
+def _join_items(text: str | Sequence[str], separator: str) -> Any:
     """Names of items as a text that lists them; anything else as it is."""
     if not are_names(text):
         return text
@@ -293,43 +303,43 @@ def _joined(text: str | Sequence[str], separator: str) -> Any:
 
 
 def are_names(text: object) -> bool:
-    """Whether something is a list of texts, perhaps an empty one."""
+    """Whether `text` is a list or tuple of strings; True for an empty one."""
     return isinstance(text, list | tuple) and all(isinstance(name, str) for name in text)
 
 
-def words_of(lines: Iterable[str], like: Vectorizer) -> tuple[str, ...]:
-    """The words of some lines as a vectoriser of words cuts them, sorted, each once.
+def collect_words(lines: Iterable[str], like: Vectorizer) -> tuple[str, ...]:
+    """The distinct words of some lines, in the tokenization of a vectoriser, sorted.
 
     Example:
-      >>> words_of(["Don't", "the"], Vectorizer("hashing", 1))
+      >>> collect_words(["Don't", "the"], Vectorizer("hashing", 1))
       ('don', 'the')
     """
-    cut = dataclasses.replace(like, ngrams=(1, 1), stop_words=()).build_analyzer()
-    return tuple(sorted({word for line in lines for word in cut(line)}))
+    tokenize = dataclasses.replace(like, ngrams=(1, 1), stop_words=()).build_analyzer()
+    return tuple(sorted({word for line in lines for word in tokenize(line)}))
 
 
 def pattern_of_items(separator: str) -> str:
-    """The `token_pattern` of texts that list items with this character between them.
+    """The `token_pattern` of texts that list items, separated by this character.
 
-    An item is what stands between two of these characters, without spaces at its ends.
+    Spaces around an item are not part of it.
     """
     mark = "\\" + separator
     return rf"[^{mark}\s](?:[^{mark}]*[^{mark}\s])?"
 
 
 def refuse_pattern(pattern: str | None) -> None:
-    """Refuses what is no regular expression of a word.
+    """Checks a regular expression for words.
 
     Raises:
       InputError: it cannot be compiled, is too long, or has several groups.
     """
-    fault = _fault_of_pattern(pattern)
-    if fault is not None:
+    error = _pattern_error(pattern)
+    if error is not None:
         expected = r"a regular expression of a word, such as '\w+'"
-        raise InputError("--token-pattern", f"{pattern!r:.60} ({fault})", expected)
+        raise InputError("--token-pattern", f"{pattern!r:.60} ({error})", expected)
 
 
-def _fault_of_pattern(pattern: object) -> str | None:
+def _pattern_error(pattern: object) -> str | None:
     if pattern is None:
         return None
     if not isinstance(pattern, str):
@@ -340,7 +350,7 @@ def _fault_of_pattern(pattern: object) -> str | None:
         groups = re.compile(pattern).groups
     except (re.error, RecursionError, OverflowError) as error:
         return str(error)
-    # Of one group, scikit-learn takes what it matches.
+    # With one group, scikit-learn uses the text that it matches.
     return None if groups <= 1 else "several groups"
 
 

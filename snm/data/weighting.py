@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.data.formats.binary import DAMAGE, headers_unwarned, refuse_bomb
-from snm.data.mapped import row_blocks, zeros_beside
+from snm.data.mapped import mapped_zeros, row_blocks
 from snm.errors import InputError, counted
 from snm.system import disk
 
@@ -131,11 +131,13 @@ class Weighting:
             return self._standardized(features)
         if self.idf is not None:
             _refuse_negative(features, first_row)
-        values = zeros_beside(features.data, len(features.data), np.float32)
+        values = mapped_zeros(features.data, len(features.data), np.float32)
         for first, last in row_blocks(features.indptr, _ENTRIES):
             starts = features.indptr[first : last + 1]
-            there = slice(starts[0], starts[-1])
-            values[there] = self._of_rows(features.data[there], features.indices[there], starts)
+            entries = slice(starts[0], starts[-1])
+            values[entries] = self._of_rows(
+                features.data[entries], features.indices[entries], starts
+            )
         result = csr_matrix((values, features.indices, features.indptr), shape=features.shape)
         result.has_sorted_indices = features.has_sorted_indices
         return result
@@ -154,14 +156,14 @@ class Weighting:
     def _standardized(self, features: csr_matrix) -> csr_matrix:
         rows, width = features.shape
         starts = self.starts(features)
-        values = zeros_beside(features.data, rows * width, np.float32)
-        ids = zeros_beside(features.indices, rows * width, np.int32)
+        values = mapped_zeros(features.data, rows * width, np.float32)
+        ids = mapped_zeros(features.indices, rows * width, np.int32)
         for first, last in row_blocks(starts, _ENTRIES):
             block = features[first:last].toarray().astype(np.float64)
             standard = ((block - self.mean) / self.spread).ravel()
-            there = slice(starts[first], starts[last])
-            values[there] = self._divided(standard, starts[first : last + 1])
-            ids[there] = np.tile(np.arange(width, dtype=np.int32), len(block))
+            entries = slice(starts[first], starts[last])
+            values[entries] = self._divided(standard, starts[first : last + 1])
+            ids[entries] = np.tile(np.arange(width, dtype=np.int32), len(block))
         result = csr_matrix((values, ids, starts), shape=features.shape)
         result.has_sorted_indices = True
         return result
@@ -219,11 +221,11 @@ class Weighting:
             raise InputError(str(path), reason.lower(), expected) from error
         idf = arrays["idf"]
         odd = any(
-            one.ndim != 1 or one.dtype != (np.float32 if name == "idf" else np.float64)
-            for name, one in arrays.items()
+            array.ndim != 1 or array.dtype != (np.float32 if name == "idf" else np.float64)
+            for name, array in arrays.items()
         )
         if kind not in get_args(Kind) or odd:
-            found = ", ".join(f"{name} of {one.dtype}" for name, one in arrays.items())
+            found = ", ".join(f"{name} of {array.dtype}" for name, array in arrays.items())
             raise InputError(str(path), f"kind {kind!a}, {found}", expected)
         if (kind == "tfidf") != (idf.size > 0):
             raise InputError(str(path), f"kind {kind} with {idf.size} factors", expected)
@@ -249,8 +251,8 @@ def document_counts(features: csr_matrix, *, first_row: int = 0) -> NDArray[np.i
     _refuse_negative(features, first_row)
     counts = np.zeros(features.shape[1], np.int64)
     for first, last in row_blocks(features.indptr, _ENTRIES):
-        there = slice(features.indptr[first], features.indptr[last])
-        present = features.indices[there][features.data[there] > 0]
+        entries = slice(features.indptr[first], features.indptr[last])
+        present = features.indices[entries][features.data[entries] > 0]
         counts += np.bincount(present, minlength=features.shape[1])
     return counts
 

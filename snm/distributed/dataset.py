@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.data.dataset import Dataset, counts_of_ids
+from snm.data.dataset import Dataset, count_ids
 from snm.data.load import SYNTHETIC, key_of, load, load_mapped
 from snm.data.statistics import duplicate_test_rows
 from snm.data.weighting import Weighting, document_counts
@@ -102,7 +102,7 @@ def column_counts(matrix: csr_matrix, rows: NDArray[np.int64] | None = None) -> 
         ids = matrix.indices[_entry_range(matrix)]
     else:
         ids = matrix[rows[_row_range(len(rows))]].indices
-    return sum_over_processes(counts_of_ids(ids, matrix.shape[1]))
+    return sum_over_processes(count_ids(ids, matrix.shape[1]))
 
 
 def label_draws(labels: csr_matrix, rows: NDArray[np.int64], *, one: bool) -> NDArray[np.float64]:

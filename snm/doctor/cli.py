@@ -48,7 +48,7 @@ class Doctor:
         """Runs the verb."""
         from snm.system.cache_folder import enable_compilation_cache
 
-        with contextlib.suppress(InputError):  # which is among the findings
+        with contextlib.suppress(InputError):  # it is reported as a finding
             enable_compilation_cache()
         _run(self.path, as_json=self.json)
 
@@ -79,13 +79,13 @@ def _run(path: str, *, as_json: bool) -> None:
         findings += examine_environment()
     failed = any(finding.level == "error" for finding in findings)
     if as_json:
-        found = {
+        report = {
             "path": path,
             "kind": "run" if is_run else "data",
             "findings": [dataclasses.asdict(finding) for finding in findings],
             "statistics": facts,
         }
-        print(json.dumps(found))
+        print(json.dumps(report))
     else:
         _print(findings)
     if failed:
@@ -109,5 +109,5 @@ def _print(findings: list[Finding]) -> None:
     if not any(counts.values()):
         console.print("no problems found")
     else:
-        said = [f"{n} {level}{'s' if n > 1 else ''}" for level, n in counts.items() if n]
-        console.print(", ".join(said))
+        summary = [f"{n} {level}{'s' if n > 1 else ''}" for level, n in counts.items() if n]
+        console.print(", ".join(summary))

@@ -28,8 +28,8 @@ from snm.runs.load import is_exported
 __all__ = ["examine_data"]
 
 _MANY = 0.01  # fraction of rows above which a note becomes a warning
-# A and B of Jain, Prabhu and Varma (KDD 2016), by a word in the name of the data set. AmazonCat and
-# Wiki10 have those of all others.
+# A and B of Jain, Prabhu and Varma (KDD 2016), by a pattern in the name of the data set. AmazonCat
+# and Wiki10 use those of other data sets.
 _PROPENSITIES = ((r"amazon(?!cat)", 0.6, 2.6), (r"wiki(?!10)", 0.5, 0.4))
 
 
@@ -54,92 +54,96 @@ def examine_data(source: str) -> tuple[list[Finding], dict[str, Any]]:
         found = "files of `snm export`"
         raise InputError(source, found, "the folder of a data set or of a run")
     findings: list[Finding] = []
-    of_points: list[Path] = []
+    data_files: list[Path] = []
     try:
         if source != SYNTHETIC:
             layout, train, test = find_files(Path(source))
-            of_points = train + test
-            files = ", ".join(file.name for file in of_points)
+            data_files = train + test
+            files = ", ".join(file.name for file in data_files)
             findings.append(Finding("ok", "format", f"{layout}: {files}"))
         dataset = load(source)
     except InputError as error:
-        advice = _advice(Path(source), of_points, error)
+        advice = _advice(Path(source), data_files, error)
         findings.append(Finding("error", "reading", error.as_flags, advice))
         return findings, {}
-    facts = describe(dataset)
-    findings.append(Finding("ok", "reading", _sizes(facts)))
-    findings += _rows(dataset, facts)
-    findings += _labels(dataset, facts)
-    findings += _filters(Path(source), dataset)
-    findings += _propensities(dataset)
-    findings += _memory(source, dataset)
-    return findings, facts
+    statistics = describe(dataset)
+    findings.append(Finding("ok", "reading", _sizes(statistics)))
+    findings += _check_rows(dataset, statistics)
+    findings += _check_labels(dataset, statistics)
+    findings += _check_filters(Path(source), dataset)
+    findings += _check_propensities(dataset)
+    findings += _check_memory(source, dataset)
+    return findings, statistics
 
 
-def _sizes(facts: dict[str, Any]) -> str:
+def _sizes(statistics: dict[str, Any]) -> str:
     return (
-        f"{facts['train_points']:,} training and {facts['test_points']:,} test points, "
-        f"{counted(facts['features'], 'feature')}, {counted(facts['labels'], 'label')}"
+        f"{statistics['train_points']:,} training and {statistics['test_points']:,} test points, "
+        f"{counted(statistics['features'], 'feature')}, {counted(statistics['labels'], 'label')}"
     )
 
 
 # -- data that cannot be read ----------------------------------------------------------------
 
 
-def _advice(folder: Path, of_points: list[Path], error: InputError) -> str:
-    """Advice for data that cannot be read; of its files, those of points have a header."""
+def _advice(folder: Path, data_files: list[Path], error: InputError) -> str:
+    """Advice for data that cannot be read. Only `data_files` have a header."""
     if isinstance(error.__cause__, PermissionError):
         return PERMIT
-    named = [path for path in of_points if error.where.startswith(str(path))]
-    path = max(named, key=lambda one: len(str(one)), default=Path(error.where))
-    if path.suffix in (".txt", ".gz") and path in of_points:
-        seen = scan(path)
-        if seen is not None and (advice := _advice_on_text(path, seen)):
+    matches = [path for path in data_files if error.where.startswith(str(path))]
+    path = max(matches, key=lambda match: len(str(match)), default=Path(error.where))
+    if path.suffix in (".txt", ".gz") and path in data_files:
+        scanned = scan(path)
+        if scanned is not None and (advice := _advice_on_text(path, scanned)):
             return advice
     if error.where == str(folder):
         return advice_on_files(folder)
     return f"correct it, so that it has {error.expected}"
 
 
-def _advice_on_text(path: Path, seen: Scan) -> str:
+def _advice_on_text(path: Path, scanned: Scan) -> str:
     """Advice for a text file, from a scan of its header and ids; empty if nothing is wrong."""
-    if len(seen.header) not in (2, 3):
+    if len(scanned.header) not in (2, 3):
         form = sniff(path)
         if form and not form.startswith("the repository"):
             return f"these look like {form}: bring them in with `snm data import`"
         return "the file needs a first line `points features labels`"
-    widths = dict(zip(("entries", "labels"), seen.header[1:], strict=False))
-    of_labels = path.name.removesuffix(".gz").endswith("X_Y.txt")
-    if of_labels:
-        widths = {"entries": seen.header[1]}
-    wrong = []
-    for what, noun in (("entries", "label" if of_labels else "feature"), ("labels", "label")):
-        span, width = getattr(seen, what), widths.get(what)
+    widths = dict(zip(("entries", "labels"), scanned.header[1:], strict=False))
+    is_label_file = path.name.removesuffix(".gz").endswith("X_Y.txt")
+    if is_label_file:
+        widths = {"entries": scanned.header[1]}
+    problems = []
+    for what, noun in (("entries", "label" if is_label_file else "feature"), ("labels", "label")):
+        span, width = getattr(scanned, what), widths.get(what)
         if span and width and span[1] >= width:
             if span[0] >= 1 and span[1] == width:
-                wrong.append(
+                problems.append(
                     f"{noun} ids run from {span[0]} to {span[1]} under a header of {width}: they "
                     "start at 1; take 1 from each, or write the header one wider"
                 )
             else:
-                wrong.append(f"{noun} ids reach {span[1]}: the header needs at least {span[1] + 1}")
-    if seen.whole and seen.rows != seen.header[0]:
-        wrong.append(f"the header says {seen.header[0]} points, the file has {seen.rows} lines")
-    return "; ".join(wrong)
+                problems.append(
+                    f"{noun} ids reach {span[1]}: the header needs at least {span[1] + 1}"
+                )
+    if scanned.whole and scanned.rows != scanned.header[0]:
+        problems.append(
+            f"the header says {scanned.header[0]} points, the file has {scanned.rows} lines"
+        )
+    return "; ".join(problems)
 
 
-# -- data that can ---------------------------------------------------------------------------
+# -- data that can be read -------------------------------------------------------------------
 
 
 def _level(count: int, of: int) -> Any:
     return "warning" if count > _MANY * of else "note"
 
 
-def _rows(dataset: Dataset, facts: dict[str, Any]) -> Iterator[Finding]:
-    train, test = facts["train_points"], facts["test_points"]
+def _check_rows(dataset: Dataset, statistics: dict[str, Any]) -> Iterator[Finding]:
+    train, test = statistics["train_points"], statistics["test_points"]
     if test == 0:
         yield Finding("note", "test points", "there are none", "training will report no metrics")
-    repeats = facts["duplicate_test_rows"]
+    repeats = statistics["duplicate_test_rows"]
     if repeats:
         yield Finding(
             _level(repeats, test),
@@ -149,34 +153,34 @@ def _rows(dataset: Dataset, facts: dict[str, Any]) -> Iterator[Finding]:
         )
     elif test:
         yield Finding("ok", "repeated rows", "no test point repeats a training point")
-    inside = int(np.count_nonzero(duplicate_rows(dataset.train.features)))
-    if inside:
+    repeated = int(np.count_nonzero(duplicate_rows(dataset.train.features)))
+    if repeated:
         yield Finding(
             "note",
             "repeated rows",
-            f"{inside:,} training points ({inside / train:.1%}) repeat an earlier one",
+            f"{repeated:,} training points ({repeated / train:.1%}) repeat an earlier one",
         )
     features = dataset.train.features
     negative = int(np.count_nonzero(features.data < 0))
     standard = auto_weighting(filled(features), negative=negative > 0) == "standard"
-    for part, points, what, then in (
+    for part, points, what, effect in (
         ("train", train, "labels", "left out of training"),
         ("train", train, "features", "only the biases of the labels train"),
         ("test", test, "labels", "metrics leave them out"),
         ("test", test, "features", "the answer is that of the biases"),
     ):
-        if what == "features" and standard:  # zeros are values like others there
+        if what == "features" and standard:  # with standardised features, 0 is a value like others
             continue
-        count = facts[f"{part}_without_{what}"]
+        count = statistics[f"{part}_without_{what}"]
         if part == "train" and what == "labels" and count == train:
             yield Finding("error", "empty rows", "no training point has a label", "check the file")
         elif count:
             rows = counted(count, f"{part} point")
-            found = f"{rows} {'has' if count == 1 else 'have'} no {what}: {then}"
+            found = f"{rows} {'has' if count == 1 else 'have'} no {what}: {effect}"
             yield Finding(_level(count, points), "empty rows", found)
-    unused = facts["empty_features"]
+    unused = statistics["empty_features"]
     if unused:
-        found = f"{unused:,} of {facts['features']:,} features occur in no training point"
+        found = f"{unused:,} of {statistics['features']:,} features occur in no training point"
         yield Finding("note", "features", found)
     if negative:
         yield Finding(
@@ -184,25 +188,30 @@ def _rows(dataset: Dataset, facts: dict[str, Any]) -> Iterator[Finding]:
             "features",
             f"{counted(negative, 'value')} below 0, so that --weighting auto takes no TF-IDF",
         )
-        if (hidden := dominant_feature(dataset.train.features)) is not None:
-            found, _, advice = hidden.partition(": ")
+        if (warning := dominant_feature(dataset.train.features)) is not None:
+            found, _, advice = warning.partition(": ")
             yield Finding("warning", "features", found, advice)
 
 
-def _labels(dataset: Dataset, facts: dict[str, Any]) -> Iterator[Finding]:
-    labels = facts["labels"]
+def _check_labels(dataset: Dataset, statistics: dict[str, Any]) -> Iterator[Finding]:
+    labels = statistics["labels"]
     if labels < 2:
         yield Finding("error", "labels", f"{labels} label", "a classifier needs at least 2")
-    never, only = facts["labels_never_in_train"], facts["labels_only_in_test"]
-    if only:
+    not_in_train, only_in_test = (
+        statistics["labels_never_in_train"],
+        statistics["labels_only_in_test"],
+    )
+    if only_in_test:
         yield Finding(
-            _level(only, labels),
+            _level(only_in_test, labels),
             "labels",
-            f"{counted(only, 'label')} of test points without a training point",
+            f"{counted(only_in_test, 'label')} of test points without a training point",
             "nothing can be learned of them; recall cannot reach 100%",
         )
-    elif never:
-        yield Finding("note", "labels", f"{counted(never, 'label')} without a training point")
+    elif not_in_train:
+        yield Finding(
+            "note", "labels", f"{counted(not_in_train, 'label')} without a training point"
+        )
     else:
         yield Finding("ok", "labels", "every label has a training point")
     frequency = dataset.label_frequency()
@@ -218,8 +227,8 @@ def _labels(dataset: Dataset, facts: dict[str, Any]) -> Iterator[Finding]:
         advice = "answers have these labels by id alone; name them in the file of label names"
         yield Finding("warning", "names", f"{counted(blank, 'label')} without a name", advice)
     if len(set(names)) < len(names):
-        again = len(names) - len(set(names))
-        found = f"{counted(again, 'label')} with the name of another"
+        num_repeated = len(names) - len(set(names))
+        found = f"{counted(num_repeated, 'label')} with the name of another"
         yield Finding("warning", "names", found, "answers by name are ambiguous")
 
 
@@ -229,7 +238,7 @@ def _in_test(dataset: Dataset) -> Any:
     return np.bincount(dataset.test.labels.indices, minlength=dataset.train.num_labels)
 
 
-def _filters(folder: Path, dataset: Dataset) -> Iterator[Finding]:
+def _check_filters(folder: Path, dataset: Dataset) -> Iterator[Finding]:
     if dataset.test is not None and dataset.test.filter is not None:
         pairs = dataset.test.filter
         truth = dataset.test.labels
@@ -237,18 +246,20 @@ def _filters(folder: Path, dataset: Dataset) -> Iterator[Finding]:
         found = f"filter_labels_test.txt has {len(pairs):,} pairs, {hits:,} of them true labels"
         yield Finding("ok", "filter", found)
     elif folder.is_dir():
-        near = [p.name for p in folder.iterdir() if "filter" in p.name.lower()]
-        near = [name for name in near if name.removesuffix(".gz") != "filter_labels_train.txt"]
-        if near:
+        unused_filters = [p.name for p in folder.iterdir() if "filter" in p.name.lower()]
+        unused_filters = [
+            name for name in unused_filters if name.removesuffix(".gz") != "filter_labels_train.txt"
+        ]
+        if unused_filters:
             yield Finding(
                 "warning",
                 "filter",
-                f"{', '.join(sorted(near))} looks like a label filter and is not used",
+                f"{', '.join(sorted(unused_filters))} looks like a label filter and is not used",
                 "the file that is read is called filter_labels_test.txt",
             )
 
 
-def _propensities(dataset: Dataset) -> Iterator[Finding]:
+def _check_propensities(dataset: Dataset) -> Iterator[Finding]:
     """Compares the default A and B with those of the data set, from the registry or its name."""
     name = dataset.name.lower()
     known = [
@@ -274,7 +285,7 @@ def _letters(name: str) -> str:
     return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
-def _memory(source: str, dataset: Dataset) -> Iterator[Finding]:
+def _check_memory(source: str, dataset: Dataset) -> Iterator[Finding]:
     """The memory that `snm plan` forecasts for a run with the default settings."""
     if isinstance(devices(), str):
         return  # JAX cannot start, which `examine_environment` reports

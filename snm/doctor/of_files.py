@@ -16,10 +16,10 @@ _FILTER = "filter_labels"
 
 
 def advice_on_files(folder: Path) -> str:
-    """Says what to do with the files of a folder that is no data set.
+    """Advice on the files of a folder that is not a data set.
 
     Args:
-      folder: the folder, which is searched with those in it.
+      folder: the folder, which is searched recursively.
     """
     files = sorted(path for path in folder.rglob("*") if path.is_file())[:1000]
     if advice := _advice_on_raw_text(files):
@@ -32,48 +32,48 @@ def advice_on_files(folder: Path) -> str:
         if not form.startswith("the repository"):
             return f"{shown} looks like {form}: bring it in with `snm data import`"
         for part in ("train", "test"):
-            if _is_of(part, path):
+            if _is_in_part(part, path):
                 where = "" if shown.parent == Path() else f" and give {path.parent} as DATA"
                 return f"{shown} looks like {form}: name it {part}.txt{where}"
     names = ", ".join(str(path.relative_to(folder)) for path in files[:_FILES_LISTED])
     return f"the folder holds {names or 'nothing'}; README, `A data set is a folder`, lists layouts"
 
 
-def _is_of(part: str, path: Path) -> bool:
-    """Whether a name says that the file is of the part `train` or `test`."""
+def _is_in_part(part: str, path: Path) -> bool:
+    """Whether a file belongs to the part `train` or `test`, by its name."""
     return part in path.name.lower() or {"train": "trn", "test": "tst"}[part] in path.name
 
 
 def _order(path: Path) -> int:
-    """Training points before others, and labels, which have no points, last."""
-    if _is_of("train", path):
+    """Sort key: training files first, then others, test files, and label files last."""
+    if _is_in_part("train", path):
         return 0
-    if _is_of("test", path):
+    if _is_in_part("test", path):
         return 2
     return 3 if path.name.lower().startswith(("lbl", "label")) else 1
 
 
 def _advice_on_raw_text(files: list[Path]) -> str:
-    """The command for the raw text of the repository's LF sets; empty if it is not there."""
-    at = {path.parent / path.name.removesuffix(".gz"): path for path in reversed(files)}
-    for name, labels in sorted(at.items()):
-        train = at.get(name.with_name("trn.json"))
+    """The command to import the raw text of the repository's LF sets; empty if it is not there."""
+    by_name = {path.parent / path.name.removesuffix(".gz"): path for path in reversed(files)}
+    for name, labels in sorted(by_name.items()):
+        train = by_name.get(name.with_name("trn.json"))
         if name.name != "lbl.json" or train is None:
             continue
         if not {"title", "target_ind"} <= _fields(train):
             continue
-        test = at.get(name.with_name("tst.json"))
-        words = ["snm", "data", "import", str(train)]
-        words += [] if test is None else ["--test", str(test)]
-        words += ["--text", "title", "--labels", "target_ind", "--label-names", str(labels)]
-        command = shlex.join([*words, "--out", "DATA"])
+        test = by_name.get(name.with_name("tst.json"))
+        arguments = ["snm", "data", "import", str(train)]
+        arguments += [] if test is None else ["--test", str(test)]
+        arguments += ["--text", "title", "--labels", "target_ind", "--label-names", str(labels)]
+        command = shlex.join([*arguments, "--out", "DATA"])
         found = f"{train.name} has texts, and {labels.name} the names of their labels"
         return f"{found}: bring them in with `{command}`"
     return ""
 
 
 def _fields(path: Path) -> set[str]:
-    """The fields of the first of some JSON lines."""
+    """The fields of the first line of a JSON lines file."""
     try:
         _, first = next(json_objects(path, numbered_lines(path)), (path, {}))
     except InputError:

@@ -38,27 +38,29 @@ def _examine(folder: RunFolder) -> Iterator[Finding]:
         finished = folder.finished()
         result = folder.read_result() if finished else {}
     except InputError as error:
-        yield _damage("settings", error, "the folder is damaged: train anew")
+        yield _damage_finding("settings", error, "the folder is damaged: train anew")
         return
     labels = counted(origin.num_labels, "label")
     shapes = f"{counted(origin.num_features, 'feature')}, {labels}"
     yield Finding(
         "ok", "settings", f"{shapes}, dim {config.dim}, {counted(config.members, 'member')}"
     )
-    yield from _progress(folder, config, finished)
-    yield from _answers(folder, config, origin, finished)
-    yield from _data(origin)
-    yield from _versions(result)
+    yield from _check_checkpoints(folder, config, finished)
+    yield from _check_prediction(folder, config, origin, finished)
+    yield from _check_data(origin)
+    yield from _check_versions(result)
 
 
-def _progress(folder: RunFolder, config: ResolvedConfig, finished: bool) -> Iterator[Finding]:
+def _check_checkpoints(
+    folder: RunFolder, config: ResolvedConfig, finished: bool
+) -> Iterator[Finding]:
     saved = []
     for member in range(1, config.members + 1):
-        whose = "" if config.members == 1 else f" of member {member}"
+        of_member = "" if config.members == 1 else f" of member {member}"
         for name, what in zip(phase_names(member), ("training", "refit"), strict=True):
             step = folder.checkpoints(config.keep_checkpoints, name).latest()
             if step is not None:
-                saved.append(f"step {step:,} of the {what}{whose}")
+                saved.append(f"step {step:,} of the {what}{of_member}")
     if not saved:
         advice = "the same `snm train` command starts again"
         yield Finding("error" if finished else "note", "checkpoints", "there is none", advice)
@@ -90,25 +92,25 @@ def _last_line(log: Path) -> dict[str, Any]:
     return {}
 
 
-def _damage(what: str, error: InputError, otherwise: str) -> Finding:
-    """An error, with the remedy that it names; where it names none, with another one."""
+def _damage_finding(what: str, error: InputError, default_advice: str) -> Finding:
+    """An error with the remedy in its text, or with `default_advice` if it has none."""
     if isinstance(error.__cause__, PermissionError):
         return Finding("error", what, error.as_flags, PERMIT)
     if isinstance(error, DamagedError):
-        otherwise = "the same `snm train` command goes on from the checkpoint before it"
-    said = error.expected.partition(": ")[2]
-    if "`snm train`" not in said:
-        return Finding("error", what, error.as_flags, otherwise)
-    return Finding("error", what, error.as_flags.removesuffix(f": {said}"), said)
+        default_advice = "the same `snm train` command goes on from the checkpoint before it"
+    remedy = error.expected.partition(": ")[2]
+    if "`snm train`" not in remedy:
+        return Finding("error", what, error.as_flags, default_advice)
+    return Finding("error", what, error.as_flags.removesuffix(f": {remedy}"), remedy)
 
 
-def _answers(
+def _check_prediction(
     folder: RunFolder, config: ResolvedConfig, origin: RunOrigin, finished: bool
 ) -> Iterator[Finding]:
     import jax
     from scipy.sparse import csr_matrix
 
-    if isinstance(devices(), str):  # nothing can be loaded, and the environment says why
+    if isinstance(devices(), str):  # JAX cannot start; the environment checks report why
         return
     first = folder.checkpoints(config.keep_checkpoints, phase_names(1)[0])
     if not finished and first.latest() is None:
@@ -118,7 +120,7 @@ def _answers(
     try:
         predictor = load(folder.path)
     except InputError as error:
-        yield _damage("model", error, "train anew into another folder")
+        yield _damage_finding("model", error, "train anew into another folder")
         return
     except Exception as error:  # a damaged checkpoint can raise any error
         if is_out_of_memory(error):
@@ -138,7 +140,7 @@ def _answers(
     yield Finding("ok", "model", found)
 
 
-def _data(origin: RunOrigin) -> Iterator[Finding]:
+def _check_data(origin: RunOrigin) -> Iterator[Finding]:
     source = origin.data
     try:
         dataset = own_data(origin) if origin.in_memory else load_dataset(source)
@@ -159,7 +161,7 @@ def _data(origin: RunOrigin) -> Iterator[Finding]:
         yield Finding("ok", "data", f"{source} is unchanged since training")
 
 
-def _versions(result: dict[str, Any]) -> Iterator[Finding]:
+def _check_versions(result: dict[str, Any]) -> Iterator[Finding]:
     changed = []
     for package, old in result.get("versions", {}).items():
         if package == "python":

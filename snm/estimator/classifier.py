@@ -35,8 +35,9 @@ class SNMClassifier(PredictMixin, FitMixin, ClassifierMixin, BaseEstimator):
 
     (Reddi, Kale, Yu, Holtmann-Rice, Chen and Kumar, AISTATS 2019.) X is a NumPy array or a SciPy
     sparse matrix [n, d]. y is one of: a class a point [n]; a list of labels a point; an indicator
-    [n, K] of 0 and 1, dense or sparse, or as lists of one length from 2 on. Predictions come in the
-    form of y. Settings that are None are those of the preset, explained by `snm train --help`.
+    [n, K] of 0 and 1, dense or sparse, or as lists of one length from 2 on, or a data frame, whose
+    columns name the classes. Predictions come in the form of y, and as an array for a data frame.
+    Settings that are None are those of the preset, explained by `snm train --help`.
 
     Args:
       preset: `default`, `fast` or `paper`.
@@ -243,7 +244,9 @@ class SNMClassifier(PredictMixin, FitMixin, ClassifierMixin, BaseEstimator):
                 raise InputError("classes", "None", "all classes in the first call of partial_fit")
         else:
             targets = self._targets
-            if classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+            if classes is not None and not np.array_equal(
+                np.unique(classes), np.unique(self.classes_)
+            ):
                 raise InputError("classes", "others than before", "those of the first call")
         points = self._points(features, targets, y, sample_weight)
         # The mean weight would differ between parts.

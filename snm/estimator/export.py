@@ -24,7 +24,7 @@ def write_folder(predictor: Predictor, config: ResolvedConfig, targets: Targets,
     Args:
       predictor: the fitted model.
       config: the settings of the fit.
-      targets: their classes are the names of the labels, unless y was an indicator.
+      targets: their classes are the names of the labels, if they are not numbers of columns.
       out: the folder; it must not exist.
 
     Raises:
@@ -33,7 +33,7 @@ def write_folder(predictor: Predictor, config: ResolvedConfig, targets: Targets,
     if out.exists():
         raise InputError("folder", f"{out}, which is there", "a new folder")
     classes = None
-    if targets.form in ("classes", "lists"):
+    if targets.named:
         classes = [str(label) for label in targets.classes]
         if broken := [name for name in classes if "\n" in name or "\r" in name]:
             raise InputError("classes", f"a line break in {broken[0]!r:.40}", "names of one line")

@@ -23,7 +23,7 @@ from snm.estimator.parameters import make_config, with_memory, with_weighting
 from snm.estimator.targets import Targets
 from snm.memory.memory import Memory
 from snm.model.from_config import make_model
-from snm.model.inference import adjusted, join
+from snm.model.inference import add_to_biases, join_members
 from snm.model.model import TrainState
 from snm.prediction.calibration import UNCALIBRATED, Calibration
 from snm.prediction.predictor import Predictor
@@ -157,9 +157,9 @@ class FitMixin:
         """The predictor of members with these states, and of the memory if there is one."""
         sizes = self.n_features_in_, len(self.classes_)
         model = dataclasses.replace(make_model(self.config_, *sizes), members=len(states))
-        state = join(states)
+        state = join_members(states)
         if self._shifts is not None:
-            state = adjusted(state, self._shifts)
+            state = add_to_biases(state, self._shifts)
         reason = UNCALIBRATED
         if self._parts:
             reason = "an estimator after partial_fit, which fits no probabilities", "a call of fit"

@@ -162,7 +162,7 @@ class PredictMixin:
         """Writes the fitted model to a new folder, which can be used in place of a run.
 
         `snm.load`, `snm predict` and `snm serve` take it, with features like X as inputs. The names
-        of labels are the classes, unless y was an indicator.
+        of labels are the classes, unless y was an indicator whose columns have no names.
 
         Raises:
           ValueError: the folder exists or cannot be written, or a class has a line break.

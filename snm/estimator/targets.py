@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
@@ -21,6 +23,8 @@ __all__ = ["Form", "Targets"]
 
 Form = Literal["classes", "lists", "dense", "sparse"]
 
+_NESTED = (list, tuple, set, frozenset, np.ndarray)  # the labels of a point
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Targets:
@@ -32,7 +36,8 @@ class Targets:
 
     Attributes:
       form: one of these.
-      classes: [K], the class of each column, in ascending order; 0 to K - 1 for an indicator.
+      classes: [K], the class of each column, in ascending order; for an indicator 0 to K - 1, or
+        the names of the columns of a data frame, if they are strings, as objects.
       dtype: the dtype of the predictions.
     """
 
@@ -46,13 +51,15 @@ class Targets:
 
         Args:
           y: the targets.
-          classes: all classes, if y may lack some of them; 0 to K - 1 for an indicator.
+          classes: all classes, if y may lack some of them; for an indicator 0 to K - 1, or the
+            names of its columns.
 
         Raises:
           ValueError: y is no classification target; the message is scikit-learn's.
-          InputError: y is an indicator, and the classes are not its columns.
+          InputError: y is an indicator, and the classes are not its columns; or two columns have
+            the same name.
         """
-        y = _to_array(y)
+        names, y = _column_names(y), _to_array(y)
         # If classes are given, lists that hold only 0 and 1 are lists of labels.
         form = _form(y, pairs="dense" if classes is None else "lists")
         if form in ("dense", "sparse"):
@@ -61,6 +68,8 @@ class Targets:
             if classes is not None and len(classes) != width:
                 found = f"{len(classes)} classes for {counted(width, 'column')}"
                 raise InputError("classes", found, "one a column")
+            if names is not None and (classes is None or set(classes) == set(names)):
+                return cls(form, _each_once(names), np.dtype(y.dtype))
             if classes is not None and not np.array_equal(np.sort(classes), np.arange(width)):
                 found = "names, with an indicator y"
                 raise InputError("classes", found, f"0 to {width - 1}, its columns, or None")
@@ -84,10 +93,10 @@ class Targets:
           unknown: whether to `refuse` or `drop` classes that are not in `classes`.
 
         Raises:
-          InputError: another form than that of the classes, another width, an unknown class, or a
-            value of an indicator that is neither 0 nor 1.
+          InputError: another form than that of the classes, another width, other names of columns,
+            an unknown class, or a value of an indicator that is neither 0 nor 1.
         """
-        y = _to_array(y)
+        names, y = _column_names(y), _to_array(y)
         form = _form(y, pairs="lists" if self.form == "lists" else "dense")
         if form != self.form and {form, self.form} != {"dense", "sparse"}:
             raise InputError("y", f"targets of the form {form!r}", f"{self.form!r}, as before")
@@ -101,6 +110,10 @@ class Targets:
             if indicator.shape[1] != len(self.classes):
                 found = counted(indicator.shape[1], "column")
                 raise InputError("y", found, f"{len(self.classes)}")
+            if names is not None and self.named and (differs := names != self.classes).any():
+                first = np.argmax(differs)
+                expected = f"{self.classes[first]!r}, as before"
+                raise InputError("y", f"the column {names[first]!r}", expected)
             return _csr_of_ones(indicator.indices, indicator.indptr, indicator.shape)
         if form == "classes":
             flat: Any = _column(y)
@@ -119,6 +132,11 @@ class Targets:
         labels = _csr_of_ones(columns[known], starts, (len(starts) - 1, len(self.classes)))
         labels.sort_indices()
         return labels
+
+    @property
+    def named(self) -> bool:
+        """Whether the classes are names, or numbers, that y gave; else they are its columns."""
+        return self.form in ("classes", "lists") or self.classes.dtype == object
 
     def columns(self, labels: Any) -> NDArray[np.int32]:
         """The distinct columns of some classes, int32 [S], ascending.
@@ -158,10 +176,16 @@ class Targets:
         if not len(values):
             return np.zeros(0, np.int64), np.zeros(0, bool)
         try:
-            columns = np.minimum(np.searchsorted(self.classes, values), len(self.classes) - 1)
+            columns = np.searchsorted(self.classes, values, sorter=self._order)
+            columns = self._order[np.minimum(columns, len(self.classes) - 1)]
             return columns, np.asarray(self.classes[columns] == values, bool)
         except TypeError:  # the values have another type than the classes, so none is known
             return np.zeros(len(values), np.int64), np.zeros(len(values), bool)
+
+    @functools.cached_property
+    def _order(self) -> NDArray[np.int64]:
+        """The columns in ascending order of their classes."""
+        return np.argsort(self.classes, kind="stable")
 
     def decode(self, columns: NDArray[np.int32]) -> Any:
         """Converts predicted columns to the form of the targets.
@@ -180,6 +204,30 @@ class Targets:
         return labels.toarray() if self.form == "dense" else labels
 
 
+def _column_names(y: Any) -> NDArray[Any] | None:
+    """The names of the columns of a data frame, if all are strings, as scikit-learn reads X's.
+
+    Returns:
+      objects [K], or None.
+    """
+    names = list(getattr(y, "columns", ()))
+    if not names or not all(isinstance(name, str) for name in names):
+        return None
+    return np.asarray(names, object)
+
+
+def _each_once(names: NDArray[Any]) -> NDArray[Any]:
+    """Returns the names of columns, if they are distinct.
+
+    Raises:
+      InputError: two columns have the same name.
+    """
+    name, count = Counter(names.tolist()).most_common(1)[0]
+    if count > 1:
+        raise InputError("y", f"the column {name!r} twice", "each name once")
+    return names
+
+
 def _to_array(y: Any) -> Any:
     """Converts data frames and series of lists to arrays; returns other targets unchanged."""
     if sparse.issparse(y) or isinstance(y, list | tuple | np.ndarray):
@@ -191,6 +239,7 @@ def _form(y: Any, *, pairs: Literal["lists", "dense"]) -> Form:
     """The form of y; `pairs` is the form of nested lists that are all [0, 1] or [1, 0]."""
     if sparse.issparse(y):
         return "sparse"
+    _refuse_missing(y)
     if _is_lists(y, pairs=pairs == "lists"):
         return "lists"
     if not hasattr(y, "ndim"):
@@ -200,6 +249,38 @@ def _form(y: Any, *, pairs: Literal["lists", "dense"]) -> Form:
     with _mixed_types_as_input_error():
         check_classification_targets(y)
     return "dense" if y.ndim == 2 and y.shape[1] > 1 else "classes"
+
+
+def _refuse_missing(y: Any) -> None:
+    """Refuses classes or lists of labels with a value that a table lacks.
+
+    Numbers are left to scikit-learn, as is what stands in an indicator.
+
+    Raises:
+      InputError: None, NaN or the NA of pandas; names its row.
+    """
+    if getattr(y, "ndim", 1) != 1 or (hasattr(y, "dtype") and y.dtype.kind != "O"):
+        return
+    for number, row in enumerate(y):
+        if isinstance(row, _NESTED):
+            for label in filter(_is_missing, row):
+                expected = "names, or numbers; [] for a point without labels"
+                raise InputError("y", f"{label} in the labels of row {number}", expected)
+        elif _is_missing(row):
+            lists = any(isinstance(other, _NESTED) for other in y)
+            expected = "a list of labels, [] for none" if lists else "a class"
+            raise InputError("y", f"{row} at row {number}", expected)
+
+
+def _is_missing(value: Any) -> bool:
+    if value is None or isinstance(value, str):
+        return value is None
+    try:
+        return bool(value != value)
+    except TypeError:  # the NA of pandas has no truth
+        return True
+    except ValueError:  # an array has several
+        return False
 
 
 @contextlib.contextmanager
@@ -221,7 +302,7 @@ def _is_lists(y: Any, *, pairs: bool) -> bool:
     """
     if not isinstance(y, list | tuple) and not (isinstance(y, np.ndarray) and y.dtype == object):
         return False
-    nested = [isinstance(row, list | tuple | set | frozenset | np.ndarray) for row in y]
+    nested = [isinstance(row, _NESTED) for row in y]
     if not any(nested):
         return False
     if not all(nested):

@@ -15,8 +15,9 @@ from snm.data.propensity import PROPENSITY
 from snm.errors import InputError
 from snm.evaluation.auc import Areas
 from snm.evaluation.f1 import F1
-from snm.evaluation.filters import first_unfiltered, max_filtered, remove_filtered
+from snm.evaluation.filters import first_unfiltered, max_filtered, nonzero_pairs, remove_filtered
 from snm.evaluation.metrics import KS, Metrics, frequency_groups, propensities
+from snm.evaluation.popularity import Popularity
 from snm.evaluation.reliability import Reliability
 from snm.prediction.pair_counts import pair_counts_of
 from snm.prediction.predictor import Predictor
@@ -58,12 +59,15 @@ class Measures(NamedTuple):
       thresholds: for F1, as in `Predictor.threshold`. Each selects from as many answers per point
         as it was chosen on; a number selects from 50.
       by_label: whether to count the answers of each label.
+      popularity: whether to measure the most frequent training labels as answers as well, if their
+        frequencies are known.
     """
 
     ks: Sequence[int] = KS
     auc: bool = False
     thresholds: Sequence[str | float] = ()
     by_label: bool = False
+    popularity: bool = False
 
 
 DEFAULT_MEASURES = Measures()
@@ -121,6 +125,8 @@ def evaluate_points(
       `by_label_frequency`: one row for each tenth of the labels, rarest first; empty without
         `train`;
       `without_repeats`: `metrics` over the points that are not `duplicates`, if there are any;
+      `by_popularity`, if asked for: `metrics` of the most frequent training labels as answers to
+        every point, but for labels that are never answers to it; absent without `train`;
       `reliability`, if the model has probabilities: `Reliability.result` for the best `k` answers
         of the points with labels, and `k`;
       `at_threshold`, if there are thresholds: for each, its name as `threshold`, and `F1.result`;
@@ -144,14 +150,23 @@ def evaluate_points(
         groups=None if train is None else frequency_groups(train.label_frequency),
     )
     metrics, unique_metrics, label_counts = start, start, F1.start(num_labels)
+    popularity, popularity_metrics = None, start
+    if measures.popularity and train is not None:
+        popularity = Popularity.of(train.label_frequency)
     probability_metrics = _ProbabilityMetrics(predictor, measures.thresholds, max(ks))
     num_answers = max(max(ks), probability_metrics.num_answers)
-    for rows, answers, p, truth in _answers(predictor, points, num_answers):
+    for rows, answers, p, truth, filtered in _answers(predictor, points, num_answers):
         metrics = metrics.update(answers, truth)
         if duplicates is not None:
             unique_metrics = unique_metrics.update(answers, truth, leave_out=duplicates[rows])
         if measures.by_label:
             label_counts = label_counts.update(answers[:, : max(ks)], truth)
+        if popularity is not None:
+            dropped = filtered
+            if predictor.model.drop_seen:
+                dropped = np.concatenate([filtered, nonzero_pairs(points.features[rows])])
+            best = popularity.best(len(answers), max(ks), dropped)
+            popularity_metrics = popularity_metrics.update(best, truth)
         if p is not None:
             probability_metrics.update(answers, p, truth)
         if on_progress:
@@ -172,6 +187,8 @@ def evaluate_points(
     has_duplicates = duplicates is not None and bool(duplicates.any())
     if has_duplicates:
         result["without_repeats"] = unique_metrics.result()
+    if popularity is not None:
+        result["by_popularity"] = popularity_metrics.result()
     if measures.auc:
         areas, unique_areas = _areas(predictor, points, duplicates, on_progress)
         result["metrics"] |= areas.result()
@@ -180,30 +197,42 @@ def evaluate_points(
     return result
 
 
-def _answers(
-    predictor: Predictor, points: Points, num_answers: int
-) -> Iterator[tuple[slice, NDArray[np.int32], NDArray[np.float32] | None, csr_matrix]]:
-    """The best labels and the true labels of each block of points, without filtered ones.
+class _Answered(NamedTuple):
+    """The answers to a block of m points, without filtered labels.
 
-    Yields:
-      The rows of the block; int32 [m, up to num_answers], the answers, padded with -1; their
-      probabilities, float32 in that shape, if the model has any; and the true labels, CSR [m, K].
+    Attributes:
+      rows: the rows of the points.
+      answers: int32 [m, up to num_answers], the best labels, padded with -1.
+      p: their probabilities, float32 in that shape, if the model has any.
+      truth: CSR [m, K], the true labels.
+      filtered: int64 [f, 2], the (row of the block, label) pairs that were removed.
     """
-    num_labels, pairs, extra, row = points.num_labels, points.filter, 0, 0
-    if pairs is not None:
-        extra = max_filtered(pairs)
-        pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
+
+    rows: slice
+    answers: NDArray[np.int32]
+    p: NDArray[np.float32] | None
+    truth: csr_matrix
+    filtered: NDArray[np.int64]
+
+
+def _answers(predictor: Predictor, points: Points, num_answers: int) -> Iterator[_Answered]:
+    """The best labels and the true labels of each block of points."""
+    num_labels, row = points.num_labels, 0
+    pairs = np.zeros((0, 2), np.int64)
+    if points.filter is not None:
+        pairs = points.filter[np.argsort(points.filter[:, 0], kind="stable")]
+    extra = max_filtered(pairs)
     for answers, scores in predictor.top(points.features, min(num_answers + extra, num_labels)):
         rows = slice(row, row + len(answers))
         truth = points.labels[rows]
         p = None if predictor.calibration is None else predictor.probabilities(scores)
-        if pairs is not None:
-            first, last = np.searchsorted(pairs[:, 0], [row, rows.stop])
-            block_pairs = pairs[first:last] - np.array([row, 0])
+        first, last = np.searchsorted(pairs[:, 0], [row, rows.stop])
+        block_pairs = pairs[first:last] - np.array([row, 0])
+        if points.filter is not None:
             answers, columns = first_unfiltered(answers, block_pairs, num_labels, num_answers)
             truth = remove_filtered(truth, block_pairs)
             p = None if p is None else np.take_along_axis(p, columns, axis=1)
-        yield rows, answers, p, truth
+        yield _Answered(rows, answers, p, truth, block_pairs)
         row = rows.stop
 
 

@@ -176,7 +176,7 @@ def _state(content: Export, model: Model, array: ReadArray) -> TrainState:
 
 
 def _squeeze_members(array: NDArray) -> NDArray:
-    """Removes the axis of members if there is one member, as `inference.join` does."""
+    """Removes the axis of members if there is one member, as `inference.join_members` does."""
     return array[0] if len(array) == 1 else array
 
 

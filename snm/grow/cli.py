@@ -65,7 +65,7 @@ def _run(command: Grow) -> None:
       InputError: no finished run, names that exist already, data with other labels, neither new
         labels nor a memory that could store new points, or a folder that exists.
     """
-    from snm.data.id_space import in_ids_of
+    from snm.data.id_space import renumber_labels
     from snm.data.load import load as load_data
     from snm.grow.run import write_grown
     from snm.runs.folder import RunFolder
@@ -95,7 +95,7 @@ def _run(command: Grow) -> None:
         )
         # New labels come with new data, whose hash is not comparable.
         same_ids = command.same_ids or bool(names)
-        dataset, mapped = in_ids_of(dataset, grown, same_ids=same_ids, train_too=True)
+        dataset, mapped = renumber_labels(dataset, grown, same_ids=same_ids, train_too=True)
         if mapped is not None:
             say(mapped)
     with atomic_folder("--output", out) as partial, waiting(f"growing {command.run}"):
@@ -166,15 +166,15 @@ def _new_names(
 ) -> tuple[str, ...]:
     """The names of `--labels`, or those of the data that the run lacks."""
     from snm.data.formats.dispatch import read_lines
-    from snm.data.names import one_name
+    from snm.data.names import normalize_name
 
     path, known = command.labels, set(before)
     if path is None:
         if dataset is None or dataset.label_names is None or run_ids.label_names is None:
             return ()
         return tuple(name for name in dataset.label_names if name not in known)
-    known |= {one_name(name) for name in before}
-    names = [one_name(name) for name in read_lines(path)]
+    known |= {normalize_name(name) for name in before}
+    names = [normalize_name(name) for name in read_lines(path)]
     if not names:
         raise InputError(str(path), "no name", "names of new labels, one per line")
     line_of: dict[str, int] = {}

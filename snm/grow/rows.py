@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.data.dataset import Dataset, text_of_name
+from snm.data.dataset import Dataset, name_to_text
 from snm.grow.name_rows import names_predict_rows, predict_rows_from_names
 from snm.model.model import TrainState
 from snm.prediction.predictor import Predictor
@@ -69,7 +69,7 @@ def new_rows(
         origin[np.linalg.norm(sums, axis=1) > 0] = "points"
     remaining = np.flatnonzero(origin == "random")
     if predictor.vectorizer is not None and len(remaining):
-        features = predictor.as_rows([text_of_name(names[int(j)]) for j in remaining])
+        features = predictor.as_rows([name_to_text(names[int(j)]) for j in remaining])
         queries = np.concatenate(list(predictor.queries(features)))
         queries[predictor.blank(features)] = 0  # equal for all names without a known word
         sums[remaining] = queries

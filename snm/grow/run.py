@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from snm.config.resolved import ResolvedConfig
-from snm.data.dataset import Dataset, points_of_names
+from snm.data.dataset import Dataset, points_from_names
 from snm.data.load import absolute_source
 from snm.errors import InputError
 from snm.grow.grown_memory import grown_memory
@@ -74,8 +74,8 @@ def write_grown(
     new.write(config, origin, predictor.weighting, names, vectorizer)
     origins = _write_members(old, new, predictor, names, dataset, origin.sha256)
     result = folder.read_result()
-    measured = ("by_label_frequency", "without_repeats", "points_without_features", "reliability",
-                "validation", "memory")  # fmt: skip
+    measured = ("by_label_frequency", "by_popularity", "without_repeats", "points_without_features",
+                "reliability", "validation", "memory")  # fmt: skip
     for name in measured:
         result.pop(name, None)
     if dataset is not None:
@@ -141,7 +141,7 @@ def _grown_memory(
     """The memory with the points of the data, and with the new names if it stores names."""
     first, new_names = predictor.model.spec.num_labels, None
     if config.label_text == "on" and predictor.vectorizer is not None:
-        new_names = points_of_names(names[first:], predictor.vectorizer, first)
+        new_names = points_from_names(names[first:], predictor.vectorizer, first)
     return grown_memory(memory, predictor, dataset, len(names), new_names)
 
 

@@ -30,28 +30,29 @@ class Stage(NamedTuple):
     spec: HeadSpec
 
 
-_OF_HEAD = {field.name for field in dataclasses.fields(HeadSpec)} & {
+_SHARED_FIELDS = {field.name for field in dataclasses.fields(HeadSpec)} & {
     field.name for field in dataclasses.fields(ResolvedConfig)
 }
 
 
 def head_spec(config: ResolvedConfig, num_labels: int) -> HeadSpec:
-    """The head of a resolved configuration: settings of the same name, and what follows.
+    """The head that a resolved configuration describes.
 
     Raises:
-      InputError: a loss that is not in its table, such as an own one that nobody has added here.
+      InputError: a loss that is not in `LOSSES`, such as a custom loss that is not registered here.
     """
     check_name("loss", "loss", config.loss)
     sampled = num_labels - 1 if config.sampled == "all" else config.sampled
-    of_head = {name: getattr(config, name) for name in _OF_HEAD}
-    lists = LOSSES[config.loss].scores_per_point  # others share a program whatever their scale
+    shared = {name: getattr(config, name) for name in _SHARED_FIELDS}
+    # Only listwise losses read the scale; with 1.0, all others share one compiled program.
+    is_listwise = LOSSES[config.loss].scores_per_point
     return HeadSpec(
-        **of_head
+        **shared
         | dict(
             num_labels=num_labels,
             sampled=sampled,
             mined=sampled if config.mined == "all" else config.mined,
-            options=loss_options(config, list_grade=config.score_scale if lists else 1.0),
+            options=loss_options(config, list_grade=config.score_scale if is_listwise else 1.0),
             learn_scale=config.learn_score_scale,
         )
     )
@@ -62,17 +63,17 @@ def head_stages(config: ResolvedConfig, num_labels: int, steps: int) -> list[Sta
 
     There is one, unless B or k' start from another value than they end at.
     """
-    head, sizes = head_spec(config, num_labels), SizeSchedule.of(config, num_labels)
-    # A stage begins with the first step after which more than the `end` before it is done.
-    begins = sorted({0, *(floor(end * steps) for end in sizes.shares[:-1])})
+    head, schedule = head_spec(config, num_labels), SizeSchedule.of(config, num_labels)
+    # A stage begins with the first step after which more than its share of the run is done.
+    first_steps = sorted({0, *(floor(share * steps) for share in schedule.shares[:-1])})
     stages: list[Stage] = []
-    before: Sizes | None = None
-    for step in begins:
-        now = sizes(Fraction(step + 1, steps))
-        if now != before:
-            spec = dataclasses.replace(head, sampled=now.sampled, mined=now.mined)
+    previous: Sizes | None = None
+    for step in first_steps:
+        sizes = schedule(Fraction(step + 1, steps))
+        if sizes != previous:
+            spec = dataclasses.replace(head, sampled=sizes.sampled, mined=sizes.mined)
             stages.append(Stage(step, spec))
-            before = now
+            previous = sizes
     return stages
 
 
@@ -91,9 +92,6 @@ def make_model(config: ResolvedConfig, num_features: int, num_labels: int) -> Mo
         encoder=config.encoder,
         feature_init=config.feature_init,
         score_scale=config.score_scale,
-        learning_rate=config.learning_rate,
-        tower_learning_rate=config.tower_learning_rate,
         tower_momentum=config.tower_momentum,
-        scale_learning_rate=config.scale_learning_rate,
         drop_seen=config.seen == "drop",
     )

@@ -23,100 +23,100 @@ from snm.topk.blocks import Added, Best, LabelRows, Masked
 from snm.topk.search import best_scores
 
 __all__ = [
-    "adjusted",
+    "add_to_biases",
     "best_labels",
     "dropped_labels",
     "embed",
-    "join",
-    "join_as_read",
+    "join_members",
+    "join_members_one_by_one",
     "pair_scores",
     "scaled_queries",
 ]
 
 
-def join(states: Sequence[TrainState]) -> TrainState:
-    """Joins the states of several members into one for scoring, where their scores are added.
+def join_members(states: Sequence[TrainState]) -> TrainState:
+    """Joins the members of an ensemble into one state, whose scores are the sums of theirs.
 
     Feature rows and class rows are concatenated, towers and multipliers stacked, biases added. A
     single state is returned as it is.
     """
     if len(states) == 1:
         return states[0]
-    tables = zip(*map(_tables, states), strict=True)
-    features, classes = (jnp.concatenate(of_all, axis=1) for of_all in tables)
-    return _joined(features, classes, [_Small.of(state) for state in states])
+    features = jnp.concatenate([state.features.rows for state in states], axis=1)
+    classes = jnp.concatenate([state.head.table.rows for state in states], axis=1)
+    return _joined_state(features, classes, [_SmallParams.of(state) for state in states])
 
 
-def join_as_read(states: Iterable[TrainState], members: int) -> TrainState:
-    """`join` of states on one device that come one after the other, such as from checkpoints.
+def join_members_one_by_one(states: Iterable[TrainState], members: int) -> TrainState:
+    """Joins members as `join_members`, one at a time: for states that are read from checkpoints.
 
-    Beside the result, memory has to hold one of them, and not all.
+    At any time, the device holds the result and a single member.
 
     Args:
-      states: one for each member.
-      members: how many.
+      states: one for each member, on one device.
+      members: the number of members.
     """
-    coming = iter(states)
-    state = next(coming, None)
+    iterator = iter(states)
+    state = next(iterator, None)
     assert state is not None
     if members == 1:
         return state
-    features, classes = (_wide(rows, members) for rows in _tables(state))
-    small: list[_Small] = []
+    features = _zeros_for_members(state.features.rows, members)
+    classes = _zeros_for_members(state.head.table.rows, members)
+    small: list[_SmallParams] = []
     while state is not None:
-        features = _beside(features, state.features.rows, len(small))
-        classes = _beside(classes, state.head.table.rows, len(small))
-        small.append(_Small.of(state))
-        del state  # before the next one is read
-        state = next(coming, None)
-    return _joined(features, classes, small)
+        features = _write_columns(features, state.features.rows, len(small))
+        classes = _write_columns(classes, state.head.table.rows, len(small))
+        small.append(_SmallParams.of(state))
+        del state  # frees its buffers before the next one is read
+        state = next(iterator, None)
+    return _joined_state(features, classes, small)
 
 
-class _Small(NamedTuple):
-    """What a member has besides its tables."""
+class _SmallParams(NamedTuple):
+    """The parameters of a member without its two tables."""
 
     tower: Any
     bias: jax.Array | None
     log_scale: jax.Array
 
     @classmethod
-    def of(cls, state: TrainState) -> _Small:
+    def of(cls, state: TrainState) -> _SmallParams:
         return cls(state.tower, state.head.bias, state.head.log_scale)
 
 
-def _tables(state: TrainState) -> tuple[jax.Array, jax.Array]:
-    return state.features.rows, state.head.table.rows
-
-
-def _wide(rows: jax.Array, members: int) -> jax.Array:
-    """Zeros for the rows of all members side by side, where the rows of one are."""
+def _zeros_for_members(rows: jax.Array, members: int) -> jax.Array:
+    """Zeros [r, members * dim], with the dtype and sharding of the rows [r, dim] of one member."""
     count, dim = rows.shape
     return jnp.zeros((count, members * dim), rows.dtype, device=rows.sharding)
 
 
 @functools.partial(jax.jit, donate_argnums=0)
-def _beside(wide: jax.Array, rows: jax.Array, place: int) -> jax.Array:
-    return jax.lax.dynamic_update_slice(wide, rows, (0, place * rows.shape[1]))
+def _write_columns(joined: jax.Array, rows: jax.Array, member: int) -> jax.Array:
+    """Writes the rows of a member, counted from 0, into its columns of the joined table."""
+    return jax.lax.dynamic_update_slice(joined, rows, (0, member * rows.shape[1]))
 
 
-def _joined(features: jax.Array, classes: jax.Array, small: Sequence[_Small]) -> TrainState:
-    biases = [one.bias for one in small if one.bias is not None]
+def _joined_state(
+    features: jax.Array, classes: jax.Array, small: Sequence[_SmallParams]
+) -> TrainState:
+    biases = [params.bias for params in small if params.bias is not None]
     return TrainState(
         features=RowTable(features),
-        tower=jax.tree.map(lambda *leaves: jnp.stack(leaves), *[one.tower for one in small]),
+        tower=jax.tree.map(lambda *leaves: jnp.stack(leaves), *[params.tower for params in small]),
         tower_state=None,
         head=Head(
             table=RowTable(classes),
             bias=functools.reduce(jnp.add, biases) if biases else None,
-            log_scale=jnp.stack([one.log_scale for one in small]),
+            log_scale=jnp.stack([params.log_scale for params in small]),
         ),
     )
 
 
-def adjusted(state: TrainState, shifts: np.ndarray) -> TrainState:
-    """The state with float32 [K] `shifts` added to its biases, of which it has some.
+def add_to_biases(state: TrainState, shifts: np.ndarray) -> TrainState:
+    """Adds float32 [K] `shifts` to the biases of a state; the state must have biases.
 
-    The biases of a sharded table are padded to a multiple of the shards.
+    The biases of a sharded table are padded to a multiple of the number of shards.
     """
     head = state.head
     assert head.bias is not None
@@ -136,8 +136,8 @@ def embed(
 ) -> jax.Array:
     """Queries float32 [n, members * dim] of weighted features, without dropout.
 
-    The part of each member has unit length, before it is multiplied by the member's multiplier.
-    The axes are those of `train_step`.
+    The query of each member has unit length; its score multiplier is not applied. The axes are
+    those of `train_step`.
     """
     rows = state.features.rows
     shard = Shard.of(rows, model.num_features, axes.features, axes.data)
@@ -155,7 +155,7 @@ def embed(
 def scaled_queries(
     model: Model, state: TrainState, features: SparseRows, *, axes: Axes = ONE_DEVICE
 ) -> jax.Array:
-    """Queries float32 [n, members * dim], times the multiplier of each member.
+    """Queries float32 [n, members * dim], multiplied by the score multiplier of each member.
 
     Their inner products with the class rows are the scores without the biases. The axes are those
     of `embed`.
@@ -176,21 +176,21 @@ def best_labels(
     ids: jax.Array | None = None,
     axes: Axes = ONE_DEVICE,
 ) -> Best:
-    """The exact `count` best labels for each point, of all K or of some; ties go to the lowest.
+    """The exact top `count` labels of each point, of all K or some; ties go to the lowest id.
 
     Args:
       model: the description.
       state: the parameters.
-      features: of the points, weighted; where `model.drop_seen`, these are no answers.
+      features: of the points, weighted; with `model.drop_seen`, labels among them are masked.
       queries: float32 [n, members * dim], the `scaled_queries` of the points.
-      count: how many labels.
+      count: the number of labels per point.
       added: added to the scores of some labels; its slots are labels, or indices into `ids`.
       ids: int32 [S] ascending, the labels to choose from, padded with K; None is all K. The cost
         grows with S, not with K.
       axes: as in `train_step`.
 
     Returns:
-      scores float32 [n, count], MASKED where there are fewer labels; and their labels as slots.
+      Scores float32 [n, count], MASKED where there are fewer labels; the slots are label ids.
     """
     rows, bias = state.head.table.rows, state.head.bias
     shard = Shard.of(rows, model.spec.num_labels, axes.label)
@@ -206,16 +206,16 @@ def best_labels(
         compute_dtype=jnp.dtype(model.spec.compute_dtype),
         kernel=model.spec.mining_kernel,
     )
-    found = best.slots + shard.first_row if ids is None else ids[best.slots]
-    return shard.merge_topk(Best(best.scores, found), count)
+    label_ids = best.slots + shard.first_row if ids is None else ids[best.slots]
+    return shard.merge_topk(Best(best.scores, label_ids), count)
 
 
 def dropped_labels(
     model: Model, features: SparseRows, shard: Shard, ids: jax.Array | None = None
 ) -> Masked | None:
-    """The labels among a point's own features, where they are dropped.
+    """The mask of the labels among a point's own features; None unless `model.drop_seen`.
 
-    They are rows of this shard; or, where `ids` are scored, indices into these.
+    Its slots are rows of this shard, or indices into `ids` if only these labels are scored.
     """
     if not model.drop_seen:
         return None
@@ -254,13 +254,13 @@ def pair_scores(
     table = state.head.table.rows
     shard = Shard.of(table, model.spec.num_labels, axes.label)
     place, here = shard.local(labels, table.shape[0])
-    kind = jnp.dtype(model.spec.compute_dtype)
-    products = jnp.einsum(
+    compute_dtype = jnp.dtype(model.spec.compute_dtype)
+    scores = jnp.einsum(
         "ed,ed->e",
-        queries[rows].astype(kind),
-        as_float(table[place]).astype(kind),
+        queries[rows].astype(compute_dtype),
+        as_float(table[place]).astype(compute_dtype),
         preferred_element_type=jnp.float32,
     )
     if state.head.bias is not None:
-        products = products + state.head.bias[place]
-    return shard.sum(jnp.where(here, products, 0))
+        scores = scores + state.head.bias[place]
+    return shard.sum(jnp.where(here, scores, 0))

@@ -23,6 +23,8 @@ __all__ = ["Model", "TrainState", "abstract_state", "init_state"]
 class Model:
     """The static description of a model. It is hashable: compiled programs are cached by it.
 
+    Learning rates are not part of it: they come with each batch.
+
     Attributes:
       spec: of the head: sampling, mining and loss over the K labels.
       num_features: d.
@@ -30,11 +32,8 @@ class Model:
       encoder: a name of `encoder.ENCODERS`.
       feature_init: initial length of a feature row.
       score_scale: multiplier of the scores; its initial value where it is learned.
-      learning_rate: of feature rows and class rows.
-      tower_learning_rate: of the dense tower.
       tower_momentum: of the dense tower.
-      scale_learning_rate: of the logarithm of a learned multiplier.
-      members: models whose scores are added; 1 while training. See `inference.join`.
+      members: models whose scores are added; 1 while training. See `inference.join_members`.
       drop_seen: labels with the numbers of a point's own features are never predicted for it, nor
         are they its negatives where the head excludes all known labels.
     """
@@ -45,25 +44,24 @@ class Model:
     encoder: str
     feature_init: float
     score_scale: float
-    learning_rate: float
-    tower_learning_rate: float
     tower_momentum: float
-    scale_learning_rate: float
     members: int = 1
     drop_seen: bool = False
 
     @functools.cached_property
     def structure(self) -> nnx.GraphDef[Tower]:
         """The static part of the dense tower."""
-        key = jax.random.key(0)  # of the parameters, which are no part of it
+        key = jax.random.key(0)  # any key: the parameters are discarded
         return init_tower(self.dim, self.encoder, self.spec.compute_dtype, key)[0]
 
     @functools.cached_property
     def tower_optimizer(self) -> optax.GradientTransformation:
-        """SGD with momentum for the dense tower (Reddi et al., 2019, section 5)."""
-        # A rate that is a function: its state is part of every checkpoint. The factor by which
-        # the rates fall comes with the batch.
-        return optax.sgd(lambda step: self.tower_learning_rate, momentum=self.tower_momentum)
+        """SGD with momentum for the dense tower (Reddi et al., 2019, section 5), at rate 1.
+
+        The rate of a step comes with its batch, and multiplies the update.
+        """
+        # A schedule, not a number: its step counter is part of every checkpoint.
+        return optax.sgd(lambda step: 1.0, momentum=self.tower_momentum)
 
 
 @functools.partial(
@@ -99,7 +97,7 @@ def init_state(
 
     Args:
       model: the description.
-      seed: uint32 scalar. As data it lets members share the program.
+      seed: uint32 scalar. Passed as an array, it lets all members share one compiled program.
       part: (i, n) for the i-th of n equal ranges of class rows; None is all rows.
       feature_part: the same for the feature rows.
     """
@@ -113,8 +111,7 @@ def init_state(
         part=feature_part,
         dtype=model.spec.table_dtype,
     )
-    keeps = model.spec.row_rule.has_accumulator
-    accumulator = jnp.zeros(rows.shape[0]) if keeps else None
+    accumulator = jnp.zeros(rows.shape[0]) if model.spec.row_rule.has_accumulator else None
     tower = init_tower(model.dim, model.encoder, model.spec.compute_dtype, tower_key)[1]
     return TrainState(
         features=RowTable(rows, accumulator),
@@ -124,7 +121,7 @@ def init_state(
     )
 
 
-@functools.lru_cache(maxsize=16)  # a trace of all parameters, which a training asks for often
+@functools.lru_cache(maxsize=16)  # tracing all parameters is slow, and a training asks often
 def abstract_state(model: Model) -> TrainState:
     """Shapes and dtypes of the state, without arrays."""
     return jax.eval_shape(functools.partial(init_state, model))

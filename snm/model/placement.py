@@ -16,57 +16,57 @@ from snm.distributed.mesh import on_mesh, table_axes
 from snm.distributed.processes import make_global_array
 from snm.head.state import Head
 from snm.machine.compiler import answer_options
-from snm.model.inference import join
+from snm.model.inference import join_members
 from snm.model.model import Model, TrainState, abstract_state, init_state
 from snm.tables.table import RowTable
 
 __all__ = [
-    "abstract_on",
-    "gathered",
-    "initial",
-    "jitted_start",
-    "join_on_mesh",
-    "shapes_on",
-    "spread",
+    "abstract_state_on",
+    "gather_to_host",
+    "init_state_on",
+    "jitted_init",
+    "join_members_on_mesh",
+    "remove_padding_rows",
+    "shard_state",
+    "sharded_shapes",
     "state_specs",
     "table_bytes",
-    "without_added",
 ]
 
 
 def state_specs(state: TrainState, mesh: Mesh) -> TrainState:
     """The `PartitionSpec` of each array of a state, in the structure of the state."""
-    replicate = PartitionSpec()
+    replicated = PartitionSpec()
     axes = table_axes(mesh)
 
-    def by_rows(of: Any, axis: str | None = axes.label) -> Any:
-        return jax.tree.map(lambda x: PartitionSpec(axis, *[None] * (len(x.shape) - 1)), of)
+    def by_rows(arrays: Any, axis: str | None = axes.label) -> Any:
+        return jax.tree.map(lambda x: PartitionSpec(axis, *[None] * (len(x.shape) - 1)), arrays)
 
     return TrainState(
         features=by_rows(state.features, axes.features),
-        tower=jax.tree.map(lambda _: replicate, state.tower),
-        tower_state=jax.tree.map(lambda _: replicate, state.tower_state),
-        head=Head(by_rows(state.head.table), by_rows(state.head.bias), replicate),  # type: ignore[arg-type]
+        tower=jax.tree.map(lambda _: replicated, state.tower),
+        tower_state=jax.tree.map(lambda _: replicated, state.tower_state),
+        head=Head(by_rows(state.head.table), by_rows(state.head.bias), replicated),  # type: ignore[arg-type]
     )
 
 
-def initial(
+def init_state_on(
     model: Model, mesh: Mesh | None = None, *, seed: int = 0, rows: bool = True
 ) -> TrainState:
-    """`init_state`, compiled; on a mesh, each device makes its shard, with equal numbers.
+    """`init_state`, compiled; on a mesh, each device makes its own shard, with the same values.
 
     Args:
       model: the description.
       mesh: the devices, or None for one.
       seed: of the parameters; its lowest 32 bits count.
-      rows: whether to make the rows of the tables; without, they are None, and need no room.
+      rows: whether to make the rows of the tables; if not, they are None and take no memory.
     """
-    return jitted_start(model, mesh, rows)(np.uint32(seed % 2**32))
+    return jitted_init(model, mesh, rows)(np.uint32(seed % 2**32))
 
 
 @functools.lru_cache(maxsize=8)
-def jitted_start(model: Model, mesh: Mesh | None, rows: bool = True) -> jax.stages.Wrapped:
-    """`jax.jit` of `init_state`, which members share; it takes a seed.
+def jitted_init(model: Model, mesh: Mesh | None, rows: bool = True) -> jax.stages.Wrapped:
+    """`jax.jit` of `init_state` as a function of the seed; all members share it.
 
     It compiles at its first call, or by `.lower(...).compile()`.
     """
@@ -79,94 +79,100 @@ def jitted_start(model: Model, mesh: Mesh | None, rows: bool = True) -> jax.stag
         return jax.jit(init, compiler_options=answer_options())
     axes = table_axes(mesh)
 
-    def own(seed: jax.Array) -> TrainState:
+    def init_shard(seed: jax.Array) -> TrainState:
         part, feature_part = (
             (jax.lax.axis_index(axis), mesh.shape[axis]) for axis in (axes.label, axes.features)
         )
         return init(seed, part=part, feature_part=feature_part)
 
     shapes = jax.eval_shape(init, np.uint32(0))
-    start = on_mesh(mesh, own, (PartitionSpec(),), state_specs(shapes, mesh))
-    return jax.jit(start, compiler_options=answer_options())
+    sharded_init = on_mesh(mesh, init_shard, (PartitionSpec(),), state_specs(shapes, mesh))
+    return jax.jit(sharded_init, compiler_options=answer_options())
 
 
 def _without_rows(state: TrainState) -> TrainState:
-    def bare(table: RowTable) -> RowTable:
+    def remove_rows(table: RowTable) -> RowTable:
         return dataclasses.replace(table, rows=None)  # type: ignore[arg-type]
 
-    head = dataclasses.replace(state.head, table=bare(state.head.table))
-    return dataclasses.replace(state, features=bare(state.features), head=head)
+    head = dataclasses.replace(state.head, table=remove_rows(state.head.table))
+    return dataclasses.replace(state, features=remove_rows(state.features), head=head)
 
 
-def spread(state: TrainState, mesh: Mesh) -> TrainState:
-    """A state of the host or of one device, sharded over a mesh."""
+def shard_state(state: TrainState, mesh: Mesh) -> TrainState:
+    """Shards a state of the host or of one device over a mesh."""
 
-    def placed(x: Any, like: Any) -> jax.Array:
+    def shard_array(x: Any, target: Any) -> jax.Array:
         x = np.asarray(x)
 
-        def part(index: Any) -> np.ndarray:
+        def shard_at(index: Any) -> np.ndarray:
             rows = x[index]
             if not index:
                 return rows
-            first, last, _ = index[0].indices(like.shape[0])
+            first, last, _ = index[0].indices(target.shape[0])
             return np.pad(rows, [(0, last - first - len(rows))] + [(0, 0)] * (x.ndim - 1))
 
-        return make_global_array(like.shape, like.sharding, part)
+        return make_global_array(target.shape, target.sharding, shard_at)
 
-    return jax.tree.map(placed, state, shapes_on(state, mesh))
+    return jax.tree.map(shard_array, state, sharded_shapes(state, mesh))
 
 
-def abstract_on(mesh: Mesh | None, model: Model) -> TrainState:
+def abstract_state_on(mesh: Mesh | None, model: Model) -> TrainState:
     """Shapes, dtypes and, on a mesh, shardings of a state, without arrays."""
     state = abstract_state(model)
-    return state if mesh is None else shapes_on(state, mesh)
+    return state if mesh is None else sharded_shapes(state, mesh)
 
 
 def table_bytes(model: Model, mesh: Mesh | None = None) -> list[int]:
-    """Bytes of the feature rows and of the class rows that each device holds, of all members."""
-    state = abstract_on(mesh, model)
+    """Bytes of the feature rows and of the class rows per device, of all members."""
+    state = abstract_state_on(mesh, model)
 
-    def own(rows: Any) -> int:
+    def bytes_per_device(rows: Any) -> int:
         shape = rows.shape if mesh is None else rows.sharding.shard_shape(rows.shape)
         return math.prod(shape) * rows.dtype.itemsize * model.members
 
-    return [own(state.features.rows), own(state.head.table.rows)]
+    return [bytes_per_device(state.features.rows), bytes_per_device(state.head.table.rows)]
 
 
-def shapes_on(state: TrainState, mesh: Mesh) -> TrainState:
-    """Shapes, dtypes and shardings on a mesh of a state, given as shapes or arrays."""
+def sharded_shapes(state: TrainState, mesh: Mesh) -> TrainState:
+    """Shapes, dtypes and shardings of a state on a mesh; `state` has shapes or arrays.
 
-    def one(x: Any, spec: PartitionSpec) -> jax.ShapeDtypeStruct:
+    The rows of sharded tables are padded to a multiple of the number of shards.
+    """
+
+    def shape_of(x: Any, spec: PartitionSpec) -> jax.ShapeDtypeStruct:
         shape = list(x.shape)
         if len(spec):
             shape[0] += -shape[0] % mesh.shape[spec[0]]
         return jax.ShapeDtypeStruct(tuple(shape), x.dtype, sharding=NamedSharding(mesh, spec))
 
-    return jax.tree.map(one, state, state_specs(state, mesh))
+    return jax.tree.map(shape_of, state, state_specs(state, mesh))
 
 
-def join_on_mesh(states: list[TrainState], mesh: Mesh) -> TrainState:
-    """`inference.join` of states that are sharded over a mesh; the result is too."""
+def join_members_on_mesh(states: list[TrainState], mesh: Mesh) -> TrainState:
+    """`inference.join_members` of states that are sharded over a mesh, as the result is."""
     if len(states) == 1:
         return states[0]
-    specs = state_specs(jax.eval_shape(join, states), mesh)
-    places = jax.tree.map(lambda spec: NamedSharding(mesh, spec), specs)
-    return jax.jit(join, out_shardings=places)(states)
+    specs = state_specs(jax.eval_shape(join_members, states), mesh)
+    shardings = jax.tree.map(lambda spec: NamedSharding(mesh, spec), specs)
+    return jax.jit(join_members, out_shardings=shardings)(states)
 
 
-def gathered(state: TrainState, model: Model) -> TrainState:
-    """A copy on the host without padding rows, as checkpoints hold it."""
-    return without_added(host_copy(state), model)
+def gather_to_host(state: TrainState, model: Model) -> TrainState:
+    """A copy of a state on the host without padding rows, as checkpoints store it."""
+    return remove_padding_rows(host_copy(state), model)
 
 
-def without_added(whole: TrainState, model: Model) -> TrainState:
-    """A state of the host without padding rows: views, no copies."""
+def remove_padding_rows(state: TrainState, model: Model) -> TrainState:
+    """A state on the host without padding rows: views, no copies."""
 
-    def cut(table: Any, count: int) -> Any:
+    def first_rows(table: Any, count: int) -> Any:
         return jax.tree.map(lambda x: x[:count], table)
 
-    labels = model.spec.num_labels
+    num_labels = model.spec.num_labels
     head = dataclasses.replace(
-        whole.head, table=cut(whole.head.table, labels), bias=cut(whole.head.bias, labels)
+        state.head,
+        table=first_rows(state.head.table, num_labels),
+        bias=first_rows(state.head.bias, num_labels),
     )
-    return dataclasses.replace(whole, features=cut(whole.features, model.num_features), head=head)
+    features = first_rows(state.features, model.num_features)
+    return dataclasses.replace(state, features=features, head=head)

@@ -28,57 +28,58 @@ from snm.tables.table import RowTable, SparseRows
 from snm.tables.updates import update_rows
 
 __all__ = [
-    "Backward",
+    "ForwardBackward",
     "Step",
     "StepMetrics",
     "StepStream",
     "centroid_step",
-    "forward_and_back",
+    "forward_backward",
     "train_step",
     "train_steps",
 ]
 
 
 Step = Callable[..., tuple[TrainState, Any]]
-"""`train_step`, or a function of the same arguments; returns the parameters, and what it found."""
+"""`train_step`, or a function with the same arguments; returns the parameters and the metrics."""
 
 
 class StepStream(enum.IntEnum):
-    """What random numbers of a step are drawn for.
+    """The streams of random numbers in a step, one for each use.
 
-    The values are part of a run's bits: a run that goes on with others ends elsewhere.
+    Do not change the values: a resumed run would draw other random numbers.
     """
 
     LOSS = 1
     CLASS_ROUNDING = 2
     FEATURE_ROUNDING = 3
 
-    def of(self, key: jax.Array) -> jax.Array:
-        """The key of this use, from the key of the step."""
-        return jax.random.fold_in(key, self.value)
+    def key(self, step_key: jax.Array) -> jax.Array:
+        """The key of this stream, derived from the key of the step."""
+        return jax.random.fold_in(step_key, self.value)
 
 
 class StepMetrics(NamedTuple):
-    """What a step found.
+    """The metrics of a step.
 
     Attributes:
-      loss: float32 scalar, the sum of the points' losses over the batch size. A batch with empty
-        places is divided by its full size, so that each point of an epoch weighs the same.
-      ok: bool scalar, whether the step was taken: all values were finite, and it was to be taken.
-        If only the gradient of tower or feature sums is not, the head has taken its step already.
+      loss: float32 scalar, the sum of the points' losses divided by the batch size. The divisor of
+        a batch with padding is its full size too, so that all points of an epoch weigh the same.
+      ok: bool scalar, whether the step was taken: all values were finite, and `batch.taken` allowed
+        it. If only a gradient of the tower or of the feature sums is not finite, the head is
+        updated already.
     """
 
     loss: jax.Array
     ok: jax.Array
 
 
-class Backward(NamedTuple):
-    """What a step found on the way from the sums of feature rows to the head and back.
+class ForwardBackward(NamedTuple):
+    """The results of the forward and the backward pass above the feature rows.
 
     Attributes:
       queries: float32 [n, dim].
       head: the head after its step.
-      step: what the head found.
+      step: the loss and the gradient of the head.
       grad_tower: the gradient of the parameters of the tower, on this shard.
       grad_sums: float32 [n, dim], the gradient of the sums.
     """
@@ -98,89 +99,89 @@ def train_step(
     *,
     axes: Axes = ONE_DEVICE,
 ) -> tuple[TrainState, StepMetrics]:
-    """One step: embed the points, mine negatives, and update the rows that the batch uses.
+    """One step: embeds the points, mines negatives, and updates the rows that the batch uses.
 
     Args:
       model: the description.
       state: parameters; donate their buffers.
       batch: the points.
-      axes: of the mesh, over which tables and points are sharded.
+      axes: the mesh axes over which tables and points are sharded.
 
     Returns:
       The parameters after the step, and its metrics, which are equal on all devices.
     """
     rows = state.features.rows
     shard = Shard.of(rows, model.num_features, axes.features, axes.data)
-    key = _key_of(batch)
-    features = batch.features
-    rate = model.learning_rate * batch.decay
+    step_key = _step_key(batch)
+    features, learning_rate = batch.features, batch.rates.rows
 
     entries = shard.batch_entries(features, rows.shape[0])
     sums = _row_sums(rows, batch, shard, entries)
-    back = forward_and_back(model, state, batch, sums, axes=axes)
-    head, grad_sums = back.head, back.grad_sums
-    grad_tower = jax.tree.map(shard.data_sum, back.grad_tower)
+    results = forward_backward(model, state, batch, sums, axes=axes)
+    head, grad_sums = results.head, results.grad_sums
+    grad_tower = jax.tree.map(shard.data_sum, results.grad_tower)
 
-    ok = back.step.ok & jnp.all(jnp.isfinite(grad_sums)) & jnp.isfinite(optax.tree.sum(grad_tower))
+    finite = jnp.all(jnp.isfinite(grad_sums)) & jnp.isfinite(optax.tree.sum(grad_tower))
+    ok = results.step.ok & finite
     ok = Shard.of(head.table.rows, model.spec.num_labels, axes.label, axes.data).all(ok)
-    noise = noise_for(rows, StepStream.FEATURE_ROUNDING.of(key))
+    noise = noise_for(rows, StepStream.FEATURE_ROUNDING.key(step_key))
     if batch.columns is not None and noise is None:
         feature_rows = update_columns(
-            state.features, batch.columns, features, grad_sums, learning_rate=rate, ok=ok
+            state.features, batch.columns, features, grad_sums, learning_rate=learning_rate, ok=ok
         )
     else:
         feature_rows = update_rows(
             state.features,
             [(entries, shard.gather(grad_sums))],
             optimizer=model.spec.row_rule,
-            learning_rate=rate,
+            learning_rate=learning_rate,
             ok=ok,
             noise=noise,
             first_row=shard.first_row,
         )
-    steps, tower_state = model.tower_optimizer.update(grad_tower, state.tower_state, state.tower)
-    steps = jax.tree.map(lambda step: step * batch.decay, steps)
-    tower = optax.apply_updates(state.tower, steps)
+    updates, tower_state = model.tower_optimizer.update(grad_tower, state.tower_state, state.tower)
+    updates = jax.tree.map(lambda update: update * batch.rates.tower, updates)
+    tower = optax.apply_updates(state.tower, updates)
     tower, tower_state = jax.tree.map(
         lambda new, old: jnp.where(ok, new, old),
         (tower, tower_state),
         (state.tower, state.tower_state),
     )
-    return TrainState(feature_rows, tower, tower_state, head), StepMetrics(back.step.loss, ok)
+    return TrainState(feature_rows, tower, tower_state, head), StepMetrics(results.step.loss, ok)
 
 
-def forward_and_back(
+def forward_backward(
     model: Model,
     state: TrainState,
     batch: Batch,
     sums: jax.Array,
     *,
     axes: Axes = ONE_DEVICE,
-) -> Backward:
-    """From the sums of feature rows through tower and head, and back.
+) -> ForwardBackward:
+    """The forward pass from the sums of feature rows through tower and head, and the backward pass.
 
     Args:
       model: the description.
       state: parameters.
       batch: the points.
-      sums: float32 [n, dim], of each point.
+      sums: float32 [n, dim], the sum of the feature rows of each point.
       axes: as in `train_step`.
     """
-    key = _key_of(batch)
-    queries, pull_back = jax.vjp(functools.partial(apply_tower, model.structure), state.tower, sums)
+    step_key = _step_key(batch)
+    queries, tower_vjp = jax.vjp(functools.partial(apply_tower, model.structure), state.tower, sums)
     head, step = update_head(
         model.spec,
         state.head,
         queries,
         batch.of_head,
-        learning_rate=model.learning_rate * batch.decay,
-        scale_learning_rate=model.scale_learning_rate * batch.decay,
-        key=StepStream.LOSS.of(key),
-        noise=noise_for(state.head.table.rows, StepStream.CLASS_ROUNDING.of(key)),
+        learning_rate=batch.rates.rows,
+        scale_learning_rate=batch.rates.scale,
+        key=StepStream.LOSS.key(step_key),
+        noise=noise_for(state.head.table.rows, StepStream.CLASS_ROUNDING.key(step_key)),
         taken=batch.taken,
         axes=axes,
     )
-    return Backward(queries, head, step, *pull_back(step.query_gradient))
+    return ForwardBackward(queries, head, step, *tower_vjp(step.query_gradient))
 
 
 @in_precision
@@ -191,7 +192,7 @@ def centroid_step(
     *,
     axes: Axes = ONE_DEVICE,
 ) -> tuple[TrainState, jax.Array]:
-    """Adds the query of each point, times the weight of its terms, to the rows of its positives.
+    """Adds the query of each point, weighted by its terms, to the class rows of its positives.
 
     Args:
       model: the description.
@@ -218,20 +219,20 @@ def centroid_step(
         optimizer=SGD,
         learning_rate=-1.0,
         ok=ok,
-        noise=noise_for(table.rows, _key_of(batch)),  # the only draw here
+        noise=noise_for(table.rows, _step_key(batch)),  # the only random numbers of this step
         first_row=classes.first_row,
     )
     head = dataclasses.replace(state.head, table=RowTable(summed.rows, table.accumulator))
     return dataclasses.replace(state, head=head), ok
 
 
-def _key_of(batch: Batch) -> jax.Array:
-    """The key of the step, from which `StepStream.of` makes that of each use."""
+def _step_key(batch: Batch) -> jax.Array:
+    """The key of the step, from which `StepStream.key` derives that of each stream."""
     return jax.random.fold_in(jax.random.wrap_key_data(batch.key), batch.step)
 
 
 def _row_sums(rows: jax.Array, batch: Batch, shard: Shard, entries: SparseRows) -> jax.Array:
-    """The sums of the feature rows of each point; `entries` are those of this shard."""
+    """The sum of the feature rows of each point; `entries` are the features of this shard."""
     if batch.columns is None:
         return shard.row_sums(rows, batch.features, entries)
     return sum_columns(rows, batch.columns, batch.features)
@@ -246,5 +247,21 @@ def train_steps(
     step: Step = train_step,
     axes: Axes = ONE_DEVICE,
 ) -> tuple[TrainState, Any]:
-    """Several steps in one dispatch: a scan of `step` over stacked batches."""
-    return lax.scan(lambda s, item: step(model, s, materialize(item), axes=axes), state, batches)
+    """Several steps in one dispatch: a scan of `step` over stacked batches.
+
+    Args:
+      model: the description.
+      state: parameters; donate their buffers.
+      batches: stacked items, one per step.
+      materialize: makes the batch of an item.
+      step: the step.
+      axes: as in `train_step`.
+
+    Returns:
+      The parameters after the last step, and the stacked metrics.
+    """
+
+    def scan_body(state: TrainState, item: Any) -> tuple[TrainState, Any]:
+        return step(model, state, materialize(item), axes=axes)
+
+    return lax.scan(scan_body, state, batches)

@@ -27,9 +27,9 @@ from snm.data.weighting import Weighting
 from snm.distributed.host_copy import state_bytes
 from snm.distributed.mesh import DATA
 from snm.machine.ram import resident_ram
-from snm.model.inference import join
+from snm.model.inference import join_members
 from snm.model.model import Model, TrainState, abstract_state
-from snm.model.placement import jitted_start, shapes_on
+from snm.model.placement import jitted_init, sharded_shapes
 from snm.planning.bytes_by_stage import Forecast, Needs, bytes_by_stage
 from snm.planning.programs import Programs, StageProgram
 from snm.prediction.predictor import ROWS
@@ -59,8 +59,8 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
     )
     mesh, source, model = prepared.mesh, prepared.source, prepared.model
     whole = abstract_state(model)
-    shapes = whole if mesh is None else shapes_on(whole, mesh)
-    start = _temporary_bytes(jitted_start(model, mesh).lower(np.uint32(0)))
+    shapes = whole if mesh is None else sharded_shapes(whole, mesh)
+    start = _temporary_bytes(jitted_init(model, mesh).lower(np.uint32(0)))
     programs, stack = _compiled_steps(prepared, shapes)
     scores = _scoring_bytes(model, source, whole, config.members, mesh)
     shard = whole if mesh is None else jax.tree.map(_shard_shape, shapes)  # of one device
@@ -128,9 +128,9 @@ def _scoring_bytes(
     model: Model, source: Source, state: Any, members: int, mesh: Mesh | None
 ) -> int:
     """Temporary bytes of scoring a block of points with all members."""
-    together = jax.eval_shape(lambda member: join([member] * members), state)
+    together = jax.eval_shape(lambda member: join_members([member] * members), state)
     if mesh is not None:
-        together = shapes_on(together, mesh)
+        together = sharded_shapes(together, mesh)
     parts = 1 if mesh is None else mesh.shape[DATA]
     rows = min(-(-ROWS // parts), source.features.shape[0])
     block = block_of(source.features, np.arange(rows))

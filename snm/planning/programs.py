@@ -14,7 +14,7 @@ from jax.sharding import Mesh
 from snm.batches.device_parts import spread_points, spread_stack
 from snm.batches.sources.source import Source
 from snm.model.model import Model
-from snm.model.placement import initial
+from snm.model.placement import init_state_on
 
 __all__ = ["Programs", "StageProgram", "seconds_per_step"]
 
@@ -85,7 +85,7 @@ def seconds_per_step(programs: Programs, at_once: int = 1) -> float:
 def _start(programs: Programs, stage: StageProgram) -> tuple[Any, Any]:
     """The initial state of a member, and the points that the device keeps."""
     resident = stage.source.resident_arrays()
-    state = initial(stage.model, programs.mesh)
+    state = init_state_on(stage.model, programs.mesh)
     if programs.mesh is not None:
         resident = spread_points(resident, stage.source.data_parts, programs.mesh)
     return state, resident

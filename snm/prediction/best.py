@@ -71,9 +71,11 @@ class Asked(NamedTuple):
           InputError: as in `Predictor.top`.
         """
         rows, num_labels = predictor.as_rows(features), predictor.model.spec.num_labels
-        among = None if labels is None else candidates_of(labels, rows.shape[0], num_labels)
+        ids_of, among = predictor.ids_of, None
+        if labels is not None:
+            among = candidates_of(labels, rows.shape[0], num_labels, ids_of=ids_of)
         k = checked_k(k, among, num_labels)
-        excluded = excluded_of(exclude, rows.shape[0], num_labels)
+        excluded = excluded_of(exclude, rows.shape[0], num_labels, ids_of)
         if excluded is None:
             return cls(rows, k, among, None, k)
         of_all = among is None and predictor.index is None and not ranked

@@ -8,7 +8,7 @@ share are scored by a matrix product with their class rows; of candidates for ea
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,10 +17,11 @@ from scipy import sparse
 from scipy.sparse import csr_matrix
 
 from snm.batches.csr_blocks import power_of_two
-from snm.data.names import one_name
+from snm.data.names import normalize_name
 from snm.errors import InputError, counted
 
 __all__ = [
+    "IdsOf",
     "best_of_pairs",
     "by_name",
     "candidates_of",
@@ -38,9 +39,17 @@ _K = 5  # labels of an answer, where none are asked for
 _SEVERAL = -1  # in place of an id, for a name of several labels
 _LEAST = 256  # of the padded sizes, so that small sets share a program
 
+IdsOf = Callable[[Iterable[int | str]], NDArray[np.int32]]
+"""Gives the ids of names and of ids, as `Predictor.ids_of`."""
+
 
 def candidates_of(
-    labels: Any, num_points: int, num_labels: int, *, empty: bool = False
+    labels: Any,
+    num_points: int,
+    num_labels: int,
+    *,
+    empty: bool = False,
+    ids_of: IdsOf | None = None,
 ) -> NDArray[np.int32] | csr_matrix:
     """The candidates that a caller names.
 
@@ -50,13 +59,14 @@ def candidates_of(
       num_points: n.
       num_labels: K.
       empty: whether no label for all points is allowed.
+      ids_of: for names among the sequences of ids; None refuses names.
 
     Returns:
       int32 [S], ascending, each once, for all points; or CSR [n, K] with sorted ids for each.
 
     Raises:
       InputError: no label for all points, an id that is not from 0 to K - 1, candidates for
-        another number of points or labels.
+        another number of points or labels, or as `ids_of`.
     """
     if sparse.issparse(labels):
         if labels.shape != (num_points, num_labels):
@@ -67,7 +77,7 @@ def candidates_of(
         mask.eliminate_zeros()
         return mask
     if isinstance(labels, str):
-        raise InputError("labels", "one text", "ids of labels")
+        raise InputError("labels", "one text", "a sequence of ids or names")
     if not isinstance(labels, Iterable) or getattr(labels, "ndim", 1) == 0:
         raise InputError("labels", f"{labels!r}"[:40], "ids of labels")
     labels = labels if isinstance(labels, np.ndarray) else list(labels)
@@ -76,17 +86,19 @@ def candidates_of(
     if not len(labels) and not empty:
         raise InputError("labels", "no label", "at least one")
     if not len(labels) or np.ndim(labels[0]) == 0:
-        return np.unique(_checked(labels, num_labels))
+        return np.unique(_checked(labels, num_labels, ids_of))
     if len(labels) != num_points:
         found = f"labels of {counted(len(labels), 'point')}"
         raise InputError("labels", found, f"of {num_points}, a sequence of ids for each point")
-    each = [np.unique(_checked(of_point, num_labels)) for of_point in labels]
+    each = [np.unique(_checked(of_point, num_labels, ids_of)) for of_point in labels]
     starts = np.cumsum([0, *map(len, each)])
     ids = np.concatenate(each)
     return csr_matrix((np.ones(len(ids), np.float32), ids, starts), (num_points, num_labels))
 
 
-def _checked(labels: Sequence[int] | NDArray, num_labels: int) -> NDArray[np.int32]:
+def _checked(
+    labels: Sequence[int] | NDArray, num_labels: int, ids_of: IdsOf | None = None
+) -> NDArray[np.int32]:
     if isinstance(labels, (list, tuple)):  # numbers beyond int64 make no array of integers
         for label in labels:
             if type(label) is int and not 0 <= label < num_labels:
@@ -98,9 +110,9 @@ def _checked(labels: Sequence[int] | NDArray, num_labels: int) -> NDArray[np.int
     if not ids.size:
         return np.zeros(0, np.int32)
     if ids.ndim != 1 or ids.dtype.kind not in "iu":
-        of_names = any(isinstance(label, str) for label in ids.ravel())
-        found = "names" if of_names else f"an array of {ids.dtype} {ids.shape}"
-        raise InputError("labels", found, "ids of labels; `ids_of(names)` of the model gives them")
+        if ids_of is not None and any(isinstance(label, str) for label in ids.ravel()):
+            return ids_of(labels)
+        raise InputError("labels", f"an array of {ids.dtype} {ids.shape}", "ids of labels")
     wrong = (ids < 0) | (ids >= num_labels)
     if wrong.any():
         raise _no_label(ids[np.argmax(wrong)], num_labels)
@@ -167,7 +179,7 @@ def by_name(names: Sequence[str]) -> dict[str, int]:
     """The id of each label's name, for `ids_of_labels`, which refuses those of several labels."""
     ids = _ids_of(names)
     # A list of names that no import wrote may spell one otherwise than imports do.
-    return _ids_of([one_name(name) for name in names]) | ids
+    return _ids_of([normalize_name(name) for name in names]) | ids
 
 
 def _ids_of(names: Sequence[str]) -> dict[str, int]:
@@ -200,7 +212,7 @@ def ids_of_labels(
     for label in labels:
         if not isinstance(label, str):
             ids.append(label)
-        elif (number := id_of_name.get(label, id_of_name.get(one_name(label)))) is not None:
+        elif (number := id_of_name.get(label, id_of_name.get(normalize_name(label)))) is not None:
             if number == _SEVERAL:
                 raise InputError("labels", f"{label!r}, the name of several labels", "an id")
             ids.append(number)

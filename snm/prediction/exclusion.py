@@ -15,7 +15,7 @@ from scipy.sparse import csr_matrix
 from snm.batches.csr_blocks import power_of_two
 from snm.errors import InputError
 from snm.losses.reductions import MASKED
-from snm.prediction.candidates import candidates_of
+from snm.prediction.candidates import IdsOf, candidates_of
 
 __all__ = ["Excluded", "excluded_of"]
 
@@ -85,7 +85,9 @@ class Excluded(NamedTuple):
         return np.where(there, found[0], -1), *(np.where(there, x, MASKED) for x in found[1:])
 
 
-def excluded_of(exclude: Any, num_points: int, num_labels: int) -> Excluded | None:
+def excluded_of(
+    exclude: Any, num_points: int, num_labels: int, ids_of: IdsOf | None = None
+) -> Excluded | None:
     """The labels that a caller does not want as answers; None if there are none.
 
     Args:
@@ -93,15 +95,16 @@ def excluded_of(exclude: Any, num_points: int, num_labels: int) -> Excluded | No
         [n, K], whose non-zero entries they are; or None.
       num_points: n.
       num_labels: K.
+      ids_of: as in `candidates_of`.
 
     Raises:
-      InputError: an id that is not from 0 to K - 1, what is no ids, or ids for another number of
-        points or labels.
+      InputError: an id that is not from 0 to K - 1, what is no ids, ids for another number of
+        points or labels, or as `ids_of`.
     """
     if exclude is None:
         return None
     try:
-        labels = candidates_of(exclude, num_points, num_labels, empty=True)
+        labels = candidates_of(exclude, num_points, num_labels, empty=True, ids_of=ids_of)
     except InputError as error:
         raise InputError("exclude", error.found, error.expected) from error
     if isinstance(labels, np.ndarray):

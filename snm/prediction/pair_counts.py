@@ -13,7 +13,7 @@ from snm.batches.csr_blocks import block_of, power_of_two
 from snm.distributed.processes import replicate
 from snm.prediction.point_blocks import Blocks
 from snm.prediction.predictor import Predictor
-from snm.prediction.programs import jitted_pairs_in_order
+from snm.prediction.programs import jitted_concordant_counts
 from snm.topk.blocks import Masked
 
 __all__ = ["pair_counts_of"]
@@ -39,7 +39,7 @@ def pair_counts_of(
       InputError: another number of features.
     """
     mesh, num_labels = predictor.mesh, predictor.model.spec.num_labels
-    order, first = jitted_pairs_in_order(predictor.model, mesh), 0
+    order, first = jitted_concordant_counts(predictor.model, mesh), 0
     blocks = Blocks(predictor.weighting, predictor.block_rows, predictor.block_entries)
     for count, block in blocks.of(predictor.as_rows(features)):
         rows = np.full(predictor.block_rows, -1, np.int64)

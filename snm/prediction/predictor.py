@@ -105,12 +105,12 @@ class Predictor:
           features: CSR [n, d], not weighted, as in the data files; or n texts, where the model was
             trained on texts; or n lists of items, where these texts list items.
           k: how many labels; None is 5, or as many as there are to choose from.
-          labels: ids of the labels to choose from, for all points; or for each of the n points a
-            sequence of ids, or CSR [n, K] whose non-zero entries they are. None is all K. The cost
-            grows with their number, not with K. `ids_of` has the ids of names.
-          exclude: ids of labels that are no answers, in the same forms, also with `labels`. None,
-            or an empty sequence, leaves out nothing. The cost grows with the most of them that a
-            point has, since so many more labels are found.
+          labels: ids or names of the labels to choose from, for all points; or for each of the n
+            points a sequence of these, or CSR [n, K] whose non-zero entries they are. None is all
+            K. The cost grows with their number, not with K. `ids_of` can leave out unknown names.
+          exclude: ids or names of labels that are no answers, in the same forms, also with
+            `labels`. None, or an empty sequence, leaves out nothing. The cost grows with the most
+            of them that a point has, since so many more labels are found.
 
         Returns:
           an iterator of int32 [m, k] labels and float32 [m, k] scores, in the order of the points.
@@ -119,8 +119,8 @@ class Predictor:
 
         Raises:
           InputError: another number of features, k not from 1 to K, `labels` or `exclude` that are
-            not ids, or of another number of points, no `labels`, or texts for a model that was not
-            trained on texts.
+            neither ids nor names of labels, or of another number of points, no `labels`, or texts
+            for a model that was not trained on texts.
         """
         return self._top(Asked.of(self, features, k, labels, exclude))
 
@@ -308,7 +308,7 @@ class Predictor:
         Features are words where the model was trained on texts and its vectoriser keeps words.
 
         The model's part of a score is a sum over the point's features once the length of the
-        query and the active units of the encoder are known; see `snm.model.score_parts`.
+        query and the active units of the encoder are known; see `snm.model.feature_contributions`.
 
         Args:
           features: as in `top`.

@@ -19,18 +19,18 @@ from snm.batches.csr_blocks import power_of_two
 from snm.distributed.mesh import DATA, ONE_DEVICE, Axes, on_mesh, table_axes
 from snm.distributed.processes import replicate
 from snm.machine.compiler import answer_options
+from snm.model.concordant_counts import concordant_counts
+from snm.model.feature_contributions import feature_contributions
 from snm.model.inference import best_labels, pair_scores, scaled_queries
 from snm.model.model import Model, TrainState
-from snm.model.pair_counts import pairs_in_order
 from snm.model.placement import state_specs, table_bytes
-from snm.model.score_parts import feature_parts
 from snm.tables.table import SparseRows
 from snm.topk.blocks import Added, Best
 
 __all__ = [
+    "jitted_concordant_counts",
+    "jitted_contributions",
     "jitted_pairs",
-    "jitted_pairs_in_order",
-    "jitted_parts",
     "jitted_queries",
     "jitted_top",
     "scores_of_pairs",
@@ -110,15 +110,15 @@ def _on_points(mesh: Mesh, run: Callable[..., Any], tables: Sequence[int]) -> ja
 
 
 @_kept
-def jitted_pairs_in_order(model: Model, mesh: Mesh | None) -> jax.stages.Wrapped:
-    """`jax.jit` of `pairs_in_order`."""
-    return _on_whole(functools.partial(pairs_in_order, model), mesh)
+def jitted_concordant_counts(model: Model, mesh: Mesh | None) -> jax.stages.Wrapped:
+    """`jax.jit` of `concordant_counts`."""
+    return _on_whole(functools.partial(concordant_counts, model), mesh)
 
 
 @_kept
-def jitted_parts(model: Model) -> jax.stages.Wrapped:
-    """`jax.jit` of `feature_parts`, on one device."""
-    return _jitted(functools.partial(feature_parts, model))
+def jitted_contributions(model: Model) -> jax.stages.Wrapped:
+    """`jax.jit` of `feature_contributions`, on one device."""
+    return _jitted(functools.partial(feature_contributions, model))
 
 
 @_kept

@@ -13,7 +13,7 @@ from scipy.sparse import csr_matrix
 from snm.batches.csr_blocks import block_of, power_of_two
 from snm.memory.memory import LABEL_NAME, Witness
 from snm.prediction.candidates import values_at
-from snm.prediction.programs import jitted_parts
+from snm.prediction.programs import jitted_contributions
 
 if TYPE_CHECKING:
     from snm.prediction.predictor import Predictor
@@ -140,7 +140,7 @@ def _parts(
     padded = np.zeros((_POINTS, power_of_two(k, _LEAST_LABELS)), np.int32)
     padded[:count, :k] = labels
     block = block_of(weighted, places, _LEAST_ENTRIES)
-    found = jitted_parts(predictor.model)(predictor.state, block, padded)
+    found = jitted_contributions(predictor.model)(predictor.state, block, padded)
     return np.asarray(found, np.float64)[:k, : weighted.nnz]
 
 

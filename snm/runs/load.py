@@ -18,9 +18,9 @@ from snm.data.weighting import Kind, Weighting
 from snm.errors import InputError
 from snm.memory.store import load_memory
 from snm.model.from_config import make_model
-from snm.model.inference import adjusted, join_as_read
+from snm.model.inference import add_to_biases, join_members_one_by_one
 from snm.model.model import Model, TrainState
-from snm.model.placement import abstract_on, join_on_mesh
+from snm.model.placement import abstract_state_on, join_members_on_mesh
 from snm.prediction.calibration import LEFT_OUT
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder, read_json
@@ -214,7 +214,9 @@ class StoredRun:
           InputError: no checkpoint, or one of another seed or another result.
         """
         checkpoints, step = self._checked(min(number, self.members))
-        return self.model, checkpoints.load(step, abstract_on(mesh, self.model), verify=verify)
+        return self.model, checkpoints.load(
+            step, abstract_state_on(mesh, self.model), verify=verify
+        )
 
     def watched(self, mesh: Mesh | None = None) -> tuple[Model, TrainState]:
         """The first member as it was trained without the held-out points, before any refit.
@@ -249,7 +251,9 @@ class StoredRun:
         if state is None:
             states = (self.member(number, mesh, verify)[1] for number in range(1, members + 1))
             state = (
-                join_as_read(states, members) if mesh is None else join_on_mesh(list(states), mesh)
+                join_members_one_by_one(states, members)
+                if mesh is None
+                else join_members_on_mesh(list(states), mesh)
             )
         model = dataclasses.replace(self.model, members=members)
         return Predictor(model, state, weighting, names, vectorizer=texts, mesh=mesh)
@@ -263,7 +267,7 @@ class StoredRun:
         folder, num_labels = self.folder, self.origin.num_labels
         shifts = folder.read_adjustment(num_labels)
         if shifts is not None:
-            predictor = dataclasses.replace(predictor, state=adjusted(predictor.state, shifts))
+            predictor = dataclasses.replace(predictor, state=add_to_biases(predictor.state, shifts))
         if not folder.has(folder.memory_record):
             return predictor
         record = folder.read_memory_record()

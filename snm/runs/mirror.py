@@ -25,9 +25,9 @@ from snm.errors import StoppedError
 from snm.runs.events import Event, Finished, Noted, Saved
 from snm.runs.folder import WRITTEN_IN_PLACE
 from snm.stores.address import Address
-from snm.stores.copies import home_of
+from snm.stores.copies import cache_folder_of
 from snm.stores.objects import Objects, StoreError
-from snm.stores.uploads import RECORD, Uploads, bring
+from snm.stores.uploads import RECORD, Uploads, download_newest
 from snm.system import disk
 from snm.system.checksums import write_sealed
 from snm.system.locks import LOCK, locked
@@ -73,7 +73,7 @@ def place_of(run_dir: str | Path) -> Iterator[Place]:
         yield Place(Path(run_dir))
         return
     # Several processes on one machine may have one cache folder.
-    home = home_of(
+    home = cache_folder_of(
         address, "runs" if is_first_process() else f"runs-of-process-{jax.process_index()}"
     )
     with locked(home / LOCK, f"--run-dir {address}"):
@@ -248,7 +248,7 @@ class Replica(Place):
     def _bring(self) -> None:
         barrier(_STORED)
         record = self.folder.parent / RECORD
-        if (found := bring(self._objects, self.folder, record)) is not None:
+        if (found := download_newest(self._objects, self.folder, record)) is not None:
             write_sealed(record, {"name": found.name})
         barrier(_BROUGHT)
 

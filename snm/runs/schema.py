@@ -155,6 +155,7 @@ class RunResult(TypedDict):
     points_without_features: NotRequired[_Count]
     without_repeats: NotRequired[dict[str, float]]
     by_label_frequency: NotRequired[tuple[dict[str, float], ...]]
+    by_popularity: NotRequired[dict[str, float]]
     memory: NotRequired[dict[str, Any]]
     reliability: NotRequired[dict[str, Any]]
     time: dict[str, Any]

@@ -106,5 +106,8 @@ class Sampler(Protocol):
         It may use another random stream with the same distribution. The third argument is the seed
         of the run, a uint32 scalar. It is an array, so that ensemble members share the program. A
         draw uses it instead of the sampler's own seed.
+
+        Compiled programs are cached by this function, which must be hashable. Trainings whose
+        samplers have equal functions share a program; bound methods of two objects are never equal.
         """
         ...

@@ -45,8 +45,26 @@ class UniformSampler:
         """`uniform_host`; `positives` is not read."""
         return uniform_host(self.seed, step, num_labels=self.num_labels, size=self.size)
 
-    def on_device(self, step: Array, positives: Array | None, seed: Array) -> Sample:
-        """`uniform_device`; neither `positives` nor the seed of the object is read."""
+    @property
+    def on_device(self) -> UniformDraw:
+        """`uniform_device`; equal for all seeds."""
+        return UniformDraw(self.num_labels, self.size)
+
+
+@dataclasses.dataclass(frozen=True)
+class UniformDraw:
+    """`uniform_device` of some labels.
+
+    Attributes:
+      num_labels: K.
+      size: B + 1, from 1 to K.
+    """
+
+    num_labels: int
+    size: int
+
+    def __call__(self, step: Array, positives: Array | None, seed: Array) -> Sample:
+        """The draw of a step; `positives` is not read."""
         return uniform_device(seed, step, num_labels=self.num_labels, size=self.size)
 
 

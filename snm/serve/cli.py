@@ -1,4 +1,4 @@
-"""`snm serve`: answers until it is stopped."""
+"""`snm serve`."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from snm.prediction.predictor import Predictor
-    from snm.serve.renewal import Renewal
-    from snm.serve.workers import Talk
+    from snm.serve.reloading import Reload
+    from snm.serve.workers import WorkerContext
 
 __all__ = ["Serve"]
 
@@ -82,16 +82,16 @@ class Serve:
         from snm.system.signals import reload_requested
 
         enable_compilation_cache()
-        with reload_requested() as wished:
-            _run(self, wished)
+        with reload_requested() as reload:
+            _run(self, reload)
 
 
-def _run(options: Serve, wished: threading.Event) -> None:
-    """Listens, compiles, and answers until SIGINT or SIGTERM; then finishes open requests.
+def _run(options: Serve, reload_requested: threading.Event) -> None:
+    """Listens, compiles, and serves until SIGINT or SIGTERM; then finishes open requests.
 
     Args:
-      options: of the command.
-      wished: set when the model is to be opened again.
+      options: the command.
+      reload_requested: set when the model is to be opened again.
 
     Raises:
       InputError: no run, an index of another run, an address that cannot be used, several workers
@@ -99,65 +99,67 @@ def _run(options: Serve, wished: threading.Event) -> None:
     """
     from snm.system.terminal import remark, say
 
-    with _extra():
-        from snm.serve.renewal import Renewal, why_kept
+    with _require_extra():
+        from snm.serve.reloading import Reload, describe_error
         from snm.serve.server import listen
         from snm.serve.workers import supervise
-    now = _followed(options)
-    predictor = _opened(now)
+    resolved = _resolve_links(options)
+    predictor = _open_model(resolved)
     listening = listen(options.host, options.port)
     host, port = listening.getsockname()[:2]
-    shown = f"[{host}]" if ":" in host else host
+    displayed_host = f"[{host}]" if ":" in host else host
     say("compiling")
 
     def ready() -> None:
-        say(f"serving {options.run} on http://{shown}:{port} (Ctrl-C stops it)")
+        say(f"serving {options.run} on http://{displayed_host}:{port} (Ctrl-C stops it)")
 
-    def one_more(count: int) -> None:
+    def worker_ready(count: int) -> None:
         if count == 1:
             ready()
         elif count == options.workers:
             say(f"{count} workers answer")
 
-    def ended(number: int, status: int | None) -> None:
+    def worker_ended(number: int, status: int | None) -> None:
         say(f"worker {number} ended with status {status}: another one starts")
 
-    def renewed() -> None:
+    def reloaded() -> None:
         say(f"serving {options.run}, opened again")
 
-    def kept(error: Exception) -> None:
-        remark(f"the old model stays, as the new one does not open: {why_kept(error)}")
+    def reload_failed(error: Exception) -> None:
+        remark(f"the old model stays, as the new one does not open: {describe_error(error)}")
 
-    def open_again() -> Predictor:
-        return _opened(_followed(options))
+    def reopen() -> Predictor:
+        return _open_model(_resolve_links(options))
 
-    def found_again() -> Serve:
-        found = _followed(options)
-        _opened(found)  # by this process first, to say what is wrong
-        return found
+    def reopen_and_check() -> Serve:
+        new = _resolve_links(options)
+        _open_model(new)  # in this process first, to report errors
+        return new
 
     with listening:
         if options.workers == 1:
-            app = _app(options, predictor, Renewal(wished, open_again, renewed, kept))
-            del predictor  # the application frees it when another takes its place
+            app = _app(
+                options, predictor, Reload(reload_requested, reopen, reloaded, reload_failed)
+            )
+            del predictor  # else a replaced model would stay in memory
             _serve(options, app, listening, ready)
             return
-        del predictor  # it was opened to say what is wrong; the workers open their own
-        again = Renewal(wished, found_again, renewed, kept)
+        del predictor  # it was opened to report errors; the workers open their own
+        reload_workers = Reload(reload_requested, reopen_and_check, reloaded, reload_failed)
         supervise(
-            _work,
-            now,
+            _run_worker,
+            resolved,
             options.workers,
             listening,
             grace=options.grace,
-            on_ready=one_more,
-            on_end=ended,
-            renewal=again,
+            on_ready=worker_ready,
+            on_end=worker_ended,
+            reload=reload_workers,
         )
 
 
 @contextlib.contextmanager
-def _extra() -> Iterator[None]:
+def _require_extra() -> Iterator[None]:
     """Within it, a missing package is an `InputError` that names the extra."""
     try:
         yield
@@ -166,46 +168,50 @@ def _extra() -> Iterator[None]:
         raise InputError("snm serve", found, expected) from error
 
 
-def _work(listening: socket.socket, talk: Talk[Serve]) -> None:
-    """What one of several workers does, with models whose checksums were compared.
+def _run_worker(listening: socket.socket, context: WorkerContext[Serve]) -> None:
+    """The function of one of several workers; its parent has verified the checksums of the models.
 
     Args:
-      listening: the socket that it answers on.
-      talk: with the process that compared them; it sends the options, with the folder of each.
+      listening: the socket to serve on.
+      context: sends the options, with the folder of each new model.
     """
-    from snm.serve.renewal import Renewal, why_kept
+    from snm.serve.reloading import Reload, describe_error
     from snm.system.cache_folder import enable_compilation_cache
     from snm.system.terminal import remark
 
-    enable_compilation_cache()  # before the first program is compiled, or jax keeps none
+    enable_compilation_cache()  # before the first program is compiled, or JAX caches none
 
-    def trusted() -> Predictor:
-        return _load(dataclasses.replace(talk.newest(), verify=False))
+    def load_trusted() -> Predictor:
+        return _load(dataclasses.replace(context.newest_model(), verify=False))
 
-    def kept(error: Exception) -> None:
-        why = f"as the new model does not open beside its old: {why_kept(error)}"
+    def reload_failed(error: Exception) -> None:
+        why = f"as the new model does not open beside its old: {describe_error(error)}"
         try:
             remark(f"a worker ends, {why}")
         finally:
-            os.kill(os.getpid(), signal.SIGTERM)  # another one opens the new model alone
+            os.kill(os.getpid(), signal.SIGTERM)  # its replacement opens the new model only
 
-    app = _app(talk.newest(), trusted(), Renewal(talk.wished, trusted, talk.ready, kept))
-    _serve(talk.newest(), app, listening, talk.ready)
+    app = _app(
+        context.newest_model(),
+        load_trusted(),
+        Reload(context.reload_requested, load_trusted, context.on_ready, reload_failed),
+    )
+    _serve(context.newest_model(), app, listening, context.on_ready)
 
 
-def _followed(options: Serve) -> Serve:
-    """With the folders that links lead to now, so that all workers have the model of one time."""
+def _resolve_links(options: Serve) -> Serve:
+    """The options with links resolved, so that all workers open the same model."""
 
-    def target(path: Path) -> Path:
+    def resolve(path: Path) -> Path:
         real = path.resolve()
         return path if real == path.absolute() else real
 
-    index = None if options.index is None else target(options.index)
-    return dataclasses.replace(options, run=target(options.run), index=index)
+    index = None if options.index is None else resolve(options.index)
+    return dataclasses.replace(options, run=resolve(options.run), index=index)
 
 
-def _opened(options: Serve) -> Predictor:
-    """The model, of which what is unusual is said.
+def _open_model(options: Serve) -> Predictor:
+    """Opens the model, and prints a remark if its run is unfinished.
 
     Raises:
       InputError: no run, an index of another run, or several workers of a run.
@@ -214,7 +220,7 @@ def _opened(options: Serve) -> Predictor:
     from snm.runs.unfinished import remark_unfinished
 
     predictor = _load(options)
-    with contextlib.suppress(OSError):  # nobody hears it any more, when it is opened again
+    with contextlib.suppress(OSError):  # at a reload, the terminal may be gone
         remark_unfinished(options.run)
     if options.workers > 1 and not is_export(options.run):
         expected = "its export, which they share: snm export RUN --to npy"
@@ -230,19 +236,19 @@ def _load(options: Serve) -> Predictor:
     return predictor if options.index is None else with_index(predictor, options.index)
 
 
-def _app(options: Serve, predictor: Predictor, renewal: Renewal[Predictor]) -> FastAPI:
-    """What answers; nobody else needs to hold the model."""
-    with _extra():
+def _app(options: Serve, predictor: Predictor, reload: Reload[Predictor]) -> FastAPI:
+    """Makes the application; only it may refer to the model, so that a reload can free it."""
+    with _require_extra():
         from snm.serve.app import make_app
 
     names = (options.host, *options.allowed_host)
-    return make_app(predictor, options.limits, names, renewal)
+    return make_app(predictor, options.limits, names, reload)
 
 
 def _serve(
     options: Serve, app: FastAPI, listening: socket.socket, ready: Callable[[], None]
 ) -> None:
-    """Compiles, and answers until it is stopped."""
+    """Compiles, and serves until it is stopped."""
     from snm.serve.server import make_server, run
 
     patience = options.limits.patience

@@ -1,4 +1,4 @@
-"""The page of requests and answers at /docs: works without a network, and is dark where asked."""
+"""The Swagger page at /docs; it works without a network, and has a dark mode."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fastapi.responses import HTMLResponse
 __all__ = ["add_docs"]
 
 _STATIC = "/static-offline-docs"  # where fastapi-offline serves Swagger's files
-# Swagger has light colours only. Turned round and back in hue, they are dark ones.
+# Swagger has no dark mode: invert its colours, and rotate the hues back.
 _DARK = """<style>
 @media (prefers-color-scheme: dark) {
   html { color-scheme: dark; background: #17181c; }
@@ -23,7 +23,7 @@ _DARK = """<style>
 
 
 def add_docs(app: FastAPI) -> None:
-    """Adds the page to an application of `fastapi_offline`, made with `docs_url=None`."""
+    """Adds the page to a `FastAPIOffline` application made with `docs_url=None`."""
 
     @app.get("/docs", include_in_schema=False)
     async def docs(request: Request) -> HTMLResponse:

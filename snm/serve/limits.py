@@ -1,4 +1,4 @@
-"""What requests of the HTTP service may ask for."""
+"""Limits of the requests to the HTTP service."""
 
 from __future__ import annotations
 

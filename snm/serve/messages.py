@@ -24,25 +24,25 @@ Label = StrictInt | StrictStr
 """An id, or a name."""
 
 
-def _form(point: Any) -> str:
+def _point_form(point: Any) -> str:
     return VECTOR if isinstance(point, list) else ENTRIES
 
 
 ENTRIES, VECTOR = "entries", "vector"
-"""The forms of a point; pydantic names them in the places of its errors."""
+"""The forms of a point; pydantic names them in the locations of its errors."""
 _Point = Annotated[
     Annotated[dict[str, StrictFloat], Tag(ENTRIES)] | Annotated[list[StrictFloat], Tag(VECTOR)],
-    Discriminator(_form),
+    Discriminator(_point_form),
 ]
 
 
-def _kind(text: Any) -> str:
+def _text_form(text: Any) -> str:
     return LIST if isinstance(text, list) else TEXT
 
 
 TEXT, LIST = "a text", "a list"
 _Text = Annotated[
-    Annotated[str, Tag(TEXT)] | Annotated[list[StrictStr], Tag(LIST)], Discriminator(_kind)
+    Annotated[str, Tag(TEXT)] | Annotated[list[StrictStr], Tag(LIST)], Discriminator(_text_form)
 ]
 
 
@@ -114,8 +114,7 @@ class Answer(BaseModel):
     )
     unknown: bool = Field(
         description="whether the point has no feature, or its text no word or item that the model "
-        "knows; "
-        "its labels are then those that the model gives without any"
+        "knows; its labels are then those that the model gives without any"
     )
     parts: list[Parts] | None = Field(None, description="of each score, with `explain`")
     because: list[list[Witness]] | None = Field(
@@ -161,6 +160,6 @@ class Health(BaseModel):
 
 
 class Problem(BaseModel):
-    """Any error: what was found, and what was expected."""
+    """The body of every error response."""
 
     error: str

@@ -1,4 +1,4 @@
-"""What a request asks for: its points and its labels; or what is wrong with it, in one line."""
+"""Reads the points and labels of a request; errors say in one line what is wrong with it."""
 
 from __future__ import annotations
 
@@ -22,56 +22,56 @@ from snm.serve.messages import ENTRIES, LIST, TEXT, VECTOR, Label, Question
 from snm.system.repeated_keys import repeated_key
 
 __all__ = [
-    "OnceRoute",
     "TooLargeError",
-    "among_of",
+    "UniqueKeysRoute",
     "as_input_error",
+    "candidate_labels",
+    "excluded_labels",
+    "feature_rows",
     "has_names",
-    "left_out_of",
-    "rows_of",
-    "shortened",
+    "shorten",
 ]
 
 _ID = re.compile("0|[1-9][0-9]{0,9}")
-_SHOWN = 40  # characters of what was found
-_NAMES = {"list": "a list", "string": "a text", "integer": "a whole number",
+_MAX_SHOWN = 40  # characters of a wrong value in an error
+_TYPE_NAMES = {"list": "a list", "string": "a text", "integer": "a whole number",
           "boolean": "true or false", "dictionary": "an object"}  # fmt: skip
-# Parts of places that pydantic adds.
-_NOT_OF_THE_BODY = ("body", "[key]", ENTRIES, VECTOR, TEXT, LIST)
-_LEAST = {"greater_than_equal": "ge", "less_than_equal": "le"}
+# Parts of error locations that pydantic adds to the names of fields.
+_PYDANTIC_PARTS = ("body", "[key]", ENTRIES, VECTOR, TEXT, LIST)
+_RANGE_ERRORS = {"greater_than_equal": "ge", "less_than_equal": "le"}
 
 
-class OnceRoute(APIRoute):
-    """A route whose body has each key once: of two values, JSON would keep the last unasked."""
+class UniqueKeysRoute(APIRoute):
+    """A route that refuses a body with a repeated key; `json` alone would keep the last value."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """FastAPI's handler, of requests that read their body so."""
+        """FastAPI's handler, with a request that checks its keys."""
         handler = super().get_route_handler()
 
-        async def once(request: Request) -> Response:
-            return await handler(_Once(request.scope, request.receive))
+        async def with_unique_keys(request: Request) -> Response:
+            return await handler(_UniqueKeysRequest(request.scope, request.receive))
 
-        return once
+        return with_unique_keys
 
 
-class _Once(Request):
+class _UniqueKeysRequest(Request):
     async def json(self) -> Any:
         """The body.
 
         Raises:
           InputError: an object has a key twice.
         """
-        return json.loads(await self.body(), object_pairs_hook=_once)
+        return json.loads(await self.body(), object_pairs_hook=_unique_keys)
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if (twice := repeated_key(pairs)) is not None:
-        raise InputError("body", f"{shortened(twice)} twice in one object", "each name once")
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if (key := repeated_key(pairs)) is not None:
+        raise InputError("body", f"{shorten(key)} twice in one object", "each name once")
     return dict(pairs)
 
 
 class TooLargeError(Exception):
-    """A request of more points than one may have."""
+    """A request with too many points."""
 
 
 def has_names(labels: list[Label] | list[list[Label]] | None) -> bool:
@@ -83,82 +83,85 @@ def has_names(labels: list[Label] | list[list[Label]] | None) -> bool:
     )
 
 
-def among_of(
+def candidate_labels(
     labels: list[Label] | list[list[Label]] | None, predictor: Predictor, num_points: int
 ) -> tuple[NDArray[np.int32] | csr_matrix | None, int]:
-    """The labels to choose from: int32 [S] for all points, or CSR [n, K]; None is all.
+    """The labels to choose from: int32 [S] for all points, or CSR [n, K]; None is all labels.
 
     Returns:
-      These, and the number of names that were left out because no label has them.
+      These, and the number of unknown names, which are left out.
 
     Raises:
-      InputError: an id out of range, no known label but unknown ones, or lists of another number
-        of points.
+      InputError: an id out of range, only unknown names, or another number of lists than of points.
     """
     if labels is None:
         return None, 0
-    every, each = _flat_or_each(labels)
-    known, unknown = _known(each or [every], predictor)
+    shared, per_point = _shared_and_per_point(labels)
+    known, unknown = _known_ids(per_point or [shared], predictor)
     if unknown and not any(map(len, known)):
-        first = (every or [label for of_point in each for label in of_point])[0]
+        first = (shared or [label for of_point in per_point for label in of_point])[0]
         raise none_known("labels", first, unknown)
-    if not each:
+    if not per_point:
         return known[0], unknown
-    found_of_each = candidates_of(known, num_points, predictor.model.spec.num_labels)
-    assert not isinstance(found_of_each, np.ndarray)
-    return found_of_each, unknown
+    candidates = candidates_of(known, num_points, predictor.model.spec.num_labels)
+    assert not isinstance(candidates, np.ndarray)
+    return candidates, unknown
 
 
-def _flat_or_each(
+def _shared_and_per_point(
     labels: list[Label] | list[list[Label]],
 ) -> tuple[list[Label], list[list[Label]]]:
-    """Labels for all points, and those of each; one of the two is empty."""
-    every = [label for label in labels if not isinstance(label, list)]
-    return every, [of_point for of_point in labels if isinstance(of_point, list)]
+    """Labels for all points, and lists of labels, one per point; one of the two is empty."""
+    shared = [label for label in labels if not isinstance(label, list)]
+    return shared, [of_point for of_point in labels if isinstance(of_point, list)]
 
 
-def _known(lists: list[list[Label]], predictor: Predictor) -> tuple[list[NDArray[np.int32]], int]:
+def _known_ids(
+    lists: list[list[Label]], predictor: Predictor
+) -> tuple[list[NDArray[np.int32]], int]:
     """The ids of the known labels of each list, and the number of unknown names."""
     known = [predictor.ids_of(labels, skip_unknown=True) for labels in lists]
     return known, sum(map(len, lists)) - sum(map(len, known))
 
 
-def left_out_of(
+def excluded_labels(
     labels: list[Label] | list[list[Label]] | None, predictor: Predictor, num_points: int
 ) -> tuple[Excluded | None, int]:
-    """Labels that are no answers; None if there are none.
+    """Labels that may not be answers; None if there are none.
 
     Returns:
-      These, and the number of names that no label has.
+      These, and the number of unknown names.
 
     Raises:
-      InputError: an id out of range, or lists of another number of points.
+      InputError: an id out of range, or another number of lists than of points.
     """
     if not labels:
         return None, 0
-    every, each = _flat_or_each(labels)
+    shared, per_point = _shared_and_per_point(labels)
     try:
-        known, unknown = _known(each or [every], predictor)
+        known, unknown = _known_ids(per_point or [shared], predictor)
     except InputError as error:
         raise InputError("exclude", error.found, error.expected) from error
     num_labels = predictor.model.spec.num_labels
-    return excluded_of(known if each else known[0], num_points, num_labels), unknown
+    return excluded_of(known if per_point else known[0], num_points, num_labels), unknown
 
 
-def rows_of(question: Question, predictor: Predictor, most: int) -> csr_matrix:
+def feature_rows(question: Question, predictor: Predictor, max_points: int) -> csr_matrix:
     """The points of a request as raw features, CSR [n, d].
 
     Raises:
       InputError: texts for a model without a vectoriser; ids or values out of range.
-      TooLargeError: more points than `most`.
+      TooLargeError: more points than `max_points`.
     """
     if (question.texts is None) == (question.features is None):
         raise InputError("body", "both or neither of texts and features", "one of them")
     points: list[Any] = question.texts if question.texts is not None else question.features or []
     if not points:
         raise InputError("body", "no point", "at least one")
-    if len(points) > most:
-        raise TooLargeError(f"{counted(len(points), 'point')}, where a request may have {most}")
+    if len(points) > max_points:
+        raise TooLargeError(
+            f"{counted(len(points), 'point')}, where a request may have {max_points}"
+        )
     if question.texts is not None:
         if predictor.vectorizer is None:
             raise InputError("texts", "a model of features", "features")
@@ -206,31 +209,31 @@ def _as_matrix(
 
 
 def as_input_error(error: Mapping[str, Any], fields: Sequence[str], example: str) -> InputError:
-    """Pydantic's error of a field: where, what was found, and what was expected.
+    """Converts an error of pydantic's.
 
     Args:
       error: one of pydantic's `ValidationError.errors()`, of a field of the body.
-      fields: of a request.
+      fields: names of the fields of a request.
       example: a valid body.
     """
-    place = [str(part) for part in error["loc"] if part not in _NOT_OF_THE_BODY]
-    where, kind = ".".join(place) or "body", error["type"]
+    path = [str(part) for part in error["loc"] if part not in _PYDANTIC_PARTS]
+    where, kind = ".".join(path) or "body", error["type"]
     if kind == "missing":
         return InputError(where, "nothing", f"JSON such as {example}")
     if kind == "extra_forbidden":
         expected = nearest(where, fields, f"one of {', '.join(fields)}")
         return InputError(where, "an unknown field", expected)
-    if kind in _LEAST:
-        limit = error["ctx"][_LEAST[kind]]
+    if kind in _RANGE_ERRORS:
+        limit = error["ctx"][_RANGE_ERRORS[kind]]
         expected = f"{limit} or {'more' if kind == 'greater_than_equal' else 'less'}"
-        return InputError(where, shortened(error["input"]), expected)
-    said = error["msg"].removeprefix("Input should be ")
-    named = re.match(r"a valid (\w+)", said)
-    expected = _NAMES.get(named[1], f"a {named[1]}") if named else said
-    return InputError(where, shortened(error["input"]), expected)
+        return InputError(where, shorten(error["input"]), expected)
+    message = error["msg"].removeprefix("Input should be ")
+    named = re.match(r"a valid (\w+)", message)
+    expected = _TYPE_NAMES.get(named[1], f"a {named[1]}") if named else message
+    return InputError(where, shorten(error["input"]), expected)
 
 
-def shortened(value: Any) -> str:
-    """A part of a body as JSON, at most 40 characters of it."""
+def shorten(value: Any) -> str:
+    """A value as JSON, cut to 40 characters."""
     text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
+    return text if len(text) <= _MAX_SHOWN else text[: _MAX_SHOWN - 3] + "..."

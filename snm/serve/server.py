@@ -1,10 +1,9 @@
-"""The server under the application: its socket, and connections without progress or HTTP."""
+"""The HTTP server under the application: its socket, stalled connections, and invalid HTTP."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -14,20 +13,22 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from snm.errors import InputError
-from snm.serve.guards import refusal
+from snm.serve.middleware import error_response
 from snm.system.faults import is_out_of_memory, reason_of
-from snm.system.signals import SIGNALS
+from snm.system.signals import SIGNALS, signal_handlers
 
 __all__ = ["listen", "make_server", "run"]
 
-_NO_HTTP = InputError("request", "no valid HTTP", "HTTP/1.1: a request line, headers and a body")
-_BACKLOG = 2048  # connections that wait to be accepted, as uvicorn has it
+_INVALID_HTTP = InputError(
+    "request", "no valid HTTP", "HTTP/1.1: a request line, headers and a body"
+)
+_BACKLOG = 2048  # connections that wait to be accepted, uvicorn's default
 
 
 def listen(host: str, port: int) -> socket.socket:
     """Binds a socket and listens; port 0 selects a free one.
 
-    Who connects before the server answers, waits.
+    Clients that connect before the server answers wait.
 
     Raises:
       InputError: an address that cannot be used.
@@ -53,11 +54,11 @@ def listen(host: str, port: int) -> socket.socket:
 def make_server(
     app: Any, *, patience: float, grace: int = 30, ready: Callable[[], None] = lambda: None
 ) -> uvicorn.Server:
-    """A server that drops connections without progress.
+    """A server that drops stalled connections.
 
     Args:
       app: the ASGI application.
-      patience: seconds that a client may take to send a request, and to take its answer.
+      patience: seconds that a client may take to send a request, and to read its answer.
       grace: seconds that open requests have to finish when the server is stopped.
       ready: called once the server answers.
     """
@@ -73,31 +74,29 @@ def make_server(
 
 
 def run(server: uvicorn.Server, listening: socket.socket) -> None:
-    """Answers until SIGINT or SIGTERM; then finishes open requests and returns.
+    """Serves until SIGINT or SIGTERM; then finishes open requests and returns.
 
     Raises:
-      InputError: what the application lacked at its start, such as a package.
-      Exception: what made it fail at its start, where that lacks memory or threads.
+      InputError: raised at the start of the application, such as a missing package.
+      Exception: raised at the start of the application for lack of memory or threads.
     """
 
     def failed() -> Exception | None:
         error = getattr(getattr(server.config.app, "state", None), "failed", None)
         return error if isinstance(error, InputError) or is_out_of_memory(error) else None
 
-    def is_news(record: logging.LogRecord) -> bool:
-        return failed() is None  # else uvicorn would tell a traceback of what is raised below
+    def no_failure(record: logging.LogRecord) -> bool:
+        return failed() is None  # else uvicorn would log a traceback of what is raised below
 
     logger = logging.getLogger("uvicorn.error")
-    # When the requests are finished, uvicorn raises the signal that it was stopped with once more,
-    # for the handler from before: an orderly end is no death by a signal.
-    before = {number: signal.signal(number, lambda *_: None) for number in SIGNALS}
-    logger.addFilter(is_news)
+    # After the last request, uvicorn raises the signal again for the previous handler, which would
+    # kill the process. These handlers ignore it, so that the process exits normally.
+    logger.addFilter(no_failure)
     try:
-        server.run(sockets=[listening])
+        with signal_handlers(lambda *_: None, *SIGNALS):
+            server.run(sockets=[listening])
     finally:
-        logger.removeFilter(is_news)
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        logger.removeFilter(no_failure)
         if (error := failed()) is not None:
             raise error  # in place of uvicorn's exit
 
@@ -114,29 +113,29 @@ class _Server(uvicorn.Server):
 
 
 def _protocol(patience: float) -> type[H11Protocol]:
-    """The HTTP protocol, which ends connections that keep the server waiting, or send no HTTP.
+    """The HTTP protocol, which closes stalled connections and those with invalid HTTP.
 
-    Uvicorn's own limits only the time between requests. A client that sends half a request, or
-    that never reads its answer, would hold its connection for ever.
+    Uvicorn limits only the time between requests. A client that sends half a request, or never
+    reads its answer, would hold its connection forever.
     """
 
     class Protocol(H11Protocol):
-        _watch: asyncio.TimerHandle | None = None
-        _waits_since: float | None = None
+        _timer: asyncio.TimerHandle | None = None
+        _stalled_since: float | None = None
         _request: object = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
-            self._look()
+            self._check()
 
         def connection_lost(self, exc: Exception | None) -> None:
-            if self._watch is not None:
-                self._watch.cancel()
+            if self._timer is not None:
+                self._timer.cancel()
             super().connection_lost(exc)
 
         def send_400_response(self, msg: str) -> None:
-            """Answers what is no HTTP, in the form of all errors, and ends the connection."""
-            answer = refusal(400, str(_NO_HTTP), {"Connection": "close"})
+            """Answers invalid HTTP in the form of all errors, and closes the connection."""
+            answer = error_response(400, str(_INVALID_HTTP), {"Connection": "close"})
             if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):  # else one was sent already
                 head = h11.Response(
                     status_code=400, reason=b"Bad Request", headers=answer.raw_headers
@@ -145,20 +144,20 @@ def _protocol(patience: float) -> type[H11Protocol]:
                     self.transport.write(self.conn.send(event) or b"")
             self.transport.close()
 
-        def _look(self) -> None:
+        def _check(self) -> None:
             now = self.loop.time()
-            # For the rest of a request, or for the client to take its answer.
-            waits = self.conn.their_state in (h11.IDLE, h11.SEND_BODY) or bool(
+            # For the rest of a request, or for the client to read its answer.
+            waiting = self.conn.their_state in (h11.IDLE, h11.SEND_BODY) or bool(
                 self.transport.get_write_buffer_size()
             )
-            if not waits:
-                self._waits_since = None
-            elif self._waits_since is None or self._request is not self.cycle:
-                self._waits_since = now
-            elif now - self._waits_since >= patience:
+            if not waiting:
+                self._stalled_since = None
+            elif self._stalled_since is None or self._request is not self.cycle:
+                self._stalled_since = now
+            elif now - self._stalled_since >= patience:
                 self.transport.abort()
                 return
             self._request = self.cycle
-            self._watch = self.loop.call_later(patience / 10, self._look)
+            self._timer = self.loop.call_later(patience / 10, self._check)
 
     return Protocol

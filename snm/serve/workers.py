@@ -1,7 +1,7 @@
-"""Several processes that answer on one socket: started, renewed, replaced when they end, stopped.
+"""Several processes that serve on one socket: started, reloaded, replaced when they die, stopped.
 
-Each maps the same files, so all of them hold one copy of a model. They are spawned, as JAX has
-threads, which a fork would leave out.
+Each maps the same files, so that all of them share one copy of a model in memory. They are spawned,
+not forked, because JAX has threads.
 """
 
 from __future__ import annotations
@@ -25,41 +25,41 @@ from typing import Any, Generic, TypeVar
 from prometheus_client.multiprocess import mark_process_dead
 
 from snm.errors import InputError
-from snm.serve.aside import aside, busy
-from snm.serve.renewal import Renewal, unheard, why_kept
+from snm.serve.background import has_background_work, run_in_background
+from snm.serve.reloading import Reload, describe_error, ignore_output_errors
 from snm.system.faults import is_out_of_memory
-from snm.system.signals import SIGNALS
+from snm.system.signals import SIGNALS, signal_handlers
 
-__all__ = ["Talk", "Work", "supervise"]
+__all__ = ["WorkerContext", "WorkerMain", "supervise"]
 
 Model = TypeVar("Model")
 
 
 @dataclasses.dataclass(frozen=True)
-class Talk(Generic[Model]):
-    """Of a process with the one that started it.
+class WorkerContext(Generic[Model]):
+    """How a worker communicates with the process that started it.
 
     Attributes:
-      newest: the model that it is to answer with: where it is, as it was sent.
-      wished: set when there is another.
-      ready: to be called once it answers, and whenever it answers with another.
+      newest_model: returns the model to serve: its location, as the parent sent it.
+      reload_requested: set when the parent sends another model.
+      on_ready: to be called when the worker serves, and each time that it serves another model.
     """
 
-    newest: Callable[[], Model]
-    wished: threading.Event
-    ready: Callable[[], None]
+    newest_model: Callable[[], Model]
+    reload_requested: threading.Event
+    on_ready: Callable[[], None]
 
 
-Work = Callable[[socket.socket, Talk[Model]], None]
-"""Answers on a socket until SIGTERM; can be pickled."""
+WorkerMain = Callable[[socket.socket, WorkerContext[Model]], None]
+"""The function of a worker: serves on a socket until SIGTERM; can be pickled."""
 
-_METRICS = "PROMETHEUS_MULTIPROC_DIR"  # where processes of one service keep their counts
-_LOOK = 0.2  # seconds
-_PAUSE = 1.0  # seconds until another try, where a process ended before it answered
+_METRICS_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # read by prometheus_client
+_POLL_SECONDS = 0.2
+_RESTART_DELAY = 1.0  # seconds, after a process that ended before it served
 
 
 def supervise(
-    work: Work[Model],
+    main: WorkerMain[Model],
     model: Model,
     count: int,
     listening: socket.socket,
@@ -67,202 +67,206 @@ def supervise(
     grace: float,
     on_ready: Callable[[int], None],
     on_end: Callable[[int, int | None], None],
-    renewal: Renewal[Model] | None = None,
+    reload: Reload[Model] | None = None,
 ) -> None:
-    """Answers with several processes until SIGINT or SIGTERM; open requests are finished then.
+    """Serves with several processes until SIGINT or SIGTERM; then finishes open requests.
 
-    The first starts alone, and keeps the programs that it compiles for the others.
+    The first process starts alone: it fills the compilation cache for the others.
 
     Args:
-      work: what a process does.
-      model: what it answers with to begin with: where that is, which can be pickled.
-      count: of processes.
-      listening: the socket that all of them accept connections of.
+      main: the function of a process.
+      model: the location of the first model; can be pickled.
+      count: number of processes.
+      listening: the socket on which all of them accept connections.
       grace: seconds that open requests have to finish.
-      on_ready: called when a process answers for the first time, with the number of those that do.
-      on_end: called when a process ended by itself, with its id and status; another replaces it.
-      renewal: when the processes are to answer with another model, and where that is, as an object
-        of its own; None is never.
+      on_ready: called when a process is ready for the first time, with the number of ready ones.
+      on_end: called with the id and status of a process that died; another one replaces it.
+      reload: when and how to reload the model; `open` returns the location of the new one, a new
+        object each time. None is never.
 
     Raises:
-      InputError: a process ended before it answered, and no other answers.
+      InputError: a process ended before it was ready, and no other is.
     """
     workers: list[_Worker[Model]] = []
-    wanted = _Wanted(model, renewal)
-    with _signalled() as stopped, _common_metrics() as metrics:
+    reloader = _ModelReloader(model, reload)
+    with _stop_on_signal() as stopped, _shared_metrics() as metrics:
         try:
             while not stopped.is_set():
-                ready = any(one.ready for one in workers)
+                ready = any(worker.ready for worker in workers)
                 if ready:
-                    wanted.look()
-                for one in workers:
-                    one.renew(wanted.model)
+                    reloader.poll()
+                for worker in workers:
+                    worker.switch_to(reloader.model)
                 while len(workers) < (count if ready else 1):
-                    workers.append(_Worker(work, wanted.model, listening))
+                    workers.append(_Worker(main, reloader.model, listening))
                 _wait(workers)
-                for one in workers:
-                    if one.newly_ready():
-                        with unheard():
-                            on_ready(sum(one.ready for one in workers))
-                for one in [one for one in workers if not one.process.is_alive()]:
-                    number, status = one.process.pid or 0, one.process.exitcode
-                    workers.remove(one)
-                    mark_process_dead(number, metrics)  # its sums stay
+                for worker in workers:
+                    if worker.poll_ready():
+                        with ignore_output_errors():
+                            on_ready(sum(other.ready for other in workers))
+                for worker in [worker for worker in workers if not worker.process.is_alive()]:
+                    number, status = worker.process.pid or 0, worker.process.exitcode
+                    workers.remove(worker)
+                    mark_process_dead(number, metrics)  # keeps its counters
                     if stopped.is_set():
                         break
-                    if not any(other.ready for other in (one, *workers)):
+                    if not any(other.ready for other in (worker, *workers)):
                         found = f"a process that ended with status {status}"
                         raise InputError("--workers", found, "one that starts to answer")
-                    with unheard():
+                    with ignore_output_errors():
                         on_end(number, status)
-                    stopped.wait(0 if one.ready else _PAUSE)
-                if len(workers) == count and all(one.answers is wanted.model for one in workers):
-                    wanted.answers()
+                    stopped.wait(0 if worker.ready else _RESTART_DELAY)
+                if len(workers) == count and all(
+                    worker.serving is reloader.model for worker in workers
+                ):
+                    reloader.announce()
         finally:
             _stop(workers, grace)
 
 
-class _Wanted(Generic[Model]):
-    """The model that all processes are to answer with.
+class _ModelReloader(Generic[Model]):
+    """The model that all processes should serve.
 
-    Another is opened here first, to say what is wrong; meanwhile processes are replaced, and the
-    service can be stopped.
+    This process opens a new model first, to report errors. It does so in the background: meanwhile
+    dead workers are replaced, and the service can be stopped.
+
+    Attributes:
+      model: its location.
     """
 
-    def __init__(self, model: Model, renewal: Renewal[Model] | None):
-        self.model, self._renewal = model, renewal
+    def __init__(self, model: Model, reload: Reload[Model] | None):
+        self.model, self._reload = model, reload
         self._opening: Future[Model] | None = None
-        self._untold = False  # that all answer with it
+        self._unannounced = False  # whether `on_success` is still to be called
 
-    def look(self) -> None:
-        """Begins to open another model if that is wished, or takes it if it is open."""
-        renewal = self._renewal
-        if renewal is None:
+    def poll(self) -> None:
+        """Starts to open a new model if a reload was requested; takes it once it is open."""
+        reload = self._reload
+        if reload is None:
             return
-        if self._opening is None and not self._untold and renewal.wished.is_set():
-            renewal.wished.clear()  # before it is opened: what is written later is another wish
-            self._opening = aside(renewal.open)
+        if self._opening is None and not self._unannounced and reload.requested.is_set():
+            reload.requested.clear()  # before it is opened: what is written later is a new request
+            self._opening = run_in_background(reload.open)
         if self._opening is not None and self._opening.done():
             opened, self._opening = self._opening, None
             try:
-                self.model, self._untold = opened.result(), True
+                self.model, self._unannounced = opened.result(), True
             except Exception as error:
-                with unheard():
-                    renewal.on_kept(error)
+                with ignore_output_errors():
+                    reload.on_failure(error)
 
-    def answers(self) -> None:
-        """Tells, once, that all answer with it."""
-        if self._untold and self._renewal is not None:
-            self._untold = False
-            with unheard():
-                self._renewal.on_renewed()
+    def announce(self) -> None:
+        """Calls `on_success`, once for each model; all workers serve it now."""
+        if self._unannounced and self._reload is not None:
+            self._unannounced = False
+            with ignore_output_errors():
+                self._reload.on_success()
 
 
 class _Worker(Generic[Model]):
-    """A process, and what it answers with.
+    """A process, and the model that it serves.
 
     Attributes:
-      process: started here.
-      messages: from it, and to it.
-      model: that it was asked to answer with last.
-      answers: the model that it answers with; None until it does.
-      ready: whether it has answered.
+      process: the process.
+      messages: the pipe to it.
+      model: the model that it was last told to serve.
+      serving: the model that it serves; None until it is ready.
+      ready: whether it has served any model.
     """
 
-    def __init__(self, work: Work[Model], model: Model, listening: socket.socket):
+    def __init__(self, main: WorkerMain[Model], model: Model, listening: socket.socket):
         spawn = multiprocessing.get_context("spawn")
         self.messages, other = spawn.Pipe()
         self.model = model
-        self.answers: Model | None = None
+        self.serving: Model | None = None
         self.ready = False
         self.process: BaseProcess = spawn.Process(
-            target=_work, args=(work, model, listening, other), name="snm-worker"
+            target=_worker_main, args=(main, model, listening, other), name="snm-worker"
         )
         self.process.start()
         other.close()
 
-    def newly_ready(self) -> bool:
-        """Hears what it says, and returns whether that is for the first time."""
+    def poll_ready(self) -> bool:
+        """Reads a message; returns whether the process became ready for the first time."""
         before = self.ready
         with contextlib.suppress(EOFError, OSError):  # it has ended
             if self.messages.poll() and self.messages.recv():
-                self.answers, self.ready = self.model, True
+                self.serving, self.ready = self.model, True
         return self.ready and not before
 
-    def renew(self, model: Model) -> None:
-        """Asks for another model, once; it tells of one before it is asked for the next."""
-        if self.ready and self.answers is self.model is not model:
+    def switch_to(self, model: Model) -> None:
+        """Sends another model, once, and only after the process serves the one before."""
+        if self.ready and self.serving is self.model is not model:
             self.model = model
             with contextlib.suppress(OSError):  # it has ended
                 self.messages.send(model)
 
 
 def _wait(workers: list[_Worker[Any]]) -> None:
-    """Until a process says something or ends, or a while has passed."""
-    sentinels = [one.process.sentinel for one in workers]
-    connection.wait([*sentinels, *(one.messages for one in workers)], _LOOK)
+    """Waits until a process sends a message or ends, for at most `_POLL_SECONDS`."""
+    sentinels = [worker.process.sentinel for worker in workers]
+    connection.wait([*sentinels, *(worker.messages for worker in workers)], _POLL_SECONDS)
 
 
-def _work(
-    work: Work[Model], model: Model, listening: socket.socket, parent: connection.Connection
+def _worker_main(
+    main: WorkerMain[Model], model: Model, listening: socket.socket, parent: connection.Connection
 ) -> None:
     # Ctrl-C signals the whole group; until this process has its own handlers, the parent decides.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the parent hears it, and sends what follows
-    newest, wished = model, threading.Event()
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the parent handles it, and sends the new model
+    newest_model, reload_requested = model, threading.Event()
 
-    def follow() -> None:
-        nonlocal newest
+    def receive_models() -> None:
+        nonlocal newest_model
         with contextlib.suppress(EOFError, OSError):
             while True:
-                newest = parent.recv()
-                wished.set()
-        os.kill(os.getpid(), signal.SIGTERM)  # it was killed, so that nobody stops this process
+                newest_model = parent.recv()
+                reload_requested.set()
+        os.kill(os.getpid(), signal.SIGTERM)  # the parent died: nobody else would stop this process
 
-    threading.Thread(target=follow, daemon=True).start()
+    threading.Thread(target=receive_models, daemon=True).start()
     try:
         with listening:
-            work(listening, Talk(lambda: newest, wished, lambda: parent.send(True)))
+            context = WorkerContext(
+                lambda: newest_model, reload_requested, on_ready=lambda: parent.send(True)
+            )
+            main(listening, context)
     except Exception as error:
         if not isinstance(error, InputError) and not is_out_of_memory(error):
             raise
-        print(f"snm: error: {why_kept(error)}", file=sys.stderr, flush=True)
+        print(f"snm: error: {describe_error(error)}", file=sys.stderr, flush=True)
         if isinstance(error, InputError):
             raise SystemExit(2) from None
         os._exit(1)  # at once: threads may wait for others, which could not start
-    if busy():
-        os._exit(0)  # a model that is being opened is not waited for
+    if has_background_work():
+        os._exit(0)  # without waiting for a model that is being opened
 
 
 def _stop(workers: list[_Worker[Any]], grace: float) -> None:
-    for one in workers:
-        one.process.terminate()
+    for worker in workers:
+        worker.process.terminate()
     end = time.monotonic() + grace + 5
-    for one in workers:
-        one.process.join(max(end - time.monotonic(), 0))
-        if one.process.is_alive():
-            one.process.kill()
-            one.process.join()
+    for worker in workers:
+        worker.process.join(max(end - time.monotonic(), 0))
+        if worker.process.is_alive():
+            worker.process.kill()
+            worker.process.join()
 
 
 @contextlib.contextmanager
-def _signalled() -> Iterator[threading.Event]:
-    """Set by a signal, instead of what the signal did before."""
-    found = threading.Event()
-    before = {number: signal.signal(number, lambda *_: found.set()) for number in SIGNALS}
-    try:
-        yield found
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def _stop_on_signal() -> Iterator[threading.Event]:
+    """An event that signals set, instead of calling their previous handlers."""
+    stopped = threading.Event()
+    with signal_handlers(lambda *_: stopped.set(), *SIGNALS):
+        yield stopped
 
 
 @contextlib.contextmanager
-def _common_metrics() -> Iterator[str]:
-    """A folder where the processes started within keep their counts, for each of them to add up."""
+def _shared_metrics() -> Iterator[str]:
+    """A folder in which the processes started within it share their metrics."""
     with tempfile.TemporaryDirectory(prefix="snm-metrics-") as folder:
-        os.environ[_METRICS] = folder
+        os.environ[_METRICS_FOLDER] = folder
         try:
             yield folder
         finally:
-            del os.environ[_METRICS]
+            del os.environ[_METRICS_FOLDER]

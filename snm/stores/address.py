@@ -1,4 +1,4 @@
-"""Addresses in object stores, and the packages that speak to each kind of store."""
+"""Addresses in object stores, and the packages for each kind of store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from snm.errors import InputError, pip_install
 
-__all__ = ["KINDS", "Address", "Kind", "absolute", "in_words", "without_secrets"]
+__all__ = ["KINDS", "Address", "Kind", "absolute", "describe_error", "mask_secrets"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Kind:
     """A kind of store.
 
     Attributes:
-      package: what fsspec needs to speak to it.
+      package: the package that fsspec needs for it.
       extra: the extra of snm that installs it.
     """
 
@@ -30,10 +30,10 @@ class Kind:
 KINDS = {"gs": Kind("gcsfs", "gcs"), "s3": Kind("s3fs", "s3")}
 """Scheme of an address -> its kind of store."""
 
-# `Path` makes one slash of two, and command lines make paths of what they read.
+# `Path` turns two slashes into one, and command line arguments become paths.
 _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+):/{1,2}(?!/)(.*)", re.DOTALL)
-_LONGEST = 300  # characters of an error of a store that are printed
-# Names of values that nobody else may see, in addresses and in the errors of stores' packages.
+_MAX_ERROR_LENGTH = 300  # characters of a store's error that are printed
+# Names of secret values in addresses and in the errors of stores' packages.
 _SECRET = re.compile(
     r"""((?:key|token|secret|password|signature|credential|upload_?id)[\w-]*["']?\s*[=:]\s*["']?)"""
     r"""[^\s&"',;)]+""",
@@ -42,30 +42,30 @@ _SECRET = re.compile(
 _USER = re.compile(r"(:/{1,2})[^/\s@]*@")
 
 
-def without_secrets(text: str) -> str:
-    """A text without users and passwords of addresses, and values that are named as secret.
+def mask_secrets(text: str) -> str:
+    """Masks users and passwords of addresses, and secret values, in a text.
 
     Example:
-      >>> without_secrets("https://me:pw@host/a?token=x&n=1")
+      >>> mask_secrets("https://me:pw@host/a?token=x&n=1")
       'https://***@host/a?token=***&n=1'
     """
     return _SECRET.sub(r"\1***", _USER.sub(r"\1***@", text))
 
 
 def absolute(place: str | Path) -> str:
-    """An absolute path of what is there; an address or the name of what is not there stays.
+    """The absolute path of an existing file or folder; addresses and other names do not change.
 
     Raises:
-      InputError: as `Address.of`.
+      InputError: as in `Address.of`.
     """
     if (address := Address.of(place)) is not None:
         return str(address)
     return str(Path(place).resolve()) if Path(place).exists() else str(place)
 
 
-def in_words(error: Exception) -> str:
-    """An error of a store's package in one line, without secrets."""
-    text = " ".join(without_secrets(str(error)).split())[:_LONGEST]
+def describe_error(error: Exception) -> str:
+    """A one-line description of an error of a store's package, without secrets."""
+    text = " ".join(mask_secrets(str(error)).split())[:_MAX_ERROR_LENGTH]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
@@ -74,7 +74,7 @@ class Address:
     """A folder in an object store.
 
     Attributes:
-      scheme: of `KINDS`.
+      scheme: a key of `KINDS`.
       path: the bucket and the names below it, without slashes at the ends.
 
     Example:
@@ -87,24 +87,24 @@ class Address:
 
     @classmethod
     def of(cls, place: object) -> Address | None:
-        """The address that a text or path is; None if it is a path of this machine.
+        """Parses an address; None for a local path.
 
         Raises:
-          InputError: an address without a bucket or without a folder in it, or with a user, a
-            password or a query: it is written to the run, where others read it.
+          InputError: an address without a bucket or a folder in it, or with a user, a password or
+            a query, because the address is stored in the run, where others can read it.
         """
-        found = _ADDRESS.fullmatch(str(place)) if isinstance(place, str | Path) else None
-        if found is None or found[1] not in KINDS:
+        match = _ADDRESS.fullmatch(str(place)) if isinstance(place, str | Path) else None
+        if match is None or match[1] not in KINDS:
             return None
-        parts = [part for part in found[2].split("/") if part not in ("", ".")]  # as `Path` does
-        expected = f"{found[1]}://BUCKET/FOLDER"
-        if parts and ("@" in parts[0] or ":" in parts[0] or "?" in found[2]):
+        parts = [part for part in match[2].split("/") if part not in ("", ".")]  # as `Path` does
+        expected = f"{match[1]}://BUCKET/FOLDER"
+        if parts and ("@" in parts[0] or ":" in parts[0] or "?" in match[2]):
             wrong = "a user, password or query in an address"
             expected += ", with credentials as the package of the store reads them"
-            raise InputError(f"{found[1]}://", wrong, expected)
+            raise InputError(f"{match[1]}://", wrong, expected)
         if len(parts) < 2 or ".." in parts:
             raise InputError(str(place), "no folder in a bucket", expected)
-        return cls(found[1], "/".join(parts))
+        return cls(match[1], "/".join(parts))
 
     def __str__(self) -> str:
         return f"{self.scheme}://{self.path}"
@@ -119,26 +119,26 @@ class Address:
 
     @property
     def key(self) -> str:
-        """A name for files of this machine that belong to this address."""
+        """A file name for the local data of this address."""
         return hashlib.sha256(str(self).encode()).hexdigest()[:16]
 
     def filesystem(self) -> Any:
-        """What fsspec has for this kind of store, without a cache of listings.
+        """The fsspec file system of this store, without a cache of listings.
 
         Raises:
-          InputError: a package is not installed, or refuses the credentials that it finds.
+          InputError: a package is not installed, or rejects the credentials that it finds.
         """
         kind = KINDS[self.scheme]
         try:
             import fsspec
 
             log = logging.getLogger(kind.package)
-            if log.level == logging.NOTSET:  # tracebacks of what is tried again
+            if log.level == logging.NOTSET:  # no tracebacks of operations that are retried
                 log.setLevel(logging.CRITICAL)
             return fsspec.filesystem(self.scheme, use_listings_cache=False)
         except ImportError as error:
             found = f"no package {kind.package}"
             raise InputError(str(self), found, pip_install(kind.extra)) from error
-        except Exception as error:  # a file of credentials that is not there, say
+        except Exception as error:  # for example a missing credentials file
             expected = f"settings that {kind.package} takes"
-            raise InputError(str(self), in_words(error), expected) from error
+            raise InputError(str(self), describe_error(error), expected) from error

@@ -1,7 +1,8 @@
-"""The operations on a folder of an object store; what fails is tried again, with growing pauses.
+"""Operations on a folder of an object store, with retries and exponential backoff.
 
-Each operation may be repeated without harm, also where the one before took effect and only its
-answer was lost: an object is written as a whole, under a name that says its content or its writer.
+All operations are idempotent, so they can be retried even if the first try succeeded and only the
+response was lost: an object is written as a whole, under a name that depends on its content or its
+writer.
 """
 
 from __future__ import annotations
@@ -19,44 +20,46 @@ from time import monotonic
 from typing import Any, TypeVar
 
 from snm.errors import InputError
-from snm.stores.address import Address, in_words
+from snm.stores.address import Address, describe_error
 from snm.system.escapes import plain
 
-__all__ = ["Found", "GoneError", "Objects", "Patience", "StoreError", "safe"]
+__all__ = ["GoneError", "ObjectInfo", "Objects", "RetryPolicy", "StoreError", "safe_name"]
 
 T = TypeVar("T")
 
-_AT_ONCE = 8  # objects that are copied side by side: one of them alone leaves most of a link idle
-_SILENT = 10.0  # seconds after which what is tried again is printed
-# Where waiting does not help: errors by type, of this machine's disk, and as s3fs and gcsfs have
-# them; gcsfs has `OSError("Forbidden: ...")` for status 403.
+_NUM_THREADS = (
+    8  # objects copied in parallel; one at a time would leave most of the bandwidth unused
+)
+_PRINT_AFTER = 10.0  # seconds after which retries are printed
+# Permanent errors: by type, of the local disk, and those of s3fs and gcsfs. For status 403, gcsfs
+# raises `OSError("Forbidden: ...")`.
 _FINAL = (PermissionError, IsADirectoryError, NotADirectoryError)
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 _FINAL_NAMES = ("Credential", "Unauthorized", "Forbidden", "AuthError", "ParamValidation")
 _FINAL_TEXTS = ("Forbidden", "Bad Request")
 _FINAL_CODES = (401, 403, "401", "403")
-_PASSING = ("rate limit", "invalid credentials")  # the second: a token ran out, and is renewed
+_TEMPORARY = ("rate limit", "invalid credentials")  # the second: a token expired, and is renewed
 _VERSIONS = ("generation", "etag", "ETag", "md5Hash", "mtime", "LastModified", "created")
 
 
 class StoreError(Exception):
-    """An object store did not do what was asked, after all tries; its text is one line."""
+    """An operation of an object store failed after all tries; the text is one line."""
 
 
 class GoneError(StoreError):
-    """There is no such object."""
+    """The object does not exist."""
 
 
 @dataclasses.dataclass(frozen=True)
-class Patience:
-    """How often an operation is tried, and the pauses between: each twice as long as the last.
+class RetryPolicy:
+    """The number of tries of an operation, and the pauses between: each twice as long as the last.
 
-    A pause is shortened at random by up to a half, so that many machines do not come back at once.
+    A pause is shortened at random by up to a half, so that many machines do not retry at once.
 
     Attributes:
-      tries: at most so many.
+      tries: the largest number of tries.
       first: seconds of the first pause.
-      longest: seconds of the longest one.
+      longest: seconds of the longest pause.
     """
 
     tries: int = 8
@@ -64,51 +67,51 @@ class Patience:
     longest: float = 60.0
 
     def pause(self, tried: int) -> float:
-        """Seconds to wait after so many tries."""
+        """Seconds to wait after a number of tries."""
         whole = min(self.longest, self.first * 2 ** (tried - 1))
         return whole * random.uniform(0.5, 1)
 
 
 @dataclasses.dataclass(frozen=True)
-class Found:
-    """An object as a listing has it: bytes, and a text that differs when the content does."""
+class ObjectInfo:
+    """An entry of a listing: size in bytes, and a version that changes with the content."""
 
     size: int
     version: str
 
 
 class Objects:
-    """The objects of a folder in a store, by their names below it.
+    """The objects of a folder in a store, by their names relative to it.
 
     Args:
-      address: of the folder; it need not exist.
-      patience: how often a failed operation is tried again.
+      address: the folder, which need not exist.
+      retry_policy: number of tries and pauses of an operation.
 
     Raises:
       InputError: a package is not installed.
     """
 
-    def __init__(self, address: Address, patience: Patience | None = None):
-        self.address, self._patience = address, patience or Patience()
+    def __init__(self, address: Address, retry_policy: RetryPolicy | None = None):
+        self.address, self._retry_policy = address, retry_policy or RetryPolicy()
         self._files = address.filesystem()
         self._root = str(self._files._strip_protocol(str(address))).rstrip("/")
         self._ended = threading.Event()
 
-    def listed(self, below: str = "") -> dict[str, Found]:
+    def list_objects(self, below: str = "") -> dict[str, ObjectInfo]:
         """The objects whose names begin with the folder `below`, by name."""
         place = f"{self._root}/{below}".rstrip("/")
-        inside = f"{place}/"  # some stores also list names that only begin alike
+        inside = f"{place}/"  # some stores also list other names with this prefix
 
         def find() -> dict[str, Any]:
             try:
                 return self._files.find(place, detail=True)
-            except FileNotFoundError:  # some stores have empty folders, some have none
+            except FileNotFoundError:  # only some stores have empty folders
                 return {}
 
-        found = self._tried(below or ".", find)
-        names = {name: info for name, info in found.items() if info.get("type") == "file"}
+        entries = self._retry(below or ".", find)
+        names = {name: info for name, info in entries.items() if info.get("type") == "file"}
         return {
-            name[len(self._root) + 1 :]: Found(int(info["size"]), _version(info))
+            name[len(self._root) + 1 :]: ObjectInfo(int(info["size"]), _version(info))
             for name, info in names.items()
             if name.startswith(inside) and not name.endswith("/")
         }
@@ -120,10 +123,10 @@ class Objects:
           GoneError: there is none.
           StoreError: it could not be read.
         """
-        return self._tried(name, lambda: bytes(self._files.cat_file(self._path(name))))
+        return self._retry(name, lambda: bytes(self._files.cat_file(self._path(name))))
 
     def write(self, name: str, content: bytes) -> None:
-        """Writes a small object, and reads it again.
+        """Writes a small object, and reads it back to compare.
 
         Raises:
           StoreError: it could not be written.
@@ -131,15 +134,15 @@ class Objects:
 
         def put() -> None:
             self._files.pipe_file(self._path(name), content)
-            with _seen():
-                there = self._files.cat_file(self._path(name))
-            if there != content:
+            with _not_found_is_retried():
+                stored = self._files.cat_file(self._path(name))
+            if stored != content:
                 raise OSError("the store has other bytes than were sent")
 
-        self._tried(name, put, writing=True)
+        self._retry(name, put, writing=True)
 
     def send(self, path: Path, name: str) -> None:
-        """Uploads a file, and compares the size.
+        """Uploads a file, and compares its size in the store.
 
         Raises:
           StoreError: it could not be uploaded.
@@ -148,45 +151,45 @@ class Objects:
 
         def put() -> None:
             self._files.put_file(str(path), self._path(name))
-            with _seen():
-                there = int(self._files.info(self._path(name))["size"])
-            if there != size:
-                raise OSError(f"the store has {there} of {size} bytes")
+            with _not_found_is_retried():
+                stored = int(self._files.info(self._path(name))["size"])
+            if stored != size:
+                raise OSError(f"the store has {stored} of {size} bytes")
 
-        self._tried(name, put, writing=True)
+        self._retry(name, put, writing=True)
 
     def fetch(self, name: str, path: Path, check: Callable[[Path], str | None]) -> None:
         """Downloads an object.
 
         Args:
-          name: of the object.
+          name: the object.
           path: the file to write.
-          check: what is wrong with the file, in words, or None.
+          check: returns an error message if the file is wrong, otherwise None.
 
         Raises:
           GoneError: there is no such object.
-          StoreError: it could not be downloaded, or `check` says that it is wrong.
+          StoreError: it could not be downloaded, or `check` returned an error.
         """
 
         def get() -> None:
             self._files.get_file(self._path(name), str(path))
-            if (wrong := check(path)) is not None:
-                raise OSError(wrong)
+            if (message := check(path)) is not None:
+                raise OSError(message)
 
-        self._tried(name, get)
+        self._retry(name, get)
 
     def remove(self, names: Iterable[str]) -> None:
-        """Removes objects, as far as the store lets us: nothing depends on it."""
+        """Removes objects, and ignores errors: nothing depends on the removal."""
 
-        def one(name: str) -> None:
+        def remove_object(name: str) -> None:
             with contextlib.suppress(StoreError):
-                self._tried(name, lambda: self._files.rm_file(self._path(name)), tries=3)
+                self._retry(name, lambda: self._files.rm_file(self._path(name)), tries=3)
 
-        self.at_once(one, names)
+        self.run_parallel(remove_object, names)
 
-    def at_once(self, action: Callable[[Any], object], items: Iterable[Any]) -> None:
-        """Calls a function with each item, several at a time; raises the first error."""
-        with concurrent.futures.ThreadPoolExecutor(_AT_ONCE, "store") as pool:
+    def run_parallel(self, action: Callable[[Any], object], items: Iterable[Any]) -> None:
+        """Calls a function with each item, in parallel threads; raises the first error."""
+        with concurrent.futures.ThreadPoolExecutor(_NUM_THREADS, "store") as pool:
             futures = [pool.submit(action, item) for item in items]
             try:
                 for future in futures:
@@ -199,13 +202,13 @@ class Objects:
                 raise
 
     def end(self) -> None:
-        """Makes all threads give up what they would try again, for good."""
+        """Ends all retries of all threads."""
         self._ended.set()
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"
 
-    def _tried(
+    def _retry(
         self,
         name: str,
         action: Callable[[], T],
@@ -213,7 +216,7 @@ class Objects:
         writing: bool = False,
         tries: int | None = None,
     ) -> T:
-        most, tried, begun = tries or self._patience.tries, 0, monotonic()
+        max_tries, tried, start = tries or self._retry_policy.tries, 0, monotonic()
         while True:
             tried += 1
             try:
@@ -224,44 +227,46 @@ class Objects:
                 last: Exception = error
             except Exception as error:  # stores' packages raise errors of many types
                 last = error
-            reason = in_words(last)
-            if tried == most or _final(last) or self._ended.is_set():
+            reason = describe_error(last)
+            if tried == max_tries or _is_permanent(last) or self._ended.is_set():
                 count = "1 try" if tried == 1 else f"{tried} tries"
                 raise StoreError(
                     f"{self.address / name}: gave up after {count} ({reason})"
                 ) from last
-            pause = self._patience.pause(tried)
-            if monotonic() + pause - begun > _SILENT:
-                _print(f"{self.address / name}: trying again ({tried + 1} of {most}): {reason}")
+            pause = self._retry_policy.pause(tried)
+            if monotonic() + pause - start > _PRINT_AFTER:
+                _print(
+                    f"{self.address / name}: trying again ({tried + 1} of {max_tries}): {reason}"
+                )
             self._ended.wait(pause)
 
 
 @contextlib.contextmanager
-def _seen() -> Iterator[None]:
-    """What was written just now may not be seen yet: another error than that of no bucket."""
+def _not_found_is_retried() -> Iterator[None]:
+    """Turns `FileNotFoundError` into an error that is retried: new objects may be visible later."""
     try:
         yield
     except FileNotFoundError as error:
         raise OSError("the store does not have what was sent") from error
 
 
-_telling = threading.Lock()
+_print_lock = threading.Lock()
 _printed_at: list[float] = []  # when the last line was printed, by any thread
 
 
 def _print(line: str) -> None:
-    """Prints a line on stderr; one in ten seconds, for many objects may fail side by side."""
-    with _telling:
-        if not _printed_at or monotonic() - _printed_at[0] >= _SILENT:
+    """Prints a line on stderr, at most one in ten seconds, as many objects may fail at once."""
+    with _print_lock:
+        if not _printed_at or monotonic() - _printed_at[0] >= _PRINT_AFTER:
             _printed_at[:] = [monotonic()]
             print(f"snm: {plain(line)}", file=sys.stderr, flush=True)
 
 
-def safe(name: str, where: str) -> str:
-    """The name of an object that becomes that of a file below a folder.
+def safe_name(name: str, where: str) -> str:
+    """Checks that the name of an object is a valid file name below a folder, and returns it.
 
     Raises:
-      InputError: it would leave the folder.
+      InputError: the file would be outside of the folder.
     """
     parts = PurePosixPath(name).parts
     if not parts or name.startswith("/") or ".." in parts or "\0" in name or "\\" in name:
@@ -269,18 +274,18 @@ def safe(name: str, where: str) -> str:
     return name
 
 
-def _final(error: Exception) -> bool:
-    """Whether another try cannot help."""
+def _is_permanent(error: Exception) -> bool:
+    """Whether retrying is useless."""
     text = str(error)
-    if any(one in text.lower() for one in _PASSING):
+    if any(part in text.lower() for part in _TEMPORARY):
         return False
-    if isinstance(error, FileNotFoundError):  # no bucket; or parts of a large object ran out
+    if isinstance(error, FileNotFoundError):  # no bucket; or an expired upload of a large object
         return "specified upload" not in text
-    full = isinstance(error, OSError) and error.errno in _DISK  # of this machine
-    named = any(one in type(error).__name__ for one in _FINAL_NAMES)
+    disk_full = isinstance(error, OSError) and error.errno in _DISK
+    known_type = any(part in type(error).__name__ for part in _FINAL_NAMES)
     code = getattr(error, "code", None) or getattr(error, "status", None)
-    of_access = code in _FINAL_CODES or text.startswith(_FINAL_TEXTS)
-    return full or named or of_access or isinstance(error, _FINAL)
+    no_access = code in _FINAL_CODES or text.startswith(_FINAL_TEXTS)
+    return disk_full or known_type or no_access or isinstance(error, _FINAL)
 
 
 def _version(info: dict[str, Any]) -> str:

@@ -1,8 +1,8 @@
-"""A cache in an object store (`$SNM_CACHE`): what the cache folder of this machine lacks is there.
+"""A shared cache in an object store (`$SNM_CACHE`), for entries that the local cache folder lacks.
 
-An entry is a folder that holds the same bytes whoever writes it, with a `manifest.json` that has
-checksums of the other files; it is uploaded last. As with any cache, a store that fails costs time
-and nothing else.
+An entry is a folder whose content does not depend on the writer. Its `manifest.json`, which has the
+checksums of the other files, is uploaded last. Errors of the store are ignored: they only cost
+time.
 """
 
 from __future__ import annotations
@@ -11,33 +11,36 @@ import contextlib
 from pathlib import Path
 
 from snm.errors import InputError
-from snm.stores.address import Address, without_secrets
-from snm.stores.objects import Objects, Patience, StoreError, safe
+from snm.stores.address import Address, mask_secrets
+from snm.stores.objects import Objects, RetryPolicy, StoreError, safe_name
 from snm.system import disk
 from snm.system.cache_folder import store_address
 from snm.system.files import atomic_folder
 
-__all__ = ["bring", "send"]
+__all__ = ["download_entry", "upload_entry"]
 
 _MANIFEST = "manifest.json"
-_PATIENCE = Patience(tries=3)
+_RETRY_POLICY = RetryPolicy(tries=3)
 
 
-def bring(place: Path, name: str) -> bool:
-    """Downloads an entry into the cache folder; whether it was there.
+def download_entry(place: Path, name: str) -> bool:
+    """Downloads an entry into the local cache folder.
 
     Args:
-      place: the cache folder of this machine.
-      name: of the entry.
+      place: the local cache folder.
+      name: the name of the entry.
+
+    Returns:
+      True if the store has the entry.
 
     Raises:
-      InputError: `$SNM_CACHE` is no address of a store, or a package is missing.
+      InputError: `$SNM_CACHE` is not the address of a store, or a package is missing.
     """
     objects = _objects(name)
     if objects is None:
         return False
     with contextlib.suppress(OSError, StoreError):
-        found = objects.listed()
+        found = objects.list_objects()
         if _MANIFEST not in found:
             return False
         with (
@@ -45,29 +48,29 @@ def bring(place: Path, name: str) -> bool:
             atomic_folder("cache", place / name, lasting=False) as to,
         ):
 
-            def one(file: str) -> None:
-                path = to / safe(file, str(objects.address))
+            def download(file: str) -> None:
+                path = to / safe_name(file, str(objects.address))
                 path.parent.mkdir(parents=True, exist_ok=True)
                 objects.fetch(file, path, lambda path: None)  # its checksum is in the manifest
 
-            objects.at_once(one, found)
-            disk.remove_tree(place / name)  # asked for only where it is missing or damaged
+            objects.run_parallel(download, found)
+            disk.remove_tree(place / name)  # only missing or damaged entries are downloaded
         return True
     return False
 
 
-def send(place: Path, name: str) -> None:
-    """Uploads an entry of the cache folder, its manifest last.
+def upload_entry(place: Path, name: str) -> None:
+    """Uploads an entry of the local cache folder, its manifest last.
 
     Raises:
-      InputError: as `bring`.
+      InputError: as in `download_entry`.
     """
     objects = _objects(name)
     if objects is None:
         return
     with contextlib.suppress(OSError, StoreError):
         files = [path for path in (place / name).iterdir() if path.name != _MANIFEST]
-        objects.at_once(lambda path: objects.send(path, path.name), files)
+        objects.run_parallel(lambda path: objects.send(path, path.name), files)
         objects.send(place / name / _MANIFEST, _MANIFEST)
 
 
@@ -79,7 +82,7 @@ def _objects(name: str) -> Objects | None:
     if address is None:
         raise InputError(
             "SNM_CACHE",
-            without_secrets(store),
+            mask_secrets(store),
             "a folder, or an address such as gs://BUCKET/FOLDER",
         )
-    return Objects(address / name, _PATIENCE)
+    return Objects(address / name, _RETRY_POLICY)

@@ -1,11 +1,11 @@
-"""What a store holds of a run: objects that never change, and snapshots that list them.
+"""The format of a run in a store: immutable objects, and snapshots that list them.
 
     RUN/files/checkpoints/40/manifest.json.0123456789abcdef    the file, with a part of its SHA-256
     RUN/snapshots/00000007-5f3a9c01.json                       its number, and who wrote it
 
-A snapshot is a JSON object with a checksum of its own: path of each file -> size and SHA-256. It is
-written after the objects that it lists, so a reader who takes the newest intact one finds a run as
-it was at one moment. No object is written twice with other content.
+A snapshot is a JSON object with a checksum: path of each file -> size and SHA-256. It is written
+after the objects that it lists, so the newest intact snapshot is a consistent state of the run. No
+object is overwritten with other content.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import re
 from pathlib import Path
 
 from snm.errors import InputError
-from snm.stores.objects import GoneError, Objects, StoreError, safe
+from snm.stores.objects import GoneError, Objects, StoreError, safe_name
 from snm.system import disk
 from snm.system.checksums import are_records, difference, file_sha256, fingerprint, sealed, unsealed
 
@@ -27,16 +27,16 @@ FILES, SNAPSHOTS = "files", "snapshots"
 _FORMAT = "snm snapshot 1"
 _NAME = re.compile(rf"{SNAPSHOTS}/(\d{{8}})-([0-9a-f]{{8}})\.json")
 _FILE = re.compile(rf"{FILES}/.+\.[0-9a-f]{{16}}", re.DOTALL)
-_LISTINGS = 10  # while snapshots are replaced as fast as they are read
+_LISTINGS = 10  # tries, if snapshots are replaced as fast as they are read
 
 
 @dataclasses.dataclass(frozen=True)
 class Snapshot:
-    """A folder as it was at one moment.
+    """A consistent state of a folder.
 
     Attributes:
-      number: one more than that of the snapshot before.
-      writer: who wrote it, 8 hexadecimal digits.
+      number: one more than the number of the snapshot before.
+      writer: id of the writing process, 8 hexadecimal digits.
       files: path in the folder -> [bytes, SHA-256].
     """
 
@@ -46,7 +46,7 @@ class Snapshot:
 
     @property
     def name(self) -> str:
-        """Of its object."""
+        """The name of its object."""
         return f"{SNAPSHOTS}/{self.number:08d}-{self.writer}.json"
 
     @property
@@ -62,48 +62,48 @@ class Snapshot:
 def snapshot_names(objects: Objects) -> list[str]:
     """The names of all snapshots, the newest first."""
     return sorted(
-        (name for name in objects.listed(SNAPSHOTS) if _NAME.fullmatch(name)), reverse=True
+        (name for name in objects.list_objects(SNAPSHOTS) if _NAME.fullmatch(name)), reverse=True
     )
 
 
 def file_names(objects: Objects) -> set[str]:
-    """The names of all objects that hold a file of some snapshot, past ones too."""
-    return {name for name in objects.listed(FILES) if _FILE.fullmatch(name)}
+    """The names of all objects with a file of any snapshot."""
+    return {name for name in objects.list_objects(FILES) if _FILE.fullmatch(name)}
 
 
 def newest(objects: Objects) -> Snapshot | None:
     """The newest intact snapshot, or None.
 
     Raises:
-      InputError: a snapshot of another format, or with names that leave the folder.
-      StoreError: the store does not answer.
+      InputError: a snapshot has another format, or file names outside of the folder.
+      StoreError: the store cannot be read.
     """
     for _ in range(_LISTINGS):
         for name in snapshot_names(objects):
             try:
-                found = _parsed(objects, name)
+                snapshot = _read_snapshot(objects, name)
             except GoneError:
-                break  # a newer one took its place: list again
-            if found is not None:
-                return found
+                break  # it was replaced by a newer one: list again
+            if snapshot is not None:
+                return snapshot
         else:
             return None
     raise StoreError(f"{objects.address / SNAPSHOTS}: objects that are listed are not there")
 
 
-def _parsed(objects: Objects, name: str) -> Snapshot | None:
+def _read_snapshot(objects: Objects, name: str) -> Snapshot | None:
     try:
         value = unsealed(objects.read(name))
         kind, files = value["format"], value["files"]
     except (ValueError, KeyError):
-        return None  # its write was cut off
+        return None  # it was not completely written
     where = str(objects.address / name)
     if kind != _FORMAT:
         raise InputError(where, f"format {ascii(kind)[:40]}", repr(_FORMAT))
     if not are_records(files, str):
         raise InputError(where, "a list of files of another form", "size and SHA-256 of each file")
     for path in files:
-        safe(path, where)
+        safe_name(path, where)
     return Snapshot(number_of(name), _parts(name)[1], files)
 
 
@@ -113,38 +113,39 @@ def number_of(name: str) -> int:
 
 
 def _parts(name: str) -> tuple[str, ...]:
-    found = _NAME.fullmatch(name)
-    assert found is not None, "of `snapshot_names`"
-    return found.groups()
+    match = _NAME.fullmatch(name)
+    assert match is not None, "not from `snapshot_names`"
+    return match.groups()
 
 
 def download(objects: Objects, snapshot: Snapshot, folder: Path, have: Path | None = None) -> None:
-    """Downloads the files of a snapshot, each compared with its SHA-256.
+    """Downloads the files of a snapshot, and checks their SHA-256.
 
     Args:
       objects: the store.
       snapshot: what to download.
       folder: an empty folder to write to.
-      have: a folder that may have some of the files already; these are linked, not downloaded.
+      have: a folder that may have some of the files; these are linked instead of downloaded.
 
     Raises:
-      GoneError: an object is gone, for a newer snapshot took the place of this one.
-      StoreError: an object could not be downloaded, or is not what was written.
+      GoneError: an object was removed, because a newer snapshot replaced this one.
+      StoreError: an object could not be downloaded, or differs from its SHA-256.
     """
 
-    def one(item: tuple[str, str]) -> None:
+    def download_file(item: tuple[str, str]) -> None:
         path, name = item
         target, record = folder / path, snapshot.files[path]
         target.parent.mkdir(parents=True, exist_ok=True)
-        if have is not None and _wrong(have / path, record) is None:
+        if have is not None and _file_error(have / path, record) is None:
             disk.link(have / path, target)
         else:
-            objects.fetch(name, target, lambda file: _wrong(file, record))
+            objects.fetch(name, target, lambda file: _file_error(file, record))
 
-    objects.at_once(one, snapshot.objects.items())
+    objects.run_parallel(download_file, snapshot.objects.items())
 
 
-def _wrong(file: Path, record: list) -> str | None:
+def _file_error(file: Path, record: list) -> str | None:
+    """An error message if a file differs from its record, otherwise None."""
     with contextlib.suppress(OSError):
         return difference(record, fingerprint(file, file_sha256))
     return difference(record, None)

@@ -11,8 +11,18 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
-__all__ = ["SIGNALS", "announced_stop", "reload_requested", "sigterm_raises_exit", "stop_requested"]
+__all__ = [
+    "SIGNALS",
+    "announced_stop",
+    "ends_as_first",
+    "reload_requested",
+    "signal_handlers",
+    "sigterm_ends",
+    "sigterm_raises_exit",
+    "stop_requested",
+]
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -42,60 +52,138 @@ def stop_requested(
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return
-    requested = threading.Event()
+    requested, first, since = threading.Event(), 0, 0.0
+
+    def on_signal(number: int) -> None:
+        nonlocal first, since
+        if requested.is_set():
+            if number == first and time.monotonic() - since < _DEBOUNCE_SECONDS:
+                return
+            try:
+                on_second()
+            finally:
+                os._exit(128 + number)
+        first, since = number, time.monotonic()
+        requested.set()
+        with contextlib.suppress(Exception):  # such as a closed pipe
+            on_first(signal.Signals(number))
+
+    with _signal_thread(SIGNALS, on_signal):
+        yield requested.is_set
+
+
+@contextlib.contextmanager
+def _signal_thread(
+    numbers: tuple[signal.Signals, ...], on_signal: Callable[[int], None]
+) -> Iterator[None]:
+    """Within the block, `hear` is called with signals as they arrive, in a thread of its own."""
     receiver, sender = socket.socketpair()
     sender.setblocking(False)
 
     def receive() -> None:
-        first, since = 0, 0.0
-        while numbers := receiver.recv(16):
-            for number in numbers:
-                if number not in SIGNALS:
-                    continue
-                if requested.is_set():
-                    if number == first and time.monotonic() - since < _DEBOUNCE_SECONDS:
-                        continue
-                    try:
-                        on_second()
-                    finally:
-                        os._exit(128 + number)
-                first, since = number, time.monotonic()
-                requested.set()
-                with contextlib.suppress(Exception):  # such as a closed pipe
-                    on_first(signal.Signals(number))
+        while arrived := receiver.recv(16):
+            for number in arrived:
+                if number in numbers:
+                    on_signal(number)
 
     # Python writes to the wakeup descriptor only for signals that have a handler.
-    old = {number: signal.signal(number, lambda *_: None) for number in SIGNALS}
+    old = {number: signal.signal(number, _handled_by_thread) for number in numbers}
     old_descriptor = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
     thread = threading.Thread(target=receive, name="signals", daemon=True)
     thread.start()
     try:
-        yield requested.is_set
+        yield
     finally:
         signal.set_wakeup_fd(old_descriptor)
-        for number, handler in old.items():
-            signal.signal(number, handler)
+        for number, before in old.items():
+            signal.signal(number, before)
         sender.close()
         thread.join()
         receiver.close()
 
 
 @contextlib.contextmanager
-def announced_stop(begins: str, again: str) -> Iterator[Callable[[], bool]]:
-    """As `stop_requested`, with messages on standard error.
+def signal_handlers(
+    handler: Callable[[int, Any], None], *numbers: signal.Signals
+) -> Iterator[None]:
+    """Within the block, signals have this handler alone: no thread of a block around it hears them.
 
     Args:
-      begins: the effect of the first signal.
-      again: the effect of running the same command after the second signal.
+      handler: Python's, called in the main thread.
+      *numbers: of these signals.
     """
+    before = {number: signal.signal(number, handler) for number in numbers}
+    old_descriptor = signal.set_wakeup_fd(-1)
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(old_descriptor)
+        for number, old in before.items():
+            signal.signal(number, old)
+
+
+def _handled_by_thread(number: int, frame: object) -> None:
+    """Python's handler of a signal that a thread hears."""
+
+
+@contextlib.contextmanager
+def sigterm_ends(status: int, told: str | None = None) -> Iterator[None]:
+    """Within the block, SIGTERM ends the process at once, also while compiled code runs.
+
+    Outside the main thread, nothing is changed.
+
+    Args:
+      status: that it exits with.
+      told: a line for standard error.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def on_signal(_: int) -> None:
+        try:
+            if told is not None:
+                _tell(told)
+        finally:
+            os._exit(status)
+
+    with _signal_thread((signal.SIGTERM,), on_signal):
+        yield
+
+
+def ends_as_first() -> contextlib.AbstractContextManager[None]:
+    """Within it, SIGTERM ends this process also where it is the first one, as in a container.
+
+    The kernel keeps signals without a handler from process 1, which would then go on.
+    """
+    if os.getpid() != 1 or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        return contextlib.nullcontext()
+    return sigterm_ends(128 + signal.SIGTERM)
+
+
+def _tell(line: str) -> None:
+    """Says what a signal did, while another thread may draw a bar."""
     from snm.system.terminal import console
+
+    with contextlib.suppress(SystemExit):  # rich's, where nobody reads
+        console.show_cursor(True)  # the bar hides it
+    print(f"snm: {line}", file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def announced_stop(begins: str, again: str) -> Iterator[Callable[[], bool]]:
+    """As `stop_requested`, and says on standard error what each signal does.
+
+    Args:
+      begins: what the first one does.
+      again: what the same command does after the second.
+    """
 
     def first(signal: signal.Signals) -> None:
         print(f"snm: {signal.name}: {begins}", file=sys.stderr, flush=True)
 
     def second() -> None:
-        console.show_cursor(True)  # the progress bar hides it
-        print(f"snm: error: stopped at once; the same command {again}", file=sys.stderr, flush=True)
+        _tell(f"error: stopped at once; the same command {again}")
 
     with stop_requested(first, second) as requested:
         yield requested
@@ -108,18 +196,16 @@ def sigterm_raises_exit() -> Iterator[None]:
     Does nothing if SIGTERM has a handler already, and outside the main thread.
     """
     in_main_thread = threading.current_thread() is threading.main_thread()
-    if not in_main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+    before = signal.getsignal(signal.SIGTERM)
+    if not in_main_thread or before not in (signal.SIG_DFL, _handled_by_thread):
         yield
         return
 
     def exit_process(number: int, _: object) -> None:
         raise SystemExit(128 + number)
 
-    signal.signal(signal.SIGTERM, exit_process)
-    try:
+    with signal_handlers(exit_process, signal.SIGTERM):
         yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @contextlib.contextmanager

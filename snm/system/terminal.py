@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 import numpy as np
 from rich.console import (
@@ -35,6 +36,7 @@ __all__ = [
     "console",
     "counters",
     "format_value",
+    "ignore_broken_pipe",
     "make_bar",
     "make_table",
     "progress_bar",
@@ -67,8 +69,27 @@ class _Escaping(RenderHook):
         return [_Escaped(renderable) for renderable in renderables]
 
 
-def _console(width: int | None = None) -> Console:
-    new = Console(highlight=False, markup=False, width=width)
+class _Console(Console):
+    """A console that may fall silent where nobody reads any more; rich's ends the process."""
+
+    falls_silent = False
+
+    def on_broken_pipe(self) -> None:
+        if not self.falls_silent:
+            super().on_broken_pipe()
+        self.quiet = True
+        _discard(sys.stdout)  # else Python fails to write at its exit what is left
+
+
+def _discard(stream: IO[str]) -> None:
+    """Lets what is written to a stream go nowhere from here on."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+def _console(width: int | None = None) -> _Console:
+    new = _Console(highlight=False, markup=False, width=width)
     new.push_render_hook(_Escaping())
     return new
 
@@ -89,6 +110,19 @@ def say(text: str) -> None:
 def remark(text: str) -> None:
     """Prints a note on standard error, apart from the results."""
     print(f"snm: {plain(text)}", file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def ignore_broken_pipe() -> Iterator[None]:
+    """Within the block, work goes on in silence where nobody reads standard output any more.
+
+    A collector of logs that ends must not end a run of hours.
+    """
+    before, console.falls_silent = console.falls_silent, True
+    try:
+        yield
+    finally:
+        console.falls_silent = before
 
 
 def format_value(value: Any) -> str:

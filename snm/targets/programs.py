@@ -21,9 +21,9 @@ from snm.distributed.mesh import DATA, LABEL, parse_mesh
 from snm.head.by_blocks import mean_blocks
 from snm.machine.compiler import step_options
 from snm.machine.platform import compiling_for
-from snm.model.inference import join
+from snm.model.inference import join_members
 from snm.model.model import Model, abstract_state
-from snm.model.placement import shapes_on
+from snm.model.placement import sharded_shapes
 from snm.model.train_step import train_step
 from snm.prediction.predictor import ROWS
 from snm.prediction.programs import jitted_queries, jitted_top
@@ -35,7 +35,7 @@ from snm.targets.module import Module
 from snm.targets.table import Target
 from snm.trainer.phase import first_phase
 from snm.trainer.prepare import prepare, trained_beside
-from snm.trainer.programs import jitted_steps, jitted_stream
+from snm.trainer.programs import jitted_assembly
 
 __all__ = ["Program", "compile_and_analyse", "compile_run", "compile_scoring", "compile_training"]
 
@@ -150,7 +150,7 @@ def compile_training(
         else:
             parts = source.data_parts
             shapes = (
-                shapes_on(state, mesh),
+                sharded_shapes(state, mesh),
                 placed(resident, points_specs(resident, parts)),
                 placed(stack, stack_specs(stack, parts)),
             )
@@ -161,9 +161,8 @@ def compile_training(
 
 def _untraced_steps(model: Model, source: Source, mesh: Mesh | None) -> jax.stages.Wrapped:
     """`jitted_steps` that were not traced for another platform before."""
-    if mesh is None and not source.resident:
-        return jitted_stream.__wrapped__(model, train_step, step_options)
-    return jitted_steps(model, source, source.shape(0), mesh)
+    untraced = jitted_assembly.__wrapped__
+    return untraced(model, source.assembly, source.shape(0), mesh, train_step, step_options)
 
 
 def compile_scoring(
@@ -195,7 +194,7 @@ def compile_scoring(
     block = _block_shapes(batch_dims, rows, entries)
     with compiling_for(target.backend, target.memory, target.on_chip):
         member = abstract_state(model)
-        joined_state = jax.eval_shape(lambda state: join([state] * members), member)
+        joined_state = jax.eval_shape(lambda state: join_members([state] * members), member)
         tables = _tables(joined_state, sizes)
         count = min(_EVALUATION_K, model.spec.num_labels)
         joined = dataclasses.replace(model, members=members)
@@ -203,7 +202,7 @@ def compile_scoring(
         if mesh is not None:
             spec = PartitionSpec(DATA) if parts > 1 else PartitionSpec()
             specs = jax.tree.map(lambda _: spec, block)
-            shapes = shapes_on(joined_state, mesh), placed(block, specs)
+            shapes = sharded_shapes(joined_state, mesh), placed(block, specs)
             return compile_and_analyse(name, 1, best, shapes, tables, 1 << 14)
         inputs = placed(joined_state), placed(block)
         embed = jitted_queries.__wrapped__(joined, None)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from snm.data.dataset import Dataset, Points
-from snm.data.id_space import in_ids_of
+from snm.data.id_space import renumber_labels
 from snm.data.load import load as load_dataset
 from snm.distributed.dataset import duplicate_test_rows_together, label_frequency_together
 from snm.distributed.processes import has_several_processes
@@ -92,6 +92,7 @@ def evaluate(
         auc=config.auc if auc is None else auc,
         thresholds=thresholds,
         by_label=by_label,
+        popularity=True,
     )
     found = score_test_points(
         predictor,
@@ -143,15 +144,15 @@ def data_of_run(
     if dataset.test is None:
         found = "no test points, and its points are those that the run was trained on"
         raise InputError(dataset.name, found, "--data with other points")
-    dataset, mapped = in_ids_of(dataset, ids, same_ids=same_ids)
+    dataset, mapped = renumber_labels(dataset, ids, same_ids=same_ids)
     if mapped is not None:
         notes.append(mapped)
     if own_train and dataset.sha256 != origin.sha256:
-        own, _ = in_ids_of(own_data(origin), ids)
+        own, _ = renumber_labels(own_data(origin), ids)
         dataset = dataclasses.replace(dataset, train=own.train)
     elif not dataset.train.num_points:
         with contextlib.suppress(InputError, StoreError):
-            own, _ = in_ids_of(own_data(origin), ids)
+            own, _ = renumber_labels(own_data(origin), ids)
             dataset = dataclasses.replace(dataset, train=own.train)
     return dataset, notes
 

@@ -27,7 +27,7 @@ from snm.batches.sources.source import Source
 from snm.checkpoints.writer import Store, make_writer
 from snm.errors import StoppedError
 from snm.model.model import TrainState
-from snm.model.placement import without_added
+from snm.model.placement import remove_padding_rows
 from snm.runs.events import (
     Evaluated,
     Event,
@@ -158,7 +158,9 @@ def run_steps(
 
     reports = _Reports(source, progress, diagnosed, course)
     clock = reports.clock
-    as_saved = None if mesh is None else functools.partial(without_added, model=programs.model)
+    as_saved = (
+        None if mesh is None else functools.partial(remove_padding_rows, model=programs.model)
+    )
     stopping = False
     with make_writer(checkpoints, state, as_saved) as writer:
         stacks = ahead(lambda step: programs.stage_at(step)[1], plan, mesh, steps_per_dispatch)

@@ -15,8 +15,8 @@ from snm.checkpoints.writer import has_memory_for_copy
 from snm.distributed.processes import has_several_processes
 from snm.machine.platform import compiling_for
 from snm.model.model import Model, TrainState
-from snm.model.placement import gathered
-from snm.model.train_step import forward_and_back
+from snm.model.placement import gather_to_host
+from snm.model.train_step import forward_backward
 from snm.runs.events import NonFinite
 from snm.tables.bag import embedding_bag
 from snm.tables.rounding import as_float
@@ -57,7 +57,7 @@ def diagnose(
         host = jax.local_devices(backend="cpu")[0]
         with jax.default_device(host), compiling_for("cpu", 0):
             resident = source.resident_arrays()
-            return diagnose(model, source, resident, gathered(state, model), step, loss)
+            return diagnose(model, source, resident, gather_to_host(state, model), step, loss)
     shape = source.shape_of_step(step)
     item = jax.tree.map(lambda leaf: leaf[0], source.stack(step, 1))
 
@@ -117,7 +117,7 @@ def _finite(model: Model, state: TrainState, batch: Batch) -> list[jax.Array]:
     )
     sums = embedding_bag(state.features.rows, features)
     # The new class rows are not used, so XLA computes no update and copies no table.
-    back = forward_and_back(model, state, batch, sums)
+    back = forward_backward(model, state, batch, sums)
     head = state.head
     rest = [head.log_scale] + ([] if head.bias is None else [head.bias])
     return [

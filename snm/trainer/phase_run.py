@@ -17,7 +17,7 @@ from scipy.sparse import csr_matrix
 from snm.batches.sources.source import Source
 from snm.checkpoints.in_memory import BestState
 from snm.checkpoints.writer import Store
-from snm.data.dataset import summary_of_weights
+from snm.data.dataset import describe_weights
 from snm.data.statistics import dominant_feature
 from snm.distributed.dataset import label_frequency_together
 from snm.distributed.processes import is_first_process
@@ -26,7 +26,7 @@ from snm.evaluation.evaluate import Measures, TrainCounts, evaluate_points
 from snm.machine.compiler import step_options
 from snm.machine.versions import versions
 from snm.model.model import TrainState
-from snm.model.placement import abstract_on
+from snm.model.placement import abstract_state_on
 from snm.prediction.predictor import Predictor
 from snm.runs.events import Event, NonFiniteError, Noted, Progress, Started
 from snm.runs.log.event_log import open_log
@@ -82,7 +82,7 @@ def open_phase(
     }
     checkpoints = inputs.folder.checkpoints(config.keep_checkpoints, phase.name, about)
     state, note, damaged = checkpoints.load_newest_intact(
-        abstract_on(prepared.mesh, prepared.model)
+        abstract_state_on(prepared.mesh, prepared.model)
     )
     if note is None:
         progress = Progress()
@@ -204,7 +204,7 @@ def _about_the_run(inputs: RunInputs, source: Source) -> list[str]:
         note = "labels that are among a point's own features are never its answers"
         notes.append(f"{note} (--seen keep allows them)")
     if (weights := dataset.train.weights) is not None:
-        notes.append(f"weights of points: {summary_of_weights(weights)}")
+        notes.append(f"weights of points: {describe_weights(weights)}")
     if (weights := dataset.train.label_weights) is not None:
         notes.append(f"weights of labels: {weights.min():.3g} to {weights.max():.3g}")
     if (names := trained_beside(config, dataset)) is not None:

@@ -11,9 +11,8 @@ import numpy as np
 from jax.sharding import Mesh
 from numpy.typing import NDArray
 
-from snm.batches.dispatches import steps_of_dispatch
-from snm.batches.item_splits import with_splits
-from snm.batches.schedule import Schedule
+from snm.batches.dispatches import dispatch_length
+from snm.batches.item_splits import add_splits
 from snm.batches.sources.build import source_of
 from snm.batches.sources.source import Source
 from snm.config.resolve import label_names_obstacle
@@ -148,10 +147,9 @@ def prepare(
         names = given * (1 + config.item_splits)
         point_ids[names:] = -1 - more.labels.indices.astype(np.int64)
     source = source_of(config, model.spec, points, rows, weighting, mesh)
-    total_steps = config.epochs * source.steps_per_epoch
+    total_steps = source.schedule.steps
     watched = config.evaluate_every if config.validation_fraction else 0
     marks = config.checkpoint_every, watched, probe_every  # where dispatches end
-    source = dataclasses.replace(source, schedule=Schedule(config.schedule, total_steps))
     return Prepared(
         config=config,
         mesh=mesh,
@@ -159,7 +157,7 @@ def prepare(
         model=model,
         stages=head_stages(config, num_labels, total_steps),
         total_steps=total_steps,
-        steps_per_dispatch=steps_of_dispatch(
+        steps_per_dispatch=dispatch_length(
             source, config.steps_per_dispatch or steps_per_dispatch(), marks
         ),
         point_ids=point_ids[points.labelled(rows)],
@@ -185,7 +183,7 @@ def all_points(
     Returns:
       The points, and the rows of these to train on: of those that have labels.
     """
-    points, rows = with_splits(points, rows, config.item_splits, config.seed)
+    points, rows = add_splits(points, rows, config.item_splits, config.seed)
     if more is None:
         return points, rows
     first = points.num_points

@@ -14,6 +14,7 @@ import jax
 from jax.sharding import Mesh, PartitionSpec
 
 from snm.batches.device_parts import points_specs, stack_specs
+from snm.batches.sources.assembly import Assembly
 from snm.batches.sources.source import Source
 from snm.distributed.mesh import on_mesh, training_axes
 from snm.machine.compiler import OptionsOf, step_options
@@ -23,7 +24,7 @@ from snm.model.placement import state_specs, table_bytes
 from snm.model.train_step import Step, train_step, train_steps
 from snm.system.timing import waiting_for
 
-__all__ = ["StepPrograms", "jitted_steps", "jitted_stream"]
+__all__ = ["StepPrograms", "jitted_assembly", "jitted_steps"]
 
 _ALONE = threading.Lock()
 """Held while a step is compiled. Members that train side by side share their programs, and jax
@@ -62,7 +63,7 @@ class StepPrograms:
             for stage in self.stages
         ]
         self._programs: dict[tuple[tuple[int, int], int], jax.stages.Wrapped] = {}
-        self._compiled: set[tuple[jax.stages.Wrapped, int]] = set()
+        self._compiled: set[tuple[jax.stages.Wrapped, tuple[int, int], int]] = set()
 
     def stage_at(self, step: int) -> tuple[Model, Source]:
         """The model and the batches of a step."""
@@ -93,11 +94,12 @@ class StepPrograms:
     ) -> jax.stages.Wrapped:
         """The program of the dispatch whose first step is `first`, compiled for its arguments."""
         program, count = self._program(first), len(stack.step)
-        if (program, count) not in self._compiled:
+        key = program, self.source.shape_of_step(first), count
+        if key not in self._compiled:
             with waiting_for("jit(steps)"), _ALONE:
                 # As in `begin`: only JAX's cache keeps the result, and the call finds it there.
                 program.lower(state, resident, stack).compile()
-            self._compiled.add((program, count))
+            self._compiled.add(key)
         return program
 
     def _number(self, step: int) -> int:
@@ -139,36 +141,34 @@ def jitted_steps(
       A function of a state, `source.resident_arrays()` and `source.stack(...)`. It returns the new
       state, whose arrays take the place of the old ones, and the metrics of each step.
     """
-    if not source.resident and mesh is None:
-        return jitted_stream(model, step, options)
-    chosen = options(table_bytes(model, mesh))
+    if not source.resident:
+        shape = (0, 0)  # not read: a batch that the host sent has a shape
+    return jitted_assembly(model, source.assembly, shape, mesh, step, options)
+
+
+@functools.lru_cache(maxsize=16)
+def jitted_assembly(
+    model: Model,
+    assembly: Assembly,
+    shape: tuple[int, int],
+    mesh: Mesh | None,
+    step: Step,
+    options: OptionsOf,
+) -> jax.stages.Wrapped:
+    """`jitted_steps`, by what of a source is static; members and repeated fits share it."""
     axes = training_axes(mesh)
 
     def steps(state: TrainState, resident: Any, stack: Any) -> Any:
-        materialize = functools.partial(source.materialize, resident, shape=shape)
+        materialize = functools.partial(assembly, resident, shape=shape)
         return train_steps(model, state, stack, materialize, step=step, axes=axes)
 
-    if mesh is not None:
-        here = mesh
+    def on_all(state: TrainState, resident: Any, stack: Any) -> Any:
+        assert mesh is not None
+        specs = state_specs(state, mesh)
+        of_points = points_specs(resident, assembly.data_parts)
+        of_stack = stack_specs(stack, assembly.data_parts)
+        inputs, outputs = (specs, of_points, of_stack), (specs, PartitionSpec())
+        return on_mesh(mesh, steps, inputs, outputs)(state, resident, stack)
 
-        def on_all(state: TrainState, resident: Any, stack: Any) -> Any:
-            specs = state_specs(state, here)
-            of_points = points_specs(resident, source.data_parts)
-            of_stack = stack_specs(stack, source.data_parts)
-            inputs, outputs = (specs, of_points, of_stack), (specs, PartitionSpec())
-            return on_mesh(here, steps, inputs, outputs)(state, resident, stack)
-
-        return jax.jit(on_all, donate_argnums=0, compiler_options=chosen)
-
-    return jax.jit(steps, donate_argnums=0, compiler_options=chosen)
-
-
-@functools.lru_cache(maxsize=8)
-def jitted_stream(model: Model, step: Step, options: OptionsOf) -> jax.stages.Wrapped:
-    """`jitted_steps` of streamed batches; members and repeated fits share it."""
-
-    def steps(state: TrainState, resident: Any, stack: Any) -> Any:
-        return train_steps(model, state, stack, lambda batch: batch, step=step)
-
-    chosen = options(table_bytes(model))
-    return jax.jit(steps, donate_argnums=0, compiler_options=chosen)
+    program = steps if mesh is None else on_all
+    return jax.jit(program, donate_argnums=0, compiler_options=options(table_bytes(model, mesh)))

@@ -61,9 +61,9 @@ def test_metrics(
       on_progress: called with the number of points done.
 
     Returns:
-      As `score_test_points`: `metrics` and `by_label_frequency`; `without_repeats`, where test
-      points repeat training points; `points_without_features`, where there are some; and
-      `reliability`, where the model has probabilities.
+      As `score_test_points`: `metrics`, `by_label_frequency` and `by_popularity`;
+      `without_repeats`, where test points repeat training points; `points_without_features`, where
+      there are some; and `reliability`, where the model has probabilities.
       Without test points `metrics` alone, which is empty.
     """
     if dataset.test is None:
@@ -74,7 +74,7 @@ def test_metrics(
             predictor,
             dataset,
             (config.propensity_a, config.propensity_b),
-            Measures(auc=config.auc),
+            Measures(auc=config.auc, popularity=True),
             trained_on=trained_on,
             on_progress=on_progress,
         )

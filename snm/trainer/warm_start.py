@@ -12,11 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from snm.data.id_space import TRAIN_ANEW, IdSpace, check_features, slots_by_name
+from snm.data.id_space import TRAIN_ANEW, IdSpace, check_features, match_labels
 from snm.distributed.processes import has_several_processes
 from snm.errors import InputError, counted
 from snm.model.model import Model, TrainState, abstract_state
-from snm.model.placement import gathered, initial, spread
+from snm.model.placement import gather_to_host, init_state_on, shard_state
 from snm.runs.load import StoredRun
 from snm.tables.rounding import as_float, to_nearest
 from snm.tables.table import RowTable
@@ -62,7 +62,7 @@ class WarmStart:
         """
         here, there = self.ids, self.stored.ids()
         check_features(here, there)
-        slots = slots_by_name(here, there, same_ids=self.same_ids)
+        slots = match_labels(here, there, same_ids=self.same_ids)
         if slots is not None and (lacking := np.flatnonzero(slots < 0)).size:
             assert here.label_names is not None
             name = here.label_names[lacking[0]]
@@ -97,7 +97,7 @@ def initial_state(
     """
     model, mesh = prepared.model, prepared.mesh
     if warm_start is None:
-        state = initial(model, mesh, seed=prepared.config.seed)
+        state = init_state_on(model, mesh, seed=prepared.config.seed)
         return state if prepared.config.class_init == "random" else centroids(prepared, state)
     # Sharded as it is read: a process may have no room for all of it. To reorder rows, each of
     # several processes needs them all.
@@ -106,7 +106,7 @@ def initial_state(
     other, old = warm_start.stored.member(member, None if whole else mesh)
     if slots is not None:
         other, old = _reordered(other, old, slots)
-        old = jax.tree.map(jnp.asarray, old) if mesh is None else spread(old, mesh)
+        old = jax.tree.map(jnp.asarray, old) if mesh is None else shard_state(old, mesh)
     shapes = [jax.tree.map(np.shape, (s.features.rows, s.tower, s.head.table.rows, s.head.bias))
               for s in map(abstract_state, (other, model))]  # fmt: skip
     if shapes[0] != shapes[1] or other.encoder != model.encoder:  # two have the same shapes
@@ -120,7 +120,7 @@ def initial_state(
             f"--warm-start {warm_start.run}", f"a run with weighting {theirs}", expected
         )
     # Without rows: the device may have no room for two sets.
-    fresh = initial(model, mesh, seed=prepared.config.seed, rows=False)
+    fresh = init_state_on(model, mesh, seed=prepared.config.seed, rows=False)
     dtype = abstract_state(model).features.rows.dtype
     # A fixed multiplier is a setting of this run, a learned one a parameter of the other.
     learned = model.spec.learn_scale
@@ -141,7 +141,7 @@ def _reordered(
     model: Model, state: TrainState, slots: NDArray[np.int64]
 ) -> tuple[Model, TrainState]:
     """A model with labels in another order, and its state on the host, without padding rows."""
-    state = gathered(state, model)
+    state = gather_to_host(state, model)
     head = state.head
     rows = dataclasses.replace(head.table, rows=head.table.rows[slots], accumulator=None)
     bias = None if head.bias is None else head.bias[slots]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from snm.batches.csr_blocks import block_of, csr_of, repeat, take
+from snm.batches.csr_blocks import as_sparse_rows, block_of, repeat, take
 
 jitted_take = jax.jit(take, static_argnums=2)
 
@@ -27,7 +27,7 @@ def test_a_block_has_the_rows_of_the_matrix(points, share, seed):
     matrix = sparse.csr_matrix(dense)
     expected = np.where(np.array(points)[:, None] >= 0, dense[points], 0)
     total = int((expected != 0).sum())
-    host = csr_of(matrix)
+    host = as_sparse_rows(matrix)
     device = jax.tree.map(jnp.asarray, host)
     entries = 64
     for block in (

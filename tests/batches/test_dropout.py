@@ -16,7 +16,7 @@ POINTS, FEATURES, LABELS, SHARE = 40, 60, 9, 0.3
 
 
 def keys(count, seed=0, epoch=0):
-    return dropout.keys_of_points(seed, epoch, np.arange(count))
+    return dropout.dropout_keys(seed, epoch, np.arange(count))
 
 
 def drawn(count, entries, **of):
@@ -77,11 +77,11 @@ def dense_of(block, width=FEATURES):
 def test_host_and_device_leave_out_the_same_features(points):
     block = block_of(points[0], np.append(np.arange(POINTS), -1))
     of_points = keys(POINTS + 1)
-    left = dropout.entries_left(of_points, np.diff(block.starts), SHARE)
-    on_host = dropout.without_dropped(block, of_points, SHARE, int(left.sum()) + 3)
+    left = dropout.count_kept(of_points, np.diff(block.starts), SHARE)
+    on_host = dropout.drop_entries(block, of_points, SHARE, int(left.sum()) + 3)
     np.testing.assert_array_equal(np.diff(on_host.starts), left)
     device_block = jax.tree.map(jnp.asarray, block)
-    on_device = dropout.with_dropout(device_block, jnp.asarray(of_points), SHARE)
+    on_device = dropout.zero_dropped(device_block, jnp.asarray(of_points), SHARE)
     same(dense_of(on_host).toarray(), dense_of(on_device).toarray())
     kept = dense_of(on_host).toarray()[:POINTS]
     full = points[0].toarray()
@@ -92,10 +92,10 @@ def test_host_and_device_leave_out_the_same_features(points):
 
 def test_entries_are_counted_in_blocks(points, monkeypatch):
     counts = np.diff(points[0].indptr)
-    whole = dropout.entries_left(keys(POINTS), counts, SHARE)
+    whole = dropout.count_kept(keys(POINTS), counts, SHARE)
     monkeypatch.setattr(dropout, "_BLOCK", 25)  # one or two points at a time
-    np.testing.assert_array_equal(dropout.entries_left(keys(POINTS), counts, SHARE), whole)
-    assert dropout.entries_left(keys(0), counts[:0], SHARE).size == 0
+    np.testing.assert_array_equal(dropout.count_kept(keys(POINTS), counts, SHARE), whole)
+    assert dropout.count_kept(keys(0), counts[:0], SHARE).size == 0
 
 
 def source(
@@ -156,10 +156,10 @@ def test_batches_in_parts_have_the_same_features(points):
         mixed = sparse.vstack(halves).toarray()
         order, _ = parts.order.epoch(0)
         here = order[step]
-        of_points = dropout.keys_of_points(7, 0, here)
+        of_points = dropout.dropout_keys(7, 0, here)
         block = block_of(points[0], here)
-        left = dropout.entries_left(of_points, np.diff(block.starts), SHARE)
-        wanted = dropout.without_dropped(block, of_points, SHARE, int(left.sum()))
+        left = dropout.count_kept(of_points, np.diff(block.starts), SHARE)
+        wanted = dropout.drop_entries(block, of_points, SHARE, int(left.sum()))
         np.testing.assert_array_equal(mixed, dense_of(wanted).toarray())
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from snm.batches.item_splits import with_splits
+from snm.batches.item_splits import add_splits
 from snm.data.dataset import Points
 
 
@@ -22,12 +22,12 @@ def points(count=200, items=40, seed=0):
 
 def test_none_changes_nothing():
     given, rows = points(), np.arange(5)
-    assert with_splits(given, rows, 0, seed=1) == (given, rows)
+    assert add_splits(given, rows, 0, seed=1) == (given, rows)
 
 
 def test_every_item_is_a_feature_or_a_label():
     given = points()
-    made, rows = with_splits(given, None, 2, seed=1)
+    made, rows = add_splits(given, None, 2, seed=1)
     assert rows is None and made.num_points == 600
     assert made.features.dtype == made.labels.dtype == np.float32
     features, labels = made.features.toarray(), made.labels.toarray()
@@ -50,20 +50,20 @@ def test_every_item_is_a_feature_or_a_label():
 
 def test_rows_are_those_of_every_split():
     rows = np.array([3, 7, 8])
-    _, found = with_splits(points(10), rows, 2, seed=0)
+    _, found = add_splits(points(10), rows, 2, seed=0)
     np.testing.assert_array_equal(found, [3, 7, 8, 13, 17, 18, 23, 27, 28])
 
 
 def test_the_seed_decides():
     given = points()
-    first, again, other = (with_splits(given, None, 1, seed)[0].features for seed in (0, 0, 1))
+    first, again, other = (add_splits(given, None, 1, seed)[0].features for seed in (0, 0, 1))
     assert (first != again).nnz == 0
     assert (first != other).nnz > 0
 
 
 def test_a_label_that_is_a_feature_too_counts_once():
     both = sparse.csr_matrix(np.ones((50, 4), np.float32))
-    made, _ = with_splits(Points(both, both), None, 1, seed=0)
+    made, _ = add_splits(Points(both, both), None, 1, seed=0)
     assert made.labels.data.max() == pytest.approx(1)
 
 
@@ -71,5 +71,5 @@ def test_a_negative_value_keeps_its_label():
     """A rating of -1 of an item that is a label as well."""
     features = sparse.csr_matrix(np.full((50, 4), -1, np.float32))
     labels = sparse.csr_matrix(np.ones((50, 4), np.float32))
-    made, _ = with_splits(Points(features, labels), None, 1, seed=0)
+    made, _ = add_splits(Points(features, labels), None, 1, seed=0)
     np.testing.assert_array_equal(made.labels[50:].toarray(), 1)

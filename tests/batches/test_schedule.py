@@ -1,4 +1,4 @@
-"""The factor by which learning rates fall, and that it reaches the step."""
+"""The learning rates of each step, and that they reach it."""
 
 import dataclasses
 
@@ -9,7 +9,7 @@ import optax
 import pytest
 import tiny
 
-from snm.batches.schedule import SCHEDULES, Schedule
+from snm.batches.schedule import SCHEDULES, Rates, Schedule
 from snm.config.resolve import resolve
 from snm.data.weighting import Weighting
 from snm.model.model import init_state
@@ -25,10 +25,13 @@ OPTAX = {
 
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_factors_are_those_of_optax(name):
-    schedule, expected = Schedule(name, 37), OPTAX[name](37)
+    rates, expected = Rates(2.0, 0.5, 0.0), OPTAX[name](37)
+    schedule = Schedule(name, 37, rates)
     for step in (0, 1, 18, 36, 37, 50):
-        assert schedule(step).dtype == np.float32
-        np.testing.assert_allclose(schedule(step), expected(step), rtol=1e-5, atol=1e-6)
+        found = schedule(step)
+        assert {rate.dtype for rate in found} == {np.dtype(np.float32)}
+        wanted = np.multiply(rates, expected(step))
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("resident", ["host", "device"])
@@ -41,8 +44,10 @@ def test_no_parameter_moves_where_the_rates_have_fallen_to_zero(resident, tmp_pa
     start = init_state(model)
     step = jax.jit(train_step, static_argnums=0)
 
-    def moved(decay):
-        item = jax.tree.map(lambda leaf: leaf[0], source.stack(0, 1))._replace(decay=decay)
+    def moved(factor):
+        item = jax.tree.map(lambda leaf: leaf[0], source.stack(0, 1))
+        rates = jax.tree.map(lambda rate: rate * np.float32(factor), item.rates)
+        item = item._replace(rates=rates)
         batch = source.materialize(source.resident_arrays(), item, source.shape(0))
         after, metrics = step(model, start, batch)
         assert metrics.ok
@@ -53,11 +58,13 @@ def test_no_parameter_moves_where_the_rates_have_fallen_to_zero(resident, tmp_pa
             (after.head.table.rows, start.head.table.rows),
         )]  # fmt: skip
 
-    assert max(moved(np.float32(0))) < 1e-6  # class rows are normalised again
-    whole, half = moved(np.float32(1)), moved(np.float32(0.5))
+    assert max(moved(0)) < 1e-6  # class rows are normalised again
+    whole, half = moved(1), moved(0.5)
     assert min(whole) > 1e-4
     np.testing.assert_allclose(half[:3], np.array(whole[:3]) / 2, rtol=1e-3)
-    # The factor is that of the step in the whole run, not in its pass.
+    # The rates are those of the step in the whole run, not in its pass.
+    start = config.learning_rate, config.tower_learning_rate, config.scale_learning_rate
     for at in (0, source.steps_per_epoch, prepared.total_steps - 1):
-        expected = 1 - at / prepared.total_steps
-        np.testing.assert_allclose(source.stack(at, 1).decay, [expected], rtol=1e-6)
+        expected = np.multiply(start, 1 - at / prepared.total_steps)
+        found = np.concatenate(source.stack(at, 1).rates)
+        np.testing.assert_allclose(found, expected, rtol=1e-6)

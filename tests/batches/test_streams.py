@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from snm.batches.dropout import keys_of_points
+from snm.batches.dropout import dropout_keys
 from snm.batches.epoch_order import Order
 from snm.batches.streams import Stream
 from snm.sampling.sample import STREAM
@@ -25,7 +25,7 @@ def test_further_splits_and_dropout_are_independent_of_positives_and_order():
     positives = Order(100, 10, 3).epoch(0)[1]
     assert not np.isin(np.random.default_rng([3, 2]).random(100), positives, invert=True).any()
     assert not np.isin(np.random.default_rng(Stream.SPLITS.of(3, 2)).random(100), positives).any()
-    keys = keys_of_points(3, 1, np.arange(100))
+    keys = dropout_keys(3, 1, np.arange(100))
     of_order = np.random.SeedSequence([3, 1, 0]).generate_state(2, np.uint32)
     assert (Stream.DROPOUT.of(3, 1).generate_state(2, np.uint32) != of_order).all()
     assert len(np.unique(keys)) == 100

@@ -11,11 +11,11 @@ from devices import mesh_here
 from head_reference import QUICK
 from scipy import sparse
 
-from snm.batches.dispatches import steps_of_dispatch
-from snm.batches.item_splits import with_splits
+from snm.batches.dispatches import dispatch_length
+from snm.batches.item_splits import add_splits
 from snm.batches.sources.build import source_of
 from snm.data.dataset import Dataset, Points
-from snm.data.id_space import IdSpace, in_ids_of
+from snm.data.id_space import IdSpace, renumber_labels
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.head.head import update_head
@@ -186,7 +186,7 @@ def test_weights_go_where_points_go():
     assert points.take(np.array([3, 0])).beside(Points(features, labels)).mean_weight == 2.0
     assert points.labelled().tolist() == [0, 1, 3, 4]
     assert points.labelled(np.array([2, 4])).tolist() == [4]
-    split, _ = with_splits(Points(labels, labels, weights=WEIGHTS), None, 1, seed=0)
+    split, _ = add_splits(Points(labels, labels, weights=WEIGHTS), None, 1, seed=0)
     assert split.weights.tolist() == [*WEIGHTS, *WEIGHTS]
     assert Points(labels, labels, weights=WEIGHTS).baskets().weights.tolist() == WEIGHTS.tolist()
 
@@ -271,12 +271,12 @@ def test_weights_of_labels_go_where_labels_go():
     points = Points(features, labels, label_weights=OF_LABELS)
     assert points.take(np.array([3])).label_weights is OF_LABELS
     same = Points(labels, labels, label_weights=OF_LABELS)
-    split, _ = with_splits(same, None, 1, seed=0)
+    split, _ = add_splits(same, None, 1, seed=0)
     assert split.label_weights is same.baskets().label_weights is OF_LABELS
     names = tuple("abcdefghi")
     data = Dataset("here", points, None, names, "1" * 64)
     there = IdSpace("there", FEATURES, 10, ("z", *names[::-1]), "2" * 64, None)
-    mapped, _ = in_ids_of(data, there)
+    mapped, _ = renumber_labels(data, there)
     assert mapped.train.label_weights.tolist() == [1, *OF_LABELS[::-1].tolist()]
 
 
@@ -354,4 +354,4 @@ def test_a_shorter_epoch_takes_the_dispatch_of_all_where_it_computes_little_more
     order = dataclasses.replace(source.order, num_points=2 * steps)
     longer = dataclasses.replace(longer, sizes=dataclasses.replace(source.sizes, order=order))
     assert longer.steps_per_epoch == steps
-    assert steps_of_dispatch(longer, most) == expected
+    assert dispatch_length(longer, most) == expected

@@ -12,8 +12,8 @@ from bench.small_shape import TINY
 from benchmarks.summary import markdown
 from snm.bench import contest as contest_module
 from snm.bench import kernels, peers
-from snm.bench.cli import make_table, slower
-from snm.bench.contest import Contest, Contestant, Missing, Ours, held, quartiles, ratios
+from snm.bench.cli import slower, table_of
+from snm.bench.contest import Contest, Contestant, Missing, Ours, quartiles, ratios, run_contest
 from snm.bench.machine import Machine, Rates, Work
 from snm.bench.parts import PARTS
 from snm.bench.shapes import SHAPES, points_of
@@ -114,7 +114,7 @@ def rows_of(clock) -> list:
         Ours("twice", clock.takes(2, 4, 12, 2, 4, 12), times=2, sampled=64, mined="all"),
     ]  # fmt: skip
     peers = [Contestant("slow", clock.takes(10, 10, 60)), Missing("absent", "not installed")]
-    return held(Contest("step", "tiny", Steady(), ours, lambda: peers), 3, lambda text: None)
+    return run_contest(Contest("step", "tiny", Steady(), ours, lambda: peers), 3, lambda text: None)
 
 
 def test_rows_of_a_contest(clock):
@@ -133,7 +133,7 @@ def test_rows_of_a_contest(clock):
     assert twice["median_s"] == 2  # of 1, 2, 6: a call does the job twice
     assert twice["floor_s"] is None
     assert twice["ratio_to_floor"] is None
-    make_table([fast, twice])
+    table_of([fast, twice])
 
 
 def test_rows_are_json_with_the_promised_names(clock):
@@ -145,9 +145,11 @@ def test_rows_are_json_with_the_promised_names(clock):
 
 def test_tables_that_are_in_memory_together_have_no_peak(clock):
     ours = [Ours(name, clock.takes(1, 2), case=name) for name in ("few", "many")]
-    rows = held(Contest("growth", "tiny", Steady(), ours, has_peaks=False), 2, lambda text: None)
+    rows = run_contest(
+        Contest("growth", "tiny", Steady(), ours, has_peaks=False), 2, lambda text: None
+    )
     assert [row["peak_bytes"] for row in rows] == [None, None]
-    assert [column.header for column in make_table(rows).columns][-1] == "times faster than"
+    assert [column.header for column in table_of(rows).columns][-1] == "times faster than"
     told = "\n".join(markdown([{**row, "on": {"malloc": "default"}} for row in rows]))
     assert "peak" not in told
     assert "| tiny | many | 1500 (1250-1750) |" in told.replace(",", "")
@@ -236,7 +238,7 @@ def test_what_runs_on_a_gpu_runs_here(part):
     size = dataclasses.replace(TINY, compute_dtype="bfloat16")
     for contest in PARTS[part](size, machine):
         contest.peers = tuple
-        for row in held(contest, 2, lambda text: None):
+        for row in run_contest(contest, 2, lambda text: None):
             assert row["median_s"] > 0
             assert row["device"] == "gpu"
 

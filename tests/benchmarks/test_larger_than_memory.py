@@ -13,7 +13,7 @@ HELD = """
 import sys
 from snm.data import load
 from snm.cli.main import main
-load._LARGE = float("inf")  # never mapped
+load._MAX_SHARE = float("inf")  # never mapped
 main(sys.argv[1:])
 """
 

@@ -128,6 +128,10 @@ def test_columns_that_are_named(run, tmp_path, capsys):
     assert "fields" not in found[0] and said.endswith("text from 'head' and 'body'\n")
     path.write_text("text,n\nword03 word21 word07,1\n")  # not all columns of the training texts
     assert answers(capsys, run, path)[0][0]["fields"] == {"n": "1"}
+    path.write_text(",text,n,\n101,word03 word21 word07,1,\n")  # with an index of pandas
+    found, said = answers(capsys, run, path)
+    assert found[0]["fields"] == {"": "101", "n": "1"}
+    assert said.endswith("text from 'text'; passed on: '', 'n'\n")
     # What it is may be said, too.
     found, _ = answers(capsys, run, path, "--input-format", "text")
     assert [answer.get("unknown", False) for answer in found] == [True, False]

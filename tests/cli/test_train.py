@@ -1,6 +1,8 @@
 """What `snm train` shows while it trains."""
 
+import os
 import shutil
+import sys
 import types
 
 import pytest
@@ -11,6 +13,7 @@ import snm
 from snm.cli.train import _Display
 from snm.planning import fit_check
 from snm.runs.events import Finished, Noted, Started, Stepped
+from snm.system import terminal
 from snm.system.terminal import progress_bar
 
 
@@ -118,3 +121,16 @@ def test_the_display_knows_how_many_train_at_once(mesh, expected, data, tmp_path
     call("train", data, "--run-dir", tmp_path / "run", *tiny.FLAGS,
          "--epochs=1", "--members=2", "--members-at-once=2", f"--mesh={mesh}")  # fmt: skip
     assert seen == [expected, expected]
+
+
+def test_training_goes_on_without_a_reader(data, tmp_path, monkeypatch):
+    """As under `| head -1`; the stream keeps a line back, which Python would write at its exit."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    monkeypatch.setattr(terminal.console, "quiet", False)
+    with os.fdopen(writer, "w") as nobody:
+        monkeypatch.setattr(sys, "stdout", nobody)
+        call("train", data, "--run-dir", tmp_path / "run", *tiny.FLAGS)
+        assert terminal.console.quiet
+    assert (tmp_path / "run" / "result.json").exists()
+    assert not terminal.console.falls_silent

@@ -4,7 +4,7 @@ import functools
 
 from snm.compare.probe import MARGIN_QUANTILES
 from snm.compare.report.flat import SETTINGS
-from snm.compare.report.summary import summarized
+from snm.compare.report.summary import summarize
 
 BASE = "negative-sampling"
 NAMES = [f"{m}@{k}" for k in (1, 3, 5) for m in ("P", "R", "nDCG", "PSP")]
@@ -73,7 +73,7 @@ def arm(name, values, base=None, *, baseline=BASE, sampler="uniform", **differin
         "sampled": 32, "mined": 16,
         "mined_start": 0, "epochs": 4, "sampler": sampler, "differing": differing, "seeds": seeds,
         "seconds": 4.5 if done else None, "peak_memory_bytes": 2**29 if done else None,
-        **summarized(done, others),
+        **summarize(done, others),
     }  # fmt: skip
 
 

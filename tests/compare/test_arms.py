@@ -9,7 +9,7 @@ import tiny
 
 import snm
 from snm.cli.main import main
-from snm.compare.arms import BASELINE, EXTRAS, grid_of, plan_arms
+from snm.compare.arms import BASELINE, EXTRAS, plan_arms, tuning_grid
 from snm.compare.campaign import Campaign
 from snm.compare.cli import Compare
 from snm.config.resolve import resolve
@@ -84,7 +84,7 @@ def test_listwise_losses_are_arms_of_their_own(folder):
     dataset = snm.load_data(folder / "tiny")
     for arm in arms:
         config = resolve(dataclasses.replace(arm.config, sampled=8, epochs=1), dataset)
-        trials = [dataclasses.replace(config, **trial).check() for trial in grid_of(config)]
+        trials = [dataclasses.replace(config, **trial).check() for trial in tuning_grid(config)]
         assert len(trials) == 6
     assert resolve(by_name["listnet-top-2"].config, dataset).learning_rate == 20.0
 
@@ -97,7 +97,7 @@ def test_the_grid_has_the_arms_own_settings(folder, weight):
         negative_weight=weight,
     )  # fmt: skip
     own = resolve(config, dataset)
-    grid = grid_of(own)
+    grid = tuning_grid(own)
     assert own in [dataclasses.replace(own, **trial) for trial in grid]
     assert {trial["negative_weight"] for trial in grid} == {weight, 4 * weight}
 
@@ -153,7 +153,7 @@ def test_every_extra_fits_a_data_set_and_every_arm_has_as_many_trials(folder):
     arms = plan_arms(base, mined=(2, 3), losses=("bowl", "powl", "softmax"), extras=list(EXTRAS))
     configs = [resolve(arm.config, dataset) for arm in arms]
     assert len({json.dumps(dataclasses.asdict(config)) for config in configs}) == len(arms)
-    assert {len(grid_of(config)) for config in configs} == {6}
+    assert {len(tuning_grid(config)) for config in configs} == {6}
 
 
 def test_mining_all_that_is_sampled_is_said_to_be_negative_sampling(tmp_path, monkeypatch, capsys):

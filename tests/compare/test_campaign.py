@@ -19,11 +19,11 @@ from snm.compare.cli import Compare
 from snm.compare.jobs import Job, result_of, run_jobs
 from snm.compare.probe import Probe
 from snm.compare.progress import Display
-from snm.compare.report.flat import flat
+from snm.compare.report.flat import results_csv
 from snm.compare.report.markdown import markdown
-from snm.compare.report.summary import half_range, interval, summarized
-from snm.compare.report.tables import sheets
-from snm.compare.report.terminal import laid_out
+from snm.compare.report.summary import half_range, interval, summarize
+from snm.compare.report.tables import all_sheets
+from snm.compare.report.terminal import layout_tables
 from snm.config.resolve import resolve
 from snm.config.settings import read_config
 from snm.runs.folder import read_json
@@ -74,15 +74,15 @@ def test_interval_by_hand():
 def test_ratios_are_taken_seed_by_seed():
     arm = [run(0, 6.0), run(1, 9.0), run(2, 4.0)]
     base = [run(1, 3.0), run(0, 4.0)]  # seed 2 failed there
-    found = summarized(arm, base)
+    found = summarize(arm, base)
     assert found["mean"] == {"R@1": pytest.approx(19 / 3)}
     # The mean of 6/4 and 9/3, not the quotient of the means (which would be 15/7).
     assert found["ratio"]["R@1"] == pytest.approx((1.5 + 3.0) / 2)
     # Two ratios have a range, half of which is (3 - 1.5) / 2, and no interval.
     assert found["ratio_ci95"]["R@1"] is None and found["ratio_half_range"]["R@1"] == 0.75
     assert found["ci95"]["R@1"] == interval([6.0, 9.0, 4.0]) and found["half_range"]["R@1"] is None
-    assert all(each == {} for each in summarized([], base).values())
-    assert summarized([run(0, 1.0)], [run(0, 0.0)])["ratio"]["R@1"] is None
+    assert all(each == {} for each in summarize([], base).values())
+    assert summarize([run(0, 1.0)], [run(0, 0.0)])["ratio"]["R@1"] is None
 
 
 # -- options -------------------------------------------------------------------------------
@@ -275,7 +275,7 @@ def test_a_comparison_end_to_end_and_its_repetition(folder, tmp_path, capsys):
     assert len(seed["bounds"]["theorem_6"]) == 8
     text = (out / "table.md").read_text()
     assert text == markdown(results)
-    assert (out / "results.csv").read_text() == flat(results)
+    assert (out / "results.csv").read_text() == results_csv(results)
     assert "## Generalization bounds" in text
     assert f"| top-3 | 3 of 8 | {seed['metrics']['R@1']:.2f} " in text
     assert results["data"]["sha256"] in (out / "report.html").read_text()
@@ -330,11 +330,11 @@ def test_runs_at_once_of_one_arm_are_all_shown(folder, tmp_path, monkeypatch):
 def test_tables_show_failures():
     arm = {"name": BASELINE, "baseline": BASELINE, "mined": 8, "sampled": 8, "mined_start": 0,
            "differing": {}, "seeds": [{"seed": 0, "failed": "ended by SIGKILL"}], "seconds": None,
-           "peak_memory_bytes": None, **summarized([], [])}  # fmt: skip
-    found = sheets(
+           "peak_memory_bytes": None, **summarize([], [])}  # fmt: skip
+    found = all_sheets(
         {"arms": [arm], "plan": {"seeds": 1, "settings": {"loss": "bowl"}}, "equal_seconds": []}
     )
-    assert all(list(laid_out(sheet, 80)) for sheet in found)
+    assert all(list(layout_tables(sheet, 80)) for sheet in found)
     failed = next(sheet for sheet in found if sheet.title == "Failed")
     assert failed.rows == ((BASELINE, "0", "ended by SIGKILL"),)
     assert found[0].rows[0][2:] == ("-",) * 6
@@ -345,8 +345,8 @@ import sys
 from snm.cli.main import main
 from snm.compare import arms
 
-grid = arms.grid_of
-arms.grid_of = lambda config: grid(config)[:2]
+grid = arms.tuning_grid
+arms.tuning_grid = lambda config: grid(config)[:2]
 main(sys.argv[1:])
 """
 

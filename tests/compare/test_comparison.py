@@ -14,8 +14,8 @@ from snm.compare.campaign import Campaign, Plan
 from snm.compare.cli import Compare, _peers, _plan
 from snm.compare.jobs import Job
 from snm.compare.records import write_record
-from snm.compare.report.flat import flat
-from snm.compare.report.tables import sheets
+from snm.compare.report.flat import results_csv
+from snm.compare.report.tables import all_sheets
 from snm.compare.report.verdict import verdict
 from snm.compare.worker import run_task
 from snm.config.resolve import resolve
@@ -25,7 +25,7 @@ def test_each_cell_is_of_its_own_metric():
     own = {name: float(number) for number, name in enumerate(NAMES)}
     one = arm("top-16", [4.0, 8.0], [2.0, 4.0])
     one |= {"mean": own, "half_range": {}, "ratio": dict.fromkeys(NAMES)}
-    found = {sheet.title: sheet for sheet in sheets(results(arm(BASE, [2.0, 4.0]), one))}
+    found = {sheet.title: sheet for sheet in all_sheets(results(arm(BASE, [2.0, 4.0]), one))}
     for title, before, names in (
         ("Equal steps", 2, ("R@1", "R@3", "R@5", "P@1", "P@3", "P@5")),
         ("Ranking and rare labels", 1, ("nDCG@1", "nDCG@3", "nDCG@5", "PSP@1", "PSP@3", "PSP@5")),
@@ -35,7 +35,7 @@ def test_each_cell_is_of_its_own_metric():
 
 
 def test_what_else_stands_in_the_tables():
-    found = {sheet.title: sheet for sheet in sheets(full())}
+    found = {sheet.title: sheet for sheet in all_sheets(full())}
     assert found["Time and memory"].columns == ("arm", "seconds", "examples/s", "memory, MiB")
     assert found["Time and memory"].rows[2] == ("top-16", "4.5", "1,000", "512")
     assert found["Each arm at its best"].rows[1][1] == "rate 50, weight 4"
@@ -51,12 +51,12 @@ def test_settings_in_which_arms_differ_are_told():
     bowl = arm(BASE, [1.0, 2.0], loss="bowl", learning_rate=50.0, vartheta="top")
     soft = arm("softmax", [2.0, 3.0], loss="softmax", learning_rate=20.25, vartheta=None)
     found = results(bowl, soft)
-    sheet = {sheet.title: sheet for sheet in sheets(found)}["Settings of the arms"]
+    sheet = {sheet.title: sheet for sheet in all_sheets(found)}["Settings of the arms"]
     assert sheet.columns == ("arm", "loss", "learning_rate", "vartheta")
     assert sheet.rows == ((BASE, "bowl", "50", "top"), ("softmax", "softmax", "20.25", "-"))
     assert verdict(found)[0].endswith("Settings are not equal: arms differ in learning rate.")
     same = results(arm(BASE, [1.0, 2.0]), arm("top-1", [2.0, 3.0]))
-    assert "Settings of the arms" not in {sheet.title for sheet in sheets(same)}
+    assert "Settings of the arms" not in {sheet.title for sheet in all_sheets(same)}
     assert "not equal" not in verdict(same)[0]
 
 
@@ -150,7 +150,7 @@ def test_a_setting_that_no_arm_reads_has_no_value(folder, tmp_path, monkeypatch)
         assert [told[name] for name in ("phi", "negative_weight", "vartheta")] == [None] * 3
         assert (told["loss"], told["sampled"]) == ("softmax", 8)
     plan = {"settings": dataclasses.asdict(campaign.arms[0].config)}
-    first, _ = csv.DictReader(flat({**found, "plan": plan}).splitlines())
+    first, _ = csv.DictReader(results_csv({**found, "plan": plan}).splitlines())
     assert (first["phi"], first["sampled"]) == ("", "8")
 
 

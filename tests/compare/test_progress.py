@@ -13,9 +13,9 @@ from snm.compare.progress import Display, seconds_left
 
 def test_seconds_left_are_of_the_arms():
     """An arm that was not timed has the mean pace of the others: (2 + 6) / 2 seconds an epoch."""
-    took = (("a", 18.0, 10), ("a", 22.0, 10), ("b", 60.0, 10))
+    durations = (("a", 18.0, 10), ("a", 22.0, 10), ("b", 60.0, 10))
     left, later = (("a", 10), ("c", 10)), (("b", 5),)
-    state = Running(3, 5, [], took=took, left=left, later=later)
+    state = Running(3, 5, [], durations=durations, left=left, later=later)
     assert seconds_left(state, 1) == (20.0 + 40.0 + 30.0, {"a", "b"})
     assert seconds_left(state, 2)[0] == 45.0
     assert seconds_left(Running(0, 5, [], left=left), 1) == (0.0, set())
@@ -23,9 +23,11 @@ def test_seconds_left_are_of_the_arms():
 
 def test_an_estimate_follows_the_first_run_and_a_better_one_the_first_of_every_arm(capsys):
     display, runs = Display(), (("a", 10), ("b", 10), ("a", 10), ("b", 10))
-    took = (("a", 60.0, 10), ("b", 600.0, 10), ("a", 60.0, 10), ("b", 600.0, 10))
+    durations = (("a", 60.0, 10), ("b", 600.0, 10), ("a", 60.0, 10), ("b", 600.0, 10))
     for done in range(5):
-        state = Running(done, 4, [], took=took[:done], left=runs[done:], later=(("a", 5),))
+        state = Running(
+            done, 4, [], durations=durations[:done], left=runs[done:], later=(("a", 5),)
+        )
         display("equal steps", state)
         display("equal steps", state)
     said = [line for line in capsys.readouterr().out.splitlines() if "left" in line]

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from snm.compare.cli import _FIXED, _refuse_another
+from snm.compare.cli import _FIXED, _check_same_plan
 from snm.compare.records import read_record, write_record
 from snm.errors import InputError
 
@@ -43,18 +43,18 @@ def test_settings_that_a_plan_of_another_version_has(tmp_path):
     """Those that this version lacks, where all that it knows are the same."""
     write_record(tmp_path / "plan.json", {"settings": {"dim": 8, "gone": 1}})
     with pytest.raises(InputError, match=r"a comparison with gone = 1, expected None"):
-        _refuse_another(tmp_path, {**dict.fromkeys(_FIXED), "settings": {"dim": 8}})
+        _check_same_plan(tmp_path, {**dict.fromkeys(_FIXED), "settings": {"dim": 8}})
 
 
 def test_a_comparison_of_other_data_is_named(tmp_path):
     write_record(tmp_path / "plan.json", {"data": "/sets/wood", "sha256": "a", "settings": {}})
     with pytest.raises(InputError, match=r"of other data \(/sets/wood\), expected the same data"):
-        _refuse_another(tmp_path, {"data": "/sets/iron", "sha256": "b", "settings": {}})
+        _check_same_plan(tmp_path, {"data": "/sets/iron", "sha256": "b", "settings": {}})
 
 
 def test_a_comparison_that_was_stopped_at_its_plan_goes_on(tmp_path):
     (tmp_path / "plan.partial").write_text('{"da')
-    _refuse_another(tmp_path, {})
+    _check_same_plan(tmp_path, {})
     (tmp_path / "plan.txt").write_text("mine")
     with pytest.raises(InputError, match=r"plan\.txt in a folder that is no comparison"):
-        _refuse_another(tmp_path, {})
+        _check_same_plan(tmp_path, {})

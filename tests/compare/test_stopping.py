@@ -100,7 +100,7 @@ def test_only_runs_without_a_checkpoint_are_timed(folder, tmp_path, monkeypatch)
     for job in (first, second):
         (tmp_path / f"{job.name}.stderr").touch()
     *_, last = run_jobs("tiny", tmp_path, [first, second], 2)
-    assert last.done == 2 and [(arm, epochs) for arm, _, epochs in last.took] == [("top-2", 2)]
+    assert last.done == 2 and [(arm, epochs) for arm, _, epochs in last.durations] == [("top-2", 2)]
 
 
 @pytest.mark.slow

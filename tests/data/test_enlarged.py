@@ -109,9 +109,9 @@ def test_on_the_command_line(tmp_path, capsys):
     call(*words)
     told = capsys.readouterr().out
     assert "500 training points, 90 test points and 1" in told
-    words_of = snm.load_data(one).train.features
-    frequent = np.flatnonzero(np.bincount(words_of.indices) >= 3)
-    share = np.isin(words_of.indices, frequent).mean()
+    collect_words = snm.load_data(one).train.features
+    frequent = np.flatnonzero(np.bincount(collect_words.indices) >= 3)
+    share = np.isin(collect_words.indices, frequent).mean()
     assert share > 0.5 and f"note: {share:.0%} of the entries" in " ".join(told.split())
     said = refused(capsys, "data", "synth", tmp_path / "none", "--like", "")
     assert "found no training file" in said

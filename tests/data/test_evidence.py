@@ -56,7 +56,7 @@ def test_counts_evenly_spaced_points_of_large_sets(monkeypatch: pytest.MonkeyPat
     data = points(x, y)
     # 40 of the 120 points: every third.
     products = 40 * data.features.nnz * data.labels.nnz / 120**2
-    monkeypatch.setattr(evidence, "_PRODUCTS", products * 1.0001)
+    monkeypatch.setattr(evidence, "_PAIRS", products * 1.0001)
     assert evidence_lost(data) == pytest.approx(by_definition(x[::3], y[::3]), abs=1e-12)
 
 
@@ -66,15 +66,15 @@ def test_of_points_with_many_labels_some_labels_count(monkeypatch: pytest.Monkey
     y = np.concatenate([y, (rng.random((120, 31)) < 0.8).astype(float)], axis=1)
     data = points(x, y)
     products = 30 * data.features.nnz * data.labels.nnz / 120**2
-    monkeypatch.setattr(evidence, "_PRODUCTS", products * 1.0001)
-    monkeypatch.setattr(evidence, "_FEW", 1)
+    monkeypatch.setattr(evidence, "_PAIRS", products * 1.0001)
+    monkeypatch.setattr(evidence, "_MIN_LABELS", 1)
     # A quarter of the labels leaves room for all 120 points.
     expected = by_definition(x, y[:, ::4])
     for entries in (1 << 22, 1):
         monkeypatch.setattr(evidence, "_ENTRIES", entries)
         assert evidence_lost(data) == pytest.approx(expected, abs=1e-12)
     # A few labels of a point count in any case, and points are left out instead.
-    monkeypatch.setattr(evidence, "_FEW", 0.5 * data.labels.nnz / 120)
+    monkeypatch.setattr(evidence, "_MIN_LABELS", 0.5 * data.labels.nnz / 120)
     assert evidence_lost(data) == pytest.approx(by_definition(x[::2], y[::2, ::2]), abs=1e-12)
 
 

@@ -12,7 +12,7 @@ from snm.config.resolve import resolve
 from snm.data import cache as binary_cache
 from snm.data import load as loading
 from snm.data.load import key_of, load
-from snm.data.mapped import is_mapped, rows_of, zeros_beside
+from snm.data.mapped import is_mapped, mapped_zeros, select_rows
 from snm.data.statistics import duplicate_test_rows
 from snm.data.weighting import Weighting
 from snm.errors import InputError
@@ -161,12 +161,12 @@ def test_rows_of(folder, tmp_path, monkeypatch):
     rows = np.flatnonzero(np.arange(tiny.POINTS) % 7)
     every = np.arange(tiny.POINTS)
     for some in (rows, rows[::-1], rows[:1], rows[:0], every[::-1]):
-        found = rows_of(mapped.train.features, some)
+        found = select_rows(mapped.train.features, some)
         assert is_mapped(found.data) == is_mapped(found.indices) == (len(some) > 0)
         same(found, whole.train.features[some])
-        assert not is_mapped(rows_of(whole.train.features, some).data)
-    assert rows_of(mapped.train.features, every) is mapped.train.features
-    empty = zeros_beside(mapped.train.features.data, 0, np.float32)
+        assert not is_mapped(select_rows(whole.train.features, some).data)
+    assert select_rows(mapped.train.features, every) is mapped.train.features
+    empty = mapped_zeros(mapped.train.features.data, 0, np.float32)
     assert empty.shape == (0,) and not is_mapped(empty)
 
 

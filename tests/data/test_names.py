@@ -11,10 +11,10 @@ import snm
 from snm.data.conversion.items import items_as_text
 from snm.data.conversion.label_ids import LabelIds
 from snm.data.formats.foreign import Row
-from snm.data.names import Spellings, one_name, respelled
+from snm.data.names import Spellings, normalize_name, original_spellings
 from snm.errors import InputError
 from snm.serve.messages import Question
-from snm.serve.requests import rows_of
+from snm.serve.requests import feature_rows
 
 ODD = {
     "Sofa XL": "Sofa  XL",
@@ -55,9 +55,9 @@ def run(log, tmp_path_factory):
     return folder / "run"
 
 
-def test_one_name():
-    assert [one_name(odd) for odd in ODD.values()] == list(ODD)
-    assert one_name("\ufeff a\r\n b ") == "a b" and one_name(" \t") == ""
+def test_normalize_name():
+    assert [normalize_name(odd) for odd in ODD.values()] == list(ODD)
+    assert normalize_name("\ufeff a\r\n b ") == "a b" and normalize_name(" \t") == ""
 
 
 def test_spellings_count_what_they_join():
@@ -109,7 +109,7 @@ def test_items_may_be_lists(run):
     for given in (lists, [tuple(one) for one in lists], [lists[0], "", texts[2]]):
         assert (model.as_rows(given) != wanted).nnz == 0
     question = Question.model_validate({"texts": lists})
-    assert (rows_of(question, model, 9) != wanted).nnz == 0
+    assert (feature_rows(question, model, 9) != wanted).nnz == 0
     with pytest.raises(InputError, match="texts: found ',' in the item 'a, b', expected items wi"):
         model.predict([["a, b"]])
     numbers = np.eye(2, model.model.num_features)
@@ -149,7 +149,10 @@ def test_labels_of_an_import_are_joined(tmp_path, capsys, same_items):
 def test_known_names_that_no_import_wrote():
     """Data of earlier imports may hold an item in a spelling that is no name."""
     apart, whole = "Ka\u0308se", "K\u00e4se"
-    assert respelled([apart, "tea"]) == {whole: apart} and respelled([apart, whole]) == {}
+    assert (
+        original_spellings([apart, "tea"]) == {whole: apart}
+        and original_spellings([apart, whole]) == {}
+    )
     texts = items_as_text((apart, "tea"), ",", ["items"])
     assert texts.transform([whole, apart]).toarray().tolist() == [[1, 0], [1, 0]]
-    assert LabelIds([apart], "drop").as_known([Row("1", "", None, (whole,))])[0].labels == (apart,)
+    assert LabelIds([apart], "drop").respell([Row("1", "", None, (whole,))])[0].labels == (apart,)

@@ -63,8 +63,8 @@ def test_a_basket_needs_a_label_for_each_item():
 @pytest.mark.parametrize("size", [1, 7, 1000])
 @pytest.mark.parametrize("count", [5, 40])
 def test_ids_are_counted_in_pieces(monkeypatch, size, count):
-    monkeypatch.setattr(dataset_module, "_COUNTED", size)
+    monkeypatch.setattr(dataset_module, "_COUNT_BLOCK", size)
     ids = np.random.default_rng(0).integers(5, size=100, dtype=np.int32)
-    found = dataset_module.counts_of_ids(ids, count)
+    found = dataset_module.count_ids(ids, count)
     assert found.tolist() == [int((ids == one).sum()) for one in range(count)]
-    assert dataset_module.counts_of_ids(ids[:0], 3).tolist() == [0, 0, 0]
+    assert dataset_module.count_ids(ids[:0], 3).tolist() == [0, 0, 0]

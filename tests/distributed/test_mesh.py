@@ -20,7 +20,7 @@ from snm.distributed.mesh import LABEL, feature_axis, make_mesh, on_mesh, parse_
 from snm.errors import InputError
 from snm.model.from_config import make_model
 from snm.model.model import init_state
-from snm.model.placement import abstract_on, initial, jitted_start, spread
+from snm.model.placement import abstract_state_on, init_state_on, jitted_init, shard_state
 from snm.prediction.pair_counts import pair_counts_of
 from snm.prediction.programs import jitted_queries, jitted_top
 from snm.tables import table as rows_module
@@ -49,12 +49,12 @@ def test_every_device_initialises_only_its_own_rows(
     text, block, of_features, of_labels, monkeypatch, request
 ):
     monkeypatch.setattr(rows_module, "_RANDOM_ROWS", block)
-    jitted_start.cache_clear()  # its programs have another block
-    request.addfinalizer(jitted_start.cache_clear)
+    jitted_init.cache_clear()  # its programs have another block
+    request.addfinalizer(jitted_init.cache_clear)
     mesh = make_mesh(text, 203, 32)
     model = model_of(row_optimizer="adagrad")
     whole = init_state(model)
-    cut = initial(model, mesh)
+    cut = init_state_on(model, mesh)
     for mine, rows, parts in (
         (cut.features.rows, whole.features.rows, of_features),
         (cut.features.accumulator, whole.features.accumulator, of_features),
@@ -74,7 +74,7 @@ def test_every_device_initialises_only_its_own_rows(
 )
 def test_sharding_a_state_pads_with_rows_of_zeros(text, axis, rows):
     mesh = make_mesh(text, 203, 33)
-    state = spread(init_state(model_of()), mesh)
+    state = shard_state(init_state(model_of()), mesh)
     labels = mesh.shape[LABEL]
     assert state.head.table.rows.shape == (203 + -203 % labels, 16)
     assert state.head.bias.shape == (203 + -203 % labels,)
@@ -140,7 +140,7 @@ def compiled_step(mesh, num_labels=200_000, features=100_000, **changes):
     source = make_source(model.spec, matrix, labels, BatchSettings(batch_size=32),
                          data_parts=mesh.shape["data"])  # fmt: skip
     step = jitted_steps(model, source, source.shape(0), mesh)
-    return step.lower(abstract_on(mesh, model), (), source.stack(0, 1)).compile()
+    return step.lower(abstract_state_on(mesh, model), (), source.stack(0, 1)).compile()
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_predictions_are_those_of_one_device(mesh, drop):
     devices = make_mesh(mesh, 203, 33)
     one = snm.Predictor(model, state, weighting)
     many = snm.Predictor(
-        model, spread(state, devices), weighting, mesh=devices, block_rows=50, block_entries=8
+        model, shard_state(state, devices), weighting, mesh=devices, block_rows=50, block_entries=8
     )
     labels, scores = one.predict(DATA.test.features, k=7)
     found, found_scores = many.predict(DATA.test.features, k=7)
@@ -211,7 +211,7 @@ def test_pairs_in_order_are_those_of_one_device(mesh):
     devices = make_mesh(mesh, 203, 32)
     points = DATA.test.features, DATA.test.labels, np.zeros((0, 2), np.int64)
     one = snm.Predictor(model, state, weighting, block_rows=50)
-    many = snm.Predictor(model, spread(state, devices), weighting, mesh=devices, block_rows=50)
+    many = snm.Predictor(model, shard_state(state, devices), weighting, mesh=devices, block_rows=50)
     for (m, found), (n, expected) in zip(
         pair_counts_of(many, *points), pair_counts_of(one, *points), strict=True
     ):
@@ -230,7 +230,7 @@ def test_a_feature_shard_may_be_empty():
     queries = jitted_queries(model, None)(state, block)
     whole = jitted_top(model, 5, None)(state, block, queries)
     stacked = SparseRows(ids.reshape(8, 3), dense, np.tile(np.int32([0, 3]), (8, 1)))
-    found = jitted_top(model, 5, devices)(spread(state, devices), stacked)
+    found = jitted_top(model, 5, devices)(shard_state(state, devices), stacked)
     np.testing.assert_array_equal(found.slots, whole.slots)
     np.testing.assert_allclose(found.scores, whole.scores, rtol=1e-5, atol=1e-6)
 

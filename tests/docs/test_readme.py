@@ -16,11 +16,11 @@ BLOCKS = [
 
 
 def test_the_pages_have_examples() -> None:
-    assert [name for name, _ in BLOCKS] == ["README.md", *["python.md"] * 4]
+    assert [name for name, _ in BLOCKS] == ["README.md", *["python.md"] * 5]
 
 
 @pytest.mark.parametrize(
-    "number", [0, *(pytest.param(number, marks=pytest.mark.slow) for number in (1, 2, 3, 4))]
+    "number", [0, *(pytest.param(number, marks=pytest.mark.slow) for number in (1, 2, 3, 4, 5))]
 )
 def test_python_of_the_pages_runs(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -34,9 +34,12 @@ def test_python_of_the_pages_runs(
     if number == 2:  # matrices
         loaded, made = scope["arrays"], scope["data"]
         assert (loaded.train.labels != made.train.labels).nnz == 0  # type: ignore[attr-defined]
-    if number == 3:  # scikit-learn
+    if number == 3:  # a log
+        labels = scope["labels"]
+        assert labels.shape == (1, 2) and labels.min() >= 0  # type: ignore[attr-defined]
+    if number == 4:  # scikit-learn
         assert scope["names"][0, 0] == "tools"  # type: ignore[index]
-    if number == 4:  # the head under an encoder
+    if number == 5:  # the head under an encoder
         assert 0 < float(scope["loss"]) < 3  # type: ignore[arg-type]
 
 

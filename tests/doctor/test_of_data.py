@@ -210,7 +210,7 @@ def test_names_propensities_and_negative_values(folder, tmp_path):
         ("amazon-sports", 0.6, 2.6),
     ):
         named = replace(snm.load_data(folder), name=name)
-        advice = [finding.advice for finding in of_data._propensities(named)]
+        advice = [finding.advice for finding in of_data._check_propensities(named)]
         assert advice == ([] if a is None else [
             f"for comparable PSP, give --propensity-a {a} --propensity-b {b}"
         ])  # fmt: skip

@@ -224,55 +224,6 @@ def test_nested_lists_of_zeros_and_ones_are_an_indicator():
     assert Targets.of([[0], [1]]).form == "lists"
 
 
-class Frame:
-    """As a data frame of pandas: it iterates over its columns, and has no `dtype`."""
-
-    def __init__(self, values):
-        self.values = np.array(values)
-        self.ndim, self.shape = self.values.ndim, self.values.shape
-
-    def __iter__(self):
-        return iter(["first", "second"])
-
-    def __array__(self, dtype=None, copy=None):
-        return np.array(self.values, dtype)
-
-
-class Series:
-    """As a series of pandas that was taken from another: no value has the number 0."""
-
-    ndim, dtype = 1, np.dtype(object)
-
-    def __init__(self, values):
-        self.values = np.empty(len(values), object)
-        self.values[:] = values
-
-    def __len__(self):
-        return len(self.values)
-
-    def __iter__(self):
-        return iter(self.values)
-
-    def __getitem__(self, number):
-        raise KeyError(number)
-
-    def __array__(self, dtype=None, copy=None):
-        return np.array(self.values, dtype)
-
-
-def test_targets_of_pandas():
-    indicator = [[1, 0, 1], [0, 1, 0], [0, 0, 0]]
-    targets = Targets.of(Frame(indicator))
-    assert targets.form == "dense" and targets.dtype == int
-    assert targets.matrix(Frame(indicator)).toarray().tolist() == indicator
-    lists = Series([["a", "c"], ["b"], []])
-    targets = Targets.of(lists)
-    assert targets.form == "lists" and targets.classes.tolist() == ["a", "b", "c"]
-    assert targets.matrix(lists).toarray().tolist() == indicator
-    assert Targets.of(Series([[1, 0], [0, 0]])).form == "lists"  # an indicator is no column
-    assert Targets.of(Series(["b", "a"])).classes.tolist() == ["a", "b"]
-
-
 def test_balanced_weights_are_those_of_scikit_learn():
     y = np.array(["b", "a", "c", "a", "a", "c"])
     targets = Targets.of(y)
@@ -337,9 +288,9 @@ def test_a_random_state_that_is_no_seed(data, seed):
 
 def test_labels_of_several_types_are_refused():
     with pytest.raises(InputError, match=r"^y: found labels of several types .*expected names"):
-        SNMClassifier(**SMALL).fit(np.eye(3), [["a", None], ["a"], ["b"]])
+        SNMClassifier(**SMALL).fit(np.eye(3), [["a", 1], ["a"], ["b"]])
     with pytest.raises(InputError, match=r"^y: found labels of several types .*expected names"):
-        SNMClassifier(**SMALL).fit(np.eye(3), ["a", None, "b"])
+        SNMClassifier(**SMALL).fit(np.eye(3), np.array(["a", 1, "b"], object))
     with pytest.raises(InputError, match=r"^y: found labels that are tuples"):
         SNMClassifier(**SMALL).fit(np.eye(3), [[("a", 1)], [("b", 2)], [("a", 1)]])
 

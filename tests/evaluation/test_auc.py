@@ -10,7 +10,7 @@ from snm.data.dataset import Points
 from snm.evaluation.auc import Areas
 from snm.evaluation.evaluate import Measures, evaluate_points
 from snm.evaluation.metrics import metric_names
-from snm.model import pair_counts
+from snm.model import concordant_counts
 from snm.theory import auc
 from snm.trainer.evaluate import evaluate
 from snm.trainer.training import train
@@ -62,10 +62,10 @@ def score(predictor, points, **options):
 
 @pytest.mark.parametrize("block", [4096, 16], ids=["one block", "blocks, the last overlapping"])
 def test_auc_is_the_mean_over_points(predictor, block, monkeypatch):
-    from snm.prediction.programs import jitted_pairs_in_order
+    from snm.prediction.programs import jitted_concordant_counts
 
-    monkeypatch.setattr(pair_counts, "_BLOCK", block)
-    jitted_pairs_in_order.cache_clear()
+    monkeypatch.setattr(concordant_counts, "_BLOCK", block)
+    jitted_concordant_counts.cache_clear()
     points, truth = made()
     scores = whole_scores(predictor, points.features)
     ties = sum(len(np.unique(row)) < K for row in scores)
@@ -77,9 +77,9 @@ def test_auc_is_the_mean_over_points(predictor, block, monkeypatch):
 
 
 def test_filtered_pairs_are_neither_relevant_nor_irrelevant(predictor):
-    from snm.prediction.programs import jitted_pairs_in_order
+    from snm.prediction.programs import jitted_concordant_counts
 
-    jitted_pairs_in_order.cache_clear()
+    jitted_concordant_counts.cache_clear()
     points, truth = made()
     rng = np.random.default_rng(1)
     pairs = np.array([(i, j) for i in range(POINTS) for j in rng.choice(K, 4, replace=False)])

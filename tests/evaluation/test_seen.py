@@ -9,7 +9,7 @@ import tiny
 from scipy import sparse
 
 import snm
-from snm.batches.item_splits import with_splits
+from snm.batches.item_splits import add_splits
 from snm.cli.main import main
 from snm.config.resolve import resolve
 from snm.config.resolved import read_resolved
@@ -22,8 +22,8 @@ from snm.evaluation.evaluate import Measures, evaluate_points
 from snm.export.index import GraphIndex, bias_scale, build_index
 from snm.export.index_libraries import LIBRARIES, GraphSettings
 from snm.export.measure import measure
-from snm.model import pair_counts
-from snm.prediction.programs import jitted_pairs_in_order, jitted_top
+from snm.model import concordant_counts
+from snm.prediction.programs import jitted_concordant_counts, jitted_top
 from snm.runs.events import Stepped
 from snm.runs.load import load
 from snm.theory.auc import empirical_auc
@@ -129,7 +129,7 @@ def test_labels_may_be_of_items_that_came_later(tmp_path):
     assert count_seen_labels(narrow) == count_seen_labels(padded)
     settings = resolve(preset("default"), narrow)
     assert (settings.seen, settings.item_splits) == ("drop", 1)
-    split, wanted = (with_splits(one.train, None, 1, 0)[0] for one in (narrow, padded))
+    split, wanted = (add_splits(one.train, None, 1, 0)[0] for one in (narrow, padded))
     np.testing.assert_array_equal(split.labels.toarray(), wanted.labels.toarray())
     np.testing.assert_array_equal(split.features.toarray(), wanted.features.toarray()[:, :later])
 
@@ -195,8 +195,8 @@ def test_predictions_are_the_top_of_the_unseen_labels(trained, monkeypatch, bloc
 @pytest.mark.parametrize("block", [4096, 16], ids=["one block", "three, the last overlapping"])
 def test_auc_ranks_seen_labels_below_all_others(trained, monkeypatch, block):
     """Also a relevant seen label, which ties with the other seen ones."""
-    monkeypatch.setattr(pair_counts, "_BLOCK", block)
-    jitted_pairs_in_order.cache_clear()
+    monkeypatch.setattr(concordant_counts, "_BLOCK", block)
+    jitted_concordant_counts.cache_clear()
     predictor, test = snm.load(trained), visits().test
     truth = test.labels.toarray()
     truth[0, test.features[0].indices[:2]] = 1
@@ -206,7 +206,7 @@ def test_auc_ranks_seen_labels_below_all_others(trained, monkeypatch, block):
     points = Points(test.features, sparse.csr_matrix(truth))
     found = evaluate_points(predictor, points, None, Measures(auc=True))
     assert found["metrics"]["AUC"] == pytest.approx(100 * expected, rel=1e-9)
-    jitted_pairs_in_order.cache_clear()
+    jitted_concordant_counts.cache_clear()
 
 
 @pytest.mark.parametrize("library", LIBRARIES.values(), ids=LIBRARIES)

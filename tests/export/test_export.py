@@ -27,7 +27,7 @@ from snm.export.manifest import read_manifest, write_manifest
 from snm.export.measure import measure, recall
 from snm.losses.reductions import MASKED
 from snm.model.from_config import make_model
-from snm.model.placement import initial
+from snm.model.placement import init_state_on
 from snm.prediction.predictor import Predictor
 from snm.runs.load import StoredRun
 
@@ -153,7 +153,7 @@ def wide():
     """An untrained model of 3000 labels, with biases."""
     config = tiny.resolved(dataclasses.replace(tiny.CONFIG, dim=16, score_scale=4.0))
     model = make_model(config, 40, 3000)
-    state = initial(model)
+    state = init_state_on(model)
     bias = np.random.default_rng(0).normal(size=3000).astype(np.float32)
     head = dataclasses.replace(state.head, bias=jax.numpy.asarray(bias))
     features = random_array((200, 40), density=0.2, rng=1, format="csr", dtype=np.float32)

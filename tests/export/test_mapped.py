@@ -23,7 +23,7 @@ from snm.export.manifest import read_manifest, write_manifest
 from snm.export.mapped import open_export, write_export
 from snm.export.mapped_names import MappedNames, line_starts
 from snm.model.from_config import make_model
-from snm.model.placement import initial
+from snm.model.placement import init_state_on
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
 
@@ -93,7 +93,7 @@ def test_one_member_without_a_tower_names_or_a_bias(tmp_path):
     )
     config = tiny.resolved(dataclasses.replace(config, weighting="l2"))
     model = make_model(config, tiny.FEATURES, tiny.LABELS)
-    made = Predictor(model, initial(model), Weighting("l2"))
+    made = Predictor(model, init_state_on(model), Weighting("l2"))
     sizes = {"num_features": tiny.FEATURES, "num_labels": tiny.LABELS, "members": 1}
     about = write_export(made, config, None, tmp_path)
     made.weighting.save(tmp_path / "weighting.npz")

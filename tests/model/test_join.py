@@ -12,7 +12,7 @@ import tiny
 import snm
 from snm.config.resolve import resolve
 from snm.model.from_config import make_model
-from snm.model.inference import join, join_as_read
+from snm.model.inference import join_members, join_members_one_by_one
 from snm.model.model import init_state
 
 
@@ -26,7 +26,7 @@ def state_of(seed, **changes):
 @pytest.mark.parametrize("members", [1, 3])
 def test_members_that_are_read_one_by_one_are_joined_alike(members, changes):
     states = [state_of(seed, **changes) for seed in range(members)]
-    found, expected = join_as_read(iter(states), members), join(states)
+    found, expected = join_members_one_by_one(iter(states), members), join_members(states)
     assert jax.tree.structure(found) == jax.tree.structure(expected)
     for mine, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         assert mine.dtype == other.dtype
@@ -45,5 +45,5 @@ def test_one_is_released_before_the_next_is_read():
             yield state
             del state
 
-    join_as_read(reading(), 3)
+    join_members_one_by_one(reading(), 3)
     assert len(alive) == 3

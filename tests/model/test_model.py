@@ -13,6 +13,7 @@ from devices import all_24_bits as all_24_bits  # a fixture
 from scipy import sparse
 
 from snm.batches.csr_blocks import block_of
+from snm.batches.schedule import Schedule
 from snm.batches.sources.build import make_source
 from snm.batches.sources.source import BatchSettings
 from snm.model.encoder import ENCODERS, apply_tower, init_tower
@@ -55,7 +56,7 @@ def setup(config, points):
     source = make_source(
         head_spec(config, LABELS), *points, BatchSettings(batch_size=POINTS)
     )  # fmt: skip
-    return model, source
+    return model, dataclasses.replace(source, schedule=Schedule.of(config, 1))
 
 
 def batch_of(source, step):
@@ -209,7 +210,7 @@ def test_streams_of_a_step_keep_their_numbers():
     assert {stream.name: stream.value for stream in StepStream} == numbers
     for stream in StepStream:
         expected = jax.random.fold_in(key, numbers[stream.name])
-        assert (jax.random.key_data(stream.of(key)) == jax.random.key_data(expected)).all()
+        assert (jax.random.key_data(stream.key(key)) == jax.random.key_data(expected)).all()
 
 
 def test_shapes_of_parameters(points):

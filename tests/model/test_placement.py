@@ -8,7 +8,7 @@ import pytest
 from devices import mesh_here
 
 from snm.bench.shapes import SHAPES, Shape, model_of
-from snm.model.placement import initial, jitted_start, table_bytes
+from snm.model.placement import init_state_on, jitted_init, table_bytes
 
 ROW = 512 * 4  # of Amazon-670K: 135,909 features and 670,091 labels
 
@@ -33,7 +33,7 @@ def test_a_start_without_rows_has_all_else_and_needs_no_room_for_them(mesh):
         model, spec=dataclasses.replace(model.spec, row_optimizer="adagrad", learn_scale=True)
     )
     devices = mesh_here(mesh, model.spec.num_labels, 128)
-    whole, bare = (initial(model, devices, rows=rows) for rows in (True, False))
+    whole, bare = (init_state_on(model, devices, rows=rows) for rows in (True, False))
     assert bare.features.rows is None and bare.head.table.rows is None
     for part in ("tower", "tower_state"):
         jax.tree.map(np.testing.assert_array_equal, getattr(whole, part), getattr(bare, part))
@@ -41,7 +41,7 @@ def test_a_start_without_rows_has_all_else_and_needs_no_room_for_them(mesh):
         np.testing.assert_array_equal(mine.accumulator, other.accumulator)
         assert mine.accumulator.sharding == other.accumulator.sharding
     assert float(bare.head.log_scale) == float(whole.head.log_scale)
-    program = jitted_start(model, devices, False)
+    program = jitted_init(model, devices, False)
     used = program.lower(np.uint32(0)).compile().memory_analysis()
     room = used.temp_size_in_bytes + used.output_size_in_bytes
     assert room < min(whole.features.rows.nbytes, whole.head.table.rows.nbytes)

@@ -15,9 +15,9 @@ from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.memory.memory import Memory, MemorySettings
 from snm.model.from_config import make_model
-from snm.model.inference import join
+from snm.model.inference import join_members
 from snm.model.model import init_state
-from snm.model.placement import join_on_mesh, spread
+from snm.model.placement import join_members_on_mesh, shard_state
 from snm.prediction import programs
 from snm.prediction.candidates import by_name, checked_k, ids_of_labels
 from snm.prediction.programs import jitted_pairs, jitted_queries, jitted_top
@@ -46,10 +46,10 @@ def predictor_of(*, members=2, drop_seen=False, memory=True, mesh=None, bias=Tru
         states.append(state)
     stored = points(80, 1)
     weighting = Weighting.fit("tfidf", stored)
-    state = join(states)
+    state = join_members(states)
     if mesh is not None:
-        states = [spread(one, mesh) for one in states]
-        state = states[0] if members == 1 else join_on_mesh(states, mesh)
+        states = [shard_state(one, mesh) for one in states]
+        state = states[0] if members == 1 else join_members_on_mesh(states, mesh)
     predictor = snm.Predictor(model, state, weighting, mesh=mesh, block_rows=16)
     if not memory:
         return predictor
@@ -202,7 +202,7 @@ def test_few_programs_are_compiled_and_they_read_the_rows_of_the_labels_alone():
         )
         block = next(iter(predictor._blocks(features)))[1]
         state = jax.eval_shape(
-            lambda model=model: join(
+            lambda model=model: join_members(
                 [init_state(dataclasses.replace(model, members=1)) for _ in range(2)]
             )
         )
@@ -237,12 +237,13 @@ def test_ids_of_names():
         ([1, 600], "label 600, expected an id from 0 to 599"),
         ([-1], "label -1"),
         ([1.5], "an array of float64"),
-        (["name"], "found names, expected ids of labels; `ids_of(names)`"),
+        (["name"], "unknown label 'name', expected an id from 0 to 599: the labels have no names"),
         ([[1, 2]] * 29 + [3], "an array of int64 ()"),
         ([None, 1], "an array of object"),
         ([1, 10**30], f"label {10**30}, expected an id from 0 to 599"),
         ([[0]] * 29 + [[1, 2**64]], f"label {2**64}, expected"),
-        ("name", "one text, expected ids of labels"),
+        ("name", "one text, expected a sequence of ids or names"),
+        ([[1]] * 29 + ["name"], "one text, expected a sequence of ids or names"),
         ([True, False], "an array of bool"),
         ([1, [2, 3]], "ids and other things"),
         ([[1], [2]], "labels of 2 points, expected of 30"),
@@ -254,6 +255,26 @@ def test_bad_labels(labels, said):
     with pytest.raises(InputError) as error:
         predictor_of(memory=False).predict(points(POINTS, 4), 2, labels)
     assert said in str(error.value)
+
+
+def test_names_stand_for_their_ids():
+    names = tuple(f"name {label}" for label in range(K))
+    predictor = dataclasses.replace(predictor_of(), label_names=names)
+    features = points(POINTS, 4)
+    of_each = [["name 7", "name 30"], [5], *[["name 8", 2, "name 9"]] * 28]
+    for option in ("labels", "exclude"):
+        for named, ids in (
+            (["name 30", "name 7", 4, "name 7"], [4, 7, 30]),
+            (np.array(["name 30", "name 7"]), [7, 30]),
+            (np.array(["name 30", 7], object), [7, 30]),
+            (of_each, [[7, 30], [5], *[[2, 8, 9]] * 28]),
+        ):
+            found = predictor.predict(features, 2, **{option: named})
+            expected = predictor.predict(features, 2, **{option: ids})
+            np.testing.assert_array_equal(found[0], expected[0])
+            np.testing.assert_array_equal(found[1], expected[1])
+        with pytest.raises(InputError, match=f"^{option}: found an unknown label 'name 600', exp"):
+            predictor.predict(features, 2, **{option: [["name 600"]] * POINTS})
 
 
 def test_no_points_have_no_candidates():

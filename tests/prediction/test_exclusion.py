@@ -121,8 +121,8 @@ def test_few_programs_find_the_best_of_the_others():
     ("exclude", "said"),
     [
         ([1, 600], "label 600, expected an id from 0 to 599"),
-        (["name"], "found names, expected ids of labels; `ids_of(names)`"),
-        ("name", "one text, expected ids of labels"),
+        (["name"], "unknown label 'name', expected an id from 0 to 599: the labels have no names"),
+        ("name", "one text, expected a sequence of ids or names"),
         (3, "found 3, expected ids of labels"),
         ([[1], [2]], "found labels of 2 points, expected of 30, a sequence of ids for each point"),
         (sparse.csr_matrix((30, 599)), "a matrix of shape (30, 599), expected (30, 600)"),

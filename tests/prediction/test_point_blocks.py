@@ -16,7 +16,7 @@ from snm.data.weighting import Weighting
 from snm.memory.memory import Memory, MemorySettings
 from snm.model.from_config import make_model
 from snm.model.model import init_state
-from snm.model.placement import spread
+from snm.model.placement import shard_state
 from snm.prediction.point_blocks import Blocks
 
 K, D = 700, 90
@@ -117,7 +117,7 @@ def test_what_a_memory_adds_to_a_point_takes_no_room_for_all_labels():
 def test_answers_on_a_mesh_are_those_of_one_device(predictor):
     alone = dataclasses.replace(predictor, memory=None)
     mesh = mesh_here("data=2,label=2", K, D)
-    parts = dataclasses.replace(alone, mesh=mesh, state=spread(alone.state, mesh))
+    parts = dataclasses.replace(alone, mesh=mesh, state=shard_state(alone.state, mesh))
     for count in (1, 9):
         labels, scores = alone.predict(points(count), 4)
         found, found_scores = parts.predict(points(count), 4)

@@ -17,7 +17,7 @@ from snm.errors import InputError
 from snm.memory.memory import Memory, MemorySettings
 from snm.model.encoder import ENCODERS
 from snm.model.from_config import make_model
-from snm.model.inference import join
+from snm.model.inference import join_members
 from snm.model.model import init_state
 from snm.tables.int8 import as_bytes, int8_rows
 from snm.tables.table import RowTable
@@ -48,7 +48,7 @@ def predictor_of(encoder="residual", *, members=2, memory=False):
     stored = counts(60, 1)
     weighting = Weighting.fit("tfidf", stored)
     model = dataclasses.replace(model, members=members)
-    predictor = snm.Predictor(model, join(states), weighting)
+    predictor = snm.Predictor(model, join_members(states), weighting)
     if not memory:
         return predictor
     rng = np.random.default_rng(2)

@@ -11,7 +11,7 @@ __all__ = ["served"]
 @pytest.fixture(autouse=True, scope="session")
 def one_size():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engines, "_SIZES", (8,))
+        patch.setattr(engines, "_BATCH_SIZES", (8,))
         yield
 
 

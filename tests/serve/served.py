@@ -26,10 +26,10 @@ WORDS = tuple(f"word{j}" for j in range(tiny.FEATURES))
 
 
 @contextlib.contextmanager
-def serving(predictor, hosts=(), renewal=None, **limits):
+def serving(predictor, hosts=(), reload=None, **limits):
     """Yields the address and the server."""
     limits = Limits(**limits)
-    server = make_server(make_app(predictor, limits, hosts, renewal), patience=limits.patience)
+    server = make_server(make_app(predictor, limits, hosts, reload), patience=limits.patience)
     with listen("127.0.0.1", 0) as listening:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()

@@ -8,48 +8,48 @@ import threading
 from snm.errors import InputError
 
 
-def answer(listening, talk):
+def answer(listening, context):
     """Tells every connection the id of this process, and the model that it has."""
-    models = [talk.newest()]
+    models = [context.newest_model()]
 
     def follow():
-        while talk.wished.wait():
-            talk.wished.clear()
-            models.append(talk.newest())
-            talk.ready()
+        while context.reload_requested.wait():
+            context.reload_requested.clear()
+            models.append(context.newest_model())
+            context.on_ready()
 
     threading.Thread(target=follow, daemon=True).start()
-    talk.ready()
+    context.on_ready()
     while True:
         connection, _ = listening.accept()
         with connection, contextlib.suppress(OSError):
             connection.sendall(f"{os.getpid()} {models[-1]}".encode())
 
 
-def answer_once(listening, talk):
+def answer_once(listening, context):
     """The same until there is another model, at which it ends."""
 
     def follow():
-        talk.wished.wait()
+        context.reload_requested.wait()
         os._exit(0)
 
     threading.Thread(target=follow, daemon=True).start()
-    answer(listening, talk)
+    answer(listening, context)
 
 
-def fail(listening, talk):
+def fail(listening, context):
     """Ends before it answers."""
     raise SystemExit(3)
 
 
-def fail_beside_another(listening, talk):
+def fail_beside_another(listening, context):
     """The first process answers, and all later ones end."""
     with socket.create_connection(listening.getsockname(), timeout=2) as connection:
         try:
             connection.recv(16)
         except TimeoutError:  # it waits to be accepted, by nobody
             connection.close()
-            answer(listening, talk)
+            answer(listening, context)
     raise InputError("here", "another process", "none")
 
 

@@ -153,6 +153,13 @@ def test_probabilities(address, served, tiny_run):
             )
             assert min(p for one in answers for p in one["probabilities"]) >= least - 1e-6
             assert sum(len(one["labels"]) for one in answers) == pytest.approx(40, abs=2)
+        for gone in ([3, 7], [[number % 20, 5] for number in range(test.shape[0])]):
+            labels, p = likely.predict_proba(test, 4, exclude=gone, threshold=0.3)
+            more = {"exclude": gone, "threshold": 0.3}
+            answers = post(f"{address}/predict", json={**body, **more}).json()["answers"]
+            for one, of_point, row in zip(answers, labels, p, strict=True):
+                assert one["labels"] == of_point[of_point >= 0].tolist()
+                np.testing.assert_allclose(one["probabilities"], row[of_point >= 0], atol=1e-5)
         del body["k"]
         answers = post(f"{address}/predict", json={**body, "threshold": "f1@2"}).json()
         two, _ = likely.predict_proba(test, threshold="f1@2")

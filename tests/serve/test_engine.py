@@ -29,8 +29,8 @@ class _Slow:
 
 def test_a_full_queue_and_shutdown(served, monkeypatch):
     slow = _Slow(served)
-    monkeypatch.setattr(engines, "_sized", lambda *_: slow)
-    monkeypatch.setattr(engines.Engine, "warm", lambda _: None)
+    monkeypatch.setattr(engines, "_with_batch_size", lambda *_: slow)
+    monkeypatch.setattr(engines.Engine, "warm_up", lambda _: None)
     monkeypatch.setattr(engines.Engine, "_compile", lambda *_: None)  # only requests are `asked`
     with serving(served, queue=2) as (address, server):
         answers = []
@@ -59,7 +59,7 @@ def test_a_full_queue_and_shutdown(served, monkeypatch):
 
 
 def test_an_error_of_the_model_is_a_500_and_the_service_continues(served, monkeypatch):
-    real = engines._sized
+    real = engines._with_batch_size
 
     class Broken:
         fail = True
@@ -70,8 +70,8 @@ def test_an_error_of_the_model_is_a_500_and_the_service_continues(served, monkey
                 raise RuntimeError("device lost")
             return real(served, 8).predict(rows, k, labels)
 
-    monkeypatch.setattr(engines, "_sized", lambda *_: Broken())
-    monkeypatch.setattr(engines.Engine, "warm", lambda _: None)
+    monkeypatch.setattr(engines, "_with_batch_size", lambda *_: Broken())
+    monkeypatch.setattr(engines.Engine, "warm_up", lambda _: None)
     monkeypatch.setattr(engines.Engine, "_compile", lambda *_: None)
     with serving(served) as (address, _):
         answer = post(f"{address}/predict", json={"texts": ["word1"]})
@@ -81,12 +81,12 @@ def test_an_error_of_the_model_is_a_500_and_the_service_continues(served, monkey
 
 def test_every_compiled_size_answers_the_same(served, tiny_run, monkeypatch):
     """Also before those of more than one point are compiled."""
-    monkeypatch.setattr(engines, "_SIZES", (1, 8))
+    monkeypatch.setattr(engines, "_BATCH_SIZES", (1, 8))
     features = snm.load_data(tiny_run / "data").test.features
     labels, _ = served.predict(features, k=3)
 
     used = []
-    real = engines._sized
+    real = engines._with_batch_size
 
     def recorded(predictor, size):
         class Recorded:
@@ -96,14 +96,14 @@ def test_every_compiled_size_answers_the_same(served, tiny_run, monkeypatch):
 
         return Recorded()
 
-    monkeypatch.setattr(engines, "_sized", recorded)
+    monkeypatch.setattr(engines, "_with_batch_size", recorded)
 
     async def ask(engine, *counts):
         return [(await engine.answer(features[:n], 3))[0] for n in counts]
 
     async def before_and_after():
-        engine = engines.Engine(served, most=15, queue=9)
-        engine.warm()
+        engine = engines.Engine(served, max_k=15, queue=9)
+        engine.warm_up()
         assert used == [1, 1]  # for few labels and for most
         compiling = engine._compile
         monkeypatch.setattr(engine, "_compile", lambda *_: None)
@@ -125,8 +125,8 @@ def test_every_compiled_size_answers_the_same(served, tiny_run, monkeypatch):
 
 def test_the_first_requests_compile_nothing(served):
     """Whatever a point has: no, one, or all features."""
-    engine = engines.Engine(served, most=15, queue=9)
-    engine.warm()
+    engine = engines.Engine(served, max_k=15, queue=9)
+    engine.warm_up()
     programs = [jitted_top(served.model, count, None) for count in (10, 15)]
     before = [program._cache_size() for program in programs]
     assert min(before) >= 1

@@ -21,7 +21,7 @@ from serve.served import get, post, serving, started
 from snm.errors import InputError
 from snm.serve import server as servers
 from snm.serve.engine import Engine
-from snm.serve.guards import HostChecked
+from snm.serve.middleware import HostMiddleware
 from snm.serve.server import listen
 
 
@@ -49,9 +49,9 @@ def read_all(connection):
 
 def test_names_of_hosts():
     usual, named, any_name = (
-        HostChecked(None),
-        HostChecked(None, ["me.org"]),
-        HostChecked(None, "*"),
+        HostMiddleware(None),
+        HostMiddleware(None, ["me.org"]),
+        HostMiddleware(None, "*"),
     )
     for host in ("localhost", "localhost:8080", "LOCALHOST.", "127.0.0.1:8080", "[::1]:8080",
                  "192.168.0.7", "[2001:db8::1]"):  # fmt: skip
@@ -172,7 +172,7 @@ def test_a_client_that_does_not_read_is_dropped(impatient):
     assert get(f"{impatient}/health").status_code == 200
 
 
-@pytest.mark.parametrize("step", ["warm", "start"])
+@pytest.mark.parametrize("step", ["warm_up", "start"])
 def test_a_start_without_memory_or_threads_is_one_line(tiny_run, capsys, monkeypatch, step):
     def lacks(self):
         raise RuntimeError("can't start new thread")
@@ -190,7 +190,7 @@ def test_a_package_that_the_start_lacks_is_one_line(tiny_run, capsys, monkeypatc
     def lacks(self):
         raise InputError("texts", "no scikit-learn", "pip install -e '.[sklearn]'")
 
-    monkeypatch.setattr(Engine, "warm", lacks)
+    monkeypatch.setattr(Engine, "warm_up", lacks)
     call("serve", tiny_run / "run", "--port", "0", status=2)
     said = capsys.readouterr().err
     assert said.endswith(

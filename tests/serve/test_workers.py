@@ -54,13 +54,13 @@ def wait_until(fits, seconds=60):
         time.sleep(0.02)
 
 
-def supervised(work, count, client, renewal=None):
+def supervised(work, count, client, reload=None):
     """Runs `client(port, events)` beside a service that it ends with SIGTERM."""
     events, failed, over = [], [], threading.Event()
     with listen("127.0.0.1", 0) as listening:
         port = listening.getsockname()[1]
 
-        def talk():
+        def run_client():
             try:
                 client(port, events)
             except BaseException as error:
@@ -69,13 +69,13 @@ def supervised(work, count, client, renewal=None):
                 if not over.is_set():
                     os.kill(os.getpid(), signal.SIGTERM)
 
-        thread = threading.Thread(target=talk)
+        thread = threading.Thread(target=run_client)
         thread.start()
         try:
             supervise(work, "first", count, listening, grace=5,
                       on_ready=lambda number: events.append(("ready", number)),
                       on_end=lambda number, status: events.append((number, status)),
-                      renewal=renewal)  # fmt: skip
+                      reload=reload)  # fmt: skip
         finally:
             over.set()
         thread.join()
@@ -106,7 +106,7 @@ def test_all_answer_and_one_that_ends_is_replaced():
 
 
 def test_a_process_that_ends_before_it_answers(capfd, monkeypatch):
-    monkeypatch.setattr(workers, "_PAUSE", 0.1)
+    monkeypatch.setattr(workers, "_RESTART_DELAY", 0.1)
     with listen("127.0.0.1", 0) as listening, pytest.raises(InputError, match="status 3"):
         supervise(small_work.fail, "a model", 2, listening, grace=1, on_ready=print, on_end=print)
 

@@ -6,7 +6,7 @@ import types
 import pytest
 
 from snm.errors import InputError
-from snm.stores.address import KINDS, Address, Kind, in_words, without_secrets
+from snm.stores.address import KINDS, Address, Kind, describe_error, mask_secrets
 
 
 @pytest.mark.parametrize(
@@ -27,14 +27,14 @@ def test_an_address_has_no_credentials(text):
      "X-Amz-Signature=hush", "AWSAccessKeyId: hush", "X-Goog-Credential=hush,"],
 )  # fmt: skip
 def test_errors_are_told_without_secrets(text):
-    told = without_secrets(text)
+    told = mask_secrets(text)
     assert "hush" not in told and "***" in told
-    assert "hush" not in in_words(OSError(f"Forbidden: https://host/a\n\n{text}"))
+    assert "hush" not in describe_error(OSError(f"Forbidden: https://host/a\n\n{text}"))
 
 
 def test_an_error_of_several_lines_is_one():
     """gcsfs tells the reason in the second."""
-    told = in_words(OSError("Forbidden: https://host/o\nwho@host has no storage.objects.get"))
+    told = describe_error(OSError("Forbidden: https://host/o\nwho@host has no storage.objects.get"))
     assert told == "OSError: Forbidden: https://host/o who@host has no storage.objects.get"
 
 

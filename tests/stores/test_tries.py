@@ -94,7 +94,7 @@ def test_silence_ends_after_ten_seconds(flaky, monkeypatch, capsys):
     now = [100.0]
     monkeypatch.setattr(objects, "monotonic", lambda: now[0])
     monkeypatch.setattr(objects, "_printed_at", [])
-    monkeypatch.setattr(objects.Patience, "pause", lambda self, tried: 4.0)
+    monkeypatch.setattr(objects.RetryPolicy, "pause", lambda self, tried: 4.0)
     place = Objects(Address.of(PLACE))
 
     def wait(seconds):
@@ -111,8 +111,8 @@ def test_silence_ends_after_ten_seconds(flaky, monkeypatch, capsys):
 
 def test_ctrl_c_waits_for_no_pause(flaky, monkeypatch):
     """Else a command that copies a run would end minutes after it."""
-    monkeypatch.setattr(objects, "_AT_ONCE", 2)
-    monkeypatch.setattr(objects.Patience, "pause", lambda self, tried: 3600.0)
+    monkeypatch.setattr(objects, "_NUM_THREADS", 2)
+    monkeypatch.setattr(objects.RetryPolicy, "pause", lambda self, tried: 3600.0)
     place, waits = Objects(Address.of(PLACE)), threading.Event()
     flaky.broken = "/x"
     wait = place._ended.wait
@@ -130,4 +130,4 @@ def test_ctrl_c_waits_for_no_pause(flaky, monkeypatch):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        place.at_once(one, ["other", "x"])
+        place.run_parallel(one, ["other", "x"])

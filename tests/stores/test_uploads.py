@@ -10,7 +10,7 @@ from flaky_store import KilledError
 from snm.errors import InputError
 from snm.stores.address import Address
 from snm.stores.copies import local
-from snm.stores.objects import Objects, Patience, StoreError
+from snm.stores.objects import Objects, RetryPolicy, StoreError
 from snm.stores.snapshots import download, newest
 from snm.stores.uploads import Uploads
 from snm.system.checksums import sealed
@@ -109,9 +109,9 @@ def test_killed_at_every_operation_the_next_process_goes_on(flaky, tmp_path):
         send_all(uploads, done, home / "scratch")
         assert read(home / "reader") == STATES[-1]
         snapshots = [raw for name, raw in flaky.content.items() if "/snapshots/" in name]
-        listed = {f"{PLACE}/files/{path}.{sha[:16]}" for raw in snapshots
+        list_objects = {f"{PLACE}/files/{path}.{sha[:16]}" for raw in snapshots
                   for path, (_, sha) in json.loads(raw)["files"].items()}  # fmt: skip
-        assert listed == {name for name in flaky.content if "/files/" in name}
+        assert list_objects == {name for name in flaky.content if "/files/" in name}
         assert len(snapshots) == 2
     assert last[0] > 40
 
@@ -144,13 +144,13 @@ def test_the_newer_of_two_processes_takes_over(flaky, tmp_path):
 def test_the_claim_of_a_process_that_begins_meanwhile_stays(flaky, tmp_path, monkeypatch):
     """The older one has looked for others, and removes what is old."""
     old, _ = begun(tmp_path / "old")
-    clear, begins = old._clear, []
+    clear, begins = old._remove_unused, []
 
     def late():
         begins.append(begun(tmp_path / "new")[0])
         clear()
 
-    monkeypatch.setattr(old, "_clear", late)
+    monkeypatch.setattr(old, "_remove_unused", late)
     old.send(write(tmp_path / "scratch", STATES[0]))
     with pytest.raises(StoreError, match="written by another process, which has taken over"):
         old.send(write(tmp_path / "scratch", STATES[1]))
@@ -203,7 +203,7 @@ def test_where_access_is_refused_waiting_does_not_help(flaky, tmp_path, monkeypa
 
 
 def test_pauses_double_up_to_the_longest():
-    patience = Patience(tries=8, first=1.0, longest=60.0)
+    patience = RetryPolicy(tries=8, first=1.0, longest=60.0)
     for tried, whole in enumerate((1, 2, 4, 8, 16, 32, 60, 60), 1):
         assert all(whole / 2 <= patience.pause(tried) <= whole for _ in range(20))
 

@@ -1,9 +1,13 @@
-"""SIGHUP asks for something again, and a terminal that closes ends a process in order."""
+"""SIGHUP asks for something again, a terminal that closes ends a process in order, and SIGTERM
+ends the first process of a container.
+"""
 
+import os
 import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -86,3 +90,53 @@ def test_another_thread_is_never_asked():
     thread.start()
     thread.join()
     assert seen == [(False, before)]
+
+
+# The first process of a namespace, while compiled code runs; one writes a file, one serves.
+FIRST = """
+import contextlib, ctypes, signal, sys
+import snm.cli.main as command_line
+from snm.system.signals import SIGNALS, sigterm_raises_exit, signal_handlers
+
+def blocked():
+    print("ready", flush=True)
+    ctypes.CDLL(None).sleep(30)
+
+def run(words):
+    if words == ["writes"]:
+        with sigterm_raises_exit():
+            try:
+                blocked()
+            finally:
+                print("removed")
+    elif words == ["serves"]:
+        with signal_handlers(lambda *_: print("finished"), *SIGNALS):
+            blocked()
+    else:
+        blocked()
+
+command_line._run = run
+command_line.main(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "status", "said"),
+    [("waits", 143, ""), ("writes", 143, "removed\n"), ("serves", 0, "finished\n")],
+)
+def test_sigterm_ends_the_first_process_of_a_container(what, status, said):
+    """The kernel keeps a signal without a handler from it."""
+    unshare = ["unshare", "--pid", "--fork", "--kill-child"]
+    try:
+        allowed = subprocess.run([*unshare, "true"], capture_output=True, check=False)
+    except FileNotFoundError:
+        pytest.skip("no unshare")
+    if allowed.returncode:
+        pytest.skip("a namespace of processes is not permitted")
+    command = [*unshare, sys.executable, "-c", FIRST, what]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        (first,) = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        os.kill(int(first), signal.SIGTERM)
+        assert process.wait(20) == status
+        assert process.stdout.read() == said

@@ -12,6 +12,7 @@ from small_runs import STEPS_PER_EPOCH, arrays, config, log, newest, same, stop_
 
 import snm
 from snm.config.loss_options import loss_options
+from snm.config.resolve import resolve
 from snm.data.id_space import IdSpace
 from snm.data.weighting import Weighting
 from snm.errors import InputError
@@ -92,10 +93,9 @@ def test_listwise_losses_learn(loss, changes, data, tmp_path):
     result = snm.train(data, asked, tmp_path / "run")
     assert result["metrics"]["P@1"] >= 40
     if asked.learning_rate == "auto":
-        rate = snm.load(tmp_path / "run").model.learning_rate
         sizes = SampleSizes(20, 19, 19)
         configured = LOSSES[loss].configured(loss_options(asked), sizes)
-        assert rate == configured.auto_learning_rate
+        assert resolve(asked, data).learning_rate == configured.auto_learning_rate
 
 
 @pytest.mark.parametrize(

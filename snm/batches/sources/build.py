@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,7 @@ from scipy.sparse import csr_matrix
 
 from snm.batches.device_parts import local_data_parts
 from snm.batches.epoch_order import Order
+from snm.batches.schedule import Schedule
 from snm.batches.sources.counts import PointCounts
 from snm.batches.sources.on_device import DeviceSource
 from snm.batches.sources.on_host import HostSource
@@ -20,8 +22,8 @@ from snm.batches.sources.sizes import EpochSizes
 from snm.batches.sources.source import BatchSettings, Source
 from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config
-from snm.data.dataset import Points, counts_of_ids
-from snm.data.mapped import rows_of
+from snm.data.dataset import Points, count_ids
+from snm.data.mapped import select_rows
 from snm.data.weighting import Weighting
 from snm.distributed.mesh import DATA, parse_mesh
 from snm.distributed.processes import broadcast_from_first, has_several_processes
@@ -35,7 +37,7 @@ from snm.tables.by_row import count_frequent
 __all__ = ["keeps_on_device", "make_source", "source_of"]
 
 _TINY = np.finfo(np.float32).tiny
-_RESIDENT_FRACTION = 0.3  # of the device's memory that the training set may take
+_RESIDENT_FRACTION = 0.3  # largest fraction of the device's memory for the training set
 
 
 def source_of(
@@ -52,21 +54,21 @@ def source_of(
       config: the settings.
       spec: the head.
       points: n points, as in the files.
-      rows: int [m], those to train on; None is all.
-      weighting: of features.
+      rows: int [m], the rows to train on; None is all.
+      weighting: the weighting of the features.
       mesh: the devices, or None for one; the source makes the data parts of this process.
     """
     data_parts = 1 if mesh is None else mesh.shape[DATA]
-    here = range(1) if mesh is None else local_data_parts(mesh)
+    own_parts = range(1) if mesh is None else local_data_parts(mesh)
     labelled = points.labelled(rows)
     order = Order.of(len(labelled), config.batch_size, config.seed, data_parts)
     width = order.batch_size // data_parts
-    own = order.points_at(here.start * width, here.stop * width)
+    own = order.points_at(own_parts.start * width, own_parts.stop * width)
     mean_weight = points.mean_weight
     if mean_weight is None:
         weights = points.weights
         mean_weight = 1.0 if weights is None else float(weights[labelled].mean(dtype=np.float64))
-    mine = labelled[own.start : own.stop]
+    own_rows = labelled[own.start : own.stop]
     settings = BatchSettings(
         batch_size=config.batch_size,
         seed=config.seed,
@@ -78,62 +80,66 @@ def source_of(
         resized=bool(config.sampled_start),
     )
     one, kind = spec.one_positive, _sampler_kind(spec, settings)
-    of_points = np.diff(weighting.starts(points.features))
-    counts = PointCounts.of(of_points, points.labels, labelled, own.start, kind, one_positive=one)
-    entries = [int(each.sum()) for each in (counts.features, counts.labels)]
+    num_features = np.diff(weighting.starts(points.features))
+    counts = PointCounts.of(
+        num_features, points.labels, labelled, own.start, kind, one_positive=one
+    )
+    entries = [int(counts.features.sum()), int(counts.labels.sum())]
     room = None
     if rows is not None and mesh is None:
-        room = _room_for_all(config, points, of_points, order)
+        room = _room_for_all(config, points, num_features, order)
     if room is not None:
         entries = [*room[1:]]
-    return make_source(
+    source = make_source(
         spec,
-        weighting.apply(_own_rows(points.features, mine)),
-        _weighed_labels(points, mine, mean_weight),
+        weighting.apply(_own_rows(points.features, own_rows)),
+        _weighted_labels(points, own_rows, mean_weight),
         settings,
         resident=keeps_on_device(config, *(count // data_parts for count in entries)),
         data_parts=None if mesh is None else data_parts,
-        own=None if mesh is None else here,
+        own=None if mesh is None else own_parts,
         counts=counts,
         room=room,
     )
+    steps = config.epochs * source.steps_per_epoch
+    return dataclasses.replace(source, schedule=Schedule.of(config, steps))
 
 
 def _room_for_all(
-    config: ResolvedConfig, points: Points, of_points: NDArray[np.integer], order: Order
+    config: ResolvedConfig, points: Points, num_features: NDArray[np.integer], order: Order
 ) -> tuple[int, int, int] | None:
-    """`DeviceSource.room` for all points, where a phase trains on some and another on all.
+    """`DeviceSource.room` for all points, if this phase trains on some and another phase on all.
 
-    None where no other does, or where they share no program anyway: further splits of items are
-    others for each member, and batches of fewer points than `batch_size` have another size.
+    None if there is no such phase, or if they cannot share a program: additional splits of items
+    differ between members, and batches of fewer points than `batch_size` have another size.
     """
-    again = config.members > 1 and not config.validation_fraction and not config.item_splits
-    if not (config.refit or again):
+    retrains = config.members > 1 and not config.validation_fraction and not config.item_splits
+    if not (config.refit or retrains):
         return None
     every = points.labelled()
     if min(config.batch_size, len(every)) != order.batch_size:
         return None
-    of_labels = np.diff(points.labels.indptr)
-    return len(every), int(of_points[every].sum()), int(of_labels[every].sum())
+    num_labels = np.diff(points.labels.indptr)
+    return len(every), int(num_features[every].sum()), int(num_labels[every].sum())
 
 
 def _own_rows(matrix: csr_matrix, rows: NDArray[np.int64]) -> csr_matrix:
-    """Some rows. Several processes hold theirs: each was given memory for a part of the data."""
-    return matrix[rows] if has_several_processes() else rows_of(matrix, rows)
+    """Rows of a matrix; with several processes in memory, as each has memory for its part."""
+    return matrix[rows] if has_several_processes() else select_rows(matrix, rows)
 
 
-def _weighed_labels(points: Points, rows: NDArray[np.int64], mean_weight: float) -> csr_matrix:
-    """The labels of some points; values are the weights of points, over their mean, and labels."""
+def _weighted_labels(points: Points, rows: NDArray[np.int64], mean_weight: float) -> csr_matrix:
+    """The labels of points; the values are weights of points (over their mean) times labels."""
     labels = _own_rows(points.labels, rows)
     if points.weights is None and points.label_weights is None:
         return labels
     values = labels.data
     if points.weights is not None:
-        of_points = (points.weights[rows] / mean_weight).astype(np.float32)
-        values = values * np.repeat(of_points, np.diff(labels.indptr))
+        num_features = (points.weights[rows] / mean_weight).astype(np.float32)
+        values = values * np.repeat(num_features, np.diff(labels.indptr))
     if points.label_weights is not None:
         values = values * points.label_weights[labels.indices]
-    # A product that is rounded to 0 would be taken for padding.
+    # A product that is rounded to 0 would count as padding.
     values = np.maximum(values, _TINY)
     return csr_matrix((values, labels.indices, labels.indptr), shape=labels.shape)
 
@@ -155,11 +161,12 @@ def make_source(
     Args:
       spec: the head.
       features: float32 CSR [m, d], weighted; with `counts`, the points of the parts in `own`.
-      labels: CSR [m, K], likewise; the values are the weights of the points and of the labels.
-      settings: how points become batches.
-      resident: keep the points on the device.
-      data_parts: parts that a mesh cuts a batch into, a divisor of its size; None without one.
-      own: those that this process makes; None for all.
+      labels: CSR [m, K], of the same points; the values are the weights of the points and of the
+      labels.
+      settings: settings of the batches.
+      resident: whether to keep the points on the device.
+      data_parts: number of parts of a batch on a mesh, a divisor of its size; None without a mesh.
+      own: the parts that this process makes; None for all.
       counts: of all points, which all have labels; None if `features` and `labels` are all points.
       room: as in `DeviceSource`.
     """
@@ -167,12 +174,12 @@ def make_source(
     if counts is None:
         labelled = np.flatnonzero(np.diff(labels.indptr))
         one, kind = spec.one_positive, _sampler_kind(spec, settings)
-        of_points = np.diff(features.indptr)
-        counts = PointCounts.of(of_points, labels, labelled, 0, kind, one_positive=one)
-        features, labels = rows_of(features, labelled), rows_of(labels, labelled)
+        num_features = np.diff(features.indptr)
+        counts = PointCounts.of(num_features, labels, labelled, 0, kind, one_positive=one)
+        features, labels = select_rows(features, labelled), select_rows(labels, labelled)
     order = Order.of(len(counts.labels), settings.batch_size, settings.seed, parts)
     sizes = EpochSizes(order, counts, parts, 0.0 if resident else settings.input_dropout)
-    of_both: dict[str, Any] = dict(
+    shared: dict[str, Any] = dict(
         spec=spec,
         settings=settings,
         sizes=sizes,
@@ -182,12 +189,12 @@ def make_source(
         own=own,
     )
     if resident:
-        return DeviceSource(**of_both, room=room)
+        return DeviceSource(**shared, room=room)
     num_frequent = None
     if data_parts is None and platform() == "cpu" and spec.row_rule.linear:
-        of_feature = counts_of_ids(features.indices, features.shape[1])
+        of_feature = count_ids(features.indices, features.shape[1])
         num_frequent = count_frequent(of_feature * (1 - settings.input_dropout), features.shape[0])
-    return HostSource(**of_both, num_frequent=num_frequent)
+    return HostSource(**shared, num_frequent=num_frequent)
 
 
 def _sampler_kind(spec: HeadSpec, settings: BatchSettings) -> type[Sampler] | None:
@@ -225,15 +232,15 @@ def _sampler_of(
 
 
 def keeps_on_device(config: Config, *entries: int) -> bool:
-    """Whether the training set lives on the device: an accelerator with room for it.
+    """Whether to keep the training set on the device: an accelerator with enough memory.
 
     Args:
       config: the settings.
-      entries: of the features and of the labels, on each device.
+      entries: numbers of entries of features and labels on each device.
 
     Raises:
-      InputError: the settings keep them on the device, whose int32 numbers are too few, or which
-        sees too few points for the sampler.
+      InputError: the settings require the device, but there are too many entries for int32, or the
+        sampler needs the positives of the whole batch.
     """
     parts = parse_mesh(config.mesh)[0]
     if SAMPLERS[config.sampler].needs_batch_positives and parts > 1:

@@ -1,4 +1,4 @@
-"""What a process knows of all points of a run, those that it does not read included."""
+"""Counts of all points of a run, including those that other processes read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.data.mapped import rows_of
+from snm.data.mapped import select_rows
 from snm.distributed.dataset import column_counts, label_draws
 from snm.sampling.protocol import Sampler
 
@@ -17,13 +17,13 @@ __all__ = ["PointCounts"]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PointCounts:
-    """What a process needs to know of all N points, those that it does not read included.
+    """Counts of all N points, including those that other processes read.
 
     Attributes:
-      first: the number of the first point that the process itself makes batches of.
-      features: int [N], features of each point.
-      labels: int [N], labels of each point, at least 1.
-      label_frequency: int [K], points of each label; None unless the sampler needs it.
+      first: the number of the first point of this process.
+      features: int [N], number of features of each point.
+      labels: int [N], number of labels of each point, at least 1.
+      label_frequency: int [K], number of points of each label; None unless the sampler needs it.
       label_draws: float64 [2, K], as in `SamplerInputs`; None unless the sampler needs it.
       labels_of_all: CSR [N, K]; None unless the sampler needs the positives of whole batches.
     """
@@ -46,15 +46,15 @@ class PointCounts:
         *,
         one_positive: bool,
     ) -> PointCounts:
-        """Counts some rows of a data set, which become points 0 .. N - 1.
+        """Counts the rows of a data set that become points 0 .. N - 1.
 
         Args:
-          features: int [n], of each point, weighted.
+          features: int [n], number of features of each point, after weighting.
           labels: CSR [n, K].
-          rows: int64 [N], those with a label.
+          rows: int64 [N], the rows with labels.
           first: from 0 to N - 1.
-          sampler: its class, which says what it needs; None if all labels are negatives.
-          one_positive: a visit draws one of a point's labels; otherwise it takes all.
+          sampler: the class of the sampler; None if all labels are negatives.
+          one_positive: whether a visit uses one random label of a point, and not all.
         """
         frequency = sampler is not None and sampler.needs_label_frequency
         positives = sampler is not None and sampler.needs_batch_positives
@@ -64,5 +64,5 @@ class PointCounts:
             labels=np.diff(labels.indptr)[rows],
             label_frequency=column_counts(labels, rows) if frequency else None,
             label_draws=label_draws(labels, rows, one=one_positive) if positives else None,
-            labels_of_all=rows_of(labels, rows) if positives else None,
+            labels_of_all=select_rows(labels, rows) if positives else None,
         )

@@ -1,20 +1,19 @@
-"""A source whose points stay on the device: the host sends their numbers."""
+"""A source with the points on the device; the host sends the numbers of the points."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import functools
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from snm.batches.batch import Batch, PointNumbers, own_part
-from snm.batches.csr_blocks import slice_of, take
-from snm.batches.dropout import keys_of_points, with_dropout
+from snm.batches.batch import PointNumbers
+from snm.batches.csr_blocks import padded_slice
+from snm.batches.dropout import dropout_keys
+from snm.batches.sources.assembly import FromNumbers
 from snm.batches.sources.source import Source
-from snm.sampling.sample import Sample
 from snm.tables.table import SparseRows
 
 __all__ = ["DeviceSource"]
@@ -22,12 +21,12 @@ __all__ = ["DeviceSource"]
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class DeviceSource(Source):
-    """The training points on the device, which takes the rows of a batch inside the step.
+    """A source with the training points on the device, which makes batches inside the step.
 
     Attributes:
-      room: points, and entries of their features and labels, that the arrays on a device have room
-        for; None is those that there are. A member that trains on some of the points, with room for
-        all, has the program of the others as a rule.
+      room: capacity of the arrays on the device: points, and entries of features and labels. None
+        for the actual numbers. With room for all points, a member that trains on some of them
+        usually shares the program of the others.
     """
 
     resident = True
@@ -44,7 +43,7 @@ class DeviceSource(Source):
         if self.data_parts == 1:
             rows, *sizes = self._room
             sized = zip(matrices, sizes, strict=True)
-            whole = tuple(slice_of(m, 0, m.shape[0], rows, size) for m, size in sized)
+            whole = tuple(padded_slice(m, 0, m.shape[0], rows, size) for m, size in sized)
             return jax.tree.map(jax.device_put, whole)
         ranges = [self.points_of_part(part) for part in range(self.data_parts)]
         points = max(len(part) for part in ranges)
@@ -55,7 +54,7 @@ class DeviceSource(Source):
         ):
             entries = max(int(counts[part.start : part.stop].sum()) for part in ranges)
             slices = [
-                slice_of(matrix, part.start - first, part.stop - first, points, entries)
+                padded_slice(matrix, part.start - first, part.stop - first, points, entries)
                 for part in own
             ]
             found.append(jax.tree.map(lambda *leaves: np.stack(leaves), *slices))
@@ -89,8 +88,8 @@ class DeviceSource(Source):
         keys = None
         if self.settings.input_dropout:
             epoch = step // self.steps_per_epoch
-            keys = self._owned(keys_of_points(self.order.seed, epoch, drawn.points))
-        draws = self._device_draw is not None
+            keys = self._owned(dropout_keys(self.order.seed, epoch, drawn.points))
+        draws = self.assembly.draw is not None
         return PointNumbers(
             points=self._numbers(drawn.points),
             positives=self._owned(drawn.positives).astype(np.int32),
@@ -98,7 +97,7 @@ class DeviceSource(Source):
             sample=None if draws else self._host_sample(step, drawn.points, drawn.positives),
             step=drawn.step,
             key=drawn.key,
-            decay=drawn.decay,
+            rates=drawn.rates,
             taken=np.True_,
         )
 
@@ -110,40 +109,20 @@ class DeviceSource(Source):
         every = points.reshape(self.data_parts, -1)
         return self._owned(np.where(every >= 0, every - begin[:, None], -1)).astype(np.int32)
 
-    @property
-    def _device_draw(self) -> Callable[[Any, Any, Any], Sample] | None:
-        """The sampler's draw on the device; None if the host sends the sample, or nobody draws."""
-        sampler = self.sampler
-        if sampler is None:
-            return None
-        if sampler.needs_batch_positives and self.data_parts > 1:
-            return None  # a device has the positives of its own part alone
-        return sampler.on_device
-
-    def materialize(self, resident: Any, item: Any, shape: tuple[int, int]) -> Batch:
+    @functools.cached_property
+    def assembly(self) -> FromNumbers:
         """Takes the rows of the points, drops features out and draws, on the device."""
-        if self.data_parts > 1:
-            resident = jax.tree.map(lambda x: x[0], resident)
-            item = own_part(item)
-        features, labels = resident
-        points, sample, draw = jnp.asarray(item.points), item.sample, self._device_draw
-        block = take(features, points, shape[0])
-        known = take(labels, points, shape[1])
-        terms = self._terms(known, points, item.positives)
-        if self.sampler is not None and draw is not None:
-            reads = self.sampler.needs_batch_positives
-            sample = draw(item.step, self._positives_of(terms) if reads else None, item.key[1])
-        seen = block if self.settings.drop_seen else None
-        if self.settings.input_dropout:
-            block = with_dropout(block, jnp.asarray(item.dropout), self.settings.input_dropout)
-        return Batch(
-            features=block,
-            terms=terms,
-            known=known if self.spec.excludes_known else None,
-            sample=sample,
-            step=item.step,
-            key=item.key,
-            decay=item.decay,
-            seen=seen,
-            taken=item.taken,
+        sampler, draw, reads = self.sampler, None, False
+        if sampler is not None:
+            reads = sampler.needs_batch_positives
+            # A device of a mesh has the positives of its own part alone.
+            draw = None if reads and self.data_parts > 1 else sampler.on_device
+        return FromNumbers(
+            terms=self.terms,
+            data_parts=self.data_parts,
+            input_dropout=self.settings.input_dropout,
+            excludes_known=self.spec.excludes_known,
+            drop_seen=self.settings.drop_seen,
+            draw=draw,
+            reads_positives=reads,
         )

@@ -1,4 +1,4 @@
-"""A source whose points stay on the host, which sends whole batches."""
+"""A source with the points on the host, which sends whole batches."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from snm.batches.batch import Batch, own_part
-from snm.batches.csr_blocks import csr_of, take
-from snm.batches.dropout import keys_of_points, without_dropped
+from snm.batches.batch import Batch
+from snm.batches.csr_blocks import as_sparse_rows, take
+from snm.batches.dropout import drop_entries, dropout_keys
+from snm.batches.sources.assembly import AsSent
 from snm.batches.sources.source import Source
 from snm.tables.by_row import make_columns
 from snm.tables.table import SparseRows
@@ -20,10 +21,10 @@ __all__ = ["HostSource"]
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class HostSource(Source):
-    """The training points on the host, which takes the rows of a batch and leaves features out.
+    """A source with the training points on the host, which makes batches and applies dropout.
 
     Attributes:
-      num_frequent: features that a batch takes together (`columns`); None sorts no entries.
+      num_frequent: number of frequent features of `Batch.columns`; None for no columns.
     """
 
     resident = False
@@ -37,6 +38,11 @@ class HostSource(Source):
     def resident_shapes(self) -> Any:
         """Nothing stays on the device."""
         return ()
+
+    @property
+    def assembly(self) -> AsSent:
+        """The batch that the host sent."""
+        return AsSent(self.data_parts)
 
     def _items(self, steps: range, length: int) -> list[Batch]:
         return [self._batch(step) for step in steps]
@@ -55,15 +61,15 @@ class HostSource(Source):
             parts = [self._blocks(epoch, *part) for part in cut]
             features, terms, known, seen = jax.tree.map(lambda *leaves: np.stack(leaves), *parts)
             sample = self._host_sample(step, points, positives)
-        of_step: Any = drawn  # of NumPy; a `Batch` is typed as what it is inside the step
+        scalars: Any = drawn  # NumPy scalars, where `Batch` has JAX arrays
         return Batch(
             features=features,
             terms=terms,
             known=known,
             sample=sample,
-            step=of_step.step,
-            key=of_step.key,
-            decay=of_step.decay,
+            step=scalars.step,
+            key=scalars.key,
+            rates=scalars.rates,
             columns=columns,
             seen=seen,
         )
@@ -71,18 +77,14 @@ class HostSource(Source):
     def _blocks(
         self, epoch: int, points: np.ndarray, positives: np.ndarray
     ) -> tuple[SparseRows, SparseRows, SparseRows | None, SparseRows | None]:
-        """Features, terms and, where they are needed, known labels and all features of points."""
+        """Features, terms and, if needed, known labels and all features of points."""
         sizes, share = self.sizes.of(epoch), self.settings.input_dropout
-        here = np.where(points >= 0, points - self.counts.first, -1)
-        features = seen = take(csr_of(self.features), here, sizes.all_features)
+        rows = np.where(points >= 0, points - self.counts.first, -1)
+        features = seen = take(as_sparse_rows(self.features), rows, sizes.all_features)
         if share:
-            keys = keys_of_points(self.order.seed, epoch, points)
-            features = without_dropped(seen, keys, share, sizes.features)
-        known = take(csr_of(self.labels), here, sizes.labels)
-        terms = self._terms(known, points, positives)
+            keys = dropout_keys(self.order.seed, epoch, points)
+            features = drop_entries(seen, keys, share, sizes.features)
+        known = take(as_sparse_rows(self.labels), rows, sizes.labels)
+        terms = self.terms.of(known, points, positives)
         known_or_none = known if self.spec.excludes_known else None
         return features, terms, known_or_none, seen if self.settings.drop_seen else None
-
-    def materialize(self, resident: Any, item: Any, shape: tuple[int, int]) -> Batch:
-        """The batch that the host sent."""
-        return own_part(item) if self.data_parts > 1 else item

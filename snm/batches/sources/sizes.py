@@ -1,4 +1,4 @@
-"""How many entries the batches of an epoch need room for."""
+"""The numbers of entries of the batches of an epoch, for padding."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from snm.batches.csr_blocks import likely_most, rounded_up
-from snm.batches.dropout import entries_left, keys_of_points
+from snm.batches.csr_blocks import likely_max_entries, round_up_entries
+from snm.batches.dropout import count_kept, dropout_keys
 from snm.batches.epoch_order import Order
 from snm.batches.sources.counts import PointCounts
 
@@ -16,12 +16,12 @@ __all__ = ["Entries", "EpochSizes"]
 
 
 class Entries(NamedTuple):
-    """Entries that hold any part of a batch of an epoch, rounded up.
+    """Numbers of entries that are enough for every batch of an epoch, rounded up.
 
     Attributes:
-      features: after dropout on the host.
-      labels: of all labels of the points.
-      all_features: before dropout.
+      features: features after dropout on the host.
+      labels: all labels of the points.
+      all_features: features before dropout.
     """
 
     features: int
@@ -31,22 +31,22 @@ class Entries(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class EpochSizes:
-    """The entries of each epoch's batches, counted once an epoch.
+    """The numbers of entries of the batches of each epoch, counted once per epoch.
 
-    As a rule they are those of other epochs too, so that the program of the step is the same.
+    Usually they are the same for all epochs, so that these share the program of the step.
 
     Attributes:
-      order: of the points.
-      counts: of all points.
-      data_parts: parts that a batch is cut into.
-      dropout: share of the features that the host leaves out of a batch.
+      order: the order of the points.
+      counts: counts of all points.
+      data_parts: number of parts of a batch.
+      dropout: dropout rate of the host.
     """
 
     order: Order
     counts: PointCounts
     data_parts: int = 1
     dropout: float = 0.0
-    _found: dict[int, Entries] = dataclasses.field(default_factory=dict, init=False)
+    _cache: dict[int, Entries] = dataclasses.field(default_factory=dict, init=False)
 
     @property
     def width(self) -> int:
@@ -55,20 +55,22 @@ class EpochSizes:
 
     def of(self, epoch: int) -> Entries:
         """The entries of an epoch, counted from 0."""
-        if epoch not in self._found:
-            left = whole = self._rounded(epoch, self.counts.features)
-            if self.dropout:
-                left = self._left(epoch)
-            self._found[epoch] = Entries(left, self._rounded(epoch, self.counts.labels), whole)
-        return self._found[epoch]
+        if epoch not in self._cache:
+            all_features = self._max_entries(epoch, self.counts.features)
+            features = self._max_kept(epoch) if self.dropout else all_features
+            labels = self._max_entries(epoch, self.counts.labels)
+            self._cache[epoch] = Entries(features, labels, all_features)
+        return self._cache[epoch]
 
-    def _left(self, epoch: int) -> int:
-        every = self.counts.features
-        keys = keys_of_points(self.order.seed, epoch, np.arange(self.order.num_points))
-        likely = likely_most(every, self.width, 1 - self.dropout)
-        return self._rounded(epoch, entries_left(keys, every, self.dropout), likely)
+    def _max_kept(self, epoch: int) -> int:
+        counts = self.counts.features
+        keys = dropout_keys(self.order.seed, epoch, np.arange(self.order.num_points))
+        likely = likely_max_entries(counts, self.width, 1 - self.dropout)
+        return self._max_entries(epoch, count_kept(keys, counts, self.dropout), likely)
 
-    def _rounded(self, epoch: int, counts: np.ndarray, likely: int | None = None) -> int:
+    def _max_entries(self, epoch: int, counts: np.ndarray, likely: int | None = None) -> int:
         order = self.order.epoch(epoch)[0].reshape(-1, self.width)
-        most = int(np.append(counts, 0)[order].sum(axis=1).max())
-        return rounded_up(max(most, likely_most(counts, self.width) if likely is None else likely))
+        largest = int(np.append(counts, 0)[order].sum(axis=1).max())
+        if likely is None:
+            likely = likely_max_entries(counts, self.width)
+        return round_up_entries(max(largest, likely))

@@ -1,12 +1,12 @@
 """Batches of the training set, from the host or from the device, behind one interface.
 
-A run is cut into dispatches of several steps. `source.stack(first, count)` is what the host sends
-for one of them, with one entry a step. `source.materialize(resident, item, shape)` turns an entry
-into a `Batch` inside the compiled step. A `HostSource` sends the batch itself; a `DeviceSource`
-keeps the training set on the device and sends the numbers of points.
+A run is cut into dispatches of several steps. `source.stack(first, count)` is the data that the
+host sends for one of them, with one entry per step. `source.materialize(resident, item, shape)`
+turns an entry into a `Batch` inside the compiled step. A `HostSource` sends the batch itself; a
+`DeviceSource` keeps the training set on the device and sends the numbers of points.
 
 The order of the points (`snm.batches.epoch_order`), the positives drawn and the sampled labels are
-functions of (seed, step) alone, so a checkpoint holds nothing of them. A source makes whole batches
+functions of (seed, step), so a checkpoint does not contain them. A source makes whole batches
 or, on a mesh, only the parts of them that this process's devices need, and reads only the points
 that may stand in those.
 """
@@ -25,9 +25,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.batches.batch import Batch
-from snm.batches.csr_blocks import csr_of, repeat, take
+from snm.batches.csr_blocks import as_sparse_rows, take
 from snm.batches.epoch_order import Order
-from snm.batches.schedule import CONSTANT, Schedule
+from snm.batches.schedule import CONSTANT, Rates, Schedule
+from snm.batches.sources.assembly import Assembly, Terms
 from snm.batches.sources.counts import PointCounts
 from snm.batches.sources.sizes import EpochSizes
 from snm.head.spec import HeadSpec
@@ -40,17 +41,17 @@ __all__ = ["BatchSettings", "Source"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BatchSettings:
-    """How points become batches.
+    """Settings of the batches.
 
     Attributes:
-      batch_size: points a step; at most all of them.
-      seed: of order, positives and samples.
+      batch_size: points per step; at most all of them.
+      seed: seed of the order, the positives and the samples.
       positive_weights: sum or mean over the positives of a point.
-      input_dropout: share of a point's features that a visit leaves out, in [0, 1).
-      drop_seen: whether batches have all features of a point too, as labels to leave out.
+      input_dropout: fraction of a point's features that are dropped, in [0, 1).
+      drop_seen: whether batches contain all features of a point, as labels that are not negatives.
       sampler: a name of `SAMPLERS`.
-      frequency_power: of the frequency sampler.
-      resized: whether steps differ in B.
+      frequency_power: exponent of the frequency sampler.
+      resized: whether B changes during the run.
     """
 
     batch_size: int
@@ -64,21 +65,21 @@ class BatchSettings:
 
 
 class DrawnStep(NamedTuple):
-    """What the host draws for a step, and the numbers that go with it.
+    """The random draws and scalars of a step.
 
     Attributes:
-      points: int64 [batch_size]; -1 is an empty place.
+      points: int64 [batch_size]; -1 is padding.
       positives: int64 [batch_size], which of its labels each point draws.
       step: int32, as in `Batch`.
       key: uint32 [2], as in `Batch`.
-      decay: float32, as in `Batch`.
+      rates: as in `Batch`, of NumPy.
     """
 
     points: NDArray[np.int64]
     positives: NDArray[np.int64]
     step: np.int32
     key: NDArray[np.uint32]
-    decay: np.float32
+    rates: Rates
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -88,16 +89,16 @@ class Source(abc.ABC):
     Attributes:
       resident: whether the points stay on the device.
       spec: the head.
-      settings: how points become batches.
-      sizes: of the batches of each epoch, with the order of the N points that have labels.
+      settings: settings of the batches.
+      sizes: sizes of the batches of each epoch, and the order of the N points with labels.
       features: float32 CSR [m, d], weighted: points counts.first .. counts.first + m - 1, those
         that the parts in `own` may have.
       labels: float32 CSR [m, K] of the same points; the values are the weights of the points over
         their mean, which are above 0, times those of the labels.
-      sampler_of: builds the sampler of a head; None where all labels are negatives.
+      sampler_of: builds the sampler of a head; returns None if all labels are negatives.
       own: the parts that this process makes, None for all; the batches are the same for any.
-      schedule: of the learning rates.
-      divisor: what the weights of terms are divided by; None is the places of a batch.
+      schedule: the schedule of the learning rates.
+      divisor: divisor of the weights of terms; None is the batch size.
     """
 
     resident: ClassVar[bool]
@@ -117,6 +118,21 @@ class Source(abc.ABC):
         """Draws the negatives; None if all labels are negatives."""
         return self.sampler_of(self.spec)
 
+    @property
+    def terms(self) -> Terms:
+        """Makes the terms of a batch."""
+        return Terms(
+            num_labels=self.spec.num_labels,
+            one_positive=self.spec.one_positive,
+            positive_weights=self.settings.positive_weights,
+            divisor=self.divisor or self.batch_size,
+        )
+
+    @property
+    @abc.abstractmethod
+    def assembly(self) -> Assembly:
+        """The static part of `materialize`, by which programs are kept."""
+
     @functools.cached_property
     def _key(self) -> NDArray[np.uint32]:
         return np.array([0, self.order.seed % 2**32], np.uint32)  # as `jax.random.key`, uncompiled
@@ -127,9 +143,9 @@ class Source(abc.ABC):
         return dataclasses.replace(self, sizes=sizes, own=None)
 
     def for_centroids(self) -> Self:
-        """A source of the same points with all features and labels, each as heavy as its point.
+        """A source of the same points with all features and labels, weighted like the point.
 
-        Nothing is drawn for its batches.
+        Its batches need no random draws.
         """
         return dataclasses.replace(
             self,
@@ -141,7 +157,7 @@ class Source(abc.ABC):
         )
 
     def with_spec(self, spec: HeadSpec) -> Self:
-        """A source of the same batches for a head that differs in B, k' or scale alone."""
+        """A source of the same batches for a head that differs only in B, k' or scale."""
         return dataclasses.replace(self, spec=spec)
 
     @property
@@ -151,7 +167,7 @@ class Source(abc.ABC):
 
     @property
     def counts(self) -> PointCounts:
-        """What is known of all N points."""
+        """Counts of all N points."""
         return self.sizes.counts
 
     @property
@@ -169,7 +185,7 @@ class Source(abc.ABC):
 
     @property
     def batch_size(self) -> int:
-        """Points a step."""
+        """Points per step."""
         return self.order.batch_size
 
     @property
@@ -191,23 +207,23 @@ class Source(abc.ABC):
 
     @abc.abstractmethod
     def resident_arrays(self) -> Any:
-        """What stays on the device: the training set, or nothing."""
+        """The arrays that stay on the device: the training set, or nothing."""
 
     @abc.abstractmethod
     def resident_shapes(self) -> Any:
         """The shapes of `resident_arrays`."""
 
     def stack(self, first: int, count: int, length: int = 0) -> Any:
-        """What the host sends for steps first .. first + count - 1 of one epoch, stacked.
+        """The data of steps first .. first + count - 1 of one epoch, stacked.
 
-        Where the device has the points, steps that are not taken fill the stack up to `length`.
+        If the points are on the device, padding steps fill the stack up to `length`.
         """
         items = self._items(range(first, first + count), length)
         return jax.tree.map(lambda *leaves: np.stack(leaves), *items)
 
     @abc.abstractmethod
     def _items(self, steps: range, length: int) -> list[Any]:
-        """What the host sends for some steps, and what fills the stack up to `length`."""
+        """The data of some steps, and of padding steps up to `length`."""
 
     def _drawn(self, step: int) -> DrawnStep:
         order, draw = self.order.epoch(step // self.steps_per_epoch)
@@ -219,7 +235,7 @@ class Source(abc.ABC):
             positives=positives,
             step=np.int32(step),
             key=self._key,
-            decay=self.schedule(step),
+            rates=self.schedule(step),
         )
 
     def _owned(self, of_points: np.ndarray) -> np.ndarray:
@@ -229,27 +245,6 @@ class Source(abc.ABC):
         cut = of_points.reshape(self.data_parts, -1)
         return cut if self.own is None else cut[self.own.start : self.own.stop]
 
-    def _terms(self, known: SparseRows, points: Any, positives: Any) -> SparseRows:
-        """The (point, positive) terms of a batch and their weights, in NumPy or JAX.
-
-        Args:
-          known: [n, K] block of the points' labels; the values are the weights of the points.
-          points: int [n], of which only -1, an empty place, matters.
-          positives: int [n], which of its labels each point draws.
-        """
-        xp, real = points.__array_namespace__(), points >= 0
-        divisor = np.float32(self.divisor or self.batch_size)
-        if self.spec.one_positive:
-            place = xp.where(real, known.starts[:-1] + positives, 0)
-            weights = xp.where(real, known.values[place] / divisor, np.float32(0.0))
-            return SparseRows(known.ids[place], weights, xp.arange(len(real) + 1, dtype=np.int32))
-        weights = known.values / divisor
-        if self.settings.positive_weights == "mean":
-            counts = xp.diff(known.starts)
-            of_point = xp.maximum(counts, 1).astype(np.float32)
-            weights = weights / repeat(of_point, counts, known.ids.shape[0])
-        return SparseRows(known.ids, weights, known.starts)
-
     def _host_sample(
         self,
         step: int,
@@ -257,13 +252,13 @@ class Source(abc.ABC):
         positives: np.ndarray,
         terms: SparseRows | None = None,
     ) -> Sample | None:
-        """The host's draw; None if nobody draws.
+        """The sample that the host draws; None if all labels are negatives.
 
         Args:
           step: of the run.
           points: int [batch_size], the whole batch.
           positives: int [batch_size], which of its labels each point draws.
-          terms: those of the whole batch, if it is made here anyway.
+          terms: the terms of the whole batch, if this process makes them.
         """
         sampler = self.sampler
         if sampler is None:
@@ -273,9 +268,9 @@ class Source(abc.ABC):
             if terms is None:  # points of other processes may be in the batch
                 assert self.counts.labels_of_all is not None
                 entries = self.data_parts * self.shape_of_step(step)[1]
-                known = take(csr_of(self.counts.labels_of_all), points, entries)
-                terms = self._terms(known, points, positives)
-            labels = self._positives_of(terms)
+                known = take(as_sparse_rows(self.counts.labels_of_all), points, entries)
+                terms = self.terms.of(known, points, positives)
+            labels = self.terms.positives(terms)
         sample = sampler.on_host(step, labels)
         where = f"sampler {type(sampler).__name__}, step {step}"
         slots = None if sampler.needs_batch_positives else self.spec.num_slots
@@ -283,12 +278,6 @@ class Source(abc.ABC):
         check_sample(sample, where, self.spec.num_labels, slots=slots, ranks=ranks)
         return sample
 
-    def _positives_of(self, terms: SparseRows) -> Any:
-        """The labels of the terms, int32 [T], NumPy or JAX; K where a term has no weight."""
-        xp: Any = terms.ids.__array_namespace__()
-        return xp.where(terms.values != 0, terms.ids, self.spec.num_labels)
-
-    @abc.abstractmethod
     def materialize(self, resident: Any, item: Any, shape: tuple[int, int]) -> Batch:
         """The batch of one step, from what the host sent; runs inside the compiled step.
 
@@ -297,3 +286,4 @@ class Source(abc.ABC):
           item: one entry of `stack(...)`.
           shape: entries of features and labels, static: `shape(epoch)`.
         """
+        return self.assembly(resident, item, shape)

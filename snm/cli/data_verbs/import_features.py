@@ -62,37 +62,38 @@ def features_of(command: Import, reading: Reading, rows: Rows, passing: Counter)
     if reading.like is not None:
         texts, labels = reading.like
         return _of_texts(texts)._replace(labels=labels)
-    columns = reading.columns if reading.reader.fields else None
     if command.same_items:
-        return _of_items(command, columns, rows.every(), passing("reading items"))
+        return _of_items(command, reading, rows.every(), passing("reading items"))
     if reading.reader.entries:
         return _of_entries(rows.every(), passing("reading ids"))
-    texts = _fitted(command, columns, rows.training(), passing("reading words"))
+    texts = reading.remembered_by(_fitted(command, rows.training(), passing("reading words")))
     return _of_texts(texts)._replace(item_marks=_MARKS)
 
 
 def _of_entries(rows: Iterable[Row], on_progress: OnProgress) -> Features:
     """Features by id, the lowest of which is 0 or 1; `rows` are all that there are."""
-    from snm.data.conversion.passes import entries_of, index_base
+    from snm.data.conversion.passes import feature_matrix, index_base
 
     base, width = index_base(rows, on_progress)
-    return Features(lambda chunk: entries_of(chunk, base, width), width, item_marks=[None])
+    return Features(lambda chunk: feature_matrix(chunk, base, width), width, item_marks=[None])
 
 
 def _of_items(
-    command: Import, columns: tuple[str, ...] | None, rows: Iterable[Row], on_progress: OnProgress
+    command: Import, reading: Reading, rows: Iterable[Row], on_progress: OnProgress
 ) -> Features:
     """Features that are the items that labels are too; `rows` are all that there are."""
-    from snm.data.conversion.items import items_as_text, listed_items, numbered_items
-    from snm.data.conversion.passes import entries_of
+    from snm.data.conversion.items import collect_items, items_as_text, number_items
+    from snm.data.conversion.passes import feature_matrix
 
     first = next(iterator := iter(rows))
     rows = itertools.chain([first], iterator)
     if first.entries is not None:
-        base, items = numbered_items(rows, on_progress)
-        return Features(lambda chunk: entries_of(chunk, base, len(items)), len(items), labels=items)
-    items = listed_items(rows, command.item_separator, on_progress, str(command.source))
-    texts = items_as_text(items, command.item_separator, columns or ())
+        base, items = number_items(rows, on_progress)
+        return Features(
+            lambda chunk: feature_matrix(chunk, base, len(items)), len(items), labels=items
+        )
+    items = collect_items(rows, command.item_separator, on_progress, str(command.source))
+    texts = reading.remembered_by(items_as_text(items, command.item_separator, ()))
     return _of_texts(texts)._replace(labels=items)
 
 
@@ -138,10 +139,8 @@ def ids_of(like: str) -> Ids:
     return Ids(Vectorizer.read(vectorizer), known)
 
 
-def _fitted(
-    command: Import, columns: tuple[str, ...] | None, rows: Iterable[Row], on_progress: OnProgress
-) -> Vectorizer:
-    """The vectoriser that the options ask for, fitted to rows of texts from `columns`.
+def _fitted(command: Import, rows: Iterable[Row], on_progress: OnProgress) -> Vectorizer:
+    """The vectoriser that the options ask for, fitted to rows of texts.
 
     Raises:
       InputError: stop words that cannot be read, or no word is left.
@@ -155,7 +154,6 @@ def _fitted(
         "hashing",
         most,
         ngrams=command.ngrams,
-        columns=columns,
         strip_accents=command.strip_accents,
         analyzer=command.analyzer,
         token_pattern=command.token_pattern,
@@ -167,7 +165,7 @@ def _fitted(
         rows,
         kind,
         like,
-        most=most,
+        max_features=most,
         min_points=command.min_points,
         max_share=command.max_share,
         on_progress=on_progress,
@@ -182,12 +180,12 @@ def _stop_words(asked: str | None, like: Vectorizer) -> tuple[str, ...]:
       InputError: a file that cannot be read, or without a word.
     """
     from snm.data.formats.dispatch import read_lines
-    from snm.data.vectorizer import english_stop_words, words_of
+    from snm.data.vectorizer import collect_words, english_stop_words
 
     if asked is None:
         return ()
     lines = english_stop_words() if asked == "english" else read_lines(Path(asked))
-    words = words_of(lines, like)
+    words = collect_words(lines, like)
     if not words:
         raise InputError(f"--stop-words {asked}", "no word", "`english`, or a word a line")
     return words

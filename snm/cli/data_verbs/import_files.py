@@ -13,6 +13,7 @@ from snm.errors import InputError, counted
 
 if TYPE_CHECKING:
     from snm.cli.data_verbs.import_summary import Imported
+    from snm.data.conversion.convert import Counts
 
 __all__ = ["Import"]
 
@@ -60,13 +61,14 @@ class Import:
     text: tuple[str, ...] = ()
     """Fields of JSON lines, or columns of CSV, that hold the text; several texts are joined. By
     default `text`, or those of --like."""
-    labels: str = "labels"
-    """Field or column that holds the labels."""
+    labels: str | None = None
+    """Field or column that holds the labels. By default `labels`, or that of --like."""
     weight_column: str | None = None
     """Field or column with the weights of training points. Training multiplies their losses by
     these, over the mean; 0 leaves a point out of training."""
     label_separator: str | None = None
-    """Separator of labels; by default a comma in CSV and white space in raw text."""
+    """Separator of labels; by default that of --like, or else a comma in CSV and white space in raw
+    text. CSV whose labels are lists, such as ["a", "b"] or ['a', 'b'], needs none."""
     min_label_count: int = 1
     """Minimum number of training points of a label; rarer labels are left out of their points."""
     label_file: Path | None = None
@@ -183,15 +185,41 @@ def _import(command: Import, folder: Path) -> Imported:
             item_marks=features.item_marks,
         )
         counts = build(folder, source, passing("writing points"))
-    if command.new_labels == "refuse" and (new := counts.new_labels):
-        found = f"{counted(len(new), 'label')} that {command.like} lacks, such as {new[0]!r}"
-        raise InputError(str(command.source), found, "its labels, or --new-labels append or drop")
-    separated = reading.reader.separated and command.label_separator is None and names is None
+    separated = reading.reader.separated and names is None and reading.label_list is None
+    _refuse_new_labels(command, counts, separated=separated)
+    # Where a separator was named, it is known what the names of new data hold. Later data may
+    # have another one.
+    separated = separated and (command.like is not None or command.label_separator is None)
     return Imported(
         counts,
         features.vectorizer,
         rare_labels=rare,
         numbered_names=names.numbered if names else (),
-        joined_by=counts.joined_by if separated else None,
+        common_separator=counts.common_separator if separated else None,
+        label_list=reading.label_list,
         respelled=rows.spellings.joined("item" if reading.item_separator else "label"),
     )
+
+
+def _refuse_new_labels(command: Import, counts: Counts, *, separated: bool) -> None:
+    """Refuses labels that `--like` lacks, unless they are asked for and leave points with labels.
+
+    Args:
+      command: the options.
+      counts: of what was written.
+      separated: whether another separator may be what is wrong.
+
+    Raises:
+      InputError: such labels.
+    """
+    if not (new := counts.new_labels):
+        return
+    found = f"{counted(len(new), 'label')} that {command.like} lacks, such as {new[0]!r}"
+    expected = "its labels, or --new-labels append or drop"
+    if counts.without_labels == counts.train + counts.test:
+        found, expected = f"no point with a label of {command.like}: {found}", "some of its labels"
+    elif command.new_labels != "refuse":
+        return
+    if separated and (mark := counts.common_separator) is not None:
+        expected += f"; if {mark!r} separates labels, --label-separator {mark!r}"
+    raise InputError(str(command.source), found, expected)

@@ -11,14 +11,16 @@ import numpy as np
 
 from snm.cli.data_verbs.import_checks import check_format
 from snm.cli.data_verbs.import_features import Ids, ids_of
-from snm.data.conversion.items import as_items
+from snm.data.conversion.items import normalize_row
 from snm.data.conversion.label_names import LabelNames, with_names
 from snm.data.formats.foreign import READERS, Reader, ReadOptions, Row, detect, read_rows
-from snm.data.names import Spellings, one_name
+from snm.data.formats.label_lists import first_label_list
+from snm.data.names import Spellings, normalize_name
 from snm.errors import InputError
 
 if TYPE_CHECKING:
     from snm.cli.data_verbs.import_files import Import
+    from snm.data.vectorizer import Vectorizer
 
 __all__ = ["Reading", "Rows"]
 
@@ -31,13 +33,19 @@ class Reading:
       form: a key of `READERS`.
       like: what `--like` names, or None.
       columns: fields that hold the text.
+      labels: the field that holds the labels.
+      label_separator: what stands between labels; None is the default of the format.
       item_separator: of texts that are lists of items; None where they are not.
+      label_list: the first cell of labels, if it is a list, as all others then must be; else None.
     """
 
     form: str
     like: Ids | None
     columns: tuple[str, ...]
+    labels: str
+    label_separator: str | None
     item_separator: str | None
+    label_list: str | None = None
 
     @property
     def reader(self) -> Reader:
@@ -56,14 +64,30 @@ class Reading:
         if form == "auto":
             form = detect(command.source, command.label_file)
         check_format(command, form)
-        if command.like is None:
-            mark = command.item_separator if command.same_items else None
-            return cls(form, None, command.text or ("text",), mark)
-        like = ids_of(command.like)
-        if READERS[form].entries:
+        like = None if command.like is None else ids_of(command.like)
+        if like is not None and READERS[form].entries:
             raise InputError(str(command.source), f"features ({form})", "texts, for --like")
-        columns = command.text or like.vectorizer.columns or ("text",)
-        return cls(form, like, columns, like.vectorizer.item_separator)
+        columns, labels, separator = command.text, command.labels, command.label_separator
+        mark = command.item_separator if command.same_items else None
+        if like is not None:
+            texts = like.vectorizer
+            columns, labels = columns or texts.columns or (), labels or texts.label_column
+            separator = separator or texts.label_separator
+            mark = texts.item_separator
+        labels, label_list = labels or "labels", None
+        if READERS[form].label_lists and separator is None:
+            label_list = first_label_list(command.source, labels)
+        return cls(form, like, columns or ("text",), labels, separator, mark, label_list)
+
+    def remembered_by(self, texts: Vectorizer) -> Vectorizer:
+        """The vectoriser, with what later files are read like."""
+        fields = self.reader.fields
+        return dataclasses.replace(
+            texts,
+            columns=self.columns if fields else None,
+            label_column=self.labels if fields else None,
+            label_separator=self.label_separator,
+        )
 
 
 class Rows:
@@ -83,7 +107,7 @@ class Rows:
         self.spellings = Spellings()
         # Numbers have one spelling, and there may be millions.
         numbers = names is not None or reading.reader.entries
-        self._name = one_name if numbers else self.spellings.name
+        self._name = normalize_name if numbers else self.spellings.name
         self._drawn = _Draws(command.seed, command.test_fraction)
         self._parts = ("train",) if command.test is None else ("train", "test")
 
@@ -96,8 +120,9 @@ class Rows:
             path, labels, weight = command.test, command.test_label_file, None
         options = ReadOptions(
             text=self._reading.columns,
-            labels=command.labels,
-            label_separator=command.label_separator,
+            labels=self._reading.labels,
+            label_separator=self._reading.label_separator,
+            label_lists=self._reading.label_list is not None,
             label_file=labels,
             weight=weight,
             item_separator=self._reading.item_separator,
@@ -105,7 +130,7 @@ class Rows:
         )
         rows = read_rows(path, self._reading.form, options)
         if (mark := self._reading.item_separator) is not None:
-            rows = map(functools.partial(as_items, separator=mark, name=self._name), rows)
+            rows = map(functools.partial(normalize_row, separator=mark, name=self._name), rows)
         return rows if self._names is None else with_names(rows, self._names)
 
     def part_of(self, part: str, number: int) -> str:

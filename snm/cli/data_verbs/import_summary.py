@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["Imported", "tell"]
 
 _MANY_EMPTY = 0.02  # of the points, those without a known word
+_LISTS = 'write lists of labels as ["a", "b"], or the names with separators between them'
+_LONGEST_EXAMPLE = 60  # characters
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -31,7 +33,9 @@ class Imported:
       vectorizer: of texts, or None.
       rare_labels: number of labels that were left out because few training points have them.
       numbered_names: label names that end with the label's number, which makes them different.
-      joined_by: a separator that most label names hold, where nobody said how to separate them.
+      common_separator: a separator that most label names hold, where nobody said how to separate
+      them.
+      label_list: the first cell of labels, if each is a list.
       respelled: what is said of labels or items that came in several spellings, if some did.
     """
 
@@ -39,7 +43,8 @@ class Imported:
     vectorizer: Vectorizer | None
     rare_labels: int
     numbered_names: Sequence[str]
-    joined_by: str | None
+    common_separator: str | None
+    label_list: str | None
     respelled: str | None
 
 
@@ -81,34 +86,45 @@ def _said_of_points(command: Import, imported: Imported) -> Iterator[str]:
     for what, count in without.items():
         if count:
             yield f"{counted(count, 'point')} without {what}"
-    other_cuts = None if vectorizer is None or command.like else vectorizer.other_cuts
-    if other_cuts is not None and unknown > _MANY_EMPTY * (counts.train + counts.test):
-        yield f"other options may find features in more texts: {other_cuts}"
+    tokenization_hint = None if vectorizer is None or command.like else vectorizer.tokenization_hint
+    if tokenization_hint is not None and unknown > _MANY_EMPTY * (counts.train + counts.test):
+        yield f"other options may find features in more texts: {tokenization_hint}"
     if (hint := _hint_of_items(counts.overlaps)) is not None:
         yield hint
 
 
 def _said_of_labels(command: Import, imported: Imported) -> Iterator[str]:
     """Names that may not be what they should, and labels that were left out."""
-    if (mark := imported.joined_by) is not None:
-        yield f"most labels hold {mark!r}: if it separates labels, --label-separator {mark!r}"
+    counts = imported.counts
+    if (cell := imported.label_list) is not None:
+        yield f"labels are lists such as {_shortened(cell)}: each item is a label"
+    if (name := counts.list_piece) is not None:
+        yield f"most labels look like pieces of lists, such as {_shortened(repr(name))}: {_LISTS}"
+    if (mark := imported.common_separator) is not None:
+        which = f"labels that {command.like} lacks" if counts.new_labels else "labels"
+        yield f"most {which} hold {mark!r}: if it separates labels, --label-separator {mark!r}"
     if imported.respelled is not None:
         yield imported.respelled
     if names := imported.numbered_names:
         again = f"{counted(len(names), 'label')} with the text of another or none"
         yield f"{again}: named with their number, such as {names[0]!r}"
-    if imported.counts.are_numbers and (hint := _hint_of_names(command)):
+    if counts.are_numbers and (hint := _hint_of_names(command)):
         yield hint
     if imported.rare_labels:
         points = counted(command.min_label_count, "training point")
         yield f"{counted(imported.rare_labels, 'label')} of fewer than {points}: left out"
 
 
+def _shortened(example: str) -> str:
+    cut = example[: _LONGEST_EXAMPLE - 3] + "..."
+    return example if len(example) <= _LONGEST_EXAMPLE else cut
+
+
 def _said_of_weights(counts: Counts) -> Iterator[str]:
-    from snm.data.dataset import summary_of_weights
+    from snm.data.dataset import describe_weights
 
     if counts.weights is not None:
-        yield f"weights: {summary_of_weights(counts.weights)}"
+        yield f"weights: {describe_weights(counts.weights)}"
 
 
 def _hint_of_items(overlaps: Sequence[Overlap]) -> str | None:
@@ -116,7 +132,7 @@ def _hint_of_items(overlaps: Sequence[Overlap]) -> str | None:
     from snm.cli.data_verbs.import_files import Import
     from snm.config.auto import auto_drops_seen
 
-    found = [one for one in overlaps if auto_drops_seen(one.together, one.expected, one.entries)]
+    found = [one for one in overlaps if auto_drops_seen(one.overlap, one.expected, one.entries)]
     if not found:
         return None
     mark = max(found, key=lambda one: one.expected).mark

@@ -1,24 +1,24 @@
-"""`snm data interactions`."""
+"""`snm data interactions`, and the same in Python."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from tyro.conf import Positional, arg
 
 from snm.errors import InputError, counted
 
 if TYPE_CHECKING:
-    from snm.cli.data_verbs.log_times import Disorder
-    from snm.data.conversion.interactions import Histories, Interaction, UserPoints
-    from snm.data.names import Spellings
+    from snm.data.conversion.interactions import Histories, UserPoints
     from snm.data.vectorizer import Vectorizer
 
-__all__ = ["Interactions"]
+__all__ = ["Interactions", "import_interactions"]
 
 _COLUMN = "items"  # of a file of points to label
 
@@ -93,12 +93,115 @@ def _check(command: Interactions) -> None:
     check_separator("--separator", command.separator)
 
 
+class _Made(NamedTuple):
+    """What a log became.
+
+    Attributes:
+      histories: of all users.
+      train: the training points.
+      test: the test points, where some were asked for.
+      hints: lines on what the log looks like.
+    """
+
+    histories: Histories
+    train: UserPoints
+    test: UserPoints | None
+    hints: list[str]
+
+    @property
+    def tests(self) -> int:
+        """The number of test points."""
+        return 0 if self.test is None else len(self.test.users)
+
+
+def import_interactions(
+    source: str | Path,
+    out: str | Path,
+    *,
+    user: str = "user",
+    item: str = "item",
+    time: str | None = None,
+    test_fraction: float = 0.0,
+    leave_last: int = 0,
+    label_share: float = 0.2,
+    min_users: int = 1,
+    separator: str = ",",
+    like: str | Path | None = None,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Converts a log of users and items to a data set for recommendations, as the command does.
+
+    A point is a user: its labels are the items that the user came to last, its features those
+    before. `snm.train` takes the folder, and a run of it lists of items in place of features.
+
+    Args:
+      source: CSV or JSON lines, with a user and an item a row; may be a .gz file.
+      out: folder to create; must not exist.
+      user: column or field with the user.
+      item: column or field with the item.
+      time: column or field with the time, numbers or ISO dates; None takes the rows to be in order.
+      test_fraction: share of the users to draw at random as test points, 0 to below 1.
+      leave_last: in place of `test_fraction`, every user is a test point too, whose labels are so
+        many of their last items; the training point has the items before these alone.
+      label_share: share of a user's items that are labels, above 0 and below 1; at least one is.
+      min_users: minimum number of users of an item; rarer items are left out.
+      separator: of items in a text that lists some.
+      like: a run or a data set, whose items and ids are taken; other items are left out.
+      seed: of `test_fraction`.
+
+    Returns:
+      `train_points`, `test_points` and `items`, their numbers; and `notes`, lines on what was left
+      out, and on rows that do not look as if they were in the order of time.
+
+    Raises:
+      InputError: files or arguments that cannot be used; then no folder is left.
+    """
+    command = Interactions(
+        source=Path(source),
+        out=Path(out),
+        user=user,
+        item=item,
+        time=time,
+        test_fraction=test_fraction,
+        leave_last=leave_last,
+        label_share=label_share,
+        min_users=min_users,
+        separator=separator,
+        like=None if like is None else str(like),
+        seed=seed,
+    )
+    made = _make(command, lambda doing: contextlib.nullcontext())
+    return {
+        "train_points": len(made.train.users),
+        "test_points": made.tests,
+        "items": len(made.histories.items),
+        "notes": list(_notes(command, made)),
+    }
+
+
 def _run(command: Interactions) -> None:
     """Creates the folder and says what is in it.
 
     Raises:
+      InputError: as `_make`.
+    """
+    from snm.system.terminal import say, waiting
+
+    for line in _said(command, _make(command, waiting)):
+        say(line)
+
+
+def _make(command: Interactions, telling: Callable[[str], AbstractContextManager[None]]) -> _Made:
+    """Creates the folder.
+
+    Args:
+      command: the options.
+      telling: tells what is done, during a block.
+
+    Raises:
       InputError: files or options that cannot be used; then no folder is left.
     """
+    from snm.cli.data_verbs.log_rows import interactions_of
     from snm.cli.data_verbs.log_times import Disorder
     from snm.data.conversion.interactions import Histories
     from snm.data.conversion.items import items_as_text
@@ -106,21 +209,20 @@ def _run(command: Interactions) -> None:
     from snm.data.names import Spellings
     from snm.system import disk
     from snm.system.files import atomic_folder
-    from snm.system.terminal import say, waiting
 
     _check(command)
     like = None if command.like is None else _items_of(command.like)
     known, spellings = None if like is None else like.vocabulary, Spellings()
     disorder = Disorder((command.user, command.item))
-    with waiting(f"reading {command.source}"):
-        rows = _interactions(command, known or (), spellings, disorder)
+    with telling(f"reading {command.source}"):
+        rows = interactions_of(command, known or (), spellings, disorder)
         histories = Histories.of(rows, min_users=command.min_users, known=known)
         train, test = _parts(command, histories)
     if not len(train.users):
         least = 2 + command.leave_last
         expected = f"one with {least} different items (see --user, --item and --min-users)"
         raise InputError(str(command.source), "no user to train on", expected)
-    with atomic_folder("--out", command.out) as folder, waiting(f"writing {command.out}"):
+    with atomic_folder("--out", command.out) as folder, telling(f"writing {command.out}"):
         for name, points in (("train", train), ("test", test)):
             if points is not None and len(points.users):
                 write_text(folder / f"{name}.txt", points.features, points.labels)
@@ -130,8 +232,7 @@ def _run(command: Interactions) -> None:
         texts = like or items_as_text(histories.items, command.separator, (_COLUMN,))
         texts.write(folder / "vectorizer.json")
     hints = (spellings.joined("item"), disorder.hint)
-    for line in _said(command, histories, train, test, filter(None, hints)):
-        say(line)
+    return _Made(histories, train, test, [hint for hint in hints if hint])
 
 
 def _items_of(like: str) -> Vectorizer:
@@ -166,20 +267,29 @@ def _parts(command: Interactions, histories: Histories) -> tuple[UserPoints, Use
     return train, points_of_users(histories, every[drawn], share=share)
 
 
-def _said(
-    command: Interactions,
-    histories: Histories,
-    train: UserPoints,
-    test: UserPoints | None,
-    hints: Iterable[str],
-) -> Iterator[str]:
-    """Sizes, `hints` and what else is odd, and the next command."""
-    tests = 0 if test is None else len(test.users)
+def _said(command: Interactions, made: _Made) -> Iterator[str]:
+    """Sizes, what is odd, and the next command."""
+    items = made.histories.items
     yield (
-        f"{len(train.users):,} training and {counted(tests, 'test point')} (users), "
-        f"{counted(len(histories.items), 'item')} in {command.out}"
+        f"{len(made.train.users):,} training and {counted(made.tests, 'test point')} (users), "
+        f"{counted(len(items), 'item')} in {command.out}"
     )
-    yield from hints
+    yield from _notes(command, made)
+    if command.like is not None:
+        run = "RUN" if not (Path(command.like) / "config.toml").is_file() else command.like
+        yield f"next: snm evaluate {shlex.quote(run)} --data {shlex.quote(str(command.out))}"
+        return
+    if not made.tests:
+        yield "there are no test points to evaluate on: --test-fraction or --leave-last makes some"
+    yield f"next: snm train {shlex.quote(str(command.out))} --run-dir RUN"
+    some = command.separator.join(items[:2])
+    yield f"then: snm predict RUN --text {shlex.quote(some)}, which lists the items of a user"
+
+
+def _notes(command: Interactions, made: _Made) -> Iterator[str]:
+    """The hints, and what was left out."""
+    histories = made.histories
+    yield from made.hints
     if histories.repeats:
         what = counted(histories.repeats, "interaction")
         yield f"{what} with an item that the user had come to before: left out"
@@ -188,112 +298,7 @@ def _said(
         if command.like is not None:
             which = f"that {command.like} lacks"
         yield f"{counted(histories.others, 'item')} {which}: left out"
-    used = len(train.users) if command.leave_last else len(train.users) + tests
+    used = len(made.train.users) + (0 if command.leave_last else made.tests)
     if few := len(histories.users) - used:
         where = "training point" if command.leave_last else "training or test point"
         yield f"{counted(few, 'user')} of fewer than {2 + command.leave_last} items: in no {where}"
-    if command.like is not None:
-        run = "RUN" if not (Path(command.like) / "config.toml").is_file() else command.like
-        yield f"next: snm evaluate {shlex.quote(run)} --data {shlex.quote(str(command.out))}"
-        return
-    if not tests:
-        yield "there are no test points to evaluate on: --test-fraction or --leave-last makes some"
-    yield f"next: snm train {shlex.quote(str(command.out))} --run-dir RUN"
-    some = command.separator.join(histories.items[:2])
-    yield f"then: snm predict RUN --text {shlex.quote(some)}, which lists the items of a user"
-
-
-def _interactions(
-    command: Interactions, known: Sequence[str], spellings: Spellings, disorder: Disorder
-) -> Iterator[Interaction]:
-    """The rows of the file.
-
-    Args:
-      command: the options.
-      known: the items of `--like`.
-      spellings: makes the names of items.
-      disorder: looks for times, where none are told.
-
-    Raises:
-      InputError: a file that cannot be read, or a row without a user, an item or a time.
-    """
-    from snm.cli.data_verbs.log_times import Times
-    from snm.data.conversion.interactions import Interaction
-    from snm.data.names import one_line, respelled
-
-    fields = (command.user, command.item) + ((command.time,) if command.time else ())
-    time_of, spelled = Times(command.time), respelled(known)
-    row = None
-    rows = _ROWS[_form_of(command)](command.source, fields, None if command.time else disorder)
-    for number, (where, values) in enumerate(rows):
-        row = [one_line(values[0]), spellings.name(values[1]), *map(one_line, values[2:])]
-        for field, value in zip(fields, row, strict=True):
-            if not value:
-                raise InputError(where, f"no value of {field!r}", "one in each row")
-        if command.like is None and command.separator in row[1]:
-            found = f"{command.separator!r} in the item {row[1][:40]!r}"
-            raise InputError(where, found, "another --separator, which no item holds")
-        time = time_of(where, row[2]) if command.time else number
-        yield Interaction(row[0], spelled.get(row[1], row[1]), time)
-    if row is None:
-        raise InputError(str(command.source), "no interaction", "at least one")
-
-
-def _form_of(command: Interactions) -> str:
-    """The format of the file, a key of `_ROWS`.
-
-    Raises:
-      InputError: another format, or a file that cannot be read.
-    """
-    from snm.data.formats.foreign import detect
-
-    form = detect(command.source, None)
-    if form not in _ROWS:
-        found = f"no CSV or JSON lines ({form})"
-        raise InputError(str(command.source), found, "a user and an item a row")
-    return form
-
-
-_Values = Iterator[tuple[str, list[str]]]
-"""The place of each row, and its values of some fields."""
-
-
-def _of_csv(path: Path, fields: tuple[str, ...], disorder: Disorder | None) -> _Values:
-    from snm.data.formats.records import csv_rows, numbered_lines, place_of
-
-    rows = csv_rows(path, numbered_lines(path))
-    _, header = next(rows)
-    expected = "the columns of --user, --item and --time"
-    places = [place_of(path, field, header, expected) for field in fields]
-    at = None
-    for number, (where, row) in enumerate(rows):
-        if disorder is not None:
-            if not number:
-                name = disorder.choose(dict(zip(header, row, strict=True)))
-                at = None if name is None else header.index(name)
-            if at is not None:
-                disorder.add(row[places[0]], row[at])
-        yield where, [row[place] for place in places]
-
-
-def _of_jsonl(path: Path, fields: tuple[str, ...], disorder: Disorder | None) -> _Values:
-    from snm.data.formats.records import json_objects, missing, numbered_lines
-
-    expected = "texts or numbers in the fields of --user, --item and --time"
-    name = None
-    for number, (where, found) in enumerate(json_objects(path, numbered_lines(path))):
-        for field in fields:
-            if field not in found:
-                raise InputError(where, missing(found, field)[:200], expected)
-            if type(found[field]) not in (str, int, float):
-                raise InputError(where, f"{field}: {found[field]!r}"[:200], expected)
-        if disorder is not None:
-            if not number:
-                name = disorder.choose({field: str(value) for field, value in found.items()})
-            if name is not None:
-                disorder.add(str(found[fields[0]]), str(found.get(name)))
-        yield where, [str(found[field]) for field in fields]
-
-
-_ROWS: dict[str, Callable[[Path, tuple[str, ...], Disorder | None], _Values]]
-_ROWS = {"csv": _of_csv, "jsonl": _of_jsonl}

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from snm.data.formats.records import number_of
+from snm.data.formats.records import parse_number
 from snm.errors import InputError
 
 __all__ = ["Disorder", "Times", "seconds_of"]
@@ -79,7 +79,7 @@ class Disorder:
 
 
 def _as_number(text: str) -> float:
-    number = number_of(text)
+    number = parse_number(text)
     return seconds_of(text) if math.isnan(number) else number
 
 
@@ -104,7 +104,7 @@ class Times:
         Raises:
           InputError: neither, or not what the first time was.
         """
-        number, expected = number_of(text), "a number, or a date such as 2024-05-31T12:00"
+        number, expected = parse_number(text), "a number, or a date such as 2024-05-31T12:00"
         if self._are_dates is None:
             self._are_dates = math.isnan(number)
         else:

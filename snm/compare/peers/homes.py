@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Protocol
 
-from snm.compare.processes import reason_of_end
+from snm.compare.processes import failure_reason
 from snm.errors import StoppedError, pip_install
 
 __all__ = ["HERE", "Elsewhere", "Here", "Home", "run_tied"]
@@ -149,7 +149,7 @@ def run_tied(
                 with contextlib.suppress(ProcessLookupError, PermissionError):  # it has ended
                     os.killpg(process.pid, signal.SIGKILL)
                 raise
-        return reason_of_end(errors, status) if status else None
+        return failure_reason(errors, status) if status else None
     finally:
         errors.unlink(missing_ok=True)
 

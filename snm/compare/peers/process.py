@@ -123,10 +123,12 @@ def measure(
         raise InputError(f"--peers {name}", *missing)
     if threads is not None and threads < 1:
         raise InputError("--threads", f"{threads}", "1 or more")
-    asked = _asked(name, data, weighting, seed, threads, validation_fraction, seen, propensity)
+    asked = _arguments(name, data, weighting, seed, threads, validation_fraction, seen, propensity)
     dataset = load(data)
-    likely = propensities(dataset.label_frequency(), dataset.train.num_points, *propensity)
-    about = {"name": dataset.name, "sha256": dataset.sha256}
+    propensity_of_labels = propensities(
+        dataset.label_frequency(), dataset.train.num_points, *propensity
+    )
+    data_description = {"name": dataset.name, "sha256": dataset.sha256}
     if validation_fraction:
         dataset = dataset.split(validation_fraction, seed)
     train, test = dataset.train, dataset.test
@@ -139,8 +141,8 @@ def measure(
         fitted = Weighting.fit(weighting, x)  # type: ignore[arg-type]  # it refuses others itself
         x, x_test = fitted.apply(x), fitted.apply(x_test)
     own = nonzero_pairs(test.features) if seen == "drop" else np.zeros((0, 2), np.int64)
-    wanted = max(ks) + extra
-    most_answers = min(wanted + min(max_filtered(own), _MAX_EXTRA), y.shape[1])
+    num_wanted = max(ks) + extra
+    num_answers = min(num_wanted + min(max_filtered(own), _MAX_EXTRA), y.shape[1])
     test = Points(x_test, test.labels, test.filter)
     del dataset, train  # so that they do not count as memory of the package
 
@@ -150,25 +152,25 @@ def measure(
             x,
             y,
             x_test,
-            k=most_answers,
+            k=num_answers,
             seed=seed,
             threads=threads or num_cores(),
         )
     peak = max(peak_ram(), peak_ram_of_children())
     if seen == "drop":
-        answers, _ = first_unfiltered(answers, own, y.shape[1], min(wanted, y.shape[1]))
+        answers, _ = first_unfiltered(answers, own, y.shape[1], min(num_wanted, y.shape[1]))
     package, version = peer.home.version(peer.package)
     return {
         "name": name,
         "package": package,
         "version": version,
         "settings": peer.settings,
-        "metrics": _scored(answers, test, likely, ks),
+        "metrics": _scored(answers, test, propensity_of_labels, ks),
         "seconds": seconds,
         "predict_seconds": predict_seconds,
         "peak_memory_bytes": peak,
         "memory_before_bytes": before,
-        "data": about,
+        "data": data_description,
         "asked": asked,
     }
 
@@ -191,7 +193,7 @@ def _native_output_discarded() -> Iterator[None]:
         os.close(null)
 
 
-def _asked(name: str, *arguments: Any) -> dict[str, Any]:
+def _arguments(name: str, *arguments: Any) -> dict[str, Any]:
     keys = ("data", "weighting", "seed", "threads", "validation_fraction", "seen", "propensity")
     given = dict(zip(keys, arguments, strict=True))
     given["propensity"] = list(given["propensity"])  # as it is read back from JSON
@@ -238,7 +240,7 @@ def run_peer(
       threads: see `measure`.
       seen: see `measure`.
       propensity: see `measure`.
-      stop: asked several times a second whether to end the process.
+      stop: called several times a second; True ends the process.
 
     Returns:
       the result of `measure`; or `name` and `failed`, the reason in one line.
@@ -250,7 +252,7 @@ def run_peer(
     from snm.compare.records import read_record
 
     reason = check([name])[name]
-    asked = _asked(name, data, weighting, seed, threads, 0.0, seen, propensity)
+    asked = _arguments(name, data, weighting, seed, threads, 0.0, seen, propensity)
     if out.exists() and (found := read_record(out)).get("asked") == asked:
         return found
     if reason is not None:

@@ -82,17 +82,17 @@ def pairs(features: csr_matrix) -> Iterator[list[tuple[int, float]]]:
 
 def timed(train: Callable[[], Any], predict: Callable[[Any], Rows], rows: int, k: int) -> Answers:
     """Trains and predicts, and measures the seconds of both."""
-    begun = time.perf_counter()
+    start = time.perf_counter()
     model = train()
-    seconds = time.perf_counter() - begun
-    begun = time.perf_counter()
-    found = padded(predict(model), rows, k)
-    return found, seconds, time.perf_counter() - begun
+    seconds = time.perf_counter() - start
+    start = time.perf_counter()
+    answers_array = padded(predict(model), rows, k)
+    return answers_array, seconds, time.perf_counter() - start
 
 
 def padded(answers: Rows, rows: int, k: int) -> NDArray[np.int64]:
     """Predictions as int64 [rows, k], padded with -1."""
-    found = np.full((rows, k), -1, np.int64)
+    answers_array = np.full((rows, k), -1, np.int64)
     for row, answer in enumerate(answers):
-        found[row, : min(len(answer), k)] = answer[:k]
-    return found
+        answers_array[row, : min(len(answer), k)] = answer[:k]
+    return answers_array

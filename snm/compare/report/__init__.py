@@ -2,11 +2,11 @@
 
 Public names, by module:
 
-- `summary`: `interval`, `ratios`, `spread`, `summarized`: means and intervals over seeds.
-- `tables`: `sheets`: the tables, each a `sheet.Sheet`.
+- `summary`: `interval`, `ratios`, `spread`, `summarize`: means and intervals over seeds.
+- `tables`: `all_sheets`: the tables, each a `sheet.Sheet`.
 - `markdown`: `markdown`: `table.md`.
-- `flat`: `flat`: `results.csv`.
-- `paired`: `best_of`, `difference`: differences to the best arm, seed by seed.
+- `flat`: `results_csv`: `results.csv`.
+- `paired`: `best_arm`, `difference`: differences to the best arm, seed by seed.
 - `series`: `over_probes`, `over_seeds`: the numbers that plots show.
 - `plots`: `lines_of`, `bars_of`, `scores_of`: the plots as inline SVG.
 - `published`: `published_for`: published figures of a data set.

@@ -8,28 +8,28 @@ from typing import Any
 
 from snm.system.escapes import plain
 
-__all__ = ["PARTS", "SETTINGS", "flat"]
+__all__ = ["PARTS", "SETTINGS", "results_csv"]
 
 PARTS = {"arms": "equal steps", "tuned": "tuned", "equal_seconds": "equal seconds"}
-"""Tables of `results.json` that have runs -> what `results.csv` calls them."""
+"""Keys of `results.json` with runs -> their names in `results.csv`."""
 
 SETTINGS = (
     "loss", "phi", "sampled", "mined", "learning_rate", "negative_weight", "score_scale",
     "exclude", "epochs", "vartheta", "sampler", "sampled_start", "mined_start", "dim",
     "batch_size",
 )  # fmt: skip
-"""Settings of an arm that every table has; None where the arm does not read it."""
+"""Settings that every table has; None if the arm does not read one."""
 
 _COSTS = ("seconds", "steps", "examples_per_second", "peak_memory_bytes",
           "peak_device_memory_bytes")  # fmt: skip
 
 
-def flat(results: dict[str, Any]) -> str:
-    """The content of `results.csv`: one line per part, arm and seed, below their names.
+def results_csv(results: dict[str, Any]) -> str:
+    """The content of `results.csv`: a header, and one line per part, arm and seed.
 
     Columns are `part`, `arm`, `baseline`, `seed`; `SETTINGS`, and all others in which arms differ;
-    the metrics in percent; `seconds` of training, steps, memory; and `failed`, the reason of a run
-    without metrics. What a run does not have or read is empty.
+    the metrics in percent; `seconds` of training, steps, memory; and `failed`, why a run has
+    no metrics. Missing and unread values are empty.
 
     Args:
       results: the content of `results.json`, as far as it is known.
@@ -51,13 +51,13 @@ def flat(results: dict[str, Any]) -> str:
     names = ("part", "arm", "baseline", "seed", *settings, *metrics, *_COSTS, "failed")
     lines.writerow(names)
     for words, arm, seed in runs:
-        own = {**arm, **arm["differing"]}
-        found = seed.get("metrics", {})
+        settings_of_arm = {**arm, **arm["differing"]}
+        values = seed.get("metrics", {})
         lines.writerow(
             (
                 words, arm["name"], arm["baseline"], seed["seed"],
-                *(own.get(name, results["plan"]["settings"].get(name)) for name in settings),
-                *(found.get(name) for name in metrics),
+                *(settings_of_arm.get(name, results["plan"]["settings"].get(name)) for name in
+                settings), *(values.get(name) for name in metrics),
                 *(seed.get(name) for name in (*_COSTS, "failed")),
             )
         )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from snm.compare.report.tables import sheets
+from snm.compare.report.tables import all_sheets
 from snm.errors import counted
 from snm.system.escapes import plain
 
@@ -24,23 +24,23 @@ def markdown(results: dict[str, Any]) -> str:
         f"{about['sha256'][:12]}); {device_words(results['device'])}, "
         f"jax {results['versions']['jax']}, {results['date']}.",
     ]
-    for sheet in sheets(results):
+    for sheet in all_sheets(results):
         lines += ["", f"## {sheet.title}", "", sheet.note, ""]
         lines.append("| " + " | ".join(sheet.columns) + " |")
         lines.append("|---|" + "---:|" * (len(sheet.columns) - 1))
         lines += ["| " + " | ".join(_escaped(cell) for cell in row) + " |" for row in sheet.rows]
-    return plain("\n".join(lines) + "\n")  # the name of a folder may be no UTF-8
+    return plain("\n".join(lines) + "\n")  # the name of a folder may not be valid UTF-8
 
 
-def device_words(named: str) -> str:
-    """Platform and kind of a device, or the one word where both have it.
+def device_words(device: str) -> str:
+    """Platform and kind of a device; only the platform if both are equal.
 
     Example:
       >>> device_words("cpu: cpu"), device_words("gpu: NVIDIA H100")
       ('cpu', 'gpu: NVIDIA H100')
     """
-    platform, _, kind = named.partition(": ")
-    return platform if kind == platform else named
+    platform, _, kind = device.partition(": ")
+    return platform if kind == platform else device
 
 
 def _escaped(cell: str) -> str:

@@ -30,8 +30,8 @@ from snm.compare.report.series import (
     over_seeds,
     probe_value,
 )
-from snm.compare.report.summary import in_seconds, spread, with_spread
-from snm.compare.report.tables import sheets
+from snm.compare.report.summary import format_mean, format_seconds, spread
+from snm.compare.report.tables import all_sheets
 from snm.compare.report.verdict import listed, verdict
 from snm.system.escapes import plain
 
@@ -71,7 +71,7 @@ def page(results: Record) -> str:
             verdict=verdict(results),
             tables=[
                 (sheet, [name in _TEXT_COLUMNS for name in sheet.columns])
-                for sheet in sheets(results)
+                for sheet in all_sheets(results)
             ],
             sections=[section for section in drawn if section[2]],
         )
@@ -118,7 +118,7 @@ def _ratios(results: Record) -> Plot:
         panels = []
         for metric in ("R@1", "P@1"):
             bars = [
-                Bar(arm["name"], ratio, with_spread(ratio, around), around and around.half)
+                Bar(arm["name"], ratio, format_mean(ratio, around), around and around.half)
                 for arm in arms
                 if (ratio := arm["ratio"].get(metric)) is not None
                 for around in [spread(arm, metric, "ratio_")]
@@ -235,7 +235,7 @@ def _tenths(arm: Record, key: str) -> Points:
 def _cost(arms: list[Record]) -> Plot:
     panels = []
     for key, title, unit, size, worded in (
-        ("seconds", "Time of training", "seconds", 1, in_seconds),
+        ("seconds", "Time of training", "seconds", 1, format_seconds),
         ("peak_memory_bytes", "Memory of the process at its peak", "MiB", 2**20, "{:,.0f}".format),
     ):
         bars = [

@@ -1,4 +1,4 @@
-"""Compares arms of one table seed by seed: who leads, and by how much."""
+"""Compares the arms of one table, paired by seed: the leader, and differences to it."""
 
 from __future__ import annotations
 
@@ -8,37 +8,40 @@ from collections.abc import Sequence
 import numpy as np
 
 from snm.compare.report.series import Record, good_seeds
-from snm.compare.report.summary import Spread, spread_of
+from snm.compare.report.summary import Spread, spread_over_seeds
 
-__all__ = ["RANKING", "RETRIEVAL", "best_of", "difference"]
+__all__ = ["RANKING", "RETRIEVAL", "best_arm", "difference"]
 
 RETRIEVAL = ("R@1", "R@3", "R@5", "P@1", "P@3", "P@5")
 RANKING = ("nDCG@1", "nDCG@3", "nDCG@5", "PSP@1", "PSP@3", "PSP@5")
 
 
-def best_of(arms: Sequence[Record]) -> tuple[Record, dict[str, str]] | None:
-    """The arm that leads in most metrics, and the name of the leader in each; None of no runs."""
+def best_arm(arms: Sequence[Record]) -> tuple[Record, dict[str, str]] | None:
+    """The arm that leads in most metrics, and the leader in each metric; None without runs."""
     scored = [arm for arm in arms if "R@1" in arm["mean"]]
     if not scored:
         return None
-    # At 1, nDCG is P: it would count twice.
+    # nDCG@1 equals P@1, and would count twice.
     names = [name for name in (*RETRIEVAL, *RANKING)
              if name != "nDCG@1" and all(name in arm["mean"] for arm in scored)]  # fmt: skip
-    # Of equal means, the earlier arm: a baseline is not beaten by a tie.
-    first = {name: max(scored, key=lambda arm: arm["mean"][name])["name"] for name in names}
-    counts = Counter(first.values())
-    return max(scored, key=lambda arm: (counts[arm["name"]], arm["mean"]["R@1"])), first
+    # With equal means the first arm leads: a baseline is not beaten by a tie.
+    leaders = {name: max(scored, key=lambda arm: arm["mean"][name])["name"] for name in names}
+    counts = Counter(leaders.values())
+    return max(scored, key=lambda arm: (counts[arm["name"]], arm["mean"]["R@1"])), leaders
 
 
 def difference(arm: Record, other: Record, name: str) -> tuple[float, Spread | None] | None:
-    """Mean and spread of a metric of an arm less that of another one, over the seeds of both.
+    """Mean and spread, over common seeds, of the difference of a metric between two arms.
 
-    What a seed does to both, such as the order of the points, is not in it: it says more than
-    whether the intervals of two arms overlap, and needs no common baseline.
+    Effects of the seed on both arms, such as the order of the points, cancel. So this is more
+    precise than comparing the intervals of two arms, and needs no common baseline.
     """
-    mine, others = (
-        {seed["seed"]: seed["metrics"][name] for seed in good_seeds(each)
-         if name in seed["metrics"]} for each in (arm, other)
+    values, other_values = (
+        {seed["seed"]: seed["metrics"][name] for seed in good_seeds(record)
+         if name in seed["metrics"]} for record in (arm, other)
     )  # fmt: skip
-    values = [mine[seed] - others[seed] for seed in sorted(mine.keys() & others.keys())]
-    return (float(np.mean(values)), spread_of(values)) if values else None
+    seeds = sorted(values.keys() & other_values.keys())
+    differences = [values[seed] - other_values[seed] for seed in seeds]
+    if not differences:
+        return None
+    return float(np.mean(differences)), spread_over_seeds(differences)

@@ -49,9 +49,9 @@ def over_probes(
     entries: dict[int, list[tuple[float, float]]] = {}
     for seed in good_seeds(arm):
         for entry in seed.get("probes", ()):
-            found = value(entry)
-            if found is not None and math.isfinite(found):
-                entries.setdefault(entry["step"], []).append((entry[by], scale * found))
+            y = value(entry)
+            if y is not None and math.isfinite(y):
+                entries.setdefault(entry["step"], []).append((entry[by], scale * y))
     return [
         _spread(float(np.mean([x for x, _ in entries[step]])), [y for _, y in entries[step]])
         for step in sorted(entries)
@@ -61,6 +61,6 @@ def over_probes(
 def over_seeds(x: Iterable[float], seeds: Sequence[Sequence[float]], scale: float = 1.0) -> Points:
     """Values at the positions `x`, from one list per seed."""
     return [
-        _spread(place, [scale * y for y in values])
-        for place, values in zip(x, zip(*seeds, strict=True), strict=False)
+        _spread(position, [scale * y for y in values])
+        for position, values in zip(x, zip(*seeds, strict=True), strict=False)
     ]

@@ -1,4 +1,4 @@
-"""A table of a comparison, and what its cells say."""
+"""A table of a comparison, and the format of its cells."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from snm.compare.report.summary import in_seconds, spread, with_spread
+from snm.compare.report.summary import format_mean, format_seconds, spread
 
 __all__ = [
     "Sheet", "chosen", "figure", "mebibytes", "mined", "number", "row", "seconds", "setting",
@@ -23,7 +23,7 @@ class Sheet:
       note: how to read the table.
       columns: names of the columns; the first column names the rows.
       rows: the cells as text.
-      late: whether the page shows it behind the plots.
+      late: whether the page shows it after the plots.
     """
 
     title: str
@@ -33,22 +33,22 @@ class Sheet:
     late: bool = False
 
 
-def row(arm: dict[str, Any], names: Sequence[str], beside: list[str]) -> tuple[str, ...]:
-    """The name of an arm, cells beside it, and the metrics of those names."""
-    return (arm["name"], *beside, *(_cell(arm, name) for name in names))
+def row(arm: dict[str, Any], names: Sequence[str], extra: list[str]) -> tuple[str, ...]:
+    """A row: the name of an arm, extra cells, and the metrics `names`."""
+    return (arm["name"], *extra, *(_cell(arm, name) for name in names))
 
 
 def _cell(arm: dict[str, Any], name: str) -> str:
     mean = arm["mean"].get(name)
     if mean is None:
         return "-"
-    text = with_spread(mean, spread(arm, name))
+    text = format_mean(mean, spread(arm, name))
     ratio = arm["ratio"][name]
     return text if ratio is None or arm["name"] == arm["baseline"] else f"{text} ({ratio:.2f}x)"
 
 
 def mined(arm: dict[str, Any]) -> str:
-    """The cell with k' and B, and what they start at where they change."""
+    """The cell with k' and B, and their values at the start if they change."""
     k, b = (
         f"{start} to {arm[name]}" if (start := arm.get(f"{name}_start")) else f"{arm[name]}"
         for name in ("mined", "sampled")
@@ -57,7 +57,7 @@ def mined(arm: dict[str, Any]) -> str:
 
 
 def chosen(settings: dict[str, Any] | None) -> str:
-    """The settings that an arm chose, in short."""
+    """The tuned settings of an arm, with short names."""
     if settings is None:
         return "-"
     short = {"learning_rate": "rate", "negative_weight": "weight", "score_scale": "scale"}
@@ -65,19 +65,19 @@ def chosen(settings: dict[str, Any] | None) -> str:
 
 
 def setting(value: Any) -> str:
-    """The value of a setting; a dash for none."""
+    """The value of a setting; a dash for None."""
     if value is None:
         return "-"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def seconds(value: float | None) -> str:
-    """Seconds; a dash for none."""
-    return "-" if value is None else in_seconds(value)
+    """Seconds; a dash for None."""
+    return "-" if value is None else format_seconds(value)
 
 
 def number(value: float | None, digits: int) -> str:
-    """A number with so many digits after the point; a dash for none."""
+    """A number with `digits` decimals; a dash for None."""
     return "-" if value is None else f"{value:,.{digits}f}"
 
 

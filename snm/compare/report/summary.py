@@ -1,4 +1,4 @@
-"""Summarises metrics over seeds: means, how they spread, and ratios to the baseline per seed."""
+"""Summarises metrics over seeds: means, intervals, and ratios to the baseline per seed."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from scipy import stats
 __all__ = [
     "BY_LOSS",
     "Spread",
+    "format_mean",
+    "format_seconds",
     "half_range",
-    "in_seconds",
     "interval",
     "ratios",
     "spread",
-    "spread_of",
-    "summarized",
-    "with_spread",
+    "spread_over_seeds",
+    "summarize",
 ]
 
 BY_LOSS = {"learning_rate": "learning rate", "score_scale": "score scale"}
-"""Settings of which each loss has its own where none is set -> what they are called."""
+"""Settings with a default that depends on the loss -> their names in texts."""
 
 
 class Spread(NamedTuple):
-    """How far a mean goes over seeds: mean - half to mean + half.
+    """The interval or range of a mean over seeds: from mean - half to mean + half.
 
     Attributes:
       half: half the width.
-      words: what it is: a 95% interval, or the range of two seeds.
+      words: its kind: "95% interval" or "range of two seeds".
     """
 
     half: float
@@ -55,7 +55,7 @@ def interval(values: Sequence[float]) -> float | None:
 
 
 def half_range(values: Sequence[float]) -> float | None:
-    """Half the distance of two values, so that their mean ± it is both; None of any other number.
+    """Half the distance of two values; None for any other number of values.
 
     Example:
       >>> half_range([1.0, 2.0])
@@ -64,22 +64,22 @@ def half_range(values: Sequence[float]) -> float | None:
     return abs(values[0] - values[1]) / 2 if len(values) == 2 else None
 
 
-def spread(arm: Mapping[str, Any], name: str, of: str = "") -> Spread | None:
+def spread(arm: Mapping[str, Any], name: str, prefix: str = "") -> Spread | None:
     """The interval or the range of a metric of an arm; None for a single seed.
 
     Args:
-      arm: with what `summarized` returns.
-      name: of the metric.
-      of: `ratio_` for the ratio to the baseline.
+      arm: a dict with the result of `summarize`.
+      name: the metric.
+      prefix: `ratio_` for the ratio to the baseline.
     """
-    if (half := arm[f"{of}ci95"].get(name)) is not None:
+    if (half := arm[f"{prefix}ci95"].get(name)) is not None:
         return Spread(half, "95% interval")
-    half = arm.get(f"{of}half_range", {}).get(name)
+    half = arm.get(f"{prefix}half_range", {}).get(name)
     return None if half is None else Spread(half, "range of two seeds")
 
 
-def spread_of(values: Sequence[float]) -> Spread | None:
-    """The interval or the range of values; None of a single one."""
+def spread_over_seeds(values: Sequence[float]) -> Spread | None:
+    """The interval or the range of values; None for a single value."""
     if (half := interval(values)) is not None:
         return Spread(half, "95% interval")
     half = half_range(values)
@@ -97,7 +97,7 @@ def ratios(values: Mapping[int, float], others: Mapping[int, float]) -> list[flo
     return [values[seed] / others[seed] for seed in shared if others[seed]]
 
 
-def summarized(
+def summarize(
     results: Sequence[Mapping[str, Any]], baseline: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     """Summarises the seeds of an arm.
@@ -113,31 +113,31 @@ def summarized(
     """
     names = [name for name in (results[0]["metrics"] if results else {}) if "@" in name]
     keys = ("mean", "ci95", "half_range", "ratio", "ratio_ci95", "ratio_half_range")
-    found: dict[str, dict[str, Any]] = {key: {} for key in keys}
+    summary: dict[str, dict[str, Any]] = {key: {} for key in keys}
     for name in names:
         values = {r["seed"]: float(r["metrics"][name]) for r in results}
         others = {r["seed"]: float(r["metrics"][name]) for r in baseline}
-        found["mean"][name] = float(np.mean(list(values.values())))
-        found["ci95"][name] = interval(list(values.values()))
-        found["half_range"][name] = half_range(list(values.values()))
+        summary["mean"][name] = float(np.mean(list(values.values())))
+        summary["ci95"][name] = interval(list(values.values()))
+        summary["half_range"][name] = half_range(list(values.values()))
         by_seed = ratios(values, others)
-        found["ratio"][name] = float(np.mean(by_seed)) if by_seed else None
-        found["ratio_ci95"][name] = interval(by_seed)
-        found["ratio_half_range"][name] = half_range(by_seed)
-    return found
+        summary["ratio"][name] = float(np.mean(by_seed)) if by_seed else None
+        summary["ratio_ci95"][name] = interval(by_seed)
+        summary["ratio_half_range"][name] = half_range(by_seed)
+    return summary
 
 
-def in_seconds(value: float) -> str:
-    """A number of seconds to a tenth, and below 1 to two significant digits.
+def format_seconds(value: float) -> str:
+    """Formats seconds with one decimal, and below 1 with two significant digits.
 
     Example:
-      >>> in_seconds(1234.56), in_seconds(0.0312), in_seconds(0.0)
+      >>> format_seconds(1234.56), format_seconds(0.0312), format_seconds(0.0)
       ('1,234.6', '0.031', '0.0')
     """
     digits = 1 - math.floor(math.log10(value)) if 0 < value < 1 else 1
     return f"{value:,.{digits}f}"
 
 
-def with_spread(value: float, around: Spread | None) -> str:
-    """A mean in words, with half of its interval or range where there is one."""
-    return f"{value:.2f}" if around is None else f"{value:.2f} ± {around.half:.2f}"
+def format_mean(value: float, spread: Spread | None) -> str:
+    """Formats a mean, with half of its interval or range if it has one."""
+    return f"{value:.2f}" if spread is None else f"{value:.2f} ± {spread.half:.2f}"

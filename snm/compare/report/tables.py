@@ -7,29 +7,29 @@ from typing import Any
 
 from snm.compare.report import sheet
 from snm.compare.report.flat import PARTS
-from snm.compare.report.paired import RANKING, RETRIEVAL, best_of, difference
+from snm.compare.report.paired import RANKING, RETRIEVAL, best_arm, difference
 from snm.compare.report.sheet import Sheet
-from snm.compare.report.summary import with_spread
+from snm.compare.report.summary import format_mean
 
-__all__ = ["sheets"]
+__all__ = ["all_sheets"]
 
 Results = dict[str, Any]
 
 
-def sheets(results: Results) -> list[Sheet]:
+def all_sheets(results: Results) -> list[Sheet]:
     """The tables of a comparison for which `results` has data.
 
     Args:
       results: the content of `results.json`, as far as it is known.
     """
-    found = (table(results) for table in _TABLES)
-    # Where a baseline failed, no arm has its seconds.
-    return [one for one in found if one is not None and one.rows]
+    tables = (table(results) for table in _TABLES)
+    # If a baseline failed, the table of equal seconds has no rows.
+    return [table for table in tables if table is not None and table.rows]
 
 
 def _equal_steps(results: Results) -> Sheet:
     note = (
-        f"{_each(results)} Percent, test points. Arms without a loss in their name have "
+        f"{_legend(results)} Percent, test points. Arms without a loss in their name have "
         f"{results['plan']['settings']['loss']}, or the one that they are named for."
     )
     rows = [sheet.row(arm, RETRIEVAL, [sheet.mined(arm)]) for arm in results["arms"]]
@@ -55,9 +55,9 @@ def _settings(results: Results) -> Sheet | None:
 def _tuned(results: Results) -> Sheet | None:
     if "tuned" not in results:
         return None
-    best = {name: about["best"] for name, about in results["tuning"].items()}
+    best = {name: tuning["best"] for name, tuning in results["tuning"].items()}
     note = (
-        f"{_each(results)} Settings chosen by R@1 on a held-out fifth of train, "
+        f"{_legend(results)} Settings chosen by R@1 on a held-out fifth of train, "
         f"{results['plan']['trials']} trials an arm, then trained on all of train."
     )
     rows = [sheet.row(arm, RETRIEVAL, [sheet.chosen(best[arm["name"]])])
@@ -69,8 +69,8 @@ def _equal_seconds(results: Results) -> Sheet | None:
     if "equal_seconds" not in results:
         return None
     note = (
-        f"{_each(results)} Epochs chosen so that an arm trains as long as its baseline did in the "
-        "first table; the rates fall over the arm's own epochs."
+        f"{_legend(results)} Epochs chosen so that an arm trains as long as its baseline did in "
+        "the first table; the rates fall over the arm's own epochs."
     )
     rows = [
         sheet.row(arm, RETRIEVAL, [str(arm["epochs"]), sheet.seconds(arm["seconds"])])
@@ -84,20 +84,20 @@ def _against_the_best(results: Results) -> Sheet | None:
     if results["plan"]["seeds"] == 1:
         return None
     best = {
-        part: found[0]
+        part: leaders[0]
         for part in PARTS
-        if part in results and (found := best_of(results[part])) is not None
+        if part in results and (leaders := best_arm(results[part])) is not None
     }
 
     def cell(name: str, part: str, metric: str) -> str:
         if name == best[part]["name"]:
             return "best"
         arm = next((arm for arm in results[part] if arm["name"] == name), None)
-        found = None if arm is None else difference(arm, best[part], metric)
-        if found is None:
+        paired = None if arm is None else difference(arm, best[part], metric)
+        if paired is None:
             return "-"
-        mean, around = found
-        return f"{'+' * (mean >= 0)}{with_spread(mean, around)}"
+        mean, spread = paired
+        return f"{'+' * (mean >= 0)}{format_mean(mean, spread)}"
 
     half = "the 95% interval (half the range where two seeds are shared)"
     if results["plan"]["seeds"] == 2:
@@ -118,7 +118,8 @@ def _against_the_best(results: Results) -> Sheet | None:
 
 def _ranking(results: Results) -> Sheet:
     note = (
-        f"{_each(results)} The runs of the first table. PSP weighs a hit by how rare its label is."
+        f"{_legend(results)} The runs of the first table. "
+        "PSP weighs a hit by how rare its label is."
     )
     rows = [sheet.row(arm, RANKING, []) for arm in results["arms"]]
     return Sheet("Ranking and rare labels", note, ("arm", *RANKING), tuple(rows))
@@ -155,20 +156,20 @@ _TERMS = {
 
 def _bounds(results: Results) -> Sheet | None:
     """Theorems 6 and 5, mean over seeds; Theorem 6 at the margin of the smallest proved bound."""
-    rows, of_risk, of_loss = [], [], []
+    rows, risk_bounded, loss_bounded = [], [], []
     for arm in results["arms"]:
-        seen = [seed["bounds"] for seed in arm["seeds"] if seed.get("bounds")]
-        if not seen:
+        bounds = [seed["bounds"] for seed in arm["seeds"] if seed.get("bounds")]
+        if not bounds:
             continue
-        best = [min(each["theorem_6"], key=lambda row: row["proved"]) for each in seen]
-        fives = [each["theorem_5"] for each in seen if "proved" in each["theorem_5"]]
-        of_risk += [row["proved"] < 1 for row in best]
-        of_loss += [five["proved"] < five["range"] for five in fives]
+        best = [min(bound["theorem_6"], key=lambda row: row["proved"]) for bound in bounds]
+        fives = [bound["theorem_5"] for bound in bounds if "proved" in bound["theorem_5"]]
+        risk_bounded += [row["proved"] < 1 for row in best]
+        loss_bounded += [five["proved"] < five["range"] for five in fives]
         rows.append(
             (
                 arm["name"],
                 *(
-                    sheet.figure([each[name] for each in seen])
+                    sheet.figure([bound[name] for bound in bounds])
                     for name in ("train_risk", "test_risk")
                 ),
                 *(sheet.figure([row.get(name) for row in best]) for name in _TERMS),
@@ -185,25 +186,25 @@ def _bounds(results: Results) -> Sheet | None:
         "margins. Factors 1: the smaller of Gaussian and Rademacher, with 1 for the factors that "
         "O~ hides; it proves nothing. As proved: 2 sqrt(pi) Gaussian. The class is linear in the "
         "learned embedding, the encoder held fixed; margins on at most 10,000 training points. "
-        f"Theorem 6 as proved is {_vacuous(of_risk, '1')}."
+        f"Theorem 6 as proved is {_vacuous(risk_bounded, '1')}."
     )
-    if of_loss:
+    if loss_bounded:
         note += (
             " Theorem 5, as proved too, bounds how far the expected loss is above that on the "
-            f"training points; it is {_vacuous(of_loss, '`loss at most`')}."
+            f"training points; it is {_vacuous(loss_bounded, '`loss at most`')}."
         )
-    of_five = ("Theorem 5 as proved", "loss at most")
-    columns = ("arm", "train risk", "test risk", *_TERMS.values(), *of_five)
+    theorem_5_columns = ("Theorem 5 as proved", "loss at most")
+    columns = ("arm", "train risk", "test risk", *_TERMS.values(), *theorem_5_columns)
     return Sheet("Generalization bounds", note, columns, tuple(rows), late=True)
 
 
-def _vacuous(below: Sequence[bool], most: str) -> str:
-    """Says in how many runs a bound says something, given which are below `most`."""
+def _vacuous(below: Sequence[bool], limit: str) -> str:
+    """A phrase on the number of runs with a bound below `limit`, the largest possible value."""
     if not any(below):
-        return f"not below {most} in any run, so vacuous"
+        return f"not below {limit} in any run, so vacuous"
     if all(below):
-        return f"below {most} in every run, so not vacuous"
-    return f"below {most} in {sum(below)} of {len(below)} runs, and vacuous in the others"
+        return f"below {limit} in every run, so not vacuous"
+    return f"below {limit} in {sum(below)} of {len(below)} runs, and vacuous in the others"
 
 
 def _failed(results: Results) -> Sheet:
@@ -243,16 +244,16 @@ def _peers(results: Results) -> Sheet:
 def _published(results: Results) -> Sheet | None:
     if not results.get("published"):
         return None
-    about = results["published"]
+    published = results["published"]
     rows = [
         (
             method["method"],
-            *(sheet.number(method["metrics"].get(name), 2) for name in about["columns"]),
+            *(sheet.number(method["metrics"].get(name), 2) for name in published["columns"]),
         )
-        for method in about["rows"]
+        for method in published["rows"]
     ]
-    columns = ("method", *about["columns"])
-    return Sheet("Published figures", about["source"], columns, tuple(rows))
+    columns = ("method", *published["columns"])
+    return Sheet("Published figures", published["source"], columns, tuple(rows))
 
 
 _TABLES: tuple[Callable[[Results], Sheet | None], ...] = (
@@ -271,8 +272,8 @@ _TABLES: tuple[Callable[[Results], Sheet | None], ...] = (
 """In the order of the report."""
 
 
-def _each(results: Results) -> str:
-    """How to read a cell with a mean over seeds."""
+def _legend(results: Results) -> str:
+    """Explains a cell with a mean over seeds."""
     seeds = results["plan"]["seeds"]
     by_seed = ", taken seed by seed" * (seeds > 1)
     return (

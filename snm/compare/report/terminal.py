@@ -1,4 +1,4 @@
-"""Lays out the tables of a comparison for a terminal: no wider than it, and no word cut."""
+"""Lays out the tables of a comparison to fit the width of a terminal."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from snm.compare.report.sheet import Sheet
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["laid_out"]
+__all__ = ["layout_tables"]
 
-_LONGEST = 24  # a column of longer cells becomes lines below the table
+_MAX_CELL_WIDTH = 24  # a column with longer cells is printed as lines below the table
 _GAP = 2  # between columns
 
 
-def laid_out(sheet: Sheet, width: int) -> Iterator[RenderableType]:
-    """A table, or several with the same first column where all columns do not fit, and its note.
+def layout_tables(sheet: Sheet, width: int) -> Iterator[RenderableType]:
+    """A table and its note; split into several with the same first column if it is too wide.
 
-    Intervals and ratios stand below their means. Long texts stand below the table.
+    Intervals and ratios are below their means, long texts below the table.
 
     Args:
       sheet: the table.
@@ -31,8 +31,8 @@ def laid_out(sheet: Sheet, width: int) -> Iterator[RenderableType]:
     from rich.table import Table
     from rich.text import Text
 
-    cells = [[_broken(cell) for cell in column] for column in zip(*sheet.rows, strict=True)]
-    long = [n for n, column in enumerate(cells) if n and _width(column) > _LONGEST]
+    cells = [[_split_lines(cell) for cell in column] for column in zip(*sheet.rows, strict=True)]
+    long = [n for n, column in enumerate(cells) if n and _width(column) > _MAX_CELL_WIDTH]
     shown = [n for n in range(len(sheet.columns)) if n not in long]
     widths = {n: max(_width(cells[n]), _width(sheet.columns[n].split())) + _GAP for n in shown}
     for number, columns in enumerate(_blocks(shown, widths, width)):
@@ -51,8 +51,8 @@ def laid_out(sheet: Sheet, width: int) -> Iterator[RenderableType]:
     yield Text(sheet.note, style="italic")
 
 
-def _broken(cell: str) -> str:
-    """A mean, its interval and its ratio below each other: `7.06 ± 0.23 (1.14x)`, three lines."""
+def _split_lines(cell: str) -> str:
+    """Splits a mean, its interval and its ratio, `7.06 ± 0.23 (1.14x)`, into three lines."""
     return re.sub(r" \((.*x)\)$", r"\n\1", cell.replace(" ± ", "\n±"))
 
 
@@ -68,7 +68,7 @@ def _blocks(columns: list[int], widths: dict[int, int], width: int) -> list[list
     blocks = [[first]]
     for n in others:
         block = blocks[-1]
-        # The box has a blank at the left, too.
+        # The box has a space at the left, too.
         if len(block) > 1 and sum(widths[m] for m in [*block, n]) + 1 > width:
             blocks.append([first])
         blocks[-1].append(n)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from snm.compare.report.paired import RETRIEVAL, best_of, difference
+from snm.compare.report.paired import RETRIEVAL, best_arm, difference
 from snm.compare.report.series import Record
-from snm.compare.report.summary import BY_LOSS, Spread, in_seconds, spread, with_spread
+from snm.compare.report.summary import BY_LOSS, Spread, format_mean, format_seconds, spread
 
 __all__ = ["listed", "verdict"]
 
@@ -19,27 +19,27 @@ _PARTS = {
 
 def verdict(results: Record) -> list[str]:
     """The findings as sentences: who leads in each table, gains of top-1, failures, spread."""
-    said = [_leader(words, results[part]) for part, words in _PARTS.items() if part in results]
-    said[0] += _unequal(results["arms"])
+    sentences = [_leader(words, results[part]) for part, words in _PARTS.items() if part in results]
+    sentences[0] += _unequal(results["arms"])
     if "equal_seconds" in results:
-        said[-1] += _time_range(results["equal_seconds"])
-    said[1:1] = [_gains_and_losses(arm) for arm in results["arms"]
+        sentences[-1] += _time_range(results["equal_seconds"])
+    sentences[1:1] = [_gains_and_losses(arm) for arm in results["arms"]
                  if ("-" + arm["name"]).endswith("-top-1") and arm["ratio"]]  # fmt: skip
     runs = [seed for part in _PARTS for arm in results.get(part, []) for seed in arm["seeds"]]
     failed = sum("failed" in seed for seed in runs)
     if failed:
-        said.append(f"{failed} of {len(runs)} runs failed and are missing from these figures.")
+        sentences.append(f"{failed} of {len(runs)} runs failed and are missing from these figures.")
     if results["plan"]["seeds"] == 1:
-        said.append("One seed shows no spread: small differences mean nothing here.")
+        sentences.append("One seed shows no spread: small differences mean nothing here.")
     elif results["plan"]["seeds"] == 2:
-        said.append("Two seeds show a range, no interval, on one data set and one split.")
+        sentences.append("Two seeds show a range, no interval, on one data set and one split.")
     else:
-        said.append("Intervals are over seeds, on one data set and one split.")
-    return said
+        sentences.append("Intervals are over seeds, on one data set and one split.")
+    return sentences
 
 
 def _unequal(arms: list[Record]) -> str:
-    """What of a loss's own differs between arms, so that it may be the cause of a lead."""
+    """A note on loss-dependent settings that differ between arms, and so may cause a lead."""
     names = [words for name, words in BY_LOSS.items() if name in arms[0]["differing"]]
     return f" Settings are not equal: arms differ in {_with_and(names)}." if names else ""
 
@@ -48,32 +48,32 @@ def _time_range(arms: list[Record]) -> str:
     """The range of training times; epochs are whole, so the times are only nearly equal."""
     seconds = [arm["seconds"] for arm in arms if arm["seconds"] is not None]
     return (
-        f" Arms took {in_seconds(min(seconds))} to {in_seconds(max(seconds))} seconds."
+        f" Arms took {format_seconds(min(seconds))} to {format_seconds(max(seconds))} seconds."
         if seconds
         else ""
     )
 
 
 def _leader(words: str, arms: list[Record]) -> str:
-    """The arm that leads in most metrics, what is close, and its R@1 against the baseline's."""
-    if (found := best_of(arms)) is None:
+    """The leader in most metrics, arms close to it, and its R@1 relative to the baseline."""
+    if (leaders := best_arm(arms)) is None:
         return f"{words}, no run finished."
-    best, first = found
+    best, first = leaders
     scored = [arm for arm in arms if "R@1" in arm["mean"]]
-    value = with_spread(best["mean"]["R@1"], spread(best, "R@1"))
-    said = f"{words}, {best['name']} has the highest mean in {_of_all(best, first)}"
-    said += f"{_close(best, scored, list(first))}. Its R@1 is {value} percent"
+    value = format_mean(best["mean"]["R@1"], spread(best, "R@1"))
+    text = f"{words}, {best['name']} has the highest mean in {_share_of_metrics(best, first)}"
+    text += f"{_close(best, scored, list(first))}. Its R@1 is {value} percent"
     if best["name"] != best["baseline"]:
-        return f"{said}: {_against(best)}."
+        return f"{text}: {_against(best)}."
     others = [arm for arm in scored
               if arm["name"] != arm["baseline"] and arm["ratio"]["R@1"] is not None]  # fmt: skip
     if not others:
-        return f"{said}."
-    near = max(others, key=lambda arm: arm["ratio"]["R@1"])
-    if near["ratio"]["R@1"] > 1:
-        return f"{said}. Farthest above its own baseline is {near['name']}: {_against(near)}."
-    return f"{said}. No arm's mean is above its baseline's; nearest is {near['name']}: " + (
-        f"{_against(near)}."
+        return f"{text}."
+    nearest = max(others, key=lambda arm: arm["ratio"]["R@1"])
+    if nearest["ratio"]["R@1"] > 1:
+        return f"{text}. Farthest above its own baseline is {nearest['name']}: {_against(nearest)}."
+    return f"{text}. No arm's mean is above its baseline's; nearest is {nearest['name']}: " + (
+        f"{_against(nearest)}."
     )
 
 
@@ -81,13 +81,13 @@ def _against(arm: Record) -> str:
     ratio, around = arm["ratio"]["R@1"], spread(arm, "R@1", "ratio_")
     if ratio is None:
         return f"no ratio to {arm['baseline']}, which has no R@1 above 0 in the same seeds"
-    said = f"{ratio:.2f} times that of {arm['baseline']}"
+    text = f"{ratio:.2f} times that of {arm['baseline']}"
     if around is None:
-        return f"{said}, from one seed"
+        return f"{text}, from one seed"
     side = {1: "which is above 1", -1: "which is below 1"}.get(
         _side(ratio, around), "which includes 1, so these seeds do not settle it"
     )
-    return f"{said}, {around.words} {ratio - around.half:.2f} to {ratio + around.half:.2f}, {side}"
+    return f"{text}, {around.words} {ratio - around.half:.2f} to {ratio + around.half:.2f}, {side}"
 
 
 def _side(ratio: float, around: Spread | None) -> int:
@@ -96,16 +96,16 @@ def _side(ratio: float, around: Spread | None) -> int:
     return int(ratio - half > 1) - int(ratio + half < 1)
 
 
-def _of_all(best: Record, first: dict[str, str]) -> str:
-    """In how many metrics an arm leads, and who leads in the others."""
-    led: dict[str, list[str]] = {}
+def _share_of_metrics(best: Record, first: dict[str, str]) -> str:
+    """The number of metrics in which an arm leads, and the leaders of the others."""
+    metrics_of: dict[str, list[str]] = {}
     for name, arm in first.items():
-        led.setdefault(arm, []).append(name)
-    mine = led.pop(best["name"], [])
-    if not led:
+        metrics_of.setdefault(arm, []).append(name)
+    own = metrics_of.pop(best["name"], [])
+    if not metrics_of:
         return f"all {len(first)} metrics"
-    others = "; ".join(f"{arm} in {listed(names)}" for arm, names in led.items())
-    return f"{len(mine)} of {len(first)} metrics ({others})"
+    others = "; ".join(f"{arm} in {listed(names)}" for arm, names in metrics_of.items())
+    return f"{len(own)} of {len(first)} metrics ({others})"
 
 
 def _close(best: Record, scored: list[Record], names: list[str]) -> str:
@@ -116,19 +116,19 @@ def _close(best: Record, scored: list[Record], names: list[str]) -> str:
     close: dict[str, list[str]] = {}
     for arm in scored:
         for name in names if arm is not best else ():
-            found = difference(best, arm, name)
-            if found is not None and found[1] is not None and abs(found[0]) <= found[1].half:
+            paired = difference(best, arm, name)
+            if paired is not None and paired[1] is not None and abs(paired[0]) <= paired[1].half:
                 close.setdefault(arm["name"], []).append(name)
-    together: dict[str, list[str]] = {}
-    for arm_name, found_in in close.items():
-        metrics = "any metric" if len(found_in) == len(names) else _with_and(found_in)
-        together.setdefault(metrics, []).append(arm_name)
-    parts = [(f"from {_with_and(arms)}", f"in {found}") for found, arms in together.items()]
+    arms_of: dict[str, list[str]] = {}
+    for arm_name, close_names in close.items():
+        metrics = "any metric" if len(close_names) == len(names) else _with_and(close_names)
+        arms_of.setdefault(metrics, []).append(arm_name)
+    parts = [(f"from {_with_and(arms)}", f"in {metrics}") for metrics, arms in arms_of.items()]
     if not parts:
         return ""
     (whom, where), *others = parts
-    said = f"; seed by seed, its difference {whom} is not settled {where}"
-    return said + "".join(f", nor that {whom} {where}" for whom, where in others)
+    text = f"; seed by seed, its difference {whom} is not settled {where}"
+    return text + "".join(f", nor that {whom} {where}" for whom, where in others)
 
 
 def _gains_and_losses(arm: Record) -> str:
@@ -144,8 +144,8 @@ def _gains_and_losses(arm: Record) -> str:
             parts.append(f"{word} {', '.join(names)}")
     if not parts:
         return f"{arm['name']} has no ratio to {arm['baseline']}."
-    alone = ", from one seed" if all(around is None for _, around in ratios.values()) else ""
-    return f"Against {arm['baseline']}, {arm['name']} {'; '.join(parts)}{alone}."
+    suffix = ", from one seed" if all(around is None for _, around in ratios.values()) else ""
+    return f"Against {arm['baseline']}, {arm['name']} {'; '.join(parts)}{suffix}."
 
 
 def _with_and(words: list[str]) -> str:

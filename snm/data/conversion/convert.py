@@ -30,19 +30,19 @@ _CHUNK = 2048  # rows in memory at once
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Source:
-    """What a data folder is built from.
+    """The source of a data folder.
 
     Attributes:
       name: where the training points come from, for messages.
       files: (name, rows) for each file to read; read once.
-      part_of: (name of the file, 0-based number of the row in it) -> `train` or `test`.
+      part_of: (name of the file, 0-based row number) -> `train` or `test`.
       features_of: rows -> float32 CSR [rows, d].
       num_features: number of features d.
-      known_labels: names of labels, in the order of their ids.
-      new_labels: whether other labels are appended, or dropped from their points.
-      weighted: whether the weights of the training points are written.
-      item_marks: what may separate the items of a text, None for features that are numbers: for
-        each, count labels that are items of their points.
+      known_labels: names of known labels, in the order of their ids.
+      new_labels: whether other labels are appended to these, or dropped from their points.
+      weighted: whether to write the weights of the training points.
+      item_marks: possible separators of items in texts, or None for numeric features. For each,
+        `Overlap` counts the labels that are items of their points.
     """
 
     name: str
@@ -68,10 +68,13 @@ class Counts:
       without_labels: number of points without a label.
       without_features: number of points without a feature.
       without_text: number of points whose text is empty.
-      new_labels: names that were not known before, in order of first occurrence, where some were.
-      weights: float32 [n], of the training points, or None where the rows have none.
-      joined_by: a usual separator that most label names hold, or None.
-      are_numbers: whether all label names are whole numbers.
+      new_labels: names that were not in `known_labels`, in order of first occurrence; empty if
+        there were no known labels.
+      weights: float32 [n], the weights of the training points, or None if the rows have none.
+      common_separator: a usual separator that most label names hold, or most of `new_labels` if
+        there are some; or None.
+      list_piece: a label name, if most look like lists or their pieces, such as `['a'`; or None.
+      are_numbers: whether all label names are integers.
       overlaps: how often labels are items of their points, by each of `item_marks`.
     """
 
@@ -84,7 +87,8 @@ class Counts:
     without_text: int
     new_labels: tuple[str, ...]
     weights: NDArray[np.float32] | None
-    joined_by: str | None
+    common_separator: str | None
+    list_piece: str | None
     are_numbers: bool
     overlaps: Sequence[Overlap]
 
@@ -92,9 +96,9 @@ class Counts:
 def build(out: Path, source: Source, on_progress: OnProgress) -> Counts:
     """Writes `train.txt`, `train_rows.txt`, `labels.txt` and, if there are test points, `test.txt`.
 
-    A line of `train_rows.txt` is the file and line that a training point begins at, in their order:
-    an explained answer names training points by number. Known labels have the first ids, others
-    follow in order of first occurrence. Weights go to `weights.txt`.
+    `train_rows.txt` has the file and line of each training point, because explanations refer to
+    training points by number. Known labels have the first ids; others follow in order of first
+    occurrence. Weights are written to `weights.txt`.
 
     Args:
       out: an empty folder.
@@ -111,7 +115,7 @@ def build(out: Path, source: Source, on_progress: OnProgress) -> Counts:
     with (
         TextWriter(out / "train.txt") as train,
         TextWriter(out / "test.txt") as test,
-        # The name of a file may be no UTF-8.
+        # A file name may not be valid UTF-8.
         (out / "train_rows.txt").open(
             "w", encoding="utf-8", errors="backslashreplace", newline="\n"
         ) as places,
@@ -141,10 +145,10 @@ def build(out: Path, source: Source, on_progress: OnProgress) -> Counts:
 
 
 class _Chunk(NamedTuple):
-    """Some points.
+    """A chunk of n points.
 
     Attributes:
-      rows: n rows as read, with labels spelled as known ones.
+      rows: the n rows, with labels spelled like the known ones.
       is_test: bool [n], whether each is a test point.
       features: float32 CSR [n, d].
       labels: float32 CSR [n, labels so far].
@@ -160,12 +164,14 @@ class _Chunk(NamedTuple):
 
 
 def _chunks(source: Source, ids: LabelIds) -> Iterator[_Chunk]:
-    """The points of all files, a few at a time; numbers new labels."""
+    """The points of all files in chunks; gives ids to new labels."""
     for name, rows in source.files:
         numbered = enumerate(rows)
-        while some := list(itertools.islice(numbered, _CHUNK)):
-            is_test = np.array([source.part_of(name, number) == "test" for number, _ in some])
-            points = ids.as_known([row for _, row in some])
+        while numbered_rows := list(itertools.islice(numbered, _CHUNK)):
+            is_test = np.array(
+                [source.part_of(name, number) == "test" for number, _ in numbered_rows]
+            )
+            points = ids.respell([row for _, row in numbered_rows])
             yield _Chunk(points, is_test, source.features_of(points), ids.matrix(points))
 
 
@@ -180,7 +186,7 @@ class _Tally:
         self._overlaps = [Overlap(mark) for mark in source.item_marks]
 
     def add(self, chunk: _Chunk) -> None:
-        """Counts some points."""
+        """Counts the points of a chunk."""
         rows = chunk.rows
         tests = int(np.count_nonzero(chunk.is_test))
         self._test += tests
@@ -195,7 +201,7 @@ class _Tally:
             overlap.add(rows)
 
     def counts(self, ids: LabelIds) -> Counts:
-        """What was counted, once all points were added; `ids` are those of their labels."""
+        """The counts of all points; `ids` has their labels."""
         source = self._source
         return Counts(
             train=self._train,
@@ -207,7 +213,8 @@ class _Tally:
             without_text=self._without_text,
             new_labels=ids.new if source.known_labels else (),
             weights=np.concatenate(self._weights) if source.weighted else None,
-            joined_by=ids.joined_by,
+            common_separator=ids.common_separator,
+            list_piece=ids.list_piece,
             are_numbers=ids.are_numbers,
             overlaps=self._overlaps,
         )

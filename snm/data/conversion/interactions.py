@@ -1,7 +1,7 @@
-"""Interactions of users with items become points whose features and labels are the same items.
+"""Makes points of users from interactions with items; features and labels are the same items.
 
-A point is a user. Its labels are the items that the user came to last, its features those before.
-An item that comes again counts once, at its first time.
+The labels of a user are the last items that the user interacted with, the features are the items
+before. A repeated item counts once, at its first time.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ __all__ = ["Histories", "Interaction", "UserPoints", "points_of_users"]
 
 
 class Interaction(NamedTuple):
-    """A user came to an item.
+    """An interaction of a user with an item.
 
     Attributes:
       user: name.
       item: name.
-      time: any number that grows; interactions of the same time stay in their order.
+      time: a number that increases with time; interactions of equal time keep their order.
     """
 
     user: str
@@ -34,15 +34,15 @@ class Interaction(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Histories:
-    """What users came to, user after user, each item once and in the order of time.
+    """The items of each user, ordered by time, each item once.
 
     Attributes:
       users: U names, in order of first occurrence.
-      items: K names, sorted; or those that were given, in their order.
+      items: K names, sorted; or the known items in their order.
       starts: int64 [U + 1]; user u has the entries from `starts[u]` to `starts[u + 1]`.
       entries: int32 [m], items.
-      repeats: interactions with an item that the user had come to before; they are left out.
-      others: items that were left out: of few users, or not among those that were given.
+      repeats: number of repeated interactions of a user with an item, which are dropped.
+      others: number of items that were dropped, because they have few users or are not known.
     """
 
     users: tuple[str, ...]
@@ -60,36 +60,36 @@ class Histories:
         min_users: int = 1,
         known: Sequence[str] | None = None,
     ) -> Histories:
-        """Collects interactions in any order; 16 bytes each are in memory, and the names.
+        """Collects interactions in any order; needs 16 bytes of memory for each, and the names.
 
         Args:
           interactions: of all users.
           min_users: smallest number of users of an item that is kept.
-          known: the items that are kept, in the order of their ids; None keeps all.
+          known: the items to keep, in the order of their ids; None keeps all.
         """
         users, items = dict[str, int](), dict[str, int]()
         user_ids, item_ids, times = array("i"), array("i"), array("d")
-        for one in interactions:
-            user_ids.append(users.setdefault(one.user, len(users)))
-            item_ids.append(items.setdefault(one.item, len(items)))
-            times.append(one.time)
+        for interaction in interactions:
+            user_ids.append(users.setdefault(interaction.user, len(users)))
+            item_ids.append(items.setdefault(interaction.item, len(items)))
+            times.append(interaction.time)
         user, entry = np.asarray(user_ids, np.int32), np.asarray(item_ids, np.int32)
         order = np.lexsort((np.asarray(times, np.float64), user))  # stable
         user, entry = user[order], entry[order]
         _, first = np.unique(user.astype(np.int64) * len(items) + entry, return_index=True)
         first.sort()
         user, entry = user[first], entry[first]
-        enough = np.bincount(entry, minlength=len(items)) >= min_users
+        frequent = np.bincount(entry, minlength=len(items)) >= min_users
         if known is None:
-            known = sorted(name for name, item in items.items() if enough[item])
+            known = sorted(name for name, item in items.items() if frequent[item])
         ids = {name: number for number, name in enumerate(known)}
-        new = np.array([ids.get(name, -1) for name in items], np.int32)
-        stays = new[entry] >= 0
-        user, entry = user[stays], new[entry[stays]]
+        new_ids = np.array([ids.get(name, -1) for name in items], np.int32)
+        kept = new_ids[entry] >= 0
+        user, entry = user[kept], new_ids[entry[kept]]
         starts = np.concatenate([[0], np.cumsum(np.bincount(user, minlength=len(users)))])
         return cls(
             tuple(users), tuple(known), starts.astype(np.int64), entry,
-            repeats=len(order) - len(first), others=int(np.count_nonzero(new < 0)),
+            repeats=len(order) - len(first), others=int(np.count_nonzero(new_ids < 0)),
         )  # fmt: skip
 
 
@@ -110,14 +110,15 @@ class UserPoints(NamedTuple):
 def points_of_users(
     histories: Histories, users: NDArray[np.int64], *, share: float, last: int = 0, skip: int = 0
 ) -> UserPoints:
-    """Splits the histories of users in earlier and later items; those of too few are left out.
+    """Splits users' histories into features and labels; users with too few items are skipped.
 
     Args:
       histories: of all users.
       users: int64 [n], ascending, the users to make points of.
-      share: of a user's items, those that are labels; at least one is, and one is not.
-      last: instead of `share`, exactly so many are labels.
-      skip: so many of a user's last items are in no part of the point.
+      share: fraction of a user's items that are labels; at least one item is a label, and one a
+        feature.
+      last: if not 0, the exact number of labels, instead of `share`.
+      skip: number of a user's last items to ignore.
     """
     starts = histories.starts[users]
     counts = histories.starts[users + 1] - starts - skip
@@ -137,10 +138,10 @@ def points_of_users(
 def _rows(
     entries: NDArray[np.int32], starts: NDArray[np.int64], counts: NDArray[np.int64], width: int
 ) -> csr_matrix:
-    """CSR of ones; row i has the entries from `starts[i]` on, `counts[i]` of them."""
+    """CSR of ones; row i has the entries `starts[i]` to `starts[i] + counts[i] - 1`."""
     indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     places = np.arange(indptr[-1]) + np.repeat(starts - indptr[:-1], counts)
     ones = np.ones(len(places), np.float32)
-    found = csr_matrix((ones, entries[places], indptr), shape=(len(starts), width))
-    found.sort_indices()
-    return found
+    matrix = csr_matrix((ones, entries[places], indptr), shape=(len(starts), width))
+    matrix.sort_indices()
+    return matrix

@@ -1,8 +1,9 @@
-"""Data whose features and labels are the same items: one numbering of both, and how to notice it.
+"""Data whose features and labels are the same items: numbers both alike, and detects such data.
 
-A recommender's points have items on both sides, such as what a customer bought first and what came
-later. Training must know that both are the same (`--seen`, `--item-splits`): an item that a point
-has is no answer to it, and the first items of one customer are the later items of another.
+The points of a recommender have items as features and as labels, such as a customer's first and
+later purchases. Training must know that both are the same (`--seen`, `--item-splits`): an item that
+a point has already must not be predicted, and the first items of one customer are later items of
+another.
 """
 
 from __future__ import annotations
@@ -11,18 +12,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from snm.data.formats.foreign import Row
-from snm.data.names import listed
+from snm.data.names import normalize_list
 from snm.data.vectorizer import Vectorizer, pattern_of_items
 from snm.errors import InputError
 
-__all__ = ["Overlap", "as_items", "items_as_text", "listed_items", "numbered_items"]
+__all__ = ["Overlap", "collect_items", "items_as_text", "normalize_row", "number_items"]
 
-_LARGEST_NUMBER = 2**26 - 1  # of an item: each number up to the largest gets a name
-_MOST_ITEMS = 300  # of a point on average, above which a text is no list of items
+_MAX_ITEM_NUMBER = 2**26 - 1  # each number up to the largest gets a name
+_MAX_MEAN_ITEMS = 300  # with more per point on average, a text is not a list of items
 
 
 def items_as_text(items: tuple[str, ...], separator: str, columns: Sequence[str]) -> Vectorizer:
-    """The vectoriser of a text that lists items; a feature is the item of the same number.
+    """A vectoriser of texts that list items; feature j is item j.
 
     Args:
       items: K names without the separator, and without white space at their ends.
@@ -45,19 +46,19 @@ def items_as_text(items: tuple[str, ...], separator: str, columns: Sequence[str]
     )
 
 
-def as_items(row: Row, separator: str, name: Callable[[str], str]) -> Row:
-    """A row as the numbering of items reads it: names as labels have them, numbers without zeros.
+def normalize_row(row: Row, separator: str, name: Callable[[str], str]) -> Row:
+    """Normalizes the items of a row: the names in a text, or label numbers without leading zeros.
 
     Args:
-      row: as it was read.
+      row: a row as read.
       separator: a character between the items of a text.
-      name: makes a name of an item of a text.
+      name: normalizes the name of an item in a text.
 
     Raises:
-      InputError: a label that is no number where features are numbers.
+      InputError: a label is not a number although features are numbers.
     """
     if row.text is not None:
-        return row._replace(text=listed(row.text, separator, name))
+        return row._replace(text=normalize_list(row.text, separator, name))
     for label in row.labels:
         if not (label.isascii() and label.isdecimal()):
             expected = "the number of a feature, for --same-items"
@@ -65,48 +66,48 @@ def as_items(row: Row, separator: str, name: Callable[[str], str]) -> Row:
     return row._replace(labels=tuple(dict.fromkeys(str(int(label)) for label in row.labels)))
 
 
-def listed_items(
+def collect_items(
     rows: Iterable[Row], separator: str, on_progress: Callable[[int], None], source: str
 ) -> tuple[str, ...]:
-    """The items of rows of text: in the lists that the texts are, and among the labels; sorted.
+    """The items of rows of text, from the texts and the labels, sorted.
 
     Args:
-      rows: of `as_items`.
+      rows: from `normalize_row`.
       separator: a character between the items of a text.
-      on_progress: called with the number of rows that are done.
+      on_progress: called with the number of rows read so far.
       source: where the rows come from, for messages.
 
     Raises:
-      InputError: the separator in a label, or no item on both sides.
+      InputError: a label contains the separator, or no item is both in a text and a label.
     """
-    words_of = items_as_text((), separator, ()).build_analyzer()
-    of_texts, of_labels = set[str](), set[str]()
+    split_items = items_as_text((), separator, ()).build_analyzer()
+    text_items, label_items = set[str](), set[str]()
     for number, row in enumerate(rows, 1):
-        of_texts.update(words_of(row.text or ""))
-        of_labels.update(row.labels)
+        text_items.update(split_items(row.text or ""))
+        label_items.update(row.labels)
         for name in row.labels:
             if separator in name:
                 found = f"{separator!r} in the label {name[:40]!r}"
                 raise InputError(row.where, found, "another --item-separator, which no item holds")
         on_progress(number)
-    if not of_texts & of_labels:
-        some = min(of_texts, default="")[:40]
-        found = f"no item that is in a text and a label; one of the texts is {some!r}"
+    if not text_items & label_items:
+        example = min(text_items, default="")[:40]
+        found = f"no item that is in a text and a label; one of the texts is {example!r}"
         raise InputError(source, found, "lists of the same items (see --item-separator)")
-    return tuple(sorted(of_texts | of_labels))
+    return tuple(sorted(text_items | label_items))
 
 
-def numbered_items(
+def number_items(
     rows: Iterable[Row], on_progress: Callable[[int], None]
 ) -> tuple[int, tuple[str, ...]]:
-    """The items of rows of numbers: features and labels of one number are the same item.
+    """The items of rows of numbers: a feature and a label of equal number are the same item.
 
     Args:
-      rows: of `as_items`, with `entries`.
-      on_progress: called with the number of rows that are done.
+      rows: from `normalize_row`, with `entries`.
+      on_progress: called with the number of rows read so far.
 
     Returns:
-      0 if an item has the number 0, else 1; and the names of the items from there on, the numbers.
+      The smallest item number, 0 or 1; and the names of the items, which are their numbers.
 
     Raises:
       InputError: a number above 2^26 - 1.
@@ -118,56 +119,56 @@ def numbered_items(
         ids = [*map(int, row.labels), *features[:1].tolist(), *features[-1:].tolist()]
         if ids:
             low, high = min(low, *ids), max(high, *ids)
-            if high > _LARGEST_NUMBER:
-                expected = f"numbers up to {_LARGEST_NUMBER}, such as those from 0 on"
+            if high > _MAX_ITEM_NUMBER:
+                expected = f"numbers up to {_MAX_ITEM_NUMBER}, such as those from 0 on"
                 raise InputError(row.where, f"item {high}", expected)
         on_progress(number)
     return low, tuple(map(str, range(low, high + 1)))
 
 
 class Overlap:
-    """Counts how often a label is an item of its own point, and how often it would be by chance.
+    """Counts how often a label is also an item of its point, and how often it would be by chance.
 
-    If features and labels are the same items, hardly a point has a label that it has already.
+    If features and labels are the same items, points hardly have a label that is also a feature.
 
     Args:
-      mark: what separates the items of a text; None for features that are numbers.
+      mark: the separator of items in a text; None for numeric features.
 
     Attributes:
-      mark: as given.
-      together: entries (point, label) whose label is also an item of the point.
-      entries: entries (point, label).
+      mark: the separator.
+      overlap: number of (point, label) pairs whose label is also an item of the point.
+      entries: number of (point, label) pairs.
     """
 
     def __init__(self, mark: str | None):
         self.mark = mark
-        self.together = self.entries = self._points = 0
+        self.overlap = self.entries = self._points = 0
         self._with_item, self._with_label = Counter[str](), Counter[str]()  # points by name
         self._are_lists = True
 
     def add(self, rows: Sequence[Row]) -> None:
-        """Counts some points; no more, once texts are too long to be lists of items."""
+        """Counts more points; stops once texts are too long to be lists of items."""
         if not self._are_lists:
             return
-        pieces = 0
+        num_items = 0
         for row in rows:
             items = self._items(row)
-            pieces += len(items)
+            num_items += len(items)
             self._with_item.update(items)
             self._with_label.update(row.labels)
-            self.together += len(items.intersection(row.labels))
+            self.overlap += len(items.intersection(row.labels))
             self.entries += len(row.labels)
         self._points += len(rows)
-        self._are_lists = pieces <= _MOST_ITEMS * len(rows)
+        self._are_lists = num_items <= _MAX_MEAN_ITEMS * len(rows)
 
     def _items(self, row: Row) -> set[str]:
         if row.text is None:
             return set() if row.entries is None else set(map(str, row.entries[0].tolist()))
-        return {one.strip() for one in row.text.split(self.mark)}
+        return {item.strip() for item in row.text.split(self.mark)}
 
     @property
     def expected(self) -> float:
-        """`together` if items and labels were independent."""
+        """`overlap` if items and labels were independent."""
         if not self._are_lists:
             return 0.0
         with_label = self._with_label.items()

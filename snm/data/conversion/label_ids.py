@@ -1,8 +1,9 @@
-"""The ids of labels while rows are read: names that are known first, then others as they come."""
+"""Assigns ids to labels while rows are read: first to known names, then to new ones in order."""
 
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Sequence
 from typing import Literal
 
@@ -10,17 +11,23 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from snm.data.formats.foreign import SEPARATORS, Row
-from snm.data.names import respelled
+from snm.data.names import original_spellings
 
 __all__ = ["LabelIds"]
 
+# Of lists of texts, also as NumPy writes them, and of numbers.
+_LIST_PIECE = re.compile(
+    r"""(?:array\(|frozenset\()?[\[({](?:['"]|np\.)"""
+    r"""|\[(?:[0-9. ]+|nan|None)\]?$|.*(?:['"],?\)?|nan|None)[\])}]$"""
+)
+
 
 class LabelIds:
-    """Numbers the labels of rows.
+    """Assigns ids to the labels of rows.
 
     Args:
-      known: different names, in the order of their ids.
-      new: whether other names are appended in order of first occurrence, or dropped from their
+      known: distinct names, in the order of their ids.
+      new: whether new names are appended in order of first occurrence, or dropped from their
         points.
 
     Example:
@@ -38,33 +45,31 @@ class LabelIds:
         self._num_known, self._appending = len(known), new == "append"
         self._ids = {name: label for label, name in enumerate(known)}
         self._dropped = dict[str, None]()  # a set in order
-        self._spelled = respelled(known)
+        self._spellings = original_spellings(known)
 
-    def as_known(self, rows: list[Row]) -> list[Row]:
-        """The rows, with labels spelled as the known names are."""
-        if not self._spelled:
+    def respell(self, rows: list[Row]) -> list[Row]:
+        """The rows, with labels spelled like the known names."""
+        if not self._spellings:
             return rows
-        spell = self._spelled.get
+        spelling = self._spellings.get
         return [
-            row._replace(labels=tuple(spell(name, name) for name in row.labels)) for row in rows
+            row._replace(labels=tuple(spelling(name, name) for name in row.labels)) for row in rows
         ]
 
     def matrix(self, rows: Sequence[Row]) -> csr_matrix:
-        """Numbers new labels, and returns all that have ids: float32 CSR [rows, labels so far].
+        """Assigns ids to new labels; returns the labels as float32 CSR [rows, labels so far].
 
         Args:
-          rows: of `as_known`.
+          rows: from `respell`.
         """
         for name in itertools.chain.from_iterable(row.labels for row in rows):
             if self._appending:
                 self._ids.setdefault(name, len(self._ids))
             elif name not in self._ids:
                 self._dropped[name] = None
-        found = [
-            sorted(self._ids[name] for name in row.labels if name in self._ids) for row in rows
-        ]
-        starts = np.concatenate([[0], np.cumsum([len(row) for row in found])]).astype(np.int64)
-        indices = np.fromiter(itertools.chain.from_iterable(found), np.int32, count=int(starts[-1]))
+        ids = [sorted(self._ids[name] for name in row.labels if name in self._ids) for row in rows]
+        starts = np.concatenate([[0], np.cumsum([len(row) for row in ids])]).astype(np.int64)
+        indices = np.fromiter(itertools.chain.from_iterable(ids), np.int32, count=int(starts[-1]))
         ones = np.ones(len(indices), np.float32)
         return csr_matrix((ones, indices, starts), shape=(len(rows), max(1, len(self._ids))))
 
@@ -75,16 +80,26 @@ class LabelIds:
 
     @property
     def new(self) -> tuple[str, ...]:
-        """Names that were not known, appended or dropped, in order of first occurrence."""
+        """The appended or dropped names, in order of first occurrence."""
         return self.names[self._num_known :] if self._appending else tuple(self._dropped)
 
     @property
-    def joined_by(self) -> str | None:
-        """The usual separator that more than half of the names hold, if there is one."""
-        holding = ((mark, sum(mark in name for name in self._ids)) for mark in SEPARATORS)
-        return next((mark for mark, count in holding if 2 * count > len(self._ids)), None)
+    def common_separator(self) -> str | None:
+        """A usual separator that more than half of the names contain, or None.
+
+        If there are known names and new ones, it is a separator of the new ones.
+        """
+        names = (self._num_known and self.new) or self.names
+        counts = ((mark, sum(mark in name for name in names)) for mark in SEPARATORS)
+        return next((mark for mark, count in counts if 2 * count > len(names)), None)
+
+    @property
+    def list_piece(self) -> str | None:
+        """The first name like a list or its end, if more than half of the names are, or None."""
+        pieces = [name for name in self._ids if _LIST_PIECE.match(name)]
+        return pieces[0] if 2 * len(pieces) > len(self._ids) else None
 
     @property
     def are_numbers(self) -> bool:
-        """Whether all names are whole numbers."""
+        """Whether all names are integers."""
         return all(name.isascii() and name.isdecimal() for name in self._ids)

@@ -1,4 +1,4 @@
-"""Labels that are numbers, and the file that names them: its line i, from 0, is label i."""
+"""Names of numbered labels, from a file whose line i, counted from 0, is the name of label i."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from snm.data.formats.foreign import Row, detect, numbered_lines
-from snm.data.formats.records import csv_rows, json_objects, place_of, value_of
-from snm.data.names import one_name
+from snm.data.formats.records import column_index, csv_rows, get_field, json_objects
+from snm.data.names import normalize_name
 from snm.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ class LabelNames(NamedTuple):
     """The names of numbered labels.
 
     Attributes:
-      path: the file that they are from.
-      names: K different names, by label number.
-      numbered: those of them that end with the number of their label.
+      path: their file.
+      names: K distinct names, by label number.
+      numbered: the names to which the label number was appended.
     """
 
     path: Path
@@ -39,28 +39,28 @@ def read_label_names(
 ) -> LabelNames:
     """Reads a name for each label, one label at a time.
 
-    White space in a name becomes single blanks. Names tell labels apart, so that a text that an
-    earlier label has, or that is empty, is followed by the number of its label: `Candle (12)`.
+    White space in a name becomes single spaces. Names must be distinct, so the label number is
+    appended to a text that is empty or that an earlier label has: `Candle (12)`.
 
     Args:
       path: JSON lines, CSV, or plain text with one label per line; `.gz` is unpacked. Empty lines
         count as labels in plain text only.
-      field: the field of JSON lines, or column of CSV, that holds the text of a label; None is
+      field: the field of JSON lines, or column of CSV, with the text of a label; None is
         `default_field`.
-      default_field: the field where none is asked for.
-      on_progress: called with the number of labels that are done.
+      default_field: the field if none is given.
+      on_progress: called with the number of labels read so far.
 
     Raises:
-      InputError: a file that cannot be read, a label without the field, a field of plain text, or
-        no label.
+      InputError: the file cannot be read, a label lacks the field, `field` is given for plain
+        text, or there is no label.
     """
     taken: dict[str, None] = {}  # a set in order
     numbered = []
     for label, text in enumerate(_texts(path, field, default_field)):
-        name = plain = one_name(text)
+        name = normalized = normalize_name(text)
         while not name or name in taken:
             name = f"{name} ({label})".lstrip()
-        if name != plain:
+        if name != normalized:
             numbered.append(name)
         taken[name] = None
         on_progress(label + 1)
@@ -73,11 +73,11 @@ def _texts(path: Path, field: str | None, default_field: str) -> Iterator[str]:
     """The text of each label."""
     form, name = detect(path, label_file=path), field or default_field
     if form == "jsonl":
-        for where, found in json_objects(path, numbered_lines(path)):
-            yield value_of(where, found, name, "", f"a text in {name!r} (see {_FLAG})")
+        for where, record in json_objects(path, numbered_lines(path)):
+            yield get_field(where, record, name, "", f"a text in {name!r} (see {_FLAG})")
     elif form == "csv":
         rows = csv_rows(path, numbered_lines(path))
-        column = place_of(path, name, next(rows)[1], f"the column of {_FLAG}")
+        column = column_index(path, name, next(rows)[1], f"the column of {_FLAG}")
         for _, row in rows:
             yield row[column]
     elif field is not None:
@@ -88,7 +88,7 @@ def _texts(path: Path, field: str | None, default_field: str) -> Iterator[str]:
 
 
 def with_names(rows: Iterator[Row], labels: LabelNames) -> Iterator[Row]:
-    """The rows, with names for the numbers that their labels are.
+    """The rows, with their label numbers replaced by names.
 
     Args:
       rows: rows whose labels are numbers.
@@ -98,14 +98,14 @@ def with_names(rows: Iterator[Row], labels: LabelNames) -> Iterator[Row]:
       InputError: a label that is not the number of a name.
     """
     for row in rows:
-        names = [labels.names[_number(row.where, found, labels)] for found in row.labels]
+        names = [labels.names[_parse_label(row.where, label, labels)] for label in row.labels]
         yield row._replace(labels=tuple(dict.fromkeys(names)))
 
 
-def _number(where: str, found: str, labels: LabelNames) -> int:
-    """The number that a label is."""
-    number = int(found) if re.fullmatch("[0-9]{1,16}", found) else len(labels.names)
+def _parse_label(where: str, label: str, labels: LabelNames) -> int:
+    """The number of a label."""
+    number = int(label) if re.fullmatch("[0-9]{1,16}", label) else len(labels.names)
     if number >= len(labels.names):
         expected = f"a whole number from 0 to {len(labels.names) - 1}, a label of {labels.path}"
-        raise InputError(where, f"label {ascii(found)[:40]}", expected)
+        raise InputError(where, f"label {ascii(label)[:40]}", expected)
     return number

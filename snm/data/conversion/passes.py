@@ -1,6 +1,6 @@
 """Passes over the rows of an import before its points are written.
 
-They find the words, where feature ids start, and the labels that are frequent enough.
+They find the vocabulary, the first feature id, and the labels that are frequent enough.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from snm.data.formats.foreign import Row
 from snm.data.vectorizer import Kind, Vectorizer
 from snm.errors import InputError, counted
 
-__all__ = ["OnProgress", "entries_of", "fit_vectorizer", "frequent_labels", "index_base"]
+__all__ = ["OnProgress", "feature_matrix", "fit_vectorizer", "frequent_labels", "index_base"]
 
 _LARGEST_ID = 2**31 - 1
 OnProgress = Callable[[int], None]
@@ -28,7 +28,7 @@ def fit_vectorizer(
     kind: Kind,
     like: Vectorizer,
     *,
-    most: int,
+    max_features: int,
     min_points: int,
     max_share: float = 1.0,
     on_progress: OnProgress,
@@ -36,39 +36,39 @@ def fit_vectorizer(
 ) -> Vectorizer:
     """Chooses the vocabulary in one pass over the training texts.
 
-    The vocabulary holds the `most` words of highest document frequency df among those that occur
-    in at least `min_points` and at most a share `max_share` of the n texts. Ties go to the word
-    that sorts first. Ids follow the alphabet. For `tfidf`, idf is log((1 + n) / (1 + df)) + 1, as
-    in scikit-learn's TfidfVectorizer. `hashing` needs no vocabulary: it reads rows until one has a
-    word.
+    The vocabulary holds the `max_features` words of highest document frequency df among those that
+    occur in at least `min_points` and at most a share `max_share` of the n texts. Ties go to the
+    word that sorts first. Ids follow the alphabet. For `tfidf`, idf is log((1 + n) / (1 + df)) + 1,
+    as in scikit-learn's TfidfVectorizer. `hashing` needs no vocabulary: it reads rows until one has
+    a word.
 
     Args:
       rows: the training rows.
       kind: `counts`, `tfidf` or `hashing`.
-      like: a vectoriser of kind `hashing` that cuts texts as wished.
-      most: largest number of words; number of hash buckets for `hashing`.
+      like: a vectoriser of kind `hashing` with the tokenization to use.
+      max_features: largest number of words; number of hash buckets for `hashing`.
       min_points: smallest document frequency of a word.
       max_share: largest document frequency of a word over n.
-      on_progress: called with the number of rows that are done.
+      on_progress: called with the number of rows read so far.
       source: where the rows come from, for messages.
 
     Raises:
       InputError: no word is left.
     """
-    blank = dataclasses.replace(like, num_features=most)
-    words_of = blank.build_analyzer()
+    hashing = dataclasses.replace(like, num_features=max_features)
+    tokenize = hashing.build_analyzer()
     frequency: collections.Counter[str] = collections.Counter()
     points = 0
     for row in rows:
-        frequency.update(set(words_of(row.text or "")))
+        frequency.update(set(tokenize(row.text or "")))
         points += 1
         on_progress(points)
         if kind == "hashing" and frequency:
-            return blank
+            return hashing
     kept = [w for w, count in frequency.items() if min_points <= count <= max_share * points]
-    kept = sorted(sorted(kept, key=lambda word: (-frequency[word], word))[:most])
+    kept = sorted(sorted(kept, key=lambda word: (-frequency[word], word))[:max_features])
     if not frequency:
-        raise _without_words(source, counted(points, "text"), blank)
+        raise _without_words(source, counted(points, "text"), hashing)
     if not kept:
         found = f"no word that occurs in at least {min_points} of {points} texts"
         found += "" if max_share == 1 else f", and in at most {max_share:g} of them"
@@ -77,7 +77,7 @@ def fit_vectorizer(
         raise InputError(source, found, " or ".join(options))
     counts = np.array([frequency[word] for word in kept], np.float64)
     return dataclasses.replace(
-        blank,
+        hashing,
         kind=kind,
         num_features=len(kept),
         vocabulary=tuple(kept),
@@ -86,28 +86,28 @@ def fit_vectorizer(
 
 
 def _without_words(source: str, texts: str, like: Vectorizer) -> InputError:
-    """The refusal of texts in which a vectoriser finds nothing, whatever is frequent enough."""
+    """The error of texts in which a vectoriser finds no word at all."""
     if (shortest := like.ngrams[0]) > 1:
         unit = "words" if like.analyzer == "word" else "characters"
         found = f"no {shortest} {unit} in a row in {texts}"
         return InputError(source, found, "longer texts, or lower --ngrams")
-    if like.other_cuts is None:
+    if like.tokenization_hint is None:
         return InputError(source, f"no word in {texts}", "texts that are not empty")
     kinds = [] if like.token_pattern else ["of two or more letters or digits"]
     kinds += ["none of --stop-words"] if like.stop_words else []
     found = f"no word in {texts}" + (f" ({', and '.join(kinds)})" if kinds else "")
-    return InputError(source, found, f"words, or {like.other_cuts}")
+    return InputError(source, found, f"words, or {like.tokenization_hint}")
 
 
 def index_base(rows: Iterable[Row], on_progress: OnProgress) -> tuple[int, int]:
-    """Finds where a file's feature ids start, and the number of features.
+    """Finds the first feature id of a file (0 or 1) and the number of features.
 
     Args:
       rows: rows with `entries`.
-      on_progress: called with the number of rows that are done.
+      on_progress: called with the number of rows read so far.
 
     Returns:
-      0 if some row has feature 0, else 1; and the number of ids from there to the largest.
+      0 if some row has feature 0, otherwise 1; and the number of ids from there to the largest.
 
     Raises:
       InputError: an id that does not fit int32.
@@ -124,8 +124,8 @@ def index_base(rows: Iterable[Row], on_progress: OnProgress) -> tuple[int, int]:
     return low, max(1, high - low + 1)
 
 
-def entries_of(rows: list[Row], base: int, width: int) -> csr_matrix:
-    """The features of rows that hold numbers: float32 CSR [rows, width], of ids from `base` on."""
+def feature_matrix(rows: list[Row], base: int, width: int) -> csr_matrix:
+    """The numeric features of rows: float32 CSR [rows, width]; ids are counted from `base`."""
     pairs = [row.entries for row in rows if row.entries is not None]
     starts = np.concatenate([[0], np.cumsum([len(ids) for ids, _ in pairs])]).astype(np.int64)
     ids = np.concatenate([ids for ids, _ in pairs]) - base
@@ -134,14 +134,14 @@ def entries_of(rows: list[Row], base: int, width: int) -> csr_matrix:
 
 
 def frequent_labels(
-    rows: Iterable[Row], least: int, on_progress: OnProgress
+    rows: Iterable[Row], min_count: int, on_progress: OnProgress
 ) -> tuple[frozenset[str], int]:
-    """The labels of at least `least` rows, and the number of the others.
+    """The labels of at least `min_count` rows, and the number of the others.
 
     Args:
       rows: the training rows.
-      least: smallest number of rows of a label that is kept.
-      on_progress: called with the number of rows that are done.
+      min_count: smallest number of rows of a label that is kept.
+      on_progress: called with the number of rows read so far.
 
     Raises:
       InputError: no label is left.
@@ -151,8 +151,8 @@ def frequent_labels(
     for points, row in enumerate(rows, 1):
         frequency.update(row.labels)
         on_progress(points)
-    kept = frozenset(name for name, count in frequency.items() if count >= least)
+    kept = frozenset(name for name, count in frequency.items() if count >= min_count)
     if not kept:
-        found = f"no label of at least {least} of {points} training points"
+        found = f"no label of at least {min_count} of {points} training points"
         raise InputError("--min-label-count", found, "a lower number, or labels (see --labels)")
     return kept, len(frequency) - len(kept)

@@ -18,7 +18,7 @@ from scipy.sparse import csr_matrix, vstack
 from snm.data.formats.binary import iter_npy, iter_npz, read_npy, read_npz
 from snm.data.formats.gzipped import BYTE_ORDER_MARK, UNREADABLE, open_bytes, unreadable
 from snm.data.formats.not_text import undecoded
-from snm.data.formats.records import number_of
+from snm.data.formats.records import parse_number
 from snm.data.formats.text import TextReader, read_pair, read_text, to_csr
 from snm.data.formats.text_errors import FEATURES, ONE_FILE, shown
 from snm.data.formats.text_writer import write_text
@@ -144,7 +144,7 @@ def read_weights(
     weights = np.zeros(len(lines), np.float32)
     most = float(np.finfo(np.float32).max)
     for row, line in enumerate(lines):
-        weight = number_of(line)
+        weight = parse_number(line)
         weights[row] = weight if 0 <= weight <= most else math.nan
         if not (weights[row] >= 0 if zero else weights[row] > 0):
             expected = f"a finite number {'of at least' if zero else 'above'} 0"

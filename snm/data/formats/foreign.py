@@ -15,16 +15,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from snm.data.formats.label_lists import parse_list
 from snm.data.formats.records import (
+    column_index,
     csv_rows,
+    get_text,
     json_objects,
     missing,
-    number_of,
     numbered_lines,
-    place_of,
-    text_of,
+    parse_number,
 )
-from snm.data.names import one_name
+from snm.data.names import normalize_name
 from snm.errors import InputError
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ __all__ = [
 ]
 
 SEPARATORS = ";|,"
-"""Usual marks between the labels of a text, which is not taken for a single label then."""
+"""Usual separators of labels; a text that contains one is not accepted as a single label."""
 _LABEL_PREFIX = "__label__"
 _LARGEST_WEIGHT = 3e38  # below the largest float32
 _ENTRY = re.compile(r"(\d{1,16}):(\S+)")
@@ -57,7 +58,7 @@ class Row(NamedTuple):
       text: the text, or None if the format holds numbers (`entries`).
       entries: feature ids, int64 [n] ascending, and values, float32 [n]; None for texts.
       labels: label names without repeats.
-      weight: what the loss of the point is multiplied by, at least 0.
+      weight: factor of the loss of the point, at least 0.
     """
 
     where: str
@@ -72,35 +73,37 @@ class ReadOptions:
     """Options of the readers; each reader uses those that its format needs.
 
     Attributes:
-      text: names of the fields that hold the text; several are joined by a space.
-      labels: name of the field that holds the labels.
+      text: names of the fields of the text; several are joined by a space.
+      labels: name of the field of the labels.
       label_separator: separator between labels; None is the format's default, a comma in CSV and
         white space in raw text.
-      label_file: file with the labels of raw text, a line a text.
-      weight: name of the field that holds the weight of a point; None is 1 for all.
-      item_separator: if texts are lists of items, the character between them; fields of JSON lines
-        may hold lists then.
-      name: makes the name of a label of its spelling.
+      label_lists: whether each cell of labels in CSV is a list, as `parse_list` reads it.
+      label_file: file with the labels of raw text, one line per text.
+      weight: name of the field of the weight of a point; None is 1 for all.
+      item_separator: the character between items, if texts are lists of items; fields of JSON
+        lines may then be lists.
+      name: normalizes the name of a label.
     """
 
     text: tuple[str, ...] = ("text",)
     labels: str = "labels"
     label_separator: str | None = None
+    label_lists: bool = False
     label_file: Path | None = None
     weight: str | None = None
     item_separator: str | None = None
-    name: Callable[[str], str] = one_name
+    name: Callable[[str], str] = normalize_name
 
-    def one_text(self, parts: Iterable[str]) -> str:
-        """The text of a point that has several."""
+    def join_texts(self, parts: Iterable[str]) -> str:
+        """Joins the texts of a point."""
         return (self.item_separator or " ").join(parts)
 
     def distinct_names(self, spellings: Iterable[str]) -> tuple[str, ...]:
-        """The names of labels in order of first occurrence, no empty ones."""
+        """The distinct names of labels in order of first occurrence, without empty ones."""
         return tuple(filter(None, dict.fromkeys(map(self.name, spellings))))
 
 
-_PLAIN = ReadOptions()
+_DEFAULT_OPTIONS = ReadOptions()
 
 
 @dataclass(frozen=True)
@@ -109,13 +112,14 @@ class Reader:
 
     Attributes:
       read: generator of the rows of a file; raises InputError at the first wrong line.
-      suffixes: endings of lower-case file names, without `.gz`, that `detect` takes for it.
-      matches: whether a first line looks like this format; `detect` asks in the table's order.
+      suffixes: suffixes of lower-case file names, without `.gz`, by which `detect` recognises it.
+      matches: whether a first line looks like this format; tried by `detect` in table order.
       entries: whether rows hold `entries` instead of `text`.
       fields: whether `ReadOptions.text` and `weight` name fields of its points.
       separated: whether `ReadOptions.label_separator` separates its labels.
+      label_lists: whether it heeds `ReadOptions.label_lists`.
       label_file: whether its labels are in `ReadOptions.label_file`.
-      nothing: what a file without a point holds.
+      nothing: describes a file without points, for messages.
     """
 
     read: Callable[[Path, ReadOptions], Iterator[Row]]
@@ -124,6 +128,7 @@ class Reader:
     entries: bool = False
     fields: bool = False
     separated: bool = False
+    label_lists: bool = False
     label_file: bool = False
     nothing: str = "an empty file"
 
@@ -151,7 +156,7 @@ def detect(path: Path, label_file: Path | None) -> str:
     raise InputError(str(path), found, f"--format, one of {', '.join(READERS)}")
 
 
-def read_rows(path: Path, form: str, options: ReadOptions = _PLAIN) -> Iterator[Row]:
+def read_rows(path: Path, form: str, options: ReadOptions = _DEFAULT_OPTIONS) -> Iterator[Row]:
     """Reads a file in bounded memory.
 
     Args:
@@ -175,7 +180,7 @@ def _weight(where: str, field: str, value: object) -> float:
     Raises:
       InputError: no finite number of at least 0.
     """
-    number = number_of(str(value)) if type(value) in (str, int, float) else math.nan
+    number = parse_number(str(value)) if type(value) in (str, int, float) else math.nan
     if not 0 <= number <= _LARGEST_WEIGHT:
         expected = "a finite number of at least 0 (see --weight-column)"
         raise InputError(where, f"{field}: {ascii(value)[:40]}", expected)
@@ -183,44 +188,44 @@ def _weight(where: str, field: str, value: object) -> float:
 
 
 def _jsonl(path: Path, options: ReadOptions) -> Iterator[Row]:
-    for where, found in json_objects(path, numbered_lines(path)):
-        parts = [_text(where, found, field, options) for field in options.text]
-        names = _labels(where, found, options.labels)
+    for where, record in json_objects(path, numbered_lines(path)):
+        parts = [_text(where, record, field, options) for field in options.text]
+        names = _labels(where, record, options.labels)
         weight = 1.0
         if options.weight is not None:
-            if options.weight not in found:
+            if options.weight not in record:
                 expected = f"a weight in {options.weight!r} (see --weight-column)"
-                raise InputError(where, missing(found, options.weight)[:200], expected)
-            weight = _weight(where, options.weight, found[options.weight])
+                raise InputError(where, missing(record, options.weight)[:200], expected)
+            weight = _weight(where, options.weight, record[options.weight])
         distinct = options.distinct_names(map(str, names))
-        yield Row(where, options.one_text(parts), None, distinct, weight)
+        yield Row(where, options.join_texts(parts), None, distinct, weight)
 
 
-def _text(where: str, found: dict[str, Any], field: str, options: ReadOptions) -> str:
+def _text(where: str, record: dict[str, Any], field: str, options: ReadOptions) -> str:
     expected = "the text's field, named with --text FIELD"
-    if field in found:
+    if field in record:
         expected = f"a text in {field!r} (see --text)"
-    if isinstance(found.get(field), list):
+    if isinstance(record.get(field), list):
         expected += ", or --same-items for lists of items"
-    return text_of(where, found, field, options.item_separator, expected)
+    return get_text(where, record, field, options.item_separator, expected)
 
 
-def _labels(where: str, found: dict[str, Any], field: str) -> list[Any]:
-    """The labels in a field of an object: a list, or a single one; `null` is none.
+def _labels(where: str, record: dict[str, Any], field: str) -> list[Any]:
+    """The labels in a field of an object: a list or a single label; `null` is no label.
 
     Raises:
-      InputError: no such field, or one that holds something else.
+      InputError: the field is missing or has another type.
     """
-    if field not in found:
+    if field not in record:
         expected = "the labels' field, named with --labels FIELD"
-        raise InputError(where, missing(found, field)[:200], expected)
-    value, shown = found[field], json.dumps(field, ensure_ascii=False)
+        raise InputError(where, missing(record, field)[:200], expected)
+    value, shown = record[field], json.dumps(field, ensure_ascii=False)
     if isinstance(value, str) and (marks := set(SEPARATORS) & set(value)):
         parts = list(filter(None, (part.strip() for part in re.split(f"[{SEPARATORS}]", value))))
         parts = parts if len(parts) > 1 else ["a", "b"]
         several, one = (json.dumps(names, ensure_ascii=False) for names in (parts, [value]))
         expected = f"a list: {several} for several labels, {one} for one"
-        if len(expected) > _LONGEST:
+        if len(expected) > _MAX_EXAMPLE:
             expected = f'a list such as {shown}: ["a", "b"]'
         mark = next(mark for mark in value if mark in marks)
         raise InputError(where, f"a text with {mark!r} in {shown}", expected)
@@ -233,11 +238,11 @@ def _labels(where: str, found: dict[str, Any], field: str) -> list[Any]:
     return names
 
 
-_LONGEST = 120  # characters of an example that repeats what a file has
+_MAX_EXAMPLE = 120  # characters of an example in a message
 
 
 def _kind(value: object) -> str:
-    """What a JSON value is, for messages."""
+    """The kind of a JSON value, for messages."""
     if isinstance(value, float):
         return f"{value!r}, a decimal number,"
     if isinstance(value, list | dict):
@@ -246,12 +251,11 @@ def _kind(value: object) -> str:
 
 
 def _csv(path: Path, options: ReadOptions) -> Iterator[Row]:
-    separator = options.label_separator or ","
     rows = csv_rows(path, numbered_lines(path))
     _, header = next(rows)
 
     def column(field: str, what: str, flag: str) -> int:
-        return place_of(path, field, header, f"the {what} column, named with {flag} COLUMN")
+        return column_index(path, field, header, f"the {what} column, named with {flag} COLUMN")
 
     texts = [column(field, "text's", "--text") for field in options.text]
     labels = column(options.labels, "labels'", "--labels")
@@ -259,10 +263,25 @@ def _csv(path: Path, options: ReadOptions) -> Iterator[Row]:
     if options.weight is not None:
         weights = column(options.weight, "weights'", "--weight-column")
     for where, row in rows:
-        text = options.one_text(row[place] for place in texts)
-        names = options.distinct_names(row[labels].split(separator))
+        text = options.join_texts(row[index] for index in texts)
+        names = options.distinct_names(_split_cell(where, row[labels], options))
         weight = 1.0 if weights is None else _weight(where, header[weights], row[weights])
         yield Row(where, text, None, names, weight)
+
+
+def _split_cell(where: str, cell: str, options: ReadOptions) -> list[str]:
+    """The labels of a cell of CSV.
+
+    Raises:
+      InputError: a text among lists.
+    """
+    if not options.label_lists:
+        return cell.split(options.label_separator or ",")
+    names = parse_list(cell) if cell.strip() else []
+    if names is None:
+        expected = 'a list of labels such as ["a", "b"], as in the first rows, or --label-separator'
+        raise InputError(where, f"{options.labels}: {ascii(cell)[:60]}", expected)
+    return names
 
 
 def _raw(path: Path, options: ReadOptions) -> Iterator[Row]:
@@ -313,7 +332,7 @@ def _svmlight(path: Path, options: ReadOptions) -> Iterator[Row]:
             if match is None:
                 raise InputError(where, ascii(token[:40]), "a pair feature:value")
             ids.append(int(match[1]))
-            values.append(number_of(match[2]))
+            values.append(parse_number(match[2]))
             if math.isnan(values[-1]):
                 raise InputError(where, ascii(token[:40]), "a finite number after the colon")
         features, weights = np.asarray(ids, np.int64), np.asarray(values, np.float32)
@@ -338,6 +357,7 @@ READERS: dict[str, Reader] = {
         suffixes=(".csv", ".tsv"),
         fields=True,
         separated=True,
+        label_lists=True,
         nothing="no row after the header",
     ),
     "raw": Reader(_raw, separated=True, label_file=True),

@@ -1,4 +1,4 @@
-"""Reads points to label: finds out whether a file holds texts, CSV, JSON lines or features."""
+"""Reads points to label from text, CSV, JSON lines or a file of features, and detects which."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from snm.data.formats.records import (
+    column_index,
     csv_rows,
-    delimiter_of,
+    detect_delimiter,
+    display_name,
+    get_text,
     json_objects,
-    named,
     numbered_lines,
-    place_of,
-    text_of,
 )
 from snm.errors import InputError
 
@@ -43,13 +43,13 @@ class Questions:
     Attributes:
       form: what the file holds. `sparse` stands for features: text of the repository, `.npz` and
         `.npy`.
-      about: a line that says how the file is read, or None.
-      texts: the points, where they are texts.
-      lines: the lines of the file, where they are features.
+      message: tells the user how the file is read; None if there is nothing to tell.
+      texts: the points, if they are texts.
+      lines: the lines of the file, if they are features.
     """
 
     form: InputForm
-    about: str | None = None
+    message: str | None = None
     texts: Iterator[Question] = dataclasses.field(default_factory=lambda: iter(()))
     lines: Iterator[tuple[int, str]] = dataclasses.field(default_factory=lambda: iter(()))
 
@@ -68,23 +68,25 @@ def read_questions(
 
     Args:
       path: the file, or `STDIN`.
-      form: what it holds; `auto` finds out by the name and the first line.
+      form: its format; `auto` detects it from the name and the first line.
       columns: names of the columns or fields that hold the text; several are joined by a space.
-        Without any they are those of the training texts, if the file has these, else `text`.
+        By default those of the training texts, if the file has them, otherwise `text`.
       trained_on: the columns of the training texts, if known.
-      num_features: d of the model, which the header of a file of features has.
-      of_texts: whether the model labels texts, so that a file may be one text a line.
-      item_separator: the character between the items of a text, where texts are lists of items;
-        fields of JSON lines may be lists then.
+      num_features: d of the model, which a file of features has in its header.
+      of_texts: whether the model labels texts, so that a file may have one text per line.
+      item_separator: the character between items, if texts are lists of items; fields of JSON
+        lines may then be lists.
 
     Raises:
       InputError: a file that cannot be read, or columns that it lacks; while rows are read, the
         first wrong line.
     """
-    asked = [tuple(columns)] if columns else [*([tuple(trained_on)] if trained_on else []), _TEXT]
-    told, text = form != "auto", ""
+    column_choices = (
+        [tuple(columns)] if columns else [*([tuple(trained_on)] if trained_on else []), _TEXT]
+    )
+    explicit, text = form != "auto", ""
     if form == "auto":
-        form = _form_of_name(path)
+        form = _form_from_name(path)
     lines: Iterator[tuple[int, str]] = iter(())
     if form != "sparse" or path.suffix.lower() not in (".npz", ".npy"):
         lines = numbered_lines(path)
@@ -92,32 +94,32 @@ def read_questions(
         lines = itertools.chain([] if first is None else [first], lines)
         if form == "auto":
             text = "" if first is None else first[1]
-            form = _form_of_line(path, text, asked, num_features, of_texts)
+            form = _form_from_line(path, text, column_choices, num_features, of_texts)
     if columns and form in ("text", "sparse"):
-        if told or form == "sparse":
-            raise InputError("--columns", f"{form} in {named(path)}", "CSV or JSON lines")
-        form = "csv"  # names the column that is missing
+        if explicit or form == "sparse":
+            raise InputError("--columns", f"{form} in {display_name(path)}", "CSV or JSON lines")
+        form = "csv"  # its reader names the missing column
     if form != "sparse" and not of_texts:
-        return Questions(form)  # the caller refuses it
-    wanted = "the column or field of the text"
+        return Questions(form)  # the caller rejects it
+    description = "the column or field of the text"
     if trained_on and not columns:
-        wanted = f"{' and '.join(map(repr, trained_on))}, as the run was trained on"
+        description = f"{' and '.join(map(repr, trained_on))}, as the run was trained on"
     if form == "csv":
-        return _of_csv(path, lines, asked, wanted, item_separator or " ")
+        return _read_csv(path, lines, column_choices, description, item_separator or " ")
     if form == "jsonl":
-        return _of_json(path, lines, asked, wanted, item_separator)
+        return _read_json_lines(path, lines, column_choices, description, item_separator)
     if form == "text":
-        about = f"{named(path)}: one text a line"
-        if not told and re.fullmatch(r'"?\w+"?([,;\t] ?"?\w+"?)+', text):
-            about += ", the first too; if that names columns, --columns says which has the text"
-        if not told and re.fullmatch(r"\s*\d+\s+\d+(\s+\d+)?\s*", text):
+        message = f"{display_name(path)}: one text a line"
+        if not explicit and re.fullmatch(r'"?\w+"?([,;\t] ?"?\w+"?)+', text):
+            message += ", the first too; if that names columns, --columns says which has the text"
+        if not explicit and re.fullmatch(r"\s*\d+\s+\d+(\s+\d+)?\s*", text):
             second = f"{num_features} as its second number"
-            about += f", the first too: the header of features has {second}"
-        return Questions(form, about, (Question(t, {}) for _, t in lines))
+            message += f", the first too: the header of features has {second}"
+        return Questions(form, message, (Question(t, {}) for _, t in lines))
     return Questions("sparse", lines=lines)
 
 
-def _form_of_name(path: Path) -> InputForm | Literal["auto"]:
+def _form_from_name(path: Path) -> InputForm | Literal["auto"]:
     name = path.name.removesuffix(".gz").lower()
     by_suffix: tuple[tuple[tuple[str, ...], InputForm], ...] = (
         ((".npz", ".npy"), "sparse"),
@@ -127,91 +129,97 @@ def _form_of_name(path: Path) -> InputForm | Literal["auto"]:
     return next((form for suffixes, form in by_suffix if name.endswith(suffixes)), "auto")
 
 
-def _form_of_line(
-    path: Path, line: str, asked: list[tuple[str, ...]], num_features: int, of_texts: bool
+def _form_from_line(
+    path: Path, line: str, column_choices: list[tuple[str, ...]], num_features: int, of_texts: bool
 ) -> InputForm:
-    """What a file whose name does not tell begins with."""
+    """The format of a file by its first line, if its name does not show it."""
     if re.fullmatch(rf"\s*\d+\s+{num_features}(\s+\d+)?\s*", line):
         return "sparse"
     if line.lstrip().startswith("{"):
         try:
             if isinstance(json.loads(line), dict):
                 return "jsonl"
-        except RecursionError:  # the reader of JSON lines refuses it
+        except RecursionError:  # the reader of JSON lines rejects it
             return "jsonl"
         except ValueError:
             pass
     try:
-        header = next(csv.reader([line], delimiter=delimiter_of(path, line), strict=True), [])
+        header = next(csv.reader([line], delimiter=detect_delimiter(path, line), strict=True), [])
     except csv.Error:
         header = []
-    # A line that is the name of the text's column is a header, also where it is the only one.
-    if any(set(names) <= set(header) for names in asked):
+    # A line that consists of the name of the text column is a header too.
+    if any(set(names) <= set(header) for names in column_choices):
         return "csv"
     return "text" if of_texts else "sparse"
 
 
-def _used(asked: list[tuple[str, ...]], there: Iterable[str]) -> tuple[str, ...]:
-    """The first columns asked for that are all there; the first if none are, to be missed."""
-    known = set(there)
-    return next((names for names in asked if known.issuperset(names)), asked[0])
+def _choose_columns(column_choices: list[tuple[str, ...]], names: Iterable[str]) -> tuple[str, ...]:
+    """The first choice whose columns all exist; if there is none, the first choice."""
+    available = set(names)
+    return next(
+        (choice for choice in column_choices if available.issuperset(choice)), column_choices[0]
+    )
 
 
-def _about(path: Path, form: str, used: Sequence[str], others: Iterable[str]) -> str:
+def _describe(path: Path, form: str, chosen: Sequence[str], others: Iterable[str]) -> str:
     passed = ", ".join(map(repr, others))
-    line = f"{named(path)}: {form}, text from {' and '.join(map(repr, used))}"
+    line = f"{display_name(path)}: {form}, text from {' and '.join(map(repr, chosen))}"
     return f"{line}; passed on: {passed}" if passed else line
 
 
-def _of_csv(
+def _read_csv(
     path: Path,
     lines: Iterable[tuple[int, str]],
-    asked: list[tuple[str, ...]],
-    wanted: str,
-    joining: str,
+    column_choices: list[tuple[str, ...]],
+    description: str,
+    separator: str,
 ) -> Questions:
     rows = csv_rows(path, lines)
     _, header = next(rows)
-    used = _used(asked, header)
-    expected = f"a header with {wanted} (see --columns)"
-    places = [place_of(path, name, header, expected) for name in used]
-    named_ones = [name for name in header if name and name not in used]  # not `text,,`
-    others = {name: place_of(path, name, header, expected) for name in named_ones}
+    chosen = _choose_columns(column_choices, header)
+    expected = f"a header with {description} (see --columns)"
+    indices = [column_index(path, name, header, expected) for name in chosen]
+    # A first column without a name is an index, as pandas writes it; a last one is none (`text,,`).
+    others = {"": 0} if header[0] == "" and "" not in chosen else {}
+    other_names = [name for name in header if name and name not in chosen]
+    others |= {name: column_index(path, name, header, expected) for name in other_names}
 
     def read() -> Iterator[Question]:
         for _, row in rows:
-            fields = {name: row[place] for name, place in others.items()}
-            yield Question(joining.join(row[place] for place in places), fields)
+            fields = {name: row[index] for name, index in others.items()}
+            yield Question(separator.join(row[index] for index in indices), fields)
 
-    return Questions("csv", _about(path, "CSV", used, others), read())
+    return Questions("csv", _describe(path, "CSV", chosen, others), read())
 
 
-def _of_json(
+def _read_json_lines(
     path: Path,
     lines: Iterable[tuple[int, str]],
-    asked: list[tuple[str, ...]],
-    wanted: str,
+    column_choices: list[tuple[str, ...]],
+    description: str,
     item_separator: str | None,
 ) -> Questions:
     rows = json_objects(path, lines)
     first = next(rows, None)
     if first is None:
         return Questions("jsonl")
-    used = _used(asked, first[1])
+    chosen = _choose_columns(column_choices, first[1])
 
-    def question(where: str, found: dict[str, Any]) -> Question:
+    def question(where: str, record: dict[str, Any]) -> Question:
         texts = []
-        for name in used:
-            expected = f"an object with {wanted} (see --columns)"
-            if name in found:
+        for name in chosen:
+            expected = f"an object with {description} (see --columns)"
+            if name in record:
                 expected = f"a text in {name!r} (see --columns)"
-            texts.append(text_of(where, found, name, item_separator, expected))
-        fields = {name: value for name, value in found.items() if name not in used}
+            texts.append(get_text(where, record, name, item_separator, expected))
+        fields = {name: value for name, value in record.items() if name not in chosen}
         return Question((item_separator or " ").join(texts), fields)
 
-    begins = question(*first)  # refused before anything is printed
-    rest = (question(where, found) for where, found in rows)
-    others = begins.fields
+    first_question = question(*first)  # raises errors before anything is printed
+    rest = (question(where, record) for where, record in rows)
+    others = first_question.fields
     return Questions(
-        "jsonl", _about(path, "JSON lines", used, others), itertools.chain([begins], rest)
+        "jsonl",
+        _describe(path, "JSON lines", chosen, others),
+        itertools.chain([first_question], rest),
     )

@@ -83,7 +83,7 @@ def fetch(
         mirrors: tuple[Mirror, ...] = entry.mirrors
         if archive is None:
             lock = downloads / f"{entry.name}.lock"
-            with locked(lock, str(downloads)):  # two would write to one part
+            with locked(lock, str(downloads)):  # two processes must not write to one partial file
                 if not lock.exists():  # the file of another, which has just ended
                     found = "a download that another process has just ended"
                     raise InputError(str(downloads), found, "the same command again")
@@ -116,26 +116,26 @@ def fetch(
 
 
 def _matching_mirrors(archive: Path, mirrors: tuple[Mirror, ...]) -> tuple[Mirror, ...]:
-    """The mirrors whose hash is that of the archive; if there is none, the mirrors without a hash.
+    """The mirrors whose hash matches the archive; if there is none, the mirrors without a hash.
 
     Raises:
-      InputError: every mirror has a hash, and none is that of the archive.
+      InputError: every mirror has a hash, and none matches the archive.
     """
-    found: dict[str, str] = {}
+    hashes: dict[str, str] = {}
     matching = []
     for mirror in mirrors:
         if mirror.hash is None:
             continue
-        kind, _, wanted = mirror.hash.partition(":")
-        if kind not in found:
+        kind, _, expected = mirror.hash.partition(":")
+        if kind not in hashes:
             with archive.open("rb") as stream:
-                found[kind] = hashlib.file_digest(stream, kind).hexdigest()
-        if found[kind] == wanted.lower():
+                hashes[kind] = hashlib.file_digest(stream, kind).hexdigest()
+        if hashes[kind] == expected.lower():
             matching.append(mirror)
     unhashed = [mirror for mirror in mirrors if mirror.hash is None]
     if not matching and not unhashed:
         known = ", ".join(mirror.hash for mirror in mirrors if mirror.hash)
-        has = ", ".join(f"{kind}:{value}" for kind, value in found.items())
+        has = ", ".join(f"{kind}:{value}" for kind, value in hashes.items())
         raise InputError(f"--from-file {archive}", has, f"an archive with {known}")
     return tuple(matching or unhashed)
 
@@ -161,10 +161,10 @@ def _unpack(archive: Path, mirrors: tuple[Mirror, ...], out: Path) -> None:
 
 
 def _check_blobs(archive: Path, mirror: Mirror, out: Path) -> None:
-    for name, wanted in mirror.git_blobs.items():
-        found = git_blob_id(out / name)
-        if found != wanted:
-            raise InputError(str(archive), f"{name} with git blob id {found}", wanted)
+    for name, expected in mirror.git_blobs.items():
+        blob_id = git_blob_id(out / name)
+        if blob_id != expected:
+            raise InputError(str(archive), f"{name} with git blob id {blob_id}", expected)
 
 
 def git_blob_id(path: Path) -> str:
@@ -205,8 +205,8 @@ def _row_numbers(path: Path, num_rows: int) -> np.ndarray:
 
 
 def _check_sizes(entry: Entry, facts: dict[str, Any], any_statistics: bool) -> None:
-    wrong = [s for s in SIZES if s in entry.statistics and facts[s] != entry.statistics[s]]
-    if wrong and not any_statistics:
+    differing = [s for s in SIZES if s in entry.statistics and facts[s] != entry.statistics[s]]
+    if differing and not any_statistics:
         has = ", ".join(f"{size.replace('_', ' ')} {facts[size]:,}" for size in SIZES)
         known = [size for size in SIZES if size in entry.statistics]
         wants = ", ".join(f"{size.replace('_', ' ')} {entry.statistics[size]:,}" for size in known)

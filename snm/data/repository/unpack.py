@@ -1,4 +1,4 @@
-"""Extracts the wanted files of an untrusted archive, under names of our own."""
+"""Extracts selected files of an untrusted archive under given names."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def unpack(archive: Path, wanted: dict[str, str], optional: dict[str, str], out:
 
     Args:
       archive: zip or tar; a tar may be compressed by gzip, bzip2 or xz.
-      wanted: our name -> path in the archive. If the path does not exist, the only file with its
-        base name is taken.
+      wanted: name of the extracted file -> path in the archive. If the path does not exist, the
+        only file with its base name is used.
       optional: the same for files that may be missing.
       out: an existing folder.
 
@@ -50,10 +50,10 @@ def unpack(archive: Path, wanted: dict[str, str], optional: dict[str, str], out:
             if path.is_absolute() or ".." in path.parts or ":" in "".join(path.parts[:1]):
                 found = f"a member {ascii(name)[:80]}"
                 raise InputError(str(archive), found, "paths inside the archive's own folder")
-        for ours, theirs in {**wanted, **optional}.items():
-            chosen = _choose(archive, names, theirs, needed=ours in wanted)
+        for target, path_in_archive in {**wanted, **optional}.items():
+            chosen = _choose(archive, names, path_in_archive, needed=target in wanted)
             if chosen is not None:
-                limit -= _copy(archive, chosen, stream_of, out / ours, limit)
+                limit -= _copy(archive, chosen, stream_of, out / target, limit)
 
 
 def _choose(archive: Path, names: list[str], path: str, needed: bool) -> str | None:
@@ -95,7 +95,7 @@ def _pieces(archive: Path, name: str, stream_of: Callable[[str], IO[bytes]]) -> 
     """Reads a member in pieces.
 
     Raises:
-      InputError: it is damaged, or no plain file.
+      InputError: it is damaged, or not a regular file.
     """
     try:
         with stream_of(name) as source:
@@ -108,14 +108,14 @@ def _pieces(archive: Path, name: str, stream_of: Callable[[str], IO[bytes]]) -> 
         raise InputError(str(archive), found, "an intact archive") from error
 
 
-def _refuse_many(archive: Path, count: int) -> None:
+def _check_member_count(archive: Path, count: int) -> None:
     if count > _MEMBERS:
         raise InputError(str(archive), f"over {_MEMBERS:,} members", f"at most {_MEMBERS:,}")
 
 
 @contextlib.contextmanager
 def _open_archive(archive: Path) -> Iterator[tuple[list[str], Callable[[str], IO[bytes]]]]:
-    """Gives the names of the files of an archive, and a function that opens one by name."""
+    """Yields the names of the files of an archive, and a function that opens one by name."""
     expected = "a zip or tar archive"
     try:
         is_zip, is_tar = zipfile.is_zipfile(archive), tarfile.is_tarfile(archive)
@@ -125,7 +125,7 @@ def _open_archive(archive: Path) -> Iterator[tuple[list[str], Callable[[str], IO
         if is_zip:
             with zipfile.ZipFile(archive) as packed:
                 names = [info.filename for info in packed.infolist()]
-                _refuse_many(archive, len(names))
+                _check_member_count(archive, len(names))
                 names = [name for name in names if name and not name.endswith("/")]
 
                 def from_zip(name: str) -> IO[bytes]:
@@ -140,7 +140,7 @@ def _open_archive(archive: Path) -> Iterator[tuple[list[str], Callable[[str], IO
             with tarfile.open(archive) as tar:
                 members = {}
                 for count, member in enumerate(tar, 1):  # all of them could be too many to hold
-                    _refuse_many(archive, count)
+                    _check_member_count(archive, count)
                     if not member.isdir():
                         members[member.name] = member
 

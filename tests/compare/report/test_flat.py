@@ -4,14 +4,14 @@ import csv
 
 from compare.comparison import BASE, NAMES, arm, full, results
 
-from snm.compare.report.flat import flat
+from snm.compare.report.flat import results_csv
 
 
 def test_a_line_for_each_run():
     base = [2.0, 4.0]
     bowl = arm(BASE, base, learning_rate=50.0, vartheta="top", tail_epsilon=0.5)
     other = arm("softmax", [1.0, None], base, learning_rate=20.0, vartheta=None, tail_epsilon=None)
-    lines = list(csv.DictReader(flat(results(bowl, other, tuned=[bowl])).splitlines()))
+    lines = list(csv.DictReader(results_csv(results(bowl, other, tuned=[bowl])).splitlines()))
     assert [(line["part"], line["arm"], line["seed"]) for line in lines] == [
         ("equal steps", BASE, "0"), ("equal steps", BASE, "1"),
         ("equal steps", "softmax", "0"), ("equal steps", "softmax", "1"),
@@ -26,7 +26,7 @@ def test_a_line_for_each_run():
 
 
 def test_names_stay_whole():
-    lines = list(csv.reader(flat(full()).splitlines()))
+    lines = list(csv.reader(results_csv(full()).splitlines()))
     assert {len(line) for line in lines} == {len(lines[0])}
     assert "<i>&amp;" in {line[1] for line in lines}
     assert len(lines) == 1 + 2 * (6 + 3 + 3)

@@ -13,7 +13,7 @@ from compare.comparison import BASE, arm, full, many, results
 from snm.compare.report.markdown import markdown
 from snm.compare.report.page import page
 from snm.compare.report.plots import drawing
-from snm.compare.report.tables import sheets
+from snm.compare.report.tables import all_sheets
 from snm.compare.report.verdict import verdict
 from snm.errors import InputError
 
@@ -61,7 +61,7 @@ def words(cell):
 def wanted(found):
     return {
         sheet.title: [list(map(words, row)) for row in (sheet.columns, *sheet.rows)]
-        for sheet in sheets(found)
+        for sheet in all_sheets(found)
     }
 
 
@@ -118,7 +118,7 @@ def test_the_page_is_the_same_each_time_and_leaves_matplotlib_alone():
 
 
 def test_the_table_of_bounds():
-    found = {sheet.title: sheet for sheet in sheets(full())}["Generalization bounds"]
+    found = {sheet.title: sheet for sheet in all_sheets(full())}["Generalization bounds"]
     rows = {row[0]: row[1:] for row in found.rows}
     assert "lost" not in rows  # no seed of it finished
     assert rows["top-16"] == ("0.25", "0.94", "1", "0.75", "30", "2", "0.125", "2.88", "53.5",
@@ -131,20 +131,20 @@ def test_the_table_of_bounds():
     good["seeds"] = copy.deepcopy(good["seeds"])
     for seed in good["seeds"]:
         seed["bounds"]["theorem_5"]["proved"] = 1.86
-    note = {s.title: s for s in sheets(results(good))}["Generalization bounds"].note
+    note = {s.title: s for s in all_sheets(results(good))}["Generalization bounds"].note
     assert "Theorem 6 as proved is not below 1 in any run, so vacuous." in note
     assert note.endswith("`loss at most` in every run, so not vacuous.")
     good["seeds"][0]["bounds"]["theorem_5"]["proved"] = 4.0
-    note = {s.title: s for s in sheets(results(good))}["Generalization bounds"].note
+    note = {s.title: s for s in all_sheets(results(good))}["Generalization bounds"].note
     assert note.endswith("in 1 of 2 runs, and vacuous in the others.")
     del good["seeds"][0]["bounds"]["theorem_5"]["proved"]
     del good["seeds"][1]["bounds"]["theorem_5"]["proved"]
-    note = {s.title: s for s in sheets(results(good))}["Generalization bounds"].note
+    note = {s.title: s for s in all_sheets(results(good))}["Generalization bounds"].note
     assert "Theorem 5" not in note
     without = arm(BASE, [1.0, 2.0])
     for seed in without["seeds"]:
         del seed["bounds"]  # as of runs that were not probed
-    assert "Generalization bounds" not in {sheet.title for sheet in sheets(results(without))}
+    assert "Generalization bounds" not in {sheet.title for sheet in all_sheets(results(without))}
 
 
 def test_names_are_escaped():
@@ -187,7 +187,7 @@ def test_gradients_of_other_scales_are_not_to_be_compared():
 def test_seconds_of_a_quick_run_are_told():
     quick = {**arm(BASE, [2.0, 4.0]), "seconds": 0.0312}
     found = results(quick, equal_seconds=[quick])
-    tables = {sheet.title: sheet.rows[0] for sheet in sheets(found)}
+    tables = {sheet.title: sheet.rows[0] for sheet in all_sheets(found)}
     assert tables["Time and memory"][1] == tables["Equal seconds"][2] == "0.031"
     assert verdict(found)[-2].endswith("Arms took 0.031 to 0.031 seconds.")
     assert "negative-sampling 0.031 seconds." in page(found)
@@ -258,7 +258,7 @@ def test_arms_are_compared_with_the_best_seed_by_seed():
     base, best = arm(BASE, [2.0, 3.0, 4.0]), arm("top-16", [4.0, 6.0, 8.0], [2.0, 3.0, 4.0])
     other = arm("softmax", [5.0, None, 7.0], baseline="softmax")
     found = results(base, best, other, seeds=3, equal_seconds=[best])
-    sheet = {sheet.title: sheet for sheet in sheets(found)}["Against the best arm"]
+    sheet = {sheet.title: sheet for sheet in all_sheets(found)}["Against the best arm"]
     assert sheet.columns == ("arm", "R@1, equal steps", "P@1, equal steps",
                              "R@1, equal seconds", "P@1, equal seconds")  # fmt: skip
     # 2, 3 and 4 less than the best: mean 3, half 4.3027 / sqrt(3). Two shared seeds: +1 and -1.
@@ -268,7 +268,7 @@ def test_arms_are_compared_with_the_best_seed_by_seed():
         ("softmax", "+0.00 ± 1.00", "+0.00 ± 1.00", "-", "-"),
     )
     one = results(arm(BASE, [2.0]), arm("top-1", [3.0], [2.0]), seeds=1)
-    assert "Against the best arm" not in {sheet.title for sheet in sheets(one)}
+    assert "Against the best arm" not in {sheet.title for sheet in all_sheets(one)}
 
 
 def test_two_seeds_have_a_range():
@@ -280,7 +280,7 @@ def test_two_seeds_have_a_range():
         "above 1.",
         "Two seeds show a range, no interval, on one data set and one split.",
     ]
-    sheet = sheets(found)[0]
+    sheet = all_sheets(found)[0]
     assert "Mean of 2 seeds ± half their range" in sheet.note and "95%" not in sheet.note
     assert sheet.rows[1][2] == "6.00 ± 2.00 (2.00x)"
     assert "95% interval" not in page(found)

@@ -4,16 +4,16 @@ import pytest
 from compare.comparison import full, many
 from rich.console import Console
 
-from snm.compare.report.tables import sheets
-from snm.compare.report.terminal import laid_out
+from snm.compare.report.tables import all_sheets
+from snm.compare.report.terminal import layout_tables
 
 
 @pytest.mark.parametrize("width", [80, 60])
 @pytest.mark.parametrize("made", [full, many])
 def test_tables_fit_and_are_whole(made, width, capsys):
     console = Console(width=width)
-    for sheet in sheets(made()):
-        console.print(*laid_out(sheet, width), sep="\n")
+    for sheet in all_sheets(made()):
+        console.print(*layout_tables(sheet, width), sep="\n")
         told = capsys.readouterr().out
         assert max(map(len, told.splitlines())) <= width
         words = told.split()
@@ -26,8 +26,8 @@ def test_tables_fit_and_are_whole(made, width, capsys):
 
 
 def test_a_cell_has_its_interval_and_its_ratio_below(capsys):
-    (sheet,) = [each for each in sheets(full()) if each.title == "Equal steps"]
-    Console(width=80).print(*laid_out(sheet, 80), sep="\n")
+    (sheet,) = [each for each in all_sheets(full()) if each.title == "Equal steps"]
+    Console(width=80).print(*layout_tables(sheet, 80), sep="\n")
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     at = next(n for n, line in enumerate(lines) if line[:1] == ["top-16"])
     assert lines[at] == ["top-16", "16", "of", "32", *["6.00"] * 6]
@@ -35,9 +35,9 @@ def test_a_cell_has_its_interval_and_its_ratio_below(capsys):
 
 
 def test_a_table_that_goes_on_says_so(capsys):
-    (sheet,) = [each for each in sheets(full()) if each.title == "Generalization bounds"]
+    (sheet,) = [each for each in all_sheets(full()) if each.title == "Generalization bounds"]
     for width, parts in ((80, 2), (120, 1)):
-        Console(width=width).print(*laid_out(sheet, width), sep="\n")
+        Console(width=width).print(*layout_tables(sheet, width), sep="\n")
         shown = capsys.readouterr().out
         assert shown.count("Generalization bounds") == parts
         assert shown.count("Generalization bounds, continued") == parts - 1

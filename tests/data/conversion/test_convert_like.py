@@ -10,7 +10,7 @@ from data.documents import TEXTS, read, write
 from sklearn.feature_extraction.text import CountVectorizer
 
 import snm
-from snm.data.id_space import IdSpace, slots_by_name
+from snm.data.id_space import IdSpace, match_labels
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError
 from snm.prediction.candidates import by_name, ids_of_labels
@@ -69,6 +69,67 @@ def test_like_what_it_cannot_be(like, tmp_path, capsys):
     assert "labels.txt: found a label name twice" in refused(capsys, *words)
     (jan / "labels.txt").unlink()
     assert "found no label names" in refused(capsys, *words)
+    assert not (tmp_path / "feb").exists()
+
+
+def write_tags(path, labels, column="labels"):
+    path.write_text(f"text,{column}\n" + "".join(f"some words,{names}\n" for names in labels))
+    return path
+
+
+def test_labels_are_read_as_those_of_like(tmp_path):
+    """The column and the separator of labels are remembered, as those of texts are."""
+    source = write_tags(tmp_path / "in.csv", ["hw;net", "hw"], "tags")
+    options = ["--labels", "tags", "--label-separator", ";"]
+    call("data", "import", source, "--out", tmp_path / "jan", *options)
+    call("data", "import", source, "--out", tmp_path / "feb", "--like", tmp_path / "jan")
+    assert read(tmp_path / "feb")[1] == [["hw", "net"], ["hw"]]
+    other = write_tags(tmp_path / "other.csv", ["net|hw"])
+    options = ["--labels", "labels", "--label-separator", "|"]
+    call("data", "import", other, "--out", tmp_path / "mar", "--like", tmp_path / "jan", *options)
+    assert read(tmp_path / "mar")[1] == [["hw", "net"]]
+
+
+def test_a_vectorizer_of_an_earlier_version_remembers_no_labels(tmp_path):
+    source = write_tags(tmp_path / "in.csv", ["hw;net"])
+    call("data", "import", source, "--out", tmp_path / "jan", "--label-separator", ";")
+    path = tmp_path / "jan" / "vectorizer.json"
+    content = json.loads(path.read_text())
+    assert (content.pop("label_column"), content.pop("label_separator")) == ("labels", ";")
+    path.write_text(json.dumps(content))
+    assert Vectorizer.read(path).label_separator is None
+    path.write_text(json.dumps({**content, "label_separator": 3}))
+    with pytest.raises(InputError, match="inconsistent fields"):
+        Vectorizer.read(path)
+
+
+def test_a_wrong_separator_is_told_of(tmp_path, capsys):
+    """It makes new labels of known ones, which would be refused, added or dropped."""
+    source = write_tags(tmp_path / "in.csv", ['"hw,net"', "hw"])
+    call("data", "import", source, "--out", tmp_path / "jan")
+    words = ["data", "import", write_tags(tmp_path / "next.csv", ["hw;net", "hw"])]
+    words += ["--out", tmp_path / "feb", "--like", tmp_path / "jan"]
+    hint = "if ';' separates labels, --label-separator ';'"
+    assert refused(capsys, *words).endswith(f"or --new-labels append or drop; {hint}")
+    capsys.readouterr()
+    call(*words, "--new-labels", "drop")
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"most labels that {tmp_path / 'jan'} lacks hold ';': if it separates labels" in said
+
+
+@pytest.mark.parametrize("new_labels", ["refuse", "drop"])
+def test_no_point_with_a_known_label_is_refused(tmp_path, capsys, new_labels):
+    source = write_tags(tmp_path / "in.csv", ['"hw,net"', "hw"])
+    call("data", "import", source, "--out", tmp_path / "jan")
+    words = ["data", "import", write_tags(tmp_path / "next.csv", ["hw;net", "net;hw", ""])]
+    words += ["--out", tmp_path / "feb", "--like", tmp_path / "jan", "--new-labels", new_labels]
+    said = refused(capsys, *words)
+    if new_labels == "drop":
+        assert said.endswith(
+            f"found no point with a label of {tmp_path / 'jan'}: 2 labels that {tmp_path / 'jan'} "
+            "lacks, such as 'hw;net', expected some of its labels; if ';' separates labels, "
+            "--label-separator ';'"
+        )
     assert not (tmp_path / "feb").exists()
 
 
@@ -153,5 +214,5 @@ def test_labels_of_data_that_spell_accents_apart(tmp_path):
     call("data", "import", source, "--out", tmp_path / "alone")
     spaces = [IdSpace.of(snm.load_data(place)) for place in (tmp_path / "alone", before)]
     assert spaces[0].label_names == ("caf\u00e9", "tea")
-    assert slots_by_name(*spaces, same_ids=False).tolist() == [0, 1]
+    assert match_labels(*spaces, same_ids=False).tolist() == [0, 1]
     assert ids_of_labels(["cafe\u0301"], 2, by_name(spaces[0].label_names)).tolist() == [0]

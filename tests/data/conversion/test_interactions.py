@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from command_line import call, refused
+from command_line import call, contents, refused
 
 import snm
 from snm.cli.data_verbs.log_times import seconds_of
@@ -14,6 +14,7 @@ from snm.config.resolve import resolve
 from snm.config.settings import Config
 from snm.data.conversion.interactions import Histories, Interaction, points_of_users
 from snm.data.vectorizer import Vectorizer
+from snm.errors import InputError
 
 
 def log(users=80, items=30, count=600, seed=0):
@@ -319,3 +320,42 @@ def test_other_formats_are_refused(tmp_path, capsys):
 def test_dates_without_a_zone_are_of_utc():
     assert seconds_of("1970-01-02") == 86_400 == seconds_of("1970-01-02T01:00+01:00")
     assert np.isnan(seconds_of("tomorrow"))
+
+
+@pytest.mark.parametrize(
+    "options", [dict(test_fraction=0.2, seed=3), dict(leave_last=1, min_users=3, separator=";")]
+)
+def test_python_makes_what_the_command_makes(options, tmp_path, capsys):
+    source = write_csv(tmp_path / "log.csv", log(items=40, count=500))
+    flags = [
+        word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", value)
+    ]
+    call("data", "interactions", source, "--out", tmp_path / "of command", "--time", "when", *flags)
+    said = capsys.readouterr().out.splitlines()
+    found = snm.import_interactions(str(source), tmp_path / "here", time="when", **options)
+    assert capsys.readouterr() == ("", "")
+    one, other = (
+        {path.name: content for path, content in contents(tmp_path / name).items()}
+        for name in ("of command", "here")
+    )
+    assert one == other and len(one) == 6
+    data = snm.load_data(tmp_path / "here")
+    assert found["train_points"] == data.train.num_points
+    assert found["test_points"] == data.test.num_points
+    assert found["items"] == len(data.label_names)
+    assert found["notes"] and said[1:-2] == found["notes"]
+
+
+def test_python_refuses_what_the_command_refuses(tmp_path):
+    source = write_csv(tmp_path / "log.csv", log())
+    (tmp_path / "there").mkdir()
+    for out, wrong, said in (
+        ("there", {}, "there: found a file or folder of that name, expected a new folder"),
+        ("out", dict(user="who"), "no column 'who'"),
+        ("out", dict(label_share=1), "label_share: found 1, expected above 0, below 1"),
+        ("out", dict(like=tmp_path / "none"), "none: found no such"),
+    ):
+        with pytest.raises(InputError) as error:
+            snm.import_interactions(source, tmp_path / out, **wrong)
+        assert said in str(error.value)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["log.csv", "there"]

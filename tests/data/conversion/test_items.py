@@ -232,7 +232,7 @@ def test_overlap_against_brute_force():
     counted = Overlap(";")
     counted.add(rows[:25])
     counted.add(rows[25:])
-    assert counted.together == (features & labels).sum() > 0 and counted.entries == labels.sum()
+    assert counted.overlap == (features & labels).sum() > 0 and counted.entries == labels.sum()
     expected = (features.sum(axis=0) * labels.sum(axis=0)).sum() / 60
     assert counted.expected == pytest.approx(expected, rel=1e-12)
 

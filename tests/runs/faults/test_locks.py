@@ -143,6 +143,36 @@ def test_the_second_signal_ends_a_blocked_main_thread(second, told):
         assert process.stdout.read() == b"second\n"
 
 
+@pytest.mark.parametrize(
+    ("words", "function", "again"),
+    [
+        (
+            "train synthetic --run-dir r",
+            "snm.cli.train.run_training",
+            "goes on from the last checkpoint, if there is one",
+        ),
+        ("compare synthetic --out o", "snm.compare.cli._run", "keeps what is done, and goes on"),
+    ],
+)
+def test_sigterm_before_the_first_step(words, function, again):
+    """While compiled code reads the data, say: at once, with a line and the status of a stop."""
+    module, _, name = function.rpartition(".")
+    code = (
+        f"import ctypes, sys; import {module} as module; from snm.cli.main import main\n"
+        "def blocked(command):\n"
+        "    print('ready', flush=True)\n"
+        "    ctypes.CDLL(None).sleep(30)\n"
+        f"module.{name} = blocked; main(sys.argv[1:])"
+    )
+    command = [sys.executable, "-c", code, *words.split()]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == STOPPED
+        assert process.stderr.read() == f"snm: SIGTERM: stopped; the same command {again}\n"
+
+
 @pytest.mark.slow
 def test_sigterm_on_the_command_line(folder, tmp_path):
     """Ends with status 75 and a checkpoint; the same command continues from it."""

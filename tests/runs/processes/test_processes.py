@@ -20,7 +20,7 @@ from scipy import sparse
 from small_runs import arrays
 
 import snm
-from snm.batches.batch import OF_POINTS
+from snm.batches.batch import POINT_FIELDS
 from snm.batches.device_parts import local_data_parts, spread_stack
 from snm.batches.sources.build import make_source, source_of
 from snm.batches.sources.source import BatchSettings
@@ -129,7 +129,7 @@ def test_a_process_makes_its_own_parts_of_the_same_batches(sampler, resident, da
         assert abs(mine.features.shape[0] - len(own) * len(rows) / 4) < 1
         stack = mine.stack(4, 3)
         for name in whole._fields:
-            of_points = name in OF_POINTS
+            of_points = name in POINT_FIELDS
             part = own if of_points else range(4)
             same(getattr(stack, name), getattr(whole, name), part, int(of_points))
         same(mine.resident_arrays(), of_all.resident_arrays(), own, 0)
@@ -157,7 +157,7 @@ def test_a_batch_from_the_device_is_that_from_the_host(positives, data):
                 # A device receives its own part alone.
                 points = {
                     name: jax.tree.map(lambda x, n=part: x[n : n + 1], getattr(item, name))
-                    for name in OF_POINTS if hasattr(item, name)
+                    for name in POINT_FIELDS if hasattr(item, name)
                 }  # fmt: skip
                 own = jax.tree.map(lambda x, n=part: jnp.asarray(x[n : n + 1]), resident)
                 batch = made(own, item._replace(**points))

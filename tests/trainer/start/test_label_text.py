@@ -14,7 +14,7 @@ from command_line import call, refused
 import snm
 from snm.config.resolve import resolve
 from snm.config.settings import preset
-from snm.data.dataset import points_of_names
+from snm.data.dataset import points_from_names
 from snm.data.load import load as load_data
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
@@ -60,7 +60,7 @@ def tables(run):
 
 def test_names_become_points():
     words = Vectorizer("counts", 4, vocabulary=("deep", "learning", "graph", "of"))
-    found = points_of_names(["deep_learning", "c++", "Graph of graphs: graph"], words, first=5)
+    found = points_from_names(["deep_learning", "c++", "Graph of graphs: graph"], words, first=5)
     assert found.features.toarray().tolist() == [[1, 1, 0, 0], [0, 0, 2, 1]]
     assert found.labels.shape == (2, 8)
     assert found.labels.indices.tolist() == [5, 7]  # no word of `c++` is in the vocabulary
@@ -262,7 +262,7 @@ def test_a_new_name_weighs_as_the_stored_points(remembering):
     whole = load(remembering)
     memory = whole.memory
     heavy = dataclasses.replace(memory, weights=np.full(len(memory.rows), 100, np.float32))
-    new = points_of_names(["word7"], whole.vectorizer, named_texts.LABELS)
+    new = points_from_names(["word7"], whole.vectorizer, named_texts.LABELS)
     found = grown_memory(heavy, whole, None, named_texts.LABELS + 1, new)
     assert found.weights[-1] == 100
 

@@ -10,7 +10,7 @@ import tiny
 
 import snm
 import snm.trainer.training  # imported later, it would keep a patched `resolve`
-from snm.batches.schedule import Schedule
+from snm.batches.schedule import Rates, Schedule
 from snm.checkpoints.in_memory import BestState
 from snm.cli.main import main
 from snm.config import resolve as module
@@ -39,7 +39,7 @@ def test_runs_plans_and_the_estimator_have_one_set_up(schedule, data, tmp_path):
     expected = prepare(config, data.train, weighting)
     assert expected.mesh is None and expected.steps_per_dispatch == 2
     assert expected.total_steps == 3 * 4  # epochs, steps of 16 of 60 points
-    assert expected.source.schedule == Schedule(schedule, 12)
+    assert expected.source.schedule == Schedule(schedule, 12, Rates(1.0, 0.1, 0.01))
     assert expected.model == make_model(config, tiny.FEATURES, tiny.LABELS)
     assert expected.stages == head_stages(config, tiny.LABELS, 12)
     assert [stage.spec.mined for stage in expected.stages] == [8, 4, 3]

@@ -8,12 +8,12 @@ import pytest
 from small_runs import config
 
 import snm
-from snm.batches.dispatches import steps_of_dispatch
+from snm.batches.dispatches import dispatch_length
 from snm.batches.sources.source import Source
 from snm.config.resolve import resolve
 from snm.data.weighting import Weighting
 from snm.model.model import abstract_state
-from snm.model.placement import initial
+from snm.model.placement import init_state_on
 from snm.trainer import centroids as centroids_module
 from snm.trainer.centroids import centroids
 from snm.trainer.loop import ahead, dispatches
@@ -41,7 +41,7 @@ def test_an_epoch_is_cut_into_equal_dispatches(data, most, length):
     of_device = prepared(data, steps_per_dispatch=most)
     assert of_device.steps_per_dispatch == length
     streamed = prepared(data, steps_per_dispatch=most, data_on="host").source
-    assert steps_of_dispatch(streamed, most) == min(most, 7)
+    assert dispatch_length(streamed, most) == min(most, 7)
 
 
 @pytest.mark.parametrize(
@@ -100,8 +100,8 @@ def test_steps_that_fill_up_change_nothing(data, changes):
     source, shape = one.source, one.source.shape(0)
     resident = source.resident_arrays()
     steps = jitted_steps(one.model, source, shape)
-    alone, told = steps(initial(one.model), resident, source.stack(0, 3))
-    filled, first = steps(initial(one.model), resident, source.stack(0, 1, 3))
+    alone, told = steps(init_state_on(one.model), resident, source.stack(0, 3))
+    filled, first = steps(init_state_on(one.model), resident, source.stack(0, 1, 3))
     filled, rest = steps(filled, resident, source.stack(1, 2, 3))
     assert steps._cache_size() == 1
     assert told.ok.tolist() == [True, True, True]
@@ -109,7 +109,7 @@ def test_steps_that_fill_up_change_nothing(data, changes):
     np.testing.assert_array_equal([first.loss[0], *rest.loss[:2]], told.loss)
     for before, after in zip(jax.tree.leaves(alone), jax.tree.leaves(filled), strict=True):
         np.testing.assert_array_equal(before, after)
-    start = jax.tree.leaves(initial(one.model))
+    start = jax.tree.leaves(init_state_on(one.model))
     assert any((x != y).any() for x, y in zip(start, jax.tree.leaves(alone), strict=True))
 
 
@@ -118,7 +118,7 @@ def test_centroids_do_not_depend_on_the_length(data, monkeypatch):
     rows = []
     for length in (1, 5):
         one = prepared(data, class_init="centroid", steps_per_dispatch=length)
-        rows.append(np.asarray(centroids(one, initial(one.model)).head.table.rows))
+        rows.append(np.asarray(centroids(one, init_state_on(one.model)).head.table.rows))
     np.testing.assert_array_equal(*rows)
 
 

@@ -15,7 +15,7 @@ from snm.trainer.programs import StepPrograms
 
 @pytest.fixture
 def compilations(caplog):
-    """Functions that tell how often steps were compiled so far."""
+    """A function that tells how often steps were compiled so far."""
     joined()  # threads that another test left
     before = jax.config.jax_log_compiles
     jax.config.update("jax_log_compiles", True)
@@ -30,13 +30,37 @@ def joined():
             thread.join()
 
 
-def test_members_share_a_step_that_is_compiled_once(compilations, tmp_path):
+# 15 points a batch: all steps are of one size. No other test has these dims.
+ONE_SIZE = dataclasses.replace(tiny.CONFIG, batch_size=15)
+
+
+@pytest.mark.parametrize(("place", "at_once"), [("host", 2), ("device", 1)])
+def test_members_share_a_step_that_is_compiled_once(place, at_once, compilations, tmp_path):
+    """Side by side; and one after the other, where each has its own points on the device."""
     data = tiny.write(tmp_path / "data")
-    # 15 points a batch: all steps are of one size. No other test has this dim.
-    config = dataclasses.replace(tiny.CONFIG, members=2, batch_size=15, dim=42)
+    config = dataclasses.replace(
+        ONE_SIZE, data_on=place, members=2, members_at_once=at_once, dim=42
+    )
     snm.train(data, config, tmp_path / "run")
     joined()
     assert compilations() == 1
+
+
+@pytest.mark.parametrize("place", ["host", "device"])
+def test_trainings_at_other_rates_share_their_programs(place, compilations, tmp_path):
+    """Rates are data: a search for the best one compiles a step, and a prediction, once."""
+    data, models = tiny.write(tmp_path / "data"), []
+    config = dataclasses.replace(
+        ONE_SIZE, data_on=place, encoder="relu", learn_score_scale=True, dim=46
+    )
+    for rates in ({}, {"learning_rate": 2.0}, {"tower_learning_rate": 0.3},
+                  {"scale_learning_rate": 0.5}, {"schedule": "linear"}):  # fmt: skip
+        run = tmp_path / f"run {len(models)}"
+        snm.train(data, dataclasses.replace(config, **rates), run)
+        models.append(snm.load(run).model)
+    joined()
+    assert compilations() == 1
+    assert len(set(models)) == 1  # programs of predictions are kept by model
 
 
 def test_a_short_last_dispatch_has_no_program_of_its_own(compilations, tmp_path):

@@ -20,21 +20,23 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from snm.system.escapes import plain
 
-__all__ = ["Counted", "HostChecked", "Limited", "Meters", "refusal"]
+__all__ = ["BodyMiddleware", "HostMiddleware", "Metrics", "MetricsMiddleware", "error_response"]
 
 _SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 _POINTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
-def refusal(status: int, text: str, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """An error in the one shape that all have; what it quotes of the request is made plain."""
+def error_response(
+    status: int, text: str, headers: Mapping[str, str] | None = None
+) -> JSONResponse:
+    """The response to a request that failed; control characters in the text are escaped."""
     return JSONResponse({"error": plain(text)}, status, headers)
 
 
-class Meters:
+class Metrics:
     """The metrics of `/metrics`, in a separate registry, so that a process can run several apps.
 
-    Those of several workers are added up, whichever of them is asked.
+    With several workers, each reports the sums over all of them.
     """
 
     def __init__(self) -> None:
@@ -52,24 +54,24 @@ class Meters:
     def text(self) -> bytes:
         """The metrics in the text format of Prometheus."""
         registry = self.registry
-        if "PROMETHEUS_MULTIPROC_DIR" in os.environ:  # of this process and its siblings
+        if "PROMETHEUS_MULTIPROC_DIR" in os.environ:  # there are several workers
             registry = CollectorRegistry()
             MultiProcessCollector(registry)
         return generate_latest(registry)
 
 
-class Counted:
+class MetricsMiddleware:
     """Counts requests and measures their time.
 
     Args:
-      app: the application inside.
-      meters: the counters.
-      paths: that are counted apart; all others share one label, so that clients cannot fill the
+      app: the wrapped application.
+      metrics: to update.
+      paths: with a label of their own; all others share one, so that clients cannot fill the
         registry.
     """
 
-    def __init__(self, app: Any, meters: Meters, paths: Collection[str]):
-        self._app, self._meters, self._paths = app, meters, paths
+    def __init__(self, app: Any, metrics: Metrics, paths: Collection[str]):
+        self._app, self._meters, self._paths = app, metrics, paths
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answers one request."""
@@ -92,16 +94,16 @@ class Counted:
             self._meters.seconds.labels(path).observe(time.perf_counter() - start)
 
 
-class HostChecked:
+class HostMiddleware:
     """Refuses requests for another host, against DNS rebinding.
 
-    A web page can let its own name point to 127.0.0.1, and then read what a server there answers.
-    Its requests still carry that name in `Host`. An IP address cannot point elsewhere, so all are
+    A web page can point its own domain name to 127.0.0.1, and then read the responses of a server
+    there. Its requests still carry that name in `Host`. An IP address cannot be rebound, so all are
     allowed; so is `localhost`, and a request without the header, which no browser sends.
 
     Args:
-      app: the application inside.
-      names: further names; `*` allows all.
+      app: the wrapped application.
+      names: further allowed names; `*` allows all.
     """
 
     def __init__(self, app: Any, names: Sequence[str] = ()):
@@ -114,7 +116,7 @@ class HostChecked:
             host = dict(scope["headers"]).get(b"host", b"localhost").decode("latin-1")
             if not self._allows(host):
                 text = f"Host: found {host}, expected a name that --allowed-host lists"
-                await refusal(421, text)(scope, receive, send)
+                await error_response(421, text)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
@@ -132,19 +134,19 @@ class HostChecked:
         return False
 
 
-class Limited:
+class BodyMiddleware:
     """Reads the body of a request, and refuses it if it is too large or too slow.
 
     The routes read JSON whatever the Content-Type says: `curl -d` calls its body a form.
 
     Args:
-      app: the application inside.
-      most: bytes of a body.
-      seconds: that a body may take to arrive.
+      app: the wrapped application.
+      max_bytes: of a body.
+      timeout: seconds that a body may take to arrive.
     """
 
-    def __init__(self, app: Any, most: int, seconds: float):
-        self._app, self._most, self._seconds = app, most, seconds
+    def __init__(self, app: Any, max_bytes: int, timeout: float):
+        self._app, self._max_bytes, self._timeout = app, max_bytes, timeout
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answers one request, or refuses it with 408 or 413."""
@@ -152,27 +154,27 @@ class Limited:
             await self._app(scope, receive, send)
             return
         headers = dict(scope["headers"])
-        large = refusal(413, f"a body of over {self._most} bytes")
+        too_large = error_response(413, f"a body of over {self._max_bytes} bytes")
         length = headers.get(b"content-length", b"0")
-        if length.isdigit() and int(length) > self._most:
-            await large(scope, receive, send)
+        if length.isdigit() and int(length) > self._max_bytes:
+            await too_large(scope, receive, send)
             return
         # The body is read here, before the response starts, so that it can still be refused.
-        body, more = bytearray(), True
+        body, more_body = bytearray(), True
         try:
-            async with asyncio.timeout(self._seconds):
-                while more:
+            async with asyncio.timeout(self._timeout):
+                while more_body:
                     message = await receive()
                     if message["type"] != "http.request":
                         return
                     body += message.get("body", b"")
-                    more = message.get("more_body", False)
-                    if len(body) > self._most:
-                        await large(scope, receive, send)
+                    more_body = message.get("more_body", False)
+                    if len(body) > self._max_bytes:
+                        await too_large(scope, receive, send)
                         return
         except TimeoutError:
-            text = f"a body that did not arrive within {self._seconds:g} seconds"
-            await refusal(408, text, {"Connection": "close"})(scope, receive, send)
+            text = f"a body that did not arrive within {self._timeout:g} seconds"
+            await error_response(408, text, {"Connection": "close"})(scope, receive, send)
             return
         headers[b"content-type"] = b"application/json"
         scope["headers"] = list(headers.items())

@@ -1,4 +1,4 @@
-"""Counts of (relevant, irrelevant) label pairs that the scores put in order, for the AUC."""
+"""Counts of concordant pairs, for the AUC: the relevant label scores above the irrelevant one."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from snm.model.model import Model, TrainState
 from snm.tables.table import SparseRows, entry_rows
 from snm.topk.blocks import LabelRows, Masked, block_plan, score_block
 
-__all__ = ["pairs_in_order"]
+__all__ = ["concordant_counts"]
 
 
 _BLOCK = 4096  # labels scored together; for 512 points that is 8 MB, as in `topk.search`
-_COMPARED = 64  # relevant labels that are compared together with a block of scores
+_COMPARISON_BATCH = 64  # relevant labels compared with a block of scores at the same time
 
 
 @in_precision
-def pairs_in_order(
+def concordant_counts(
     model: Model,
     state: TrainState,
     features: SparseRows,
@@ -34,8 +34,9 @@ def pairs_in_order(
 ) -> jax.Array:
     """For each relevant label, twice the number of irrelevant labels with a lower score.
 
-    A tie counts once. It takes 4 n K dim floating-point operations, a comparison of each relevant
-    label with each of the K labels, and the memory of a block of scores.
+    A tie counts once, so the result is twice the number of concordant pairs plus the ties. The cost
+    is 4 n K dim floating-point operations, one comparison of each relevant label with each of the K
+    labels, and the memory of one block of scores.
 
     Args:
       model: the description; labels that `drop_seen` drops rank last and are tied.
@@ -51,7 +52,7 @@ def pairs_in_order(
     table = state.head.table.rows
     shard = Shard.of(table, model.spec.num_labels, axes.label)
     queries = scaled_queries(model, state, features, axes=axes)
-    last = dropped_labels(model, features, shard)
+    dropped = dropped_labels(model, features, shard)
     compute_dtype = jnp.dtype(model.spec.compute_dtype)
     num_rows = table.shape[0]
     labels = LabelRows(table, bias=state.head.bias, num_valid=shard.num_valid)
@@ -71,33 +72,33 @@ def pairs_in_order(
     def block(start: jax.Array, masked: Masked | None) -> tuple[jax.Array, jax.Array]:
         read = labels.block(start, plan.size)
         scores = score_block(queries, read, masked=masked, compute_dtype=compute_dtype)
-        if last is not None:
+        if dropped is not None:
             # Lower than any score, but above the values that mean masked.
-            places = last.in_block(read.begin, plan.size)
+            places = dropped.in_block(read.begin, plan.size)
             scores = scores.at[places].min(MASKED / 4, mode="drop")
         return scores, read.begin
 
-    def own(found: jax.Array, start: jax.Array) -> tuple[jax.Array, None]:
+    def relevant_scores(found: jax.Array, start: jax.Array) -> tuple[jax.Array, None]:
         scores, begin = block(start, None)
         slot = place - begin
         score = scores[rows, jnp.clip(slot, 0, plan.size - 1)]
         inside = here & (slot >= 0) & (slot < plan.size) & unmasked(score)
         return jnp.where(inside, score, found), None
 
-    found, _ = lax.scan(own, jnp.zeros(entries, queries.dtype), starts)
+    found, _ = lax.scan(relevant_scores, jnp.zeros(entries, queries.dtype), starts)
     found = shard.sum(jnp.where(here, found, 0))
 
-    def beaten(count: jax.Array, start: jax.Array) -> tuple[jax.Array, None]:
+    def count_lower(count: jax.Array, start: jax.Array) -> tuple[jax.Array, None]:
         scores, _ = block(start, masked)
         scores = jnp.where(unmasked(scores), scores, jnp.inf)  # masked labels are never counted
 
-        def of_one(entry: tuple[jax.Array, jax.Array]) -> jax.Array:
+        def count_one(entry: tuple[jax.Array, jax.Array]) -> jax.Array:
             row, score = entry
-            rivals = scores[row]
-            below = jnp.sum(rivals < score, dtype=jnp.int32)
-            return below + jnp.sum(rivals <= score, dtype=jnp.int32)
+            irrelevant = scores[row]
+            lower = jnp.sum(irrelevant < score, dtype=jnp.int32)
+            return lower + jnp.sum(irrelevant <= score, dtype=jnp.int32)
 
-        return count + lax.map(of_one, (rows, found), batch_size=_COMPARED), None
+        return count + lax.map(count_one, (rows, found), batch_size=_COMPARISON_BATCH), None
 
-    count, _ = lax.scan(beaten, jnp.zeros(entries, jnp.int32), starts)
+    count, _ = lax.scan(count_lower, jnp.zeros(entries, jnp.int32), starts)
     return shard.sum(count)

@@ -25,7 +25,7 @@ from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError
 from snm.serve import cli
 from snm.serve.engine import Engine
-from snm.serve.renewal import Renewal, why_kept
+from snm.serve.reloading import Reload, describe_error
 from snm.system import terminal
 
 
@@ -38,17 +38,17 @@ def other(tiny_run, tmp_path_factory):
 
 
 class Told:
-    """A renewal by hand: what it opens next, and what it told.
+    """A reload by hand: what it opens next, and what it told.
 
     Args:
       fails: what it raises whenever it told something.
     """
 
     def __init__(self, fails=None):
-        self.wished, self.next, self.events, self.fails = threading.Event(), [], [], fails
+        self.requested, self.next, self.events, self.fails = threading.Event(), [], [], fails
         self.opening, self.go = threading.Event(), threading.Event()
         self.go.set()
-        self.renewal = Renewal(self.wished, self.open, lambda: self.tell("renewed"), self.kept)
+        self.reload = Reload(self.requested, self.open, lambda: self.tell("renewed"), self.failed)
 
     def open(self):
         self.opening.set()
@@ -58,8 +58,8 @@ class Told:
             raise found
         return found
 
-    def kept(self, error):
-        self.tell(why_kept(error))
+    def failed(self, error):
+        self.tell(describe_error(error))
 
     def tell(self, what):
         self.events.append(what)
@@ -70,7 +70,7 @@ class Told:
         """Returns what was told of it."""
         before = len(self.events)
         self.next.append(found)
-        self.wished.set()
+        self.requested.set()
         wait_until(lambda: len(self.events) > before)
         return self.events[before:]
 
@@ -98,7 +98,7 @@ def test_no_request_notices_another_model(served, other, tiny_run):
     async def everyone(address):
         await asyncio.gather(*(client(address) for _ in range(16)))
 
-    with serving(served, renewal=told.renewal) as (address, _):
+    with serving(served, reload=told.reload) as (address, _):
         failed = []
 
         def load():
@@ -128,7 +128,7 @@ def test_no_request_notices_another_model(served, other, tiny_run):
 
 def test_a_model_that_does_not_open_changes_nothing(served, monkeypatch):
     told = Told()
-    with serving(served, renewal=told.renewal) as (address, _):
+    with serving(served, reload=told.reload) as (address, _):
         ask = {"texts": ["word1"]}
         before = post(f"{address}/predict", json=ask).json()
         opened = get(f"{address}/health").json()["opened"]
@@ -147,7 +147,7 @@ def test_a_model_that_does_not_open_changes_nothing(served, monkeypatch):
 
 def test_nothing_is_left_of_a_model_that_was_replaced(served):
     told = Told()
-    with serving(served, renewal=told.renewal) as (address, _):
+    with serving(served, reload=told.reload) as (address, _):
         left, threads = [], []
         for _ in range(4):
             words = Vectorizer("counts", tiny.FEATURES, vocabulary=WORDS)
@@ -173,7 +173,7 @@ def test_an_open_request_is_answered_by_its_model(served, monkeypatch):
         assert go.wait(30)
         return reasons(self, rows, labels)
 
-    with serving(served, renewal=told.renewal) as (address, _):
+    with serving(served, reload=told.reload) as (address, _):
         ask = {"texts": ["word1"], "explain": True}
         expected = post(f"{address}/predict", json=ask).json()
         monkeypatch.setattr(Engine, "_reasons", slow)
@@ -183,7 +183,7 @@ def test_an_open_request_is_answered_by_its_model(served, monkeypatch):
         first.start()
         assert begun.wait(30)
         told.next.append(dataclasses.replace(served, label_names=None))
-        told.wished.set()
+        told.requested.set()
         wait_until(lambda: not get(f"{address}/health").json()["label_names"])
         assert told.events == []
         go.set()
@@ -198,7 +198,7 @@ GONE = [SystemExit(1), OSError("the terminal is gone"), BrokenPipeError()]
 @pytest.mark.parametrize("fails", GONE)
 def test_the_server_goes_on_where_nobody_hears_it(served, fails):
     told = Told(fails)
-    with serving(served, renewal=told.renewal) as (address, _):
+    with serving(served, reload=told.reload) as (address, _):
         for _ in range(2):
             assert told.wish(MemoryError())[0].startswith("out of memory")
             assert told.wish(dataclasses.replace(served, label_names=None)) == ["renewed"]
@@ -209,8 +209,8 @@ def test_a_server_that_stops_does_not_wait_for_a_model_that_is_being_opened(serv
     told = Told()
     told.go.clear()
     try:
-        with serving(served, renewal=told.renewal):
-            told.wished.set()
+        with serving(served, reload=told.reload):
+            told.requested.set()
             assert told.opening.wait(30)
             begun = time.monotonic()
         assert time.monotonic() - begun < 20 and told.events == []
@@ -225,7 +225,7 @@ def test_workers_are_replaced_and_stopped_while_a_model_is_being_opened():
 
     def client(port, events):
         old = asked_until(port, lambda found: len(found) == 2)
-        told.wished.set()
+        told.requested.set()
         assert told.opening.wait(30)
         killed = min(old)
         os.kill(killed, signal.SIGKILL)
@@ -233,7 +233,7 @@ def test_workers_are_replaced_and_stopped_while_a_model_is_being_opened():
         assert killed not in asked_until(port, lambda found: len(found) == 2)
 
     try:
-        supervised(small_work.answer, 2, client, told.renewal)
+        supervised(small_work.answer, 2, client, told.reload)
         assert not told.go.is_set() and told.events == []
     finally:
         told.next.append("second")
@@ -261,13 +261,13 @@ def test_workers_are_told_and_one_that_ends_instead_is_replaced(ends, fails):
         assert third.isdisjoint(new) if ends else third == new
 
     work = small_work.answer_once if ends else small_work.answer
-    supervised(work, 2, client, told.renewal)
+    supervised(work, 2, client, told.reload)
 
 
 def test_the_command_frees_its_first_model(tiny_run, monkeypatch):
     """Nothing that goes on beside the server holds it, as a frame of the command would."""
     opened, said, failed = [], [], []
-    real = cli._opened
+    real = cli._open_model
 
     def kept_weakly(options):
         found = real(options)
@@ -287,7 +287,7 @@ def test_the_command_frees_its_first_model(tiny_run, monkeypatch):
         finally:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr(cli, "_opened", kept_weakly)
+    monkeypatch.setattr(cli, "_open_model", kept_weakly)
     monkeypatch.setattr(terminal, "say", said.append)
     thread = threading.Thread(target=client)
     thread.start()
@@ -302,7 +302,7 @@ import sys, time
 from snm.cli.main import main
 from snm.serve import cli
 
-real, seen = cli._opened, []
+real, seen = cli._open_model, []
 
 def opened(options):
     seen.append(options)
@@ -311,7 +311,7 @@ def opened(options):
         time.sleep(60)
     return real(options)
 
-cli._opened = opened
+cli._open_model = opened
 if __name__ == "__main__":
     main()
 """

@@ -1,4 +1,4 @@
-"""Work beside other work: its result, what it raises, and that nobody waits for it."""
+"""Functions that run in the background: result, exception, and that nobody waits for them."""
 
 import gc
 import threading
@@ -6,7 +6,7 @@ import weakref
 
 import pytest
 
-from snm.serve.aside import aside, busy
+from snm.serve.background import has_background_work, run_in_background
 
 
 class Big:
@@ -15,13 +15,13 @@ class Big:
 
 def test_results_errors_and_whether_it_goes_on():
     go = threading.Event()
-    found = aside(lambda: go.wait(30))
-    assert busy() and not found.cancel()
-    assert all(one.daemon for one in threading.enumerate() if one.name == "snm-aside")
+    found = run_in_background(lambda: go.wait(30))
+    assert has_background_work() and not found.cancel()
+    assert all(one.daemon for one in threading.enumerate() if one.name == "snm-background")
     go.set()
     assert found.result(30) is True
     with pytest.raises(SystemExit):
-        aside(lambda: (_ for _ in ()).throw(SystemExit(1))).result(30)
+        run_in_background(lambda: (_ for _ in ()).throw(SystemExit(1))).result(30)
 
 
 def test_nothing_is_kept_of_work_that_failed():
@@ -34,8 +34,8 @@ def test_nothing_is_kept_of_work_that_failed():
 
     gc.disable()
     try:
-        assert str(aside(work).exception(30)) == "no"
-        while busy():
+        assert str(run_in_background(work).exception(30)) == "no"
+        while has_background_work():
             pass
         assert left[0]() is None
     finally:
@@ -48,4 +48,4 @@ def test_no_room_for_a_thread(monkeypatch):
 
     monkeypatch.setattr(threading.Thread, "start", start)
     with pytest.raises(RuntimeError, match="new thread"):
-        aside(lambda: None).result(1)
+        run_in_background(lambda: None).result(1)

@@ -1,4 +1,4 @@
-"""A score as a sum over the features of a point.
+"""Feature contributions: a score as an exact sum over the features of a point.
 
 A score without the bias is the sum over members of c <q, w>: a multiplier c, the class row w, and
 the query q = u / |u|, where u is what the tower makes of the sum s of the feature rows. No layer of
@@ -24,14 +24,14 @@ from snm.tables.bag import embedding_bag
 from snm.tables.rounding import as_float
 from snm.tables.table import SparseRows, entry_rows, unit_factors
 
-__all__ = ["feature_parts"]
+__all__ = ["feature_contributions"]
 
 
 @in_precision
-def feature_parts(
+def feature_contributions(
     model: Model, state: TrainState, features: SparseRows, labels: jax.Array
 ) -> jax.Array:
-    """What each feature of each point adds to the scores of some labels of the point.
+    """The contribution of each feature of a point to the scores of some labels of the point.
 
     Args:
       model: the description.
@@ -40,8 +40,8 @@ def feature_parts(
       labels: int32 [n, k], labels of each point.
 
     Returns:
-      float32 [k, entries]: for each entry of `features`, in their order, its part in the score of
-      the point's label; 0 for padding.
+      float32 [k, entries]: the contribution of each entry of `features`, in their order, to the
+      score of the point's label; 0 for padding.
     """
     rows = as_float(state.head.table.rows[labels])
     sums = embedding_bag(state.features.rows, features)
@@ -51,18 +51,18 @@ def feature_parts(
         tower, columns = state.tower, slice(member * model.dim, (member + 1) * model.dim)
         if model.members > 1:
             tower = jax.tree.map(lambda leaf, m=member: leaf[m], tower)
-        unscaled, pull = jax.vjp(
+        unscaled, vjp = jax.vjp(
             nnx.merge(model.structure, nnx.State(tower)).unscaled, sums[:, columns]
         )
         factors = multipliers[member] * unit_factors(unscaled)
-        (direction,) = jax.vmap(pull, in_axes=1, out_axes=1)(
+        (direction,) = jax.vmap(vjp, in_axes=1, out_axes=1)(
             rows[:, :, columns] * factors[:, None, :]
         )
         directions.append(direction)
     points, entries = entry_rows(features), as_float(state.features.rows[features.ids])
 
-    def of_label(direction: jax.Array) -> jax.Array:
-        """Of one label a point, so that k labels do not take k times the memory."""
+    def for_one_label(direction: jax.Array) -> jax.Array:
+        """For one label per point, so that k labels do not take k times the memory."""
         return features.values * jnp.einsum("ed,ed->e", entries, direction[points])
 
-    return lax.map(of_label, jnp.moveaxis(jnp.concatenate(directions, axis=-1), 1, 0))
+    return lax.map(for_one_label, jnp.moveaxis(jnp.concatenate(directions, axis=-1), 1, 0))

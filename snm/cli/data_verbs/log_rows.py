@@ -1,0 +1,109 @@
+"""The rows of a log: CSV or JSON lines with a user and an item, and perhaps a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from snm.cli.data_verbs.log_times import Disorder, Times
+from snm.data.conversion.interactions import Interaction
+from snm.data.formats.foreign import detect
+from snm.data.formats.records import column_index, csv_rows, json_objects, missing, numbered_lines
+from snm.data.names import Spellings, normalize_spaces, original_spellings
+from snm.errors import InputError
+
+if TYPE_CHECKING:
+    from snm.cli.data_verbs.interactions import Interactions
+
+__all__ = ["interactions_of"]
+
+
+def interactions_of(
+    command: Interactions, known: Sequence[str], spellings: Spellings, disorder: Disorder
+) -> Iterator[Interaction]:
+    """The rows of the file.
+
+    Args:
+      command: the options.
+      known: the items of `--like`.
+      spellings: makes the names of items.
+      disorder: looks for times, where none are told.
+
+    Raises:
+      InputError: a file that cannot be read, or a row without a user, an item or a time.
+    """
+    fields = (command.user, command.item) + ((command.time,) if command.time else ())
+    time_of, spelled = Times(command.time), original_spellings(known)
+    row = None
+    rows = _ROWS[_form_of(command)](command.source, fields, None if command.time else disorder)
+    for number, (where, values) in enumerate(rows):
+        row = [
+            normalize_spaces(values[0]),
+            spellings.name(values[1]),
+            *map(normalize_spaces, values[2:]),
+        ]
+        for field, value in zip(fields, row, strict=True):
+            if not value:
+                raise InputError(where, f"no value of {field!r}", "one in each row")
+        if command.like is None and command.separator in row[1]:
+            found = f"{command.separator!r} in the item {row[1][:40]!r}"
+            raise InputError(where, found, "another --separator, which no item holds")
+        time = time_of(where, row[2]) if command.time else number
+        yield Interaction(row[0], spelled.get(row[1], row[1]), time)
+    if row is None:
+        raise InputError(str(command.source), "no interaction", "at least one")
+
+
+def _form_of(command: Interactions) -> str:
+    """The format of the file, a key of `_ROWS`.
+
+    Raises:
+      InputError: another format, or a file that cannot be read.
+    """
+    form = detect(command.source, None)
+    if form not in _ROWS:
+        found = f"no CSV or JSON lines ({form})"
+        raise InputError(str(command.source), found, "a user and an item a row")
+    return form
+
+
+_Values = Iterator[tuple[str, list[str]]]
+"""The place of each row, and its values of some fields."""
+
+
+def _of_csv(path: Path, fields: tuple[str, ...], disorder: Disorder | None) -> _Values:
+    rows = csv_rows(path, numbered_lines(path))
+    _, header = next(rows)
+    expected = "the columns of --user, --item and --time"
+    places = [column_index(path, field, header, expected) for field in fields]
+    at = None
+    for number, (where, row) in enumerate(rows):
+        if disorder is not None:
+            if not number:
+                name = disorder.choose(dict(zip(header, row, strict=True)))
+                at = None if name is None else header.index(name)
+            if at is not None:
+                disorder.add(row[places[0]], row[at])
+        yield where, [row[place] for place in places]
+
+
+def _of_jsonl(path: Path, fields: tuple[str, ...], disorder: Disorder | None) -> _Values:
+    expected = "texts or numbers in the fields of --user, --item and --time"
+    name = None
+    for number, (where, found) in enumerate(json_objects(path, numbered_lines(path))):
+        for field in fields:
+            if field not in found:
+                raise InputError(where, missing(found, field)[:200], expected)
+            if type(found[field]) not in (str, int, float):
+                raise InputError(where, f"{field}: {found[field]!r}"[:200], expected)
+        if disorder is not None:
+            if not number:
+                name = disorder.choose({field: str(value) for field, value in found.items()})
+            if name is not None:
+                disorder.add(str(found[fields[0]]), str(found.get(name)))
+        yield where, [str(found[field]) for field in fields]
+
+
+_ROWS: dict[str, Callable[[Path, tuple[str, ...], Disorder | None], _Values]]
+_ROWS = {"csv": _of_csv, "jsonl": _of_jsonl}
