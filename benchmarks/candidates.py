@@ -29,7 +29,7 @@ from benchmarks.open_time import export_model
 from snm.export.load import load
 from snm.machine.versions import machine
 from snm.runs.folder import write_json
-from snm.system.cache_folder import keep_programs
+from snm.system.cache_folder import enable_compilation_cache
 
 SIZES = (10, 100, 1_000, 10_000, 100_000)
 OF_EACH = (10, 100, 1_000)
@@ -47,7 +47,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="where the model is, or is written and stays")
     parser.add_argument("--out", type=Path, help="a JSON file to write")
     args = parser.parse_args()
-    keep_programs()
+    enable_compilation_cache()
     with tempfile.TemporaryDirectory() as place:
         rows = measure(export_model(args.folder or Path(place)), args.rounds)
     for row in rows:

@@ -27,7 +27,7 @@ from snm.data.weighting import Weighting
 from snm.machine.versions import machine
 from snm.memory.memory import NUM_FOUND
 from snm.memory.neighbors import StoredPoints
-from snm.system.files import write_whole
+from snm.system.files import write_atomic
 
 POINTS, OF_PEER, CALLS = 6_000, 300, 5
 
@@ -95,7 +95,7 @@ def main() -> None:
             rows.append({"name": args.name, **row})
             print(json.dumps(rows[-1]), flush=True)
             kept["on"][args.name] = machine()
-            write_whole(args.out, json.dumps(kept | {"rows": rows}, indent=1) + "\n")
+            write_atomic(args.out, json.dumps(kept | {"rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

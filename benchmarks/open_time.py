@@ -39,7 +39,7 @@ from snm.model.from_config import make_model
 from snm.model.placement import init_state_on
 from snm.runs.folder import RunFolder, write_json
 from snm.runs.schema import RunOrigin
-from snm.system.cache_folder import keep_programs
+from snm.system.cache_folder import enable_compilation_cache
 
 _HELD = (2, 4)  # processes at a time
 # Model, whether checksums are compared, and whether its files are in the page cache.
@@ -110,7 +110,7 @@ def run_child(folder: Path, *, verify: bool, calls: int) -> None:
     Vectorizer("counts", 1, vocabulary=("word",)).transform(["word"])  # imports scikit-learn
     from snm.export.load import load
 
-    keep_programs()
+    enable_compilation_cache()
     jax.block_until_ready(jax.numpy.zeros(1))
     before, seconds, model = memory()["Private_Dirty"], [], None
     for _ in range(calls):

@@ -31,7 +31,7 @@ from snm.data.load import load
 from snm.data.weighting import Weighting
 from snm.head import plan
 from snm.machine.compiler import step_options
-from snm.machine.versions import surroundings
+from snm.machine.versions import environment_record
 from snm.model.placement import init_state_on, table_bytes
 from snm.model.train_step import train_step
 from snm.runs.folder import write_json
@@ -163,7 +163,7 @@ def main() -> None:
             one = ratios(setting, asked.data, asked.repeats)
             print(f"{one['setting']:<38} {one['step_ms']:8.1f} ms  {one['ways']}", flush=True)
             found.append(one)
-    record = {"surroundings": surroundings(), "repeats": asked.repeats, "settings": found}
+    record = {"surroundings": environment_record(), "repeats": asked.repeats, "settings": found}
     write_json(asked.out, record)
 
 

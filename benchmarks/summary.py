@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from snm.system.files import whole_file
+from snm.system.files import atomic_file
 
 Rows = list[dict[str, Any]]
 
@@ -81,7 +81,7 @@ def draw(rows: Rows, path: Path) -> None:
     axes.set_ylim(bottom=0)
     figure.legend(frameon=False, loc="outside upper left")
     axes.spines[["top", "right"]].set_visible(False)
-    with whole_file(path) as partial:
+    with atomic_file(path) as partial:
         figure.savefig(partial, format=path.suffix[1:] or "svg", metadata={"Date": None})
 
 

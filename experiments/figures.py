@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from snm.runs.folder import write_json
-from snm.system.files import whole_file
+from snm.system.files import atomic_file
 
 RESULTS = Path(__file__).parent / "results"
 # The Okabe-Ito palette: distinguishable in greyscale and for colour-blind readers.
@@ -71,5 +71,5 @@ def save_results(
 
 def save(figure: Figure, path: Path, title: str) -> None:
     """Writes an SVG as a whole; the same figure has the same bytes."""
-    with whole_file(path) as partial:
+    with atomic_file(path) as partial:
         figure.savefig(partial, format="svg", metadata={"Date": None, "Title": title})

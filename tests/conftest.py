@@ -40,7 +40,7 @@ import tiny
 from flaky_store import flaky as flaky  # a fixture
 
 import snm
-from snm.system.cache_folder import programs_in
+from snm.system.cache_folder import compiled_programs_path
 
 # jax's checks of its own work are on in `make test-slow` alone: they take a seventh of the time.
 # They are of this process: those that a worker's tests start run the same code, and go without.
@@ -75,7 +75,7 @@ def _own_cache(everyone: Path) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SNM_CACHE", str(place))
         # Where the command line puts them too.
-        jax.config.update("jax_compilation_cache_dir", programs_in(place))
+        jax.config.update("jax_compilation_cache_dir", compiled_programs_path(place))
         yield
 
 

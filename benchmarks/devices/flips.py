@@ -213,14 +213,14 @@ def _step(model: Any, source: Any, shape: Any, mesh: Any) -> Any:
     from jax.sharding import PartitionSpec
 
     from snm.batches.device_parts import stack_specs
-    from snm.distributed.mesh import DATA, axes_of, on_mesh
+    from snm.distributed.mesh import DATA, on_mesh, training_axes
     from snm.head import by_threshold as thresholds
     from snm.head import head
     from snm.head.mining import mine
     from snm.model.placement import state_specs
     from snm.model.train_step import train_step
 
-    axes = axes_of(mesh)
+    axes = training_axes(mesh)
     make_problem = head.make_problem
 
     def run(state: Any, stack: Any) -> Any:
@@ -277,14 +277,14 @@ def main() -> None:
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_num_cpu_devices", 8)
     import snm
-    from snm.system.files import write_whole
+    from snm.system.files import write_atomic
 
     found = []
     for name in given.data or ["generated"]:
         data = snm.generate(**GENERATED) if name == "generated" else snm.load_data(name)
         found.append(measure(name if name == "generated" else data.name, data, given))
     if given.out is not None:
-        write_whole(given.out, json.dumps(found, indent=1) + "\n")
+        write_atomic(given.out, json.dumps(found, indent=1) + "\n")
 
 
 def measure(name: str, data: Any, given: argparse.Namespace) -> dict[str, Any]:

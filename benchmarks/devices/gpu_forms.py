@@ -35,7 +35,7 @@ from snm.bench.machine import Machine
 from snm.bench.shapes import SHAPES, source_of
 from snm.bench.steps import StepContestants
 from snm.head import plan
-from snm.system.files import write_whole
+from snm.system.files import write_atomic
 from snm.tables.bag import embedding_bag_gather
 from snm.tables.table import SparseRows, entry_rows
 from snm.tables.updates import add_scatter
@@ -225,7 +225,7 @@ def main() -> None:
             kept[name].append(row)
             print(name, json.dumps(row), flush=True)
             if options.json:
-                write_whole(options.json, json.dumps(kept, indent=1) + "\n")
+                write_atomic(options.json, json.dumps(kept, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -34,10 +34,10 @@ from snm.machine.platform import compiling_for
 from snm.model.model import abstract_state
 from snm.sampling import permutation, sample
 from snm.sampling.sample import Sample
-from snm.system.files import write_whole
+from snm.system.files import write_atomic
 from snm.tables.table import SparseRows
-from snm.targets.devices import devices_of
-from snm.targets.programs import Program, compile_scoring, compile_training, compiled
+from snm.targets.devices import make_devices
+from snm.targets.programs import Program, compile_and_analyse, compile_scoring, compile_training
 from snm.targets.table import TARGETS, Target
 from snm.topk import blocks, search
 
@@ -50,7 +50,7 @@ STEPS = 4
 
 
 def _placed(target: Target, tree: Any) -> Any:
-    place = SingleDeviceSharding(devices_of(target, 1)[0])
+    place = SingleDeviceSharding(make_devices(target, 1)[0])
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), tree)
 
 
@@ -66,13 +66,13 @@ def evaluation(target: Target, **spec: Any) -> Program:
     model = model_of(SHAPE, 16)
     of = dataclasses.replace(model.spec, **spec, mining_kernel="off")
     model = dataclasses.replace(model, spec=of)
-    return compile_scoring("", model, 1, 1 << 16, target, devices_of(target, 1), (1, 1))
+    return compile_scoring("", model, 1, 1 << 16, target, make_devices(target, 1), (1, 1))
 
 
 def shard_step(target: Target) -> Program:
     """Steps of four devices, each with a fourth of the labels and of the features."""
     source = source_of(SHAPE, 16, STEPS * SHAPE.batch, resident=True)
-    there = devices_of(target, 4)
+    there = make_devices(target, 4)
     return compile_training(
         "", model_of(SHAPE, 16), source, target, there, (1, 4), STEPS, LONGEST_SORT
     )
@@ -92,7 +92,7 @@ def head_step(target: Target, *, dim: int = SHAPE.dim, mined: int = 16, **spec: 
         return update_head(head, *arrays, learning_rate=0.1)
 
     jitted = jax.jit(step, donate_argnums=0)
-    return compiled("", 1, jitted, shapes, [state.table.rows.shape], LONGEST_SORT)
+    return compile_and_analyse("", 1, jitted, shapes, [state.table.rows.shape], LONGEST_SORT)
 
 
 def draw(target: Target) -> Program:
@@ -103,7 +103,7 @@ def draw(target: Target) -> Program:
         key = jax.random.wrap_key_data(data)
         return permutation.permutation_prefix(key, SHAPE.num_labels, SHAPE.sampled + 1)
 
-    return compiled("", 1, jax.jit(drawn), _placed(target, (key,)), [], SHAPE.num_labels)
+    return compile_and_analyse("", 1, jax.jit(drawn), _placed(target, (key,)), [], SHAPE.num_labels)
 
 
 # -- changes -----------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ def main() -> None:
         kept.setdefault(name, {}).setdefault(target, {})[key] = row
         print(name, target, key, json.dumps(row), flush=True)
         if options.json:
-            write_whole(options.json, json.dumps(kept, indent=1) + "\n")
+            write_atomic(options.json, json.dumps(kept, indent=1) + "\n")
 
 
 if __name__ == "__main__":

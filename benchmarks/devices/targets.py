@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from snm.system.files import write_whole
+from snm.system.files import write_atomic
 
 STEPS = 4
 CASES = [  # target, program, shape, k', settings of the head
@@ -47,7 +47,7 @@ def name_of(target: str, program: str, shape: str, mined: int | str, head: dict[
 def compiled(target: str, program: str, shape: str, mined: int | str, head: dict[str, Any]) -> Any:
     """Compiles a case."""
     from snm.bench.shapes import SHAPES, model_of, source_of
-    from snm.targets.devices import devices_of
+    from snm.targets.devices import make_devices
     from snm.targets.programs import compile_scoring, compile_training
     from snm.targets.table import TARGETS
 
@@ -55,7 +55,7 @@ def compiled(target: str, program: str, shape: str, mined: int | str, head: dict
     count = of.sampled if mined == "all" else int(mined)
     model = model_of(of, count)
     model = dataclasses.replace(model, spec=dataclasses.replace(model.spec, **head))
-    there, devices = TARGETS[target], devices_of(TARGETS[target], 1)
+    there, devices = TARGETS[target], make_devices(TARGETS[target], 1)
     if program == "evaluation":
         return compile_scoring(program, model, 1, 1 << 16, there, devices, (1, 1))
     source = source_of(of, count, STEPS * of.batch, resident=True)
@@ -137,7 +137,7 @@ def write_plans(options: argparse.Namespace) -> None:
         kept = [one for one in kept if (one["shape"], one["target"]) != of] + [found]
         print(*of, json.dumps(found), flush=True)
         if options.json:
-            write_whole(options.json, json.dumps({"plans": kept}, indent=1) + "\n")
+            write_atomic(options.json, json.dumps({"plans": kept}, indent=1) + "\n")
 
 
 def main() -> None:
@@ -161,7 +161,7 @@ def main() -> None:
         kept.setdefault(name, {})[options.label] = row
         print(name, json.dumps(row), flush=True)
         if options.json:
-            write_whole(options.json, json.dumps(kept, indent=1) + "\n")
+            write_atomic(options.json, json.dumps(kept, indent=1) + "\n")
 
 
 if __name__ == "__main__":

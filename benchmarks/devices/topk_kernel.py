@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from snm.system.files import write_whole
+from snm.system.files import write_atomic
 from snm.topk import Masked
 from snm.topk.kernel.on_tpu import top_on_tpu
 from snm.topk.kernel.plan import Tiles
@@ -227,9 +227,9 @@ def main() -> None:
             kept.setdefault(part, {})[name] = row
             print(name, json.dumps(row), flush=True)
             if options.json:
-                write_whole(options.json, json.dumps(kept, indent=1) + "\n")
+                write_atomic(options.json, json.dumps(kept, indent=1) + "\n")
     if options.json:
-        write_whole(options.json, json.dumps(kept, indent=1) + "\n")
+        write_atomic(options.json, json.dumps(kept, indent=1) + "\n")
 
 
 if __name__ == "__main__":

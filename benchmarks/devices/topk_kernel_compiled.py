@@ -67,11 +67,11 @@ class Search:
         ):
             own = shape(QUERIES, dtype=jnp.int32)
             lowered = jax.jit(search).lower(shape(QUERIES, self.dim), rows, shape(SLOTS), own)
-            return devices.compiled_for_target(lowered)
+            return devices.compile_for_target(lowered)
 
     def row(self) -> dict[str, Any]:
         """Statistics of the compiler."""
-        (device,) = devices.devices_of(TARGETS[self.target], 1)
+        (device,) = devices.make_devices(TARGETS[self.target], 1)
         begun = time.perf_counter()
         compiled = self.compiled(device)
         seconds = time.perf_counter() - begun

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from snm.runs.folder import write_json
-from snm.system.files import write_whole
+from snm.system.files import write_atomic
 
 _INSTRUMENTED = [
     "snm.data",
@@ -89,7 +89,7 @@ def keep(corpus: Path, file: Path) -> None:
         small = [raw for raw in small if 0 < len(raw) <= _KEPT_BYTES]
         step = max(1, len(small) // _KEPT)  # of all sizes up to the limit
         lines += [f"{folder.name} {raw.hex()}\n" for raw in small[::step][:_KEPT]]
-    write_whole(file, "".join(lines))
+    write_atomic(file, "".join(lines))
 
 
 def main() -> None:

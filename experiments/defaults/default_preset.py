@@ -32,7 +32,7 @@ from experiments.arms import train_and_score
 from experiments.command_line import run_command
 from experiments.kept_runs import KeptRuns
 from snm.data.dataset import Dataset
-from snm.system.files import write_whole
+from snm.system.files import write_atomic
 
 KEYS = ("P@1", "P@3", "P@5", "R@1", "R@5", "PSP@1", "PSP@5")
 SHOWN = ("P@1", "P@3", "P@5", "PSP@5")
@@ -120,7 +120,7 @@ def main(
                 print(f"{dataset.name:<18} {idea:<30} seed {seed}  {shown}", flush=True)
     show(kept.rows)
     if table is not None:
-        write_whole(table, "\n".join(markdown(kept.rows)) + "\n")
+        write_atomic(table, "\n".join(markdown(kept.rows)) + "\n")
 
 
 def make_dataset(folder: str) -> Dataset:

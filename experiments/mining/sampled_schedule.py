@@ -38,7 +38,7 @@ from snm.losses.rank_weights import top
 from snm.losses.theta import lemma2_bound, theta_norms
 from snm.machine.versions import machine
 from snm.runs.folder import read_json, write_json
-from snm.system.cache_folder import keep_programs
+from snm.system.cache_folder import enable_compilation_cache
 from snm.theory.complexity import linear_complexity
 from snm.theory.constants import lemma_7, phi_largest
 from snm.theory.generalization import Complexity, theorem_5
@@ -151,7 +151,7 @@ def main(
       out: JSON file to write; its runs are kept, and not repeated.
       seeds: of the runs on test points; tuning uses seed 0.
     """
-    keep_programs()
+    enable_compilation_cache()
     file: dict[str, Any] = read_json(out) if out.exists() else {"sets": {}}
     for folder in data:
         dataset = snm.load_data(folder)

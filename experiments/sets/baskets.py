@@ -23,7 +23,7 @@ from experiments.command_line import run_command
 from experiments.sets.text_sets import needs
 from snm.data.formats.text_writer import write_text
 from snm.errors import InputError
-from snm.system.files import made_whole
+from snm.system.files import atomic_folder
 
 FEWEST, SMALLEST = 5, 4
 TEST = 0.2
@@ -53,7 +53,7 @@ def main(paths: tyro.conf.Positional[list[Path]], out: Path) -> None:
         halves[0].append(ids[:middle])
         halves[1].append(ids[middle:])
     kept = len(baskets) - int(TEST * len(baskets))
-    with made_whole("--out", out) as beside:
+    with atomic_folder("--out", out) as beside:
         for name, part in (("train", slice(kept)), ("test", slice(kept, None))):
             rows = (ones(half[part], len(items)) for half in halves)
             write_text(beside / f"{name}.txt", *rows)

@@ -19,7 +19,7 @@ import snm
 from experiments.command_line import run_command
 from snm.data.formats.text_writer import write_text
 from snm.errors import InputError
-from snm.system.files import made_whole
+from snm.system.files import atomic_folder
 
 
 def main(
@@ -45,7 +45,7 @@ def main(
     if out.exists():
         raise InputError(str(out), "a folder that exists", "a new one")
     first = dataset.test.take(np.arange(min(test_points, dataset.test.num_points)))
-    with made_whole("OUT", out) as beside:
+    with atomic_folder("OUT", out) as beside:
         for name, points in (("train", dataset.train), ("test", first)):
             parts = repeated(points.features, times), repeated(points.labels, times)
             write_text(beside / f"{name}.txt", *parts)

@@ -44,7 +44,7 @@ import tyro
 
 from experiments.command_line import run_command
 from snm.errors import InputError
-from snm.system.files import whole_file
+from snm.system.files import atomic_file
 
 FEWEST = 3
 LONGEST = 300  # characters of a docstring
@@ -93,7 +93,7 @@ def write_rows(rows: Sequence[Row], out: Path, source: str) -> None:
     if not kept:
         raise InputError(source, f"no text of a label that {FEWEST} have", "such texts")
     random.Random(0).shuffle(kept)
-    with whole_file(out) as partial, partial.open("w", newline="", encoding="utf-8") as file:
+    with atomic_file(out) as partial, partial.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([("text", "labels"), *kept])
     print(f"{len(kept):,} texts, {sum(n >= FEWEST for n in counts.values()):,} labels in {out}")
 

@@ -1,7 +1,7 @@
 """Annif's command line with `snm` among its backends: `python -m snm.annif`.
 
-Annif keeps its backends in a table of its own and asks no package for more. So this package puts
-one into that table and calls Annif; `backend` is imported only where Annif asks for it.
+Annif has a fixed table of backends, which other packages cannot extend by entry points. So this
+package adds one to the table and calls Annif; `backend` is imported only when Annif loads it.
 
 Public names: `register`, `create_app`.
 """

@@ -38,12 +38,12 @@ from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
 from snm.runs.load import StoredRun
 from snm.system import disk
-from snm.system.cache_folder import keep_programs
+from snm.system.cache_folder import enable_compilation_cache
 from snm.trainer.training import train
 
 __all__ = ["SnmBackend"]
 
-_TOGETHER = 32  # documents that Annif asks for at once
+_BATCH_SIZE = 32  # documents of an Annif request
 _CHUNK = 2048  # documents whose texts are in memory at once
 
 
@@ -53,18 +53,18 @@ class SnmBackend(TfidfVectorizerMixin, AnnifLearningBackend):
     In the project's section of `projects.cfg`, `min_df` and `ngram` are as for Annif's backend
     omikuji. Every setting of `snm train` is a parameter too, such as `preset`, `epochs` or `dim`.
 
-    A score is the probability that the subject is right; where no points were held out that tell
-    it (`memory=off`), the logistic function of the model's score.
+    A score is the probability that the subject is right. Without held-out points to fit it
+    (`memory=off`), it is the logistic function of the model's score.
 
-    To learn from more documents is `snm grow`: the memory of neighbours stores them, so that
-    their subjects, new ones too, are suggested at once. No step of training is made.
+    Learning works like `snm grow`: the memory of neighbours stores the documents, so their
+    subjects, including new ones, are suggested at once. No training step is made.
     """
 
     name = "snm"
     DEFAULT_PARAMETERS = {"limit": 100, "min_df": 1, "ngram": 1}  # noqa: RUF012 (Annif's own way)
 
     _RUN = "snm-run"
-    _NEW = "tmp-snm-run"  # Annif does not take files of such names for a model
+    _NEW = "tmp-snm-run"  # Annif ignores files with such names
     _OLD = "tmp-snm-before"
     _predictor: Predictor | None = None
 
@@ -72,39 +72,39 @@ class SnmBackend(TfidfVectorizerMixin, AnnifLearningBackend):
         """Loads the vectoriser and the model; with `parallel`, each process does so for itself.
 
         Raises:
-          NotInitializedException: there is none yet.
+          NotInitializedException: there is no model yet.
         """
         self.initialize_vectorizer()
         # A process that forks after jax has started its threads may hang.
         if not parallel and self._predictor is None:
-            keep_programs()
+            enable_compilation_cache()
             run = self._path(self._RUN)
             if not run.exists():
-                self._put_back()
+                self._finish_exchange()
             if not run.exists():
                 raise NotInitializedException(f"no model {run}", backend_id=self.backend_id)
             with self._as_annif_errors():
-                self._predictor = dataclasses.replace(load(run), block_rows=_TOGETHER)
+                self._predictor = dataclasses.replace(load(run), block_rows=_BATCH_SIZE)
 
     def _train(self, corpus: Any, params: dict[str, Any], jobs: int = 0) -> None:
         if corpus == "cached":
             raise NotSupportedException("cached training data", backend_id=self.backend_id)
         if corpus.is_empty():
             raise NotSupportedException("no documents to train on", backend_id=self.backend_id)
-        keep_programs()
+        enable_compilation_cache()
         with self._as_annif_errors(ConfigurationException):
             config = self._settings(params)
-        # Not the mixin's own, which puts the vectoriser beside the model of before at once.
+        # Not the mixin's vectoriser, which would replace the old model's vectoriser at once.
         vectorizer = TfidfVectorizer(
             min_df=int(params["min_df"]),
             ngram_range=(1, int(params["ngram"])),
             tokenizer=self.project.analyzer.tokenize_words,
             token_pattern=None,
             use_idf=False,
-            norm=None,  # counts, which the model weighs itself
+            norm=None,  # counts, which the model weights itself
         )
         counts = vectorizer.fit_transform(document.text for document in corpus.documents)
-        dataset = self._dataset(counts, (one.subject_set for one in corpus.documents))
+        dataset = self._dataset(counts, (document.subject_set for document in corpus.documents))
         self.info(f"training on {dataset.train.num_points} documents")
         disk.remove_tree(self._path(self._NEW))
         with self._as_annif_errors():
@@ -149,19 +149,21 @@ class SnmBackend(TfidfVectorizerMixin, AnnifLearningBackend):
             return SuggestionBatch.from_sequence([[]] * len(documents), self.project.subjects)
         with self._as_annif_errors():
             labels, scores = predictor.predict(counts, limit)
-        likely = 1 / (1 + np.exp(-scores.astype(np.float64)))
+        probabilities = 1 / (1 + np.exp(-scores.astype(np.float64)))
         if predictor.calibration is not None:
-            likely = predictor.probabilities(scores).astype(np.float64)
-        # The answer to a text without a known word would be the same for all such texts.
-        known = np.diff(counts.indptr) > 0
+            probabilities = predictor.probabilities(scores).astype(np.float64)
+        # Texts without a known word would all get the same suggestions.
+        has_words = np.diff(counts.indptr) > 0
         return SuggestionBatch.from_sequence(
             [
                 [
                     SubjectSuggestion(subject_id=label, score=score)
-                    for label, score in zip(ids, of_ids, strict=True)
-                    if label >= 0 and some
+                    for label, score in zip(ids, values, strict=True)
+                    if label >= 0 and has_word
                 ]
-                for ids, of_ids, some in zip(labels.tolist(), likely.tolist(), known, strict=True)
+                for ids, values, has_word in zip(
+                    labels.tolist(), probabilities.tolist(), has_words, strict=True
+                )
             ],
             self.project.subjects,
         )
@@ -169,13 +171,13 @@ class SnmBackend(TfidfVectorizerMixin, AnnifLearningBackend):
     def _settings(self, params: dict[str, Any]) -> Config:
         """The parameters that are settings of this package."""
         fields = {field.name for field in dataclasses.fields(Config)}
-        found = {name: _value(text) for name, text in params.items() if name in fields}
-        return parse_config(found, str(self.project.project_id))
+        values = {name: _value(text) for name, text in params.items() if name in fields}
+        return parse_config(values, str(self.project.project_id))
 
     def _counts(self, texts: list[str]) -> csr_matrix:
-        found = csr_matrix(self.vectorizer.transform(texts), dtype=np.float32)
-        found.sort_indices()
-        return found
+        counts = csr_matrix(self.vectorizer.transform(texts), dtype=np.float32)
+        counts.sort_indices()
+        return counts
 
     def _dataset(self, counts: Any, subject_sets: Iterable[Iterable[int]]) -> Dataset:
         """The documents that have a word and a subject."""
@@ -183,8 +185,8 @@ class SnmBackend(TfidfVectorizerMixin, AnnifLearningBackend):
         features = csr_matrix(counts, dtype=np.float32)
         features.sort_indices()
         ids, starts = [], [0]
-        for of_one in subject_sets:
-            ids += sorted(of_one)
+        for subject_set in subject_sets:
+            ids += sorted(subject_set)
             starts.append(len(ids))
         ones = np.ones(len(ids), np.float32)
         labels = csr_matrix((ones, np.asarray(ids, np.int32), starts),
@@ -198,7 +200,7 @@ class SnmBackend(TfidfVectorizerMixin, AnnifLearningBackend):
         for matrix in (points.features, points.labels):
             for array in (matrix.data, matrix.indices, matrix.indptr.astype(np.int64)):
                 digest.update(np.ascontiguousarray(array).data)
-        # Labels of names are words in one of several languages; these tell them apart.
+        # URIs, because the labels of subjects depend on the language.
         names = tuple(str(subjects[number].uri) for number in range(len(subjects)))
         return Dataset(self.project.project_id, points, None, names, digest.hexdigest())
 
@@ -206,7 +208,7 @@ class SnmBackend(TfidfVectorizerMixin, AnnifLearningBackend):
         return Path(self.datadir) / name
 
     def _exchange(self) -> None:
-        """Puts the new run into the place of the one that is there."""
+        """Replaces the current run by the new one."""
         run, old = self._path(self._RUN), self._path(self._OLD)
         disk.remove_tree(old)
         if run.exists():
@@ -215,23 +217,23 @@ class SnmBackend(TfidfVectorizerMixin, AnnifLearningBackend):
         disk.remove_tree(old)
         self._predictor = None
 
-    def _put_back(self) -> None:
-        """Ends an exchange that was interrupted; undoes it where the new run is not whole."""
+    def _finish_exchange(self) -> None:
+        """Finishes an interrupted exchange, or undoes it if the new run is not finished."""
         run, old, new = map(self._path, (self._RUN, self._OLD, self._NEW))
         if old.exists():
-            disk.rename(new if _is_whole(new) else old, run)
+            disk.rename(new if _is_finished(new) else old, run)
 
     @contextlib.contextmanager
     def _as_annif_errors(self, kind: type[Exception] = OperationFailedException) -> Iterator[None]:
-        """Turns refusals into errors that Annif shows in one line."""
+        """Turns InputError into errors that Annif shows in one line."""
         try:
             yield
         except InputError as error:
             raise kind(str(error), backend_id=self.backend_id) from error  # type: ignore[call-arg]
 
 
-def _is_whole(run: Path) -> bool:
-    """Whether a training ended there; one that was stopped early has no manifest yet."""
+def _is_finished(run: Path) -> bool:
+    """Whether the training is finished; a run that was stopped has no manifest yet."""
     with contextlib.suppress(InputError):
         return RunFolder(run).finished()
     return False

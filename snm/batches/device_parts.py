@@ -13,7 +13,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from snm.batches.batch import POINT_FIELDS
 from snm.distributed.mesh import DATA
-from snm.distributed.processes import everywhere, on_devices
+from snm.distributed.processes import make_global_array, replicate
 
 __all__ = [
     "local_data_parts",
@@ -60,7 +60,7 @@ def spread_points(points: Any, data_parts: int, mesh: Mesh) -> Any:
       mesh: the devices.
     """
     if data_parts == 1:
-        return everywhere(points, mesh)
+        return replicate(points, mesh)
     return jax.tree.map(lambda leaf: spread_data_parts(leaf, 0, mesh), points)
 
 
@@ -74,7 +74,7 @@ def spread_stack(stack: Any, data_parts: int, mesh: Mesh) -> Any:
     """Places the batches of a dispatch, of which this process has made only its own data parts."""
 
     def placed(leaf: Any, spec: PartitionSpec) -> jax.Array:
-        return spread_data_parts(leaf, 1, mesh) if len(spec) == 2 else everywhere(leaf, mesh)
+        return spread_data_parts(leaf, 1, mesh) if len(spec) == 2 else replicate(leaf, mesh)
 
     return jax.tree.map(placed, stack, stack_specs(stack, data_parts))
 
@@ -89,4 +89,4 @@ def spread_data_parts(array: np.ndarray, axis: int, mesh: Mesh) -> jax.Array:
         return array[(slice(None),) * axis + (slice(first - start, last - start),)]
 
     spec = PartitionSpec(*[None] * axis, DATA)
-    return on_devices(shape, NamedSharding(mesh, spec), part)
+    return make_global_array(shape, NamedSharding(mesh, spec), part)

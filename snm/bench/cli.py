@@ -86,7 +86,7 @@ def _run(command: Bench) -> None:
 
     from snm.bench.parts import PARTS
     from snm.runs.folder import write_json
-    from snm.system.terminal import telling, wide_console
+    from snm.system.terminal import text_spinner, wide_console
 
     console = wide_console()
     _check(command)
@@ -99,7 +99,7 @@ def _run(command: Bench) -> None:
     names = command.parts or tuple(PARTS)
     rows: list[dict[str, Any]] = []
     machine_description = describe_machine()
-    with telling("", timed=True) as report:
+    with text_spinner("", timed=True) as report:
         for shape in command.shape:
             for part in names:
                 part_rows = _time_part(part, shape, command, report)

@@ -70,7 +70,7 @@ def _run(command: Bounds) -> None:
     from snm.bounds.measure import bounds_of_run, measure
     from snm.runs.load import StoredRun
     from snm.runs.unfinished import remark_unfinished
-    from snm.system.cache_folder import keep_programs
+    from snm.system.cache_folder import enable_compilation_cache
     from snm.system.terminal import counters, say, waiting
     from snm.trainer.evaluate import data_of_run
 
@@ -78,7 +78,7 @@ def _run(command: Bounds) -> None:
         raise InputError("--delta", str(command.delta), "a probability between 0 and 1")
     if command.points is not None and command.points < 1:
         raise InputError("--points", str(command.points), "at least 1")
-    keep_programs()
+    enable_compilation_cache()
     remark_unfinished(command.run)
     with waiting(f"reading {command.run}"):
         stored = StoredRun.open(command.run)
@@ -159,14 +159,14 @@ def verdicts(bounds: dict[str, Any]) -> list[str]:
 def _print(bounds: dict[str, Any]) -> None:
     from rich import box
 
-    from snm.system.terminal import console, table_of
+    from snm.system.terminal import console, make_table
 
     console.print(
         f"{bounds['run']}: k = {bounds['k']}, {bounds['points']:,} training points, "
         f"{bounds['num_labels']:,} labels, delta = {bounds['delta']:g}"
     )
     percents = (f"{100 * float(name):g}%" for name in bounds["margin_quantiles"])
-    quantiles = table_of("margins of training points", numbers=percents, box=box.SIMPLE)
+    quantiles = make_table("margins of training points", numbers=percents, box=box.SIMPLE)
     quantiles.add_row(*(f"{value:.3g}" for value in bounds["margin_quantiles"].values()))
     console.print(quantiles)
     console.print(
@@ -185,7 +185,7 @@ def _print(bounds: dict[str, Any]) -> None:
         "points_needed": "needed",
     }
     title = "Theorem 6: bound of the risk at each margin"
-    table = table_of(title, numbers=columns.values(), box=box.SIMPLE)
+    table = make_table(title, numbers=columns.values(), box=box.SIMPLE)
     for row in bounds["theorem_6"]:
         needed = row["points_needed"]
         table.add_row(
@@ -196,7 +196,7 @@ def _print(bounds: dict[str, Any]) -> None:
     five = bounds["theorem_5"]
     if "why_not" not in five:
         title = "Theorem 5: bound of the trained loss's generalization error"
-        table = table_of(title, [""], [""], show_header=False, box=box.SIMPLE)
+        table = make_table(title, [""], [""], show_header=False, box=box.SIMPLE)
         for name, value in five.items():
             if name == "note":
                 continue

@@ -8,7 +8,7 @@ from typing import Any
 
 from snm.errors import InputError, first_line
 from snm.system.checksums import are_records, read_sealed, write_sealed
-from snm.system.faults import unread
+from snm.system.faults import read_error
 
 __all__ = ["MANIFEST", "DamagedError", "Manifest", "UnfinishedError", "unreadable"]
 
@@ -83,4 +83,4 @@ class Manifest:
 def unreadable(path: Path, error: PermissionError) -> InputError:
     """The error for missing permission to read a file of a checkpoint, which is no damage."""
     where = path if error.filename is None else error.filename
-    return unread(where, error, "a file of the checkpoint")
+    return read_error(where, error, "a file of the checkpoint")

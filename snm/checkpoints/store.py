@@ -26,16 +26,16 @@ from snm.checkpoints.disk_errors import REASONS, check_free_space, disk_reason, 
 from snm.checkpoints.manifest import MANIFEST, DamagedError, Manifest, UnfinishedError, unreadable
 from snm.checkpoints.orbax_lock import ORBAX_LOCK, quiet, quiet_tasks, without_consistency_check
 from snm.distributed.processes import (
-    from_first_process,
+    broadcast_from_first,
     has_several_processes,
     is_first_process,
     is_mine,
-    least_of_processes,
+    min_over_processes,
 )
 from snm.errors import InputError, first_line
 from snm.system import disk
 from snm.system.checksums import checksum, difference, fingerprints
-from snm.system.faults import lacks_memory
+from snm.system.faults import is_out_of_memory
 from snm.system.files import sync_names, sync_tree
 
 __all__ = ["Checkpoints", "SavingError"]
@@ -162,7 +162,7 @@ class Checkpoints:
                 failure = error
         number = len(REASONS) if failure is None else reason_number(failure)
         if not self.apart:
-            number = least_of_processes(number)
+            number = min_over_processes(number)
         if failure is not None:
             raise failure
         if number < len(REASONS):
@@ -286,7 +286,7 @@ class Checkpoints:
             with ORBAX_LOCK, context:
                 return ocp.load_checkpointables(str(path), dict(state=abstract))["state"]
         except (ValueError, KeyError, TypeError) as error:  # not damaged, by its checksums
-            if lacks_memory(error):
+            if is_out_of_memory(error):
                 raise MemoryError(f"{path}: no room to load the checkpoint") from error
             raise DamagedError(path, f"arrays of another model: {first_line(error)}") from error
 
@@ -317,7 +317,7 @@ class Checkpoints:
         # The number, from 1, of the first damaged file that any process found; 0 if one could not
         # read the files. A process that failed takes part too, because the others wait for it.
         first = next((i for i, damage in enumerate(differences.values(), 1) if damage), _NO_DAMAGE)
-        lowest = least_of_processes(first if failure is None else 0)
+        lowest = min_over_processes(first if failure is None else 0)
         if failure is not None:
             raise failure
         if lowest < _NO_DAMAGE:
@@ -338,7 +338,7 @@ class Checkpoints:
         Raises:
           InputError: there are checkpoints, but none of them is intact.
         """
-        steps = from_first_process(self._steps(), _MAX_LISTED)
+        steps = broadcast_from_first(self._steps(), _MAX_LISTED)
         damaged = [] if has_several_processes() else self._interrupted(max(steps, default=-1))
         for step in reversed(steps):
             try:

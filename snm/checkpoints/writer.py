@@ -19,12 +19,12 @@ from typing import Any, NamedTuple, Protocol
 
 from snm.checkpoints.disk_errors import REASONS, reason_number
 from snm.checkpoints.store import Checkpoints
-from snm.distributed.host_copy import bytes_here, gathered_on_first, host_copy, state_bytes
+from snm.distributed.host_copy import gather_on_first, host_copy, local_bytes, state_bytes
 from snm.distributed.processes import (
-    Agreed,
+    AsyncMin,
     has_several_processes,
     is_first_process,
-    least_of_processes,
+    min_over_processes,
 )
 from snm.errors import InputError
 from snm.machine.ram import available_ram
@@ -47,7 +47,7 @@ _POLL_SECONDS = 0.02
 
 def has_memory_for_copy(state: Any) -> bool:
     """Whether every process has memory for a copy of its part of a state; all must call this."""
-    return bool(least_of_processes(int(bytes_here(state) <= _MAX_COPY_SHARE * available_ram())))
+    return bool(min_over_processes(int(local_bytes(state) <= _MAX_COPY_SHARE * available_ram())))
 
 
 class Store(Protocol):
@@ -167,7 +167,7 @@ class MultiProcessWriter(Writer):
 
     def __init__(self, checkpoints: Checkpoints, *, in_background: bool):
         super().__init__(checkpoints, in_background=in_background)
-        self._lowest_status = Agreed()
+        self._lowest_status = AsyncMin()
         self._failed = False
 
     def _write(self, checkpoint: _Checkpoint, *, last: bool) -> None:
@@ -222,7 +222,7 @@ class GatheringWriter(MultiProcessWriter):
 
     def _write(self, checkpoint: _Checkpoint, *, last: bool) -> None:
         """Writes it; when this returns, process 0 has copied the whole state."""
-        gathered = checkpoint._replace(state=gathered_on_first(checkpoint.state))
+        gathered = checkpoint._replace(state=gather_on_first(checkpoint.state))
 
         def write() -> None:
             if is_first_process():
@@ -235,7 +235,7 @@ class GatheringWriter(MultiProcessWriter):
 def _check_memory_to_gather(state: Any) -> None:
     """Raises in all processes if process 0 has no memory to gather the state."""
     size = state_bytes(state)
-    if not least_of_processes(int(not is_first_process() or size <= available_ram())):
+    if not min_over_processes(int(not is_first_process() or size <= available_ram())):
         found = f"{size / 2**30:.1f} GiB of tables, more than process 0 has free host memory for"
         raise InputError("--run-dir in a store", found, "a folder that all processes share")
 

@@ -63,9 +63,9 @@ class Evaluate:
 
     def __call__(self) -> None:
         """Runs the verb."""
-        from snm.system.cache_folder import keep_programs
+        from snm.system.cache_folder import enable_compilation_cache
 
-        keep_programs()
+        enable_compilation_cache()
         _run(self)
 
 

@@ -29,14 +29,14 @@ from snm.stores.objects import StoreError
 from snm.system import timing
 from snm.system.escapes import plain
 from snm.system.faults import (
-    NO_ROOM,
+    OUT_OF_MEMORY,
     STANDARD_OUTPUT,
-    is_full,
-    lacks_memory,
+    is_disk_full,
+    is_out_of_memory,
     naming,
     reason_of,
 )
-from snm.system.files import refuse_unreachable
+from snm.system.files import check_reachable
 from snm.system.own_modules import import_own_modules
 from snm.system.signals import ends_as_first
 
@@ -134,7 +134,7 @@ def with_local_copies(command: Any) -> Any:
         value = getattr(command, field.name)
         address = Address.of(value)
         if address is None and isinstance(value, Path):
-            refuse_unreachable(value)
+            check_reachable(value)
         if field.name in _KEPT_ADDRESSES:
             continue
         if address is not None and field.name in _COPIED:
@@ -238,7 +238,7 @@ _RESUME_HINTS = {
 
 def _is_disk_error(error: BaseException | None) -> bool:
     """Whether a disk is full or failing; then the input may be valid, and a retry may succeed."""
-    return isinstance(error, OSError) and (is_full(error) or error.errno == errno.EIO)
+    return isinstance(error, OSError) and (is_disk_full(error) or error.errno == errno.EIO)
 
 
 class _ImmediateExit(int):
@@ -271,10 +271,10 @@ def _run_to_status(words: list[str]) -> int:
     except OSError as error:  # a full disk, say
         where = "" if error.filename is None else f"{error.filename}: "
         status = _print_error(f"{where}{reason_of(error)}", 1)
-        return _ImmediateExit(status) if lacks_memory(error) else status
+        return _ImmediateExit(status) if is_out_of_memory(error) else status
     except Exception as error:
-        if lacks_memory(error):
-            return _ImmediateExit(_print_error(NO_ROOM, 1))
+        if is_out_of_memory(error):
+            return _ImmediateExit(_print_error(OUT_OF_MEMORY, 1))
         if not isinstance(error, (AssertionError, RuntimeError)):
             raise
         if (message := _no_device_message(error)) is None:
@@ -290,9 +290,9 @@ def _no_device_message(error: BaseException) -> str | None:
     *_, (last, _) = traceback.walk_tb(error.__traceback__)
     if not last.f_globals.get("__name__", "").startswith("jax."):
         return None
-    from snm.machine.platform import why_no_device
+    from snm.machine.platform import device_error
 
-    if (why := why_no_device()) is None:
+    if (why := device_error()) is None:
         return None
     platforms = os.environ.get("JAX_PLATFORMS")
     where = "the devices of JAX" if platforms is None else f"JAX_PLATFORMS={platforms}"

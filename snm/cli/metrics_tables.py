@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from snm.errors import counted
-from snm.system.terminal import console, displayed, say, table_of
+from snm.system.terminal import console, format_value, make_table, say
 
 __all__ = ["metrics_table", "print_held_out", "print_metrics", "print_summary"]
 
@@ -123,7 +123,7 @@ def metrics_table(metrics: dict[str, Any], title: str) -> Group:
     """Metrics in percent: a row for each measure, a column for each k."""
     ks = sorted({int(name.split("@")[1]) for name in metrics if "@" in name})
     heading = Text(f"{title} ({metrics['points']:,})", "italic")  # may be wider than the table
-    table = table_of(None, ["%"], (f"@{k}" for k in ks))
+    table = make_table(None, ["%"], (f"@{k}" for k in ks))
     names = list(dict.fromkeys(name.split("@")[0] for name in metrics if "@" in name))
     for name in names:
         cells = (metrics.get(f"{name}@{k}") for k in ks)
@@ -136,16 +136,16 @@ def _groups_table(groups: list[dict[str, Any]], k: int) -> Table:
     # The precision of a group is its part of P@k; the parts add up.
     headings = {"recall": f"recall@{k} %", "precision": f"adds to P@{k}"}
     columns = (headings.get(name, name) for name in groups[0])
-    table = table_of("labels by training frequency, rarest tenth first", numbers=columns)
+    table = make_table("labels by training frequency, rarest tenth first", numbers=columns)
     for group in groups:
-        table.add_row(*(displayed(value) for value in group.values()))
+        table.add_row(*(format_value(value) for value in group.values()))
     return table
 
 
 def _reliability_table(reliability: dict[str, Any]) -> Table:
     """The reliability diagram: for each bin of probabilities, a bar of the share that is right."""
     columns = "probability", "right", "answers"
-    table = table_of("probabilities of the best answers", numbers=columns)
+    table = make_table("probabilities of the best answers", numbers=columns)
     table.add_column("right: #, probability: |")
     for entry in reliability["bins"]:
         bar = list("#" * round(30 * entry["right"])) + [" "] * 31
@@ -159,7 +159,7 @@ def _threshold_table(rows: list[dict[str, Any]]) -> Table:
     """F1 at each threshold."""
     headings = {"F1": "F1 of points", "answers": "labels a point"}
     columns = (headings.get(name, name) for name in rows[0])
-    table = table_of("labels that are at least as likely as a threshold", numbers=columns)
+    table = make_table("labels that are at least as likely as a threshold", numbers=columns)
     for row in rows:
         name, *values = row.values()
         table.add_row(name, *(f"{value:.2f}" for value in values))

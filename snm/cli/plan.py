@@ -54,13 +54,13 @@ class Plan:
     def __call__(self) -> None:
         """Runs the verb."""
         if self.target is None:
-            from snm.system.cache_folder import keep_programs
+            from snm.system.cache_folder import enable_compilation_cache
 
-            keep_programs()
+            enable_compilation_cache()
         else:  # without the device, a cached program cannot be loaded
-            from snm.targets.devices import only_compile
+            from snm.targets.devices import use_cpus_only
 
-            only_compile()
+            use_cpus_only()
         _run(self)
 
 
@@ -76,9 +76,9 @@ def _run(command: Plan) -> None:
     command.settings.check()  # before the data are read, which may take long
     limit = None if command.device_memory is None else parse_bytes(command.device_memory)
     if command.target is not None:
-        from snm.targets.report import plan_target, with_devices
+        from snm.targets.report import plan_target, with_mesh_of_target
 
-        simulate_devices(with_devices(command.target, command.settings)[1].mesh)
+        simulate_devices(with_mesh_of_target(command.target, command.settings)[1].mesh)
         return plan_target(command.data, command.settings, command.target, limit, command.json)
     simulate_devices(command.settings.mesh)
     plan = _compute_plan(command, limit)
@@ -190,9 +190,9 @@ def _time_text(plan: _PlanResult) -> str:
 
 def _table(title: str, account: Bytes) -> Table:
     from snm.planning.bytes_by_stage import PARTS, STAGES
-    from snm.system.terminal import table_of
+    from snm.system.terminal import make_table
 
-    table = table_of(title, ["part"], STAGES)
+    table = make_table(title, ["part"], STAGES)
     for part in PARTS:
         sizes = [account[stage].get(part, 0) for stage in STAGES]
         if any(sizes):

@@ -99,9 +99,9 @@ class Predict:
 
     def __call__(self) -> None:
         """Runs the verb."""
-        from snm.system.cache_folder import keep_programs
+        from snm.system.cache_folder import enable_compilation_cache
 
-        keep_programs()
+        enable_compilation_cache()
         _run(self)
 
 
@@ -121,7 +121,7 @@ def _run(command: Predict) -> None:
     from snm.export.load import load
     from snm.prediction.answer_lines import FORMS
     from snm.runs.unfinished import remark_unfinished
-    from snm.system.terminal import remark, say, telling
+    from snm.system.terminal import remark, say, text_spinner
 
     _check(command)
     output = command.output
@@ -138,7 +138,7 @@ def _run(command: Predict) -> None:
     with contextlib.ExitStack() as holding:
         blocks = _blocks(command, predictor, holding)
         lines = holding.enter_context(_written(output))
-        tell = None if output is None else holding.enter_context(telling("points"))
+        tell = None if output is None else holding.enter_context(text_spinner("points"))
         form.begin(lines)
         for found in _answers(command, predictor, blocks, lists):
             lines.writelines(form.of(found))
@@ -275,8 +275,8 @@ def _refuse_table(output: Path) -> None:
 @contextlib.contextmanager
 def _written(output: Path | None) -> Iterator[Any]:
     """A stream to a file that appears when it is complete, or to standard output."""
-    from snm.system.files import whole_file
-    from snm.system.signals import ends_in_order
+    from snm.system.files import atomic_file
+    from snm.system.signals import sigterm_raises_exit
 
     if output is None:
         if isinstance(sys.stdout, io.TextIOWrapper):
@@ -287,7 +287,7 @@ def _written(output: Path | None) -> Iterator[Any]:
         return
     try:
         packed = output.suffix == ".gz"
-        with ends_in_order(), whole_file(output) as beside, _opened(beside, packed) as lines:
+        with sigterm_raises_exit(), atomic_file(output) as beside, _opened(beside, packed) as lines:
             yield lines
     except OSError as error:
         reason = reason_of(error)

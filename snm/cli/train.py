@@ -91,17 +91,17 @@ class Train:
     def __call__(self) -> None:
         """Runs the verb."""
         from snm.system.signals import sigterm_ends
-        from snm.system.terminal import heard_or_not, waiting
+        from snm.system.terminal import ignore_broken_pipe, waiting
         from snm.system.timing import part
 
         # Until the steps begin, which `stop_told` ends in order.
-        with heard_or_not(), sigterm_ends(STOPPED, _SIGTERM_NOTE):
+        with ignore_broken_pipe(), sigterm_ends(STOPPED, _SIGTERM_NOTE):
             with waiting("starting"), part("starting"):
-                from snm.distributed.launch import Meeting, process_group
-                from snm.system.cache_folder import keep_programs
+                from snm.distributed.launch import ProcessOptions, process_group
+                from snm.system.cache_folder import enable_compilation_cache
 
-                keep_programs()
-            meeting = Meeting(
+                enable_compilation_cache()
+            meeting = ProcessOptions(
                 self.coordinator, self.num_processes, self.process_id, self.peer_timeout
             )
             with process_group(meeting):
@@ -145,7 +145,7 @@ def run_training(command: Train) -> None:
         from snm.runs.folder import RunFolder
         from snm.runs.mirror import place_of
         from snm.stores.address import Address
-        from snm.system.signals import stop_told
+        from snm.system.signals import announced_stop
         from snm.trainer.run import RunRequest
         from snm.trainer.training import PlannedRun
 
@@ -156,7 +156,7 @@ def run_training(command: Train) -> None:
             warning = disk_warning(dataset, run.config, place.folder)
             if warning is not None and not RunFolder(place.folder).result.exists():
                 console.print(warning, soft_wrap=True)
-        with progress_bar() as bar, stop_told(_STOP_NOTE, _RESUME_NOTE) as stop:
+        with progress_bar() as bar, announced_stop(_STOP_NOTE, _RESUME_NOTE) as stop:
             request = RunRequest(
                 source=command.data,  # as typed, so that `evaluate` finds the data again
                 warm_start=command.warm_start,
@@ -324,7 +324,7 @@ def _print_next(evaluated: bool, run_dir: Path | Address) -> None:
 
 def _print_times(table: bool) -> None:
     """Prints the time by part: one line, or with `table` every part and program."""
-    from snm.system.terminal import console, say, table_of
+    from snm.system.terminal import console, make_table, say
     from snm.system.timing import COMPILING, times
 
     timings = times()
@@ -335,7 +335,7 @@ def _print_times(table: bool) -> None:
         shown = ", ".join(f"{parts[name]:.1f} {name}" for name in ordered[:4])
         say(f"{whole:.1f} s from the command to the result: {shown} (--profile-time shows all)")
         return
-    lines = table_of("from the command to the result", ["part"], ["seconds", "share"])
+    lines = make_table("from the command to the result", ["part"], ["seconds", "share"])
     for name in ordered:
         lines.add_row(name, f"{parts[name]:.2f}", f"{parts[name] / whole:.1%}")
         if name == COMPILING:
@@ -350,13 +350,13 @@ def _print_settings(dataset: Dataset, config: Config) -> None:
     """Prints the settings and sizes of a run, for `--dry-run`."""
     from snm.config.resolve import resolve
     from snm.config.resolved import changed_by_data
-    from snm.system.terminal import console, table_of
+    from snm.system.terminal import console, make_table
     from snm.trainer.phase import steps_of_epoch
 
     resolved = resolve(config, dataset)
     steps = steps_of_epoch(resolved, dataset)
     chosen = changed_by_data(config, resolved)
-    table = table_of("settings", ["setting", "value", "chosen for"])
+    table = make_table("settings", ["setting", "value", "chosen for"])
     for name, value in dataclasses.asdict(resolved).items():
         table.add_row(name, str(value), str(chosen.get(name, "")))
     console.print(table)

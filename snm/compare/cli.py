@@ -136,9 +136,12 @@ class Compare:
     def __call__(self) -> None:
         """Runs the verb."""
         from snm.system.signals import sigterm_ends
-        from snm.system.terminal import heard_or_not
+        from snm.system.terminal import ignore_broken_pipe
 
-        with heard_or_not(), sigterm_ends(STOPPED, f"SIGTERM: stopped; the same command {_KEPT}"):
+        with (
+            ignore_broken_pipe(),
+            sigterm_ends(STOPPED, f"SIGTERM: stopped; the same command {_KEPT}"),
+        ):
             _run(self)
 
 
@@ -155,7 +158,7 @@ def _run(command: Compare) -> None:
     from snm.compare.report.tables import all_sheets
     from snm.compare.report.terminal import layout_tables
     from snm.system.locks import LOCK, locked
-    from snm.system.signals import stop_told
+    from snm.system.signals import announced_stop
     from snm.system.terminal import console
 
     _check(command)
@@ -184,7 +187,7 @@ def _run(command: Compare) -> None:
         write_record(command.out / "plan.json", plan)
         description = _describe(command, dataset, plan)
         tables: dict[str, Any] = {}
-        with display.bar, stop_told(_STOPPING, _KEPT) as stop:
+        with display.bar, announced_stop(_STOPPING, _KEPT) as stop:
             for tables in campaign.run(stop):
                 _write_figures(command.out, {**description, **tables})
             tables["peers"] = _peers(command, campaign.arms[0].config, display, stop)
@@ -307,10 +310,10 @@ def _check_same_plan(out: Path, plan: dict[str, Any]) -> None:
 
 
 def _describe(command: Compare, dataset: Dataset, plan: dict[str, Any]) -> dict[str, Any]:
-    from snm.machine.versions import surroundings
+    from snm.machine.versions import environment_record
 
     assert dataset.test is not None
-    environment = surroundings()
+    environment = environment_record()
     return {
         "command": shlex.join(["snm", *sys.argv[1:]]),
         "date": datetime.date.today().isoformat(),
@@ -366,17 +369,17 @@ def _published(dataset: Dataset) -> Any:
 def _write_figures(out: Path, results: dict[str, Any]) -> None:
     from snm.compare.report.flat import results_csv
     from snm.runs.folder import write_json
-    from snm.system.files import write_whole
+    from snm.system.files import write_atomic
 
     write_json(out / "results.json", results)
-    write_whole(out / "results.csv", results_csv(results))
+    write_atomic(out / "results.csv", results_csv(results))
 
 
 def _write(out: Path, results: dict[str, Any]) -> None:
     from snm.compare.report.markdown import markdown
     from snm.compare.report.page import page
-    from snm.system.files import write_whole
+    from snm.system.files import write_atomic
 
     _write_figures(out, results)
     for name, text in (("table.md", markdown(results)), ("report.html", page(results))):
-        write_whole(out / name, text)
+        write_atomic(out / name, text)

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TimeElapsedColumn
 
 from snm.compare.jobs import Running
 from snm.errors import counted, duration
-from snm.system.terminal import bar_of
+from snm.system.terminal import make_bar
 
 __all__ = ["Display", "seconds_left"]
 
@@ -30,7 +30,7 @@ class Display:
     def __init__(self, num_parallel: int = 1) -> None:
         self._at_once, self._num_estimates = num_parallel, 0
         columns = BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn()
-        self.bar = bar_of(*columns, stays=True)
+        self.bar = make_bar(*columns, stays=True)
         self._tasks: dict[str, Any] = {}
         self._done: dict[str, int] = {}
         self._begun = time.monotonic()

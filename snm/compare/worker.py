@@ -21,7 +21,7 @@ from snm.errors import STOPPED, InputError, StoppedError
 from snm.stores.objects import StoreError
 from snm.system.locks import locked
 from snm.system.own_modules import import_own_modules
-from snm.system.signals import stop_wished
+from snm.system.signals import stop_requested
 
 __all__ = ["main", "run_task"]
 
@@ -118,14 +118,14 @@ def main() -> int:
     task = Path(sys.argv[1])
     # An earlier worker of the same task may not have exited yet.
     lock = task.with_name(task.name.replace(".task.json", ".lock"))
-    from snm.system.cache_folder import keep_programs
+    from snm.system.cache_folder import enable_compilation_cache
 
-    keep_programs()
+    enable_compilation_cache()
     try:
         import_own_modules()
         with (
             locked(lock, str(lock), wait=True),
-            stop_wished(lambda _: None, lambda: None) as stop,
+            stop_requested(lambda _: None, lambda: None) as stop,
         ):
             run_task(task, stop)
     except StoppedError:

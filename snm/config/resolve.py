@@ -20,7 +20,7 @@ from snm.data.evidence import evidence_lost
 from snm.data.id_space import features_are_labels
 from snm.data.mapped import is_mapped
 from snm.data.weighting import Kind, Weighting, filled
-from snm.distributed.dataset import has_negative, ones_of_rows, seen_labels
+from snm.distributed.dataset import binarized_rows, count_seen_labels, has_negative
 from snm.distributed.processes import has_several_processes
 from snm.errors import InputError, pip_install
 from snm.losses.sampled import LOSSES, HeadLoss, SampleSizes
@@ -132,7 +132,7 @@ def _input_dropout(config: Config, dataset: Dataset, weighting: Kind, epochs: in
         return 0.0  # dense features cannot replace each other
     if not passes.auto_may_use_dropout(epochs, dataset.train.features_per_point):
         return 0.0
-    lost = evidence_lost(dataset.train, ones_of_rows)
+    lost = evidence_lost(dataset.train, binarized_rows)
     return passes.auto_input_dropout(dataset.train.points_per_label, lost)
 
 
@@ -327,7 +327,7 @@ def _seen(config: Config, dataset: Dataset) -> Literal["keep", "drop"]:
         return "drop"
     if same is False:
         return "keep"
-    counts = *seen_labels(dataset), dataset.train.labels.nnz
+    counts = *count_seen_labels(dataset), dataset.train.labels.nnz
     return "drop" if rules.auto_drops_seen(*counts, same_items=same is True) else "keep"
 
 

@@ -22,8 +22,8 @@ from snm.config.fields import (
 )
 from snm.config.marks import TABLES
 from snm.errors import InputError, nearest
-from snm.system.faults import unread
-from snm.system.files import write_whole
+from snm.system.faults import read_error
+from snm.system.files import write_atomic
 
 __all__ = [
     "IF_ALL_POINTS",
@@ -137,7 +137,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise unread(path, error, "a TOML file") from error
+        raise read_error(path, error, "a TOML file") from error
     except (ValueError, RecursionError) as error:
         # Also numbers of thousands of digits and brackets of thousands of levels.
         raise InputError(str(path), f"no TOML: {error}", "lines `key = value`") from error
@@ -180,7 +180,7 @@ def warm_start_flags(run: Path) -> str:
 
 def write_config(path: Path, config: Config) -> None:
     """Writes every setting as TOML; the file appears when it is whole."""
-    write_whole(path, config_text(config))
+    write_atomic(path, config_text(config))
 
 
 def config_text(config: Config) -> str:

@@ -26,7 +26,7 @@ from snm.data.formats.text import Piece, pieces_of
 from snm.errors import InputError
 from snm.system import disk
 from snm.system.checksums import crc32, read_sealed, sealed
-from snm.system.files import made_whole
+from snm.system.files import atomic_folder
 
 __all__ = ["Parts", "entry", "read", "write", "write_pieces"]
 
@@ -131,7 +131,7 @@ def _new_entry(place: Path, key: str) -> Iterator[tuple[Path, dict[str, Any]]]:
       InputError: the entry cannot be written.
     """
     folder = place / entry(key)
-    with made_whole("cache", folder, lasting=False) as temporary:
+    with atomic_folder("cache", folder, lasting=False) as temporary:
         parts: dict[str, Any] = {}
         yield temporary, parts
         disk.write(temporary / "manifest.json", json.dumps(sealed(parts)).encode())

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from snm.errors import InputError
 from snm.system.checksums import file_sha256
-from snm.system.faults import unread
+from snm.system.faults import read_error
 
 __all__ = ["Content", "sha256_of"]
 
@@ -55,7 +55,7 @@ def _stamps(files: list[Path]) -> list[tuple[int, int, int]]:
     try:
         stats = [file.stat() for file in files]
     except OSError as error:
-        raise unread(error.filename, error, "a readable file") from error
+        raise read_error(error.filename, error, "a readable file") from error
     return [(stat.st_ino, stat.st_size, stat.st_mtime_ns) for stat in stats]
 
 
@@ -70,6 +70,6 @@ def sha256_of(files: list[Path]) -> str:
         try:
             content = file_sha256(file)
         except OSError as error:
-            raise unread(file, error, "a readable file") from error
+            raise read_error(file, error, "a readable file") from error
         total.update(f"{file.name} {content}\n".encode())
     return total.hexdigest()

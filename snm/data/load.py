@@ -24,7 +24,7 @@ from snm.stores import shared_cache
 from snm.stores.address import absolute
 from snm.stores.copies import local
 from snm.system.cache_folder import folder as cache_folder
-from snm.system.files import refuse_unreachable
+from snm.system.files import check_reachable
 
 __all__ = [
     "absolute_source",
@@ -273,7 +273,7 @@ def fetched(source: str | Path) -> Path | None:
     Raises:
       InputError: a path that cannot be reached.
     """
-    refuse_unreachable(Path(source))
+    check_reachable(Path(source))
     if Path(source).exists() or not re.fullmatch(r"[\w.-]+", str(source)):
         return None
     cache = cache_folder("default")

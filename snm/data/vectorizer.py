@@ -21,7 +21,7 @@ from scipy.sparse import csr_matrix
 from snm.data.names import composed, normalize_list, normalize_name, original_spellings
 from snm.errors import InputError, pip_install
 from snm.system import disk
-from snm.system.faults import unread
+from snm.system.faults import read_error
 
 __all__ = [
     "CLASSES",
@@ -228,7 +228,7 @@ class Vectorizer:
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
-            raise unread(path, error, expected) from error
+            raise read_error(path, error, expected) from error
         except (ValueError, RecursionError) as error:
             raise InputError(str(path), "damaged JSON", expected) from error
         try:

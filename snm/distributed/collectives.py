@@ -100,7 +100,7 @@ class Shard(NamedTuple):
             jnp.append(starts.reshape(-1), jnp.asarray(parts * entries, starts.dtype)),
         )
 
-    def own_draws(self, drawn: jax.Array, starts: jax.Array) -> jax.Array:
+    def local_draws(self, drawn: jax.Array, starts: jax.Array) -> jax.Array:
         """Selects this shard's random numbers from those drawn for the whole batch.
 
         An entry's number depends on its index in the whole batch, so that the draws do not depend
@@ -108,7 +108,7 @@ class Shard(NamedTuple):
 
         Args:
           drawn: [data_parts * entries, ...], the same on every device.
-          starts: int32 [n + 1], of this shard's block.
+          starts: int32 [n + 1], the starts of this shard's block.
 
         Returns:
           [entries, ...]; arbitrary for padding.
@@ -134,39 +134,41 @@ class Shard(NamedTuple):
         return Best(scores, jnp.take_along_axis(slots, place, axis=1))
 
     def local(self, ids: jax.Array, num_rows: int) -> tuple[jax.Array, jax.Array]:
-        """The rows of this shard that hold `ids` (0 where none does), and whether one does."""
-        place = ids - self.first_row
-        here = (place >= 0) & (place < num_rows)
-        return jnp.where(here, place, 0), here
+        """The local rows of `ids`, and whether they are in this shard; 0 for other rows."""
+        rows = ids - self.first_row
+        is_local = (rows >= 0) & (rows < num_rows)
+        return jnp.where(is_local, rows, 0), is_local
 
-    def own_entries(self, block: SparseRows, num_rows: int) -> SparseRows:
+    def local_entries(self, block: SparseRows, num_rows: int) -> SparseRows:
         """The block with ids local to this shard; entries of other shards' rows get the value 0."""
         if self.row_axis is None:
             return block
-        place, here = self.local(block.ids, num_rows)
-        return SparseRows(place, jnp.where(here, block.values, 0), block.starts)
+        rows, is_local = self.local(block.ids, num_rows)
+        return SparseRows(rows, jnp.where(is_local, block.values, 0), block.starts)
 
-    def of_batch(self, block: SparseRows, num_rows: int) -> SparseRows:
-        """`own_entries` of `gather_block`."""
-        return self.own_entries(self.gather_block(block), num_rows)
+    def batch_entries(self, block: SparseRows, num_rows: int) -> SparseRows:
+        """`local_entries` of `gather_block`."""
+        return self.local_entries(self.gather_block(block), num_rows)
 
     def row_sums(
-        self, rows: jax.Array, block: SparseRows, of_batch: SparseRows | None = None
+        self, rows: jax.Array, block: SparseRows, batch_entries: SparseRows | None = None
     ) -> jax.Array:
         """`embedding_bag` for this device's examples over a table whose rows are sharded.
 
         Args:
           rows: [N, dim], this device's shard.
           block: sparse [n, total] block of its examples.
-          of_batch: `of_batch` of the block, if the caller has it already.
+          batch_entries: the result of `batch_entries`, if the caller has it already.
 
         Returns:
           float32 [n, dim].
         """
         num_rows = rows.shape[0]
         if self.row_axis is None or self.row_axis != self.data_axis:
-            return self.sum(embedding_bag(rows, self.own_entries(block, num_rows)))
+            return self.sum(embedding_bag(rows, self.local_entries(block, num_rows)))
         # The axis shards both rows and examples: each device sums its rows for all examples, and
         # the reduce-scatter returns to each device the totals of its own examples.
-        of_batch = self.of_batch(block, num_rows) if of_batch is None else of_batch
-        return lax.psum_scatter(embedding_bag(rows, of_batch), self.row_axis, tiled=True)
+        batch_entries = (
+            self.batch_entries(block, num_rows) if batch_entries is None else batch_entries
+        )
+        return lax.psum_scatter(embedding_bag(rows, batch_entries), self.row_axis, tiled=True)

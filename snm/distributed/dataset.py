@@ -1,8 +1,8 @@
 """Loads a data set in several processes, and computes its statistics together.
 
 Process 0 hashes the files and parses them into the cache if they are not there yet; the others map
-the cached arrays. Each process verifies some of the arrays. Of the training points, it reads an
-equal range to count labels and features, and those of its own batch positions to train on. A single
+the cached arrays. Each process verifies some of the arrays. It reads an equal range of the training
+points to count labels and features, and the points of its batch positions to train on. A single
 process reads everything.
 """
 
@@ -23,19 +23,27 @@ from snm.data.statistics import duplicate_test_rows
 from snm.data.weighting import Weighting, document_counts
 from snm.distributed.processes import (
     barrier,
-    from_first_process,
+    broadcast_from_first,
     has_several_processes,
     is_first_process,
     is_mine,
-    least_of_processes,
+    min_over_processes,
     sum_over_processes,
 )
 from snm.errors import InputError
 
-__all__ = ["column_counts", "duplicate_test_rows_together", "fit_weighting", "has_negative",
-           "label_frequency_together", "load_together", "ones_of_rows", "seen_labels"]  # fmt: skip
+__all__ = [
+    "binarized_rows",
+    "column_counts",
+    "count_seen_labels",
+    "duplicate_test_rows_together",
+    "fit_weighting",
+    "has_negative",
+    "label_frequency_together",
+    "load_together",
+]  # fmt: skip
 
-_ROWS = 1 << 16  # rows processed at once
+_BLOCK_ROWS = 1 << 16  # rows processed at once
 
 
 def load_together(source: str | Path) -> Dataset:
@@ -48,38 +56,38 @@ def load_together(source: str | Path) -> Dataset:
     """
     if not has_several_processes() or source == SYNTHETIC:
         return load(source)
-    key = _key_of_first(source)
+    key = _key_of_first_process(source)
     for attempt in range(0 if key is None else 2):
         if attempt and is_first_process():
             with contextlib.suppress(InputError):  # all processes raise it below
                 load(source)  # writes the cache
         barrier(f"the cache may have the data, {attempt}")
         assert key is not None
-        found = load_mapped(source, key, is_mine)
-        if least_of_processes(0 if found is None else 1) and found is not None:
-            return found
+        dataset = load_mapped(source, key, is_mine)
+        if min_over_processes(0 if dataset is None else 1) and dataset is not None:
+            return dataset
     return load(source)
 
 
-def _key_of_first(source: str | Path) -> str | None:
+def _key_of_first_process(source: str | Path) -> str | None:
     """The SHA-256 of the files as process 0 reads them, or None if it cannot."""
     words: list[int] = []
     if is_first_process():
         with contextlib.suppress(InputError):
             key = key_of(source)
             words = [int(key[place : place + 4], 16) for place in range(0, len(key), 4)]
-    return "".join(f"{word:04x}" for word in from_first_process(words, 16)) or None
+    return "".join(f"{word:04x}" for word in broadcast_from_first(words, 16)) or None
 
 
-def _equal_part(rows: int) -> slice:
+def _row_range(rows: int) -> slice:
     """This process's range of rows, one of as many equal ranges as there are processes."""
     processes, number = jax.process_count(), jax.process_index()
     return slice(number * rows // processes, (number + 1) * rows // processes)
 
 
-def _own_entries(matrix: csr_matrix) -> slice:
+def _entry_range(matrix: csr_matrix) -> slice:
     """The entries of this process's range of rows."""
-    part = _equal_part(matrix.shape[0])
+    part = _row_range(matrix.shape[0])
     return slice(int(matrix.indptr[part.start]), int(matrix.indptr[part.stop]))
 
 
@@ -91,9 +99,9 @@ def column_counts(matrix: csr_matrix, rows: NDArray[np.int64] | None = None) -> 
       rows: the rows to count, None for all.
     """
     if rows is None:
-        ids = matrix.indices[_own_entries(matrix)]
+        ids = matrix.indices[_entry_range(matrix)]
     else:
-        ids = matrix[rows[_equal_part(len(rows))]].indices
+        ids = matrix[rows[_row_range(len(rows))]].indices
     return sum_over_processes(count_ids(ids, matrix.shape[1]))
 
 
@@ -103,31 +111,31 @@ def label_draws(labels: csr_matrix, rows: NDArray[np.int64], *, one: bool) -> ND
     Args:
       labels: CSR [n, K]; every process passes the same one and reads a part of the rows.
       rows: int64 [m], the points.
-      one: a visit takes one of the labels of its point, drawn uniformly; otherwise all of them.
+      one: whether a visit takes one of the labels of its point, drawn uniformly, or all of them.
 
     Returns:
       float64 [2, K], the same for any number of processes.
     """
     if not one:
         return np.tile(column_counts(labels, rows).astype(np.float64), (2, 1))
-    mine = labels[rows[_equal_part(len(rows))]]
-    counts = np.diff(mine.indptr)
-    of_entry = 1.0 / np.repeat(counts, counts)
-    found = []
-    for probability in (of_entry, of_entry**2):
-        # Integers, since a sum of floats depends on its order; in parts that 32 bits can add up.
+    local_labels = labels[rows[_row_range(len(rows))]]
+    counts = np.diff(local_labels.indptr)
+    probabilities = 1.0 / np.repeat(counts, counts)
+    sums = []
+    for values in (probabilities, probabilities**2):
+        # Integers, because a sum of floats depends on its order; split so that 32 bits can add up.
         units = np.zeros(labels.shape[1], np.int64)
-        np.add.at(units, mine.indices, np.round(probability * 2.0**40).astype(np.int64))
+        np.add.at(units, local_labels.indices, np.round(values * 2.0**40).astype(np.int64))
         low, middle, high = (
             sum_over_processes(part)
             for part in (units & 0xFFFFF, units >> 20 & 0xFFFFF, units >> 40)
         )
-        found.append(high + (middle + low / 2.0**20) / 2.0**20)
-    return np.stack(found)
+        sums.append(high + (middle + low / 2.0**20) / 2.0**20)
+    return np.stack(sums)
 
 
-def ones_of_rows(matrix: csr_matrix, rows: NDArray[np.int64]) -> csr_matrix:
-    """Some rows with ones as values, float64 CSR [m, K]; each process reads a part of them.
+def binarized_rows(matrix: csr_matrix, rows: NDArray[np.int64]) -> csr_matrix:
+    """Rows of a matrix with all values set to 1, float64 CSR [m, K]; each process reads a part.
 
     Args:
       matrix: CSR [n, K]; every process passes the same one.
@@ -135,19 +143,19 @@ def ones_of_rows(matrix: csr_matrix, rows: NDArray[np.int64]) -> csr_matrix:
     """
     counts = np.diff(matrix.indptr)[rows]
     starts = np.concatenate([[0], np.cumsum(counts)])
-    part = _equal_part(matrix.shape[0])
+    part = _row_range(matrix.shape[0])
     first, last = np.searchsorted(rows, [part.start, part.stop])
     begin = matrix.indptr[rows[first:last]] - starts[first:last]
-    here = np.repeat(begin, counts[first:last]) + np.arange(starts[first], starts[last])
+    entries = np.repeat(begin, counts[first:last]) + np.arange(starts[first], starts[last])
     ids = np.zeros(starts[-1], np.int64)
-    ids[starts[first] : starts[last]] = matrix.indices[here]
+    ids[starts[first] : starts[last]] = matrix.indices[entries]
     ids = sum_over_processes(ids)
     return csr_matrix((np.ones(len(ids)), ids, starts), shape=(len(rows), matrix.shape[1]))
 
 
 def has_negative(matrix: csr_matrix) -> bool:
-    """Whether a value of a CSR [n, K] is below 0; each process looks at a part of the rows."""
-    values = matrix.data[_own_entries(matrix)]
+    """Whether a value of a CSR [n, K] is below 0; each process checks a part of the rows."""
+    values = matrix.data[_entry_range(matrix)]
     return bool(sum_over_processes(np.array([bool(len(values)) and values.min() < 0], np.int64))[0])
 
 
@@ -156,7 +164,7 @@ def label_frequency_together(dataset: Dataset) -> NDArray[np.int64]:
     return column_counts(dataset.train.labels)
 
 
-def seen_labels(dataset: Dataset) -> tuple[int, float]:
+def count_seen_labels(dataset: Dataset) -> tuple[int, float]:
     """Counts pairs (point, j) of the training set where j is both a feature and a label.
 
     There are no fewer labels than features.
@@ -166,13 +174,15 @@ def seen_labels(dataset: Dataset) -> tuple[int, float]:
       (points with feature j) (points with label j) / points.
     """
     train, width = dataset.train, dataset.train.num_features
-    part, found = _equal_part(train.num_points), 0
-    for begin in range(part.start, part.stop, _ROWS):  # in pieces, to avoid a second copy of all
-        rows = slice(begin, min(begin + _ROWS, part.stop))
-        found += _ones(train.features[rows]).multiply(_ones(train.labels[rows])[:, :width]).nnz
-    together = sum_over_processes(np.array([found], np.int64))
-    chances = column_counts(train.features).astype(float) @ column_counts(train.labels)[:width]
-    return int(together[0]), float(chances) / train.num_points
+    part, local_count = _row_range(train.num_points), 0
+    for begin in range(part.start, part.stop, _BLOCK_ROWS):  # in blocks, to avoid a copy of all
+        rows = slice(begin, min(begin + _BLOCK_ROWS, part.stop))
+        local_count += (
+            _ones(train.features[rows]).multiply(_ones(train.labels[rows])[:, :width]).nnz
+        )
+    count = sum_over_processes(np.array([local_count], np.int64))
+    expected = column_counts(train.features).astype(float) @ column_counts(train.labels)[:width]
+    return int(count[0]), float(expected) / train.num_points
 
 
 def _ones(matrix: csr_matrix) -> csr_matrix:
@@ -189,15 +199,15 @@ def fit_weighting(kind: str, features: csr_matrix) -> Weighting:
     """
     if not has_several_processes() or kind != "tfidf":
         return Weighting.fit(kind, features)  # type: ignore[arg-type]
-    part = _equal_part(features.shape[0])
-    present, refused = np.zeros(features.shape[1], np.int64), None
+    part = _row_range(features.shape[0])
+    present, failure = np.zeros(features.shape[1], np.int64), None
     try:
         present = document_counts(features[part], first_row=part.start)
     except InputError as error:
-        refused = error
-    if not least_of_processes(0 if refused else 1):
+        failure = error
+    if not min_over_processes(0 if failure else 1):
         found = "a negative value, in the rows of another process"
-        raise refused or InputError(
+        raise failure or InputError(
             "features", found, "counts of at least 0 for tfidf; --weighting l2 takes any"
         )
     return Weighting.of_counts(features.shape[0], sum_over_processes(present))
@@ -207,7 +217,7 @@ def duplicate_test_rows_together(dataset: Dataset) -> NDArray[np.bool_]:
     """Which test rows have exactly the features of a training row, bool [n_test]."""
     if not has_several_processes() or dataset.test is None:
         return duplicate_test_rows(dataset)
-    part = _equal_part(dataset.train.num_points)
+    part = _row_range(dataset.train.num_points)
     train = dataset.train.take(np.arange(part.start, part.stop))
-    found = duplicate_test_rows(dataclasses.replace(dataset, train=train))
-    return sum_over_processes(found.astype(np.int64)) > 0
+    is_duplicate = duplicate_test_rows(dataclasses.replace(dataset, train=train))
+    return sum_over_processes(is_duplicate.astype(np.int64)) > 0

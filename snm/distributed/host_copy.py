@@ -1,4 +1,4 @@
-"""Copies arrays of a state to host memory, of one or of all processes; measures their size."""
+"""Copies the arrays of a state to host memory of one or all processes, and measures their size."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from snm.distributed.processes import is_first_process
 
-__all__ = ["bytes_here", "gathered_on_first", "host_copy", "state_bytes"]
+__all__ = ["gather_on_first", "host_copy", "local_bytes", "state_bytes"]
 
 _BLOCK = 1 << 26  # bytes of an array that every device receives at once
 
@@ -23,7 +23,7 @@ def state_bytes(state: Any) -> int:
     return sum(int(np.prod(leaf.shape)) * np.dtype(leaf.dtype).itemsize for leaf in leaves)
 
 
-def bytes_here(state: Any) -> int:
+def local_bytes(state: Any) -> int:
     """The bytes that this process holds of a state, replicas counted once.
 
     Leaves with a shape, a type and a sharding suffice.
@@ -51,20 +51,20 @@ def host_copy(state: Any, into: Any = None) -> Any:
       ValueError: other processes hold parts of the state.
     """
 
-    def copied(leaf: Any, old: np.ndarray | None = None) -> np.ndarray:
+    def copy_leaf(leaf: Any, old: np.ndarray | None = None) -> np.ndarray:
         whole = np.empty(leaf.shape, leaf.dtype) if old is None else old
-        for place, part in _parts(leaf):
-            whole[place] = part
+        for index, part in _parts(leaf):
+            whole[index] = part
         return whole
 
-    return jax.tree.map(copied, state, *([] if into is None else [into]))
+    return jax.tree.map(copy_leaf, state, *([] if into is None else [into]))
 
 
 def _parts(leaf: Any) -> Iterator[tuple[Any, np.ndarray]]:
     """Yields (index, NumPy view) for each shard of a leaf.
 
-    The views are of the shards, not of the array: a JAX array keeps the NumPy view that it once
-    gave out, and the next step would then copy instead of donate it.
+    The views are of the shards, not of the array: a JAX array caches its NumPy view, and the next
+    step would then copy the array instead of donating it.
     """
     if not isinstance(leaf, jax.Array):
         yield ..., np.asarray(leaf)
@@ -76,45 +76,45 @@ def _parts(leaf: Any) -> Iterator[tuple[Any, np.ndarray]]:
             yield shard.index or ..., np.asarray(shard.data)
 
 
-def gathered_on_first(state: Any) -> Any:
+def gather_on_first(state: Any) -> Any:
     """Copies global arrays to the host memory of process 0; all processes must call this.
 
-    Devices receive a block of rows at a time, so none needs room for a table.
+    Devices receive one block of rows at a time, so none needs memory for a table.
 
     Args:
       state: a pytree of arrays of all processes, split over rows or not at all.
 
     Returns:
-      the same with NumPy arrays in process 0, and with None in the others.
+      The state with NumPy arrays in process 0, and with None in the others.
     """
-    return jax.tree.map(_gathered, state)
+    return jax.tree.map(_gather_leaf, state)
 
 
-def _gathered(leaf: Any) -> np.ndarray | None:
+def _gather_leaf(leaf: Any) -> np.ndarray | None:
     if not isinstance(leaf, jax.Array) or leaf.is_fully_replicated:
         whole = leaf.addressable_data(0) if isinstance(leaf, jax.Array) else leaf
         return np.array(whole) if is_first_process() else None
     rows = len(leaf)
     count = max(1, min(rows, _BLOCK * rows // leaf.nbytes))
-    found = np.empty(leaf.shape, leaf.dtype) if is_first_process() else None
+    gathered = np.empty(leaf.shape, leaf.dtype) if is_first_process() else None
     assert isinstance(leaf.sharding, NamedSharding)
-    take = _rows(leaf.sharding.mesh, count)
+    take = _take_rows(leaf.sharding.mesh, count)
     for begin in range(0, rows, count):
         begin = min(begin, rows - count)
         block = take(leaf, np.int32(begin))
-        if found is not None:
-            found[begin : begin + count] = np.asarray(block.addressable_data(0))
+        if gathered is not None:
+            gathered[begin : begin + count] = np.asarray(block.addressable_data(0))
         else:
             block.block_until_ready()  # no device holds more than a block
-    return found
+    return gathered
 
 
 @functools.cache
-def _rows(mesh: Mesh, count: int) -> Callable[..., jax.Array]:
-    """The program that gives rows of a split array to all devices."""
-    everywhere = NamedSharding(mesh, PartitionSpec())
+def _take_rows(mesh: Mesh, count: int) -> Callable[..., jax.Array]:
+    """The program that replicates a block of rows of a sharded array on all devices."""
+    replicated = NamedSharding(mesh, PartitionSpec())
 
     def take(whole: jax.Array, begin: jax.Array) -> jax.Array:
         return jax.lax.dynamic_slice_in_dim(whole, begin, count)
 
-    return jax.jit(take, out_shardings=everywhere)
+    return jax.jit(take, out_shardings=replicated)

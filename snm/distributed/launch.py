@@ -2,7 +2,8 @@
 
 The processes connect to a coordinator in process 0. JAX's runtime monitors them: if a process stops
 responding or the coordinator is gone, it ends all other processes by `abort`. This module turns the
-abort into one error line and the exit status `GONE`, without waiting for the other processes.
+abort into one error line and the exit status `EXIT_PEER_GONE`, without waiting for the other
+processes.
 """
 
 from __future__ import annotations
@@ -19,23 +20,23 @@ from typing import Any
 
 from snm.errors import InputError, first_line
 
-__all__ = ["GONE", "Meeting", "leave", "process_group"]
+__all__ = ["EXIT_PEER_GONE", "ProcessOptions", "leave", "process_group"]
 
-GONE = 69
+EXIT_PEER_GONE = 69
 """Exit status if another process of the run is gone: EX_UNAVAILABLE of sysexits.h."""
 
 _LEAVE_SECONDS = 15  # to wait for the other processes to finish as well
-_MOST_SECONDS = 5  # to write the error line
+_MAX_PRINT_SECONDS = 5  # to write the error line
 _LAUNCHERS = ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE")
 
 
 @dataclasses.dataclass(frozen=True)
-class Meeting:
-    """How the processes of a run connect; JAX finds what is None (SLURM, Open MPI, GKE).
+class ProcessOptions:
+    """How the processes of a run connect; JAX detects what is None (SLURM, Open MPI, GKE).
 
     Attributes:
       coordinator: `HOST:PORT` of process 0.
-      num_processes: the number of processes; 1 connects to no other, whatever the launcher says.
+      num_processes: the number of processes; 1 means a single process, even under a launcher.
       process_id: the number of this process, from 0.
       timeout: seconds without a heartbeat after which a process counts as dead.
     """
@@ -87,7 +88,7 @@ _state: dict[str, Any] = {"joined": False, "status": None, "line": ""}
 
 
 @contextlib.contextmanager
-def process_group(meeting: Meeting) -> Iterator[None]:
+def process_group(meeting: ProcessOptions) -> Iterator[None]:
     """Connects to the other processes, if there are any; call `leave` before the process exits.
 
     Raises:
@@ -127,7 +128,7 @@ def process_group(meeting: Meeting) -> Iterator[None]:
     except jax.errors.JaxRuntimeError as error:
         # A collective may fail before the runtime detects a dead process: give it time to abort.
         if jax.process_count() > 1 and "RESOURCE_EXHAUSTED" not in str(error):
-            time.sleep(meeting.timeout + _MOST_SECONDS)
+            time.sleep(meeting.timeout + _MAX_PRINT_SECONDS)
         raise
 
 
@@ -159,14 +160,14 @@ def _handle_abort() -> None:
     def aborted(number: int) -> None:
         # A handler of Python's signal module would wait for the main thread, which is blocked in a
         # collective.
-        libc.alarm(_MOST_SECONDS)
+        libc.alarm(_MAX_PRINT_SECONDS)
         libc.signal(number, default)
         if _state["status"] is not None:
             os._exit(_state["status"])
         if os.isatty(1):
             os.write(1, b"\x1b[?25h")  # the progress bar hides the cursor
         os.write(2, f"snm: error: {_state['line']}\n".encode())
-        os._exit(GONE)
+        os._exit(EXIT_PEER_GONE)
 
     handler = ctypes.CFUNCTYPE(None, ctypes.c_int)(aborted)
     _state["handler"] = handler  # keeps the callback alive

@@ -21,12 +21,12 @@ __all__ = [
     "LABEL",
     "ONE_DEVICE",
     "Axes",
-    "axes_of",
     "feature_axis",
     "make_mesh",
     "on_mesh",
     "parse_mesh",
     "table_axes",
+    "training_axes",
 ]
 
 DATA, LABEL = "data", "label"
@@ -70,12 +70,12 @@ def make_mesh(text: str, num_labels: int, batch_size: int) -> Mesh | None:
     if data * label % processes:
         expected = f"a multiple of the {processes} processes, for example data={processes}"
         raise InputError(f"--mesh {text}".rstrip(), f"{data * label} devices", expected)
-    each = data * label // processes
-    of_process = [
-        [device for device in jax.devices() if device.process_index == number][:each]
+    per_process = data * label // processes
+    by_process = [
+        [device for device in jax.devices() if device.process_index == number][:per_process]
         for number in range(processes)
     ]
-    chosen = [device for devices in of_process for device in devices]
+    chosen = [device for devices in by_process for device in devices]
     if len(chosen) < data * label:
         hint = " (on a CPU, XLA_FLAGS=--xla_force_host_platform_device_count=N makes N)"
         more = hint if jax.default_backend() == "cpu" else ""
@@ -105,12 +105,12 @@ def feature_axis(data: int, label: int) -> str:
 
 
 class Axes(NamedTuple):
-    """The mesh axes over which a step or a prediction is cut; None where it is not.
+    """The mesh axes that shard a step or a prediction; None where nothing is sharded.
 
     Attributes:
-      label: cuts the class rows.
-      features: cuts the feature rows; one of the other two.
-      data: cuts the points; see `snm.distributed.collectives`. Without it, all devices have the
+      label: shards the class rows.
+      features: shards the feature rows; equal to one of the other two.
+      data: shards the points; see `snm.distributed.collectives`. Without it, all devices have the
         same points.
     """
 
@@ -120,16 +120,16 @@ class Axes(NamedTuple):
 
 
 ONE_DEVICE = Axes()
-"""Nothing is cut."""
+"""Nothing is sharded."""
 
 
 def table_axes(mesh: Mesh) -> Axes:
-    """The mesh axes that shard the class and feature tables, for points that are not cut."""
+    """The mesh axes that shard the class and feature tables, for points that are not sharded."""
     return Axes(LABEL, feature_axis(mesh.shape[DATA], mesh.shape[LABEL]))
 
 
-def axes_of(mesh: Mesh | None) -> Axes:
-    """The mesh axes of a training step, whose points are cut as well."""
+def training_axes(mesh: Mesh | None) -> Axes:
+    """The mesh axes of a training step, whose points are sharded as well."""
     return ONE_DEVICE if mesh is None else table_axes(mesh)._replace(data=DATA)
 
 

@@ -15,16 +15,16 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 
 __all__ = [
-    "Agreed",
     "AgreedStop",
+    "AsyncMin",
     "barrier",
-    "everywhere",
-    "from_first_process",
+    "broadcast_from_first",
     "has_several_processes",
     "is_first_process",
     "is_mine",
-    "least_of_processes",
-    "on_devices",
+    "make_global_array",
+    "min_over_processes",
+    "replicate",
     "sum_over_processes",
 ]
 
@@ -35,33 +35,33 @@ def has_several_processes() -> bool:
 
 
 def is_first_process() -> bool:
-    """Whether this is process 0, which writes the files of which there is one per run."""
+    """Whether this is process 0, which writes the files of the run."""
     return jax.process_index() == 0
 
 
 def is_mine(number: int) -> bool:
-    """Whether an item of a number is this process's, where the processes divide items in turn."""
+    """Whether this process handles an item, if the processes take items in turn by number."""
     return number % jax.process_count() == jax.process_index()
 
 
-def barrier(what: str) -> None:
-    """A barrier: returns when all processes have called it with the same name `what`."""
+def barrier(name: str) -> None:
+    """A barrier: returns when all processes have called it with the same name."""
     if has_several_processes():
-        multihost_utils.sync_global_devices(what)
+        multihost_utils.sync_global_devices(name)
 
 
-def from_first_process(numbers: list[int], room: int) -> list[int]:
-    """Broadcasts a list of process 0: the last `room` of its numbers, each from 0 to 2**31 - 1."""
+def broadcast_from_first(numbers: list[int], size: int) -> list[int]:
+    """Broadcasts a list of process 0: at most its last `size` numbers, each from 0 to 2**31 - 1."""
     if not has_several_processes():
         return numbers
-    row = np.full(room, -1, np.int32)
-    kept = numbers[-room:]
+    row = np.full(size, -1, np.int32)
+    kept = numbers[-size:]
     row[: len(kept)] = kept
     row = np.asarray(multihost_utils.broadcast_one_to_all(row))
     return row[row >= 0].tolist()
 
 
-def least_of_processes(number: int) -> int:
+def min_over_processes(number: int) -> int:
     """The minimum of the processes' numbers, each from 0 to 2**31 - 1."""
     if not has_several_processes():
         return number
@@ -75,36 +75,36 @@ def sum_over_processes(counts: np.ndarray) -> np.ndarray:
     # The first device of each process holds its array.
     firsts = {device.process_index: device for device in reversed(jax.devices())}
     mesh = Mesh(np.asarray([firsts[number] for number in sorted(firsts)]), ("process",))
-    mine = counts.astype(np.int32)[None]
+    local = counts.astype(np.int32)[None]
     by_process = NamedSharding(mesh, PartitionSpec("process"))
-    parts = on_devices((len(firsts), *counts.shape), by_process, lambda _: mine)
+    parts = make_global_array((len(firsts), *counts.shape), by_process, lambda _: local)
     total = jax.jit(lambda x: x.sum(axis=0), out_shardings=NamedSharding(mesh, PartitionSpec()))
     return np.asarray(total(parts)).astype(np.int64)
 
 
-def on_devices(
+def make_global_array(
     shape: tuple[int, ...], sharding: Sharding, part: Callable[[Any], np.ndarray]
 ) -> jax.Array:
     """A global array; each process calls `part` with the index of every shard that it holds."""
     return jax.make_array_from_callback(shape, sharding, part)
 
 
-def everywhere(tree: Any, mesh: Mesh) -> Any:
+def replicate(tree: Any, mesh: Mesh) -> Any:
     """Replicates arrays, which every process holds completely, over all devices of a mesh."""
     sharding = NamedSharding(mesh, PartitionSpec())
 
-    def one(leaf: Any) -> jax.Array:
+    def replicate_leaf(leaf: Any) -> jax.Array:
         whole = np.asarray(leaf)
-        return on_devices(whole.shape, sharding, lambda index: whole[index])
+        return make_global_array(whole.shape, sharding, lambda index: whole[index])
 
-    return jax.tree.map(one, tree)
+    return jax.tree.map(replicate_leaf, tree)
 
 
-class Agreed:
+class AsyncMin:
     """An asynchronous minimum of the processes' numbers, the same result in all of them.
 
     Each call starts a minimum and returns the result of the call before it. Like the losses, it is
-    read when the device has long finished, so that the host does not wait.
+    read after the device has finished, so that the host does not wait.
     """
 
     def __init__(self) -> None:
@@ -121,12 +121,12 @@ class Agreed:
         Returns:
           The minimum of the numbers of the previous call; None at the first call.
         """
-        answer = None if self._pending is None else int(np.asarray(self._pending))
-        mine = np.asarray([number], np.int32)
+        previous = None if self._pending is None else int(np.asarray(self._pending))
+        local = np.asarray([number], np.int32)
         self._pending = self._lowest(
-            on_devices((jax.device_count(),), self._sharding, lambda _: mine)
+            make_global_array((jax.device_count(),), self._sharding, lambda _: local)
         )
-        return answer
+        return previous
 
     def forget(self) -> None:
         """Drops the pending result: the next call returns None."""
@@ -137,16 +137,16 @@ class AgreedStop:
     """Whether any process has been asked to stop; once True, it stays True.
 
     Args:
-      wished: whether this process has been asked to stop.
+      stop_requested: whether this process has been asked to stop.
     """
 
-    def __init__(self, wished: Callable[[], bool]):
-        self._wished = wished
+    def __init__(self, stop_requested: Callable[[], bool]):
+        self._stop_requested = stop_requested
         self._agreed = False
-        self._ask = Agreed()
+        self._minimum = AsyncMin()
 
     def __call__(self) -> bool:
         """Whether any process had been asked to stop at the previous call; all must call this."""
         if not self._agreed:
-            self._agreed = self._ask(int(not self._wished())) == 0
+            self._agreed = self._minimum(int(not self._stop_requested())) == 0
         return self._agreed

@@ -46,10 +46,10 @@ class Doctor:
 
     def __call__(self) -> None:
         """Runs the verb."""
-        from snm.system.cache_folder import keep_programs
+        from snm.system.cache_folder import enable_compilation_cache
 
         with contextlib.suppress(InputError):  # it is reported as a finding
-            keep_programs()
+            enable_compilation_cache()
         _run(self.path, as_json=self.json)
 
 
@@ -64,10 +64,10 @@ def _run(path: str, *, as_json: bool) -> None:
     from snm.doctor.of_data import examine_data
     from snm.doctor.of_run import examine_run
     from snm.runs.folder import RunFolder
-    from snm.system.files import refuse_unreachable
+    from snm.system.files import check_reachable
     from snm.system.terminal import waiting
 
-    refuse_unreachable(Path(path))
+    check_reachable(Path(path))
     folder = RunFolder(Path(path))
     is_run = folder.config.exists() or folder.origin.exists()
     facts: dict[str, Any] = {}

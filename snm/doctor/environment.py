@@ -16,7 +16,7 @@ from snm.doctor.findings import Finding
 from snm.errors import InputError, first_line, pip_install
 from snm.machine.versions import version_of
 from snm.system.cache_folder import folder as cache_folder
-from snm.system.faults import lacks_memory, reason_of
+from snm.system.faults import is_out_of_memory, reason_of
 
 __all__ = ["devices", "examine_environment"]
 
@@ -89,7 +89,7 @@ def devices() -> list[Any] | str:
 
         return jax.devices()
     except Exception as error:  # a broken driver can raise any error
-        if lacks_memory(error):
+        if is_out_of_memory(error):
             raise
         return first_line(error)
 

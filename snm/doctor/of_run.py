@@ -21,7 +21,7 @@ from snm.runs.load import load
 from snm.runs.members import phase_names
 from snm.runs.schema import RunOrigin
 from snm.stores.objects import StoreError
-from snm.system.faults import lacks_memory
+from snm.system.faults import is_out_of_memory
 from snm.trainer.evaluate import own_data
 
 __all__ = ["examine_run"]
@@ -123,7 +123,7 @@ def _check_prediction(
         yield _damage_finding("model", error, "train anew into another folder")
         return
     except Exception as error:  # a damaged checkpoint can raise any error
-        if lacks_memory(error):
+        if is_out_of_memory(error):
             raise
         found = f"a checkpoint cannot be read: {first_line(error)}"
         yield Finding("error", "model", found, "train anew")

@@ -13,7 +13,7 @@ from snm.export.mapped import write_export
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
 from snm.system import disk
-from snm.system.files import made_whole
+from snm.system.files import atomic_folder
 
 __all__ = ["write_folder"]
 
@@ -37,7 +37,7 @@ def write_folder(predictor: Predictor, config: ResolvedConfig, targets: Targets,
         classes = [str(label) for label in targets.classes]
         if broken := [name for name in classes if "\n" in name or "\r" in name]:
             raise InputError("classes", f"a line break in {broken[0]!r:.40}", "names of one line")
-    with made_whole("folder", out) as partial:
+    with atomic_folder("folder", out) as partial:
         files, names = RunFolder(partial), None
         if classes is not None:
             names = files.names

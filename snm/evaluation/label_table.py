@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from snm.system.files import whole_file
+from snm.system.files import atomic_file
 
 __all__ = ["write_label_table"]
 
@@ -29,7 +29,7 @@ def write_label_table(path: Path, counts: dict[str, Any], names: Sequence[str] |
     header = ["label", "name", "train_points", "test_points", f"answers@{k}", f"right@{k}",
     "missed",
             f"precision@{k}", f"recall@{k}"]  # fmt: skip
-    with whole_file(path) as beside, beside.open("w", encoding="utf-8", newline="") as file:
+    with atomic_file(path) as beside, beside.open("w", encoding="utf-8", newline="") as file:
         lines = csv.writer(file)
         lines.writerow(header)
         for label in np.lexsort((np.arange(len(missed)), -missed)).tolist():

@@ -128,7 +128,7 @@ def _run(command: Export) -> None:
     from snm.runs.folder import RunFolder
     from snm.runs.load import load
     from snm.runs.unfinished import remark_unfinished
-    from snm.system.files import made_whole
+    from snm.system.files import atomic_folder
     from snm.system.terminal import console, waiting
 
     _check(command)
@@ -140,7 +140,7 @@ def _run(command: Export) -> None:
         return
     out, folder = command.output, RunFolder(command.run)
     manifest = make_manifest(predictor, run_origin(command.run))
-    with made_whole("--output", out) as partial, waiting(f"writing {out}"):
+    with atomic_folder("--output", out) as partial, waiting(f"writing {out}"):
         if command.builds_index:
             manifest["index"] = _write_index(command, predictor, points, manifest, partial)
         else:
@@ -205,11 +205,11 @@ def _write_hub(command: Export, predictor: Predictor) -> None:
     """Writes a hub folder, and sends it."""
     from snm.export.hub.folder import write_hub
     from snm.export.hub.transfer import push
-    from snm.system.files import made_whole
+    from snm.system.files import atomic_folder
     from snm.system.terminal import say, waiting
 
     out = command.output
-    with made_whole("--output", out) as partial, waiting(f"writing {out}"):
+    with atomic_folder("--output", out) as partial, waiting(f"writing {out}"):
         write_hub(
             predictor,
             command.run,
@@ -346,7 +346,7 @@ def _warnings(measured: dict[str, Any], command: Export) -> Iterator[str]:
 
 
 def _table(measured: dict[str, Any], command: Export) -> Table:
-    from snm.system.terminal import table_of
+    from snm.system.terminal import make_table
 
     what, name, other = "rows of int8", "int8", "float32"
     if command.to != "npy":
@@ -354,7 +354,7 @@ def _table(measured: dict[str, Any], command: Export) -> Table:
     most = max(map(int, measured["recall"]))
     title = f"{what}: the best {most} of each of {counted(measured['points'], 'point')}"
     recalls = (f"recall@{k}" for k in measured["recall"])
-    table = table_of(title, [""], [*recalls, f"queries/s (k {measured['timed_k']})"])
+    table = make_table(title, [""], [*recalls, f"queries/s (k {measured['timed_k']})"])
     shares = (f"{share:.4f}" for share in measured["recall"].values())
     table.add_row(name, *shares, f"{measured['queries_per_second']:,.0f}")
     ones = ("1.0000" for _ in measured["recall"])

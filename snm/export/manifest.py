@@ -14,7 +14,7 @@ from snm.system.checksums import (
     read_sealed,
     write_sealed,
 )
-from snm.system.faults import unread
+from snm.system.faults import read_error
 
 __all__ = ["read_manifest", "write_manifest"]
 
@@ -59,7 +59,7 @@ def read_manifest(
             raise ValueError("other names than of files")
     except OSError as error:
         expected = f"the folder of `snm export --to {form}`"
-        raise unread(path, error, expected) from error
+        raise read_error(path, error, expected) from error
     except (ValueError, KeyError) as error:
         raise InputError(
             str(path), f"no manifest, or a damaged one ({error})", _EXPECTED
@@ -70,7 +70,7 @@ def read_manifest(
         try:
             damage = difference(record, fingerprint(folder / file))
         except OSError as error:
-            raise unread(folder / file, error, _EXPECTED) from error
+            raise read_error(folder / file, error, _EXPECTED) from error
         if damage is not None:
             raise InputError(str(folder / file), f"a damaged file (it {damage})", _EXPECTED)
     return manifest

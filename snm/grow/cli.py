@@ -70,7 +70,7 @@ def _run(command: Grow) -> None:
     from snm.grow.run import write_grown
     from snm.runs.folder import RunFolder
     from snm.runs.load import StoredRun
-    from snm.system.files import made_whole
+    from snm.system.files import atomic_folder
     from snm.system.terminal import say, waiting
 
     out = command.output
@@ -98,7 +98,7 @@ def _run(command: Grow) -> None:
         dataset, mapped = renumber_labels(dataset, grown, same_ids=same_ids, train_too=True)
         if mapped is not None:
             say(mapped)
-    with made_whole("--output", out) as partial, waiting(f"growing {command.run}"):
+    with atomic_folder("--output", out) as partial, waiting(f"growing {command.run}"):
         origins, memory = write_grown(
             old, RunFolder(partial), predictor, before + names, dataset, command.data
         )

@@ -22,7 +22,7 @@ from snm.head.problem import Problem, ScoreGradients
 from snm.losses.reductions import MASKED
 from snm.losses.sampled import TermScores
 from snm.losses.sampled.protocol import ThresholdForm
-from snm.machine.platform import by_platform, of_platform
+from snm.machine.platform import by_platform, for_platform
 from snm.topk.bisection import TopThreshold, top_by_bisection
 from snm.topk.blocks import block_plan, score_block
 from snm.topk.digits import top_by_digits
@@ -111,7 +111,7 @@ def _search_in_chunks(
       The thresholds, and float32 [n], the `row_sums` of the loss.
     """
     n, size = scores.shape
-    max_rows = max(1, of_platform(_CHUNK_SCORES) // size)
+    max_rows = max(1, for_platform(_CHUNK_SCORES) // size)
     # Prefer a chunk size that divides n, if it is at least half of the limit: no padding is needed.
     divisors = (r for r in range(min(max_rows, n), max_rows // 2, -1) if n % r == 0)
     rows = next(divisors, -(-n // -(-n // max_rows)))

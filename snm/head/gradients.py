@@ -120,4 +120,4 @@ def _draw(problem: Problem) -> Draw | None:
         return None
     count = problem.terms.ids.shape[0] * problem.shard.data_parts
     starts = problem.terms.starts
-    return lambda sample: problem.shard.own_draws(sample(key, (count,)), starts)
+    return lambda sample: problem.shard.local_draws(sample(key, (count,)), starts)

@@ -11,7 +11,7 @@ import enum
 
 from snm.head.spec import HeadSpec
 from snm.losses.sampled.protocol import DenseForm
-from snm.machine.platform import of_platform
+from snm.machine.platform import for_platform
 
 __all__ = ["MAX_HELD_SCORES", "PAIRS_LIMIT", "Mining", "StepPlan", "pairs_are_cheaper", "plan_step"]
 
@@ -102,7 +102,7 @@ def plan_step(spec: HeadSpec, num_points: int, num_slots: int, *, single_device:
     separate_dense = mining in (Mining.BY_ORDER, Mining.NONE)
     excludes_own = not spec.excludes_known
     masks_own = (
-        excludes_own and spec.one_positive and spec.mined >= of_platform(_MASK_OWN_MIN_MINED)
+        excludes_own and spec.one_positive and spec.mined >= for_platform(_MASK_OWN_MIN_MINED)
     )
     extra = excludes_own and not masks_own
     # If a term's excluded slot is not among the k' + 1 mined, the term drops the last of them (see
@@ -119,7 +119,7 @@ def plan_step(spec: HeadSpec, num_points: int, num_slots: int, *, single_device:
 
 def pairs_are_cheaper(mined: int, num_slots: int) -> bool:
     """Whether updates pair by pair move less memory than matrix products."""
-    return mined * of_platform(PAIRS_LIMIT) <= num_slots
+    return mined * for_platform(PAIRS_LIMIT) <= num_slots
 
 
 def _uses_whole_lists(spec: HeadSpec) -> bool:

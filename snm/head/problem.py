@@ -12,7 +12,7 @@ from snm.distributed.collectives import Shard
 from snm.head.plan import StepPlan, plan_step
 from snm.head.spec import HeadSpec
 from snm.head.state import Head, HeadBatch
-from snm.machine.platform import of_platform
+from snm.machine.platform import for_platform
 from snm.sampling.sample import Array, Sample, excluded_slots, find_slots
 from snm.tables.products import entry_products
 from snm.tables.rounding import as_float
@@ -299,7 +299,7 @@ def term_scores(problem: Problem, scores: jax.Array | None = None) -> jax.Array:
       scores: float32 [n, size], the scores of all slots, if they were computed. If every label has
         a slot, a CPU looks up the positives in them; otherwise they are computed from the rows.
     """
-    look_up = problem.compute_dtype == jnp.float32 and of_platform(_LOOKS_UP_POSITIVES)
+    look_up = problem.compute_dtype == jnp.float32 and for_platform(_LOOKS_UP_POSITIVES)
     if scores is not None and problem.ids is None and look_up:
         return scores[problem.term_rows, problem.terms.ids]
     row_ids, is_local = problem.local(problem.terms.ids)

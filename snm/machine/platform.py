@@ -1,7 +1,7 @@
-"""The platform that programs are traced for: that of this process, or one that is not here.
+"""The platform that programs are traced for: this process's, or that of an absent accelerator.
 
-A compiler for an accelerator needs none, and so `snm plan --target` compiles on a CPU. Code with a
-form for each platform chooses it here, when it is traced: `jax.lax.platform_dependent` traces all
+Compiling for an accelerator does not need one, so `snm plan --target` compiles on a CPU. Code with
+a form per platform chooses it here, when it is traced: `jax.lax.platform_dependent` traces all
 forms, and took twice as long for a training step.
 """
 
@@ -18,10 +18,10 @@ __all__ = [
     "by_platform",
     "compiling_for",
     "device_bytes",
-    "of_platform",
+    "device_error",
+    "for_platform",
     "on_chip_bytes",
     "platform",
-    "why_no_device",
 ]
 
 _T = TypeVar("_T")
@@ -37,13 +37,13 @@ _TARGET: ContextVar[_Device | None] = ContextVar("target", default=None)
 
 
 def platform() -> str:
-    """`cpu`, `gpu` or `tpu`: what programs are traced for."""
+    """The platform that programs are traced for: `cpu`, `gpu` or `tpu`."""
     target = _TARGET.get()
     return jax.default_backend() if target is None else target.platform
 
 
-def why_no_device() -> str | None:
-    """Why JAX cannot start on this machine, in a few words; None where it can."""
+def device_error() -> str | None:
+    """The reason why JAX cannot start on this machine; None if it can."""
     try:
         jax.devices()
     except Exception as error:  # a broken driver can raise any error
@@ -52,7 +52,7 @@ def why_no_device() -> str | None:
 
 
 def device_bytes() -> int | None:
-    """The memory of a device that programs are traced for; None where it does not tell."""
+    """The memory of a device that programs are traced for; None if unknown."""
     target = _TARGET.get()
     if target is not None:
         return target.memory
@@ -60,7 +60,7 @@ def device_bytes() -> int | None:
 
 
 def on_chip_bytes() -> int:
-    """The on-chip memory of a TPU that programs are traced for (VMEM of a core); 0 of others."""
+    """The on-chip memory (VMEM of a core) of the TPU that programs are traced for; else 0."""
     target = _TARGET.get()
     if target is not None:
         return target.on_chip
@@ -74,19 +74,19 @@ def on_chip_bytes() -> int:
         return 0
 
 
-def of_platform(values: Mapping[str, _T]) -> _T:
-    """The value for this platform from a table, whose entry `cpu` serves where there is no other.
+def for_platform(values: Mapping[str, _T]) -> _T:
+    """The value for this platform from a table; the entry `cpu` is the default.
 
     Example:
       >>> with compiling_for("tpu", 16 << 30):
-      ...     of_platform({"cpu": 64, "tpu": 160}), of_platform({"cpu": 64})
+      ...     for_platform({"cpu": 64, "tpu": 160}), for_platform({"cpu": 64})
       (160, 64)
     """
     return values.get(platform(), values["cpu"])
 
 
 def by_platform(*operands: Any, cpu: Callable[..., _T], default: Callable[..., _T]) -> _T:
-    """Calls the form of a function for CPUs, or the one for accelerators.
+    """Calls the CPU form of a function on CPUs, and the default form on accelerators.
 
     Example:
       >>> with compiling_for("tpu", 16 << 30):
@@ -98,14 +98,14 @@ def by_platform(*operands: Any, cpu: Callable[..., _T], default: Callable[..., _
 
 @contextlib.contextmanager
 def compiling_for(name: str, memory: int, on_chip: int = 0) -> Iterator[None]:
-    """Within it, programs are traced for another platform than that of this process.
+    """A context in which programs are traced for another platform than this process's.
 
-    A program that was traced before keeps its form: trace a function of its own within.
+    Functions that were traced before keep their form, so trace a new function inside.
 
     Args:
       name: `cpu`, `gpu` or `tpu`.
       memory: bytes of a device.
-      on_chip: bytes of its on-chip memory, of a TPU; 0 leaves its use to the compiler.
+      on_chip: bytes of on-chip memory of a TPU; 0 leaves its use to the compiler.
     """
     token = _TARGET.set(_Device(name, memory, on_chip))
     try:

@@ -13,15 +13,15 @@ from snm.machine.groups import control_groups
 
 __all__ = [
     "available_ram",
-    "peak_of_children",
     "peak_ram",
+    "peak_ram_of_children",
     "reset_peak",
     "resident_ram",
 ]
 
 
-# Where the second version of control groups and the first have limit, use and pages of files.
-_NAMES = (
+# The files of limit and usage, and the field of cached files, in version 2 and 1 of control groups.
+_FILES = (
     ("memory.max", "memory.current", "inactive_file"),
     ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 )
@@ -33,16 +33,16 @@ def peak_ram() -> int:
     On Linux, the peak from getrusage includes that of the parent process before exec, so
     `/proc/self/status` is preferred.
     """
-    found = _status("VmHWM")
-    if found is not None:
-        return found
+    peak = _status("VmHWM")
+    if peak is not None:
+        return peak
     return _maxrss(resource.RUSAGE_SELF)
 
 
-def peak_of_children() -> int:
-    """The peak resident memory in bytes of the largest process that this one has waited for.
+def peak_ram_of_children() -> int:
+    """The peak resident memory in bytes of the largest child process that has ended.
 
-    It is at least what this process had when it started that one; 0 if there was none.
+    It is at least the memory of this process when the child started; 0 without children.
     """
     return _maxrss(resource.RUSAGE_CHILDREN)
 
@@ -54,8 +54,8 @@ def _maxrss(who: int) -> int:
 
 def resident_ram() -> int:
     """The resident memory in bytes; the peak on systems other than Linux."""
-    found = _status("VmRSS")
-    return peak_ram() if found is None else found
+    resident = _status("VmRSS")
+    return peak_ram() if resident is None else resident
 
 
 def available_ram() -> int:
@@ -64,12 +64,12 @@ def available_ram() -> int:
     with contextlib.suppress(OSError, ValueError, IndexError):
         text = Path("/proc/meminfo").read_text(encoding="ascii")
         limits.append(int(text.split("MemAvailable:")[1].split()[0]) * 1024)
-    for group, (limit, used, cached) in itertools.product(control_groups("memory"), _NAMES):
+    for group, (limit, used, cached) in itertools.product(control_groups("memory"), _FILES):
         with contextlib.suppress(OSError, ValueError):
             free = _number(group / limit) - _number(group / used)
             limits.append(free + _cached(group / "memory.stat", cached))
-    for limited, field in ((resource.RLIMIT_DATA, "VmData"), (resource.RLIMIT_AS, "VmSize")):
-        allowed = resource.getrlimit(limited)[0]
+    for resource_limit, field in ((resource.RLIMIT_DATA, "VmData"), (resource.RLIMIT_AS, "VmSize")):
+        allowed = resource.getrlimit(resource_limit)[0]
         if allowed != resource.RLIM_INFINITY:
             limits.append(allowed - (_status(field) or 0))
     with contextlib.suppress(OSError, ValueError):
@@ -82,7 +82,7 @@ def _number(file: Path) -> int:
 
 
 def _cached(file: Path, field: str) -> int:
-    """Bytes of files that a group counts as used, and gives up for whoever asks for memory."""
+    """Bytes of cached files that a group counts as used, but frees when memory is needed."""
     with contextlib.suppress(OSError, ValueError):
         fields = dict(line.split() for line in file.read_text(encoding="ascii").splitlines())
         return int(fields.get(field, 0))

@@ -1,24 +1,24 @@
-"""An order of numbers in less time than NumPy's."""
+"""A stable argsort that is faster than NumPy's."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["stable_order"]
+__all__ = ["stable_argsort"]
 
 
-def stable_order(numbers: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """`np.argsort(numbers, axis=-1, kind="stable")`, of at most 2^32 numbers in a row.
+def stable_argsort(numbers: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """`np.argsort(numbers, axis=-1, kind="stable")`, for rows of at most 2^32 numbers.
 
-    NumPy sorts integers several times as fast as it sorts places by them. So each number and its
-    place are one integer here.
+    NumPy's sort of integers is several times faster than its argsort. So each number and its index
+    are packed into one integer here.
 
     Example:
-      >>> stable_order(np.array([7, 2, 7, 1], np.uint32)).tolist()
+      >>> stable_argsort(np.array([7, 2, 7, 1], np.uint32)).tolist()
       [3, 1, 0, 2]
     """
-    places = np.arange(numbers.shape[-1], dtype=np.uint64)
-    keys = numbers.astype(np.uint64) << np.uint64(32) | places
+    indices = np.arange(numbers.shape[-1], dtype=np.uint64)
+    keys = numbers.astype(np.uint64) << np.uint64(32) | indices
     keys.sort(axis=-1)
     return keys.astype(np.uint32)  # the lower half

@@ -1,6 +1,6 @@
 """Describes the software versions and the machine that produced a result.
 
-jax is imported where a device is asked: `snm --version` tells its version without.
+jax is imported inside functions, so that `snm --version` need not import it.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from typing import Any
 from snm.machine.cores import xla_threads
 from snm.machine.ram import peak_ram
 
-__all__ = ["machine", "surroundings", "version_of", "versions"]
+__all__ = ["environment_record", "machine", "version_of", "versions"]
 
 
-def surroundings() -> dict[str, Any]:
+def environment_record() -> dict[str, Any]:
     """`machine`, and the peak memory of this process on host and device in bytes."""
     import jax
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from snm.data.formats.binary import DAMAGE, headers_unwarned
 from snm.errors import InputError
-from snm.system.files import whole_file
+from snm.system.files import atomic_file
 
 __all__ = ["STRENGTHS", "label_shifts", "load_shifts", "save_shifts"]
 
@@ -41,7 +41,7 @@ def label_shifts(frequency: NDArray[np.integer], strength: float) -> NDArray[np.
 
 def save_shifts(path: Path, shifts: NDArray[np.float32]) -> None:
     """Writes float32 [K]; the file appears when it is whole."""
-    with whole_file(path) as partial, partial.open("wb") as out:
+    with atomic_file(path) as partial, partial.open("wb") as out:
         np.save(out, shifts, allow_pickle=False)
 
 

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_matrix
 
-from snm.machine.cores import on_all_cores, share_of_core
-from snm.machine.sorting import stable_order
+from snm.machine.cores import items_per_core, on_all_cores
+from snm.machine.sorting import stable_argsort
 from snm.memory.neighbors import Neighbors, StoredPoints
 
 __all__ = [
@@ -240,7 +240,7 @@ def joint_cosines(
             # Not a matrix product: each thread would start all threads of BLAS.
             cosines[points] = np.vecdot(as_float32(stored[ids[points]]), units[points, None, :])
 
-    all_rows, share = range(len(ids)), share_of_core(len(ids), _MIN_POINTS)
+    all_rows, share = range(len(ids)), items_per_core(len(ids), _MIN_POINTS)
     on_all_cores(fill, [all_rows[first : first + share] for first in all_rows[::share]])
     return cosines
 
@@ -264,7 +264,7 @@ def as_float32(halves: NDArray[np.float16]) -> NDArray[np.float32]:
 def _argsort_descending(values: NDArray[np.floating]) -> NDArray[np.uint32]:
     """A stable argsort of [m, n] values >= 0 in descending order."""
     positive = values.astype(np.float32) + np.float32(0)  # the bits of -0 would be the highest
-    return stable_order(~positive.view(np.uint32))
+    return stable_argsort(~positive.view(np.uint32))
 
 
 def votes(

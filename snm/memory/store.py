@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix
 from snm.data.formats.binary import DAMAGE, headers_unwarned, refuse_bomb
 from snm.errors import InputError
 from snm.memory.memory import Memory, MemorySettings
-from snm.system.files import whole_file
+from snm.system.files import atomic_file
 
 __all__ = ["load_memory", "save_memory"]
 
@@ -29,7 +29,7 @@ def save_memory(path: Path, memory: Memory) -> None:
     for name, array in (("queries", memory.queries), ("weights", memory.weights)):
         if array is not None:
             arrays[name] = array
-    with whole_file(path) as partial, partial.open("wb") as out:
+    with atomic_file(path) as partial, partial.open("wb") as out:
         np.savez(out, **arrays)
 
 

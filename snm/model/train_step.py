@@ -115,7 +115,7 @@ def train_step(
     step_key = _step_key(batch)
     features, learning_rate = batch.features, batch.rates.rows
 
-    entries = shard.of_batch(features, rows.shape[0])
+    entries = shard.batch_entries(features, rows.shape[0])
     sums = _row_sums(rows, batch, shard, entries)
     results = forward_backward(model, state, batch, sums, axes=axes)
     head, grad_sums = results.head, results.grad_sums
@@ -205,11 +205,11 @@ def centroid_step(
     """
     rows, table = state.features.rows, state.head.table
     shard = Shard.of(rows, model.num_features, axes.features, axes.data)
-    entries = shard.of_batch(batch.features, rows.shape[0])
+    entries = shard.batch_entries(batch.features, rows.shape[0])
     sums = _row_sums(rows, batch, shard, entries)
     queries = apply_tower(model.structure, state.tower, sums)
     classes = Shard.of(table.rows, model.spec.num_labels, axes.label, axes.data)
-    positives = classes.of_batch(batch.terms, table.rows.shape[0])
+    positives = classes.batch_entries(batch.terms, table.rows.shape[0])
     ok = classes.all(jnp.all(jnp.isfinite(queries)))
     if batch.taken is not None:
         ok &= batch.taken

@@ -15,7 +15,7 @@ from snm.config.stages import SizeSchedule
 from snm.data.dataset import Dataset
 from snm.distributed.host_copy import state_bytes
 from snm.distributed.mesh import parse_mesh
-from snm.distributed.processes import from_first_process
+from snm.distributed.processes import broadcast_from_first
 from snm.errors import InputError
 from snm.machine.platform import device_bytes, platform
 from snm.machine.ram import available_ram, resident_ram
@@ -145,7 +145,7 @@ def check_fits(dataset: Dataset, config: ResolvedConfig, memory: str | None) -> 
     surely_fits = (
         memory is None and _SAFE_FACTOR * _rough_size(config, dataset) + _SAFE_BYTES < free
     )
-    if from_first_process([int(surely_fits)], 1)[0]:  # all processes compile, or none
+    if broadcast_from_first([int(surely_fits)], 1)[0]:  # all processes compile, or none
         return
     check = check_memory(dataset, config, None if memory is None else limit)
     if not check.fits:

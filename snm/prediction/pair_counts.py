@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.batches.csr_blocks import block_of, power_of_two
-from snm.distributed.processes import everywhere
+from snm.distributed.processes import replicate
 from snm.prediction.point_blocks import Blocks
 from snm.prediction.predictor import Predictor
 from snm.prediction.programs import jitted_concordant_counts
@@ -51,6 +51,6 @@ def pair_counts_of(
         row, slot = np.zeros(size, np.int32), np.full(size, num_labels, np.int32)
         row[: len(pairs)], slot[: len(pairs)] = pairs[:, 0] - first, pairs[:, 1]
         points = (block, relevant, Masked(jnp.asarray(row), jnp.asarray(slot)))
-        found = order(predictor.state, *(points if mesh is None else everywhere(points, mesh)))
+        found = order(predictor.state, *(points if mesh is None else replicate(points, mesh)))
         yield count, np.asarray(found)[: int(relevant.starts[-1])]
         first += count

@@ -16,8 +16,8 @@ from snm.batches.csr_blocks import block_of
 from snm.batches.device_parts import local_data_parts, spread_points
 from snm.data.weighting import Weighting
 from snm.distributed.mesh import DATA
-from snm.distributed.processes import everywhere
-from snm.machine.sorting import stable_order
+from snm.distributed.processes import replicate
+from snm.machine.sorting import stable_argsort
 from snm.tables.table import SparseRows
 from snm.topk.blocks import Added
 
@@ -74,7 +74,7 @@ class Blocks(NamedTuple):
                 yield last - first, self._sharded(features, first, last, most)
                 continue
             block = self._block(features, first, last, most)
-            yield last - first, block if self.mesh is None else everywhere(block, self.mesh)
+            yield last - first, block if self.mesh is None else replicate(block, self.mesh)
 
     def most_entries(self, features: csr_matrix) -> int:
         """The room for entries that each part of a block of these points has."""
@@ -117,7 +117,7 @@ class Blocks(NamedTuple):
         for part, (begin, end) in enumerate(itertools.pairwise(cuts)):
             entries = found[begin:end].tocoo()
             # By slot; `tocsc` would make arrays of all K, of a point with a few hundred.
-            order = stable_order(entries.col.astype(np.uint32))
+            order = stable_argsort(entries.col.astype(np.uint32))
             own = slice(entries.nnz)
             rows[part, own] = entries.row[order]
             slots[part, own] = entries.col[order]

@@ -17,7 +17,7 @@ from scipy.sparse import csr_matrix
 
 from snm.batches.csr_blocks import power_of_two
 from snm.distributed.mesh import DATA, ONE_DEVICE, Axes, on_mesh, table_axes
-from snm.distributed.processes import everywhere
+from snm.distributed.processes import replicate
 from snm.machine.compiler import answer_options
 from snm.model.concordant_counts import concordant_counts
 from snm.model.feature_contributions import feature_contributions
@@ -162,7 +162,7 @@ def scores_of_pairs(
         row, label = np.zeros(size, np.int32), np.full(size, mask.shape[1], np.int32)
         row[:count], label[:count] = rows[piece], mask.indices[piece]
         pairs = queries, row, label
-        scores = scored(state, *(pairs if mesh is None else everywhere(pairs, mesh)))
+        scores = scored(state, *(pairs if mesh is None else replicate(pairs, mesh)))
         found[piece] = np.asarray(scores)[:count]
     return found
 

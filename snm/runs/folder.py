@@ -38,8 +38,8 @@ from snm.runs.manifest import CONFIG, MAY_CHANGE, Manifest, manifest_path, read_
 from snm.runs.schema import MemoryRecord, RunOrigin, RunResult
 from snm.runs.typed_json import Kind, as_json, typed
 from snm.system.checksums import fingerprint
-from snm.system.faults import reason_of, unread
-from snm.system.files import make_folder, write_whole
+from snm.system.faults import read_error, reason_of
+from snm.system.files import make_folder, write_atomic
 from snm.system.locks import LOCK
 
 __all__ = ["WRITTEN_IN_PLACE", "RunFolder", "read_json", "write_json"]
@@ -327,14 +327,14 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise unread(path, error, "a file of the run") from error
+        raise read_error(path, error, "a file of the run") from error
     except (ValueError, RecursionError) as error:
         raise InputError(str(path), "damaged JSON", "a file written by `snm train`") from error
 
 
 def write_json(path: Path, value: Any) -> None:
     """Writes a JSON file atomically; arrays and NumPy scalars become lists and numbers."""
-    write_whole(path, _json_text(value))
+    write_atomic(path, _json_text(value))
 
 
 def _json_text(value: Any) -> str:

@@ -23,8 +23,8 @@ from snm.config.fields import GROUPS
 from snm.config.marks import Trait, settings_with
 from snm.errors import InputError
 from snm.system.checksums import checksum, fingerprint, read_sealed, write_sealed
-from snm.system.faults import reason_of, unread
-from snm.system.files import write_whole
+from snm.system.faults import read_error, reason_of
+from snm.system.files import write_atomic
 
 __all__ = ["CONFIG", "MAY_CHANGE", "Manifest", "manifest_path", "read_manifest"]
 
@@ -72,7 +72,7 @@ class Manifest:
         try:
             found = fingerprint(path)
         except OSError as error:
-            raise unread(path, error, expected) from error
+            raise read_error(path, error, expected) from error
         if found not in wanted:
             what = "a damaged or changed file (its checksum differs)"
             raise InputError(str(path), what, expected)
@@ -115,7 +115,7 @@ class Manifest:
             during.write(folder)
         for name, raw in contents.items():
             if not _is(folder / name, raw):
-                write_whole(folder / name, raw)
+                write_atomic(folder / name, raw)
         after.write(folder)
         return after
 
@@ -147,7 +147,7 @@ def read_manifest(folder: Path) -> Manifest | None:
     except FileNotFoundError:
         return None
     except PermissionError as error:
-        raise unread(path, error, _AGAIN) from error
+        raise read_error(path, error, _AGAIN) from error
     except (OSError, ValueError, TypeError) as error:
         damage = f"a damaged manifest ({reason_of(error)})"
         raise InputError(str(path), damage, _AGAIN) from error

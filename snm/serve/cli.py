@@ -78,12 +78,12 @@ class Serve:
         if not 0 <= self.port <= _LAST_PORT:
             raise InputError("--port", str(self.port), f"0 to {_LAST_PORT}")
         say(f"loading {self.run}")  # before the imports, which take a second or two
-        from snm.system.cache_folder import keep_programs
-        from snm.system.signals import asked_again
+        from snm.system.cache_folder import enable_compilation_cache
+        from snm.system.signals import reload_requested
 
-        keep_programs()
-        with asked_again() as reload_requested:
-            _run(self, reload_requested)
+        enable_compilation_cache()
+        with reload_requested() as reload:
+            _run(self, reload)
 
 
 def _run(options: Serve, reload_requested: threading.Event) -> None:
@@ -176,10 +176,10 @@ def _run_worker(listening: socket.socket, context: WorkerContext[Serve]) -> None
       context: sends the options, with the folder of each new model.
     """
     from snm.serve.reloading import Reload, describe_error
-    from snm.system.cache_folder import keep_programs
+    from snm.system.cache_folder import enable_compilation_cache
     from snm.system.terminal import remark
 
-    keep_programs()  # before the first program is compiled, or JAX caches none
+    enable_compilation_cache()  # before the first program is compiled, or JAX caches none
 
     def load_trusted() -> Predictor:
         return _load(dataclasses.replace(context.newest_model(), verify=False))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from snm.errors import InputError
 from snm.serve.background import run_in_background
-from snm.system.faults import NO_ROOM, lacks_memory
+from snm.system.faults import OUT_OF_MEMORY, is_out_of_memory
 
 if TYPE_CHECKING:  # a process that starts others imports this, and no model
     from snm.prediction.predictor import Predictor
@@ -53,8 +53,8 @@ def describe_error(error: Exception) -> str:
     """Why a model could not be opened, in one line."""
     if isinstance(error, InputError):
         return error.as_flags
-    if lacks_memory(error):
-        return NO_ROOM
+    if is_out_of_memory(error):
+        return OUT_OF_MEMORY
     return f"{type(error).__name__}: {error}".splitlines()[0]
 
 

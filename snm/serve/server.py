@@ -14,8 +14,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from snm.errors import InputError
 from snm.serve.middleware import error_response
-from snm.system.faults import lacks_memory, reason_of
-from snm.system.signals import SIGNALS, handled
+from snm.system.faults import is_out_of_memory, reason_of
+from snm.system.signals import SIGNALS, signal_handlers
 
 __all__ = ["listen", "make_server", "run"]
 
@@ -83,7 +83,7 @@ def run(server: uvicorn.Server, listening: socket.socket) -> None:
 
     def failed() -> Exception | None:
         error = getattr(getattr(server.config.app, "state", None), "failed", None)
-        return error if isinstance(error, InputError) or lacks_memory(error) else None
+        return error if isinstance(error, InputError) or is_out_of_memory(error) else None
 
     def no_failure(record: logging.LogRecord) -> bool:
         return failed() is None  # else uvicorn would log a traceback of what is raised below
@@ -93,7 +93,7 @@ def run(server: uvicorn.Server, listening: socket.socket) -> None:
     # kill the process. These handlers ignore it, so that the process exits normally.
     logger.addFilter(no_failure)
     try:
-        with handled(lambda *_: None, *SIGNALS):
+        with signal_handlers(lambda *_: None, *SIGNALS):
             server.run(sockets=[listening])
     finally:
         logger.removeFilter(no_failure)

@@ -27,8 +27,8 @@ from prometheus_client.multiprocess import mark_process_dead
 from snm.errors import InputError
 from snm.serve.background import has_background_work, run_in_background
 from snm.serve.reloading import Reload, describe_error, ignore_output_errors
-from snm.system.faults import lacks_memory
-from snm.system.signals import SIGNALS, handled
+from snm.system.faults import is_out_of_memory
+from snm.system.signals import SIGNALS, signal_handlers
 
 __all__ = ["WorkerContext", "WorkerMain", "supervise"]
 
@@ -234,7 +234,7 @@ def _worker_main(
             )
             main(listening, context)
     except Exception as error:
-        if not isinstance(error, InputError) and not lacks_memory(error):
+        if not isinstance(error, InputError) and not is_out_of_memory(error):
             raise
         print(f"snm: error: {describe_error(error)}", file=sys.stderr, flush=True)
         if isinstance(error, InputError):
@@ -259,7 +259,7 @@ def _stop(workers: list[_Worker[Any]], grace: float) -> None:
 def _stop_on_signal() -> Iterator[threading.Event]:
     """An event that signals set, instead of calling their previous handlers."""
     stopped = threading.Event()
-    with handled(lambda *_: stopped.set(), *SIGNALS):
+    with signal_handlers(lambda *_: stopped.set(), *SIGNALS):
         yield stopped
 
 

@@ -21,7 +21,7 @@ from snm.stores.snapshots import Snapshot, download, newest
 from snm.system import disk
 from snm.system.cache_folder import folder as cache_folder
 from snm.system.checksums import difference
-from snm.system.files import flocked, made_whole
+from snm.system.files import atomic_folder, file_lock
 from snm.system.locks import LOCK, locked
 
 __all__ = ["cache_folder_of", "local"]
@@ -91,7 +91,7 @@ def _copy_snapshot(objects: Objects, snapshot: Snapshot, home: Path) -> Path:
         others = [folder for folder in home.iterdir() if folder.is_dir()]
         latest = max(others, key=lambda folder: folder.stat().st_mtime, default=None)
         have = None if latest is None else latest / objects.address.name
-        with made_whole(str(objects.address), place, lasting=False) as temporary:
+        with atomic_folder(str(objects.address), place, lasting=False) as temporary:
             download(objects, snapshot, temporary / copy.name, have)
     return copy
 
@@ -117,7 +117,7 @@ def _copy_listing(objects: Objects, select: Callable[[str], bool], home: Path) -
     copy = place / objects.address.name
     if not place.exists():
         # Flushed to the disk: unlike a run, data have no checksums to detect a power cut.
-        with made_whole(str(objects.address), place) as temporary:
+        with atomic_folder(str(objects.address), place) as temporary:
 
             def download_object(name: str) -> None:
                 path, size = temporary / copy.name / name, listing[name].size
@@ -142,12 +142,12 @@ def _remove_old_copies(place: Path) -> None:
         os.utime(place)
         if place not in _used:
             with contextlib.ExitStack() as stack:
-                stack.enter_context(flocked(place, fcntl.LOCK_SH | fcntl.LOCK_NB))
+                stack.enter_context(file_lock(place, fcntl.LOCK_SH | fcntl.LOCK_NB))
                 _used[place] = stack.pop_all()
         siblings = [path for path in place.parent.iterdir() if path.is_dir()]
         others = [path for path in siblings if path != place]
         for other in others:
             if time.time() - other.stat().st_mtime > _UNUSED:
                 # A running server may still use it, and open it again.
-                with contextlib.suppress(OSError), flocked(other, fcntl.LOCK_EX | fcntl.LOCK_NB):
+                with contextlib.suppress(OSError), file_lock(other, fcntl.LOCK_EX | fcntl.LOCK_NB):
                     disk.remove_tree(other)

@@ -14,8 +14,8 @@ from snm.errors import InputError
 from snm.stores.address import Address, mask_secrets
 from snm.stores.objects import Objects, RetryPolicy, StoreError, safe_name
 from snm.system import disk
-from snm.system.cache_folder import in_store
-from snm.system.files import made_whole
+from snm.system.cache_folder import store_address
+from snm.system.files import atomic_folder
 
 __all__ = ["download_entry", "upload_entry"]
 
@@ -45,7 +45,7 @@ def download_entry(place: Path, name: str) -> bool:
             return False
         with (
             contextlib.suppress(InputError),
-            made_whole("cache", place / name, lasting=False) as to,
+            atomic_folder("cache", place / name, lasting=False) as to,
         ):
 
             def download(file: str) -> None:
@@ -75,7 +75,7 @@ def upload_entry(place: Path, name: str) -> None:
 
 
 def _objects(name: str) -> Objects | None:
-    store = in_store()
+    store = store_address()
     if store is None:
         return None
     address = Address.of(store)

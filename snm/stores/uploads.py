@@ -25,7 +25,7 @@ from snm.stores.snapshots import (
 )
 from snm.system import disk
 from snm.system.checksums import file_sha256, read_sealed, write_sealed
-from snm.system.files import made_whole
+from snm.system.files import atomic_folder
 
 __all__ = ["RECORD", "Uploads", "download_newest"]
 
@@ -60,7 +60,7 @@ def download_newest(objects: Objects, folder: Path, record: Path) -> Snapshot | 
         if snapshot.name == _recorded_name(record) and folder.exists():
             return snapshot
         try:
-            with made_whole(str(objects.address), folder) as temporary:
+            with atomic_folder(str(objects.address), folder) as temporary:
                 download(objects, snapshot, temporary, have=folder)
                 disk.remove_tree(folder)
         except GoneError as error:

@@ -1,7 +1,7 @@
 """Locates the cache folder and enables JAX's persistent compilation cache in it.
 
-Programs that are loaded from it are run, so it belongs to one user: it is made for its owner alone,
-and refused where others may write.
+Programs loaded from it are executed, so it must belong to one user: it is created for its owner
+alone, and rejected if others may write to it.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Literal
 from snm.errors import InputError
 from snm.machine.cores import xla_threads
 
-__all__ = ["folder", "in_store", "keep_programs", "programs_in"]
+__all__ = ["compiled_programs_path", "enable_compilation_cache", "folder", "store_address"]
 
-_WORTH_KEEPING = 0.1  # seconds that a program takes to compile; reading one takes about 0.02
+_MIN_COMPILE_SECONDS = 0.1  # to store a program; reading one takes about 0.02
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
-def keep_programs() -> None:
+def enable_compilation_cache() -> None:
     """Makes JAX store compiled programs in the cache folder, so that later starts are faster.
 
     Raises:
@@ -30,27 +30,27 @@ def keep_programs() -> None:
     """
     import jax  # here, since reading data needs no jax
 
-    place = in_store() or folder("default")
+    place = store_address() or folder("default")
     if place is not None:
-        # JAX writes a program in place: beside a process that writes it, one may read a part, and
-        # compiles it again.
-        said = "Error reading persistent compilation cache entry"
-        warnings.filterwarnings("ignore", said, UserWarning)
-        jax.config.update("jax_compilation_cache_dir", programs_in(place))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", _WORTH_KEEPING)
+        # JAX writes a program in place. Another process may read an incomplete file, and compiles
+        # the program again.
+        message = "Error reading persistent compilation cache entry"
+        warnings.filterwarnings("ignore", message, UserWarning)
+        jax.config.update("jax_compilation_cache_dir", compiled_programs_path(place))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", _MIN_COMPILE_SECONDS)
 
 
-def programs_in(place: Path | str) -> str:
-    """Where a cache has the programs for as many cores as this process uses.
+def compiled_programs_path(place: Path | str) -> str:
+    """The path of the compiled programs for the number of cores of this process.
 
-    XLA:CPU cuts the work of a program into parts for the cores that there are when it compiles it,
-    and JAX does not tell such programs apart: on more cores it would run on few.
+    XLA:CPU partitions the work of a program by the number of cores at compile time, and JAX's cache
+    key does not include it: on more cores, a cached program would use too few.
     """
     return f"{place}/compiled/{xla_threads()}"
 
 
-def in_store() -> str | None:
-    """The address of a cache in an object store, which `$SNM_CACHE` may be; None if it is none."""
+def store_address() -> str | None:
+    """The address of the cache if `$SNM_CACHE` is one in an object store, else None."""
     place = os.environ.get("SNM_CACHE", "")
     return place.rstrip("/") if "://" in place else None
 
@@ -67,22 +67,22 @@ def folder(cache: Path | Literal["default"] | None) -> Path | None:
         cache is closed to others instead, where it is the user's own.
     """
     place = cache
-    ours = False
+    is_default = False
     if cache == "default":
-        place, ours = _default()
+        place, is_default = _default()
     if not isinstance(place, Path):
         return None
     with contextlib.suppress(OSError):  # then nothing is cached
         if not place.exists():
             place.parent.mkdir(parents=True, exist_ok=True)
             place.mkdir(mode=0o700, exist_ok=True)
-        _check(place, ours)
+        _check_private(place, is_default)
     return place
 
 
 def _default() -> tuple[Path | None, bool]:
-    """The default folder, and whether its name is ours and not one that the user chose."""
-    if (place := os.environ.get("SNM_CACHE")) and not in_store():
+    """The default folder, and whether this program chose its name rather than the user."""
+    if (place := os.environ.get("SNM_CACHE")) and not store_address():
         return Path(place), False
     if place := os.environ.get("XDG_CACHE_HOME"):
         return Path(place) / "snm", True
@@ -92,19 +92,19 @@ def _default() -> tuple[Path | None, bool]:
         return None, True
 
 
-def _check(place: Path, ours: bool) -> None:
-    """Refuses a folder to which others may write.
+def _check_private(place: Path, is_default: bool) -> None:
+    """Rejects a folder to which others may write.
 
     Raises:
       InputError: see `folder`.
       OSError: it cannot be read.
     """
-    found, user = place.stat(), os.geteuid()
-    if found.st_uid not in (user, 0):
+    status, user = place.stat(), os.geteuid()
+    if status.st_uid not in (user, 0):
         expected = "one of your own: set SNM_CACHE to another folder"
-        raise InputError(str(place), f"a cache folder of user {found.st_uid}", expected)
-    if found.st_mode & _OTHERS_WRITE:
-        if ours and found.st_uid == user:  # made under a mask that lets the group write
+        raise InputError(str(place), f"a cache folder of user {status.st_uid}", expected)
+    if status.st_mode & _OTHERS_WRITE:
+        if is_default and status.st_uid == user:  # created with a umask that lets the group write
             place.chmod(0o700)
             return
         expected = f"your own alone: `chmod go-w {place}`, or set SNM_CACHE to another folder"

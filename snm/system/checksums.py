@@ -1,7 +1,7 @@
-"""Checksums that tell of damage: of files, of folders, and of JSON objects that carry their own.
+"""Checksums of files, of folders, and of JSON objects, which contain their own checksum.
 
-A manifest is such an object. Among other things it has a record of each file beside it: the size
-and the CRC-32. Records in object stores have the SHA-256 instead, which names the objects.
+A manifest is such an object. It has a record of each file in its folder: the size and the CRC-32.
+Records in object stores have the SHA-256 instead, which is the name of the object.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from snm.system.files import write_whole
+from snm.system.files import write_atomic
 
 __all__ = [
     "are_records", "checksum", "crc32", "difference", "file_sha256", "fingerprint", "fingerprints",
@@ -27,7 +27,7 @@ _SHA = re.compile("[0-9a-f]{64}")
 
 
 def crc32(path: Path, *, last: int | None = None) -> int:
-    """The CRC-32 of a file, or of so many bytes at its end, read in pieces."""
+    """The CRC-32 of a file, or of its `last` bytes, read in pieces."""
     crc = 0
     with path.open("rb", buffering=0) as file:
         if last is not None:
@@ -54,20 +54,20 @@ def fingerprints(
     recorded: dict[str, list] | None = None,
     mine: Callable[[int], bool] = lambda number: True,
 ) -> dict[str, list]:
-    """The records of all files below a folder but the manifest, by path in the folder.
+    """The records of all files below a folder except the manifest, by path in the folder.
 
     Args:
-      folder: to look at.
-      manifest: the name of its file.
-      recorded: what stands for the files that are not `mine`.
-      mine: whether this process reads the file of a number; they count from 0, by path.
+      folder: the folder.
+      manifest: the file name of the manifest.
+      recorded: the records to return for files that are not `mine`.
+      mine: whether this process reads the file of a number; files are numbered from 0, by path.
     """
-    found = {}
+    records = {}
     files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != manifest]
     for number, path in enumerate(files):
         name = path.relative_to(folder).as_posix()
-        found[name] = fingerprint(path) if mine(number) else (recorded or {}).get(name, [])
-    return found
+        records[name] = fingerprint(path) if mine(number) else (recorded or {}).get(name, [])
+    return records
 
 
 def difference(recorded: list | None, found: list | None) -> str | None:
@@ -82,10 +82,10 @@ def difference(recorded: list | None, found: list | None) -> str | None:
 def are_records(files: object, digest: type[int] | type[str] = int) -> bool:
     """Whether a JSON value has the record of each file, with CRC-32 (int) or SHA-256 (str)."""
     return isinstance(files, dict) and all(
-        isinstance(one, list)
-        and [type(part) for part in one] == [int, digest]
-        and (digest is int or _SHA.fullmatch(one[1]) is not None)
-        for one in files.values()
+        isinstance(record, list)
+        and [type(value) for value in record] == [int, digest]
+        and (digest is int or _SHA.fullmatch(record[1]) is not None)
+        for record in files.values()
     )
 
 
@@ -95,11 +95,11 @@ def checksum(value: dict[str, Any]) -> int:
 
 
 def sealed(value: dict[str, Any], default: Callable[[Any], Any] | None = None) -> dict[str, Any]:
-    """An object as it will be read, with its checksum instead of the one that it may have.
+    """Returns an object with its checksum, as it will be read back from JSON.
 
     Args:
-      value: keys become texts.
-      default: makes a JSON value of what is none, as in `json.dumps`.
+      value: the object; keys become strings, and an old checksum is replaced.
+      default: converts values that JSON cannot represent, as in `json.dumps`.
     """
     plain = json.loads(json.dumps(value, default=default))
     plain.pop("crc", None)
@@ -107,32 +107,32 @@ def sealed(value: dict[str, Any], default: Callable[[Any], Any] | None = None) -
 
 
 def unsealed(raw: bytes) -> dict[str, Any]:
-    """The object of a JSON text that `sealed` gave its checksum, without it.
+    """Parses and verifies the JSON text of a `sealed` object; returns it without the checksum.
 
     Raises:
-      ValueError: anything but such an object.
+      ValueError: the text is no such object, or the checksum differs.
     """
     try:
-        found = json.loads(raw)
-        if type(found) is not dict or type(found.get("crc")) is not int:
+        value = json.loads(raw)
+        if type(value) is not dict or type(value.get("crc")) is not int:
             raise ValueError("no object with a checksum")
-        if found.pop("crc") != checksum(found):
+        if value.pop("crc") != checksum(value):
             raise ValueError("the checksum differs")
     except RecursionError as error:
         raise ValueError("too many levels") from error
-    return found
+    return value
 
 
 def read_sealed(path: Path) -> dict[str, Any]:
     """Reads an object that `write_sealed` wrote, without its checksum.
 
     Raises:
-      OSError: no such file, or one that cannot be read.
-      ValueError: anything but such an object.
+      OSError: the file does not exist or cannot be read.
+      ValueError: it is no such object, or the checksum differs.
     """
     return unsealed(path.read_bytes())
 
 
 def write_sealed(path: Path, value: dict[str, Any]) -> None:
-    """Writes a JSON object with its checksum; it appears when it is whole, and is on the disk."""
-    write_whole(path, json.dumps(sealed(value), indent=1) + "\n")
+    """Writes a JSON object with its checksum, atomically, and waits until it is on the disk."""
+    write_atomic(path, json.dumps(sealed(value), indent=1) + "\n")

@@ -1,7 +1,7 @@
 """The few calls through which files are written, renamed, removed and synced to the disk.
 
-What must survive a power cut goes through these functions, in an order that `snm.system.files`
-keeps. A test replaces them to record what a program does to a folder, and to inject errors.
+All writes that must survive a power cut use these functions, in the order that `snm.system.files`
+ensures. Tests replace them to record the writes of a program, and to inject errors.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 __all__ = ["link", "remove", "remove_tree", "rename", "sync", "write"]
 
-_NO_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)  # file systems that sync no folder
+_NO_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)  # file systems that cannot sync a folder
 
 
 def write(path: Path, content: bytes) -> None:
@@ -21,7 +21,7 @@ def write(path: Path, content: bytes) -> None:
     try:
         path.write_bytes(content)
     except OSError as error:
-        raise _named(error, path) from error
+        raise _with_path(error, path) from error
 
 
 def sync(path: Path) -> None:
@@ -31,18 +31,18 @@ def sync(path: Path) -> None:
         os.fsync(number)
     except OSError as error:
         if error.errno not in _NO_SYNC:
-            raise _named(error, path) from error
+            raise _with_path(error, path) from error
     finally:
         os.close(number)
 
 
 def rename(source: Path, target: Path) -> None:
-    """Renames atomically; a file takes the place of the one that has the name."""
+    """Renames atomically; an existing file of that name is replaced."""
     source.replace(target)
 
 
 def link(source: Path, target: Path) -> None:
-    """Gives a file a second name; where the file system has no links, copies it.
+    """Creates a hard link; copies the file if the file system has no links.
 
     Raises:
       FileNotFoundError: there is no such file.
@@ -65,6 +65,6 @@ def remove_tree(path: Path) -> None:
     shutil.rmtree(path, ignore_errors=True)
 
 
-def _named(error: OSError, path: Path) -> OSError:
-    """The error with the path: calls on an open file have none."""
+def _with_path(error: OSError, path: Path) -> OSError:
+    """The error with a path, which errors of calls on open files lack."""
     return OSError(error.errno, os.strerror(error.errno or 0), str(path))

@@ -1,4 +1,4 @@
-"""What an error of the system says: in a few words, and whether it is for lack of room."""
+"""Describes errors of the system, and recognises a full disk and a lack of memory."""
 
 from __future__ import annotations
 
@@ -10,11 +10,19 @@ from collections.abc import Iterator
 
 from snm.errors import InputError
 
-__all__ = ["NO_ROOM", "STANDARD_OUTPUT", "is_full", "lacks_memory", "naming", "reason_of", "unread"]
+__all__ = [
+    "OUT_OF_MEMORY",
+    "STANDARD_OUTPUT",
+    "is_disk_full",
+    "is_out_of_memory",
+    "naming",
+    "read_error",
+    "reason_of",
+]
 
 
 def reason_of(error: Exception) -> str:
-    """Why the system refused, in a few words.
+    """The reason of a system error, in a few words.
 
     Example:
       >>> reason_of(PermissionError(13, "Permission denied", "a.txt")), reason_of(OSError("No"))
@@ -24,26 +32,26 @@ def reason_of(error: Exception) -> str:
       >>> reason_of(OSError("Not at runs/A")), reason_of(ValueError("CRC of A"))
       ('not at runs/A', 'CRC of A')
     """
-    if _wrote_less(error):
+    if _is_short_write(error):
         return "no space left, or a limit on the size of files"
-    if _found_no_room(error):
+    if _is_no_space(error):
         return os.strerror(errno.ENOSPC).lower()
     if reason := getattr(error, "strerror", None):
         return str(reason).lower()
-    text = str(error)  # may have a path
+    text = str(error)  # keeps the case of paths
     return text if text[1:2].isupper() else text[:1].lower() + text[1:]
 
 
-def is_full(error: OSError) -> bool:
-    """Whether a disk has no room for a file, or a limit allows none of its size.
+def is_disk_full(error: OSError) -> bool:
+    """Whether the disk is full, or a limit forbids a file of that size.
 
     Example:
-      >>> is_full(OSError(errno.ENOSPC, "No space left")), is_full(PermissionError(13, "denied"))
-      (True, False)
+      >>> is_disk_full(OSError(errno.ENOSPC, "No space left")), is_disk_full(PermissionError(13,
+      "denied")) (True, False)
     """
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return True
-    return _wrote_less(error) or _found_no_room(error)
+    return _is_short_write(error) or _is_no_space(error)
 
 
 @contextlib.contextmanager
@@ -59,60 +67,60 @@ def naming(what: object) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.filename is not None or not is_full(error):
+        if error.filename is not None or not is_disk_full(error):
             raise
         number = error.errno or errno.ENOSPC
         raise OSError(number, reason_of(error), str(what)) from error
 
 
-def _wrote_less(error: Exception) -> bool:
-    """Whether it is NumPy's for a file that took less than it has, which has no number."""
+def _is_short_write(error: Exception) -> bool:
+    """Whether it is NumPy's error for an incomplete write, which has no errno."""
     return re.fullmatch(r"\d+ requested and \d+ written", str(error)) is not None
 
 
-def _found_no_room(error: Exception) -> bool:
-    """Whether it is NumPy's for a disk without the room that an array needs, without a number too.
+def _is_no_space(error: Exception) -> bool:
+    """Whether it is NumPy's error for too little space for an array, which has no errno.
 
     Example:
-      >>> _found_no_room(OSError("Not enough free space to write 640 bytes after offset 128"))
+      >>> _is_no_space(OSError("Not enough free space to write 640 bytes after offset 128"))
       True
     """
     return str(error).startswith("Not enough free space to write ")
 
 
-def unread(where: object, error: Exception, expected: str) -> InputError:
-    """What to raise of a file that was not read: it wants permission, where the system denied it.
+def read_error(where: object, error: Exception, expected: str) -> InputError:
+    """The InputError for a file that could not be read.
 
     Args:
       where: the file.
-      error: of the system.
-      expected: in other cases.
+      error: the error of the system.
+      expected: what was expected, unless permission was denied.
 
     Example:
-      >>> print(unread("a.toml", PermissionError(13, "Permission denied"), "a TOML file"))
+      >>> print(read_error("a.toml", PermissionError(13, "Permission denied"), "a TOML file"))
       a.toml: found permission denied, expected permission to read it
-      >>> print(unread("a.toml", FileNotFoundError(2, "No such file"), "a TOML file"))
+      >>> print(read_error("a.toml", FileNotFoundError(2, "No such file"), "a TOML file"))
       a.toml: found no such file, expected a TOML file
     """
     denied = isinstance(error, PermissionError)
     return InputError(str(where), reason_of(error), "permission to read it" if denied else expected)
 
 
-def lacks_memory(error: BaseException | None) -> bool:
-    """Whether an error, or one that it came from, is for lack of memory or of threads.
+def is_out_of_memory(error: BaseException | None) -> bool:
+    """Whether an error, or one of its causes, is due to a lack of memory or threads.
 
-    Other packages turn these into errors of their own, such as of a file that they could not read.
+    Other packages turn these into their own errors, for example about a file they could not read.
 
     Example:
-      >>> lacks_memory(RuntimeError("can't start new thread")), lacks_memory(RuntimeError("no"))
-      (True, False)
+      >>> is_out_of_memory(RuntimeError("can't start new thread")),
+      is_out_of_memory(RuntimeError("no")) (True, False)
     """
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
         if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
             return True
-        if any(said in str(error) for said in _NO_MEMORY):
+        if any(text in str(error) for text in _OUT_OF_MEMORY_TEXTS):
             return True
         error = error.__cause__ or error.__context__
     return False
@@ -121,7 +129,7 @@ def lacks_memory(error: BaseException | None) -> bool:
 STANDARD_OUTPUT = "standard output"
 """What `naming` calls it."""
 
-NO_ROOM = "out of memory or of threads: see `ulimit -v` and `ulimit -u`"
-"""The line of an error that `lacks_memory`."""
+OUT_OF_MEMORY = "out of memory or of threads: see `ulimit -v` and `ulimit -u`"
+"""The message for errors that are `is_out_of_memory`."""
 
-_NO_MEMORY = ("can't start new thread", "std::bad_alloc", os.strerror(errno.ENOMEM))
+_OUT_OF_MEMORY_TEXTS = ("can't start new thread", "std::bad_alloc", os.strerror(errno.ENOMEM))

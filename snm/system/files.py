@@ -1,9 +1,9 @@
 """Writes files and folders atomically: they appear complete or not at all.
 
-Each is written under a temporary name, synced, renamed, and the folder that holds its name is
-synced. But for those of `write_whole`, a temporary file or folder is named `.PID.RANDOM.NAME` and
-locked by its process. What a killed process left is removed by the next one that writes to the same
-name.
+Each is written under a temporary name, synced and renamed, and its parent folder is synced. A
+temporary file or folder is named `.PID.RANDOM.NAME` and locked by its process, except by
+`write_atomic`. The leftovers of a killed process are removed by the next process that writes to the
+same name.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from pathlib import Path
 
 from snm.errors import InputError
 from snm.system import disk
-from snm.system.faults import is_full, naming, reason_of
+from snm.system.faults import is_disk_full, naming, reason_of
 
 __all__ = [
+    "atomic_file",
+    "atomic_folder",
+    "check_reachable",
     "check_writable",
-    "ends_within_line",
-    "flocked",
-    "made_whole",
+    "file_lock",
+    "lacks_final_newline",
     "make_folder",
-    "refuse_unreachable",
     "sync_names",
     "sync_tree",
-    "whole_file",
-    "write_whole",
+    "write_atomic",
 ]
 
 
-def ends_within_line(path: Path) -> bool:
-    """Whether the last byte of a file is no newline; an empty file ends with a line."""
+def lacks_final_newline(path: Path) -> bool:
+    """Whether a file is not empty and its last byte is no newline."""
     with path.open("rb") as file:
         if not file.seek(0, os.SEEK_END):
             return False
@@ -44,27 +44,27 @@ def ends_within_line(path: Path) -> bool:
 
 
 def make_folder(path: Path) -> None:
-    """Creates a folder and those above it, and waits until their names are on the disk."""
-    made = [one for one in (path, *path.parents) if not one.exists()]
+    """Creates a folder and its parents, and waits until their names are on the disk."""
+    new = [folder for folder in (path, *path.parents) if not folder.exists()]
     path.mkdir(parents=True, exist_ok=True)
-    sync_names(*(one.parent for one in reversed(made)))
+    sync_names(*(folder.parent for folder in reversed(new)))
 
 
 def sync_names(*folders: Path) -> None:
-    """Waits until the names in folders are on the disk, as far as the folders may be read."""
+    """Waits until the names in folders are on the disk; skips folders without read permission."""
     for folder in folders:
         with contextlib.suppress(PermissionError):
             disk.sync(folder)
 
 
-def refuse_unreachable(path: Path) -> None:
-    """Refuses a path of which the system does not say what is there.
+def check_reachable(path: Path) -> None:
+    """Raises InputError if the system cannot tell whether a path exists.
 
     Raises:
       InputError: for example a name that is too long, or a folder that may not be searched.
     """
     try:
-        (path / "a").stat()  # below it, since a folder that may not be searched can be seen
+        (path / "a").stat()  # a child, because stat works on a folder that may not be searched
     except (FileNotFoundError, NotADirectoryError, ValueError):  # the last: a null byte
         return
     except OSError as error:
@@ -72,10 +72,11 @@ def refuse_unreachable(path: Path) -> None:
 
 
 def check_writable(flag: str, path: Path) -> None:
-    """Refuses the file of an option, before anything is computed for it.
+    """Checks the output file of an option, before anything is computed for it.
 
     Raises:
-      InputError: a folder, in no folder, or a device or a pipe, which a file would replace.
+      InputError: it is a folder, its parent is missing, or it is a device or a pipe, which a file
+        would replace.
     """
     if path.is_dir() or not path.resolve().parent.is_dir():
         found = "a folder" if path.is_dir() else "no such folder"
@@ -84,7 +85,7 @@ def check_writable(flag: str, path: Path) -> None:
         raise InputError(f"{flag} {path}", "no regular file", "a file to write or replace")
 
 
-def write_whole(path: Path, content: str | bytes) -> None:
+def write_atomic(path: Path, content: str | bytes) -> None:
     """Writes a file atomically; a text as UTF-8 with unchanged line ends.
 
     One process writes to a name at a time: the temporary file, NAME.partial without the suffix of
@@ -103,19 +104,19 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 @contextlib.contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
+def atomic_file(path: Path) -> Iterator[Path]:
     """Yields a temporary path for a file, which is renamed to `path` at the end of the block.
 
-    If the block raises, the temporary file is removed. Of a link, its target is written.
+    If the block raises, the temporary file is removed. If `path` is a link, its target is written.
 
     Raises:
-      OSError: the file system refuses; that of a full disk names the file.
+      OSError: the file cannot be written; the error of a full disk names it.
     """
     path = path.resolve()
     partial = _partial_name(path)
-    _remove_left(path)
+    _remove_stale(path)
     try:
-        with naming(path), _claimed(partial, partial.touch):
+        with naming(path), _create_locked(partial, partial.touch):
             yield partial
             disk.sync(partial)
             disk.rename(partial, path)
@@ -125,7 +126,7 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def made_whole(flag: str, out: Path, *, lasting: bool = True) -> Iterator[Path]:
+def atomic_folder(flag: str, out: Path, *, lasting: bool = True) -> Iterator[Path]:
     """Yields a temporary folder, which is renamed to `out` at the end of the block.
 
     If the block raises, the temporary folder is removed.
@@ -133,18 +134,18 @@ def made_whole(flag: str, out: Path, *, lasting: bool = True) -> Iterator[Path]:
     Args:
       flag: the command-line flag that names `out`, for error messages.
       out: the folder to create; the folders above it are created too.
-      lasting: whether everything is synced to the disk. What is checked when it is read, and can
-        be made again, need not be.
+      lasting: whether to sync everything to the disk. Files that are checked when read, and can be
+        made again, need no sync.
 
     Raises:
-      InputError: the file system refuses, for example because the disk is full or for lack of
-        permission.
+      InputError: it cannot be written, for example because the disk is full or permission is
+        denied.
     """
     partial = _partial_name(out)
     try:
-        _remove_left(out)
+        _remove_stale(out)
         make_folder(out.parent)
-        with _claimed(partial, partial.mkdir):
+        with _create_locked(partial, partial.mkdir):
             yield partial
             if lasting:
                 sync_tree(partial)
@@ -153,7 +154,7 @@ def made_whole(flag: str, out: Path, *, lasting: bool = True) -> Iterator[Path]:
             disk.sync(out.parent)
     except OSError as error:
         room = "room for it, on the disk and under `ulimit -f`"
-        expected = room if is_full(error) else "a folder that can be created"
+        expected = room if is_disk_full(error) else "a folder that can be created"
         raise InputError(f"{flag} {out}", reason_of(error), expected) from error
     finally:
         disk.remove_tree(partial)
@@ -167,45 +168,45 @@ def sync_tree(folder: Path) -> None:
 
 
 def _partial_name(path: Path) -> Path:
-    # Two writers never share one: threads of a process, and containers, have the same process id.
+    # Unique per writer: threads of a process, and processes in containers, may share a process id.
     return path.with_name(f".{os.getpid()}.{secrets.token_hex(4)}.{path.name}")
 
 
-def _remove_left(path: Path) -> None:
-    """Removes the temporary files and folders of `path` whose processes are gone."""
+def _remove_stale(path: Path) -> None:
+    """Removes the temporary files and folders of `path` whose processes have ended."""
     name = re.compile(rf"\.\d+\.([0-9a-f]{{8}}\.)?{re.escape(path.name)}")
     with contextlib.suppress(OSError):  # for example a folder that is not there yet
-        for left in list(path.parent.iterdir()):
-            if name.fullmatch(left.name):
-                # On a network disk without locks it stays: its process may live.
-                with contextlib.suppress(OSError), flocked(left, fcntl.LOCK_EX | fcntl.LOCK_NB):
-                    (disk.remove_tree if left.is_dir() else disk.remove)(left)
+        for stale in list(path.parent.iterdir()):
+            if name.fullmatch(stale.name):
+                # Kept on a network disk without locks: its process may be alive.
+                with contextlib.suppress(OSError), file_lock(stale, fcntl.LOCK_EX | fcntl.LOCK_NB):
+                    (disk.remove_tree if stale.is_dir() else disk.remove)(stale)
 
 
 @contextlib.contextmanager
-def _claimed(path: Path, make: Callable[[], None]) -> Iterator[None]:
-    """Makes a file or folder, and holds its lock; the system releases it with the process."""
+def _create_locked(path: Path, make: Callable[[], None]) -> Iterator[None]:
+    """Creates a file or folder and holds its lock, which the system releases with the process."""
     while True:
         make()
         with contextlib.ExitStack() as stack:
             with contextlib.suppress(OSError):  # a network disk without locks
-                stack.enter_context(flocked(path, fcntl.LOCK_EX))
-            # Between the two calls another process may have taken it for one that was left.
+                stack.enter_context(file_lock(path, fcntl.LOCK_EX))
+            # Between the two calls another process may have removed it as stale.
             if path.exists():
                 yield
                 return
 
 
 @contextlib.contextmanager
-def flocked(path: Path, how: int) -> Iterator[None]:
-    """Holds a lock of flock(2) on a file or folder that is there.
+def file_lock(path: Path, how: int) -> Iterator[None]:
+    """Holds a flock(2) lock on an existing file or folder.
 
     Args:
-      path: of it.
-      how: `fcntl.LOCK_EX` or `LOCK_SH`, with `LOCK_NB` where it is not to wait.
+      path: the file or folder.
+      how: `fcntl.LOCK_EX` or `LOCK_SH`, with `LOCK_NB` to fail instead of waiting.
 
     Raises:
-      OSError: it is not there; or another process holds it, or the disk has no locks.
+      OSError: it does not exist, another process holds the lock, or the disk has no locks.
     """
     number = os.open(path, os.O_RDONLY)
     try:

@@ -1,4 +1,4 @@
-"""Imports of modules beside other work, and without packages that are not needed."""
+"""Imports modules in the background, and hides packages that are not needed."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from importlib.abc import MetaPathFinder
 from typing import Any
 
-__all__ = ["begin_imports", "without"]
+__all__ = ["import_in_background", "without"]
 
-_CHANGING = threading.Lock()  # of the list of finders
+_FINDERS_LOCK = threading.Lock()  # held while the list of finders changes
 
 
-def begin_imports(*names: str) -> None:
-    """Imports modules in a thread; where one fails, it fails again, and is told, when it is used.
+def import_in_background(*names: str) -> None:
+    """Imports modules in a thread; a failed import is raised when the module is used.
 
     Args:
-      names: of modules.
+      names: the names of the modules.
     """
 
     def import_them() -> None:
@@ -32,32 +32,32 @@ def begin_imports(*names: str) -> None:
 
 @contextlib.contextmanager
 def without(name: str) -> Iterator[None]:
-    """What this thread imports within does not find a package, unless it is imported already.
+    """Hides a package from imports of this thread, unless it is already imported.
 
-    For a library that imports a large package wherever it is installed, and can do without.
+    For libraries that import a large optional package whenever it is installed.
 
     Args:
-      name: of the package.
+      name: the name of the package.
     """
     finder = _Hidden(name, threading.get_ident())
-    # Another list each time: an import in another thread may be going through this one, and would
-    # miss a finder, and so a module, where those before it become fewer.
-    with _CHANGING:
+    # A new list each time: an import in another thread may be iterating over the old one, and would
+    # skip a finder if an earlier one were removed.
+    with _FINDERS_LOCK:
         sys.meta_path = [finder, *sys.meta_path]
     try:
         yield
     finally:
-        with _CHANGING:
-            sys.meta_path = [one for one in sys.meta_path if one is not finder]
+        with _FINDERS_LOCK:
+            sys.meta_path = [other for other in sys.meta_path if other is not finder]
 
 
 class _Hidden(MetaPathFinder):
-    """Finds nothing, and ends the search for one package in one thread."""
+    """A finder that ends the search for one package in one thread."""
 
     def __init__(self, name: str, thread: int):
         self._name, self._thread = name, thread
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> None:
-        """Ends the search as if nothing was found."""
+        """Raises ModuleNotFoundError for the hidden package."""
         if fullname == self._name and threading.get_ident() == self._thread:
             raise ModuleNotFoundError(f"{fullname} is left out here", name=fullname)

@@ -1,4 +1,4 @@
-"""Modules of the user's own, imported before a command runs."""
+"""Imports the user's own modules before a command runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib
 import os
 
 from snm.errors import InputError
-from snm.system.faults import lacks_memory
+from snm.system.faults import is_out_of_memory
 
 __all__ = ["import_own_modules"]
 
@@ -16,9 +16,9 @@ _VARIABLE = "SNM_IMPORT"
 def import_own_modules() -> None:
     """Imports the modules that `$SNM_IMPORT` names, such as one that adds a loss to `LOSSES`.
 
-    It is a name, or several with commas, of modules on PYTHONPATH. The processes in which
-    `snm compare` trains import them too. No file that is read can name a module: that would let
-    data or a run run code.
+    It holds names of modules on PYTHONPATH, separated by commas. The worker processes of
+    `snm compare` import them too. Files cannot name modules, so that data or a run folder cannot
+    execute code.
 
     Raises:
       InputError: a module that cannot be imported.
@@ -27,7 +27,7 @@ def import_own_modules() -> None:
         try:
             importlib.import_module(name)
         except Exception as error:  # whatever the module raises
-            if lacks_memory(error):
+            if is_out_of_memory(error):
                 raise
             text = " ".join(f"{type(error).__name__}: {error}".split())
             raise InputError(f"{_VARIABLE}={name}", text, "a module on PYTHONPATH") from error

@@ -1,4 +1,4 @@
-"""Objects of JSON that have a key twice, of which Python's reader keeps the last value unasked."""
+"""Finds repeated keys of JSON objects, of which Python's reader silently keeps the last value."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["repeated_key"]
 
 
 def repeated_key(pairs: Sequence[tuple[str, Any]]) -> str | None:
-    """The key that an object has most often, if one is there more than once.
+    """The most frequent key of an object, if a key is repeated; else None.
 
     Args:
-      pairs: what `object_pairs_hook` gets.
+      pairs: the argument of `object_pairs_hook`.
 
     Example:
       >>> repeated_key([("a", 1), ("b", 2), ("b", 3)]), repeated_key([("a", 1)])

@@ -1,4 +1,4 @@
-"""What signals do: SIGTERM and SIGINT ask for an orderly stop, SIGHUP asks for something again."""
+"""Signal handlers: SIGTERM and SIGINT request an orderly stop, SIGHUP requests a reload."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from typing import Any
 
 __all__ = [
     "SIGNALS",
-    "asked_again",
+    "announced_stop",
     "ends_as_first",
-    "ends_in_order",
-    "handled",
+    "reload_requested",
+    "signal_handlers",
     "sigterm_ends",
-    "stop_told",
-    "stop_wished",
+    "sigterm_raises_exit",
+    "stop_requested",
 ]
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
-_SAME = 1.0  # seconds in which a signal of the same kind is not a second one
+_DEBOUNCE_SECONDS = 1.0  # in which a repeated signal does not count
 
 
 @contextlib.contextmanager
-def stop_wished(
+def stop_requested(
     on_first: Callable[[signal.Signals], None], on_second: Callable[[], None]
 ) -> Iterator[Callable[[], bool]]:
     """Within the block, remembers the first of `SIGNALS` and ends the process at the second.
@@ -38,8 +38,8 @@ def stop_wished(
     Python runs its signal handlers only when the main thread returns from compiled code, which can
     take minutes. So a separate thread receives the signals as they arrive.
 
-    One of the same kind within a second of the first counts as the same: `timeout` signals its
-    child, and then the group that the child is in.
+    A signal of the same kind within a second counts as the same one: `timeout` signals its child,
+    and then the child's process group.
 
     Args:
       on_first: called with the first signal, in that thread.
@@ -52,28 +52,30 @@ def stop_wished(
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return
-    wished, first, since = threading.Event(), 0, 0.0
+    requested, first, since = threading.Event(), 0, 0.0
 
-    def hear(number: int) -> None:
+    def on_signal(number: int) -> None:
         nonlocal first, since
-        if wished.is_set():
-            if number == first and time.monotonic() - since < _SAME:
+        if requested.is_set():
+            if number == first and time.monotonic() - since < _DEBOUNCE_SECONDS:
                 return
             try:
                 on_second()
             finally:
                 os._exit(128 + number)
         first, since = number, time.monotonic()
-        wished.set()
-        with contextlib.suppress(Exception):  # such as a pipe that nobody reads any more
+        requested.set()
+        with contextlib.suppress(Exception):  # such as a closed pipe
             on_first(signal.Signals(number))
 
-    with _heard(SIGNALS, hear):
-        yield wished.is_set
+    with _signal_thread(SIGNALS, on_signal):
+        yield requested.is_set
 
 
 @contextlib.contextmanager
-def _heard(numbers: tuple[signal.Signals, ...], hear: Callable[[int], None]) -> Iterator[None]:
+def _signal_thread(
+    numbers: tuple[signal.Signals, ...], on_signal: Callable[[int], None]
+) -> Iterator[None]:
     """Within the block, `hear` is called with signals as they arrive, in a thread of its own."""
     receiver, sender = socket.socketpair()
     sender.setblocking(False)
@@ -82,10 +84,10 @@ def _heard(numbers: tuple[signal.Signals, ...], hear: Callable[[int], None]) -> 
         while arrived := receiver.recv(16):
             for number in arrived:
                 if number in numbers:
-                    hear(number)
+                    on_signal(number)
 
     # Python writes to the wakeup descriptor only for signals that have a handler.
-    old = {number: signal.signal(number, _heard_aside) for number in numbers}
+    old = {number: signal.signal(number, _handled_by_thread) for number in numbers}
     old_descriptor = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
     thread = threading.Thread(target=receive, name="signals", daemon=True)
     thread.start()
@@ -101,7 +103,9 @@ def _heard(numbers: tuple[signal.Signals, ...], hear: Callable[[int], None]) -> 
 
 
 @contextlib.contextmanager
-def handled(handler: Callable[[int, Any], None], *numbers: signal.Signals) -> Iterator[None]:
+def signal_handlers(
+    handler: Callable[[int, Any], None], *numbers: signal.Signals
+) -> Iterator[None]:
     """Within the block, signals have this handler alone: no thread of a block around it hears them.
 
     Args:
@@ -118,7 +122,7 @@ def handled(handler: Callable[[int, Any], None], *numbers: signal.Signals) -> It
             signal.signal(number, old)
 
 
-def _heard_aside(number: int, frame: object) -> None:
+def _handled_by_thread(number: int, frame: object) -> None:
     """Python's handler of a signal that a thread hears."""
 
 
@@ -136,14 +140,14 @@ def sigterm_ends(status: int, told: str | None = None) -> Iterator[None]:
         yield
         return
 
-    def hear(_: int) -> None:
+    def on_signal(_: int) -> None:
         try:
             if told is not None:
                 _tell(told)
         finally:
             os._exit(status)
 
-    with _heard((signal.SIGTERM,), hear):
+    with _signal_thread((signal.SIGTERM,), on_signal):
         yield
 
 
@@ -167,8 +171,8 @@ def _tell(line: str) -> None:
 
 
 @contextlib.contextmanager
-def stop_told(begins: str, again: str) -> Iterator[Callable[[], bool]]:
-    """As `stop_wished`, and says on standard error what each signal does.
+def announced_stop(begins: str, again: str) -> Iterator[Callable[[], bool]]:
+    """As `stop_requested`, and says on standard error what each signal does.
 
     Args:
       begins: what the first one does.
@@ -181,69 +185,69 @@ def stop_told(begins: str, again: str) -> Iterator[Callable[[], bool]]:
     def second() -> None:
         _tell(f"error: stopped at once; the same command {again}")
 
-    with stop_wished(first, second) as wished:
-        yield wished
+    with stop_requested(first, second) as requested:
+        yield requested
 
 
 @contextlib.contextmanager
-def ends_in_order() -> Iterator[None]:
-    """Within the block, SIGTERM exits with status 143 as an exception, so that files are removed.
+def sigterm_raises_exit() -> Iterator[None]:
+    """Within the block, SIGTERM raises SystemExit(143), so that temporary files are removed.
 
-    Where SIGTERM has a handler already, and outside the main thread, nothing is changed.
+    Does nothing if SIGTERM has a handler already, and outside the main thread.
     """
-    mine = threading.current_thread() is threading.main_thread()
+    in_main_thread = threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGTERM)
-    if not mine or before not in (signal.SIG_DFL, _heard_aside):
+    if not in_main_thread or before not in (signal.SIG_DFL, _handled_by_thread):
         yield
         return
 
-    def leave(number: int, _: object) -> None:
+    def exit_process(number: int, _: object) -> None:
         raise SystemExit(128 + number)
 
-    with handled(leave, signal.SIGTERM):
+    with signal_handlers(exit_process, signal.SIGTERM):
         yield
 
 
 @contextlib.contextmanager
-def asked_again() -> Iterator[threading.Event]:
-    """Within the block, SIGHUP sets an event, as servers open files again at it.
+def reload_requested() -> Iterator[threading.Event]:
+    """Within the block, SIGHUP sets an event, by which servers reload.
 
-    A terminal that closes sends SIGHUP too. That is a SIGTERM here, or nothing where SIGHUP was
-    ignored before, as `nohup` has it. A process that its terminal left without a signal is asked as
-    usual later on, so a thread looks when that is.
+    A closing terminal sends SIGHUP too. That is treated as SIGTERM, or ignored if SIGHUP was
+    ignored before, as by `nohup`. If the terminal goes away without a signal, a later SIGHUP is a
+    reload request, so a thread watches the terminal.
 
     Yields:
       The event; it is never set outside the main thread, where Python cannot set handlers.
     """
-    asked, over = threading.Event(), threading.Event()
+    requested, finished = threading.Event(), threading.Event()
     if threading.current_thread() is not threading.main_thread():
-        yield asked
+        yield requested
         return
     before, closed_at = signal.getsignal(signal.SIGHUP), -math.inf
 
     def watch() -> None:
         nonlocal closed_at
         while _has_terminal():
-            if over.wait(_SAME / 5):
+            if finished.wait(_DEBOUNCE_SECONDS / 5):
                 return
         closed_at = time.monotonic()
 
-    def hear(*_: object) -> None:
-        closes = thread.is_alive() and not _has_terminal()
-        if not closes and time.monotonic() - closed_at > _SAME:
-            asked.set()
+    def handle(*_: object) -> None:
+        is_closing = thread.is_alive() and not _has_terminal()
+        if not is_closing and time.monotonic() - closed_at > _DEBOUNCE_SECONDS:
+            requested.set()
         elif before is not signal.SIG_IGN:
             signal.raise_signal(signal.SIGTERM)
 
     thread = threading.Thread(target=watch, name="terminal", daemon=True)
     if _has_terminal():
         thread.start()
-    signal.signal(signal.SIGHUP, hear)
+    signal.signal(signal.SIGHUP, handle)
     try:
-        yield asked
+        yield requested
     finally:
         signal.signal(signal.SIGHUP, before)
-        over.set()
+        finished.set()
 
 
 def _has_terminal() -> bool:

@@ -33,25 +33,25 @@ from rich.text import Text
 from snm.system.escapes import plain
 
 __all__ = [
-    "bar_of",
     "console",
     "counters",
-    "displayed",
-    "heard_or_not",
+    "format_value",
+    "ignore_broken_pipe",
+    "make_bar",
+    "make_table",
     "progress_bar",
     "remark",
     "say",
-    "table_of",
-    "telling",
+    "text_spinner",
     "waiting",
     "wide_console",
 ]
 
 _WIDE = 140  # characters
-_EVERY = 512  # counts between two texts: making them would slow a pass over short rows
+_UPDATE_EVERY = 512  # counts; updating the text more often would slow loops over short rows
 
 
-class _Shown:
+class _Escaped:
     """A renderable whose text has escapes in place of control characters."""
 
     def __init__(self, inner: RenderableType):
@@ -63,10 +63,10 @@ class _Shown:
 
 
 class _Escaping(RenderHook):
-    """Whatever is printed is escaped: names of files and labels may hold any character."""
+    """Escapes all output, because names of files and labels may contain any character."""
 
     def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
-        return [_Shown(renderable) for renderable in renderables]
+        return [_Escaped(renderable) for renderable in renderables]
 
 
 class _Console(Console):
@@ -89,16 +89,16 @@ def _discard(stream: IO[str]) -> None:
 
 
 def _console(width: int | None = None) -> _Console:
-    made = _Console(highlight=False, markup=False, width=width)
-    made.push_render_hook(_Escaping())
-    return made
+    new = _Console(highlight=False, markup=False, width=width)
+    new.push_render_hook(_Escaping())
+    return new
 
 
 console = _console()
 
 
 def wide_console() -> Console:
-    """The console; without a terminal, a wide one that keeps rows of tables on one line."""
+    """The console, or without a terminal a wide one, on which table rows stay on one line."""
     return console if console.is_terminal else _console(_WIDE)
 
 
@@ -108,12 +108,12 @@ def say(text: str) -> None:
 
 
 def remark(text: str) -> None:
-    """Prints a line that is no answer, on standard error."""
+    """Prints a note on standard error, apart from the results."""
     print(f"snm: {plain(text)}", file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
-def heard_or_not() -> Iterator[None]:
+def ignore_broken_pipe() -> Iterator[None]:
     """Within the block, work goes on in silence where nobody reads standard output any more.
 
     A collector of logs that ends must not end a run of hours.
@@ -125,12 +125,12 @@ def heard_or_not() -> Iterator[None]:
         console.falls_silent = before
 
 
-def displayed(value: Any) -> str:
+def format_value(value: Any) -> str:
     """Formats a value as text: numbers with thousands separators, containers item by item."""
     if isinstance(value, dict):
-        return "\n".join(f"{key}: {displayed(inner)}" for key, inner in value.items())
+        return "\n".join(f"{key}: {format_value(inner)}" for key, inner in value.items())
     if isinstance(value, list | tuple):
-        return " ".join(displayed(inner) for inner in value)
+        return " ".join(format_value(inner) for inner in value)
     if isinstance(value, float | np.floating):
         return f"{value:,.2f}"
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
@@ -138,16 +138,16 @@ def displayed(value: Any) -> str:
     return str(value)
 
 
-def table_of(
+def make_table(
     title: str | None, words: Iterable[str] = (), numbers: Iterable[str] = (), **options: Any
 ) -> Table:
-    """An empty table, to which rows are added.
+    """Creates an empty table.
 
     Args:
-      title: what stands above it, at the left.
-      words: headings of its first columns, which hold text.
-      numbers: headings of the columns after these, whose cells end at the right.
-      **options: of `rich.table.Table`.
+      title: the title, left-aligned.
+      words: headings of the first columns, which are left-aligned text.
+      numbers: headings of the following columns, which are right-aligned.
+      **options: options of `rich.table.Table`.
     """
     table = Table(title=title, title_justify="left", **options)
     for heading in words:
@@ -160,13 +160,13 @@ def table_of(
 # -- progress ----------------------------------------------------------------------------------
 
 
-def bar_of(*columns: ProgressColumn, spins: bool = False, stays: bool = False) -> Progress:
-    """A bar with a text and other columns; silent without a terminal.
+def make_bar(*columns: ProgressColumn, spins: bool = False, stays: bool = False) -> Progress:
+    """A progress display with a text and other columns; silent without a terminal.
 
     Args:
-      columns: what stands after the text.
-      spins: whether a spinner stands before it.
-      stays: whether the bar is still there after its end.
+      columns: the columns after the text.
+      spins: whether to show a spinner before the text.
+      stays: whether to keep the display after its end.
     """
     spinner = [SpinnerColumn()] if spins else []
     text = TextColumn("{task.description}", markup=False)
@@ -181,26 +181,26 @@ def bar_of(*columns: ProgressColumn, spins: bool = False, stays: bool = False) -
 
 
 def progress_bar() -> Progress:
-    """A bar with a count, and the times that were and will be taken."""
-    return bar_of(
+    """A progress bar with a count, the elapsed and the remaining time."""
+    return make_bar(
         BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(), spins=True
     )
 
 
 class Counter(Protocol):
-    """Begins to count something, in a line of its own; what it returns is called with the count."""
+    """Starts a line that counts something; returns a function to call with the count."""
 
     def __call__(self, what: str, total: int | None = None) -> Callable[[int], None]: ...
 
 
 @contextlib.contextmanager
 def counters(*, bars: bool = True) -> Iterator[Counter]:
-    """Lines of counts that grow during the block, for functions that take an `on_progress`.
+    """Shows counts during the block, for functions that take an `on_progress`.
 
     Args:
-      bars: draw a bar for each, which needs the totals; otherwise the text has the count.
+      bars: whether to show a bar for each, which needs totals; otherwise the count is in the text.
     """
-    with progress_bar() if bars else bar_of(TimeElapsedColumn(), spins=True) as bar:
+    with progress_bar() if bars else make_bar(TimeElapsedColumn(), spins=True) as bar:
 
         def counter(what: str, total: int | None = None) -> Callable[[int], None]:
             task = bar.add_task(what, total=total)
@@ -208,7 +208,7 @@ def counters(*, bars: bool = True) -> Iterator[Counter]:
             def on_progress(done: int) -> None:
                 if bars:
                     bar.update(task, completed=done)
-                elif done % _EVERY == 0:
+                elif done % _UPDATE_EVERY == 0:
                     bar.update(task, description=f"{what}: {done:,}")
 
             return on_progress
@@ -217,14 +217,14 @@ def counters(*, bars: bool = True) -> Iterator[Counter]:
 
 
 @contextlib.contextmanager
-def telling(text: str, *, timed: bool = False) -> Iterator[Callable[[str], None]]:
-    """A spinner with a text that the block changes, by calling what this yields.
+def text_spinner(text: str, *, timed: bool = False) -> Iterator[Callable[[str], None]]:
+    """Shows a spinner with a text; yields a function that changes the text.
 
     Args:
-      text: the first one.
-      timed: whether the elapsed time stands after it.
+      text: the first text.
+      timed: whether to show the elapsed time.
     """
-    with bar_of(*[TimeElapsedColumn()] * timed, spins=True) as bar:
+    with make_bar(*[TimeElapsedColumn()] * timed, spins=True) as bar:
         task = bar.add_task(text, total=None)
         yield lambda text: bar.update(task, description=text)
 

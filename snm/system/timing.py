@@ -1,8 +1,8 @@
 """Where the time of a process goes: seconds by part, such as reading, compiling and steps.
 
-The parts are exclusive: a part inside another one is not counted twice, and compiling counts apart
-from the part that needed the program. Only the thread that began the measurement is measured; what
-other threads do beside it costs no time. `apart` gives a generator a measurement of its own.
+The parts are exclusive: a nested part is not counted twice, and compiling is not counted in the
+part that needed the program. Only the thread that started the measurement is measured.
+`timed_separately` gives a generator a measurement of its own.
 """
 
 from __future__ import annotations
@@ -18,11 +18,18 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 __all__ = [
-    "COMPILING", "Times", "apart", "part", "process_started", "restart", "times", "waiting_for",
+    "COMPILING",
+    "Times",
+    "part",
+    "process_started",
+    "restart",
+    "timed_separately",
+    "times",
+    "waiting_for",
 ]  # fmt: skip
 
 COMPILING = "compiling"
-"""The part that holds the seconds in which jax traces, lowers and compiles, or reads its cache."""
+"""The part for the time in which jax traces, lowers and compiles, or reads its cache."""
 
 _JAX = ("/jax/core/compile/", "/jax/compilation_cache/cache_retrieval")
 
@@ -30,11 +37,11 @@ T = TypeVar("T")
 
 
 class Times(NamedTuple):
-    """What was measured.
+    """A measurement.
 
     Attributes:
-      whole: seconds since the beginning.
-      parts: seconds by part, without what was inside of it, in the order of their beginnings.
+      whole: seconds since the start.
+      parts: seconds by part, without those of nested parts, in the order of their starts.
       programs: seconds of tracing, lowering and compiling by the name of the function.
     """
 
@@ -54,21 +61,21 @@ class _Clock:
         self.thread = threading.get_ident()
         self.parts: dict[str, float] = {}
         self.programs: dict[str, float] = {}
-        self.inside: list[float] = []  # for each open part, the seconds of the parts within
-        self.compiled: list[tuple[float, float]] = []  # intervals that are not within another
+        self.inside: list[float] = []  # for each open part, the seconds of nested parts
+        self.compiled: list[tuple[float, float]] = []  # intervals that are not nested
 
 
-_OF_PROCESS = _Clock(time.perf_counter())
-_clock = contextvars.ContextVar("clock", default=_OF_PROCESS)
+_PROCESS_CLOCK = _Clock(time.perf_counter())
+_clock = contextvars.ContextVar("clock", default=_PROCESS_CLOCK)
 _listening = threading.Event()
 
 
 def restart(began: float | None = None, before: str = "") -> None:
-    """Forgets what was measured, and measures the calling thread and context from here on.
+    """Starts a new measurement of the calling thread and context.
 
     Args:
-      began: when what is measured began, on the clock of `time.perf_counter`; None is now.
-      before: the part that has the seconds from then to now.
+      began: the start of the measurement, on the clock of `time.perf_counter`; None is now.
+      before: the part for the seconds from the start to now.
     """
     now = time.perf_counter()
     clock = _Clock(now if began is None else began)
@@ -77,12 +84,12 @@ def restart(began: float | None = None, before: str = "") -> None:
     _clock.set(clock)
 
 
-def apart(events: Generator[T]) -> Generator[T]:
-    """Yields the same, and measures what makes them by itself, from the first on.
+def timed_separately(events: Generator[T]) -> Generator[T]:
+    """Yields the same events, and measures their generator separately, from the first event on.
 
-    Several such generators may be advanced in turns. What the caller does between two events is in
-    the `whole` of both, and in no part that either begins meanwhile. `events` is closed with this
-    generator; an exception that is thrown into it does not reach `events`.
+    Several such generators may be advanced in turns. The caller's time between two events is in the
+    `whole` of both generators, but in none of their parts. `events` is closed with this generator;
+    an exception that is thrown into it does not reach `events`.
     """
     context = contextvars.copy_context()
     context.run(restart)
@@ -98,27 +105,27 @@ def apart(events: Generator[T]) -> Generator[T]:
 
 
 def times() -> Times:
-    """What was measured since the last `restart`."""
+    """The measurement since the last `restart`."""
     clock = _clock.get()
     return Times(time.perf_counter() - clock.began, dict(clock.parts), dict(clock.programs))
 
 
 def waiting_for(program: str) -> contextlib.AbstractContextManager[None]:
-    """Adds the seconds of a `with` block, which waits for another thread's program, to compiling.
+    """Adds the seconds of a `with` block that waits for another thread's compilation to COMPILING.
 
     Args:
-      program: the name of its function.
+      program: the name of the compiled function.
     """
     return part(COMPILING, program)
 
 
 @contextlib.contextmanager
 def part(name: str, program: str | None = None) -> Iterator[None]:
-    """Adds the seconds of a `with` block to a part, less those of the parts within.
+    """Adds the seconds of a `with` block to a part, without those of nested parts.
 
     Args:
-      name: of the part.
-      program: the name of a function that is compiled, to add the same seconds to; or None.
+      name: the name of the part.
+      program: the name of a function that is compiled, whose seconds are counted too; or None.
     """
     clock = _clock.get()
     if threading.get_ident() != clock.thread:
@@ -141,7 +148,7 @@ def part(name: str, program: str | None = None) -> Iterator[None]:
 
 
 def process_started() -> float:
-    """When this process began, on the clock of `time.perf_counter`; now where nobody tells."""
+    """The start of this process, on the clock of `time.perf_counter`; now if unknown."""
     now = time.perf_counter()
     try:
         # Field 22 of stat, counted behind the name, which may contain spaces.
@@ -153,7 +160,7 @@ def process_started() -> float:
 
 
 def _listen() -> None:
-    """Asks jax, once it is there, to tell how long it compiles."""
+    """Registers a listener for compile times, once jax is imported."""
     if _listening.is_set() or "jax" not in sys.modules:
         return
     from jax import monitoring
@@ -163,18 +170,18 @@ def _listen() -> None:
 
 
 def _compiled(event: str, duration_secs: float, **about: str | int) -> None:
-    """Counts an interval that ends now; those within it, of functions it calls, were counted."""
+    """Counts an interval that ends now, without nested intervals, which are counted already."""
     clock = _clock.get()
     if not event.startswith(_JAX) or threading.get_ident() != clock.thread:
         return
     end = time.perf_counter()
     begin = end - duration_secs
-    within = 0.0
+    nested = 0.0
     while clock.compiled and clock.compiled[-1][0] >= begin:
-        inner, until = clock.compiled.pop()
-        within += until - inner
+        inner_begin, inner_end = clock.compiled.pop()
+        nested += inner_end - inner_begin
     clock.compiled.append((begin, end))
-    own = duration_secs - within
+    own = duration_secs - nested
     clock.parts[COMPILING] = clock.parts.get(COMPILING, 0.0) + own
     name = str(about.get("fun_name", "reading stored programs"))
     clock.programs[name] = clock.programs.get(name, 0.0) + own

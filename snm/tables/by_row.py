@@ -18,7 +18,7 @@ import numpy as np
 from jax import lax
 
 from snm.machine.platform import by_platform
-from snm.machine.sorting import stable_order
+from snm.machine.sorting import stable_argsort
 from snm.tables.access import element_at, row_at, set_row
 from snm.tables.bag import embedding_bag_gather, embedding_bag_loop
 from snm.tables.rounding import as_float
@@ -89,7 +89,7 @@ def make_columns(block: SparseRows, num_frequent: int = 0) -> Columns:
     """
     ids, starts = np.asarray(block.ids), np.asarray(block.starts)
     size, total, n = len(ids), int(starts[-1]), len(starts) - 1
-    entries = stable_order(ids[:total].astype(np.uint32)).astype(np.int32)
+    entries = stable_argsort(ids[:total].astype(np.uint32)).astype(np.int32)
     rows = ids[entries]
     points = np.repeat(np.arange(n, dtype=np.int32), np.diff(starts))
     places = np.full(size, n * num_frequent, np.int32)

@@ -1,5 +1,5 @@
-"""Programs compiled for accelerators that are not here, and what their compiled text tells.
+"""Compiles programs for absent accelerators, and analyses the compiled text.
 
-Public names: `table.TARGETS`, `table.find_target`, `devices.devices_of`, `programs.compile_run`,
+Public names: `table.TARGETS`, `table.find_target`, `devices.make_devices`, `programs.compile_run`,
 `module.Module`, `account.account`.
 """

@@ -1,11 +1,11 @@
-"""What a compiled program moves and computes, counted from its text.
+"""Counts the memory traffic and the operations of a compiled program from its text.
 
-Bytes are those between a device and its main memory. Of a table that is gathered from, or updated
-in place, only the rows that are touched count; what stays on the chip does not. XLA's own
-`cost_analysis` charges a scatter for the whole table, and has no numbers for GPUs.
+Traffic is between a device and its main memory; on-chip memory does not count. For gathers and
+updates in place, only the accessed rows of a table count. XLA's own `cost_analysis` charges a
+scatter for the whole table, and has no numbers for GPUs.
 
-A loop counts as often as its text tells; where it does not, as often as the caller says. Of a
-conditional the cheaper branch counts: the other ones are fall-backs.
+A loop is multiplied by its trip count if the text has it, otherwise by that of the caller. Of a
+conditional the cheapest branch counts, because the others are fallbacks.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _FREE_CALLS = {"AllocateBuffer", "ConcatBitcast", "AssumeGatherIndicesInBound"}
 _COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
 _IN_PLACE = {"scatter", "dynamic-update-slice"}
 _LIBRARY = "__cublas$"
-"""How the target of a GPU library's product begins: its first result is the product, the second one
-memory to work with."""
+"""The prefix of the call target of a GPU library's product: the first result is the product, the
+second one workspace memory."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,17 +59,17 @@ class Exchange:
 
 @dataclasses.dataclass
 class Account:
-    """What a program does, all its loops included.
+    """The costs of a program, including all iterations of its loops.
 
     Attributes:
       moved: bytes between the device and its main memory.
-      operations: multiplications and additions of matrix products, by what their factors are
-        rounded to: bfloat16, tensorfloat32, float32, or default.
-      exchanges: collectives, each as often as it runs.
-      instructions: those outside of fusions that do something, each as often as it runs: on a GPU
-        about the kernels that are started.
-      unknown_loops: loops whose number of turns the text does not tell.
-      cycles: XLA:TPU's own estimate, which has none for gathers, scatters and top-k; 0 on a GPU.
+      operations: multiplications and additions of matrix products, by the type of their factors:
+        bfloat16, tensorfloat32, float32, or default.
+      exchanges: collectives, repeated for every execution.
+      instructions: executed instructions outside of fusions; on a GPU about the number of kernel
+        launches.
+      unknown_loops: loops whose trip count the text does not have.
+      cycles: XLA:TPU's own estimate, without gathers, scatters and top-k; 0 on a GPU.
     """
 
     moved: float = 0.0
@@ -80,7 +80,7 @@ class Account:
     cycles: float = 0.0
 
     def add(self, other: Account, times: int = 1) -> None:
-        """Adds another program, run so many times."""
+        """Adds the costs of another program, executed `times` times."""
         self.moved += times * other.moved
         for dtype, count in other.operations.items():
             self.operations[dtype] += times * count
@@ -92,7 +92,7 @@ class Account:
     @property
     def sent(self) -> float:
         """Bytes that a device sends to others."""
-        return sum(one.sent for one in self.exchanges)
+        return sum(exchange.sent for exchange in self.exchanges)
 
 
 def account(module: Module, turns: int = 1) -> Account:
@@ -100,178 +100,190 @@ def account(module: Module, turns: int = 1) -> Account:
 
     Args:
       module: the program.
-      turns: how often a loop runs whose text does not tell.
+      turns: the trip count of loops whose text does not have it.
     """
-    return _of(module, module.entry, turns)
+    return _account_computation(module, module.entry, turns)
 
 
-def _of(module: Module, name: str, turns: int) -> Account:
-    found, here = Account(), module.within(name)
-    for one in here.values():
-        if one.opcode == "while":
-            trips = module.trips(one)
-            found.unknown_loops += trips is None
-            body = _of(module, one.called("body"), turns)
-            found.add(body, turns if trips is None else trips)
-        elif one.opcode == "conditional":
-            branches = [_of(module, branch, turns) for branch in one.branches]
-            found.add(min(branches, key=lambda branch: branch.moved))
-        elif one.opcode == "call":
-            found.add(_of(module, one.called("to_apply"), turns))
+def _account_computation(module: Module, name: str, turns: int) -> Account:
+    total, siblings = Account(), module.within(name)
+    for instruction in siblings.values():
+        if instruction.opcode == "while":
+            trips = module.trips(instruction)
+            total.unknown_loops += trips is None
+            body = _account_computation(module, instruction.called("body"), turns)
+            total.add(body, turns if trips is None else trips)
+        elif instruction.opcode == "conditional":
+            branches = [
+                _account_computation(module, branch, turns) for branch in instruction.branches
+            ]
+            total.add(min(branches, key=lambda branch: branch.moved))
+        elif instruction.opcode == "call":
+            total.add(_account_computation(module, instruction.called("to_apply"), turns))
         else:
-            found.moved += _moved(module, here, one)
-            found.instructions += not _is_free(one)
-            cycles = re.search(r'"estimated_cycles":"(\d+)"', one.rest)
-            found.cycles += int(cycles[1]) if cycles else 0
-            _count_operations(module, here, one, found.operations)
-            found.exchanges += _exchanges(module, one)
-    return found
+            total.moved += _moved(module, siblings, instruction)
+            total.instructions += not _is_free(instruction)
+            cycles = re.search(r'"estimated_cycles":"(\d+)"', instruction.rest)
+            total.cycles += int(cycles[1]) if cycles else 0
+            _count_operations(module, siblings, instruction, total.operations)
+            total.exchanges += _exchanges(module, instruction)
+    return total
 
 
-def _is_free(one: Instruction) -> bool:
-    """Whether an instruction only names or passes on what is there."""
-    return one.opcode in _FREE or one.target in _FREE_CALLS
+def _is_free(instruction: Instruction) -> bool:
+    """Whether an instruction does no work, such as renaming a value."""
+    return instruction.opcode in _FREE or instruction.target in _FREE_CALLS
 
 
-def _moved(module: Module, here: dict[str, Instruction], one: Instruction) -> float:
+def _moved(module: Module, siblings: dict[str, Instruction], instruction: Instruction) -> float:
     """Bytes that an instruction outside of fusions reads and writes."""
-    if _is_free(one):
+    if _is_free(instruction):
         return 0.0
-    operands = [here[name] for name in one.operands if name in here]
-    if work := kernel_work(one, operands):
+    operands = [siblings[name] for name in instruction.operands if name in siblings]
+    if work := kernel_work(instruction, operands):
         return work.moved
-    if one.opcode == "fusion":
-        body = one.called("calls")
+    if instruction.opcode == "fusion":
+        body = instruction.called("calls")
         read = sum(
-            min(operand.size, _read_of(module, body, place))
+            min(operand.size, _bytes_read(module, body, place))
             for place, operand in enumerate(operands)
             if operand.size
         )
-        return read + _written(module, body, one)
-    if one.opcode == "copy-start":  # to, from, and a word of synchronisation
-        return sum(shape.size for shape in one.shapes[:2] if not shape.on_chip)
-    if one.opcode == "slice-start":  # from an array, to a part of it
-        source, part = one.shapes[:2]
+        return read + _bytes_written(module, body, instruction)
+    if instruction.opcode == "copy-start":  # to, from, and a word of synchronisation
+        return sum(shape.size for shape in instruction.shapes[:2] if not shape.on_chip)
+    if instruction.opcode == "slice-start":  # from an array, to a part of it
+        source, part = instruction.shapes[:2]
         return part.size * ((not source.on_chip) + (not part.on_chip))
-    if one.opcode in ("gather", "dynamic-slice", "slice"):
-        read = min(operands[0].size, sum(shape.size for shape in one.shapes))
-        return read + one.size + sum(operand.size for operand in operands[1:])
-    if one.opcode in _IN_PLACE:
+    if instruction.opcode in ("gather", "dynamic-slice", "slice"):
+        read = min(operands[0].size, sum(shape.size for shape in instruction.shapes))
+        return read + instruction.size + sum(operand.size for operand in operands[1:])
+    if instruction.opcode in _IN_PLACE:
         rest = sum(operand.size for operand in operands[1:])
-        return rest + _updated(operands[0].size, _update(one, here))
-    results = one.shapes[:1] if one.target.startswith(_LIBRARY) else one.shapes
+        return rest + _update_traffic(operands[0].size, _update_bytes(instruction, siblings))
+    results = (
+        instruction.shapes[:1] if instruction.target.startswith(_LIBRARY) else instruction.shapes
+    )
     moved = sum(shape.size for shape in results if not shape.on_chip)
     return moved + sum(operand.size for operand in operands)
 
 
-def _update(one: Instruction, here: dict[str, Instruction]) -> int:
+def _update_bytes(instruction: Instruction, siblings: dict[str, Instruction]) -> int:
     """Bytes of the entries that a scatter or an update of a slice writes."""
-    update = here[one.operands[1 if one.opcode == "dynamic-update-slice" else -1]]
+    update = siblings[
+        instruction.operands[1 if instruction.opcode == "dynamic-update-slice" else -1]
+    ]
     return sum(shape.size for shape in update.shapes)
 
 
-def _updated(table: int, update: int) -> float:
-    """Entries of a table in main memory are read and written; one on the chip costs nothing."""
+def _update_traffic(table: int, update: int) -> float:
+    """The traffic of an update in place: entries are read and written; none for on-chip tables."""
     return 2 * min(table, update) if table else 0
 
 
 def _users(module: Module, body: str, name: str) -> list[tuple[Instruction, int]]:
     """The instructions of a fusion that use a value, through those that only rename it."""
-    found: list[tuple[Instruction, int]] = []
-    for one in module.computations[body]:
-        for place, operand in enumerate(one.operands):
+    users: list[tuple[Instruction, int]] = []
+    for instruction in module.computations[body]:
+        for place, operand in enumerate(instruction.operands):
             if operand != name:
                 continue
-            if one.opcode == "bitcast":
-                found += _users(module, body, one.name)
+            if instruction.opcode == "bitcast":
+                users += _users(module, body, instruction.name)
             else:
-                found.append((one, place))
-    return found
+                users.append((instruction, place))
+    return users
 
 
-def _read_of(module: Module, body: str, place: int) -> float:
-    """Bytes of a fusion's operand that it reads: all, or the rows that it touches."""
+def _bytes_read(module: Module, body: str, place: int) -> float:
+    """Bytes that a fusion reads of an operand: all, or only the accessed rows."""
     parameter = next(
-        one
-        for one in module.computations[body]
-        if one.opcode == "parameter" and one.arguments == str(place)
+        instruction
+        for instruction in module.computations[body]
+        if instruction.opcode == "parameter" and instruction.arguments == str(place)
     )
-    here, read = module.within(body), 0.0
+    siblings, read = module.within(body), 0.0
     for user, position in _users(module, body, parameter.name):
         if position == 0 and user.opcode in ("gather", "dynamic-slice", "slice"):
             read += sum(shape.size for shape in user.shapes)
         elif position == 0 and user.opcode in _IN_PLACE:
-            read += _update(user, here)
+            read += _update_bytes(user, siblings)
         elif user.opcode == "fusion":
-            read += _read_of(module, user.called("calls"), position)
+            read += _bytes_read(module, user.called("calls"), position)
         elif user.opcode != "tuple":
             return math.inf
     return read
 
 
-def _written(module: Module, body: str, one: Instruction) -> float:
-    """Bytes that a fusion writes: its result, or the rows of it that it updates."""
-    here = module.within(body)
-    root = next(inner for inner in here.values() if inner.root)
-    results = [here[name] for name in root.operands] if root.opcode == "tuple" else [root]
+def _bytes_written(module: Module, body: str, instruction: Instruction) -> float:
+    """Bytes that a fusion writes: its result, or only the updated rows."""
+    siblings = module.within(body)
+    root = next(inner for inner in siblings.values() if inner.root)
+    results = [siblings[name] for name in root.operands] if root.opcode == "tuple" else [root]
     written = 0.0
-    for result, shape in zip(results, one.shapes, strict=False):
-        updated = _in_place(module, here, result)
+    for result, shape in zip(results, instruction.shapes, strict=False):
+        updated = _in_place(module, siblings, result)
         if not shape.on_chip:
             written += shape.size if updated is None else min(shape.size, updated)
     return written
 
 
-def _in_place(module: Module, here: dict[str, Instruction], one: Instruction) -> int | None:
-    """Bytes of the update that an instruction of a fusion is; None if it is no update in place."""
-    found = update_in_place(module, here, one)
-    return None if found is None else _update(*found)
+def _in_place(
+    module: Module, siblings: dict[str, Instruction], instruction: Instruction
+) -> int | None:
+    """Bytes of an update in place by an instruction of a fusion; None for other instructions."""
+    update = update_in_place(module, siblings, instruction)
+    return None if update is None else _update_bytes(*update)
 
 
 def update_in_place(
-    module: Module, here: dict[str, Instruction], one: Instruction
+    module: Module, siblings: dict[str, Instruction], instruction: Instruction
 ) -> tuple[Instruction, dict[str, Instruction]] | None:
-    """The scatter or update of a slice that makes a result, maybe in fusions, and its siblings."""
-    while one.opcode == "bitcast":
-        one = here[one.operands[0]]
-    if one.opcode in _IN_PLACE:
-        return one, here
-    if one.opcode == "fusion":
-        inner = module.within(one.called("calls"))
+    """The scatter or slice update behind a result, also inside fusions, and its siblings."""
+    while instruction.opcode == "bitcast":
+        instruction = siblings[instruction.operands[0]]
+    if instruction.opcode in _IN_PLACE:
+        return instruction, siblings
+    if instruction.opcode == "fusion":
+        inner = module.within(instruction.called("calls"))
         return update_in_place(module, inner, next(x for x in inner.values() if x.root))
     return None
 
 
-def _exchanges(module: Module, one: Instruction) -> Iterator[Exchange]:
-    """The collectives of an instruction, maybe in fusions.
+def _exchanges(module: Module, instruction: Instruction) -> Iterator[Exchange]:
+    """The collectives of an instruction, also inside fusions.
 
-    XLA:TPU cuts a collective that runs beside other work into fusions: one starts it, others hold a
-    piece of it each, and the last one ends it. All name it; it is sent once.
+    XLA:TPU splits a collective that overlaps other work into fusions: the first one starts it, each
+    of the others has a part, and the last one ends it. All refer to it, but it is sent once.
     """
-    if one.opcode not in ("fusion", "async-start"):
-        if exchange := _exchange(one):
+    if instruction.opcode not in ("fusion", "async-start"):
+        if exchange := _exchange(instruction):
             yield exchange
         return
-    inner = module.computations[one.called("calls")]
-    starts = [each for each in inner if each.target == "AsyncCollectiveStart"]
-    started = {name for each in starts for name in each.operands}
-    for each in inner:
-        if "chain_id=" not in each.rest or each.name in started:
-            yield from _exchanges(module, each)
+    inner = module.computations[instruction.called("calls")]
+    starts = [
+        inner_instruction
+        for inner_instruction in inner
+        if inner_instruction.target == "AsyncCollectiveStart"
+    ]
+    started = {name for inner_instruction in starts for name in inner_instruction.operands}
+    for inner_instruction in inner:
+        if "chain_id=" not in inner_instruction.rest or inner_instruction.name in started:
+            yield from _exchanges(module, inner_instruction)
 
 
-def _exchange(one: Instruction) -> Exchange | None:
-    kind = one.opcode.removesuffix("-start")
+def _exchange(instruction: Instruction) -> Exchange | None:
+    kind = instruction.opcode.removesuffix("-start")
     if kind not in _COLLECTIVES:
         return None
-    groups = re.search(r"replica_groups=(?:\{\{([\d,]+)\}|\[\d+,(\d+)\])", one.rest)
+    groups = re.search(r"replica_groups=(?:\{\{([\d,]+)\}|\[\d+,(\d+)\])", instruction.rest)
     group = 1 if groups is None else len(groups[1].split(",")) if groups[1] else int(groups[2])
-    if kind == "collective-permute":  # it names pairs instead
+    if kind == "collective-permute":  # it has pairs instead of groups
         group = 2
-    # The start of an asynchronous gather has its operand in the result, too; that of a permutation
-    # also two words of context.
-    shapes = one.shapes
-    if one.opcode.endswith("-start") and kind != "all-reduce":
+    # The result of the start of an asynchronous gather includes the operand; that of a permutation
+    # also includes two words of context.
+    shapes = instruction.shapes
+    if instruction.opcode.endswith("-start") and kind != "all-reduce":
         if kind == "collective-permute":
             shapes = tuple(shape for shape in shapes if shape.dims)
         shapes = shapes[len(shapes) // 2 :]
@@ -283,41 +295,47 @@ def _exchange(one: Instruction) -> Exchange | None:
 
 
 def _count_operations(
-    module: Module, here: dict[str, Instruction], one: Instruction, into: Counter[str]
+    module: Module, siblings: dict[str, Instruction], instruction: Instruction, into: Counter[str]
 ) -> None:
-    if one.opcode == "fusion":
-        inner = module.within(one.called("calls"))
-        for each in inner.values():
-            _count_operations(module, inner, each, into)
+    if instruction.opcode == "fusion":
+        inner = module.within(instruction.called("calls"))
+        for inner_instruction in inner.values():
+            _count_operations(module, inner, inner_instruction, into)
         return
-    if work := kernel_work(one, [here[name] for name in one.operands if name in here]):
+    if work := kernel_work(
+        instruction, [siblings[name] for name in instruction.operands if name in siblings]
+    ):
         into[work.factors] += work.operations
         return
-    contracted = _contracted(one, here)
+    contracted = _contracted(instruction, siblings)
     if contracted is not None:
-        into[_precision(one, here)] += 2 * math.prod(one.shapes[0].dims) * contracted
+        into[_precision(instruction, siblings)] += (
+            2 * math.prod(instruction.shapes[0].dims) * contracted
+        )
 
 
-def _precision(one: Instruction, here: dict[str, Instruction]) -> str:
-    """What a matrix product rounds its factors to; `default` where the program leaves it open."""
-    dtype = here[one.operands[0]].shapes[0].dtype
+def _precision(instruction: Instruction, siblings: dict[str, Instruction]) -> str:
+    """The type to which a matrix product rounds its factors; `default` if it is not specified."""
+    dtype = siblings[instruction.operands[0]].shapes[0].dtype
     if dtype != "f32":
         return {"bf16": "bfloat16"}.get(dtype, dtype)
-    asked = re.search(r'operand_precision(?:=\{|":\[")(\w+)', one.rest)
+    requested = re.search(r'operand_precision(?:=\{|":\[")(\w+)', instruction.rest)
     known = {"highest": "float32", "high": "tensorfloat32"}
-    return known.get(asked[1].lower() if asked else "", "default")
+    return known.get(requested[1].lower() if requested else "", "default")
 
 
-def _contracted(one: Instruction, here: dict[str, Instruction]) -> int | None:
+def _contracted(instruction: Instruction, siblings: dict[str, Instruction]) -> int | None:
     """The length of the sums of a matrix product; None if the instruction is none."""
-    is_product = one.opcode in ("dot", "convolution") or one.target.startswith(_LIBRARY)
-    if not is_product or one.operands[0] not in here:
+    is_product = instruction.opcode in ("dot", "convolution") or instruction.target.startswith(
+        _LIBRARY
+    )
+    if not is_product or instruction.operands[0] not in siblings:
         return None
-    left: Shape = here[one.operands[0]].shapes[0]
-    if one.opcode == "convolution":  # a TPU's products
-        labels = re.search(r"dim_labels=(\w+)_", one.rest)
+    left: Shape = siblings[instruction.operands[0]].shapes[0]
+    if instruction.opcode == "convolution":  # a TPU's products
+        labels = re.search(r"dim_labels=(\w+)_", instruction.rest)
         return None if labels is None else left.dims[labels[1].index("f")]
-    dims = re.search(r'lhs_contracting_dim(?:ension)?s"?[=:][\[{]"?([\d,"]*)', one.rest)
+    dims = re.search(r'lhs_contracting_dim(?:ension)?s"?[=:][\[{]"?([\d,"]*)', instruction.rest)
     if dims is None:
         return None
     places = [int(place) for place in dims[1].replace('"', "").split(",") if place]

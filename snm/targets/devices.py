@@ -1,4 +1,4 @@
-"""Devices that are not there, for the compilers of libtpu and of the CUDA plugin."""
+"""Descriptions of absent devices, for the compilers of libtpu and of the CUDA plugin."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 import jax
 
 from snm.errors import InputError, first_line, pip_install
-from snm.targets.table import MOST_GPUS, Target
+from snm.targets.table import MAX_GPUS, Target
 
-__all__ = ["compiled_for_target", "devices_of", "only_compile"]
+__all__ = ["compile_for_target", "make_devices", "use_cpus_only"]
 
-# What libtpu would otherwise ask a metadata server for, or print.
+# Otherwise libtpu would ask a metadata server, and write logs.
 _QUIET = {
     "TPU_SKIP_MDS_QUERY": "1",
     "TPU_WORKER_HOSTNAMES": "localhost",
@@ -22,21 +22,21 @@ _QUIET = {
 }
 
 
-def only_compile() -> None:
-    """Makes JAX start on CPUs alone, before it starts: no accelerator is asked for, if one is here.
+def use_cpus_only() -> None:
+    """Makes JAX use CPUs only, even if there is an accelerator; call it before JAX starts.
 
-    The compilers' packages announce themselves as devices, which JAX would try to start.
+    The compilers' packages register as devices, which JAX would try to start.
     """
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
     jax.config.update("jax_platforms", "cpu")
 
 
-def devices_of(target: Target, count: int) -> list[Any]:
-    """`count` devices of a target, to compile for.
+def make_devices(target: Target, count: int) -> list[Any]:
+    """Describes `count` devices of a target, to compile for.
 
     Raises:
-      InputError: the compiler is not installed, or knows no such devices.
+      InputError: the compiler is not installed, or does not support such devices.
     """
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
@@ -44,12 +44,12 @@ def devices_of(target: Target, count: int) -> list[Any]:
 
     options: dict[str, Any] = {}
     if target.platform == "cuda":
-        options = {"topology": f"1x1x{MOST_GPUS}", "target_config": _gpu_config(target)}
+        options = {"topology": f"1x1x{MAX_GPUS}", "target_config": _gpu_config(target)}
         name = "gpu"
     else:
         name = next(name for size, name in target.topologies.items() if size >= count)
     try:
-        described = topologies.get_topology_desc(
+        topology = topologies.get_topology_desc(
             platform=target.platform, topology_name=name, **options
         )
     except (RuntimeError, NotImplementedError, ValueError, jax.errors.JaxRuntimeError) as problem:
@@ -58,25 +58,25 @@ def devices_of(target: Target, count: int) -> list[Any]:
             f"no compiler for it ({first_line(problem)})",
             pip_install(target.extra),
         ) from None
-    return list(described.devices)[:count]
+    return list(topology.devices)[:count]
 
 
-def compiled_for_target(lowered: Any) -> Any:
-    """Compiles a lowered program for devices that are not there, and keeps it nowhere.
+def compile_for_target(lowered: Any) -> Any:
+    """Compiles a lowered program for absent devices, without JAX's persistent cache.
 
-    Their compilers write programs that they cannot read again: in JAX's persistent cache the same
-    program would fail, with a warning, each time that it is compiled after the first.
+    These compilers cannot read their own cached programs: each compilation after the first would
+    fail, with a warning.
     """
     from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
-    # JAX looks at the setting once, until its cache is reset.
-    kept = jax.config.values["jax_enable_compilation_cache"]
+    # JAX reads the setting once, until its cache is reset.
+    enabled = jax.config.values["jax_enable_compilation_cache"]
     jax.config.update("jax_enable_compilation_cache", False)
     reset_cache()
     try:
         return lowered.compile()
     finally:
-        jax.config.update("jax_enable_compilation_cache", kept)
+        jax.config.update("jax_enable_compilation_cache", enabled)
         reset_cache()
 
 

@@ -1,4 +1,4 @@
-"""What a compiled step must not have: whole tables made anew, long sorts, float64, callbacks."""
+"""Finds faults of a compiled step: copies of whole tables, long sorts, float64, callbacks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TO_HOST = {"infeed", "outfeed", "send", "recv"}
 
 
 def faults(module: Module, tables: Sequence[tuple[int, ...]], longest_sort: int) -> list[str]:
-    """What is wrong with a program, one line each; empty if nothing is.
+    """The faults of a program, one line each.
 
     Args:
       module: the program.
@@ -23,41 +23,57 @@ def faults(module: Module, tables: Sequence[tuple[int, ...]], longest_sort: int)
       longest_sort: the most keys that one sort may order.
     """
     return [
-        *_tables_made(module, set(tables)),
+        *_table_copies(module, set(tables)),
         *_sorts(module, longest_sort),
-        *(f"float64: {one.name}" for one in module.all() if _has_float64(one)),
-        *(f"waits for the host: {one.name}" for one in module.all() if _calls_host(one)),
+        *(
+            f"float64: {instruction.name}"
+            for instruction in module.all()
+            if _has_float64(instruction)
+        ),
+        *(
+            f"waits for the host: {instruction.name}"
+            for instruction in module.all()
+            if _calls_host(instruction)
+        ),
     ]
 
 
-def _tables_made(module: Module, tables: set[tuple[int, ...]]) -> Iterator[str]:
-    """Instructions whose result has a table's shape, but no update in place of it."""
-    inside = {one.called("calls") for one in module.all() if one.opcode == "fusion"}
+def _table_copies(module: Module, tables: set[tuple[int, ...]]) -> Iterator[str]:
+    """Instructions whose result has the shape of a table but is no update in place."""
+    inside = {
+        instruction.called("calls")
+        for instruction in module.all()
+        if instruction.opcode == "fusion"
+    }
     for name in module.computations:
-        if name in inside:  # what a fusion makes on the way is never written
+        if name in inside:  # intermediate results of a fusion are never written
             continue
-        here = module.within(name)
-        for one in here.values():
-            shapes = [shape for shape in one.shapes if shape.dims in tables]
-            if not shapes or one.opcode in _PASSED_ON or one.opcode.endswith("-done"):
+        siblings = module.within(name)
+        for instruction in siblings.values():
+            shapes = [shape for shape in instruction.shapes if shape.dims in tables]
+            if (
+                not shapes
+                or instruction.opcode in _PASSED_ON
+                or instruction.opcode.endswith("-done")
+            ):
                 continue
-            if update_in_place(module, here, one) is None:
+            if update_in_place(module, siblings, instruction) is None:
                 kinds = ", ".join(f"{shape.dtype}{list(shape.dims)}" for shape in shapes)
-                yield f"a whole table made by {one.opcode}: {one.name} {kinds}"
+                yield f"a whole table made by {instruction.opcode}: {instruction.name} {kinds}"
 
 
 def _sorts(module: Module, longest: int) -> Iterator[str]:
-    for one in module.all():
-        if one.opcode == "sort" and len(one.shapes) > 1:
-            keys = max(shape.dims[-1] for shape in one.shapes)
-            rows = one.shapes[0].dims[:-1]
-            if keys > longest and rows:  # of a matrix of scores; that of the drawn ids is a vector
-                yield f"sorts {keys} scores of each row: {one.name}"
+    for instruction in module.all():
+        if instruction.opcode == "sort" and len(instruction.shapes) > 1:
+            keys = max(shape.dims[-1] for shape in instruction.shapes)
+            rows = instruction.shapes[0].dims[:-1]
+            if keys > longest and rows:  # scores are a matrix; sampled ids are a vector
+                yield f"sorts {keys} scores of each row: {instruction.name}"
 
 
-def _has_float64(one: Instruction) -> bool:
-    return any(shape.dtype in ("f64", "c128") for shape in one.shapes)
+def _has_float64(instruction: Instruction) -> bool:
+    return any(shape.dtype in ("f64", "c128") for shape in instruction.shapes)
 
 
-def _calls_host(one: Instruction) -> bool:
-    return one.opcode in _TO_HOST or "callback" in one.target.lower()
+def _calls_host(instruction: Instruction) -> bool:
+    return instruction.opcode in _TO_HOST or "callback" in instruction.target.lower()

@@ -1,4 +1,4 @@
-"""What the kernel of `snm.topk` moves and computes: its text tells XLA neither."""
+"""The memory traffic and operations of the kernel of `snm.topk`, which XLA does not know."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _NAME = re.compile(r"product_top_k_([a-z0-9]+)_(\d+)_blocks")
 
 
 class KernelWork(NamedTuple):
-    """A call of the kernel.
+    """The costs of a call of the kernel.
 
     Attributes:
       moved: bytes; each block of queries reads all rows.
       operations: multiplications and additions.
-      factors: what they are rounded to, as in `snm.targets.account.Account`.
+      factors: the type of the factors, as in `snm.targets.account.Account`.
     """
 
     moved: float
@@ -27,19 +27,23 @@ class KernelWork(NamedTuple):
     factors: str
 
 
-def kernel_work(one: Instruction, operands: Sequence[Instruction]) -> KernelWork | None:
-    """The work of an instruction that calls the kernel, by its name; None for another.
+def kernel_work(instruction: Instruction, operands: Sequence[Instruction]) -> KernelWork | None:
+    """The costs of an instruction that calls the kernel, by its name; None for others.
 
     Args:
-      one: the instruction.
-      operands: queries [n, dim], rows [S, dim], and what goes with them.
+      instruction: the instruction.
+      operands: queries [n, dim], rows [S, dim], and further operands.
     """
-    if one.opcode != "custom-call":
+    if instruction.opcode != "custom-call":
         return None
-    named = _NAME.search(one.name)
+    named = _NAME.search(instruction.name)
     if named is None:
         return None
     queries, rows = operands[:2]
     (count, dim), num_slots = queries.shapes[0].dims, rows.shapes[0].dims[0]
-    moved = one.size + sum(operand.size for operand in operands) + rows.size * (int(named[2]) - 1)
+    moved = (
+        instruction.size
+        + sum(operand.size for operand in operands)
+        + rows.size * (int(named[2]) - 1)
+    )
     return KernelWork(moved, 2 * count * num_slots * dim, named[1])

@@ -1,4 +1,4 @@
-"""Reads the text of a compiled program: computations, instructions, shapes, how often each runs."""
+"""Parses the text of a compiled program: computations, instructions, shapes and trip counts."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Shape:
     """An array of an instruction's result.
 
     Attributes:
-      dtype: as HLO calls it, such as f32.
-      dims: its sizes.
-      on_chip: whether it lives in memory of the chip, not in the device's main memory.
+      dtype: the HLO type, such as f32.
+      dims: the dimensions.
+      on_chip: whether it is in on-chip memory, not in the device's main memory.
     """
 
     dtype: str
@@ -35,7 +35,7 @@ class Shape:
 
     @property
     def size(self) -> int:
-        """Bytes, wherever it lives; padding of layouts is not counted."""
+        """Bytes, in any memory, without padding of layouts."""
         return _SIZES.get(self.dtype, 0) * math.prod(self.dims)
 
 
@@ -68,8 +68,8 @@ class Instruction:
 
     def called(self, kind: str) -> str:
         """The computation that it calls as `kind`, such as body."""
-        found = dict(_CALLED.findall(self.rest))
-        return found[kind]
+        called: str = dict(_CALLED.findall(self.rest))[kind]
+        return called
 
     @property
     def branches(self) -> list[str]:
@@ -82,8 +82,8 @@ class Instruction:
     @property
     def target(self) -> str:
         """The target of a custom call, or nothing."""
-        found = re.search(r'custom_call_target="([^"]+)"', self.rest)
-        return found[1] if found else ""
+        match = re.search(r'custom_call_target="([^"]+)"', self.rest)
+        return match[1] if match else ""
 
 
 class Module:
@@ -108,28 +108,28 @@ class Module:
                 current = None
 
     def all(self) -> Iterator[Instruction]:
-        """Every instruction, those inside fusions too."""
+        """All instructions, including those inside fusions."""
         for body in self.computations.values():
             yield from body
 
     def within(self, name: str) -> dict[str, Instruction]:
         """The instructions of a computation by name."""
-        return {one.name: one for one in self.computations[name]}
+        return {instruction.name: instruction for instruction in self.computations[name]}
 
     def trips(self, loop: Instruction) -> int | None:
-        """How often the body of a while runs; None where the text does not tell."""
+        """The trip count of a while loop; None if the text does not have it."""
         known = re.search(r'known_trip_count":\{"n":"(\d+)"', loop.rest)
         if known:
             return int(known[1])
         # A counter from 0, compared with a constant.
         condition = self.within(loop.called("condition"))
-        root = next(one for one in condition.values() if one.root)
+        root = next(instruction for instruction in condition.values() if instruction.root)
         if root.opcode != "compare" or "direction=LT" not in root.rest:
             return None
         limits = [condition[name] for name in root.operands if name in condition]
-        for one in limits:
-            if one.opcode == "constant" and one.arguments.lstrip("-").isdecimal():
-                return int(one.arguments)
+        for instruction in limits:
+            if instruction.opcode == "constant" and instruction.arguments.lstrip("-").isdecimal():
+                return int(instruction.arguments)
         return None
 
 
@@ -151,10 +151,10 @@ def _instruction(parsed: re.Match[str]) -> Instruction:
 def _split(text: str) -> tuple[str, str]:
     """The text up to the parenthesis that closes the first, and the rest."""
     depth = 0
-    for place, letter in enumerate(text):
+    for i, letter in enumerate(text):
         depth += (letter == "(") - (letter == ")")
         if not depth:
-            return text[: place + 1], text[place + 1 :]
+            return text[: i + 1], text[i + 1 :]
     return text, ""
 
 

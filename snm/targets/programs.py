@@ -1,4 +1,4 @@
-"""The programs of a run, compiled for devices that are not here: shapes alone, no table is made."""
+"""Compiles the programs of a run for absent devices, from shapes alone, without any tables."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from snm.prediction.predictor import ROWS
 from snm.prediction.programs import jitted_queries, jitted_top
 from snm.tables.table import SparseRows
 from snm.targets.account import Account, account
-from snm.targets.devices import compiled_for_target, devices_of
+from snm.targets.devices import compile_for_target, make_devices
 from snm.targets.faults import faults
 from snm.targets.module import Module
 from snm.targets.table import Target
@@ -37,26 +37,26 @@ from snm.trainer.phase import first_phase
 from snm.trainer.prepare import prepare, trained_beside
 from snm.trainer.programs import jitted_assembly
 
-__all__ = ["Program", "compile_run", "compile_scoring", "compile_training", "compiled"]
+__all__ = ["Program", "compile_and_analyse", "compile_run", "compile_scoring", "compile_training"]
 
-_ANSWERS = 5  # labels of a point that an evaluation finds
+_EVALUATION_K = 5  # labels per point that an evaluation finds
 
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """A compiled program of a run; sizes are those of each device.
+    """A compile_and_analyse program of a run; sizes are those of each device.
 
     Attributes:
-      name: what it does.
-      steps: training steps of one call, or 1.
+      name: the name of the program.
+      steps: training steps per call, or 1.
       arguments: bytes of parameters, data and batches.
-      aliased: bytes of them that the results take over.
-      results: bytes.
-      temporaries: bytes.
-      account: what a call moves, computes and exchanges.
-      faults: what it should not have; see `snm.targets.faults`.
-      seconds: of compiling.
-      share: of the run's training steps, those that it takes.
+      aliased: bytes of arguments that are donated to results.
+      results: bytes of the results.
+      temporaries: bytes of temporary memory.
+      account: memory traffic, operations and collectives of a call.
+      faults: problems of the program; see `snm.targets.faults`.
+      seconds: compile time.
+      share: the program's share of the training steps of the run.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Program:
 
     @property
     def peak(self) -> int:
-        """Bytes that a device must have."""
+        """The peak memory of a device in bytes."""
         return self.arguments + self.results - self.aliased + self.temporaries
 
 
@@ -82,18 +82,18 @@ def compile_run(
     """Compiles the training step at each k', the evaluation and, on a mesh, the prediction.
 
     Args:
-      dataset: loaded.
-      config: the settings, whose mesh says how many devices; the CPU simulates as many.
-      target: what to compile for.
+      dataset: the data set.
+      config: the settings, with the mesh; the CPU simulates its devices.
+      target: the accelerator to compile for.
 
     Returns:
       The programs, and the steps of an epoch.
 
     Raises:
-      InputError: a mesh, data or settings that training would refuse; a missing compiler.
+      InputError: a mesh, data or settings that training would reject; a missing compiler.
     """
     data, label = parse_mesh(config.mesh)
-    devices = devices_of(target, data * label)
+    devices = make_devices(target, data * label)
     with compiling_for(target.backend, target.memory, target.on_chip):
         phase = first_phase(config, dataset)
         weighting = Weighting.fit(config.weighting, dataset.train.features)
@@ -101,19 +101,19 @@ def compile_run(
             config, dataset.train, weighting, phase.rows, trained_beside(config, dataset)
         )
     source, count = prepared.source, prepared.steps_per_dispatch
-    found = []
+    programs = []
     for stage, share in prepared.shares:
         model = dataclasses.replace(prepared.model, spec=stage.spec)
         name = f"training, k' {stage.spec.mined}"
         batches = source.with_spec(stage.spec)
-        made = compile_training(name, model, batches, target, devices, (data, label), count)
-        found.append(dataclasses.replace(made, share=share))
+        program = compile_training(name, model, batches, target, devices, (data, label), count)
+        programs.append(dataclasses.replace(program, share=share))
     entries = block_of(source.features, np.arange(min(ROWS, source.features.shape[0]))).ids.shape[0]
-    scored = prepared.model, config.members, entries, target
-    found.append(compile_scoring("evaluation", *scored, devices, (data, label)))
+    scoring = prepared.model, config.members, entries, target
+    programs.append(compile_scoring("evaluation", *scoring, devices, (data, label)))
     if len(devices) > 1:
-        found.append(compile_scoring("prediction, one device", *scored, devices[:1], (1, 1)))
-    return found, source.steps_per_epoch
+        programs.append(compile_scoring("prediction, one device", *scoring, devices[:1], (1, 1)))
+    return programs, source.steps_per_epoch
 
 
 def compile_training(
@@ -129,13 +129,13 @@ def compile_training(
     """Compiles a dispatch of training steps.
 
     Args:
-      name: of the program.
+      name: the name of the program.
       model: the model.
       source: the batches.
-      target: the devices' kind.
-      devices: of `devices_of`.
-      sizes: of the mesh, `data` and `label`; 1 and 1 for one device.
-      steps: of a dispatch.
+      target: the kind of the devices.
+      devices: from `make_devices`.
+      sizes: the sizes of `data` and `label` of the mesh; 1 and 1 for one device.
+      steps: the steps of a dispatch.
       longest_sort: scores of a point that one sort may order; by default a quarter of the sample.
     """
     longest = model.spec.sampled // 4 if longest_sort is None else longest_sort
@@ -154,15 +154,15 @@ def compile_training(
                 placed(resident, points_specs(resident, parts)),
                 placed(stack, stack_specs(stack, parts)),
             )
-        program = _fresh_steps(model, source, mesh)
+        program = _untraced_steps(model, source, mesh)
         turns = mean_blocks(model.spec.num_slots, sizes[1]) if sizes[1] > 1 else 1
-        return compiled(name, steps, program, shapes, tables, longest, turns)
+        return compile_and_analyse(name, steps, program, shapes, tables, longest, turns)
 
 
-def _fresh_steps(model: Model, source: Source, mesh: Mesh | None) -> jax.stages.Wrapped:
-    """`jitted_steps`, never one that was traced for another platform."""
-    fresh = jitted_assembly.__wrapped__
-    return fresh(model, source.assembly, source.shape(0), mesh, train_step, step_options)
+def _untraced_steps(model: Model, source: Source, mesh: Mesh | None) -> jax.stages.Wrapped:
+    """`jitted_steps` that were not traced for another platform before."""
+    untraced = jitted_assembly.__wrapped__
+    return untraced(model, source.assembly, source.shape(0), mesh, train_step, step_options)
 
 
 def compile_scoring(
@@ -176,45 +176,47 @@ def compile_scoring(
 ) -> Program:
     """Compiles the search for the best labels of a block of points.
 
-    On one device another program makes the queries before, and both count.
+    On one device a separate program computes the queries; both are counted.
 
     Args:
-      name: of the program.
-      model: of one member.
-      members: whose scores are added.
-      entries: features of a block.
-      target: the devices' kind.
-      devices: of `devices_of`.
-      sizes: of the mesh.
+      name: the name of the program.
+      model: the model of one member.
+      members: the number of members, whose scores are added.
+      entries: the features of a block of points.
+      target: the kind of the devices.
+      devices: from `make_devices`.
+      sizes: the sizes of the mesh.
     """
     mesh, placed = _placement(devices, sizes)
     parts = sizes[0]
     rows = -(-ROWS // parts)
-    cut = (parts,) if parts > 1 else ()
-    block = _block_of_shapes(cut, rows, entries)
+    batch_dims = (parts,) if parts > 1 else ()
+    block = _block_shapes(batch_dims, rows, entries)
     with compiling_for(target.backend, target.memory, target.on_chip):
-        one = abstract_state(model)
-        together = jax.eval_shape(lambda state: join_members([state] * members), one)
-        tables = _tables(together, sizes)
-        count = min(_ANSWERS, model.spec.num_labels)
+        member = abstract_state(model)
+        joined_state = jax.eval_shape(lambda state: join_members([state] * members), member)
+        tables = _tables(joined_state, sizes)
+        count = min(_EVALUATION_K, model.spec.num_labels)
         joined = dataclasses.replace(model, members=members)
         best = jitted_top.__wrapped__(joined, count, mesh)
         if mesh is not None:
             spec = PartitionSpec(DATA) if parts > 1 else PartitionSpec()
             specs = jax.tree.map(lambda _: spec, block)
-            shapes = sharded_shapes(together, mesh), placed(block, specs)
-            return compiled(name, 1, best, shapes, tables, 1 << 14)
-        inputs = placed(together), placed(block)
+            shapes = sharded_shapes(joined_state, mesh), placed(block, specs)
+            return compile_and_analyse(name, 1, best, shapes, tables, 1 << 14)
+        inputs = placed(joined_state), placed(block)
         embed = jitted_queries.__wrapped__(joined, None)
         queries = placed(jax.eval_shape(embed, *inputs))
-        first = compiled(name, 1, embed, inputs, tables, 1 << 14)
-        return _after(first, compiled(name, 1, best, (*inputs, queries), tables, 1 << 14))
+        first = compile_and_analyse(name, 1, embed, inputs, tables, 1 << 14)
+        return _in_sequence(
+            first, compile_and_analyse(name, 1, best, (*inputs, queries), tables, 1 << 14)
+        )
 
 
-def _after(first: Program, then: Program) -> Program:
-    """Two programs, one after the other; the second takes the results of the first.
+def _in_sequence(first: Program, then: Program) -> Program:
+    """Two programs in sequence; the second one takes the results of the first.
 
-    What either reads is there all the time.
+    The arguments of both stay in memory all the time.
     """
     both = Account()
     both.add(first.account)
@@ -229,12 +231,12 @@ def _after(first: Program, then: Program) -> Program:
     )
 
 
-def _block_of_shapes(cut: tuple[int, ...], rows: int, entries: int) -> Any:
+def _block_shapes(batch_dims: tuple[int, ...], rows: int, entries: int) -> Any:
     """The shapes of a block of points."""
     shapes: list[Any] = [
-        jax.ShapeDtypeStruct((*cut, entries), np.int32),
-        jax.ShapeDtypeStruct((*cut, entries), np.float32),
-        jax.ShapeDtypeStruct((*cut, rows + 1), np.int32),
+        jax.ShapeDtypeStruct((*batch_dims, entries), np.int32),
+        jax.ShapeDtypeStruct((*batch_dims, entries), np.float32),
+        jax.ShapeDtypeStruct((*batch_dims, rows + 1), np.int32),
     ]
     return SparseRows(*shapes)
 
@@ -242,17 +244,21 @@ def _block_of_shapes(cut: tuple[int, ...], rows: int, entries: int) -> Any:
 def _placement(
     devices: list[Any], sizes: tuple[int, int]
 ) -> tuple[Mesh | None, Callable[..., Any]]:
-    """The mesh, or None for one device, and a function that gives shapes their place."""
+    """The mesh, or None for one device, and a function that adds shardings to shapes."""
     mesh = None if sizes == (1, 1) else Mesh(np.asarray(devices).reshape(sizes), (DATA, LABEL))
 
     def placed(tree: Any, specs: Any = None) -> Any:
-        def one(x: Any, spec: PartitionSpec | None = None) -> jax.ShapeDtypeStruct:
+        def place_leaf(x: Any, spec: PartitionSpec | None = None) -> jax.ShapeDtypeStruct:
             place: Sharding = SingleDeviceSharding(devices[0])
             if mesh is not None and spec is not None:
                 place = NamedSharding(mesh, spec)
             return jax.ShapeDtypeStruct(np.shape(x), x.dtype, sharding=place)
 
-        return jax.tree.map(one, tree) if specs is None else jax.tree.map(one, tree, specs)
+        return (
+            jax.tree.map(place_leaf, tree)
+            if specs is None
+            else jax.tree.map(place_leaf, tree, specs)
+        )
 
     return mesh, placed
 
@@ -264,7 +270,7 @@ def _tables(state: Any, sizes: tuple[int, int]) -> list[tuple[int, ...]]:
     return [(-(-rows[name].shape[0] // parts[name]), rows[name].shape[1]) for name in rows]
 
 
-def compiled(
+def compile_and_analyse(
     name: str,
     steps: int,
     program: Any,
@@ -273,22 +279,22 @@ def compiled(
     longest_sort: int,
     turns: int = 1,
 ) -> Program:
-    """Compiles a jitted program for the devices of its arguments, and counts what it does.
+    """Compiles a jitted program for the devices of its arguments, and analyses it.
 
     Args:
-      name: of the program.
+      name: the name of the program.
       steps: training steps of one call, or 1.
-      program: jitted, not traced before for another platform.
-      shapes: of its arguments, with their places.
-      tables: shapes of the tables that it must not make anew.
+      program: a jitted function that was not traced for another platform.
+      shapes: the shapes and shardings of its arguments.
+      tables: the shapes of the tables that it must not copy.
       longest_sort: the most scores of a point that one sort may order.
-      turns: how often a loop runs whose text does not tell.
+      turns: the trip count of loops whose text does not have it.
     """
     begun = time.perf_counter()
-    built = compiled_for_target(program.lower(*shapes))
+    executable = compile_for_target(program.lower(*shapes))
     seconds = time.perf_counter() - begun
-    memory = built.memory_analysis()
-    module = Module(built.as_text())
+    memory = executable.memory_analysis()
+    module = Module(executable.as_text())
     return Program(
         name=name,
         steps=steps,

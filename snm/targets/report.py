@@ -1,4 +1,4 @@
-"""`snm plan --target`: what a run needs and moves on an accelerator that is not here."""
+"""`snm plan --target`: the memory and the traffic of a run on an absent accelerator."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from snm.data.load import load
 from snm.distributed.mesh import parse_mesh
 from snm.errors import InputError, counted, duration
 from snm.machine.platform import compiling_for
-from snm.system.terminal import console, say, table_of
+from snm.system.terminal import console, make_table, say
 from snm.targets.programs import Program, compile_run
 from snm.targets.table import Target, find_target
 
@@ -34,28 +34,28 @@ def plan_target(data: str, settings: Config, text: str, memory: int | None, as_j
 
     Args:
       data: folder of the data set, or `synthetic`.
-      settings: of the run; the CPU simulates the devices of its mesh.
+      settings: the settings of the run; the CPU simulates the devices of its mesh.
       text: the target, such as h100 or v5e-4; without a mesh, N devices are `label=N`.
       memory: bytes of a device that the run may use; None is all that the target leaves to JAX.
-      as_json: print one JSON object.
+      as_json: whether to print one JSON object.
 
     Raises:
       InputError: an unknown target, no compiler for it, data or settings that cannot be used.
     """
-    target, settings = with_devices(text, settings)
+    target, settings = with_mesh_of_target(text, settings)
     with compiling_for(target.backend, target.memory, target.on_chip):
         dataset = load(data)
         config = resolve(settings, dataset)
     programs, steps = compile_run(dataset, config, target)
     limit = target.usable if memory is None else memory
-    found = report(target, config.mesh, programs, steps, limit)
+    result = report(target, config.mesh, programs, steps, limit)
     if as_json:
-        print(json.dumps(found))
+        print(json.dumps(result))
     else:
-        _print(found)
+        _print(result)
 
 
-def with_devices(text: str, settings: Config) -> tuple[Target, Config]:
+def with_mesh_of_target(text: str, settings: Config) -> tuple[Target, Config]:
     """The target, and the settings with a mesh of as many devices as `-N` says.
 
     Raises:
@@ -68,7 +68,7 @@ def with_devices(text: str, settings: Config) -> tuple[Target, Config]:
     if count is not None and count != data * label:
         expected = f"--mesh of {count} devices, or --target {target.name}"
         raise InputError(f"--target {text}", f"--mesh {settings.mesh}", expected)
-    find_target(f"{target.name}-{data * label}")  # refuses more than the compiler knows
+    find_target(f"{target.name}-{data * label}")  # raises if the compiler does not support so many
     return target, settings
 
 
@@ -89,7 +89,7 @@ def report(
         "limit_bytes": limit,
         "peak_bytes": peak,
         "fits": peak <= limit,
-        "programs": [_of_program(program, target) for program in programs],
+        "programs": [_program_entries(program, target) for program in programs],
         "steps_per_epoch": steps_per_epoch,
         "seconds_per_epoch": step * steps_per_epoch,
         "assumptions": _ASSUMPTIONS,
@@ -112,21 +112,20 @@ def limits(program: Program, target: Target) -> dict[str, float]:
 
 
 def seconds_of(program: Program, target: Target) -> tuple[float, str]:
-    """Seconds of a step, and which peak binds."""
-    found = limits(program, target)
-    bound = max(found, key=lambda name: found[name])
-    return found[bound], bound
+    """Seconds of a step, and the peak that bounds it."""
+    seconds = limits(program, target)
+    bound = max(seconds, key=lambda name: seconds[name])
+    return seconds[bound], bound
 
 
-def _of_program(program: Program, target: Target) -> dict[str, Any]:
+def _program_entries(program: Program, target: Target) -> dict[str, Any]:
     account, steps = program.account, program.steps
     seconds, bound = seconds_of(program, target)
     kinds: Counter[str] = Counter()
-    for one in account.exchanges:
-        kinds[one.kind] += 1
     sizes: Counter[str] = Counter()
-    for one in account.exchanges:
-        sizes[one.kind] += one.size
+    for exchange in account.exchanges:
+        kinds[exchange.kind] += 1
+        sizes[exchange.kind] += exchange.size
     return {
         "name": program.name,
         "steps": steps,
@@ -150,18 +149,18 @@ def _of_program(program: Program, target: Target) -> dict[str, Any]:
     }
 
 
-def _print(found: dict[str, Any]) -> None:
-    console.print(_table(found))
-    for line in _said(found):
+def _print(result: dict[str, Any]) -> None:
+    console.print(_table(result))
+    for line in _remarks(result):
         say(line)
 
 
-def _table(found: dict[str, Any]) -> Table:
+def _table(result: dict[str, Any]) -> Table:
     """A column for each program: its memory, what it moves, and the time that follows."""
-    programs = found["programs"]
-    where = f" ({found['mesh']})" if found["mesh"] else ""
+    programs = result["programs"]
+    where = f" ({result['mesh']})" if result["mesh"] else ""
     names = (program["name"] for program in programs)
-    table = table_of(f"{found['target']}{where}, MiB of each device", [""], names)
+    table = make_table(f"{result['target']}{where}, MiB of each device", [""], names)
 
     def row(name: str, cell: Callable[[dict[str, Any]], str]) -> None:
         table.add_row(name, *map(cell, programs))
@@ -175,38 +174,44 @@ def _table(found: dict[str, Any]) -> Table:
     row("at the peak", mebibytes("peak_bytes"))
     table.add_section()
     row("moved a step", mebibytes("moved_bytes_per_step"))
-    row("GFLOP a step", lambda one: f"{sum(one['operations_per_step'].values()) / 1e9:,.1f}")
+    row(
+        "GFLOP a step", lambda program: f"{sum(program['operations_per_step'].values()) / 1e9:,.1f}"
+    )
     if any(program["sent_bytes_per_step"] for program in programs):
         row("sent a step", mebibytes("sent_bytes_per_step"))
         row("collectives", _collectives)
-    row("ms by arithmetic", lambda one: f"{one['seconds_per_step'] / 1e-3:,.4g}")
-    row("bound by", lambda one: one["bound"])
+    row("ms by arithmetic", lambda program: f"{program['seconds_per_step'] / 1e-3:,.4g}")
+    row("bound by", lambda program: program["bound"])
     return table
 
 
 def _collectives(program: dict[str, Any]) -> str:
     """How many of each kind a step has, and their MiB."""
     return ", ".join(
-        f"{of['count']:.4g} {kind} {of['bytes'] / 2**20:.2f}"
-        for kind, of in program["collectives_per_step"].items()
+        f"{entry['count']:.4g} {kind} {entry['bytes'] / 2**20:.2f}"
+        for kind, entry in program["collectives_per_step"].items()
     )
 
 
-def _said(found: dict[str, Any]) -> Iterator[str]:
-    """What is odd of the programs, the time of an epoch, and whether the run fits."""
-    for program in found["programs"]:
+def _remarks(result: dict[str, Any]) -> Iterator[str]:
+    """Faults of the programs, the time of an epoch, and whether the run fits."""
+    for program in result["programs"]:
         for fault in program["faults"]:
             yield f"{program['name']}: {fault}"
         if program["loops_of_unknown_length"]:
             loops = counted(program["loops_of_unknown_length"], "loop")
             text = f"{loops} of unknown length, counted for a shard that holds its mean share"
             yield f"{program['name']}: {text}"
-    epoch, steps = found["seconds_per_epoch"], found["steps_per_epoch"]
-    several = sum(program["name"].startswith("training") for program in found["programs"]) > 1
+    epoch, steps = result["seconds_per_epoch"], result["steps_per_epoch"]
+    several = sum(program["name"].startswith("training") for program in result["programs"]) > 1
     mean = " on average" if several else ""
     text = f"{counted(steps, 'step')} an epoch: at least {duration(epoch)}{mean}."
-    yield f"{text} {found['assumptions']}"
-    peak, limit = found["peak_bytes"], found["limit_bytes"]
+    yield f"{text} {result['assumptions']}"
+    peak, limit = result["peak_bytes"], result["limit_bytes"]
     text = f"{peak / 2**30:.2f} GiB at the peak, {limit / 2**30:.2f} GiB available: "
-    room = f"{abs(limit - peak) / 2**30:.2f} GiB"
-    yield f"fits: {text}{room} to spare" if found["fits"] else f"does not fit: {text}{room} short"
+    difference = f"{abs(limit - peak) / 2**30:.2f} GiB"
+    yield (
+        f"fits: {text}{difference} to spare"
+        if result["fits"]
+        else f"does not fit: {text}{difference} short"
+    )

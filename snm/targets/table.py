@@ -18,16 +18,16 @@ class Target:
     """An accelerator.
 
     Attributes:
-      name: as `--target` has it.
-      platform: of XLA: tpu or cuda.
+      name: the name for `--target`.
+      platform: the platform of XLA: tpu or cuda.
       memory: bytes of a device.
       bandwidth: bytes a second between a device and its memory.
       rates: operations a second of matrix products, by the type of their factors.
       link: bytes a second that a device sends to others of its host or slice.
-      topologies: TPU: by number of devices, the name that libtpu has for them; for fewer, the next.
+      topologies: TPU: number of devices -> libtpu's name; the next larger one serves fewer.
       on_chip: TPU: bytes of its on-chip memory (VMEM).
       gpu: GPU: fields of XLA's text proto `GpuDeviceInfoProto` that differ between GPUs.
-      source: where the numbers are from.
+      source: the source of the numbers.
     """
 
     name: str
@@ -48,12 +48,12 @@ class Target:
 
     @property
     def usable(self) -> int:
-        """Bytes that JAX takes: of a GPU three quarters (XLA_PYTHON_CLIENT_MEM_FRACTION)."""
+        """Bytes that JAX uses: three quarters on a GPU (XLA_PYTHON_CLIENT_MEM_FRACTION)."""
         return self.memory * 3 // 4 if self.platform == "cuda" else self.memory
 
     @property
     def default_products(self) -> str:
-        """What XLA rounds float32 factors to where a program asks for no precision."""
+        """The type to which XLA rounds float32 factors if a program specifies no precision."""
         return {"tpu": "bfloat16", "cuda": "tensorfloat32"}[self.platform]
 
     @property
@@ -71,7 +71,7 @@ def _tpu(
     link: float,
     topologies: dict[int, str],
 ) -> Target:
-    # XLA makes a product of float32 factors from 6 of bfloat16 parts, of tensorfloat32 from 3.
+    # XLA computes a float32 product from 6 bfloat16 products, a tensorfloat32 one from 3.
     rates = {"bfloat16": bf16, "tensorfloat32": bf16 / 3, "float32": bf16 / 6}
     page = {"v5e": "v5e", "v5p": "v5p", "v6e": "v6e"}[name]
     source = f"cloud.google.com/tpu/docs/{page}; products of parts: XLA's precision configuration"
@@ -124,7 +124,7 @@ TARGETS = {
 }  # fmt: skip
 """Name -> accelerator."""
 
-MOST_GPUS = 8  # of one host
+MAX_GPUS = 8  # of one host
 
 
 def find_target(text: str) -> tuple[Target, int | None]:
@@ -144,7 +144,7 @@ def find_target(text: str) -> tuple[Target, int | None]:
     target = TARGETS[name]
     if not dash:
         return target, None
-    most = max(target.topologies, default=MOST_GPUS)
+    most = max(target.topologies, default=MAX_GPUS)
     if not number.isdecimal() or not 1 <= int(number) <= most:
         raise InputError("--target", repr(text), f"{name}-1 to {name}-{most}")
     return target, int(number)

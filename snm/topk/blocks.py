@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from snm.losses.reductions import MASKED
-from snm.machine.platform import of_platform, platform
+from snm.machine.platform import for_platform, platform
 from snm.tables.rounding import as_float
 
 __all__ = [
@@ -135,7 +135,7 @@ def block_plan(num_slots: int, longest: int, unit: int | None = None) -> BlockPl
       longest: the number of slots in a block, approximately.
       unit: the size of a block is a multiple of this; None means `UNIT` for this platform.
     """
-    unit = of_platform(UNIT) if unit is None else unit
+    unit = for_platform(UNIT) if unit is None else unit
     count = max(1, round(num_slots / longest))
     size = -(-num_slots // (count * unit)) * unit
     return BlockPlan(-(-num_slots // size), size)

@@ -56,8 +56,8 @@ def centroids(prepared: Prepared, state: TrainState) -> TrainState:
     """
     large = state.head.table.rows.size > _MOST_ON_HOST
     many = prepared.source.num_points * prepared.model.dim > _MOST_QUERIES
-    on_devices = large or many or prepared.mesh is not None
-    return (_on_devices if on_devices else _on_host)(prepared, state)
+    make_global_array = large or many or prepared.mesh is not None
+    return (_on_devices if make_global_array else _on_host)(prepared, state)
 
 
 def _on_host(prepared: Prepared, state: TrainState) -> TrainState:

@@ -31,7 +31,7 @@ from snm.prediction.predictor import Predictor
 from snm.runs.events import Event, NonFiniteError, Noted, Progress, Started
 from snm.runs.log.event_log import open_log
 from snm.runs.members import phase_names
-from snm.system.imports import begin_imports
+from snm.system.imports import import_in_background
 from snm.system.timing import part
 from snm.trainer.loop import Course, Probe, Validation, Watch, run_steps
 from snm.trainer.phase import Phase, PhaseInputs, RunInputs, Trained
@@ -86,7 +86,7 @@ def open_phase(
     )
     if note is None:
         progress = Progress()
-        begin_imports(*_LATER)
+        import_in_background(*_LATER)
         state = _begin(prepared, programs, inputs.warm_start, member)
         notes = [f"{error}; beginning again" for error in damaged]
         begins_the_run = phase.name == phase_names(1)[0]

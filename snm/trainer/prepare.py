@@ -25,7 +25,7 @@ from snm.distributed.host_copy import state_bytes
 from snm.distributed.mesh import make_mesh
 from snm.errors import InputError
 from snm.machine.compiler import OptionsOf, answer_options, step_options
-from snm.machine.platform import of_platform, platform
+from snm.machine.platform import for_platform, platform
 from snm.model.from_config import Stage, head_stages, make_model
 from snm.model.model import Model, abstract_state
 
@@ -205,12 +205,12 @@ def names_not_tried(config: Config, dataset: Dataset) -> str | None:
 
 def steps_per_dispatch() -> int:
     """Steps between two exchanges with the host, where the settings leave the number open."""
-    return of_platform(_STEPS)
+    return for_platform(_STEPS)
 
 
 def dim_unit() -> int:
     """What `dim` is a multiple of here; `prepare` refuses another."""
-    return of_platform(_DIM_UNIT)
+    return for_platform(_DIM_UNIT)
 
 
 def members_at_once(config: ResolvedConfig, mesh: Mesh | None) -> int:

@@ -16,7 +16,7 @@ from jax.sharding import Mesh, PartitionSpec
 from snm.batches.device_parts import points_specs, stack_specs
 from snm.batches.sources.assembly import Assembly
 from snm.batches.sources.source import Source
-from snm.distributed.mesh import axes_of, on_mesh
+from snm.distributed.mesh import on_mesh, training_axes
 from snm.machine.compiler import OptionsOf, step_options
 from snm.model.from_config import Stage
 from snm.model.model import Model, TrainState, abstract_state
@@ -156,7 +156,7 @@ def jitted_assembly(
     options: OptionsOf,
 ) -> jax.stages.Wrapped:
     """`jitted_steps`, by what of a source is static; members and repeated fits share it."""
-    axes = axes_of(mesh)
+    axes = training_axes(mesh)
 
     def steps(state: TrainState, resident: Any, stack: Any) -> Any:
         materialize = functools.partial(assembly, resident, shape=shape)

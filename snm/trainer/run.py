@@ -16,7 +16,7 @@ from snm.data.id_space import IdSpace, check_features
 from snm.distributed.dataset import fit_weighting
 from snm.distributed.processes import AgreedStop, barrier, has_several_processes, is_first_process
 from snm.errors import InputError, StoppedError
-from snm.machine.versions import surroundings
+from snm.machine.versions import environment_record
 from snm.prediction.predictor import Predictor
 from snm.runs.events import Event, Finished, Noted
 from snm.runs.folder import RunFolder
@@ -300,7 +300,7 @@ class _Run:
             "data": data_of_result(dataset, self.origin),
             **training_figures(config, done, at_once),
             "time": {**times()._asdict(), "model": ready},
-            **surroundings(),
+            **environment_record(),
         }
         if is_first_process():
             folder.finish(result, self.stored.used_checkpoints())

@@ -23,7 +23,7 @@ from snm.runs.folder import RunFolder
 from snm.runs.log.progress_bar import in_notebook, with_bar
 from snm.runs.mirror import Place, place_of
 from snm.runs.settings import settings_of_run
-from snm.system.timing import apart, part
+from snm.system.timing import part, timed_separately
 from snm.trainer.memory.notes import never_adjusted, never_tried
 from snm.trainer.prepare import names_not_tried
 from snm.trainer.run import RunRequest, resolved_training
@@ -132,7 +132,7 @@ def training(
         with place_of(run_dir) as place:
             yield from PlannedRun.of(dataset, config, place).events(request)
 
-    events = apart(run())
+    events = timed_separately(run())
     return with_bar(events) if (in_notebook() if progress is None else progress) else events
 
 

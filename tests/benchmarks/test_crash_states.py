@@ -12,11 +12,11 @@ from snm.system import disk, files
 
 
 def test_a_file_is_old_or_new(tmp_path):
-    """As `write_whole` orders its calls; without the syncs it may also be torn."""
+    """As `write_atomic` orders its calls; without the syncs it may also be torn."""
     path = tmp_path / "a.txt"
     path.write_bytes(b"o" * 2000)
     with Recorder(tmp_path).recording() as record:
-        files.write_whole(path, b"n" * 2000)
+        files.write_atomic(path, b"n" * 2000)
     states = [state["a.txt"] for _, state in record.states(300)]
     assert set(states) == {b"o" * 2000, b"n" * 2000}
     assert [call.what for call in record.calls] == ["name", "write", "sync", "name", "sync"]
@@ -47,8 +47,8 @@ def test_names_need_a_sync_of_their_folder(tmp_path):
 def test_errors_are_raised_once(tmp_path):
     with Recorder(tmp_path, error=OSError(5, "no"), fail_at=1).recording():
         with pytest.raises(OSError, match=r"no.*a\.partial"):
-            files.write_whole(tmp_path / "a.txt", b"new")
-        files.write_whole(tmp_path / "a.txt", b"new")
+            files.write_atomic(tmp_path / "a.txt", b"new")
+        files.write_atomic(tmp_path / "a.txt", b"new")
     assert (tmp_path / "a.txt").read_bytes() == b"new"
 
 
@@ -57,7 +57,7 @@ def test_threads_are_recorded_one_at_a_time(tmp_path):
 
     def write(name: str) -> None:
         for n in range(40):
-            files.write_whole(tmp_path / name / f"{n}.txt", b"%d" % n)
+            files.write_atomic(tmp_path / name / f"{n}.txt", b"%d" % n)
 
     for name in ("a", "b", "c"):
         (tmp_path / name).mkdir()

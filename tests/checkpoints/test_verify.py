@@ -29,7 +29,7 @@ def together(monkeypatch):
         told.append(number)
         return min([number, *others])
 
-    monkeypatch.setattr(store, "least_of_processes", least)
+    monkeypatch.setattr(store, "min_over_processes", least)
     return told, others
 
 

@@ -23,7 +23,7 @@ def test_blocks_of_rows_make_up_the_array(block, monkeypatch):
     }
     laid = {name: jax.device_put(value, NamedSharding(mesh, spec))
             for name, (value, spec) in state.items()}  # fmt: skip
-    found = host_copy.gathered_on_first(laid)
+    found = host_copy.gather_on_first(laid)
     for name, (value, _) in state.items():
         np.testing.assert_array_equal(found[name], value)
         assert type(found[name]) is np.ndarray and found[name].flags.owndata

@@ -26,7 +26,7 @@ def block(kind: str, start: str) -> str:
     return text
 
 
-def devices_of(words: list[str]) -> int:
+def make_devices(words: list[str]) -> int:
     """The devices of the mesh of an `snm train` command, which the command line must read."""
     assert words[:2] == ["snm", "train"]
     return math.prod(parse_mesh(parse(words[1:]).settings.mesh))
@@ -110,7 +110,7 @@ def test_the_batch_script_starts_one_task_a_gpu():
     tasks = int(options["nodes"]) * int(options["ntasks-per-node"])
     assert options["ntasks-per-node"] == options["gpus-per-node"]
     (line,) = (words for words in pages.commands(script) if words[0] == "srun")
-    assert devices_of(line[1:]) == tasks
+    assert make_devices(line[1:]) == tasks
     # The signal must reach the tasks, not the shell alone, and the job must be queued again.
     assert not options["signal"].startswith("B:") and "requeue" in options
     subprocess.run(["bash", "-n"], input=script, text=True, check=True)
@@ -215,7 +215,7 @@ def test_the_jobset_fills_its_slice():
     a_host = container["resources"]["limits"]["google.com/tpu"]
     assert a_host == SLICES[selected["cloud.google.com/gke-tpu-accelerator"]]
     assert job["parallelism"] == job["completions"] == chips // a_host > 1
-    assert devices_of(["snm", *container["args"]]) == chips
+    assert make_devices(["snm", *container["args"]]) == chips
     # One pod that fails ends all, and all begin again from the newest checkpoint.
     assert job["backoffLimit"] == 0 and pod["restartPolicy"] == "Never"
     assert found["spec"]["failurePolicy"]["maxRestarts"] > 0

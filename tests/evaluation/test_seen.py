@@ -16,7 +16,7 @@ from snm.config.resolved import read_resolved
 from snm.config.settings import preset
 from snm.data.conversion.items import items_as_text
 from snm.data.dataset import Points
-from snm.distributed.dataset import seen_labels
+from snm.distributed.dataset import count_seen_labels
 from snm.errors import InputError
 from snm.evaluation.evaluate import Measures, evaluate_points
 from snm.export.index import GraphIndex, bias_scale, build_index
@@ -77,7 +77,7 @@ def all_scores(predictor, features):
 def test_auto_drops_seen_labels_if_hardly_one_occurs_but_chance_expects_some():
     data = visits()
     been, next_ = (x.toarray() != 0 for x in (data.train.features, data.train.labels))
-    together, expected = seen_labels(data)
+    together, expected = count_seen_labels(data)
     assert (together, (been & next_).sum()) == (0, 0)
     assert expected == pytest.approx((been.mean(axis=0) * next_.mean(axis=0)).sum() * 200)
     assert expected > 20
@@ -85,16 +85,16 @@ def test_auto_drops_seen_labels_if_hardly_one_occurs_but_chance_expects_some():
     assert resolve(dataclasses.replace(preset("default"), seen="keep"), data).seen == "keep"
     assert resolve(preset("paper"), data).seen == "keep"
     once = visits(again=1)
-    assert seen_labels(once)[0] == 1 < 0.01 * once.train.labels.nnz
+    assert count_seen_labels(once)[0] == 1 < 0.01 * once.train.labels.nnz
     assert resolve(preset("default"), once).seen == "drop"
     often = visits(again=5)
-    assert seen_labels(often)[0] == 5 > 0.01 * often.train.labels.nnz
+    assert count_seen_labels(often)[0] == 5 > 0.01 * often.train.labels.nnz
     assert resolve(preset("default"), often).seen == "keep"
     told = dataclasses.replace(preset("default"), seen="drop")
     assert resolve(told, often).seen == "drop"
     # With 10 points, chance expects too few pairs to decide.
     few = dataclasses.replace(data, train=data.train.take(np.arange(10)))
-    assert seen_labels(few)[0] == 0 and resolve(preset("default"), few).seen == "keep"
+    assert count_seen_labels(few)[0] == 0 and resolve(preset("default"), few).seen == "keep"
 
 
 def test_names_tell_whether_features_are_the_labels(tmp_path):
@@ -126,7 +126,7 @@ def test_labels_may_be_of_items_that_came_later(tmp_path):
         )
         for width in (later, ITEMS)
     )  # fmt: skip
-    assert seen_labels(narrow) == seen_labels(padded)
+    assert count_seen_labels(narrow) == count_seen_labels(padded)
     settings = resolve(preset("default"), narrow)
     assert (settings.seen, settings.item_splits) == ("drop", 1)
     split, wanted = (add_splits(one.train, None, 1, 0)[0] for one in (narrow, padded))

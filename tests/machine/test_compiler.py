@@ -16,9 +16,9 @@ NO_FUSION = {FUSION: False} if metadata.version("jaxlib").startswith("0.10.") el
 
 @pytest.fixture(autouse=True)
 def asked_anew() -> Iterator[None]:
-    compiler._known.cache_clear()
+    compiler._supported.cache_clear()
     yield
-    compiler._known.cache_clear()
+    compiler._supported.cache_clear()
 
 
 def test_steps_keep_the_emitters_of_fused_loops(monkeypatch: pytest.MonkeyPatch) -> None:

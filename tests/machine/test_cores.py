@@ -76,7 +76,7 @@ def test_a_container_has_the_cores_that_it_gets_time_of(
 @pytest.mark.parametrize(("count", "least", "share"), [(0, 1, 1), (7, 1, 3), (7, 5, 5), (9, 1, 3)])
 def test_the_share_of_a_core(count, least, share, monkeypatch):
     monkeypatch.setattr(cores, "num_cores", lambda: 3)
-    assert cores.share_of_core(count, least) == share
+    assert cores.items_per_core(count, least) == share
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_the_share_of_a_core(count, least, share, monkeypatch):
     ],
 )
 def test_the_threads_of_xla(settings, threads, monkeypatch):
-    monkeypatch.setattr(cores, "_bound", lambda: 7)
+    monkeypatch.setattr(cores, "_affinity", lambda: 7)
     for name in ("NPROC", "PJRT_NPROC"):
         monkeypatch.delenv(name, raising=False)
     for name, value in settings.items():

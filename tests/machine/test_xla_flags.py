@@ -57,7 +57,7 @@ def test_a_loop_over_rows_becomes_one_kernel(flags, kernels):
     [(None, 2, "2"), ("3", 2, "3"), ("0", 64, "0"), (None, 64, None), ("none", 64, "none")],
 )
 def test_xla_has_as_many_threads_as_there_is_time_for(given, cores, then, monkeypatch):
-    monkeypatch.setattr("snm.machine.cores._bound", lambda: 64)
+    monkeypatch.setattr("snm.machine.cores._affinity", lambda: 64)
     monkeypatch.setattr("snm.machine.cores._quota", lambda: float(cores))
     monkeypatch.setenv("NPROC", given or "")  # what is set below is undone
     if given is None:

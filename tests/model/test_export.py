@@ -107,7 +107,7 @@ def test_products_ask_for_the_precision_of_the_settings(asked):
     [("float32", "float32", 24), ("tensorfloat32", "float32", 24), ("float32", "bfloat16", 8)],
 )
 def test_scores_have_the_bits_that_the_settings_ask_for(asked, factors, bits):
-    """Against float64. A CPU keeps all 24 bits of float32 factors; bfloat16 has 8 everywhere."""
+    """Against float64. A CPU keeps all 24 bits of float32 factors; bfloat16 has 8 replicate."""
     model = model_of(SMALL, 4)
     head = dataclasses.replace(model.spec, matmul_precision=asked, compute_dtype=factors)
     model = dataclasses.replace(model, spec=head)

@@ -93,7 +93,10 @@ def test_generators_that_are_advanced_in_turns_are_measured_apart(clock):
             yield timing.times()
 
     with timing.part("outside"):
-        first, second = timing.apart(events("a", 1)), timing.apart(events("b", 10))
+        first, second = (
+            timing.timed_separately(events("a", 1)),
+            timing.timed_separately(events("b", 10)),
+        )
         next(first)
         next(second)
         clock.now += 100
@@ -113,7 +116,7 @@ def test_a_generator_that_is_measured_apart_is_closed():
         finally:
             closed.append(timing.times().parts)
 
-    measured = timing.apart(events())
+    measured = timing.timed_separately(events())
     assert next(measured) == 1
     with timing.part("outside"):
         measured.close()

@@ -9,7 +9,7 @@ from command_line import call, refused
 
 import snm
 from snm.errors import InputError
-from snm.system.cache_folder import folder, programs_in
+from snm.system.cache_folder import compiled_programs_path, folder
 
 
 def mode(path):
@@ -80,7 +80,7 @@ def test_that_of_another_user_is_refused(tmp_path, monkeypatch):
 def test_programs_of_more_cores_are_others(tmp_path, monkeypatch):
     monkeypatch.delenv("NPROC", raising=False)
     for count in (1, 2):
-        monkeypatch.setattr("snm.machine.cores._bound", lambda count=count: count)
-        assert programs_in(tmp_path) == f"{tmp_path}/compiled/{count}"
+        monkeypatch.setattr("snm.machine.cores._affinity", lambda count=count: count)
+        assert compiled_programs_path(tmp_path) == f"{tmp_path}/compiled/{count}"
     monkeypatch.setenv("NPROC", "7")
-    assert programs_in(tmp_path) == f"{tmp_path}/compiled/7"
+    assert compiled_programs_path(tmp_path) == f"{tmp_path}/compiled/7"

@@ -17,19 +17,19 @@ from benchmarks.trust.crash_model import Recorder
 from snm.errors import InputError
 from snm.system import disk
 from snm.system.files import (
-    made_whole,
+    atomic_file,
+    atomic_folder,
+    check_reachable,
     make_folder,
-    refuse_unreachable,
-    whole_file,
-    write_whole,
+    write_atomic,
 )
 
 HOLDS = """
 import sys, time
 from pathlib import Path
-from snm.system.files import made_whole, whole_file
+from snm.system.files import atomic_folder, atomic_file
 out = Path(sys.argv[1])
-with made_whole("--out", out / "folder") as folder, whole_file(out / "file") as file:
+with atomic_folder("--out", out / "folder") as folder, atomic_file(out / "file") as file:
     (folder / "half").write_text("half")
     print("held", flush=True)
     time.sleep(60)
@@ -37,7 +37,7 @@ with made_whole("--out", out / "folder") as folder, whole_file(out / "file") as 
 
 
 def make(place):
-    with made_whole("--out", place / "folder") as folder, whole_file(place / "file") as file:
+    with atomic_folder("--out", place / "folder") as folder, atomic_file(place / "file") as file:
         (folder / "part").write_text("whole")
         file.write_text("whole")
 
@@ -67,29 +67,29 @@ def test_what_a_killed_process_left_is_removed(tmp_path):
 
 
 def test_an_error_leaves_nothing(tmp_path):
-    with pytest.raises(RuntimeError), made_whole("--out", tmp_path / "a") as folder:
+    with pytest.raises(RuntimeError), atomic_folder("--out", tmp_path / "a") as folder:
         (folder / "part").write_text("half")
         raise RuntimeError
-    with pytest.raises(RuntimeError), whole_file(tmp_path / "b") as file:
+    with pytest.raises(RuntimeError), atomic_file(tmp_path / "b") as file:
         file.write_text("half")
         raise RuntimeError
     assert not list(tmp_path.iterdir())
     (tmp_path / "c").mkdir()
     (tmp_path / "c" / "other").touch()
     expected = pytest.raises(InputError, match=r"out .*c: found directory not empty")
-    with expected, made_whole("--out", tmp_path / "c"):
+    with expected, atomic_folder("--out", tmp_path / "c"):
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["c"]
 
 
 def test_writers_of_one_process_do_not_share_a_temporary_name(tmp_path):
     """Threads have the process id in common, and so have the first processes of two containers."""
-    with whole_file(tmp_path / "file") as first:
+    with atomic_file(tmp_path / "file") as first:
         first.write_text("first")
-        with whole_file(tmp_path / "file") as second:
+        with atomic_file(tmp_path / "file") as second:
             second.write_text("second")
-        with pytest.raises(RuntimeError), made_whole("--out", tmp_path / "folder") as one:
-            with made_whole("--out", tmp_path / "folder") as other:
+        with pytest.raises(RuntimeError), atomic_folder("--out", tmp_path / "folder") as one:
+            with atomic_folder("--out", tmp_path / "folder") as other:
                 (other / "part").touch()
             assert one.is_dir()
             raise RuntimeError
@@ -101,19 +101,19 @@ def test_names_of_new_folders_are_on_the_disk(tmp_path):
     """A power cut does not take a folder away whose files were synced."""
     with Recorder(tmp_path).recording() as record:
         make_folder(tmp_path / "a" / "b")
-        write_whole(tmp_path / "a" / "b" / "c", b"1")
+        write_atomic(tmp_path / "a" / "b" / "c", b"1")
     for cut, state in record.states(100):
         assert cut < len(record.calls) or state["a/b/c"] == b"1"
     make_folder(tmp_path / "a" / "b")  # which is there
 
 
-def test_write_whole_keeps_line_ends(tmp_path):
-    write_whole(tmp_path / "a.txt", "a\r\nb\u2028\n")
+def test_write_atomic_keeps_line_ends(tmp_path):
+    write_atomic(tmp_path / "a.txt", "a\r\nb\u2028\n")
     assert (tmp_path / "a.txt").read_bytes() == "a\r\nb\u2028\n".encode()
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
 
 
-def test_write_whole_leaves_nothing_after_an_error(tmp_path, monkeypatch):
+def test_write_atomic_leaves_nothing_after_an_error(tmp_path, monkeypatch):
     (tmp_path / "a.txt").write_text("old")
 
     def full(path):
@@ -121,7 +121,7 @@ def test_write_whole_leaves_nothing_after_an_error(tmp_path, monkeypatch):
 
     monkeypatch.setattr(disk, "sync", full)
     with pytest.raises(OSError, match="no space"):
-        write_whole(tmp_path / "a.txt", "new")
+        write_atomic(tmp_path / "a.txt", "new")
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
     assert (tmp_path / "a.txt").read_text() == "old"
 
@@ -129,11 +129,11 @@ def test_write_whole_leaves_nothing_after_an_error(tmp_path, monkeypatch):
 def test_a_path_that_cannot_be_reached(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     for name in ("file", "file/below", "nothing", "nothing/below", "null \0"):
-        refuse_unreachable(tmp_path / name)
+        check_reachable(tmp_path / name)
     (tmp_path / "circle").symlink_to("circle")
     for name, found in (("x" * 300, "file name too long"), ("circle", "too many levels of")):
         with pytest.raises(InputError, match=f"{name}: found {found}"):
-            refuse_unreachable(tmp_path / name)
+            check_reachable(tmp_path / name)
 
     def denied(path, **more):
         """As to users other than root: the folder may be seen, but not searched."""
@@ -143,7 +143,7 @@ def test_a_path_that_cannot_be_reached(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(os, "stat", denied)
         with pytest.raises(InputError) as error:
-            refuse_unreachable(tmp_path)
+            check_reachable(tmp_path)
     said = f"{tmp_path}: found permission denied, expected a path that can be reached"
     assert error.value.as_flags == said
 
@@ -179,9 +179,9 @@ def test_an_error_of_a_write_names_the_file():
 def test_a_full_disk_names_the_file_that_appears_whole(tmp_path, error):
     """Writes to an open file, and NumPy's, tell no name."""
     path = tmp_path / "memory.npz"
-    with pytest.raises(OSError, match=r"no space left.*memory\.npz'") as raised, whole_file(path):
+    with pytest.raises(OSError, match=r"no space left.*memory\.npz'") as raised, atomic_file(path):
         raise OSError(*error)
     assert (raised.value.errno, raised.value.filename) == (28, str(path))
-    with pytest.raises(OSError, match="something else") as raised, whole_file(path):
+    with pytest.raises(OSError, match="something else") as raised, atomic_file(path):
         raise OSError("something else")
     assert raised.value.filename is None

@@ -9,7 +9,7 @@ from importlib.abc import MetaPathFinder
 
 import pytest
 
-from snm.system.imports import begin_imports, without
+from snm.system.imports import import_in_background, without
 
 
 def ended():
@@ -21,7 +21,7 @@ def ended():
 def test_modules_are_there_and_missing_ones_stay_silent(capfd, monkeypatch):
     for name in ("colorsys", "this_is_no_module"):
         monkeypatch.delitem(sys.modules, name, raising=False)
-    begin_imports("this_is_no_module", "colorsys")
+    import_in_background("this_is_no_module", "colorsys")
     ended()
     assert "colorsys" in sys.modules and "this_is_no_module" not in sys.modules
     assert capfd.readouterr() == ("", "")
@@ -32,7 +32,7 @@ def test_a_package_is_left_out_in_one_thread_and_found_after(monkeypatch):
     with without("colorsys"):
         with pytest.raises(ModuleNotFoundError, match="colorsys"):
             importlib.import_module("colorsys")
-        begin_imports("colorsys")  # another thread finds it
+        import_in_background("colorsys")  # another thread finds it
         ended()
         assert "colorsys" in sys.modules
     monkeypatch.delitem(sys.modules, "colorsys")

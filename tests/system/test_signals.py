@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from snm.system.signals import asked_again
+from snm.system.signals import reload_requested
 
 # A process with a terminal of its own. Its status tells what it saw: 5 is asked again, 7 SIGTERM.
 SCRIPT = """
 import os, pty, signal, sys, time
-from snm.system.signals import asked_again
+from snm.system.signals import reload_requested
 
 def process():
     signal.signal(signal.SIGTERM, lambda *_: os._exit(7))
     # Not what the tests were started with, perhaps by nohup.
     signal.signal(signal.SIGHUP, signal.SIG_IGN if "nohup" in sys.argv else signal.SIG_DFL)
-    with asked_again() as asked:
+    with reload_requested() as asked:
         os.write(sender, b"%8d" % os.getpid())
         status = 5 if asked.wait(40) else 6
     os.write(sender, b"%8d" % status)
@@ -71,7 +71,7 @@ def test_a_terminal_that_closes_asks_for_nothing(what, status):
 
 def test_sighup_is_what_it_was_afterwards():
     before = signal.getsignal(signal.SIGHUP)
-    with asked_again() as asked:
+    with reload_requested() as asked:
         assert not asked.is_set()
         signal.raise_signal(signal.SIGHUP)
         assert asked.is_set()
@@ -82,7 +82,7 @@ def test_another_thread_is_never_asked():
     seen = []
 
     def look():
-        with asked_again() as asked:
+        with reload_requested() as asked:
             seen.append((asked.is_set(), signal.getsignal(signal.SIGHUP)))
 
     thread = threading.Thread(target=look)
@@ -96,7 +96,7 @@ def test_another_thread_is_never_asked():
 FIRST = """
 import contextlib, ctypes, signal, sys
 import snm.cli.main as command_line
-from snm.system.signals import SIGNALS, ends_in_order, handled
+from snm.system.signals import SIGNALS, sigterm_raises_exit, signal_handlers
 
 def blocked():
     print("ready", flush=True)
@@ -104,13 +104,13 @@ def blocked():
 
 def run(words):
     if words == ["writes"]:
-        with ends_in_order():
+        with sigterm_raises_exit():
             try:
                 blocked()
             finally:
                 print("removed")
     elif words == ["serves"]:
-        with handled(lambda *_: print("finished"), *SIGNALS):
+        with signal_handlers(lambda *_: print("finished"), *SIGNALS):
             blocked()
     else:
         blocked()

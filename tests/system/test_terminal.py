@@ -39,13 +39,13 @@ def test_without_totals_the_text_has_the_count_now_and_then(drawn):
 
 
 def test_a_spinner_says_what_it_is_told(drawn):
-    with terminal.telling("points") as tell:
+    with terminal.text_spinner("points") as tell:
         tell("3 [points]")
     assert "3 [points]" in drawn() and "0:00:00" not in drawn()
 
 
 def test_a_spinner_may_show_the_time(drawn):
-    with terminal.telling("points", timed=True):
+    with terminal.text_spinner("points", timed=True):
         pass
     assert "points" in drawn() and "0:00:00" in drawn()
 
@@ -53,20 +53,20 @@ def test_a_spinner_may_show_the_time(drawn):
 @pytest.mark.parametrize("stays", [False, True])
 def test_a_bar_may_stay(drawn, stays):
     """One that does not is erased: its last line is cleared after it was drawn."""
-    with terminal.bar_of(MofNCompleteColumn(), stays=stays) as bar:
+    with terminal.make_bar(MofNCompleteColumn(), stays=stays) as bar:
         bar.add_task("runs", total=2)
     assert drawn().endswith("\x1b[2K") != stays
 
 
 def test_without_a_terminal_nothing_is_drawn(capsys):
-    with terminal.counters() as counter, terminal.telling("points") as tell:
+    with terminal.counters() as counter, terminal.text_spinner("points") as tell:
         counter("points", 7)(3)
         tell("3 points")
     assert capsys.readouterr().out == ""
 
 
 def test_a_table_has_texts_at_the_left_and_numbers_at_the_right(drawn):
-    table = terminal.table_of("MiB", ["part"], ["now", "later"], box=None)
+    table = terminal.make_table("MiB", ["part"], ["now", "later"], box=None)
     table.add_row("rows of classes", "1", "2")
     terminal.console.print(table)
     lines = [line.strip() for line in re.sub(r"\x1b\[\d*m", "", drawn()).splitlines()]

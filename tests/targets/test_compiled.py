@@ -27,9 +27,9 @@ from snm.machine import compiler
 from snm.machine.platform import compiling_for
 from snm.sampling import permutation
 from snm.targets import programs
-from snm.targets.devices import devices_of
+from snm.targets.devices import make_devices
 from snm.targets.module import Module
-from snm.targets.programs import Program, compile_scoring, compile_training, compiled
+from snm.targets.programs import Program, compile_and_analyse, compile_scoring, compile_training
 from snm.targets.table import TARGETS
 from snm.topk.blocks import Best
 
@@ -56,7 +56,7 @@ def step(target, shape, mined, sizes=(1, 1), **spec) -> Program:
     model = model_of(SHAPES[shape], count)
     model = dataclasses.replace(model, spec=dataclasses.replace(model.spec, **spec))
     source = source_for(shape, count, sizes[0])
-    devices = devices_of(TARGETS[target], sizes[0] * sizes[1])
+    devices = make_devices(TARGETS[target], sizes[0] * sizes[1])
     # Of 256 mined, folds are sorted: a quarter of the sample or less.
     longest = SHAPES[shape].sampled // 4 if mined == 256 else LONGEST_SORT
     return compile_training(
@@ -68,7 +68,7 @@ def scoring(target, shape, sizes=(1, 1), **spec) -> Program:
     """The search for the best labels: that of an evaluation, and on one device of a prediction."""
     model = model_of(SHAPES[shape], 16)
     model = dataclasses.replace(model, spec=dataclasses.replace(model.spec, **spec))
-    devices = devices_of(TARGETS[target], sizes[0] * sizes[1])
+    devices = make_devices(TARGETS[target], sizes[0] * sizes[1])
     return compile_scoring("evaluation", model, 1, 1 << 16, TARGETS[target], devices, sizes)
 
 
@@ -250,7 +250,7 @@ def of_threshold() -> Program:
     shape = SHAPES["amazon670k"].but(8192, (256,))
     model, source = model_of(shape, 256), source_of(shape, 256, STEPS * shape.batch, resident=True)
     target = TARGETS["h100"]
-    there = devices_of(target, 1)
+    there = make_devices(target, 1)
     return compile_training("training", model, source, target, there, (1, 1), STEPS, LONGEST_SORT)
 
 
@@ -262,11 +262,11 @@ def test_a_draw_that_waits_for_the_host_is_found(monkeypatch):
 
 def small(program, donated=(0,), target="h100"):
     """A program of a table and ids, compiled for another device."""
-    place = SingleDeviceSharding(devices_of(TARGETS[target], 1)[0])
+    place = SingleDeviceSharding(make_devices(TARGETS[target], 1)[0])
     rows = jax.ShapeDtypeStruct((100_000, 64), jnp.float32, sharding=place)
     ids = jax.ShapeDtypeStruct((8,), jnp.int32, sharding=place)
     jitted = jax.jit(program, donate_argnums=donated)
-    return compiled("small", 1, jitted, (rows, ids), [rows.shape], LONGEST_SORT)
+    return compile_and_analyse("small", 1, jitted, (rows, ids), [rows.shape], LONGEST_SORT)
 
 
 @pytest.fixture
@@ -336,7 +336,7 @@ def exchanged(target, data, label):
     labels, features, batch = 1_000_000, 100_000, 256
     model, source = scaling.model_and_source(labels, features, batch, data)
     there = TARGETS[target]
-    devices = devices_of(there, data * label)
+    devices = make_devices(there, data * label)
     found = compile_training("training", model, source, there, devices, (data, label), 1, 1 << 20)
     with compiling_for(there.backend, there.memory, there.on_chip):
         products = not pairs_are_cheaper(scaling.MINED, scaling.SAMPLED)

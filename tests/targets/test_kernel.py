@@ -9,7 +9,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceShardin
 
 from benchmarks.devices.topk_kernel_compiled import QUERIES, SLOTS, Search
 from snm.machine.platform import compiling_for
-from snm.targets.devices import compiled_for_target, devices_of
+from snm.targets.devices import compile_for_target, make_devices
 from snm.targets.module import Module
 from snm.targets.table import TARGETS
 from snm.topk import product_top_k
@@ -48,12 +48,12 @@ def test_scores_that_are_written_are_found():
 
 
 def compiled(run, queries=QUERIES, dim=512):
-    (device,) = devices_of(TARGETS["v5e"], 1)
+    (device,) = make_devices(TARGETS["v5e"], 1)
     place = SingleDeviceSharding(device)
     shapes = [jax.ShapeDtypeStruct((n, dim), jnp.float32, sharding=place) for n in (queries, SLOTS)]
     given = dict(count=16, compute_dtype=jnp.float32)
     program = jax.jit(lambda q, r: run(q, r, None, None, **given))
-    return compiled_for_target(program.lower(*shapes))
+    return compile_for_target(program.lower(*shapes))
 
 
 def test_too_much_vmem_is_refused():
@@ -70,7 +70,7 @@ def test_rows_of_other_lengths_compile(dim):
 
 def test_each_device_of_a_mesh_searches_its_own_rows():
     target = TARGETS["v5e"]
-    mesh = Mesh(devices_of(target, 4), ("label",))
+    mesh = Mesh(make_devices(target, 4), ("label",))
 
     def shape(spec, *sizes):
         return jax.ShapeDtypeStruct(sizes, jnp.float32, sharding=NamedSharding(mesh, spec))
@@ -85,6 +85,6 @@ def test_each_device_of_a_mesh_searches_its_own_rows():
     )  # fmt: skip
     with compiling_for(target.backend, target.memory):
         lowered = program.lower(shape(everywhere, QUERIES, 512), shape(rows, SLOTS, 512))
-    text = compiled_for_target(lowered).as_text()
+    text = compile_for_target(lowered).as_text()
     calls = [one for one in Module(text).all() if "product_top_k" in one.name]
     assert any(one.opcode == "custom-call" for one in calls)

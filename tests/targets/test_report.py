@@ -11,11 +11,11 @@ from command_line import refused
 from snm.config.resolve import resolve
 from snm.config.settings import Config, preset
 from snm.errors import InputError
-from snm.machine.platform import compiling_for, of_platform, platform
+from snm.machine.platform import compiling_for, for_platform, platform
 from snm.targets import programs
 from snm.targets.account import Account, Exchange
 from snm.targets.programs import Program
-from snm.targets.report import _print, limits, report, seconds_of, with_devices
+from snm.targets.report import _print, limits, report, seconds_of, with_mesh_of_target
 from snm.targets.table import TARGETS, find_target
 
 SOURCES = ("/tpu/docs/v5e)", "/tpu/docs/v5p)", "/tpu/docs/v6e)", ".txtpb`")
@@ -59,7 +59,7 @@ def test_an_epoch_has_the_steps_of_each_stage(capsys):
 
 
 def test_the_stages_of_a_run_are_its_steps(tmp_path, monkeypatch):
-    monkeypatch.setattr(programs, "devices_of", lambda *_: [None])
+    monkeypatch.setattr(programs, "make_devices", lambda *_: [None])
     monkeypatch.setattr(programs, "compile_training", lambda name, *_: program(name))
     monkeypatch.setattr(programs, "compile_scoring", lambda name, *_: program(name))
     data = tiny.dataset(tmp_path / "data")
@@ -70,13 +70,13 @@ def test_the_stages_of_a_run_are_its_steps(tmp_path, monkeypatch):
 
 
 def test_devices_and_mesh_must_agree():
-    assert with_devices("h100-4", preset("paper"))[1].mesh == "label=4"
+    assert with_mesh_of_target("h100-4", preset("paper"))[1].mesh == "label=4"
     asked = Config(mesh="data=2,label=4")
-    assert with_devices("v5p", asked)[1].mesh == with_devices("v5p-8", asked)[1].mesh
+    assert with_mesh_of_target("v5p", asked)[1].mesh == with_mesh_of_target("v5p-8", asked)[1].mesh
     with pytest.raises(InputError, match="v5e-4"):
-        with_devices("v5e-4", asked)
+        with_mesh_of_target("v5e-4", asked)
     with pytest.raises(InputError, match="v5e-1 to v5e-8"):
-        with_devices("v5e", Config(mesh="label=16"))
+        with_mesh_of_target("v5e", Config(mesh="label=16"))
 
 
 @pytest.mark.parametrize("text", ["h300", "v5e-0", "v5e-9", "v5e-x", "h100-"])
@@ -110,5 +110,5 @@ def test_the_page_has_the_peaks_of_each_target():
 def test_the_platform_is_the_one_compiled_for():
     assert platform() == "cpu"
     with compiling_for("gpu", 1 << 30):
-        assert (platform(), of_platform({"cpu": 1, "gpu": 2})) == ("gpu", 2)
+        assert (platform(), for_platform({"cpu": 1, "gpu": 2})) == ("gpu", 2)
     assert platform() == "cpu"

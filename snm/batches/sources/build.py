@@ -26,7 +26,7 @@ from snm.data.dataset import Points, count_ids
 from snm.data.mapped import select_rows
 from snm.data.weighting import Weighting
 from snm.distributed.mesh import DATA, parse_mesh
-from snm.distributed.processes import from_first_process, has_several_processes
+from snm.distributed.processes import broadcast_from_first, has_several_processes
 from snm.errors import InputError
 from snm.head.spec import HeadSpec
 from snm.machine.platform import device_bytes, platform
@@ -259,4 +259,4 @@ def keeps_on_device(config: Config, *entries: int) -> bool:
         return False  # host and device share the memory: nothing to gain
     fits = numbered and 8 * sum(entries) < _RESIDENT_FRACTION * (device_bytes() or 0)
     # Processes may see slightly different limits.
-    return bool(from_first_process([int(fits)], 1)[0])
+    return bool(broadcast_from_first([int(fits)], 1)[0])

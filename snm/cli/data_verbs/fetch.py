@@ -233,6 +233,6 @@ def _number(value: float | None) -> str:
 def _bar() -> Progress:
     from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
 
-    from snm.system.terminal import bar_of
+    from snm.system.terminal import make_bar
 
-    return bar_of(BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    return make_bar(BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())

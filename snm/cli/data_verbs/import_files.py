@@ -133,11 +133,11 @@ def _run(command: Import) -> None:
     """
     from snm.cli.data_verbs.import_checks import check
     from snm.cli.data_verbs.import_summary import tell
-    from snm.system.files import made_whole
+    from snm.system.files import atomic_folder
 
     check(command)
     out = command.out
-    with made_whole("--out", out) as beside:
+    with atomic_folder("--out", out) as beside:
         imported = _import(command, beside)
     tell(command, imported)
 

@@ -208,7 +208,7 @@ def _make(command: Interactions, telling: Callable[[str], AbstractContextManager
     from snm.data.formats.text_writer import write_text
     from snm.data.names import Spellings
     from snm.system import disk
-    from snm.system.files import made_whole
+    from snm.system.files import atomic_folder
 
     _check(command)
     like = None if command.like is None else _items_of(command.like)
@@ -222,7 +222,7 @@ def _make(command: Interactions, telling: Callable[[str], AbstractContextManager
         least = 2 + command.leave_last
         expected = f"one with {least} different items (see --user, --item and --min-users)"
         raise InputError(str(command.source), "no user to train on", expected)
-    with made_whole("--out", command.out) as folder, telling(f"writing {command.out}"):
+    with atomic_folder("--out", command.out) as folder, telling(f"writing {command.out}"):
         for name, points in (("train", train), ("test", test)):
             if points is not None and len(points.users):
                 write_text(folder / f"{name}.txt", points.features, points.labels)

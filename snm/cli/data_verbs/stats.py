@@ -36,7 +36,7 @@ def _print_stats(command: Stats) -> None:
 
     from snm.data.load import load
     from snm.data.statistics import describe
-    from snm.system.terminal import console, displayed, say, waiting
+    from snm.system.terminal import console, format_value, say, waiting
 
     with waiting(f"reading {command.data}"):
         found = describe(load(command.data))
@@ -52,7 +52,7 @@ def _print_stats(command: Stats) -> None:
             for what, count in _training_points_of_labels(value):
                 table.add_row(what, count)
         else:
-            table.add_row(name.replace("_", " "), displayed(value))
+            table.add_row(name.replace("_", " "), format_value(value))
     console.print(table)
     say(f"SHA-256 {sha256}")  # as a whole, which no narrow table has room for
 

@@ -62,14 +62,14 @@ def _write_synthetic(command: Synth) -> None:
       InputError: sizes that do not fit together, or a folder that exists or cannot be created.
     """
     from snm.data.formats.dispatch import write_text
-    from snm.system.files import made_whole
+    from snm.system.files import atomic_folder
     from snm.system.terminal import say, waiting
 
     out = command.out
     if out.exists():
         raise InputError(str(out), "a file or folder of that name", "a new folder")
     dataset = _generated(command) if command.like is None else _made_of_another(command)
-    with made_whole("OUT", out) as beside:
+    with atomic_folder("OUT", out) as beside:
         for name, part in (("train.txt", dataset.train), ("test.txt", dataset.test)):
             if part is not None:
                 with waiting(f"writing {out / name}"):

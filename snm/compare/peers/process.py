@@ -35,7 +35,7 @@ from snm.errors import InputError, nearest
 from snm.evaluation.filters import apply_filter, first_unfiltered, max_filtered, nonzero_pairs
 from snm.evaluation.metrics import KS, Metrics, propensities
 from snm.machine.cores import num_cores
-from snm.machine.ram import peak_of_children, peak_ram, resident_ram
+from snm.machine.ram import peak_ram, peak_ram_of_children, resident_ram
 from snm.system.faults import reason_of
 
 __all__ = ["check", "main", "measure", "run_peer"]
@@ -156,7 +156,7 @@ def measure(
             seed=seed,
             threads=threads or num_cores(),
         )
-    peak = max(peak_ram(), peak_of_children())
+    peak = max(peak_ram(), peak_ram_of_children())
     if seen == "drop":
         answers, _ = first_unfiltered(answers, own, y.shape[1], min(num_wanted, y.shape[1]))
     package, version = peer.home.version(peer.package)

@@ -25,7 +25,7 @@ from scipy.sparse import csr_matrix
 
 from snm.data.formats.gzipped import ALWAYS_ALLOWED, MAX_RATIO, TOO_LARGE
 from snm.errors import InputError
-from snm.system.faults import unread
+from snm.system.faults import read_error
 
 __all__ = [
     "DAMAGE",
@@ -187,7 +187,7 @@ def iter_npz(
         try:
             archive = stack.enter_context(zipfile.ZipFile(path))
         except DAMAGE as error:
-            raise unread(path, error, "a SciPy .npz file") from error
+            raise read_error(path, error, "a SciPy .npz file") from error
 
         refuse_bomb(path, archive, "less, or arrays saved with compressed=False")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from snm.errors import InputError
-from snm.system.faults import unread
+from snm.system.faults import read_error
 
 __all__ = [
     "ALWAYS_ALLOWED",
@@ -86,4 +86,4 @@ def unreadable(where: str | Path, error: Exception) -> InputError:
         return InputError(str(where), f"damaged gzip data ({error})", "an intact file")
     if str(error) == TOO_LARGE:
         return InputError(str(where), TOO_LARGE, "less, or the unpacked file (see gunzip)")
-    return unread(where, error, "a readable file")
+    return read_error(where, error, "a readable file")

@@ -13,7 +13,7 @@ from scipy.sparse import csr_matrix
 
 from snm.errors import InputError
 from snm.system.faults import reason_of
-from snm.system.files import whole_file
+from snm.system.files import atomic_file
 
 __all__ = ["TextWriter", "write_text"]
 
@@ -44,7 +44,7 @@ def write_text(path: str | Path, features: csr_matrix, labels: csr_matrix) -> No
     opener = gzip.open if path.suffix == ".gz" else open
     try:
         with (
-            whole_file(path) as temporary,
+            atomic_file(path) as temporary,
             opener(temporary, "wt", encoding="ascii", newline="\n") as out,
         ):
             out.write(f"{features.shape[0]} {features.shape[1]} {labels.shape[1]}\n")

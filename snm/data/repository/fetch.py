@@ -18,7 +18,7 @@ from snm.data.statistics import describe
 from snm.errors import InputError
 from snm.system.cache_folder import folder as cache_folder
 from snm.system.faults import reason_of
-from snm.system.files import made_whole, make_folder
+from snm.system.files import atomic_folder, make_folder
 from snm.system.locks import locked
 
 __all__ = ["OtherSizesError", "fetch", "git_blob_id", "place_of"]
@@ -99,7 +99,7 @@ def fetch(
                 raise InputError(f"--from-file {archive}", "no such file", "an archive")
             mirrors = _matching_mirrors(archive, mirrors)
         try:
-            with made_whole("--out", out) as temporary:
+            with atomic_folder("--out", out) as temporary:
                 _unpack(archive, mirrors, temporary)
                 facts = describe(load(temporary, cache=None))
                 _check_sizes(entry, facts, any_statistics)

@@ -15,7 +15,7 @@ import numpy as np
 from snm.distributed.processes import is_first_process
 from snm.runs.events import Event
 from snm.runs.log.entries import entry_of, scalars_of
-from snm.system.files import ends_within_line
+from snm.system.files import lacks_final_newline
 
 __all__ = ["EventLog", "open_log"]
 
@@ -35,7 +35,7 @@ class EventLog:
 
         self._phase, self._path = phase, folder / "log.jsonl"
         self._lines = self._path.open("a", encoding="utf-8")
-        if ends_within_line(self._path):  # a full disk, or a kill: the half line stays alone
+        if lacks_final_newline(self._path):  # a full disk, or a kill: the half line stays alone
             self._lines.write("\n")
         # Steps after the last checkpoint are repeated: TensorBoard drops their old points.
         self._board = curves(folder / "tensorboard" / phase, step + 1 if step else None)

@@ -148,13 +148,13 @@ def test_what_stops_this_process_is_no_failure_of_a_program(tmp_path: Path, whom
 import os, pathlib, signal, threading, time
 from snm.compare.peers.homes import run_tied
 from snm.errors import StoppedError
-from snm.system.signals import stop_wished
+from snm.system.signals import stop_requested
 
 def tell():
     time.sleep(0.5)
     {told}
 
-with stop_wished(lambda _: None, lambda: None) as stop:
+with stop_requested(lambda _: None, lambda: None) as stop:
     if {whom == "process"}:
         tell()
     else:

@@ -18,7 +18,7 @@ from snm.errors import STOPPED, InputError, StoppedError
 from snm.runs.events import Stepped
 from snm.runs.folder import RunFolder
 from snm.system.locks import LOCK, locked
-from snm.system.signals import stop_wished
+from snm.system.signals import stop_requested
 from snm.trainer import training as trainer
 
 
@@ -103,7 +103,7 @@ def test_signal_handlers_are_unchanged_unless_requested(data, tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_first_signal_requests_a_stop(number):
     told, handler = [], signal.getsignal(number)
-    with stop_wished(told.append, lambda: None) as wished:
+    with stop_requested(told.append, lambda: None) as wished:
         assert not wished()
         os.kill(os.getpid(), number)
         deadline = time.monotonic() + 10
@@ -122,10 +122,10 @@ def test_the_second_signal_ends_a_blocked_main_thread(second, told):
     `timeout` sends the same signal twice at once, which counts as one; another kind is a second.
     """
     code = (
-        "import ctypes, sys; from snm.system.signals import stop_wished\n"
+        "import ctypes, sys; from snm.system.signals import stop_requested\n"
         "def say(word): print(word, flush=True)\n"
         "import snm.system.signals; snm.system.signals._SAME = 3\n"
-        f"with stop_wished(lambda n: (say('first'), {told}), lambda: say('second')):\n"
+        f"with stop_requested(lambda n: (say('first'), {told}), lambda: say('second')):\n"
         "    print('ready', flush=True)\n"
         "    libc = ctypes.CDLL(None)\n"
         "    [libc.sleep(30) for _ in iter(int, 1)]"

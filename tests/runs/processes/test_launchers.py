@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from runs.processes.several_processes import assert_same, ended, free_port, of_one, start, together
 
-from snm.distributed.launch import Meeting, launched
+from snm.distributed.launch import ProcessOptions, launched
 from snm.errors import InputError
 
 
@@ -74,14 +74,14 @@ WHOLE = dict(coordinator="host:1234", num_processes=4, process_id=3)
 )
 def test_inconsistent_options_are_refused(changes, said):
     with pytest.raises(InputError) as error:
-        Meeting(**{**WHOLE, **changes}).check(launched=False)
+        ProcessOptions(**{**WHOLE, **changes}).check(launched=False)
     assert error.value.as_flags.startswith(said)
 
 
 @given(st.text(max_size=12))
 def test_addresses_are_accepted_or_refused(text):
     try:
-        Meeting(**{**WHOLE, "coordinator": text}).check(launched=False)
+        ProcessOptions(**{**WHOLE, "coordinator": text}).check(launched=False)
     except InputError:
         return
     host, port = text.rsplit(":", 1)

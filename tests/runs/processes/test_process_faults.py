@@ -15,8 +15,8 @@ from small_runs import arrays
 
 from snm.checkpoints.store import Checkpoints, SavingError
 from snm.checkpoints.writer import MultiProcessWriter
-from snm.distributed.launch import GONE
-from snm.distributed.processes import Agreed
+from snm.distributed.launch import EXIT_PEER_GONE
+from snm.distributed.processes import AsyncMin
 from snm.errors import STOPPED
 from snm.runs.folder import RunFolder
 
@@ -49,7 +49,7 @@ def test_a_dead_process_ends_the_others_and_the_run_can_continue(data, tmp_path)
         begun = time.monotonic()
         found = ended([processes[1 - dead]], within=TIMEOUT + LEEWAY)
         took = time.monotonic() - begun
-        assert found[0][0] == GONE
+        assert found[0][0] == EXIT_PEER_GONE
         assert "another process of this run is gone" in found[0][1].splitlines()[-1]
         processes[dead].communicate()
         print(f"\nprocess {dead} killed, the other ended after {took:.1f} s")
@@ -96,7 +96,7 @@ def test_a_folder_in_use_ends_all(data, tmp_path):
         busy[0].kill()
         busy[0].communicate()
     assert found[0][0] == 2 and "in use by process" in found[0][1].splitlines()[-1]
-    assert found[1][0] == GONE
+    assert found[1][0] == EXIT_PEER_GONE
 
 
 @pytest.mark.slow
@@ -180,7 +180,7 @@ def test_a_process_killed_while_a_checkpoint_is_written(data, undisturbed, tmp_p
         processes[dead].send_signal(signal.SIGKILL)
         found = ended([processes[1 - dead]], within=TIMEOUT + LEEWAY)
         processes[dead].communicate()
-        assert found[0][0] == GONE
+        assert found[0][0] == EXIT_PEER_GONE
         # Where process 0 is left, and all parts are, it may still make that one whole.
         assert checkpoints.latest() in ((whole,) if dead == 0 else (whole, whole + 40))
     together(data, run, *ASIDE)
@@ -240,7 +240,7 @@ def test_an_error_of_another_process_is_raised_here(tmp_path, monkeypatch):
     monkeypatch.setattr(Checkpoints, "begin", lambda self, *args: lambda: gate.wait(60))
     writer = MultiProcessWriter(Checkpoints(tmp_path / "checkpoints"), in_background=True)
     writer.save(7, {}, {}, None)
-    monkeypatch.setattr(Agreed, "__call__", lambda self, mine: 0)  # the first of REASONS
+    monkeypatch.setattr(AsyncMin, "__call__", lambda self, mine: 0)  # the first of REASONS
     with pytest.raises(SavingError, match=r"7: no space left on device; .*there is none before"):
         writer.wait()
     writer.close()  # does not wait for the stuck thread

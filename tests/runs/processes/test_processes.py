@@ -196,13 +196,13 @@ from snm.distributed.dataset import (
     label_frequency_together,
     load_together,
 )
-from snm.distributed.launch import Meeting, leave, process_group
+from snm.distributed.launch import ProcessOptions, leave, process_group
 from snm.distributed.mesh import make_mesh
 from snm.distributed.processes import barrier
 from snm.model.from_config import make_model
 
 folder, port, number, processes = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-with process_group(Meeting(f"127.0.0.1:{port}", processes, number, 20)):
+with process_group(ProcessOptions(f"127.0.0.1:{port}", processes, number, 20)):
     data = load_together(folder)
     config = resolve(snm.preset("default"), data)
     mesh = make_mesh(f"data={processes}", data.train.num_labels, config.batch_size)
