@@ -94,6 +94,16 @@ def test_forms_are_found_out(run, tmp_path, capsys, name, form, told):
     assert "wrote the labels of 5 points to" in capsys.readouterr().out
 
 
+def test_the_index_that_pandas_writes_is_passed_on(run, tmp_path, capsys):
+    """A first column without a name; others without one are as spreadsheets leave them."""
+    path = tmp_path / "a.csv"
+    path.write_text(f",title,text,id,,\n101,,{TEXTS[0]},p0,,\n202,,{TEXTS[1]},p1,,\n")
+    found, said = answers(capsys, run, path)
+    assert said.startswith(f"snm: {path}: CSV, text from 'title' and 'text'; passed on: '', 'id'")
+    fields = [answer["fields"] for answer in found]
+    assert fields == [{"": "101", "id": "p0"}, {"": "202", "id": "p1"}]
+
+
 @pytest.mark.parametrize("form", ["csv", "jsonl", "text", "sparse"])
 def test_standard_input(run, tmp_path, capsys, monkeypatch, form):
     path = tmp_path / "a"

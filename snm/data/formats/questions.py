@@ -181,6 +181,8 @@ def _read_csv(
     indices = [column_index(path, name, header, expected) for name in chosen]
     other_names = [name for name in header if name and name not in chosen]  # not `text,,`
     others = {name: column_index(path, name, header, expected) for name in other_names}
+    if not header[0]:  # the index of a table that pandas wrote
+        others = {"": 0, **others}
 
     def read() -> Iterator[Question]:
         for _, row in rows:
