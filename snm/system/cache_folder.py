@@ -11,7 +11,7 @@ import os
 import stat
 import warnings
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from snm.errors import InputError
 from snm.machine.cores import xla_threads
@@ -19,11 +19,14 @@ from snm.machine.cores import xla_threads
 __all__ = ["folder", "in_store", "keep_programs", "programs_in"]
 
 _WORTH_KEEPING = 0.1  # seconds that a program takes to compile; reading one takes about 0.02
+_UNWRITTEN = "Error writing persistent compilation cache entry"
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def keep_programs() -> None:
     """Makes JAX store compiled programs in the cache folder, so that later starts are faster.
+
+    Where they cannot be written, one line on standard error says so.
 
     Raises:
       InputError: as `folder`.
@@ -36,8 +39,28 @@ def keep_programs() -> None:
         # compiles it again.
         said = "Error reading persistent compilation cache entry"
         warnings.filterwarnings("ignore", said, UserWarning)
+        _tell_once(place)
         jax.config.update("jax_compilation_cache_dir", programs_in(place))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", _WORTH_KEEPING)
+
+
+def _tell_once(place: Path | str) -> None:
+    """Says once that programs are not kept, in place of JAX's warning for each of them."""
+    show, told = warnings.showwarning, False
+
+    def shown(message: Warning | str, *words: Any, **named: Any) -> None:
+        nonlocal told
+        if not str(message).startswith(_UNWRITTEN):
+            show(message, *words, **named)
+        elif not told:
+            told = True
+            from snm.system.terminal import remark
+
+            reason = str(message).partition("': ")[2]  # after the name of the program
+            with contextlib.suppress(OSError):  # nobody reads
+                remark(f"compiled programs are not kept in {place}: {reason}")
+
+    warnings.showwarning = shown
 
 
 def programs_in(place: Path | str) -> str:
