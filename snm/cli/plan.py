@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Plan"]
 
+_SPARE = "leave half a GiB more, as libraries and the allocator take what no plan predicts"
+
 
 @dataclasses.dataclass
 class Plan:
@@ -165,7 +167,8 @@ def _print(found: _Found) -> None:
         console.print(_table(f"{each}, MiB", expected.device))
     say(_time(found))
     sizes = f"{size_in_words(room.needed)} at the peak, {size_in_words(room.limit)} available"
-    say(f"fits: {sizes}" if room.fits else f"does not fit: {sizes}")
+    spare = "" if expected.device else f"; {_SPARE}"
+    say(f"fits: {sizes}{spare}" if room.fits else f"does not fit: {sizes}")
     for flags, size in room.ways:
         say(f"  {flags:<24} {size_in_words(size)}")
 
