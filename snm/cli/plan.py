@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Plan"]
 
+_SPARE = "leave half a GiB more, as libraries and the allocator take what no plan predicts"
+
 
 @dataclasses.dataclass
 class Plan:
@@ -165,7 +167,8 @@ def _print(plan: _PlanResult) -> None:
         console.print(_table(f"{title}, MiB", expected.device))
     say(_time_text(plan))
     sizes = f"{format_bytes(room.needed)} at the peak, {format_bytes(room.limit)} available"
-    say(f"fits: {sizes}" if room.fits else f"does not fit: {sizes}")
+    spare = "" if expected.device else f"; {_SPARE}"
+    say(f"fits: {sizes}{spare}" if room.fits else f"does not fit: {sizes}")
     for flags, size in room.ways:
         say(f"  {flags:<24} {format_bytes(size)}")
 

@@ -11,7 +11,7 @@ import os
 import stat
 import warnings
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from snm.errors import InputError
 from snm.machine.cores import xla_threads
@@ -19,11 +19,14 @@ from snm.machine.cores import xla_threads
 __all__ = ["compiled_programs_path", "enable_compilation_cache", "folder", "store_address"]
 
 _MIN_COMPILE_SECONDS = 0.1  # to store a program; reading one takes about 0.02
+_WRITE_WARNING = "Error writing persistent compilation cache entry"
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def enable_compilation_cache() -> None:
     """Makes JAX store compiled programs in the cache folder, so that later starts are faster.
+
+    Where they cannot be written, one line on standard error says so.
 
     Raises:
       InputError: as `folder`.
@@ -36,8 +39,28 @@ def enable_compilation_cache() -> None:
         # the program again.
         message = "Error reading persistent compilation cache entry"
         warnings.filterwarnings("ignore", message, UserWarning)
+        _warn_once(place)
         jax.config.update("jax_compilation_cache_dir", compiled_programs_path(place))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", _MIN_COMPILE_SECONDS)
+
+
+def _warn_once(place: Path | str) -> None:
+    """Says once that programs are not stored, in place of JAX's warning for each program."""
+    show, has_warned = warnings.showwarning, False
+
+    def show_once(message: Warning | str, *args: Any, **kwargs: Any) -> None:
+        nonlocal has_warned
+        if not str(message).startswith(_WRITE_WARNING):
+            show(message, *args, **kwargs)
+        elif not has_warned:
+            has_warned = True
+            from snm.system.terminal import remark
+
+            reason = str(message).partition("': ")[2]  # after the name of the program
+            with contextlib.suppress(OSError):  # nobody reads
+                remark(f"compiled programs are not kept in {place}: {reason}")
+
+    warnings.showwarning = show_once
 
 
 def compiled_programs_path(place: Path | str) -> str:
