@@ -251,7 +251,7 @@ def _kind(value: object) -> str:
 
 
 def _csv(path: Path, options: ReadOptions) -> Iterator[Row]:
-    rows = csv_rows(path, numbered_lines(path))
+    rows = csv_rows(path, numbered_lines(path), [(*options.text, options.labels)])
     _, header = next(rows)
 
     def column(field: str, what: str, flag: str) -> int:
