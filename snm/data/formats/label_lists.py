@@ -16,10 +16,10 @@ from snm.data.formats.records import csv_rows, numbered_lines
 __all__ = ["first_label_list", "parse_list"]
 
 _ITEM = re.compile(
-    r"""\s*('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[+-]?[0-9]+)\s*(,\s*|$)""", re.DOTALL
+    r"""\s*('[^'\\]*(?:\\.[^'\\]*)*'|"[^"\\]*(?:\\.[^"\\]*)*"|[+-]?[0-9]+)\s*(,\s*|$)""", re.DOTALL
 )
 _PYTHON_ESCAPES = re.compile(
-    r"""(?:[^\\]|\\(?:[\\'"nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}))*""", re.DOTALL
+    r"""[^\\]*(?:\\(?:[\\'"nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})[^\\]*)*""", re.DOTALL
 )
 _BRACKETS = ("[]", "()", "{}")
 
