@@ -28,10 +28,11 @@ class Import:
     """Convert texts or svmlight files to a data set, in chunks that fit in memory.
 
     JSON lines and CSV hold a text and its labels. The columns of CSV are separated by commas, or by
-    the semicolons or tabs of a header without commas. fastText lines start with `__label__NAME`.
-    Raw text is one text per line, with the labels in a second file. The data set stores word
-    counts, which training weights (TF-IDF by default). It also stores the vectorizer, as does each
-    run, so that `snm predict` and `snm.load(RUN).predict(texts)` accept texts.
+    semicolons or tabs if the header has no commas, or has the columns of text and labels only so.
+    fastText lines start with `__label__NAME`. Raw text is one text per line, with the labels in a
+    second file. The data set stores word counts, which training weights (TF-IDF by default). It
+    also stores the vectorizer, as does each run, so that `snm predict` and
+    `snm.load(RUN).predict(texts)` accept texts.
 
     For example:
 

@@ -74,10 +74,10 @@ class Reading:
             columns, labels = columns or texts.columns or (), labels or texts.label_column
             separator = separator or texts.label_separator
             mark = texts.item_separator
-        labels, label_list = labels or "labels", None
+        columns, labels, label_list = columns or ("text",), labels or "labels", None
         if READERS[form].label_lists and separator is None:
-            label_list = first_label_list(command.source, labels)
-        return cls(form, like, columns or ("text",), labels, separator, mark, label_list)
+            label_list = first_label_list(command.source, columns, labels)
+        return cls(form, like, columns, labels, separator, mark, label_list)
 
     def remembered_by(self, texts: Vectorizer) -> Vectorizer:
         """The vectoriser, with what later files are read like."""

@@ -221,7 +221,8 @@ def _labels(where: str, record: dict[str, Any], field: str) -> list[Any]:
         raise InputError(where, missing(record, field)[:200], expected)
     value, shown = record[field], json.dumps(field, ensure_ascii=False)
     if isinstance(value, str) and (marks := set(SEPARATORS) & set(value)):
-        parts = list(filter(None, (part.strip() for part in re.split(f"[{SEPARATORS}]", value))))
+        parts = parse_list(value) or [part.strip() for part in re.split(f"[{SEPARATORS}]", value)]
+        parts = list(filter(None, parts))
         parts = parts if len(parts) > 1 else ["a", "b"]
         several, one = (json.dumps(names, ensure_ascii=False) for names in (parts, [value]))
         expected = f"a list: {several} for several labels, {one} for one"
@@ -251,7 +252,7 @@ def _kind(value: object) -> str:
 
 
 def _csv(path: Path, options: ReadOptions) -> Iterator[Row]:
-    rows = csv_rows(path, numbered_lines(path))
+    rows = csv_rows(path, numbered_lines(path), [(*options.text, options.labels)])
     _, header = next(rows)
 
     def column(field: str, what: str, flag: str) -> int:

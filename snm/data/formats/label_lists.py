@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from snm.data.formats.records import csv_rows, numbered_lines
@@ -15,10 +16,10 @@ from snm.data.formats.records import csv_rows, numbered_lines
 __all__ = ["first_label_list", "parse_list"]
 
 _ITEM = re.compile(
-    r"""\s*('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[+-]?[0-9]+)\s*(,\s*|$)""", re.DOTALL
+    r"""\s*('[^'\\]*(?:\\.[^'\\]*)*'|"[^"\\]*(?:\\.[^"\\]*)*"|[+-]?[0-9]+)\s*(,\s*|$)""", re.DOTALL
 )
 _PYTHON_ESCAPES = re.compile(
-    r"""(?:[^\\]|\\(?:[\\'"nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}))*""", re.DOTALL
+    r"""[^\\]*(?:\\(?:[\\'"nrt]|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})[^\\]*)*""", re.DOTALL
 )
 _BRACKETS = ("[]", "()", "{}")
 
@@ -79,17 +80,18 @@ def _unquoted(item: str) -> str | None:
     return text
 
 
-def first_label_list(path: Path, field: str) -> str | None:
+def first_label_list(path: Path, texts: Sequence[str], field: str) -> str | None:
     """The first cell of a CSV column that is not empty, if it is a list; otherwise None.
 
     Args:
       path: the file.
+      texts: the names of the columns of the text, by which the delimiter is found.
       field: the name of the column; None is returned if there is no such column.
 
     Raises:
       InputError: a file that cannot be read, up to that cell.
     """
-    rows = csv_rows(path, numbered_lines(path))
+    rows = csv_rows(path, numbered_lines(path), [(*texts, field)])
     _, header = next(rows)
     if field not in header:
         return None

@@ -144,7 +144,8 @@ def _form_from_line(
         except ValueError:
             pass
     try:
-        header = next(csv.reader([line], delimiter=detect_delimiter(path, line), strict=True), [])
+        delimiter = detect_delimiter(path, line, column_choices)
+        header = next(csv.reader([line], delimiter=delimiter, strict=True), [])
     except csv.Error:
         header = []
     # A line that consists of the name of the text column is a header too.
@@ -174,7 +175,7 @@ def _read_csv(
     description: str,
     separator: str,
 ) -> Questions:
-    rows = csv_rows(path, lines)
+    rows = csv_rows(path, lines, column_choices)
     _, header = next(rows)
     chosen = _choose_columns(column_choices, header)
     expected = f"a header with {description} (see --columns)"

@@ -205,12 +205,15 @@ def get_text(
     return item_separator.join(map(str, value))
 
 
-def csv_rows(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[str, list[str]]]:
+def csv_rows(
+    path: Path, lines: Iterable[tuple[int, str]], wanted: Sequence[Sequence[str]] = ()
+) -> Iterator[tuple[str, list[str]]]:
     """Yields (file and first line, cells) of the header and of each row.
 
     Args:
       path: the file, for messages and `detect_delimiter`.
       lines: as `numbered_lines` yields them.
+      wanted: for `detect_delimiter`.
 
     Raises:
       InputError: no header, faulty CSV, or a row of another width than the header.
@@ -219,7 +222,7 @@ def csv_rows(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[tuple[str
     name = display_name(path)
     lines = iter(lines)
     first = next(lines, None)
-    delimiter = "," if first is None else detect_delimiter(path, first[1])
+    delimiter = "," if first is None else detect_delimiter(path, first[1], wanted)
     lines = itertools.chain([] if first is None else [first], lines)
     rows = csv.reader((line + "\n" for _, line in lines), delimiter=delimiter, strict=True)
     first_line = 1  # of the current row, which may span several lines
@@ -287,21 +290,39 @@ def _no_column(path: Path, field: str, header: Sequence[str], expected: str) -> 
     return InputError(f"{display_name(path)}:1", found, expected)
 
 
-def detect_delimiter(path: Path, header: str) -> str:
+def detect_delimiter(path: Path, header: str, wanted: Sequence[Sequence[str]] = ()) -> str:
     r"""The delimiter of a CSV file: a tab in `.tsv`, otherwise a comma.
 
     If the header has no comma outside quotes, it is a semicolon or a tab, as spreadsheet programs
-    write them, if the header contains one.
+    write them, if the header contains one. If the header has several of these, and only one makes
+    wanted columns of it, it is this one.
+
+    Args:
+      path: the file, for its suffix.
+      header: the first line.
+      wanted: sets of columns, of which one is expected.
 
     Example:
       >>> headers = ("id;text", "text", '"id, old";text')
       >>> [detect_delimiter(Path("a.csv"), header) for header in headers]
       [';', ',', ';']
+      >>> detect_delimiter(Path("a.csv"), "text;labels;price, EUR", [["text", "labels"]])
+      ';'
     """
     if _is_tsv(path):
         return "\t"
     unquoted = re.sub('"[^"]*"?', "", header)
-    return next((mark for mark in ",;\t" if mark in unquoted), ",")
+    marks = [mark for mark in ",;\t" if mark in unquoted] or [","]
+    fitting = (mark for mark in marks if any(map(_names(header, mark).issuperset, wanted)))
+    return next(fitting, marks[0])
+
+
+def _names(header: str, delimiter: str) -> set[str]:
+    """The columns of a header; none if it is faulty, which the reader of rows reports."""
+    try:
+        return set(next(csv.reader([header], delimiter=delimiter), []))
+    except csv.Error:
+        return set()
 
 
 def _is_tsv(path: Path) -> bool:

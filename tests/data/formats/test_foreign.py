@@ -189,3 +189,25 @@ def test_labels_that_look_the_same_are_one(tmp_path):
     path.write_text('text,labels\none,"caf\u00e9,cafe\u0301,cafe"\n', encoding="utf-8")
     (row,) = read_rows(path, "csv")
     assert row.labels == ("caf\u00e9", "cafe")
+
+
+@pytest.mark.parametrize("header", [
+    "text;labels;price, EUR", "text\tlabels\tprice, EUR; net", "text,labels,price; EUR",
+    'text;labels;"price, EUR"',
+])  # fmt: skip
+def test_the_delimiter_that_makes_the_wanted_columns(tmp_path, header):
+    mark = header[4]
+    path = tmp_path / "in.csv"
+    path.write_text(f'{header}\na saw{mark}"hardware,net"{mark}3\n')
+    rows = [(row.text, row.labels) for row in read_rows(path, "csv")]
+    assert rows == [("a saw", ("hardware", "net"))]
+
+
+def test_no_delimiter_makes_the_wanted_columns(tmp_path):
+    path = tmp_path / "in.csv"
+    path.write_text("title;labels;price, EUR\na saw;tool;3\n")
+    with pytest.raises(InputError, match="no column 'text' among title;labels;price,  EUR"):
+        list(read_rows(path, "csv"))
+    path.write_text("text;la\rbels;price, EUR\na saw;tool;3\n")
+    with pytest.raises(InputError, match="a carriage return in the header"):
+        list(read_rows(path, "csv"))

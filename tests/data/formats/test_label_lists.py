@@ -34,6 +34,16 @@ def test_other_texts_are_no_lists(cell):
     assert parse_list(cell) is None
 
 
+def test_long_cells_take_linear_time():
+    """Quadratic time would be minutes; these take parts of a second."""
+    count = 10**6
+    assert parse_list("['" + "a" * count + "']") == ["a" * count]
+    assert parse_list("['" + r"\\" * count + "']") == ["\\" * count]
+    assert parse_list("[" + "'a'," * count + "]") == ["a"] * count
+    for start, repeated, end in ("['", "a", "]"), ("['", r"\'", "]"), ("[", "'a',", ",]"):
+        assert parse_list(start + repeated * count + end) is None
+
+
 def write(path, cells):
     with path.open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file)
@@ -52,6 +62,13 @@ def test_lists_in_csv(tmp_path, capsys, form):
     said = " ".join(capsys.readouterr().out.split())
     assert f"labels are lists such as {form(names[0])}: each item is a label" in said
     assert "most labels" not in said
+
+
+def test_a_list_in_a_text_of_json_lines_is_refused_with_its_items(tmp_path, capsys):
+    source = tmp_path / "in.jsonl"
+    source.write_text(json.dumps({"text": "a saw", "labels": "['hw', 'net']"}) + "\n")
+    said = refused(capsys, "data", "import", source, "--out", tmp_path / "out")
+    assert 'expected a list: ["hw", "net"] for several labels' in said
 
 
 def test_a_text_among_lists_is_refused(tmp_path, capsys):
