@@ -31,7 +31,7 @@ from snm.system.escapes import plain
 from snm.system.faults import OUT_OF_MEMORY, is_disk_full, is_out_of_memory, reason_of
 from snm.system.files import check_reachable
 from snm.system.own_modules import import_own_modules
-from snm.system.signals import ends_as_first
+from snm.system.signals import sigterm_ends_process_1
 
 __all__ = ["base_settings", "main", "on_this_machine", "parse"]
 
@@ -49,7 +49,7 @@ def main(args: Sequence[str] | None = None) -> None:
         gc.set_threshold(50_000)
     words = list(sys.argv[1:] if args is None else args)
     timing.restart(timing.process_started() if args is None else None, "starting")
-    with ends_as_first():
+    with sigterm_ends_process_1():
         status = _guarded(words)
         leave(status)
     if args is None and (isinstance(status, _AtOnce) or has_background_work()):
