@@ -1,12 +1,12 @@
-"""What an answer costs among some of the labels, at the size of Amazon-670K.
+"""Measures the time of predictions among some of the labels, at the size of Amazon-670K.
 
     python -m benchmarks.candidates --out benchmarks/results/candidates.json
 
-The model of `benchmarks.open_time` (670,091 labels, dim 512, untrained) answers points of random
-features: one at a time, and in blocks. The labels to choose from are drawn: one set for all points,
-or one for each point. Each figure is the median of some rounds, in which the sizes take turns; the
-programs were compiled before. Beside each stand the bytes of the class rows that it reads, which
-it cannot avoid, and the time over that of all labels.
+The model of `benchmarks.open_time` (670,091 labels, dim 512, untrained) predicts labels of points
+with random features: one point at a time, and in blocks. The candidate labels are drawn: one set
+for all points, or one for each point. A figure is the median of several rounds, in which the sizes
+take turns; all programs are compiled before. Each row also has the bytes of class rows that it must
+read, and its time as a share of the time of all labels.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from benchmarks.open_time import exported
+from benchmarks.open_time import export_model
 from snm.export.load import load
 from snm.machine.versions import machine
 from snm.runs.folder import write_json
@@ -39,25 +39,25 @@ K = 5
 
 
 def main() -> None:
-    """Prints what was found, and writes it as JSON."""
+    """Prints the results, and writes them as JSON."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--folder", type=Path, help="where the model is, or is written and stays")
     parser.add_argument("--out", type=Path, help="a JSON file to write")
-    given = parser.parse_args()
+    args = parser.parse_args()
     enable_compilation_cache()
     with tempfile.TemporaryDirectory() as place:
-        rows = measured(exported(given.folder or Path(place)), given.rounds)
+        rows = measure(export_model(args.folder or Path(place)), args.rounds)
     for row in rows:
         print(json.dumps(row))
-    if given.out is not None:
-        about = {"points of a block": POINTS, "rounds": given.rounds, "k": K}
-        write_json(given.out, {**machine(), **about, "rows": rows})
+    if args.out is not None:
+        about = {"points of a block": POINTS, "rounds": args.rounds, "k": K}
+        write_json(args.out, {**machine(), **about, "rows": rows})
 
 
-def measured(folder: Path, rounds: int) -> list[dict[str, Any]]:
+def measure(folder: Path, rounds: int) -> list[dict[str, Any]]:
     """Seconds of each way to choose, and of all labels."""
     model = load(folder, verify=False)
     one = dataclasses.replace(model, block_rows=1)

@@ -1,11 +1,11 @@
-"""What options of the compiler cost a program of a training on a CPU, and what they save.
+"""Measures what compiler options cost and save for the programs of a training on a CPU.
 
     python -m benchmarks.compile_options DATA ... --out benchmarks/results/compile-options.json
 
-Each program of a first run is compiled under each set of options, without a cache, and runs in
-turns with the others on the same arguments: initial parameters, a pass for centroids (of large
-tables), training steps, and the best labels of a block of points. `snm.machine.compiler` holds what
-was chosen.
+Each program of a first run is compiled under each set of options, without a cache. The programs
+then run in turns on the same arguments: initial parameters, a pass for centroids (of large tables),
+training steps, and the best labels of a block of points. The chosen options are in
+`snm.machine.compiler`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Program(NamedTuple):
 
     name: str
     lowered: Callable[[], Any]
-    arguments: Callable[[], tuple[Any, ...]]  # new ones where the program takes them over
+    arguments: Callable[[], tuple[Any, ...]]  # new ones each time if the program donates them
 
 
 def main() -> None:
@@ -64,20 +64,20 @@ def main() -> None:
     parser.add_argument("--presets", nargs="+", default=["fast", "default"])
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--out", type=Path, help="a JSON file to write")
-    given = parser.parse_args()
+    args = parser.parse_args()
     # XLA's own values. Where the environment has some, `snm` sets none, and those below count.
     os.environ["XLA_FLAGS"] += (
         " --xla_backend_optimization_level=3 --xla_cpu_use_fusion_emitters=true"
     )
     found = []
-    for data in given.data:
-        for preset in given.presets:
+    for data in args.data:
+        for preset in args.presets:
             for program in programs_of(data, preset):
-                for arm in measured(program, given.rounds):
+                for arm in measure(program, args.rounds):
                     found.append({"data": data.name, "preset": preset, **arm})
                     print(describe_machine(found[-1]), flush=True)
-    if given.out is not None:
-        write_json(given.out, {"machine": machine(), "rounds": given.rounds, "programs": found})
+    if args.out is not None:
+        write_json(args.out, {"machine": machine(), "rounds": args.rounds, "programs": found})
 
 
 def describe_machine(arm: dict[str, Any]) -> str:
@@ -89,7 +89,7 @@ def describe_machine(arm: dict[str, Any]) -> str:
     )
 
 
-def measured(program: Program, rounds: int) -> Iterator[dict[str, Any]]:
+def measure(program: Program, rounds: int) -> Iterator[dict[str, Any]]:
     """Seconds of compiling, and medians of running in turns, under each set of options."""
     compiling, compiled = {}, {}
     for name, options in _OPTIONS.items():

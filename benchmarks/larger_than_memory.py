@@ -2,11 +2,11 @@
 
     python -m benchmarks.larger_than_memory --out benchmarks/results/larger-than-memory.json
 
-A CSV of made-up texts is written, `--times` the limit. Then the commands of a user run on it, each
-in a process whose data segment the system limits (`ulimit -d`): what it allocates is counted, maps
-of files are not, whose pages the system drops when it needs them. So a command that held the data
-would end with an error. The limit includes what Python, jax and compiled programs take, some 400
-MiB. The kernel tells what each command took, four times a second.
+It writes a CSV of generated texts, `--times` as large as the limit. Then it runs the usual commands
+on the CSV, each in a process whose data segment is limited (`ulimit -d`). The limit counts memory
+that the process allocates, but not mapped files, whose pages the system drops if it needs them. A
+command that held all data in memory would fail. The limit includes Python, jax and compiled
+programs, some 400 MiB. The memory of a process is read from the kernel four times a second.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _STACK = 1 << 20  # bytes
 
 
 def main() -> None:
-    """Prints what was found, and writes it as JSON."""
+    """Prints the results, and writes them as JSON."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -43,15 +43,15 @@ def main() -> None:
     parser.add_argument("--times", type=float, default=4, help="size of the CSV over the limit")
     parser.add_argument("--folder", type=Path, help="for the data, which are removed; has room")
     parser.add_argument("--out", type=Path, help="a JSON file to write")
-    given = parser.parse_args()
-    with tempfile.TemporaryDirectory(dir=given.folder) as folder:
-        found = measured(Path(folder), given.limit << 20, given.times)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=args.folder) as folder:
+        found = measure(Path(folder), args.limit << 20, args.times)
     print(json.dumps(found, indent=1))
-    if given.out is not None:
-        write_json(given.out, found)
+    if args.out is not None:
+        write_json(args.out, found)
 
 
-def measured(folder: Path, limit: int, times: float, *flags: str) -> dict[str, Any]:
+def measure(folder: Path, limit: int, times: float, *flags: str) -> dict[str, Any]:
     """Runs the commands.
 
     Args:
@@ -71,7 +71,7 @@ def measured(folder: Path, limit: int, times: float, *flags: str) -> dict[str, A
         "train": ("train", data, "--run-dir", run, "--preset", "fast", "--dim", 64, *flags),
         "predict": ("predict", run, texts, "--k", 1, "--output", folder / "answers.jsonl"),
     }  # fmt: skip
-    told = {name: limited(command, limit, folder) for name, command in commands.items()}
+    told = {name: run_limited(command, limit, folder) for name, command in commands.items()}
     with (folder / "answers.jsonl").open(encoding="utf-8") as answers:
         right = sum(_is_right(line) for line in answers)
     result = json.loads((run / "result.json").read_text(encoding="utf-8"))
@@ -114,8 +114,8 @@ def write_texts(path: Path, size: int) -> int:
     return rows
 
 
-def within(limit: int, words: list[str]) -> list[str]:
-    """A command of a shell that runs another one with a limit of its data segment, in bytes.
+def with_limit(limit: int, words: list[str]) -> list[str]:
+    """A shell command that runs another one with a limited data segment, in bytes.
 
     Stacks of threads count as a whole and by default have 8 MiB each, so they are limited, too.
     """
@@ -123,13 +123,13 @@ def within(limit: int, words: list[str]) -> list[str]:
     return ["/bin/sh", "-c", f'{held} && exec "$@"', "sh", *words]
 
 
-def limited(command: tuple[Any, ...], limit: int, folder: Path) -> dict[str, Any]:
-    """Runs `snm` with a limit, and tells its seconds and the most bytes that the kernel counted.
+def run_limited(command: tuple[Any, ...], limit: int, folder: Path) -> dict[str, Any]:
+    """Runs `snm` with a limit; returns its seconds and the peak bytes that the kernel counted.
 
     Raises:
       CalledProcessError: it failed.
     """
-    words = within(limit, [sys.executable, "-m", "snm", *map(str, command)])
+    words = with_limit(limit, [sys.executable, "-m", "snm", *map(str, command)])
     about = {**os.environ, "SNM_CACHE": str(folder / "cache")}
     most = dict.fromkeys(("VmData", "RssAnon"), 0)
     begun = time.perf_counter()

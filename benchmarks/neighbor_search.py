@@ -1,13 +1,13 @@
-"""How long the search for neighbours of a memory takes, by the number of threads, beside peers.
+"""Measures the neighbour search of a memory by the number of threads, and that of scikit-learn.
 
     python -m benchmarks.neighbor_search DATA ... --out benchmarks/results/neighbor-search.json
 
-Test points, at most 6,000, search 200 neighbours among the training points. A row has the least
-milliseconds a point of some searches, which other programs disturbed least. More threads than there
-are cores show what threads cost each other. `scikit-learn` compares some hundreds of the points
-with all others (`NearestNeighbors`, brute force, all cores). A memory reads the rarer features of a
-point alone: `share_found` is of those of scikit-learn's neighbours that share a feature. `--name`
-keeps the rows of other names.
+At most 6,000 test points search 200 neighbours among the training points. A row has the
+milliseconds per point of the fastest of several searches, the one least disturbed by other
+programs. Rows with more threads than cores show the cost of too many threads. `scikit-learn`
+compares some hundreds of the points with all others (`NearestNeighbors`, brute force, all cores). A
+memory reads only the rarer features of a point: `share_found` is the share of scikit-learn's
+neighbours with a common feature that it finds. `--name` keeps the rows of other names.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from snm.system.files import write_atomic
 POINTS, OF_PEER, CALLS = 6_000, 300, 5
 
 
-def least(call: Callable[[], Any], calls: int = CALLS) -> float:
+def least_seconds(call: Callable[[], Any], calls: int = CALLS) -> float:
     """The least seconds of a call."""
     taken = []
     for _ in range(calls):
@@ -57,7 +57,7 @@ def rows_of(folder: Path, threads: list[int], peers: bool) -> list[dict[str, Any
             mock.patch("snm.machine.cores.num_cores", lambda count=count: count),
             mock.patch("snm.memory.neighbors.num_cores", lambda count=count: count),
         ):
-            seconds = least(lambda: stored.similar(asked, NUM_FOUND))
+            seconds = least_seconds(lambda: stored.similar(asked, NUM_FOUND))
         rows.append(facts | {"threads": count, "ms": 1e3 * seconds / asked.shape[0]})
     if peers:
         from sklearn.neighbors import NearestNeighbors
@@ -65,7 +65,7 @@ def rows_of(folder: Path, threads: list[int], peers: bool) -> list[dict[str, Any
         some = asked[:OF_PEER]
         peer = NearestNeighbors(metric="cosine", algorithm="brute", n_jobs=-1).fit(points)
         distances, best = peer.kneighbors(some, NUM_FOUND)
-        seconds = least(lambda: peer.kneighbors(some, NUM_FOUND))
+        seconds = least_seconds(lambda: peer.kneighbors(some, NUM_FOUND))
         shares = [
             np.isin(ids[far < 1 - 1e-6], own).mean()
             for ids, far, own in zip(best, distances, found.ids, strict=False)
@@ -87,15 +87,15 @@ def main() -> None:
     parser.add_argument("--name", default="now", help="of these rows")
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--out", type=Path, required=True)
-    given = parser.parse_args()
-    kept = json.loads(given.out.read_text()) if given.out.exists() else {"on": {}, "rows": []}
-    rows = [row for row in kept["rows"] if row["name"] != given.name]
-    for folder in given.data:
-        for row in rows_of(folder, given.threads, not given.no_peers):
-            rows.append({"name": given.name, **row})
+    args = parser.parse_args()
+    kept = json.loads(args.out.read_text()) if args.out.exists() else {"on": {}, "rows": []}
+    rows = [row for row in kept["rows"] if row["name"] != args.name]
+    for folder in args.data:
+        for row in rows_of(folder, args.threads, not args.no_peers):
+            rows.append({"name": args.name, **row})
             print(json.dumps(rows[-1]), flush=True)
-            kept["on"][given.name] = machine()
-            write_atomic(given.out, json.dumps(kept | {"rows": rows}, indent=1) + "\n")
+            kept["on"][args.name] = machine()
+            write_atomic(args.out, json.dumps(kept | {"rows": rows}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

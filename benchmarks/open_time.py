@@ -1,15 +1,14 @@
-"""How long a trained model takes to open at the size of Amazon-670K, and what processes share.
+"""Measures how long a trained model takes to open at the size of Amazon-670K, and its memory.
 
     python -m benchmarks.open_time --out benchmarks/results/open-time.json
 
-A run of 670,091 labels, 135,909 words and dim 512 is written, untrained, with names and a
-vectoriser, and exported (`snm export --to npy`). Each figure is of a process of its own that has
-imported `snm` and made jax ready: seconds of `snm.load`, the least of some calls, which other
-programs disturbed least; of the first answer, whose program is in the cache, and of the next one;
-and memory by the kernel's count. The files are in the page cache, or are taken out of it first. The
-run, and files that are not in the cache, are loaded once. The checksums of the parameters are
-compared, or are not. Then several processes hold one export at a time, as those of
-`snm serve --workers` do.
+It writes an untrained run of 670,091 labels, 135,909 words and dim 512, with names and a
+vectorizer, and exports it (`snm export --to npy`). Each figure is of a separate process that has
+imported `snm` and initialized jax: seconds of `snm.load`, the least of several calls, which other
+programs disturbed least; seconds of the first prediction, whose program is in the cache, and of the
+next one; and memory as the kernel counts it. The files are in the page cache, or are removed from
+it first. The run, and files outside the page cache, are loaded only once. Checksums are compared or
+not. At last several processes open one export at the same time, as `snm serve --workers` does.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ import jax
 import numpy as np
 
 import snm
-from benchmarks.trust.checksum_cost import drop
+from benchmarks.trust.checksum_cost import drop_page_cache
 from snm.bench.shapes import SHAPES
 from snm.config.resolved import RESOLVED, ResolvedConfig, unresolved_values
 from snm.data.vectorizer import Vectorizer
@@ -49,7 +48,7 @@ _CASES += [("run", False, True)]
 
 
 def main() -> None:
-    """Prints what was found, and writes it as JSON."""
+    """Prints the results, and writes them as JSON."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -58,18 +57,18 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="a JSON file to write")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--no-verify", action="store_true", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.child is not None:
-        child(given.child, verify=not given.no_verify, calls=given.calls)
+    args = parser.parse_args()
+    if args.child is not None:
+        run_child(args.child, verify=not args.no_verify, calls=args.calls)
         return
-    found = measured(given.calls, given.folder)
+    found = measure(args.calls, args.folder)
     print(json.dumps(found, indent=1))
-    if given.out is not None:
-        write_json(given.out, found)
+    if args.out is not None:
+        write_json(args.out, found)
 
 
 def write_run(folder: Path, shape: str = "amazon670k") -> RunFolder:
-    """A run that has saved its first checkpoint, of a model that learned nothing."""
+    """Writes a run with its first checkpoint, of an untrained model."""
     sizes = SHAPES[shape]
     config = snm.preset("default")
     fixed = {"weighting": "tfidf", "members": 1, "members_at_once": 1, "seen": "keep",
@@ -95,8 +94,8 @@ def write_run(folder: Path, shape: str = "amazon670k") -> RunFolder:
     return run
 
 
-def exported(place: Path, shape: str = "amazon670k") -> Path:
-    """The folder of the exported model; it and the run are written unless they are there."""
+def export_model(place: Path, shape: str = "amazon670k") -> Path:
+    """The folder of the exported model; writes it and its run if they do not exist."""
     if not (place / "export").exists():
         place.mkdir(parents=True, exist_ok=True)
         write_run(place, shape)
@@ -105,8 +104,8 @@ def exported(place: Path, shape: str = "amazon670k") -> Path:
     return place / "export"
 
 
-def child(folder: Path, *, verify: bool, calls: int) -> None:
-    """Opens a model, answers, tells what it took, and holds it until standard input ends."""
+def run_child(folder: Path, *, verify: bool, calls: int) -> None:
+    """Opens a model, predicts, prints time and memory, and holds it until standard input ends."""
     texts = ["word3 word14 word159 word2653"]
     Vectorizer("counts", 1, vocabulary=("word",)).transform(["word"])  # imports scikit-learn
     from snm.export.load import load
@@ -142,8 +141,8 @@ def memory() -> dict[str, float]:
     return {name: values[name] for name in ("Pss", "Rss", "Private_Dirty")}
 
 
-def held(folder: Path, count: int, *, verify: bool, calls: int) -> list[dict[str, Any]]:
-    """What some processes tell that hold a model at the same time."""
+def hold_open(folder: Path, count: int, *, verify: bool, calls: int) -> list[dict[str, Any]]:
+    """The results of `count` processes that hold a model at the same time."""
     command = [sys.executable, "-m", "benchmarks.open_time", "--child", str(folder)]
     command += ["--calls", str(calls), *([] if verify else ["--no-verify"])]
     with contextlib.ExitStack() as stack:
@@ -165,19 +164,19 @@ def held(folder: Path, count: int, *, verify: bool, calls: int) -> list[dict[str
         return found
 
 
-def measured(calls: int, folder: Path | None = None) -> dict[str, Any]:
+def measure(calls: int, folder: Path | None = None) -> dict[str, Any]:
     """Writes the run and its export, and opens them."""
     with contextlib.ExitStack() as stack:
         place = folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        models = {"export": exported(place), "run": place / "run"}
+        models = {"export": export_model(place), "run": place / "run"}
         opened, shared = [], []
         for what, verify, cached in _CASES:
             files = [file for file in models[what].rglob("*") if file.is_file()]
             for file in files:
                 file.read_bytes()
             if not cached:
-                drop(models[what])
-            (one,) = held(
+                drop_page_cache(models[what])
+            (one,) = hold_open(
                 models[what], 1, verify=verify, calls=calls if cached and what == "export" else 1
             )
             size = round(sum(file.stat().st_size for file in files) / 2**20)
@@ -186,7 +185,7 @@ def measured(calls: int, folder: Path | None = None) -> dict[str, Any]:
             opened.append({**about, **one, "own MiB": own})
             print(opened[-1], flush=True)
         for count in _HELD:
-            pss = [one["Pss"] for one in held(models["export"], count, verify=False, calls=1)]
+            pss = [one["Pss"] for one in hold_open(models["export"], count, verify=False, calls=1)]
             shared.append({"processes": count, "MiB": round(sum(pss)),
                            "of each": [round(one) for one in pss]})  # fmt: skip
             print(shared[-1], flush=True)

@@ -1,8 +1,8 @@
-"""What each alternative path of a training step gains on settings that users meet.
+"""Measures what each alternative path of a training step gains on common settings.
 
-The step has several ways to compute the same thing. For each way and each setting that reaches it,
-this compiles the step as it is and the step without the way, then times both in turns in one
-process. The ratio is the time with the way over the time without it: below 1 it pays.
+The step has several ways to compute the same result. For each way, and each setting that uses it,
+this compiles the step with and without it, and times both in turns in one process. The ratio is the
+time with the way over the time without it: the way pays if the ratio is below 1.
 
     python -m benchmarks.paths --data path/to/sets --out benchmarks/results/paths.json
 

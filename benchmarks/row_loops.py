@@ -1,10 +1,10 @@
-"""What loops over rows that are one kernel save: of a training step on a CPU, and of compiling it.
+"""Measures loops over rows that are one kernel: training steps on a CPU, and their compilation.
 
     python -m benchmarks.row_loops DATA ... --out benchmarks/results/row-loops.json
 
-XLA reads the flag once in a process (`snm.machine.xla_flags`). So processes take turns, with its
-value of `import snm` and with XLA's own; each compiles the training steps of a preset without a
-cache, and runs them. A program dispatches one step.
+XLA reads the flag once per process (`snm.machine.xla_flags`). So processes take turns, with the
+value that `import snm` sets and with the default of XLA. Each compiles the training steps of a
+preset without a cache, and runs them. A program runs one step.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=100, help="steps that a process takes")
     parser.add_argument("--out", type=Path, help="a JSON file to write")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.child:
-        print(json.dumps(_measured(given.data[0], given.presets[0], given.runs)))
+    args = parser.parse_args()
+    if args.child:
+        print(json.dumps(_measured(args.data[0], args.presets[0], args.runs)))
         return
     found = []
-    for data in given.data:
-        for preset in given.presets:
-            turns = [_turn(data, preset, given.runs) for _ in range(given.turns)]
+    for data in args.data:
+        for preset in args.presets:
+            turns = [_turn(data, preset, args.runs) for _ in range(args.turns)]
             found.append({"data": data.name, "preset": preset, **_summary(turns), "turns": turns})
             print(_described(found[-1]), flush=True)
-    if given.out is not None:
-        write_json(given.out, {"machine": machine(), "runs": given.runs, "steps": found})
+    if args.out is not None:
+        write_json(args.out, {"machine": machine(), "runs": args.runs, "steps": found})
 
 
 def _turn(data: Path, preset: str, runs: int) -> dict[str, dict[str, float]]:

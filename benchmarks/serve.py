@@ -2,10 +2,11 @@
 
     python -m benchmarks.serve RUN [--index DIR | --export DIR --workers 2] [--out FILE]
 
-The server runs in its own process on the same machine, so server and clients share the cores. Each
-client sends its next point after the answer to the last one. A first round, as long as the others,
-is not told: the server compiles programs meanwhile. Requests that are refused are counted apart.
-Every answer is compared with the model's prediction; an index finds some others, which are `wrong`.
+The server runs in a separate process on the same machine, so that server and clients share the
+cores. Each client sends its next point after it has received the last answer. The first round, as
+long as the others, is not reported: the server compiles programs meanwhile. Refused requests are
+counted separately. Every answer is compared with the prediction of the model; those of an index can
+differ, and are counted as `wrong`.
 """
 
 from __future__ import annotations

@@ -22,32 +22,37 @@ class Arm:
     name: str
     config: snm.Config
 
-    def but(self, **changes: Any) -> Arm:
-        """A copy of the arm with some settings changed."""
+    def with_settings(self, **changes: Any) -> Arm:
+        """A copy of the arm with other values of some settings."""
         return Arm(self.name, dataclasses.replace(self.config, **changes))
 
 
-def trained_and_measured(
-    data: Iterable[str], runs: Path, measured: Callable[[Path, Dataset], dict[str, Any]]
+def train_and_measure(
+    data: Iterable[str], runs: Path, measure: Callable[[Path, Dataset], dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """What `measured` finds of a run of the default preset on each data set, seed 0.
+    """Trains the default preset on each data set with seed 0, and measures each run.
 
     Args:
       data: folders of data sets.
       runs: folder of the runs; a finished one is not trained again.
-      measured: takes the folder of a run and its data set.
+      measure: (folder of the run, data set) -> results.
+
+    Returns:
+      a row for each data set, with its results.
     """
     rows = []
     for folder in data:
         dataset = snm.load_data(folder)
         run = runs / dataset.name
         snm.train(dataset, snm.preset("default"), run)
-        rows.append({"data": dataset.name, "seed": 0, **measured(run, dataset)})
+        rows.append({"data": dataset.name, "seed": 0, **measure(run, dataset)})
     return rows
 
 
-def scored(dataset: Dataset, config: snm.Config, keys: Iterable[str] = KEYS) -> dict[str, Any]:
-    """Trains in a temporary folder.
+def train_and_score(
+    dataset: Dataset, config: snm.Config, keys: Iterable[str] = KEYS
+) -> dict[str, Any]:
+    """Trains in a temporary folder, and scores the model on the test points.
 
     Returns:
       `metrics` on `dataset.test`; `seconds` of the training steps, with compilation;
@@ -63,10 +68,10 @@ def scored(dataset: Dataset, config: snm.Config, keys: Iterable[str] = KEYS) -> 
     }
 
 
-def tuned(dataset: Dataset, arm: Arm, grid: Iterable[dict[str, Any]], watch: str) -> dict[str, Any]:
-    """Tries each setting of a grid on a held-out fifth of train.
+def tune(dataset: Dataset, arm: Arm, grid: Iterable[dict[str, Any]], watch: str) -> dict[str, Any]:
+    """Chooses settings from a grid by a metric on a held-out fifth of train.
 
-    A setting whose loss overflows is recorded with an error and never chosen over one that works.
+    Settings whose loss overflows are recorded with an error, and never chosen over others.
 
     Returns:
       `best`, the settings with the highest metric `watch`; `validation`, their metrics; `trials`,
@@ -77,7 +82,7 @@ def tuned(dataset: Dataset, arm: Arm, grid: Iterable[dict[str, Any]], watch: str
     for settings in grid:
         started = time.perf_counter()
         try:
-            metrics = scored(parts, arm.but(**settings).config)["metrics"]
+            metrics = train_and_score(parts, arm.with_settings(**settings).config)["metrics"]
         except ArithmeticError as error:
             metrics = {"error": str(error)}
         seconds = round(time.perf_counter() - started, 1)

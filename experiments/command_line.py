@@ -14,7 +14,7 @@ __all__ = ["run_command"]
 
 
 def run_command(main: Callable[..., Any], description: str | None = None) -> None:
-    """Calls `main` with what the command line says; bad input is one line and exit status 2."""
+    """Calls `main` with the arguments of the command line; an `InputError` exits with status 2."""
     try:
         tyro.cli(main, description=description)
     except (InputError, FileNotFoundError, NotADirectoryError, PermissionError) as error:

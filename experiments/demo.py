@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 import snm
-from experiments.arms import KEYS, scored
+from experiments.arms import KEYS, train_and_score
 from experiments.command_line import run_command
 from snm.machine.versions import machine
 from snm.runs.folder import write_json
@@ -50,7 +50,7 @@ def main(out: Path | None = None) -> None:
             config = dataclasses.replace(
                 snm.preset("paper"), dim=128, epochs=15, sampled=SAMPLED, mined=mined
             )
-            rows[name] = scored(dataset, config)
+            rows[name] = train_and_score(dataset, config)
         console.print(f"{name:<18} trained in {rows[name]['seconds']:5.1f} s")
 
     table = Table(title="test points, percent; ratio to negative sampling", title_justify="left")

@@ -38,7 +38,7 @@ def panels(count: int, *, width: float = 4.2, height: float = 3.2) -> tuple[Figu
     return figure, figure.subplots(1, count, squeeze=False)[0]
 
 
-def shown(value: Any) -> str:
+def format_cell(value: Any) -> str:
     """Formats a table cell."""
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -47,7 +47,7 @@ def shown(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def keep(
+def save_results(
     name: str,
     title: str,
     rows: Sequence[dict[str, Any]],
@@ -61,7 +61,7 @@ def keep(
         words = isinstance(rows[0][column], str)
         table.add_column(column, justify="left" if words else "right")
     for row in rows:
-        table.add_row(*(shown(value) for value in row.values()))
+        table.add_row(*(format_cell(value) for value in row.values()))
     Console(width=160).print(table)
     write_json(out / f"{name}.json", {"title": title, **facts, "rows": list(rows)})
     path = out / f"{name}.svg"

@@ -1,4 +1,4 @@
-"""Runs of an experiment in a JSON file, which goes on where it was broken off."""
+"""The runs of an experiment in a JSON file, which a second call continues."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["KeptRuns"]
 
 
 class KeptRuns:
-    """The runs that a file has, and those that are added, each written as soon as it is done.
+    """The runs in a JSON file; each new run is written as soon as it is done.
 
     Args:
-      out: JSON file to write or to continue.
-      under: its key of the list of runs.
-      about: mappings for the file's reader, to which entries may be added as the file goes on.
-      **facts: of all runs, written beside them and the machine.
+      out: JSON file to write; its runs are kept, and not repeated.
+      under: the key of the list of runs.
+      about: mappings that explain the file; later calls may add entries.
+      **facts: the same for all runs; written with the machine.
 
     Attributes:
-      rows: the runs, in the order in which they ended.
+      rows: the runs, in the order of their ends.
 
     Raises:
       InputError: the file has runs with other facts.
@@ -58,7 +58,7 @@ class KeptRuns:
         return any(all(row.get(name) == key[name] for name in key) for row in self.rows)
 
     def add(self, **row: Any) -> None:
-        """Writes the file again, as a whole, with one more run."""
+        """Adds a run, and writes the whole file."""
         self.rows.append(row)
         facts = {**machine(), **self._about, **self._facts}
         write_json(self._out, {**facts, self._under: self.rows})

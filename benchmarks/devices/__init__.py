@@ -1,1 +1,1 @@
-"""What do steps cost on many devices, and on accelerators that are not there?"""
+"""Benchmarks of steps on many devices, and on accelerators that this machine lacks."""

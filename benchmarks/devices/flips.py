@@ -282,12 +282,12 @@ def main() -> None:
     found = []
     for name in given.data or ["generated"]:
         data = snm.generate(**GENERATED) if name == "generated" else snm.load_data(name)
-        found.append(measured(name if name == "generated" else data.name, data, given))
+        found.append(measure(name if name == "generated" else data.name, data, given))
     if given.out is not None:
         write_atomic(given.out, json.dumps(found, indent=1) + "\n")
 
 
-def measured(name: str, data: Any, given: argparse.Namespace) -> dict[str, Any]:
+def measure(name: str, data: Any, given: argparse.Namespace) -> dict[str, Any]:
     """Measures a data set, prints its table, and returns the rows as JSON values."""
     import jax
     from rich.console import Console

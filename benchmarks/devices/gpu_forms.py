@@ -1,13 +1,13 @@
-"""The forms that a step has on a GPU beside others, on the GPU of this machine.
+"""Compares the forms that a training step can have on the GPU of this machine.
 
     python -m benchmarks.devices.gpu_forms --json benchmarks/results/gpu-forms.json
     python -m benchmarks.devices.gpu_forms --parts pairs rows
 
-Parts: `compile`, what XLA's options cost a step and save of its compiling, each in a process of its
-own whose first program starts the libraries; `graphs`, the same for steps whose programs the driver
-starts as a CUDA graph, and for sums in one order; `pairs`, rows updated pair by pair beside matrix
-products; `rows`, sums and updates of feature rows; `best`, the highest of a block of scores. A file
-keeps the parts that a call does not make.
+Parts: `compile`: what XLA's options cost a step, and save of its compilation, each in its own
+process, whose first program loads the libraries; `graphs`: the same for steps that run as a CUDA
+graph, and for sums in a fixed order; `pairs`: row updates by pairs, and by matrix products; `rows`:
+sums and updates of feature rows; `best`: the top scores of a block. The output file keeps the parts
+that a call does not measure.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""What each change for accelerators is worth: programs with it, and with it alone undone.
+"""Measures what each change for accelerators saves: compiles programs with it and without it.
 
 python -m benchmarks.devices.mends --json benchmarks/results/mends.json     # half an hour
 python -m benchmarks.devices.mends --mend folds --target h100               # prints one
 
-The programs are the parts of a step or of an evaluation at the sizes of Amazon-670K that the change
-is about, without the mining kernel but for `chip`, compiled for accelerators that are not there. It
-needs the extras target-tpu and target-cuda. A file keeps what was counted before.
+The programs are the parts of a step or of an evaluation that the change concerns, at the sizes of
+Amazon-670K. Only `chip` uses the mining kernel. They are compiled for accelerators that this
+machine lacks, which needs the extras target-tpu and target-cuda. The output file keeps earlier
+counts.
 """
 
 from __future__ import annotations
@@ -178,7 +179,7 @@ MENDS = {
 
 
 def counted(name: str, target: Target, *, undone: bool) -> dict[str, Any]:
-    """What the program of a change does with it, or without."""
+    """Counts the operations of the program of a change, with it or without."""
     mend = MENDS[name]
     with contextlib.ExitStack() as stack:
         stack.enter_context(compiling_for(target.backend, target.memory, target.on_chip))

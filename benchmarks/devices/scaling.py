@@ -43,7 +43,7 @@ COUNTED = [  # labels, features, batch, mesh
 ]
 
 
-def exchanges(module: str) -> list[Exchange]:
+def collectives(module: str) -> list[Exchange]:
     """The collectives in the text of a compiled module."""
     return account(Module(module)).exchanges
 
@@ -74,7 +74,7 @@ def model_and_source(labels: int, features: int, batch: int, data_parts: int) ->
     return model, source
 
 
-def compiled(labels: int, features: int, batch: int, mesh_text: str) -> str:
+def compile_step(labels: int, features: int, batch: int, mesh_text: str) -> str:
     """Compiles one step of the default preset from abstract tables; returns the module's text."""
     from snm.batches.device_parts import spread_stack
     from snm.distributed.mesh import DATA, make_mesh
@@ -99,7 +99,7 @@ def count() -> None:
           "MiB | sent a device, MiB | by formula |")  # fmt: skip
     print("|---:|---:|---:|---|---:|---:|---:|---:|---:|---:|")
     for labels, features, batch, mesh in COUNTED:
-        found = exchanges(compiled(labels, features, batch, mesh))
+        found = collectives(compile_step(labels, features, batch, mesh))
         gathered = sum(one.size for one in found if one.kind == "all-gather")
         reduced = sum(one.size for one in found if one.kind in ("all-reduce", "reduce-scatter"))
         parts = dict(part.split("=") for part in mesh.split(","))
@@ -128,7 +128,7 @@ ROUNDS = 12
 _CLOCKS = (time.perf_counter, time.process_time)
 
 
-def stepper(data: Any, batch: int, mesh_text: str, mined: int) -> Callable[[], None]:
+def make_stepper(data: Any, batch: int, mesh_text: str, mined: int) -> Callable[[], None]:
     """A function that takes `STEPS` steps of the default preset on a mesh; "" is one device."""
     import jax
 
@@ -163,7 +163,7 @@ def stepper(data: Any, batch: int, mesh_text: str, mined: int) -> Callable[[], N
     return call
 
 
-def interleaved(
+def time_interleaved(
     calls: dict[str, Callable[[], None]],
     rounds: int,
     clocks: tuple[Callable[[], float], ...] = _CLOCKS,
@@ -183,7 +183,7 @@ def interleaved(
     return found
 
 
-def timed() -> None:
+def time_steps() -> None:
     """Prints the time of steps on meshes, as ratios to the same steps on one device."""
     import jax
 
@@ -200,9 +200,9 @@ def timed() -> None:
     for mined in TIMED_MINED:
         for batch, meshes in TIMED.items():
             with Console(stderr=True).status(f"k' {mined}, batch {batch}"):
-                calls = {name: stepper(data, batch, name, mined) for name in ("", *meshes)}
-                interleaved(calls, 2)  # compiles, and warms up
-                found = interleaved(calls, ROUNDS)
+                calls = {name: make_stepper(data, batch, name, mined) for name in ("", *meshes)}
+                time_interleaved(calls, 2)  # compiles, and warms up
+                found = time_interleaved(calls, ROUNDS)
             for mesh in meshes:
                 cells = []
                 for mine, one in zip(found[mesh], found[""], strict=True):
@@ -284,7 +284,7 @@ POINTS_A_GPU = 128
 GPUS = (8, 16, 32, 64, 128, 256)
 
 
-def planned(labels: int, features: int, batch: int, gpus: int, on: Machine) -> dict[str, Any]:
+def estimate_step(labels: int, features: int, batch: int, gpus: int, on: Machine) -> dict[str, Any]:
     """Memory, bytes and seconds of a step, with as few label shards as fit into memory."""
     from snm.distributed.mesh import feature_axis
 
@@ -337,7 +337,7 @@ def plan() -> None:
         print(f"| {' | '.join(_PLANNED)} |\n|{'---:|' * len(_PLANNED)}")
         for labels, features, batch in SIZES:
             for gpus in GPUS:
-                found = planned(labels, features, per_gpu * gpus or batch, gpus, Machine())
+                found = estimate_step(labels, features, per_gpu * gpus or batch, gpus, Machine())
                 print(f"| {labels // 10**6:,} M | {gpus} | {' | '.join(_cells(found))} |")
         print()
 
@@ -363,4 +363,4 @@ def _cells(found: dict[str, Any]) -> list[str]:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=("count", "time", "plan"))
-    {"count": count, "time": timed, "plan": plan}[parser.parse_args().what]()
+    {"count": count, "time": time_steps, "plan": plan}[parser.parse_args().what]()

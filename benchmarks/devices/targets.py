@@ -1,11 +1,11 @@
-"""Counts what steps and evaluations do on accelerators that are not there, from compiled programs.
+"""Counts the operations of steps and evaluations compiled for accelerators not in this machine.
 
 python -m benchmarks.devices.targets --json benchmarks/results/targets.json    # all cases: an hour
 python -m benchmarks.devices.targets --case "h100, step, amazon670k, k' 16"    # prints one
 python -m benchmarks.devices.targets --plans --json benchmarks/results/target-plans.json # plans()
 
-It needs the extras target-tpu and target-cuda. `--label` names the version that is counted; a file
-keeps the rows of other labels. `--plans` keeps the plans of other targets and shapes.
+It needs the extras target-tpu and target-cuda. `--label` names the version that is counted; the
+output file keeps the rows of other labels. `--plans` keeps the plans of other targets and shapes.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""The kernel of `snm.topk` against `lax.top_k`, and compiled for accelerators that are not there.
+"""Checks the kernel of `snm.topk` against `lax.top_k`, and compiles it for other accelerators.
 
 python -m benchmarks.devices.topk_kernel --cases 10000 --json benchmarks/results/topk-kernel.json
 python -m benchmarks.devices.topk_kernel --compile --json benchmarks/results/topk-kernel.json
 python -m benchmarks.devices.topk_kernel --steps --json benchmarks/results/topk-kernel.json
 
-The first draws cases and runs the kernel by Pallas' interpreter. The others need the extra
-target-tpu: the kernel alone, and training steps and evaluations with and without it. Nothing is run
-on an accelerator. A file keeps the parts that a call does not make.
+The first command draws random cases and runs the kernel in the interpreter of Pallas. The others
+need the extra target-tpu: they compile the kernel alone, and training steps and evaluations with
+and without it. Nothing runs on an accelerator. The output file keeps the parts that a call does not
+measure.
 """
 
 from __future__ import annotations

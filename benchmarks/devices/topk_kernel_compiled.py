@@ -1,4 +1,4 @@
-"""Compiles the kernel of `snm.topk` for TPUs that are not there; see `topk_kernel`."""
+"""Compiles the kernel of `snm.topk` for TPUs that this machine lacks; see `topk_kernel`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Search:
 
     @property
     def name(self) -> str:
-        """What the results call it."""
+        """The name in the results."""
         kernel = "kernel" if self.kernel == "auto" else "XLA"
         return f"{self.target}, k' {self.count}, {self.dtype}, dim {self.dim}, {kernel}"
 
@@ -70,7 +70,7 @@ class Search:
             return devices.compile_for_target(lowered)
 
     def row(self) -> dict[str, Any]:
-        """What the compiler tells."""
+        """Statistics of the compiler."""
         (device,) = devices.make_devices(TARGETS[self.target], 1)
         begun = time.perf_counter()
         compiled = self.compiled(device)

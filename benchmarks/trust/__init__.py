@@ -1,1 +1,1 @@
-"""Do files and the server withstand what breaks or attacks them, and what do their checks cost?"""
+"""Tests of robustness: damaged files, attacks on the server, and the cost of the checks."""

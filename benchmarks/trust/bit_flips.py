@@ -1,15 +1,15 @@
-"""Flips single bits in every file that `snm` reads back: each is named, or changes nothing.
+"""Flips single bits in every file that `snm` reads, and checks that the damage is detected.
 
     python -m benchmarks.trust.bit_flips --flips 10000 --out benchmarks/results/bit-flips.json
 
 Half of the flips are in a finished run with every file that a run may have: names of labels, a
-vectorizer, a memory, a calibration, two members. The rest is shared by its exports (arrays in two
-formats, indexes of two libraries), the cache of a data set, and the records of a comparison. Of
-these flips, half are in a file drawn at random, half at a byte drawn from all. After each flip the
-folder is loaded. Either that is refused in one line that names the file, or everything that was
-loaded is compared with what was there before: settings, names, words, weighting, memory,
-parameters, answers. Parameters come from files whose checksums are compared; the arrays are those
-of the first load. A damaged cache is parsed anew, which is harmless.
+vectorizer, a memory, a calibration, two members. The others are in its exports (arrays in two
+formats, indexes of two libraries), in the cache of a data set, and in the records of a comparison.
+In half of these, the file is drawn at random; in the others, the byte is drawn from all files.
+After each flip the folder is loaded. Either the load fails with one line that names the file, or
+everything loaded must equal what was there before: settings, names, words, weighting, memory,
+parameters, answers. Parameters come from files with checksums; the arrays are those of the first
+load. A damaged cache is parsed again, which is harmless.
 """
 
 import argparse
@@ -57,14 +57,14 @@ OUTCOMES = ("named", "harmless", "refused, not named", "changed silently")
 SETTINGS = MemorySettings(neighbors=3, power=1.0, feature_share=1.0, weight=2.0)
 
 
-def made(place: Path) -> Path:
+def train_full_run(place: Path) -> Path:
     """A finished run with every file that a run may have."""
     words = tuple(f"word{number:02}" for number in range(FEATURES))
     Vectorizer("counts", FEATURES, vocabulary=words).write(place / "vectorizer.json")
     names = tuple(f"label {number}" for number in range(LABELS))
     data = dataclasses.replace(DATA, label_names=names, vectorizer=place / "vectorizer.json")
     snm.train(data, CONFIG, place / "run")
-    # So few points choose no memory: this puts one in as the end of a run does.
+    # With so few points no memory is chosen: this adds one as the end of a run would.
     stored = StoredRun.open(place / "run")
     folder = stored.folder
     result = folder.read_result()
@@ -80,8 +80,8 @@ def made(place: Path) -> Path:
     return folder.path
 
 
-def held(run: Path) -> list[Any]:
-    """Everything that a loaded run answers from, in a form that can be compared."""
+def loaded_content(run: Path) -> list[Any]:
+    """Everything that a loaded run predicts with, in a form that can be compared."""
     predictor, folder = snm.load(run), RunFolder(run)
     assert predictor.memory is not None and predictor.calibration is not None
     assert predictor.vectorizer is not None
@@ -107,21 +107,21 @@ def held(run: Path) -> list[Any]:
     ]
 
 
-def exported(place: Path, run: Path, form: str) -> Path:
+def export_run(place: Path, run: Path, form: str) -> Path:
     """An export of the run in a format."""
     out = place / form
     with contextlib.redirect_stdout(io.StringIO()):
-        measured = {"data": str(place / "data")} if form in LIBRARIES else {}
-        Export(run, form, out, **measured)()
+        data_option = {"data": str(place / "data")} if form in LIBRARIES else {}
+        Export(run, form, out, **data_option)()
     return out
 
 
-def things(place: Path) -> dict[str, tuple[Path, Callable[[], Any]]]:
-    """What is attacked: name -> the folder, and a function that loads it to be compared."""
+def make_targets(place: Path) -> dict[str, tuple[Path, Callable[[], Any]]]:
+    """The folders to damage: name -> folder, and a function that loads it for a comparison."""
     data = place / "data"
     data.mkdir()
     write_dataset(data)
-    run = made(place)
+    run = train_full_run(place)
     predictor = snm.load(run)
     points = snm.load_data(data, cache=place / "cache").test
     assert points is not None
@@ -150,10 +150,10 @@ def things(place: Path) -> dict[str, tuple[Path, Callable[[], Any]]]:
     for name, value in records.items():
         write_record(compared / name, value)
     return {
-        "run": (run, lambda: held(run)),
-        **{f"export, {form}": (out := exported(place, run, form), arrays(out))
+        "run": (run, lambda: loaded_content(run)),
+        **{f"export, {form}": (out := export_run(place, run, form), arrays(out))
            for form in ("npz", "safetensors")},
-        **{f"index, {form}": (out := exported(place, run, form), index(out))
+        **{f"index, {form}": (out := export_run(place, run, form), index(out))
            for form in LIBRARIES},
         "cache": (place / "cache", cached),
         "comparison": (compared, lambda: [read_record(compared / name) for name in records]),
@@ -167,9 +167,9 @@ def write_dataset(folder: Path) -> None:
         write_text(folder / f"{name}.txt", points.features, points.labels)
 
 
-def flipped(thing: str, folder: Path, load: Callable[[], Any], count: int,
+def flip_bits(target: str, folder: Path, load: Callable[[], Any], count: int,
             rng: np.random.Generator) -> dict[str, Any]:  # fmt: skip
-    """Flips so many bits in the files of a folder, one at a time, and counts what came of it."""
+    """Flips `count` bits in the files of a folder, one at a time, and counts the outcomes."""
     before = load()
     files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.stat().st_size]
     share = np.array([path.stat().st_size for path in files], np.float64)
@@ -193,12 +193,12 @@ def flipped(thing: str, folder: Path, load: Callable[[], Any], count: int,
         kind = "tensorboard" if "tensorboard" in path.parts else kind
         found.setdefault(kind, collections.Counter())[outcome] += 1
     total = sum(found.values(), collections.Counter())
-    return {"of": thing, "flips": count, **{what: total[what] for what in OUTCOMES},
+    return {"of": target, "flips": count, **{what: total[what] for what in OUTCOMES},
             "by file": [{"file": kind, **found[kind]} for kind in sorted(found)]}  # fmt: skip
 
 
-def measured(flips: int, seed: int = 0) -> dict[str, Any]:
-    """Flips so many bits; counts what came of each by kind of file."""
+def measure(flips: int, seed: int = 0) -> dict[str, Any]:
+    """Flips `flips` bits in all targets; counts the outcomes by kind of file."""
     begun, rng = time.monotonic(), np.random.default_rng(seed)
     load, loaded = Checkpoints.load, {}
 
@@ -210,14 +210,14 @@ def measured(flips: int, seed: int = 0) -> dict[str, Any]:
         return loaded[path]
 
     with tempfile.TemporaryDirectory() as name:
-        attacked = things(Path(name))
+        attacked = make_targets(Path(name))
         Checkpoints.load = verified
         try:
             rows = []
-            for number, (thing, (folder, hold)) in enumerate(attacked.items()):
+            for number, (target, (folder, hold)) in enumerate(attacked.items()):
                 rest = -(-flips // 2 // (len(attacked) - 1))
                 count = flips - rest * (len(attacked) - 1) if number == 0 else rest
-                rows.append(flipped(thing, folder, hold, count, rng))
+                rows.append(flip_bits(target, folder, hold, count, rng))
         finally:
             Checkpoints.load = load
     return {
@@ -229,17 +229,17 @@ def measured(flips: int, seed: int = 0) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Prints what was found, and writes it as JSON."""
+    """Prints the results, and writes them as JSON."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--flips", type=int, default=10_000)
     parser.add_argument("--out", type=Path, help="a JSON file to write")
-    given = parser.parse_args()
-    found = measured(given.flips)
+    args = parser.parse_args()
+    found = measure(args.flips)
     print(json.dumps(found, indent=1))
-    if given.out is not None:
-        write_json(given.out, found)
+    if args.out is not None:
+        write_json(args.out, found)
 
 
 if __name__ == "__main__":

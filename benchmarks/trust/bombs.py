@@ -1,9 +1,9 @@
-"""Files that claim more than they hold, or unpack to far more: what it takes to refuse them.
+"""Measures time and memory to refuse files that claim or unpack to far more than they hold.
 
     python -m benchmarks.trust.bombs --out benchmarks/results/bombs.json
 
-Each is read in a process of its own. The memory is what the process needed at its peak beyond what
-it had before the reading.
+Each file is read in a separate process. The memory is the peak of the process above what it used
+before the read.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ BOMBS: dict[str, tuple[str, Callable[[], bytes], Callable[[Path], Any]]] = {
 
 
 def read_one(name: str, path: Path) -> dict[str, Any]:
-    """Reads a bomb in this process; what it took."""
+    """Reads a bomb in this process; returns time and memory."""
     read = BOMBS[name][2]
     Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
     before = _peak()
@@ -153,7 +153,7 @@ def _peak() -> int:
     return int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1])
 
 
-def measured() -> list[dict[str, Any]]:
+def measure() -> list[dict[str, Any]]:
     """Makes and reads each bomb."""
     rows = []
     for name, (file, content, _) in BOMBS.items():
@@ -169,7 +169,7 @@ def measured() -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Prints what was found, and writes it as JSON."""
+    """Prints the results, and writes them as JSON."""
     if sys.argv[1:2] == ["--only"]:
         print(json.dumps(read_one(sys.argv[2], Path(sys.argv[3]))))
         return
@@ -177,14 +177,14 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--out", type=Path, help="a JSON file to write")
-    given = parser.parse_args()
-    rows = measured()
+    args = parser.parse_args()
+    rows = measure()
     lines = [row for row in rows if row["bomb"].startswith("a line of")]
     found = {"bombs": rows, "tries": len(rows), "failed": sum(not row["refused"] for row in rows),
              "long lines": {"tries": len(lines), "seconds": max(row["seconds"] for row in lines),
                             "MiB": max(row["MiB"] for row in lines)}}  # fmt: skip
-    if given.out is not None:
-        write_json(given.out, found)
+    if args.out is not None:
+        write_json(args.out, found)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""What the checksums of a checkpoint cost when it is loaded, at the size of Amazon-670K.
+"""Measures what the checksums of a checkpoint cost at a load, at the size of Amazon-670K.
 
     python -m benchmarks.trust.checksum_cost --out benchmarks/results/checksum-cost.json
 
 An untrained model of 670,091 labels, 135,909 features and dim 512, as `snm bench` makes it, is
-saved once and loaded in turns with and without the comparison of its checksums
-(`snm.load(verify=...)`, `--no-verify`). Each time, the files are taken out of the page cache first,
-or left in it. What is told is the least of the rounds, which other programs disturbed least.
+saved once. It is loaded in turns with and without checksums (`snm.load(verify=...)`,
+`--no-verify`), with the files in the page cache or removed from it first. The result is the fastest
+round, the one least disturbed by other programs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from snm.model.placement import init_state_on
 from snm.runs.folder import write_json
 
 
-def drop(folder: Path) -> None:
+def drop_page_cache(folder: Path) -> None:
     """Takes the files of a folder out of the page cache."""
     for path in folder.rglob("*"):
         if path.is_file():
@@ -40,14 +40,14 @@ def drop(folder: Path) -> None:
                 os.close(number)
 
 
-def timed(work: Callable[[], Any]) -> float:
+def time_call(work: Callable[[], Any]) -> float:
     """Seconds of a call; what it returns is waited for."""
     begun = time.monotonic()
     jax.block_until_ready(work())
     return time.monotonic() - begun
 
 
-def measured(rounds: int, folder: Path | None = None) -> dict[str, Any]:
+def measure(rounds: int, folder: Path | None = None) -> dict[str, Any]:
     """Saves the model in a folder, and times its loading."""
     shape = SHAPES["amazon670k"]
     model = model_of(shape, 16)
@@ -69,8 +69,8 @@ def measured(rounds: int, folder: Path | None = None) -> dict[str, Any]:
                     ("checksums alone", lambda: store.verify(1).files),
                 ):
                     if disk == "from the disk":
-                        drop(path)
-                    found[what].append(timed(work))
+                        drop_page_cache(path)
+                    found[what].append(time_call(work))
     mib = size / 2**20
     rows = [
         {
@@ -86,18 +86,18 @@ def measured(rounds: int, folder: Path | None = None) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Prints what was found, and writes it as JSON."""
+    """Prints the results, and writes them as JSON."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--folder", type=Path, help="where to save the model, on the disk to time")
     parser.add_argument("--out", type=Path, help="a JSON file to write")
-    given = parser.parse_args()
-    found = measured(given.rounds, given.folder)
+    args = parser.parse_args()
+    found = measure(args.rounds, args.folder)
     print(json.dumps(found, indent=1))
-    if given.out is not None:
-        write_json(given.out, found)
+    if args.out is not None:
+        write_json(args.out, found)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the power cuts are tried on: a data set, a finished run, and the commands that write."""
+"""The subjects of the power-cut tests: a data set, a finished run, and the commands that write."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Bench:
             "grow": ("grow", run, "--labels", self.place / "names.txt", "--output", out),
             "predict": ("predict", run, self.place / "points.txt", "--output", out),
         }  # fmt: skip
-        found = {verb: (out, lambda given=given: said(*given)) for verb, given in words.items()}
+        found = {verb: (out, lambda args=args: run_command(*args)) for verb, args in words.items()}
         archive = self.place / "data.zip"
         return found | {"fetch": (out, lambda: fetch(ENTRY, out, lambda *_: None, archive=archive))}
 
@@ -91,15 +91,16 @@ class Bench:
     def compare(self, folder: Path) -> None:
         """Compares two arms in a folder, or goes on; the jobs run in this process."""
         with jobs_here():
-            said("compare", self.source, "--out", folder, "--config", self.place / "short.toml",
-                 "--mined", "3", "--seeds", "1")  # fmt: skip
+            config = self.place / "short.toml"
+            run_command("compare", self.source, "--out", folder, "--config", config,
+                        "--mined", "3", "--seeds", "1")  # fmt: skip
 
     def trains(self, folder: Path) -> Callable[[], None]:
         """The call that trains a run in `folder / "out"`."""
         return lambda: self.train(folder / "out")
 
 
-def said(*words: object) -> None:
+def run_command(*words: object) -> None:
     """Runs a command; its error becomes an InputError of its line."""
     error = io.StringIO()
     with contextlib.redirect_stderr(error), contextlib.redirect_stdout(io.StringIO()):

@@ -1,4 +1,4 @@
-"""Power cuts while the cache is written, and during a comparison."""
+"""Simulates power cuts while the cache is written, and during a comparison."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 import snm
 from benchmarks.trust.crash_bench import Bench
-from benchmarks.trust.crash_model import Recorder, written_to
+from benchmarks.trust.crash_model import Recorder, write_state
 from snm.compare.records import read_record
 from snm.data.dataset import Dataset
 from snm.runs.folder import read_json
@@ -28,7 +28,7 @@ def cuts_of_the_cache(bench: Bench, count: int, place: Path) -> dict[str, Any]:
     distinct = used = 0
     for _, state in _different(record, count):
         distinct += 1
-        written_to(folder, state)
+        write_state(folder, state)
         before = {path: path.stat().st_mtime_ns for path in folder.glob("*/*")}
         assert content(snm.load_data(bench.source, cache=folder)) == whole, "other data"
         after = {path: path.stat().st_mtime_ns for path in folder.glob("*/*")}
@@ -82,7 +82,7 @@ def cuts_of_a_comparison(bench: Bench, count: int, place: Path) -> dict[str, Any
     distinct, kinds = 0, {}
     for cut, state in _different(record, count):
         distinct += 1
-        written_to(folder, state)
+        write_state(folder, state)
         records = [path for path in folder.rglob("*.json") if path.parent.name == "runs"]
         records += [folder / "out" / name for name in _RECORDS if (folder / "out" / name).exists()]
         for path in records:

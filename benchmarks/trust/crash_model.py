@@ -1,9 +1,9 @@
 """Simulates what a file system may leave after a power cut.
 
-`Recorder` stands in for `snm.system.disk` and notes every rename, removal and sync in a folder.
-What other code writes there (NumPy, orbax, the logs) it finds by looking at the folder before each
-of these calls. Threads make these calls one at a time. `Recorder.states` draws what may be left of
-the notes: see there.
+`Recorder` replaces `snm.system.disk`, and records every rename, removal and sync in a folder. It
+finds what other code (NumPy, orbax, the logs) writes there by comparing the folder before each of
+these calls. Threads make these calls one at a time. `Recorder.states` draws the possible states of
+the folder.
 """
 
 import contextlib
@@ -57,11 +57,11 @@ class Recorder:
         self.count, self.failed = 0, ""
         self._alone = threading.RLock()
         self._seen: dict[str, tuple[int, bytes | None]] = {}
-        self.look()
+        self.record_changes()
         self.begun, self.calls = dict(self._seen), []
 
-    def look(self) -> None:
-        """Notes what changed since the last look: as writes that no sync has followed."""
+    def record_changes(self) -> None:
+        """Records the changes since the last call, as writes without a sync."""
         found: dict[str, tuple[int, bytes | None]] = {}
         for root, folders, files in os.walk(self.folder):
             for name in (*folders, *files):
@@ -106,14 +106,14 @@ class Recorder:
             for name in real:
                 setattr(disk, name, wrapped(name))
             yield self
-            self.look()
+            self.record_changes()
         finally:
             for name, function in real.items():
                 setattr(disk, name, function)
 
     def _recorded(self, name: str, real: Callable[..., None], path: Path, *more: Any) -> None:
         """Makes a call of `disk` in the folder, or raises in its place."""
-        self.look()
+        self.record_changes()
         number, self.count = self.count, self.count + 1
         if number == self.fail_at and name == "remove_tree":
             self.fail_at += 1  # which ignores errors
@@ -214,7 +214,7 @@ def _set(names: dict[str, int], name: str, node: int | None) -> None:
 
 
 def _torn(old: bytes, writes: list[bytes], rng: np.random.Generator) -> bytes:
-    """What may be left of a file that was written, but not synced."""
+    """A possible content of a file that was written, but not synced."""
     new = writes[int(rng.integers(len(writes)))]
     fate = rng.random()
     if fate < 0.25:
@@ -230,7 +230,7 @@ def _torn(old: bytes, writes: list[bytes], rng: np.random.Generator) -> bytes:
     return raw[: int(rng.integers(len(raw) + 1))] if rng.random() < 0.5 else raw
 
 
-def written_to(folder: Path, state: dict[str, bytes | None]) -> Path:
+def write_state(folder: Path, state: dict[str, bytes | None]) -> Path:
     """Makes a folder with the content of a state."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

@@ -1,15 +1,15 @@
-"""Power cuts and disk errors at every call: what a file system may leave, and what comes of it.
+"""Simulates power cuts and disk errors at every call, and checks that commands recover.
 
     python -m benchmarks.trust.crash_states --states 10000
         --out benchmarks/results/crash-states.json
 
-A training run, an import, a fetch, an export, a grown run, a file of predictions, the cache and a
-comparison are recorded. Of each, so many states that a power cut may leave are drawn and judged:
-`out` is complete or absent; a run goes on from its newest whole checkpoint, which is not older than
-the last one that was complete on the disk before the cut; the cache gives the data of the source; a
-comparison has every result that was on the disk. Each kind of state of a run and of a comparison is
-taken to its end, which must have the bits, or the metrics, of one that was not cut. Then an error
-of the disk is injected into each call in turn.
+It records a training run, an import, a fetch, an export, a grown run, a file of predictions, the
+cache and a comparison. For each, it draws states that a power cut may leave, and checks them: `out`
+is complete or absent; a run resumes from its newest complete checkpoint, which is not older than
+the last one that was on the disk before the cut; the cache has the data of the source; a comparison
+has every result that was on the disk. Each kind of state of a run and of a comparison is continued
+to its end, which must have the same bits, or the same metrics, as without a cut. Then a disk error
+is injected into each call in turn.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from typing import Any
 import snm
 from benchmarks.trust.crash_bench import CONFIG, STEPS, Bench, arrays, same, tree
 from benchmarks.trust.crash_folders import cuts_of_a_comparison, cuts_of_the_cache
-from benchmarks.trust.crash_model import Recorder, written_to
+from benchmarks.trust.crash_model import Recorder, write_state
 from snm.checkpoints.manifest import DamagedError
 from snm.errors import InputError
 from snm.runs.events import Saved
@@ -64,7 +64,7 @@ def cuts_of_a_verb(
     # The next command removes what is left, and makes the same.
     shutil.rmtree(folder)
     for cut, state in record.states(3, seed=7):
-        written_to(folder, {p: c for p, c in state.items() if Path(p).parts[0] != "out"})
+        write_state(folder, {p: c for p, c in state.items() if Path(p).parts[0] != "out"})
         bench.verbs(folder)[verb][1]()
         assert [path.name for path in folder.iterdir()] == ["out"], f"{verb}: cut {cut} stays"
         if verb != "grow":  # whose result has times
@@ -94,7 +94,7 @@ def cuts_of_a_run(
     seen = set()
     for cut, state in record.states(count):
         seen.add(hash(frozenset(state.items())))
-        written_to(folder, state)
+        write_state(folder, state)
         safe: dict[str, int] = {}
         for number, path in complete:
             if number <= cut:
@@ -182,7 +182,7 @@ def errors(bench: Bench, place: Path, every: int = 1) -> list[dict[str, Any]]:
     return found
 
 
-def measured(states: int, every: int = 1, told: Callable[[Any], None] = print) -> dict[str, Any]:
+def measure(states: int, every: int = 1, told: Callable[[Any], None] = print) -> dict[str, Any]:
     """Everything: so many states, most of them of runs, and an error at every `every`-th call."""
     begun = time.monotonic()
     # The inodes of a file system in memory are never used again, so that they tell files apart.
@@ -218,17 +218,17 @@ def measured(states: int, every: int = 1, told: Callable[[Any], None] = print) -
 
 
 def main() -> None:
-    """Prints what was found, and writes it as JSON."""
+    """Prints the results, and writes them as JSON."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--states", type=int, default=10_000)
     parser.add_argument("--every", type=int, default=1, help="inject an error at every n-th call")
     parser.add_argument("--out", type=Path, help="a JSON file to write")
-    given = parser.parse_args()
-    found = measured(given.states, given.every)
-    if given.out is not None:
-        write_json(given.out, found)
+    args = parser.parse_args()
+    found = measure(args.states, args.every)
+    if args.out is not None:
+        write_json(args.out, found)
 
 
 if __name__ == "__main__":

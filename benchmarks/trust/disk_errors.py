@@ -1,13 +1,13 @@
-"""Errors of the disk at every call of every library that writes: NumPy, orbax, FAISS and ours.
+"""Injects disk errors into the calls of every library that writes: NumPy, orbax, FAISS and ours.
 
     python -m benchmarks.trust.disk_errors --every 5 --out benchmarks/results/disk-errors.json
 
-`disk_errors.c`, built by the system's C compiler and preloaded, makes one call fail: a write, sync,
-rename, truncation or new folder within the output's folder, whichever library makes it. Each call
-fails once (of a comparison, one in five): in turns with EIO, ENOSPC, EINTR, and a short write (half
-of the bytes; no error). A failure is one line with a path of the folder; the output is absent or
-whole; and the same command then ends as without it. Calls that are repeated by the library (EINTR,
-short writes) end well.
+`disk_errors.c` is compiled by the C compiler of the system and preloaded. It makes one call fail: a
+write, sync, rename, truncation or new folder within the output folder, in whichever library. Each
+call fails once (of a comparison, one in five), in turns with EIO, ENOSPC, EINTR, and a short write
+(half of the bytes; no error). A failure must be one line with a path in the folder; the output is
+absent or complete; and the same command then succeeds. Libraries repeat calls after EINTR and short
+writes, so these succeed.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ class Shim:
     def __init__(self) -> None:
         self._library = ctypes.CDLL(os.environ[_SHIM])
 
-    def tried(self, work: Callable[[], None], folder: Path, at: int, error: int) -> tuple[Any, str]:
+    def run_with_error(
+        self, work: Callable[[], None], folder: Path, at: int, error: int
+    ) -> tuple[Any, str]:
         """Calls `work` while call number `at` fails: what it raised or None, and the call."""
         self._library.arm(os.fsencode(folder), ctypes.c_long(at), error)
         raised: BaseException | None = None
@@ -86,8 +88,8 @@ class Command:
     content: Callable[[Path], Any] | None = None
     every: int = 1
 
-    def found(self, folder: Path) -> Any:
-        """What there is of the output: its content, or the names in it but those of parts."""
+    def read_output(self, folder: Path) -> Any:
+        """The content of the output, or the names of its files except partial ones."""
         from benchmarks.trust.crash_bench import tree
 
         out = folder / "out"
@@ -99,7 +101,7 @@ class Command:
 def commands_of(bench: Bench) -> list[Command]:
     """All commands that write, an export by each of its formats."""
     import snm
-    from benchmarks.trust.crash_bench import arrays, said
+    from benchmarks.trust.crash_bench import arrays, run_command
     from benchmarks.trust.crash_folders import content, metrics
     from snm.export.index_libraries import LIBRARIES
 
@@ -107,9 +109,9 @@ def commands_of(bench: Bench) -> list[Command]:
         return Command(name, lambda folder: bench.verbs(folder)[name][1]())
 
     def export(form: str) -> Command:
-        measured = ("--data", bench.source) if form in LIBRARIES else ()
-        words = ("export", bench.run, "--to", form, *measured, "--output")
-        return Command(f"export {form}", lambda folder: said(*words, folder / "out"))
+        data_option = ("--data", bench.source) if form in LIBRARIES else ()
+        words = ("export", bench.run, "--to", form, *data_option, "--output")
+        return Command(f"export {form}", lambda folder: run_command(*words, folder / "out"))
 
     return [
         *(verb(name) for name in bench.verbs(bench.place) if name != "export"),
@@ -129,7 +131,7 @@ def commands_of(bench: Bench) -> list[Command]:
     ]
 
 
-def judged(raised: BaseException | None, folder: Path) -> str:
+def judge(raised: BaseException | None, folder: Path) -> str:
     """`went on`, `one line`, or what is wrong."""
     if raised is None:
         return "went on"
@@ -141,10 +143,10 @@ def judged(raised: BaseException | None, folder: Path) -> str:
     return "one line" if str(folder) in line else f"without a path: {line[:200]}"
 
 
-def one_error(
+def inject_error(
     command: Command, shim: Shim, folder: Path, at: int, error: int, whole: Any
 ) -> tuple[str, str]:
-    """Lets one call of a command fail, and runs the command again where it failed.
+    """Makes one call of a command fail, and runs the command again if that failed.
 
     Args:
       command: the command.
@@ -152,20 +154,20 @@ def one_error(
       folder: emptied first.
       at: the number of the call.
       error: one of `ERRORS`.
-      whole: what `command.found` is without errors.
+      whole: what `command.read_output` is without errors.
 
     Returns:
       the call, empty where there are fewer, and the outcome: as `judged`, or what is wrong.
     """
     shutil.rmtree(folder)
     folder.mkdir()
-    raised, call = shim.tried(lambda: command.work(folder), folder, at, error)
+    raised, call = shim.run_with_error(lambda: command.work(folder), folder, at, error)
     if not call:
         return "", ""
-    outcome = judged(raised, folder)
+    outcome = judge(raised, folder)
     if command.content is None:
         if raised is None:
-            there = command.found(folder) == whole
+            there = command.read_output(folder) == whole
             return call, outcome if there else "went on, with parts missing"
         left = sorted(path.name for path in folder.iterdir())
         outcome = outcome if left in ([], ["out"]) else f"{outcome}; left {left}"
@@ -174,22 +176,22 @@ def one_error(
         command.work(folder)
         return call, outcome
     command.work(folder)  # a comparison goes on without a job, and then tries it again
-    same = command.found(folder) == whole
+    same = command.read_output(folder) == whole
     return call, outcome if same else f"{outcome}; other content after it"
 
 
-def errors_of(
+def inject_errors(
     command: Command,
     folder: Path,
     every: int,
     late: Callable[[], bool],
     told: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Lets every so-many-th call of a command fail, until it has no more or it is late."""
+    """Makes every n-th call of a command fail, until no call is left or time is up."""
     shim, step = Shim(), every * command.every
     folder.mkdir()
     command.work(folder)
-    whole = command.found(folder)
+    whole = command.read_output(folder)
     outcomes = collections.Counter({"went on": 0, "one line": 0})
     calls: collections.Counter[str] = collections.Counter()
     wrong: list[dict[str, Any]] = []
@@ -197,7 +199,7 @@ def errors_of(
         at = number * step
         if late():
             break
-        call, outcome = one_error(command, shim, folder, at, ERRORS[kind], whole)
+        call, outcome = inject_error(command, shim, folder, at, ERRORS[kind], whole)
         if not call:
             break
         if outcome not in ("went on", "one line"):
@@ -210,8 +212,8 @@ def errors_of(
             "failed": len(wrong), "calls": dict(calls), "wrong": wrong}  # fmt: skip
 
 
-def measured(every: int, seconds: float | None, told: Callable[[str], None]) -> dict[str, Any]:
-    """Lets every so-many-th call fail, of each command in turn."""
+def measure(every: int, seconds: float | None, told: Callable[[str], None]) -> dict[str, Any]:
+    """Makes every n-th call of each command fail, one command after the other."""
     from benchmarks.trust.crash_bench import Bench
 
     begun = time.monotonic()
@@ -225,7 +227,7 @@ def measured(every: int, seconds: float | None, told: Callable[[str], None]) -> 
         place = Path(name).resolve()
         for command in commands_of(Bench(place)):
             folder = place / f"of-{command.name.replace(' ', '-')}"
-            rows.append(errors_of(command, folder, every, late, told))
+            rows.append(inject_errors(command, folder, every, late, told))
             told(json.dumps(rows[-1]))
     return {"errors": sum(row["errors"] for row in rows),
             "failed": sum(row["failed"] for row in rows), "of": rows,
@@ -233,7 +235,7 @@ def measured(every: int, seconds: float | None, told: Callable[[str], None]) -> 
 
 
 def main() -> int:
-    """Prints what was found, and writes it as JSON."""
+    """Prints the results, and writes them as JSON."""
     if _SHIM not in os.environ:
         return preloaded(sys.argv[1:])
     parser = argparse.ArgumentParser(
@@ -242,12 +244,12 @@ def main() -> int:
     parser.add_argument("--every", type=int, default=1, help="let every n-th call fail")
     parser.add_argument("--seconds", type=float, help="begin no further try after that")
     parser.add_argument("--out", type=Path, help="a JSON file to write")
-    given = parser.parse_args()
-    found = measured(given.every, given.seconds, lambda line: print(line, flush=True))
-    if given.out is not None:
+    args = parser.parse_args()
+    found = measure(args.every, args.seconds, lambda line: print(line, flush=True))
+    if args.out is not None:
         from snm.runs.folder import write_json
 
-        write_json(given.out, found)
+        write_json(args.out, found)
     return 1 if found["failed"] else 0
 
 

@@ -1,11 +1,11 @@
-"""Fuzzes the readers of files with coverage guidance, by atheris (`pip install atheris`).
+"""Fuzzes the readers of files with coverage guidance by atheris (`pip install atheris`).
 
     python -m benchmarks.trust.fuzz --inputs 1000000 --out benchmarks/results/fuzz.json
 
-Each input must be refused with an error of one line or be read correctly (`fuzz_targets`), within
-10 seconds and 2 GiB of memory. Otherwise the fuzzer stops, the input is saved and named. Each
-format runs in a process of its own, with its share of the inputs; those that reached new code are
-kept for the next time in `--corpus`, and the smallest of them as text in `--keep`.
+Each input must be read correctly, or refused with an error of one line (`fuzz_targets`), within 10
+seconds and 2 GiB of memory. Otherwise the fuzzer stops, and saves and names the input. Each format
+has its own process and its share of the inputs. Inputs that reached new code are kept in `--corpus`
+for the next time, and the smallest of them as text in `--keep`.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def fuzz_one(name: str, options: list[str]) -> None:
         atheris.Fuzz()
 
 
-def fuzzed(name: str, inputs: int, corpus: Path) -> dict[str, Any]:
-    """Tries so many inputs on one target, in a process of its own.
+def fuzz_target(name: str, inputs: int, corpus: Path) -> dict[str, Any]:
+    """Fuzzes one target with `inputs` inputs, in a separate process.
 
     Returns:
       the number of inputs and of failures, seconds, and the input of a failure as hexadecimal.
@@ -93,7 +93,7 @@ def keep(corpus: Path, file: Path) -> None:
 
 
 def main() -> None:
-    """Fuzzes each target in turn, and prints and writes what was found."""
+    """Fuzzes each target in turn, and prints and writes the results."""
     if sys.argv[1:2] == ["--only"]:  # the process of one target
         fuzz_one(sys.argv[2], sys.argv[3:])
         return
@@ -108,19 +108,19 @@ def main() -> None:
     parser.add_argument("--corpus", type=Path, help="a folder of inputs; by default a new one")
     parser.add_argument("--keep", type=Path, help="a file for the smallest inputs")
     parser.add_argument("--out", type=Path, help="a JSON file to write")
-    given = parser.parse_args()
-    chosen, begun = given.formats or list(TARGETS), time.monotonic()
+    args = parser.parse_args()
+    chosen, begun = args.formats or list(TARGETS), time.monotonic()
     rows: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as name:
-        corpus = given.corpus or Path(name)
+        corpus = args.corpus or Path(name)
         rounds = 4  # so that all formats have their share wherever it ends
-        share = -(-given.inputs // (len(chosen) * rounds))
+        share = -(-args.inputs // (len(chosen) * rounds))
         for number in range(rounds * len(chosen)):
-            late = given.seconds is not None and time.monotonic() - begun > given.seconds
+            late = args.seconds is not None and time.monotonic() - begun > args.seconds
             one = chosen[number % len(chosen)]
             if rows.get(one, {}).get("failed") or late:
                 continue
-            row = fuzzed(one, share, corpus)
+            row = fuzz_target(one, share, corpus)
             before = rows.get(one, {"inputs": 0, "seconds": 0})
             rows[one] = row | {name: before[name] + row[name] for name in before.keys() & {
                 "inputs", "seconds"}}  # fmt: skip
@@ -129,10 +129,10 @@ def main() -> None:
                      "failed": sum(one["failed"] for one in rows.values()),
                      "seconds": round(time.monotonic() - begun),
                      "formats": list(rows.values())}  # fmt: skip
-            if given.out is not None:
-                write_json(given.out, found)
-        if given.keep is not None:
-            keep(corpus, given.keep)
+            if args.out is not None:
+                write_json(args.out, found)
+        if args.keep is not None:
+            keep(corpus, args.keep)
     print(json.dumps(found, indent=1))
 
 

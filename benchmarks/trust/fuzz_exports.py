@@ -1,6 +1,6 @@
-"""The readers of exports that are opened as models, as functions of some bytes of one file.
+"""Fuzz targets: readers of exports, as functions of the bytes of one file.
 
-The other files are whole, and checksums are not compared: an attacker would have made them fit.
+The other files are valid, and checksums are not compared: an attacker would have made them fit.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The readers of files and requests, as functions of some bytes: refused in one line, or right.
+"""Fuzz targets: readers of files and requests as functions of bytes, which refuse or read them.
 
-`benchmarks.trust.fuzz` calls them with inputs that atheris makes; a test calls them with the kept
-ones.
+`benchmarks.trust.fuzz` calls them with inputs of atheris; a test calls them with the saved inputs.
 """
 
 from __future__ import annotations
@@ -54,7 +53,9 @@ POINTS, FEATURES, LABELS = 12, 30, 20
 Target = Callable[[Path, bytes], None]
 
 
-def refused(read: Callable[..., Any], path: Path, raw: bytes, *sizes: Any, **more: Any) -> Any:
+def read_or_refuse(
+    read: Callable[..., Any], path: Path, raw: bytes, *sizes: Any, **more: Any
+) -> Any:
     """Reads some bytes; returns None if the reader refuses them with an `InputError`."""
     path.write_bytes(raw)
     try:
@@ -97,7 +98,7 @@ def reread_text(raw: bytes, features: Any, labels: Any) -> None:
 
 
 def text(place: Path, raw: bytes) -> None:
-    found = refused(formats.read_text, place / "train.txt", raw)
+    found = read_or_refuse(formats.read_text, place / "train.txt", raw)
     if found is not None:
         for matrix in found:
             check_matrix(matrix)
@@ -105,35 +106,35 @@ def text(place: Path, raw: bytes) -> None:
 
 
 def packed_text(place: Path, raw: bytes) -> None:
-    found = refused(formats.read_text, place / "train.txt.gz", raw)
+    found = read_or_refuse(formats.read_text, place / "train.txt.gz", raw)
     for matrix in found or ():
         check_matrix(matrix)
 
 
 def npz(place: Path, raw: bytes) -> None:
-    found = refused(formats.read_npz, place / "X.trn.npz", raw)
+    found = read_or_refuse(formats.read_npz, place / "X.trn.npz", raw)
     if found is not None:
         check_matrix(found)
 
 
 def npy(place: Path, raw: bytes) -> None:
-    found = refused(formats.read_npy, place / "X.trn.npy", raw)
+    found = read_or_refuse(formats.read_npy, place / "X.trn.npy", raw)
     if found is not None:
         check_matrix(found)
 
 
 def names(place: Path, raw: bytes) -> None:
-    found = refused(formats.read_names, place / "labels.txt", raw, LABELS)
+    found = read_or_refuse(formats.read_names, place / "labels.txt", raw, LABELS)
     assert found is None or len(found) == LABELS
 
 
 def weights(place: Path, raw: bytes) -> None:
-    found = refused(formats.read_weights, place / "weights.txt", raw, POINTS)
+    found = read_or_refuse(formats.read_weights, place / "weights.txt", raw, POINTS)
     assert found is None or (found.shape == (POINTS,) and np.isfinite(found).all())
 
 
 def filters(place: Path, raw: bytes) -> None:
-    found = refused(formats.read_filter, place / "filter.txt", raw, FEATURES, LABELS)
+    found = read_or_refuse(formats.read_filter, place / "filter.txt", raw, FEATURES, LABELS)
     assert found is None or (found.min(initial=0) >= 0 and (found < [FEATURES, LABELS]).all())
 
 
@@ -142,7 +143,7 @@ def rows_of(form: str, place: Path, raw: bytes) -> None:
     if form == "raw":
         (place / "names.txt").write_text("a b\n" * (raw.count(b"\n") + 1))
     options = ReadOptions(label_file=place / "names.txt" if form == "raw" else None)
-    for row in refused(lambda path: list(read_rows(path, form, options)), path, raw) or ():
+    for row in read_or_refuse(lambda path: list(read_rows(path, form, options)), path, raw) or ():
         assert row.where.startswith(str(path)) and (row.text is None) == (form == "svmlight")
         assert all(name == " ".join(name.split()) != "" for name in row.labels)
         if row.entries is not None:
@@ -156,13 +157,15 @@ def questions(place: Path, raw: bytes) -> None:
         return [*found.texts, *found.lines]
 
     for of_texts in (True, False):
-        refused(read, place / "points", raw, of_texts)
+        read_or_refuse(read, place / "points", raw, of_texts)
 
 
 def archive(place: Path, raw: bytes) -> None:
     out = place / "unpacked"
     out.mkdir(exist_ok=True)
-    refused(unpack, place / "archive", raw, {"train.txt": "a/train.txt"}, {"b.txt": "b.txt"}, out)
+    read_or_refuse(
+        unpack, place / "archive", raw, {"train.txt": "a/train.txt"}, {"b.txt": "b.txt"}, out
+    )
     left = {path.name for path in out.iterdir()}
     assert left <= {"train.txt", "b.txt"}, left
     for name in left:
@@ -172,8 +175,8 @@ def archive(place: Path, raw: bytes) -> None:
 # -- our own files ---------------------------------------------------------------------------
 
 
-def sealed(raw: bytes, **more: Any) -> bytes:
-    """A JSON object with the checksum that fits it, so that a reader looks further than that."""
+def with_valid_checksum(raw: bytes, **more: Any) -> bytes:
+    """A JSON object with a valid checksum, so that a reader does not stop at the checksum."""
     try:
         return json.dumps(with_checksum({**json.loads(raw), **more})).encode()
     except (ValueError, TypeError, RecursionError):
@@ -182,7 +185,7 @@ def sealed(raw: bytes, **more: Any) -> bytes:
 
 def config(place: Path, raw: bytes) -> None:
     path = place / "config.toml"
-    found = refused(read_config, path, raw)
+    found = read_or_refuse(read_config, path, raw)
     if found is not None:
         assert isinstance(found, Config)
         write_config(path, found)  # what was accepted reads back as itself
@@ -192,7 +195,7 @@ def config(place: Path, raw: bytes) -> None:
 def objects(place: Path, raw: bytes) -> None:
     """`run.json`, `result.json` and `memory.json`, with what they must hold."""
     path = place / "run.json"
-    found = refused(read_json, path, raw)
+    found = read_or_refuse(read_json, path, raw)
     for kind in (RunOrigin, RunResult, MemoryRecord):
         if found is not None:
             with contextlib.suppress(InputError):
@@ -210,36 +213,38 @@ def run_manifest(place: Path, raw: bytes) -> None:
                 found.check(place / name)
         return found
 
-    for content in (raw, sealed(raw)):
-        refused(read, place / "manifest.json", content)
+    for content in (raw, with_valid_checksum(raw)):
+        read_or_refuse(read, place / "manifest.json", content)
 
 
 def export_manifest(place: Path, raw: bytes) -> None:
-    for content in (raw, sealed(raw)):
-        refused(lambda path: read_export(path.parent, "faiss"), place / "manifest.json", content)
+    for content in (raw, with_valid_checksum(raw)):
+        read_or_refuse(
+            lambda path: read_export(path.parent, "faiss"), place / "manifest.json", content
+        )
 
 
 def record(place: Path, raw: bytes) -> None:
     """A result of a comparison: with its checksum it is read, with another refused."""
     path = place / "record.json"
-    refused(read_record, path, raw)
-    found = refused(read_record, path, sealed(raw, format="snm-record-1"))
+    read_or_refuse(read_record, path, raw)
+    found = read_or_refuse(read_record, path, with_valid_checksum(raw, format="snm-record-1"))
     assert found is None or isinstance(found, dict)
 
 
 def weighting(place: Path, raw: bytes) -> None:
-    refused(Weighting.load, place / "weighting.npz", raw)
+    read_or_refuse(Weighting.load, place / "weighting.npz", raw)
 
 
 def vectorizer(place: Path, raw: bytes) -> None:
-    found = refused(Vectorizer.read, place / "vectorizer.json", raw)
+    found = read_or_refuse(Vectorizer.read, place / "vectorizer.json", raw)
     if found is not None and found.num_features <= 10**6:
         assert found.transform(["word1 word2"]).shape == (1, found.num_features)
 
 
 def memory(place: Path, raw: bytes) -> None:
     path = place / "memory.npz"
-    found = refused(load_memory, path, raw, num_features=FEATURES, num_labels=LABELS)
+    found = read_or_refuse(load_memory, path, raw, num_features=FEATURES, num_labels=LABELS)
     assert found is None or found.features.shape[1] == FEATURES
 
 
@@ -247,7 +252,7 @@ def checkpoint(place: Path, raw: bytes) -> None:
     """The manifest of a checkpoint."""
     folder = place / "checkpoints" / "4"
     folder.mkdir(parents=True, exist_ok=True)
-    for content in (raw, sealed(raw)):
+    for content in (raw, with_valid_checksum(raw)):
         (folder / "manifest.json").write_bytes(content)
         try:
             Checkpoints(folder.parent).verify(4)
@@ -355,7 +360,7 @@ def seeds() -> dict[str, bytes]:
         }  # fmt: skip
 
 
-def kept(file: Path) -> Iterator[tuple[str, bytes]]:
+def saved_inputs(file: Path) -> Iterator[tuple[str, bytes]]:
     """The inputs of a file that `benchmarks.trust.fuzz --keep` wrote: target and bytes."""
     for line in file.read_text(encoding="ascii").splitlines():
         name, _, raw = line.partition(" ")

@@ -1,13 +1,13 @@
-"""Sends `snm serve` many requests, half of them bad, from 64 clients, and then ends it under load.
+"""Sends `snm serve` many requests, half of them invalid, from 64 clients, and stops it under load.
 
     python -m benchmarks.trust.serve_attack --requests 100000
         --out benchmarks/results/serve-attack.json
 
-The server of a small model runs in a process of its own. Every good request must get the answer of
-its own points, every bad one its status and one line. Meanwhile 16 slow clients send half a request
-and wait, and are dropped. The server's memory is read at each tenth of the requests. At the end it
-gets SIGTERM while all clients ask: an answer that has begun must come whole, and the exit status
-must be 0.
+The server of a small model runs in a separate process. Every valid request must get the answer for
+its own points, every invalid one its status and one line. Meanwhile 16 slow clients send half a
+request and wait; the server must drop them. The memory of the server is read after each tenth of
+the requests. At the end it gets SIGTERM while all clients send requests: an answer that has begun
+must arrive completely, and the exit status must be 0.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ async def attacked(
     port: int, bodies: list[bytes], labels: np.ndarray, requests: int, server: Any
 ) -> tuple[Counts, list[float], float]:
     """The load; returns what was seen, the server's memory in MiB by tenths, and seconds."""
-    counts, memory = Counts(), [used(server.pid)]
+    counts, memory = Counts(), [resident_memory(server.pid)]
     begun = time.monotonic()
     ending = False
 
@@ -82,7 +82,7 @@ async def attacked(
         while counts.sent < requests or ending:
             counts.sent += 1
             if counts.sent % (requests // 10) == 0 and counts.sent <= requests:
-                memory.append(used(server.pid))
+                memory.append(resident_memory(server.pid))
             good = rng.random() < 0.5
             point = int(rng.integers(len(bodies)))
             line, host, body, status = BAD[int(rng.integers(len(BAD)))]
@@ -129,7 +129,7 @@ async def attacked(
     waiting = [asyncio.create_task(slow()) for _ in range(SLOW)]
     await asyncio.gather(*(client(number) for number in range(CLIENTS)))
     seconds = time.monotonic() - begun
-    memory.append(used(server.pid))
+    memory.append(resident_memory(server.pid))
     await asyncio.gather(*waiting)
     ending = True
     last = [asyncio.create_task(client(number)) for number in range(CLIENTS)]
@@ -139,13 +139,13 @@ async def attacked(
     return counts, memory, seconds
 
 
-def used(process: int) -> float:
+def resident_memory(process: int) -> float:
     """Resident memory of a process in MiB."""
     pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
     return round(pages * resource.getpagesize() / 2**20, 1)
 
 
-def measured(requests: int) -> dict[str, Any]:
+def measure(requests: int) -> dict[str, Any]:
     """Trains a small model, serves it, and attacks the server."""
     data = snm.generate(points=200, test_points=100, features=30, labels=20, seed=1,
                         labels_per_point=2, nonzeros_per_point=4)  # fmt: skip
@@ -187,17 +187,17 @@ def measured(requests: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Prints what was found, and writes it as JSON."""
+    """Prints the results, and writes them as JSON."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--requests", type=int, default=100_000)
     parser.add_argument("--out", type=Path, help="a JSON file to write")
-    given = parser.parse_args()
-    found = measured(given.requests)
+    args = parser.parse_args()
+    found = measure(args.requests)
     print(json.dumps(found, indent=1))
-    if given.out is not None:
-        write_json(given.out, found)
+    if args.out is not None:
+        write_json(args.out, found)
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""What the answers of a trained model are worth: alone, in an index, rounded, and in Annif."""
+"""Quality of the predictions of a trained model: exact, by an index, in int8, and in Annif."""

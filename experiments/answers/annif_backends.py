@@ -1,12 +1,12 @@
-"""`snm` as a backend of Annif beside Annif's own backends, by Annif's own evaluation.
+"""Compares `snm` as a backend of Annif with the backends of Annif, by the evaluation of Annif.
 
-The sets are bags of words without texts. So a document is made of invented words, one for each
-feature, as often as its value says; all backends get the same documents, with Annif's analyzer
-`simple`. Each is trained by `annif train` and evaluated by `annif eval` on the test documents, with
-the first 10 suggestions, as Annif does by default. omikuji has the settings of Annif's wiki, and
-fastText its first example with dim 500 in place of 100 and 30 passes in place of 5: with the
-example, fastText ends with NaN on enron. Seconds are of the whole command, the start of Python
-included, beside other programs.
+The data sets are bags of words without texts. So a document consists of invented words, one for
+each feature, repeated as often as its value says; all backends get the same documents, with the
+analyzer `simple` of Annif. Each backend is trained by `annif train` and evaluated by `annif eval`
+on the test documents, with the first 10 suggestions, the default of Annif. omikuji has the settings
+of Annif's wiki. fastText has those of the first example there, with dim 500 instead of 100 and 30
+epochs instead of 5: with those of the example, it ends with NaN on enron. Seconds are of the whole
+command, with the start of Python, while other programs ran.
 
     python -m experiments.answers.annif_backends DATA ...
         --out experiments/results/annif-backends.json
@@ -96,7 +96,7 @@ def write_project(dataset: Dataset, place: Path) -> dict[str, int]:
 
 
 def main(data: tyro.conf.Positional[tuple[Path, ...]], out: Path) -> None:
-    """Trains and evaluates every backend on each set, and writes what was found."""
+    """Trains and evaluates every backend on each set, and writes the results."""
     sets: list[dict[str, Any]] = []
     for folder in data:
         dataset = snm.load_data(folder)

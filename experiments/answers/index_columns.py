@@ -1,11 +1,13 @@
 """Compares columns of the rows that `snm export --to faiss` and `--to hnswlib` index.
 
-A score is q . r + b. A graph gets the row (r, b / c) and the query (q, c); c changes no score, but
-the links of the graph. Another column may make all rows equally long (Bachrach et al., 2014). What
-`snm export` does is the first line of each set; c of 1 with that column is what it did before.
+A score is q . r + b. A graph index stores the row (r, b / c) and searches for the query (q, c); c
+does not change the scores, but the links of the graph. One more column can make all rows equally
+long (Bachrach et al., 2014). The first line of each data set is what `snm export` does; c = 1 with
+that column is what it did before.
 
-Each set is trained for 3 epochs with dim 64 and 2 members, and without a memory. Recall is against
-exact search, of the first 2,048 test points. Seconds are not compared: they depend on the machine.
+Each set is trained for 3 epochs with dim 64 and 2 members, and without a memory. Recall is relative
+to exact search, on the first 2,048 test points. Seconds are not compared: they depend on the
+machine.
 
     python -m experiments.answers.index_columns DATA ...
         --out experiments/results/index-columns.json
@@ -40,7 +42,7 @@ SETTINGS = {"epochs": 3, "dim": 64, "members": 2, "memory": "off"}
 POINTS, KS = 2048, (1, 5, 10)
 
 
-def measured(predictor: Predictor, features: csr_matrix) -> list[dict[str, Any]]:
+def measure(predictor: Predictor, features: csr_matrix) -> list[dict[str, Any]]:
     """Recall@k of each choice of c and of equal lengths."""
     # Only the search is measured, so labels that are features of the point are answers too.
     every = dataclasses.replace(predictor.model, drop_seen=False)
@@ -83,7 +85,7 @@ def main(data: tyro.conf.Positional[tuple[Path, ...]], out: Path) -> None:
             snm.train(folder, config, Path(place) / "run")
             predictor = snm.load(Path(place) / "run")
             about = {"data": dataset.name, "labels": predictor.model.spec.num_labels}
-            sets.append({**about, "columns": measured(predictor, dataset.test.features)})
+            sets.append({**about, "columns": measure(predictor, dataset.test.features)})
         write_json(out, {"settings": SETTINGS, "points": POINTS, "sets": sets})
 
 

@@ -1,9 +1,9 @@
-"""What rows of int8 lose: `snm export --to npy --rows int8` beside float32.
+"""Measures what int8 rows lose: `snm export --to npy --rows int8` against float32.
 
 Each set is trained with `--preset fast`. Recall is of the class rows and feature rows alone,
-against float32, of the first 2,048 test points; precision is of all test points, with the votes of
-a memory where the run has one, by either export. Seconds are not compared: they depend on the
-machine.
+relative to float32, on the first 2,048 test points. Precision is of all test points, with both
+exports, and with the votes of a memory if the run has one. Seconds are not compared: they depend on
+the machine.
 
     python -m experiments.answers.int8_rows DATA ... --out experiments/results/int8-rows.json
 """
@@ -28,7 +28,7 @@ from snm.trainer.evaluate import score_test_points
 METRICS = ("P@1", "P@3", "P@5")
 
 
-def measured(run: Path, config: Config, dataset: Dataset, place: Path) -> dict[str, Any]:
+def measure(run: Path, config: Config, dataset: Dataset, place: Path) -> dict[str, Any]:
     """Recall of int8 rows; precision and size of both exports of a run."""
     found: dict[str, Any] = {}
     propensity = (config.propensity_a, config.propensity_b)
@@ -46,7 +46,7 @@ def measured(run: Path, config: Config, dataset: Dataset, place: Path) -> dict[s
 
 
 def main(data: tyro.conf.Positional[tuple[Path, ...]], out: Path) -> None:
-    """Trains on each set, and writes what was found."""
+    """Trains on each set, and writes the results."""
     config, sets = preset("fast"), []
     for folder in data:
         dataset = snm.load_data(folder)
@@ -56,7 +56,7 @@ def main(data: tyro.conf.Positional[tuple[Path, ...]], out: Path) -> None:
             snm.train(folder, config, place / "run")
             labels = dataset.train.num_labels
             about = {"data": dataset.name, "labels": labels, "test points": dataset.test.num_points}
-            sets.append(about | measured(place / "run", config, dataset, place))
+            sets.append(about | measure(place / "run", config, dataset, place))
         print(sets[-1], flush=True)
         write_json(out, {"preset": "fast", "sets": sets})
 

@@ -1,11 +1,11 @@
-"""Measures how well the probabilities of the default preset's answers fit, on test points.
+"""Measures the calibration of the default preset's probabilities on test points.
 
     python -m experiments.answers.probabilities DATA ... --runs FOLDER
 
 Each data set is trained on once, into a folder of its name; a finished run is not repeated. The
-probabilities are fitted by the training itself, on training points that member 1 leaves out, so
-test points choose nothing here. ECE is the expected calibration error with 10 bins of equal width;
-beside it is about what it would be by chance, if the probabilities were exact.
+training fits the probabilities on training points that member 1 leaves out, so that test points
+choose nothing. ECE is the expected calibration error with 10 bins of equal width; the next column
+estimates its value by chance if the probabilities were exact.
 
 Takes about 2 minutes a data set on 2 cores.
 """
@@ -19,9 +19,9 @@ import numpy as np
 import tyro
 
 import snm
-from experiments.arms import trained_and_measured
+from experiments.arms import train_and_measure
 from experiments.command_line import run_command
-from experiments.figures import COLOURS, DASHES, keep, panels
+from experiments.figures import COLOURS, DASHES, panels, save_results
 from snm.evaluation.reliability import Reliability
 from snm.machine.versions import machine
 from snm.runs.folder import RunFolder
@@ -37,7 +37,7 @@ def main(data: tyro.conf.Positional[list[str]], runs: Path) -> None:
       data: folders of data sets.
       runs: folder of the runs.
     """
-    rows = trained_and_measured(data, runs, measured)
+    rows = train_and_measure(data, runs, measure)
     figure, (panel,) = panels(1)
     panel.plot([0, 1], [0, 1], color="#999999", linewidth=0.8)
     for row, colour, dash in zip(rows, COLOURS, DASHES, strict=False):
@@ -49,10 +49,10 @@ def main(data: tyro.conf.Positional[list[str]], runs: Path) -> None:
     panel.legend()
     bins = {row["data"]: row.pop("bins") for row in rows}
     title = "probabilities of the default preset, on test points"
-    keep("probabilities", title, rows, figure, bins_of_5=bins, **machine())
+    save_results("probabilities", title, rows, figure, bins_of_5=bins, **machine())
 
 
-def measured(run: Path, dataset: snm.Dataset) -> dict[str, Any]:
+def measure(run: Path, dataset: snm.Dataset) -> dict[str, Any]:
     """The error at some k, and the diagram of the best 5 as `bins`."""
     model, test = snm.load(run), dataset.test
     assert test is not None and model.calibration is not None

@@ -1,7 +1,7 @@
-"""How much a search for neighbours must read: answers with a memory against entries read a point.
+"""Measures how much a neighbour search must read: metrics against entries read per point.
 
-Trains `--preset fast --memory on` on four fifths of the training points, and answers for the rest.
-The memory that the run chose is searched with several limits of what is read for a point, its
+Trains `--preset fast --memory on` on four fifths of the training points, and predicts for the rest.
+The memory of the run is searched with several limits on the entries that are read for a point, its
 rarest features first (`snm.memory.neighbors.READ`). Test points are not used.
 
     python -m experiments.answers.search_reads DATA ... --out experiments/results/search-reads.json
@@ -34,7 +34,7 @@ KEYS = ("P@1", "P@3", "P@5", "PSP@5")
 
 
 def main(data: tyro.conf.Positional[list[Path]], out: Path) -> None:
-    """Trains on each set, and writes what was found after each.
+    """Trains on each set, and writes the results after each.
 
     Args:
       data: folders of data sets.
@@ -49,17 +49,17 @@ def main(data: tyro.conf.Positional[list[Path]], out: Path) -> None:
             snm.train(parts, config, f"{place}/run")
             model = snm.load(f"{place}/run")
         runs.append({"data": folder.name, "points": parts.train.num_points,
-                     "used": model.memory is not None, **scored(model, None, parts)})  # fmt: skip
+                     "used": model.memory is not None, **score(model, None, parts)})  # fmt: skip
         for limit in LIMITS if model.memory is not None else ():
             with mock.patch.object(neighbors, "MAX_READ", limit):
-                found = scored(model, StoredPoints(model.memory.features), parts)
+                found = score(model, StoredPoints(model.memory.features), parts)
             name = "all" if limit == LIMITS[0] else limit
             runs.append({"data": folder.name, "read": name, **found})
             print(runs[-1], flush=True)
         write_json(out, {**machine(), "split": "held-out fifth of train", "runs": runs})
 
 
-def scored(model: Predictor, among: StoredPoints | None, parts: Dataset) -> dict[str, Any]:
+def score(model: Predictor, among: StoredPoints | None, parts: Dataset) -> dict[str, Any]:
     """Metrics of the held-out points; milliseconds of the search for a point, in one block.
 
     Args:

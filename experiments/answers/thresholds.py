@@ -3,9 +3,9 @@
     python -m experiments.answers.thresholds DATA ... --runs FOLDER --out thresholds.json
 
 Each data set is trained on once with the default preset, into a folder of its name; a finished run
-is not repeated. The thresholds are chosen by the training itself, on training points that member 1
-leaves out, so test points choose nothing here. `best k` is what as many answers for every point
-reach, with the k that is best on the test points, which nobody knows beforehand.
+is not repeated. The training chooses the thresholds on training points that member 1 leaves out, so
+that test points choose nothing. `best k` predicts the same number of labels for every point, with
+the k that is best on the test points: a bound that needs the test labels.
 
 Takes about 1 minute a data set on 2 cores.
 """
@@ -20,7 +20,7 @@ import numpy as np
 import tyro
 
 import snm
-from experiments.arms import trained_and_measured
+from experiments.arms import train_and_measure
 from experiments.command_line import run_command
 from snm.evaluation.f1 import F1
 from snm.machine.versions import machine
@@ -38,14 +38,14 @@ def main(data: tyro.conf.Positional[list[str]], runs: Path, out: Path | None = N
       runs: folder of the runs.
       out: a JSON file to write.
     """
-    rows = trained_and_measured(data, runs, measured)
+    rows = train_and_measure(data, runs, measure)
     found = {"preset": "default", **machine(), "rows": rows}
     print(json.dumps(found, indent=1))
     if out is not None:
         write_json(out, found)
 
 
-def measured(run: Path, dataset: snm.Dataset) -> dict[str, Any]:
+def measure(run: Path, dataset: snm.Dataset) -> dict[str, Any]:
     """F1 at each threshold, and of the best number of answers."""
     told = snm.evaluate(run, dataset, thresholds=GOALS)["at_threshold"]
     model, test = snm.load(run), dataset.test

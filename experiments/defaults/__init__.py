@@ -1,1 +1,1 @@
-"""What `snm train DATA` should do, how good its models are, and what they cost."""
+"""How the default settings of `snm train` were chosen, how good the models are, and their cost."""

@@ -35,7 +35,7 @@ def main(
 
     Args:
       data: folders of data sets.
-      out: JSON file to write or to continue.
+      out: JSON file to write; its runs are kept, and not repeated.
       seeds: seeds of the model.
     """
     kept = KeptRuns(out, split="test")

@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 import snm
-from experiments.arms import scored
+from experiments.arms import train_and_score
 from experiments.command_line import run_command
 from experiments.kept_runs import KeptRuns
 from snm.data.dataset import Dataset
@@ -95,7 +95,7 @@ def main(
 
     Args:
       data: folders of data sets, or names of generated ones.
-      out: JSON file to write or to continue.
+      out: JSON file to write; its runs are kept, and not repeated.
       ideas: keys of `IDEAS`, or settings in JSON; by default all keys.
       seeds: seeds of the model, by default 0 1 2.
       table: Markdown file to write, with all runs of the JSON file.
@@ -114,7 +114,7 @@ def main(
                     seed=seed,
                     checkpoint_every=10**9,
                 )
-                found = scored(parts, config, KEYS)
+                found = train_and_score(parts, config, KEYS)
                 kept.add(data=dataset.name, idea=idea, seed=seed, **found)
                 shown = f"P@1 {found['metrics']['P@1']:.2f}  {found['seconds']:.0f} s"
                 print(f"{dataset.name:<18} {idea:<30} seed {seed}  {shown}", flush=True)

@@ -1,11 +1,11 @@
-"""How cost grows: seconds of training, peak memory and time of an answer, against the data's size.
+"""Measures training seconds, peak memory and prediction time against the size of the data.
 
     python -m experiments.defaults.growth FOLDER --out FOLDER [--presets fast default]
 
-One of the numbers of points, labels and features a point changes at a time; the others stay as
-in `BASE`. The data sets are generated (`snm data synth`, seed 0) into the first folder, where those
-that are there already stay. Every run is a process of its own as in `experiments.defaults.presets`;
-runs that the result has are not repeated. Let nothing else run meanwhile.
+One of three sizes changes at a time: points, labels, or features per point; the others have the
+values of `BASE`. The data sets are generated (`snm data synth`, seed 0) into the first folder, and
+kept there. Every run is a separate process, as in `experiments.defaults.presets`; runs in the
+result file are not repeated. Let no other program run meanwhile.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import tyro
 
 from experiments.command_line import run_command
 from experiments.defaults import presets as runs_beside
-from experiments.figures import COLOURS, DASHES, keep, panels
+from experiments.figures import COLOURS, DASHES, panels, save_results
 from snm.cli.data_verbs.synth import Synth
 from snm.runs.folder import read_json
 
@@ -73,7 +73,7 @@ def name_of(sizes: dict[str, Any]) -> str:
 
 
 def row_of(run: dict[str, Any], sizes: dict[str, Any]) -> dict[str, Any]:
-    """What a run took, with the sizes of its data."""
+    """Time and memory of a run, with the sizes of its data."""
     return {
         "name": run["name"], **sizes,
         "seconds": run["seconds"],
@@ -104,7 +104,7 @@ def draw(rows: list[dict[str, Any]], out: Path) -> None:
                 panel.set_xlabel(TITLES[axis])
         axes[line, 0].set_ylabel(of_quantity)
     axes[0, 0].legend()
-    keep("growth", "What a size costs", rows, figure, out, base=BASE | FIXED, slopes=slopes)
+    save_results("growth", "What a size costs", rows, figure, out, base=BASE | FIXED, slopes=slopes)
 
 
 def points_of(

@@ -1,12 +1,12 @@
-"""Presets beside other packages: test metrics, seconds to the model and of answers, memory.
+"""Compares presets with other packages: test metrics, seconds of training and prediction, memory.
 
     python -m experiments.defaults.presets DATA ... --out FILE [--seeds 0 1 2]
         [--presets fast default] [--peers omikuji bonsai]
 
-All train in turns, each in a process of its own. Ours compiles all of its programs: its cache is
-empty. Its seconds are from the command to the stored model, before test points are evaluated; those
-of a package are of its own calls, which read its file and train. Runs that the output file has are
-not repeated. Let nothing else run meanwhile.
+All train in turns, each in a separate process. `snm` compiles all of its programs, with an empty
+cache. Its seconds are from the command to the stored model, without the evaluation on test points;
+those of a package are of its own calls, which read its file and train. Runs in the output file are
+not repeated. Let no other program run meanwhile.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ def main(
     presets: tuple[str, ...] = ("fast",),
     peers: tuple[str, ...] = ("omikuji",),
 ) -> None:
-    """Runs all on every data set with every seed, and writes JSON after each run.
+    """Runs all arms on every data set with every seed, and writes JSON after each run.
 
     Args:
       data: folders of data sets.
-      out: JSON file to write or to continue.
+      out: JSON file to write; its runs are kept, and not repeated.
       seeds: of presets and packages.
       presets: of `snm train --preset`.
       peers: packages of `snm compare --peers`.
@@ -79,7 +79,7 @@ def _ours(folder: Path, seed: int, place: Path, name: str) -> dict[str, Any]:
 
 
 def _theirs(folder: Path, seed: int, place: Path, name: str) -> dict[str, Any]:
-    """The package on the same files, with the same labels left out of its answers."""
+    """The package on the same files, with the same labels excluded from its predictions."""
     seen = resolve(snm.preset("fast"), snm.load_data(folder)).seen
     found = run_peer(name, str(folder), place / "peer.json", seed=seed, seen=seen)
     names = ("metrics", "seconds", "predict_seconds", "version", "peak_memory_bytes")

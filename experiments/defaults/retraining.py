@@ -1,11 +1,11 @@
-"""How a model goes on as points are added: trained anew, or on from the run before.
+"""Compares ways to train on added points: from scratch, or from the earlier run.
 
     python -m experiments.defaults.retraining DATA ... --out FILE [--seeds 0] [--preset fast]
 
-A tenth of the training points are new, drawn at random; the others have trained a run before. On
-test points: that run; a training of all points anew; one of all points, and one of the new points
-alone, that start from the run before. Seconds are of one process, in which later runs find the
-programs of earlier ones. Runs that the output file has are not repeated.
+A random tenth of the training points are new; an earlier run was trained on the others. Measured on
+test points: the earlier run; a training from scratch on all points; and two that start from the
+earlier run, on all points and on the new ones alone. Seconds are of one process, in which later
+runs reuse the programs of earlier ones. Runs in the output file are not repeated.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def main(
 
     Args:
       data: folders of data sets.
-      out: JSON file to write or to continue.
+      out: JSON file to write; its runs are kept, and not repeated.
       seeds: of the model and of the choice of new points.
       preset: of all runs.
     """
@@ -57,7 +57,7 @@ def main(
 
 
 def ways(dataset: snm.Dataset, seed: int, preset: str) -> list[tuple[str, dict[str, Any]]]:
-    """All of `WAYS`, and what each gave."""
+    """Trains in each of `WAYS`, and returns the results."""
     config = dataclasses.replace(snm.preset(preset), seed=seed)
     total = dataset.train.num_points
     order = np.random.default_rng(seed).permutation(total)

@@ -1,12 +1,12 @@
-"""Presets on a few hundred points, with and without what they do for so few.
+"""Compares presets on a few hundred points, with and without their settings for small sets.
 
     python -m experiments.defaults.small_sets DATA ... --out FILE [--points 100 200 450] [--seeds 0]
 
-Of each data set, some of the training points are trained on and 4000 others are scored. The
-presets run as they are; `fast` also with 4 passes and no memory, and `default` without a memory.
-Test points are not used. Runs that the output file has are not repeated.
+Each run trains on some of the training points of a data set, and scores 4000 others. Both presets
+run as they are; `fast` also with 4 epochs and no memory, and `default` without a memory. Test
+points are not used. Runs in the output file are not repeated.
 
-`--arms` asks for some of the arms, such as those of `PASSES`: the default with 10 to 30 passes.
+`--arms` selects arms, such as those of `PASSES`: the default with 10 to 30 epochs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 import snm
-from experiments.arms import scored
+from experiments.arms import train_and_score
 from experiments.command_line import run_command
 from experiments.kept_runs import KeptRuns
 from experiments.rules.rare_starts import SCORED, some_of
@@ -53,7 +53,7 @@ def main(
 
     Args:
       data: folders of data sets.
-      out: JSON file to write or to continue.
+      out: JSON file to write; its runs are kept, and not repeated.
       points: numbers of training points.
       seeds: of the model and of the choice of points.
       arms: keys of `ARMS` and `PASSES`.
@@ -72,7 +72,7 @@ def main(
                     if kept.has(**key):
                         continue
                     config = dataclasses.replace(snm.preset(preset), seed=seed, **changes)
-                    kept.add(**key, **scored(few, config, KEYS))
+                    kept.add(**key, **train_and_score(few, config, KEYS))
     show(kept.rows)
 
 

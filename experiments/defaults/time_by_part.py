@@ -1,11 +1,11 @@
-"""Where the time of `snm train DATA` goes, from the command to the result, by part.
+"""Measures the time of `snm train DATA`, from the command to the result, by part.
 
     python -m experiments.defaults.time_by_part DATA ... --out FILE [--seeds 0] [--again] [--turns]
 
-Each run is a process of its own with an empty cache, so that all programs are compiled. `--again`
-also measures a second run, which finds the programs of the first, and `--turns` one more whose
-members train one after the other. Runs of other data in FILE are kept. Let nothing else run
-meanwhile.
+Each run is a separate process with an empty cache, so that all programs are compiled. `--again`
+also measures a second run, which finds the programs of the first in the cache, and `--turns` one
+more whose members train one after the other. Runs on other data in FILE are kept. Let no other
+program run meanwhile.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from typing import Any, Literal
 import tyro
 
 import snm
-from experiments.arms import scored
+from experiments.arms import train_and_score
 from experiments.command_line import run_command
 from experiments.kept_runs import KeptRuns
 
@@ -64,7 +64,7 @@ def main(
 
     Args:
       data: folders of data sets.
-      out: JSON file to write or to continue.
+      out: JSON file to write; its runs are kept, and not repeated.
       questions: "sizes" (B and k'), "losses", or both.
       seeds: seeds of the model, by default 0. The split is the same for all.
     """
@@ -83,7 +83,7 @@ def main(
                     snm.preset("default"), **{**BASE, **settings}, seed=seed
                 )
                 try:
-                    found = scored(parts, config, KEYS)
+                    found = train_and_score(parts, config, KEYS)
                 except ArithmeticError as error:  # the learning rate is too high
                     found = {"metrics": {}, "error": str(error).split(";")[0], "seconds": None}
                 kept.add(data=dataset.name, num_labels=num_labels, seed=seed,

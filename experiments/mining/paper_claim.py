@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 import snm
-from experiments.arms import KEYS, Arm, scored, tuned
+from experiments.arms import KEYS, Arm, train_and_score, tune
 from experiments.command_line import run_command
 from experiments.kept_runs import KeptRuns
 
@@ -65,7 +65,7 @@ def main(
 
     Args:
       data: folder of a data set.
-      out: JSON file to write or to continue.
+      out: JSON file to write; its runs are kept, and not repeated.
       dim: dimension of the embeddings; the paper uses 512.
       tune_epochs: epochs of a tuning trial.
       epochs: epochs of the final runs.
@@ -81,8 +81,8 @@ def main(
     sizes = {"preset": "paper", "dim": dim, "tune_epochs": tune_epochs, "epochs": epochs}
     kept = KeptRuns(out, under="arms", data=dataset.name, sha256=dataset.sha256, **sizes)
     for arm, grid in (job for job in jobs if not kept.has(name=job[0].name)):
-        found = tuned(dataset, arm.but(epochs=tune_epochs), grid, WATCH)
-        final = scored(dataset, arm.but(epochs=epochs, **found["best"]).config)
+        found = tune(dataset, arm.with_settings(epochs=tune_epochs), grid, WATCH)
+        final = train_and_score(dataset, arm.with_settings(epochs=epochs, **found["best"]).config)
         kept.add(name=arm.name, **found, **final)
     show(kept.rows)
 

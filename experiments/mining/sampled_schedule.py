@@ -28,7 +28,7 @@ import numpy as np
 import tyro
 
 import snm
-from experiments.arms import Arm, scored
+from experiments.arms import Arm, train_and_score
 from experiments.command_line import run_command
 from snm.config.resolve import resolve
 from snm.config.stages import Sizes, SizeSchedule
@@ -87,9 +87,12 @@ def arms(setting: Setting) -> list[Arm]:
     paths = {"grows": (low, high), "falls": (high, low)}
     found = [constant]
     for name, (start, end) in paths.items():
-        fixed = Arm(f"B {name}, k' fixed", base).but(sampled=end, sampled_start=start)
+        fixed = Arm(f"B {name}, k' fixed", base).with_settings(sampled=end, sampled_start=start)
         sizes = {"mined": end // setting.share, "mined_start": start // setting.share}
-        found += [fixed, dataclasses.replace(fixed, name=f"B and k' {name[:-1]}").but(**sizes)]
+        found += [
+            fixed,
+            dataclasses.replace(fixed, name=f"B and k' {name[:-1]}").with_settings(**sizes),
+        ]
     return found
 
 
@@ -145,7 +148,7 @@ def main(
 
     Args:
       data: folders of data sets, of the names in `SETTINGS`.
-      out: JSON file to write or to continue.
+      out: JSON file to write; its runs are kept, and not repeated.
       seeds: of the runs on test points; tuning uses seed 0.
     """
     enable_compilation_cache()
@@ -191,7 +194,7 @@ def one_run(
     for row in rows:
         if key.items() <= row.items():
             return row
-    found = scored(dataset, arm.but(learning_rate=rate, seed=seed).config, KEYS)
+    found = train_and_score(dataset, arm.with_settings(learning_rate=rate, seed=seed).config, KEYS)
     load = round(os.getloadavg()[0], 1)
     rows.append({**key, **found["metrics"], "seconds": round(found["seconds"], 2), "load": load})
     write_json(out, file)

@@ -1,9 +1,8 @@
-"""The learning rate that suits `--weight-scale surrogate`, of the ordered losses.
+"""Finds the learning rate for `--weight-scale surrogate` of the ordered losses.
 
-Each loss is trained with `--preset fast` on four fifths of the training points, B 256, k' 16 and
-`--exclude positive`, without a memory: with weights that add up to 1, and with those that bound the
-retrieval loss at k, at the rate of the former and at `--learning-rate auto`. Precision is of the
-other fifth.
+Each loss is trained with `--preset fast` on four fifths of the training points, with B 256, k' 16,
+`--exclude positive` and no memory. The weights add up to 1, or bound the retrieval loss at k; the
+latter run at the rate of the former and at `--learning-rate auto`. Precision is of the other fifth.
 
     python -m experiments.mining.surrogate_rates DATA ... \
         --out experiments/results/surrogate-rates.json
@@ -36,7 +35,7 @@ BASE: dict[str, Any] = {
 }
 
 
-def measured(dataset: Dataset, config: Config) -> dict[str, Any]:
+def measure(dataset: Dataset, config: Config) -> dict[str, Any]:
     """The rate of a training and its precision on the points held out, in percent."""
     with tempfile.TemporaryDirectory() as name:
         result = snm.train(dataset, config, Path(name) / "run")
@@ -46,19 +45,19 @@ def measured(dataset: Dataset, config: Config) -> dict[str, Any]:
 
 
 def main(data: tyro.conf.Positional[tuple[Path, ...]], out: Path) -> None:
-    """Trains all arms on each set, and writes what was found."""
+    """Trains all arms on each set, and writes the results."""
     base, rows = dataclasses.replace(preset("fast"), **BASE), []
     for folder in data:
         dataset = snm.load_data(folder)
         for loss in ("bowl", "powl"):
             config = dataclasses.replace(base, loss=loss)
             about = {"data": dataset.name, "loss": loss}
-            mean = measured(dataset, config)
+            mean = measure(dataset, config)
             rows.append(about | {"arm": "mean"} | mean)
             for k in KS:
                 bound = dataclasses.replace(config, weight_scale="surrogate", retrieval_k=k)
                 for name, rate in (("rate of the mean", mean["rate"]), ("auto", "auto")):
-                    found = measured(dataset, dataclasses.replace(bound, learning_rate=rate))
+                    found = measure(dataset, dataclasses.replace(bound, learning_rate=rate))
                     rows.append(about | {"arm": f"k {k}, {name}"} | found)
             write_json(out, {"preset": "fast", **BASE, "rows": rows})
             print(*rows[-5:], sep="\n", flush=True)

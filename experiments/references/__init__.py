@@ -1,4 +1,4 @@
-"""The systems of the paper's Table 3, written again in plain NumPy and SciPy, to run on our data.
+"""The systems of the paper's Table 3, reimplemented in plain NumPy and SciPy, to run on our data.
 
 Public names, by module:
 

@@ -41,7 +41,7 @@ def main(
 
     Args:
       data: folders of data sets.
-      out: JSON file to write or to continue.
+      out: JSON file to write; its runs are kept, and not repeated.
       names: references, or NAME/I with the I-th of the settings that are tried.
       held_out: score a held-out fifth of train, not test.
       seen: `drop` removes labels that are among a point's own features from the answers.

@@ -1,4 +1,4 @@
-"""What a reference is, and what several share: a constant feature, and answers from scores."""
+"""The interface of a reference, and shared helpers: a constant feature, and labels from scores."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How the rules of the default preset were found: the pages here, and their measurements."""
+"""Experiments from which the rules of the default preset were derived."""

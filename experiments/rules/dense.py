@@ -1,16 +1,16 @@
-"""Compares weightings, dropout and passes of dense features that are far from 0.
+"""Compares weightings, dropout and epochs on dense features with means far from 0.
 
     python -m experiments.rules.dense DATA ... --out dense-features.json
 
 The features of each data set are replaced by 200 dense ones: the coordinates of a truncated SVD of
-the TF-IDF features, each moved and stretched to [0, 10]. So the data hold the same answers, behind
-means that all points share. The default preset trains on four fifths of the training set, and P@k
-is of the rest; test points are not read.
+the TF-IDF features, each shifted and scaled to [0, 10]. So the data have the same information, but
+all points share large means. The default preset trains on four fifths of the training set, and P@k
+is of the rest; test points are not used.
 
-`filled` asks from how many values on that helps: the standardized coordinates lose 0, 0.5, ... and
-are 0 where that leaves less, which the preset `fast` trains on.
+`filled` asks from which density on standardization helps: 0, 0.5, ... is subtracted from the
+standardized coordinates, and negative results become 0. The preset `fast` trains on these.
 
-`passes` asks whether large sets of dense points need the 4 passes of long points; `--parts passes`
+`passes` asks whether large sets of dense points need the 4 epochs of long points; `--parts passes`
 runs it alone.
 
 Takes about 8 minutes for the three sets of the first two results on 2 cores, and two to three
@@ -32,7 +32,7 @@ from scipy.sparse import csr_matrix
 from sklearn.decomposition import TruncatedSVD
 
 import snm
-from experiments.arms import scored
+from experiments.arms import train_and_score
 from experiments.command_line import run_command
 from snm.data.dataset import Dataset
 from snm.data.weighting import Weighting
@@ -114,7 +114,7 @@ def stretched(dense: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def precision(parts: Dataset, config: snm.Config) -> dict[str, float]:
     """P@k of the held-out part."""
-    return dict(scored(parts, config, ("P@1", "P@3", "P@5"))["metrics"])
+    return dict(train_and_score(parts, config, ("P@1", "P@3", "P@5"))["metrics"])
 
 
 def coordinates(dataset: Dataset) -> NDArray[np.float64]:

@@ -1,13 +1,13 @@
-"""What training on label names gains: test points, and labels that no training point has.
+"""Measures what training on label names gains, on test points and for labels without points.
 
     python -m experiments.rules.label_text DATA ... --out label-text.json
 
-DATA are folders that `snm data import` wrote, such as those of `experiments.sets.text_sets`.
-Each is trained on with the default preset, `--label-text on` and `off`, for several seeds. What
-`auto` looks at is told as well: the votes of nearest neighbours without names, with them, and with
-names that were mixed up. Then a tenth of the labels is taken from all training points, and only
-their names are left: how many of a test point's such labels are among its best five, of all labels
-and of these alone?
+DATA are folders that `snm data import` wrote, such as those of `experiments.sets.text_sets`. The
+default preset trains on each with `--label-text on` and `off`, for several seeds. The result also
+has what `auto` decides on: the votes of nearest neighbours without names, with names, and with
+shuffled names. Then a tenth of the labels is removed from all training points, so that only their
+names remain: how many of a test point's removed labels are among the best five, of all labels and
+of the removed ones alone?
 
 Takes 1 minute a data set and seed on 2 cores, and 2 more a set.
 """
@@ -59,7 +59,7 @@ def main(
 
 
 def trial(dataset: snm.Dataset) -> dict[str, Any]:
-    """The sizes of a data set, and what `--label-text auto` sees and decides."""
+    """The sizes of a data set, and the statistics and the choice of `--label-text auto`."""
     train, names = dataset.train, dataset.name_points
     assert names is not None
     weighting = Weighting.fit("tfidf", train.features)

@@ -1,12 +1,13 @@
-"""Whether the rule of `--input-dropout auto` carries to data sets that it was not chosen on.
+"""Tests whether the rule of `--input-dropout auto` generalizes to data sets not used to choose it.
 
     python -m experiments.rules.leave_one_set_out DATA ... [--runs FILE] [--out FILE]
 
-For each data set, the two thresholds of the rule are chosen on all sets, and on all others. A set's
-score at a share of dropout is read off the runs of `experiments.defaults.default_preset` at 0, 0.2,
-0.35 and 0.5, in straight lines between them: the mean of P@1, P@3, P@5 and PSP@5 on a held-out
-fifth, as a share of the set's best. The generated sets of `experiments.defaults.default_preset`
-choose nothing; the file has what the rule says of them too. Prints Markdown.
+For each data set, the two thresholds of the rule are chosen on all sets, and on all others. The
+score of a set at a dropout rate is interpolated linearly between the runs of
+`experiments.defaults.default_preset` at 0, 0.2, 0.35 and 0.5: the mean of P@1, P@3, P@5 and PSP@5
+on a held-out fifth, as a share of the set's best. The generated sets of
+`experiments.defaults.default_preset` choose nothing; the file has the rule's choice for them too.
+Prints Markdown.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Whether class rows should keep a part that labels share by their names; tried, and not built in.
+"""Tests class rows with a part predicted from label names; the idea was not adopted.
 
     python -m experiments.rules.name_rows DATA ... --out name-rows.json
 
-The default preset is trained once a data set and seed. Then the class row w of a label with n
-training points becomes n w + s p, of length 1: p is what the names and rows of all labels say of
-the row (`snm.grow.name_rows`), and s a number of points that the name counts for. Test metrics are
-told for each s; 0 is the model as it was trained. Memory and logit adjustment are as the run chose
-them.
+The default preset is trained once for each data set and seed. Then the class row w of a label with
+n training points becomes n w + s p, scaled to length 1: p is the row predicted from the name of the
+label, by the names and rows of all labels (`snm.grow.name_rows`), and s is the number of points
+that the name counts as. Test metrics are reported for each s; 0 is the model as trained. Memory and
+logit adjustment are those of the run.
 
 Takes 2 minutes a data set and seed on 2 cores.
 """
@@ -50,14 +50,14 @@ def main(
     rows: list[dict[str, Any]] = []
     for folder in data:
         for seed in seeds:
-            for one in measured(folder, seed):
+            for one in measure(folder, seed):
                 rows.append(one)
                 print(json.dumps(one), flush=True)
             if out is not None:
                 write_json(out, {"preset": "default", **machine(), "rows": rows})
 
 
-def measured(data: Path, seed: int) -> list[dict[str, Any]]:
+def measure(data: Path, seed: int) -> list[dict[str, Any]]:
     """Test metrics at each strength."""
     dataset = snm.load_data(data)
     assert dataset.label_names is not None

@@ -1,15 +1,15 @@
-"""What labels of one or two points cost the others.
+"""Measures what labels with one or two points cost the other labels.
 
     python -m experiments.rules.rare_labels DATA ... --out rare-labels.json
 
-Each data set gets copies of its labels: a copy is of a label drawn by frequency, and one or two of
-that label's training points have it too. As many copies are made as make the number of labels
-`--labels` times as large; 3.55 is what `citeulike-t-14k` has with the labels that were dropped from
-it as too rare. The default preset, without what it makes of names and items, trains on four fifths
-of the training set, without and with the copies. On the other fifth only the original labels are
-true: a copy among the answers is wrong, and what P@k loses is what rare labels take from others.
-`model` are the answers of the trained model alone, `whole` those with its memory of neighbours and
-its logit adjustment.
+Copies of labels are added to each data set: a copy is of a label drawn by frequency, and has one or
+two of the training points of that label. There are so many copies that the number of labels grows
+by the factor `--labels`; with 3.55, `citeulike-t-14k` has as many as with the labels that were
+dropped from it as too rare. The default preset, without its use of names and items, trains on four
+fifths of the training set, with and without the copies. On the other fifth only the original labels
+are relevant: a predicted copy is wrong, and the loss in P@k is what rare labels take from others.
+`model` is the trained model alone, `whole` includes its memory of neighbours and its logit
+adjustment.
 
 Takes 4 minutes a data set on 2 cores.
 """
@@ -65,7 +65,7 @@ def main(
             for seed in seeds:
                 rows.append({
                     "data": original.name, "copies": kind, "seed": seed,
-                    "labels": dataset.train.num_labels, **measured(parts, seed),
+                    "labels": dataset.train.num_labels, **measure(parts, seed),
                 })  # fmt: skip
                 print(rows[-1], flush=True)
                 about = {"points": "a held-out fifth of the training set", "machine": machine()}
@@ -97,7 +97,7 @@ def only_first(labels: csr_matrix, count: int) -> csr_matrix:
     return csr_matrix((kept.data, kept.indices, kept.indptr), labels.shape)
 
 
-def measured(parts: Dataset, seed: int) -> dict[str, Any]:
+def measure(parts: Dataset, seed: int) -> dict[str, Any]:
     """Metrics of a run of the default preset: of the model alone, and of the whole."""
     assert parts.test is not None
     with tempfile.TemporaryDirectory() as place:

@@ -1,10 +1,10 @@
-"""Where class rows start, where most labels have one or two training points.
+"""Compares initializations of class rows when most labels have one or two training points.
 
     python -m experiments.rules.rare_starts DATA ... --out FILE [--points 3000] [--seeds 0]
 
-Of each data set, `--points` of the training points are trained on and 4000 others are scored: of so
+Each run trains on `--points` of the training points of a data set, and scores 4000 others: with so
 few points, most labels have one or two. Both presets run with both values of `--class-init`. Test
-points are not used. Runs that the output file has are not repeated.
+points are not used. Runs in the output file are not repeated.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 import snm
-from experiments.arms import scored
+from experiments.arms import train_and_score
 from experiments.command_line import run_command
 from experiments.kept_runs import KeptRuns
 from snm.data.dataset import Dataset
@@ -34,11 +34,11 @@ def main(
     points: int = 3000,
     seeds: tuple[int, ...] = (0,),
 ) -> None:
-    """Runs all on every data set with every seed, and writes JSON after each run.
+    """Runs all arms on every data set with every seed, and writes JSON after each run.
 
     Args:
       data: folders of data sets.
-      out: JSON file to write or to continue.
+      out: JSON file to write; its runs are kept, and not repeated.
       points: training points.
       seeds: of the model and of the choice of points.
     """
@@ -53,7 +53,7 @@ def main(
                     if kept.has(**key):
                         continue
                     config = dataclasses.replace(snm.preset(preset), class_init=start, seed=seed)
-                    kept.add(**key, rare=share_of_rare(few), **scored(few, config, KEYS))
+                    kept.add(**key, rare=share_of_rare(few), **train_and_score(few, config, KEYS))
     show(kept.rows)
 
 

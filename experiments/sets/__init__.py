@@ -1,1 +1,1 @@
-"""Makes data sets: of texts that a machine has, and of copies of another set."""
+"""Scripts that make data sets: from texts on a machine, and from copies of another set."""

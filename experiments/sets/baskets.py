@@ -1,10 +1,11 @@
-"""A sparse recommender from files `Packages` of a Debian mirror: what a package needs, in halves.
+"""Makes a sparse recommender data set from the package dependencies of a Debian mirror.
 
     python -m experiments.sets.baskets PATH ... --out DATA
 
-A basket is what a package depends on or recommends, without what fewer than five packages need. A
-random half of a basket of four or more is the features of a point, the rest its labels; features
-and labels are the same items. Equal baskets count once. A fifth of the points are test points.
+A basket is the set of packages that a package depends on or recommends, without those that fewer
+than five packages need. A random half of a basket of four or more is the features of a point, the
+rest its labels; features and labels are the same items. Equal baskets count once. A fifth of the
+points are test points.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def main(paths: tyro.conf.Positional[list[Path]], out: Path) -> None:
 
 
 def frequent(baskets: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
-    """The different baskets of four items or more, of items that five baskets have.
+    """The distinct baskets with four or more items that occur in at least five baskets.
 
     Example:
       >>> frequent([["a", "b", "c", "d", str(i)] for i in range(5)])

@@ -1,10 +1,10 @@
-"""Several copies of a data set beside each other, as one set that is as many times as large.
+"""Makes a larger data set from several disjoint copies of another one.
 
     python -m experiments.sets.copies DATA OUT --times 12
 
-Copy c of item i is item i + c K, and copies share no feature and no label. So a set whose features
-and labels are the same items stays one, which `snm data synth --like` does not promise. Points of
-different copies tell each other apart easily; within a copy the task is as hard as before.
+Copy c of item i is item i + c K, and copies share no feature and no label. So if features and
+labels are the same items, they stay the same, which `snm data synth --like` does not guarantee.
+Points of different copies are easy to tell apart; within a copy the task is as hard as before.
 """
 
 from __future__ import annotations

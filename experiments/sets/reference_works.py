@@ -1,4 +1,4 @@
-"""Makes data sets from works of reference that Debian packages: genes, a thesaurus, RFCs, pictures.
+"""Makes data sets from reference works in Debian packages: genes, a thesaurus, RFCs, pictures.
 
     python -m experiments.sets.reference_works genes org.Hs.eg.sqlite --out genes.csv
     python -m experiments.sets.reference_works papers org.Hs.eg.sqlite --out papers.csv

@@ -1,4 +1,4 @@
-"""Makes text data sets whose labels are words, from what a machine has.
+"""Makes text data sets whose labels are words, from files found on most machines.
 
     python -m experiments.sets.text_sets docstrings PATH ... --out docstrings.csv
     python -m experiments.sets.text_sets parameters PATH ... --out parameters.csv

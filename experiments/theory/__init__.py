@@ -1,1 +1,1 @@
-"""What the theorems and the tables of the papers say, worked out."""
+"""Evaluations of the theorems and tables of the papers."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from experiments.figures import COLOURS, keep, panels
+from experiments.figures import COLOURS, panels, save_results
 from snm.theory.auc import linear_1d_bounds
 
 DELTA = 0.01
@@ -49,7 +49,7 @@ def main() -> None:
     axes[0].set_ylabel("deviation of the AUC")
     axes[0].legend(loc="upper right")
     title = f"AUC on the line: deviation with probability {1 - DELTA:g}"
-    keep("auc-figure-1", title, rows, figure, delta=DELTA)
+    save_results("auc-figure-1", title, rows, figure, delta=DELTA)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from experiments.figures import COLOURS, DASHES, keep, panels
+from experiments.figures import COLOURS, DASHES, panels, save_results
 from snm.losses.rank_weights import top
 from snm.losses.theta import theta_from_vartheta
 from snm.theory.calibration import condition_3, recommended_theta, relevant_labels, smallest_m
@@ -99,7 +99,9 @@ def main() -> None:
     axes[0].set_ylabel("cost of the best wrong answer")
     axes[0].legend(loc="center left")
     title = f"Calibration at K = {K}, k = {TOP}: condition (3) and the minimum of the loss"
-    keep("calibration", title, rows, figure, distributions=distributions(), smallest_m=needed)
+    save_results(
+        "calibration", title, rows, figure, distributions=distributions(), smallest_m=needed
+    )
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ import tyro
 
 import snm
 from experiments.command_line import run_command
-from experiments.figures import COLOURS, keep, panels
+from experiments.figures import COLOURS, panels, save_results
 from snm.data.weighting import Weighting
 from snm.losses.rank_weights import negative_sampling, top
 from snm.losses.theta import theta_norms
@@ -102,7 +102,7 @@ def main(data: tyro.conf.Positional[tuple[str, ...]]) -> None:
     axes[0].set_ylabel(f"branches of Theorem 5, k = {TOP}")
     axes[0].legend(fontsize=7)
     title = "Complexities on training points, unit class rows"
-    keep("complexity", title, rows, figure, k=TOP, delta=DELTA, data=details)
+    save_results("complexity", title, rows, figure, k=TOP, delta=DELTA, data=details)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import math
 
 import numpy as np
 
-from experiments.figures import COLOURS, DASHES, keep, panels
+from experiments.figures import COLOURS, DASHES, panels, save_results
 from snm.losses.listwise import listnet
 from snm.theory import ranking, ranking_fit
 
@@ -96,7 +96,7 @@ def main() -> None:
                 title=f"online descent on ListNet, n = {RUN_N}")  # fmt: skip
     axes[1].legend()
     title = f"Bounds against the length of lists (n = {N:,}, W = R = 1, delta = {DELTA:g})"
-    keep("document-length", title, rows, figure, measured_n=RUN_N, measured_bound=limit)
+    save_results("document-length", title, rows, figure, measured_n=RUN_N, measured_bound=limit)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from collections import Counter
 
 import numpy as np
 
-from experiments.figures import COLOURS, DASHES, keep, panels
+from experiments.figures import COLOURS, DASHES, panels, save_results
 from snm.losses.transformations import exponential, linear, sigmoid
 from snm.theory import listwise
 
@@ -85,7 +85,9 @@ def main() -> None:
     axes[0].set_ylabel("log10 of C N (exact N)")
     axes[0].legend()
     title = "Claims of Tables 2 and 3 over a grid of settings: in how many they agree"
-    keep("listwise-tables", title, rows, figure, table_1={"m": 10, **EXAMPLE, "values": table_1})
+    save_results(
+        "listwise-tables", title, rows, figure, table_1={"m": 10, **EXAMPLE, "values": table_1}
+    )
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from experiments.figures import COLOURS, keep, panels
+from experiments.figures import COLOURS, panels, save_results
 from snm.losses.rank_weights import top
 from snm.theory.variance import linear_gradient_variance, value_variance_bound
 
@@ -24,7 +24,7 @@ SAMPLED = (16, 64, 256, 1024, 2048)
 MINED = (1, 4, 16, None)  # None: all sampled labels
 
 
-def measured(
+def measure(
     scores: np.ndarray, sampled: int, mined: int, rng: np.random.Generator
 ) -> tuple[float, float]:
     """Variance of the BOWL's negative part (hinge), and the trace of its gradient's covariance."""
@@ -55,7 +55,7 @@ def main() -> None:
         for sampled in SAMPLED:
             mined = sampled if some is None else some
             weights = top(mined)
-            value, trace = measured(scores, sampled, mined, rng)
+            value, trace = measure(scores, sampled, mined, rng)
             bound = value_variance_bound(weights, sampled, K, spread)
             exact = linear_gradient_variance(weights, sampled, K)
             assert value <= bound * 1.1 + 1e-12
@@ -87,7 +87,7 @@ def main() -> None:
     axes[0].set_ylabel("variance over samples")
     axes[1].legend()
     title = f"Variance of SNM at K = {K}, BOWL with hinge, weights 1/k', {DRAWS} draws"
-    keep("variance", title, rows, figure, num_labels=K, draws=DRAWS, spread=spread)
+    save_results("variance", title, rows, figure, num_labels=K, draws=DRAWS, spread=spread)
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ def add_splits(
     split_points = points
     for n in range(1, splits + 1):
         features, labels = _split(points, np.random.default_rng(Stream.SPLITS.of(seed, n)))
-        split_points = split_points.beside(
+        split_points = split_points.concatenate(
             replace(points, features=features, labels=labels, filter=None)
         )
     if rows is not None:

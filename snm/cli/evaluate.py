@@ -70,26 +70,26 @@ class Evaluate:
 
 
 def _run(command: Evaluate) -> None:
-    """Evaluates a run and prints its metrics; with an index, also what approximate search loses.
+    """Evaluates a run and prints its metrics; with an index, also the loss by approximate search.
 
     Raises:
       InputError: no run, data without test points or of another shape, or an index of another run.
     """
     from snm.runs.unfinished import remark_unfinished
 
-    _check(command)
+    _check_options(command)
     remark_unfinished(command.run)
-    found = _evaluated(command)
+    results = _compute_metrics(command)
     if command.json:
         import numpy as np
 
-        print(json.dumps(found, default=lambda x: np.asarray(x).tolist()))
+        print(json.dumps(results, default=lambda x: np.asarray(x).tolist()))
     else:
-        _print(command, found)
+        _print(command, results)
 
 
-def _check(command: Evaluate) -> None:
-    """Refuses what needs no look into the run."""
+def _check_options(command: Evaluate) -> None:
+    """Checks the options that do not depend on the run."""
     from snm.cli.outputs import refuse_kept
     from snm.system.files import check_writable
 
@@ -102,12 +102,12 @@ def _check(command: Evaluate) -> None:
         raise InputError("--k", "nothing", "numbers of answers, such as 1 10")
     if command.auc and command.no_auc:
         raise InputError("--auc", "--no-auc as well", "one of the two")
-    if command.same_ids and command.data is None:  # those of its own data are, or it is refused
+    if command.same_ids and command.data is None:  # the data of the run have the same ids anyway
         raise InputError("--same-ids", "no --data", "the data that have the same ids")
 
 
-def _evaluated(command: Evaluate) -> dict[str, Any]:
-    """All metrics, with those of the index in `by_index`; writes the table of labels."""
+def _compute_metrics(command: Evaluate) -> dict[str, Any]:
+    """Computes all metrics, those of the index as `by_index`; writes the table of labels."""
     from snm.evaluation.label_table import write_label_table
     from snm.export.index import with_index
     from snm.runs.load import load
@@ -115,37 +115,39 @@ def _evaluated(command: Evaluate) -> dict[str, Any]:
     from snm.trainer.evaluate import evaluate
 
     run, index = command.run, command.index
-    asked = functools.partial(evaluate, run, command.data, same_ids=command.same_ids, ks=command.k)
+    evaluate_run = functools.partial(
+        evaluate, run, command.data, same_ids=command.same_ids, ks=command.k
+    )
     with waiting(f"opening {run}"):
         predictor = load(run)
-        # Opened here, so that an index of another run is refused before the long part.
-        searched = None if index is None else with_index(predictor, index)
+        # Before the evaluation, so that an index of another run is refused early.
+        index_predictor = None if index is None else with_index(predictor, index)
     with waiting(f"evaluating {run}"):
-        found = asked(
+        results = evaluate_run(
             predictor=predictor,
             auc=command.auc if command.auc or command.no_auc else None,
             thresholds=command.threshold or (),
             by_label=command.by_label is not None,
         )
     if command.by_label is not None:
-        write_label_table(command.by_label, found.pop("by_label"), predictor.label_names)
-    if searched is not None:
+        write_label_table(command.by_label, results.pop("by_label"), predictor.label_names)
+    if index_predictor is not None:
         with waiting(f"searching {index}"):
-            found["by_index"] = asked(predictor=searched, auc=False)["metrics"]
-    return found
+            results["by_index"] = evaluate_run(predictor=index_predictor, auc=False)["metrics"]
+    return results
 
 
-def _print(command: Evaluate, found: dict[str, Any]) -> None:
-    """Prints tables of the metrics, and of what approximate search loses."""
+def _print(command: Evaluate, results: dict[str, Any]) -> None:
+    """Prints tables of the metrics, and of the loss by approximate search."""
     from snm.cli.metrics_tables import metrics_table, print_metrics
     from snm.system.terminal import console
 
-    print_metrics(found, f"{command.run}: test points")
-    if (by_index := found.get("by_index")) is None:
+    print_metrics(results, f"{command.run}: test points")
+    if (by_index := results.get("by_index")) is None:
         return
     console.print(metrics_table(by_index, f"the same, searched with {command.index}"))
     lost = {
         name: value - by_index[name] if "@" in name else value
-        for name, value in found["metrics"].items()
+        for name, value in results["metrics"].items()
     }
     console.print(metrics_table(lost, "lost by approximate search"))

@@ -1,4 +1,4 @@
-"""Help texts without the line breaks of the source, which tyro keeps and then wraps once more."""
+"""Removes the line breaks of the source from help texts: tyro would keep them, and wrap again."""
 
 from __future__ import annotations
 
@@ -6,38 +6,39 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-__all__ = ["flowing", "flowing_help"]
+__all__ = ["unwrap_paragraphs", "unwrapped_help"]
 
 
-def flowing(text: str) -> str:
-    r"""The text with one line for each paragraph.
+def unwrap_paragraphs(text: str) -> str:
+    r"""Joins the lines of each paragraph.
 
     Example:
-      >>> flowing("Folder of a run,\n    or its address.\n\nMore.")
+      >>> unwrap_paragraphs("Folder of a run,\n    or its address.\n\nMore.")
       'Folder of a run, or its address.\n\nMore.'
     """
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n"))
 
 
 @contextlib.contextmanager
-def flowing_help() -> Iterator[None]:
-    """Has docstring_parser, from which tyro takes the help of options, give texts that flow.
+def unwrapped_help() -> Iterator[None]:
+    """Within it, docstring_parser, which tyro uses, returns the help of options unwrapped.
 
-    It leaves the indentation of the source in an attribute's docstring, by which tyro takes each
-    line for one that has to stay.
+    docstring_parser keeps the indentation in the docstring of an attribute, and tyro keeps the line
+    breaks of indented text.
     """
     import docstring_parser
 
-    read = docstring_parser.parse_from_object
+    original = docstring_parser.parse_from_object
 
-    def of_object(*words: Any, **named: Any) -> docstring_parser.Docstring:
-        found = read(*words, **named)
-        for one in found.params:
-            one.description = one.description and flowing(one.description)
-        return found
+    def parse(*args: Any, **kwargs: Any) -> docstring_parser.Docstring:
+        docstring = original(*args, **kwargs)
+        for param in docstring.params:
+            if param.description:
+                param.description = unwrap_paragraphs(param.description)
+        return docstring
 
-    docstring_parser.parse_from_object = of_object
+    docstring_parser.parse_from_object = parse
     try:
         yield
     finally:
-        docstring_parser.parse_from_object = read
+        docstring_parser.parse_from_object = original

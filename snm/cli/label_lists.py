@@ -1,4 +1,4 @@
-"""Files of labels, names or ids, one a line."""
+"""Files that list labels by name or id, one per line."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ __all__ = ["labels_of"]
 
 
 def labels_of(path: Path, predictor: Predictor, *, may_be_none: bool = False) -> NDArray[np.int32]:
-    """The ids of the labels that a file lists, int32 [S]; says which names are unknown.
+    """The ids of the labels that a file lists, int32 [S]; prints a remark on unknown names.
 
     Args:
-      path: the file. A number is an id, unless labels have numbers for names.
-      predictor: knows the labels.
-      may_be_none: whether the file may list no known label.
+      path: the file. A number is an id, unless the names of some labels are numbers.
+      predictor: has the names of the labels.
+      may_be_none: whether the file may be without a known label.
 
     Raises:
       InputError: a file that cannot be read, or an id out of range; and unless `may_be_none`, no
-        label, or no name that a label has.
+        label, or no known one.
     """
     import numpy as np
 
@@ -38,14 +38,14 @@ def labels_of(path: Path, predictor: Predictor, *, may_be_none: bool = False) ->
     lines, names = read_lines(path), set(predictor.label_names or ())
     if not may_be_none and not any(map(str.strip, lines)):
         raise InputError(str(path), "no label", "names or ids of labels, one a line")
-    of_names = any(name.isdecimal() for name in names)
+    names_are_numbers = any(name.isdecimal() for name in names)
     ids: list[int] = []
     unknown: list[tuple[int, str]] = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         label: int | str = line
-        if line not in names and re.fullmatch(" *[0-9]{1,16} *", line) and not of_names:
+        if line not in names and re.fullmatch(" *[0-9]{1,16} *", line) and not names_are_numbers:
             label = int(line)
         try:
             known = predictor.ids_of([label], skip_unknown=True)

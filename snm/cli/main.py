@@ -16,10 +16,10 @@ from typing import Any
 import tyro
 
 from snm.cli import table
-from snm.cli.help_text import flowing_help
+from snm.cli.help_text import unwrapped_help
 from snm.cli.optional import optional_types
-from snm.cli.parse_errors import explained, unwrapped
-from snm.cli.setting_groups import joined
+from snm.cli.parse_errors import error_from_box, wide_terminal
+from snm.cli.setting_groups import flatten_settings
 from snm.config.settings import Config, preset, read_config
 from snm.distributed.launch import leave
 from snm.errors import STOPPED, InputError, StoppedError, nearest
@@ -28,12 +28,19 @@ from snm.stores.address import Address
 from snm.stores.objects import StoreError
 from snm.system import timing
 from snm.system.escapes import plain
-from snm.system.faults import OUT_OF_MEMORY, is_disk_full, is_out_of_memory, reason_of
+from snm.system.faults import (
+    OUT_OF_MEMORY,
+    STANDARD_OUTPUT,
+    is_disk_full,
+    is_out_of_memory,
+    naming,
+    reason_of,
+)
 from snm.system.files import check_reachable
 from snm.system.own_modules import import_own_modules
 from snm.system.signals import sigterm_ends_process_1
 
-__all__ = ["base_settings", "main", "on_this_machine", "parse"]
+__all__ = ["base_settings", "main", "parse", "with_local_copies"]
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -45,14 +52,14 @@ def main(args: Sequence[str] | None = None) -> None:
     stopped at once.
     """
     if args is None:
-        # Else the collector looks through what imports make again and again, for 0.1 s of a start.
+        # Else the collector scans the objects of imports again and again, which takes 0.1 s.
         gc.set_threshold(50_000)
     words = list(sys.argv[1:] if args is None else args)
     timing.restart(timing.process_started() if args is None else None, "starting")
     with sigterm_ends_process_1():
-        status = _guarded(words)
+        status = _run_to_status(words)
         leave(status)
-    if args is None and (isinstance(status, _AtOnce) or has_background_work()):
+    if args is None and (isinstance(status, _ImmediateExit) or has_background_work()):
         with contextlib.suppress(OSError):
             sys.stdout.flush()
         os._exit(status)
@@ -71,7 +78,7 @@ def _run(words: list[str]) -> None:
     else:
         if {"-h", "--help"}.isdisjoint(words):
             import_own_modules()
-        on_this_machine(parse(words))()
+        with_local_copies(parse(words))()
 
 
 # -- parsing ---------------------------------------------------------------------------------
@@ -86,14 +93,14 @@ def parse(words: list[str]) -> Any:
       SystemExit: `--help`.
     """
     settings = base_settings(words)
-    said = io.StringIO()
+    stderr = io.StringIO()
     asked_for_help = not {"-h", "--help"}.isdisjoint(words)
     try:
         with (
-            contextlib.redirect_stderr(said),
-            flowing_help(),  # always: tyro keeps what it read once
+            contextlib.redirect_stderr(stderr),
+            unwrapped_help(),  # always: tyro caches docstrings
             optional_types(),
-            contextlib.nullcontext() if asked_for_help else unwrapped(),
+            contextlib.nullcontext() if asked_for_help else wide_terminal(),
         ):
             command: Any = tyro.cli(
                 table.command_type(settings, brief=table.find(words) is None),
@@ -104,23 +111,23 @@ def parse(words: list[str]) -> Any:
     except SystemExit as stop:
         if stop.code:
             _refuse_unknown(words)
-            raise explained(said.getvalue(), _command_of(words)) from stop
+            raise error_from_box(stderr.getvalue(), _command_name(words)) from stop
         raise
     if (verb := table.find(words)) is not None and verb.takes_settings:
-        return joined(command, verb.kind)
+        return flatten_settings(command, verb.kind)
     return command
 
 
-_READ = ("run", "index", "path")  # folders that verbs read
-_OWN = ("run_dir", "warm_start")  # `snm train` knows what to do with addresses
+_COPIED = ("run", "index", "path")  # fields with folders that verbs read
+_KEPT_ADDRESSES = ("run_dir", "warm_start")  # `snm train` handles addresses in these fields
 
 
-def on_this_machine(command: Any) -> Any:
-    """The verb with local copies in place of addresses in stores, where it reads folders.
+def with_local_copies(command: Any) -> Any:
+    """Copies the folders that the verb reads from stores, and replaces their addresses.
 
     Raises:
-      InputError: an address where a path of this machine is wanted, nothing at an address, no
-        folder where a run is wanted, or a path that cannot be reached.
+      InputError: an address where only a local path is allowed, nothing at an address, no run at a
+        path, or a path that cannot be reached.
     """
     copies = {}
     for field in dataclasses.fields(command):
@@ -128,16 +135,16 @@ def on_this_machine(command: Any) -> Any:
         address = Address.of(value)
         if address is None and isinstance(value, Path):
             check_reachable(value)
-        if field.name in _OWN:
+        if field.name in _KEPT_ADDRESSES:
             continue
-        if address is not None and field.name in _READ:
+        if address is not None and field.name in _COPIED:
             from snm.stores.copies import local
             from snm.system.terminal import waiting
 
             with waiting(f"copying {address}"):
                 copies[field.name] = type(value)(local(value))
         elif field.name == "run" and address is None:
-            _refuse_nowhere(value)
+            _check_run_exists(value)
         elif address is not None and isinstance(value, Path):
             flag = "--" + field.name.replace("_", "-")
             where, found = flag, f"the address {address}"
@@ -147,20 +154,20 @@ def on_this_machine(command: Any) -> Any:
     return dataclasses.replace(command, **copies)
 
 
-def _refuse_nowhere(run: Path) -> None:
-    """Refuses a run that is not there before its verb tells that it loads it."""
+def _check_run_exists(run: Path) -> None:
+    """Refuses a missing run, before its verb prints that it loads it."""
     if ":/" not in str(run) and not run.exists():  # models on the Hub are `hf://owner/name`
         raise InputError(str(run), "no such folder", "the folder of a run (`snm train`)")
 
 
 @dataclasses.dataclass
-class _Base:
+class _BaseOptions:
     preset: str | None = None
     config: Path | None = None
 
 
 def base_settings(words: Sequence[str]) -> Config:
-    """The settings that `--preset` and `--config` select; they are the defaults of all others.
+    """The settings that `--preset` and `--config` select, the defaults of the other options.
 
     Raises:
       InputError: an unknown preset, or a file that cannot be used.
@@ -170,7 +177,11 @@ def base_settings(words: Sequence[str]) -> Config:
         return Config()
     try:
         base, _ = tyro.cli(
-            _Base, args=words, return_unknown_args=True, add_help=False, console_outputs=False
+            _BaseOptions,
+            args=words,
+            return_unknown_args=True,
+            add_help=False,
+            console_outputs=False,
         )
     except SystemExit:  # an option without a value, which the full parse reports
         return Config()
@@ -183,8 +194,8 @@ def base_settings(words: Sequence[str]) -> Config:
 def _refuse_unknown(words: Sequence[str]) -> None:
     """Refuses a command or an option that does not exist, and names the nearest in one line.
 
-    tyro refuses it first. Its own report is a box of several lines, which suggests nothing where a
-    required option is missing too, such as the one that is misspelt.
+    tyro reports it in a box of several lines, without a suggestion if a required option is missing
+    too, such as the misspelt one.
     """
     verb = table.find(words)
     if verb is None:
@@ -199,16 +210,16 @@ def _refuse_unknown(words: Sequence[str]) -> None:
     for word in words:
         name = word.partition("=")[0].replace("_", "-")
         if name.startswith("--") and name not in ("--", "--help", *known_options):
-            # Without the dashes, which would make any two options alike.
-            near = nearest(name[2:], (one[2:] for one in known_options), "")
+            # Without the dashes, which would make all options similar.
+            near = nearest(name[2:], (option[2:] for option in known_options), "")
             expected = (
-                near.replace("example ", "example --") or f"one of `{_command_of(words)} --help`"
+                near.replace("example ", "example --") or f"one of `{_command_name(words)} --help`"
             )
             raise InputError(name, "an unknown option", expected)
 
 
-def _command_of(words: Sequence[str]) -> str:
-    """The command that a line calls, as far as it is one."""
+def _command_name(words: Sequence[str]) -> str:
+    """The known command at the start of a command line, such as `snm data import`."""
     if (verb := table.find(words)) is not None:
         return f"snm {verb.words}"
     return " ".join(["snm", *(word for word in words[:1] if word in table.GROUPS)])
@@ -217,61 +228,64 @@ def _command_of(words: Sequence[str]) -> str:
 # -- errors ----------------------------------------------------------------------------------
 
 
-_AGAIN = {
+_RESUME_HINTS = {
     "train": "goes on from the last checkpoint, if there is one",
     "compare": "keeps what is done, and goes on",  # before and after its runs
     "data fetch": "goes on with the download",
 }
-"""What the same command does after it was interrupted, of the verbs that do not begin again."""
+"""What the same command does after an interruption, for verbs that resume."""
 
 
-def _of_disk(error: BaseException | None) -> bool:
-    """Whether a disk is full or fails. That is no unusable input: the same command may succeed."""
+def _is_disk_error(error: BaseException | None) -> bool:
+    """Whether a disk is full or failing; then the input may be valid, and a retry may succeed."""
     return isinstance(error, OSError) and (is_disk_full(error) or error.errno == errno.EIO)
 
 
-class _AtOnce(int):
-    """A status to exit with at once: threads may wait for others, which could not start."""
+class _ImmediateExit(int):
+    """A status for `os._exit`: threads may wait for others that could not start."""
 
 
-def _guarded(words: list[str]) -> int:
+def _run_to_status(words: list[str]) -> int:
     """Runs a command; an error becomes one line on stderr and an exit status."""
     try:
         _run(words)
-        sys.stdout.flush()
+        with naming(STANDARD_OUTPUT):
+            sys.stdout.flush()
     except InputError as error:
-        return _said(error.as_flags, 1 if _of_disk(error.__cause__) else 2)
+        return _print_error(error.as_flags, 1 if _is_disk_error(error.__cause__) else 2)
     except StoppedError as error:
-        return _said(f"{error}; the same command goes on from there", STOPPED)
+        return _print_error(f"{error}; the same command goes on from there", STOPPED)
     except KeyboardInterrupt:
         verb = table.find(words)
-        again = None if verb is None else _AGAIN.get(verb.words)
-        return _said("interrupted" + (f"; the same command {again}" if again else ""), 130)
+        again = None if verb is None else _RESUME_HINTS.get(verb.words)
+        return _print_error("interrupted" + (f"; the same command {again}" if again else ""), 130)
     except (ArithmeticError, StoreError) as error:
-        return _said(str(error), 1)
+        return _print_error(str(error), 1)
     except MemoryError as error:
-        return _AtOnce(_said(f"out of memory: {error}" if str(error) else "out of memory", 1))
-    except BrokenPipeError:  # nobody reads on; Python would write what is left at its exit
+        return _ImmediateExit(
+            _print_error(f"out of memory: {error}" if str(error) else "out of memory", 1)
+        )
+    except BrokenPipeError:  # the reader has gone; Python would write the rest at its exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:  # a full disk, say
         where = "" if error.filename is None else f"{error.filename}: "
-        status = _said(f"{where}{reason_of(error)}", 1)
-        return _AtOnce(status) if is_out_of_memory(error) else status
+        status = _print_error(f"{where}{reason_of(error)}", 1)
+        return _ImmediateExit(status) if is_out_of_memory(error) else status
     except Exception as error:
         if is_out_of_memory(error):
-            return _AtOnce(_said(OUT_OF_MEMORY, 1))
+            return _ImmediateExit(_print_error(OUT_OF_MEMORY, 1))
         if not isinstance(error, (AssertionError, RuntimeError)):
             raise
-        if (said := _without_device(error)) is None:
+        if (message := _no_device_message(error)) is None:
             raise
-        return _said(said, 2)
+        return _print_error(message, 2)
     return 0
 
 
-def _without_device(error: BaseException) -> str | None:
-    """What to say of an error of JAX where it cannot start; None of other errors."""
-    import traceback  # here: a start needs none
+def _no_device_message(error: BaseException) -> str | None:
+    """The message of an error of JAX that it raises if it cannot start; None for other errors."""
+    import traceback  # not at the top, so that `snm` starts fast
 
     *_, (last, _) = traceback.walk_tb(error.__traceback__)
     if not last.f_globals.get("__name__", "").startswith("jax."):
@@ -280,13 +294,13 @@ def _without_device(error: BaseException) -> str | None:
 
     if (why := device_error()) is None:
         return None
-    asked = os.environ.get("JAX_PLATFORMS")
-    where = "the devices of JAX" if asked is None else f"JAX_PLATFORMS={asked}"
+    platforms = os.environ.get("JAX_PLATFORMS")
+    where = "the devices of JAX" if platforms is None else f"JAX_PLATFORMS={platforms}"
     return f"{where}: found {why}, expected a platform of this machine, such as cpu"
 
 
-def _said(text: str, status: int) -> int:
+def _print_error(text: str, status: int) -> int:
     line = plain(text).replace("\n", r"\n")  # names of files may hold any character
-    with contextlib.suppress(OSError):  # nobody reads: the status tells it all the same
+    with contextlib.suppress(OSError):  # the reader has gone; the status reports it too
         print(f"snm: error: {line}", file=sys.stderr)
     return status

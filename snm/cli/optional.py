@@ -1,4 +1,4 @@
-"""How options that may be left out are parsed: help names their values, and not `None` too."""
+"""Parsing of optional values for tyro, without `None` in the help."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ __all__ = ["optional_types"]
 
 
 def optional_types() -> ConstructorRegistry:
-    """Rules for tyro, by which `int | None` is `INT` in help, where tyro has `{None}|INT`.
+    """Rules for tyro that show `int | None` as `INT` in help, instead of `{None}|INT`.
 
-    The word `None` still stands for no value, which takes back what a file of settings gives.
+    The word `None` is still accepted: it overrides a value from a settings file.
     """
     rules = ConstructorRegistry()
-    rules.primitive_rule(_without_none)
+    rules.primitive_rule(_optional_rule)
     return rules
 
 
-def _without_none(
+def _optional_rule(
     info: PrimitiveTypeInfo,
 ) -> PrimitiveConstructorSpec[Any] | UnsupportedTypeAnnotationError | None:
-    """The rule of the other types of a union with None; None if `info` is no such union."""
+    """The rule for a union with None: that of its other types; None if `info` is not a union."""
     kinds = get_args(info.type)
     if info.type_origin not in (Union, types.UnionType) or type(None) not in kinds:
         return None
@@ -38,7 +38,7 @@ def _without_none(
     if not isinstance(rule, PrimitiveConstructorSpec):
         return rule
 
-    def value(words: list[str]) -> Any:
+    def parse(words: list[str]) -> Any:
         if words == ["None"]:
             return None
         try:
@@ -46,17 +46,17 @@ def _without_none(
         except ValueError as error:
             if len(words) > 1:
                 raise
-            raise ValueError(repr(words[0])) from error  # whole: int() cuts long ones
+            raise ValueError(repr(words[0])) from error  # the whole value: int() shortens it
 
-    def is_value(found: Any) -> Any:
-        return found is None or rule.is_instance(found)
+    def is_instance(value: Any) -> Any:
+        return value is None or rule.is_instance(value)
 
-    def written(found: Any) -> list[str]:
-        return ["None"] if found is None else rule.str_from_instance(found)
+    def to_words(value: Any) -> list[str]:
+        return ["None"] if value is None else rule.str_from_instance(value)
 
     return dataclasses.replace(
         rule,
-        instance_from_str=value,
-        is_instance=is_value,
-        str_from_instance=written,
+        instance_from_str=parse,
+        is_instance=is_instance,
+        str_from_instance=to_words,
     )

@@ -1,7 +1,7 @@
-"""Turns the box in which tyro explains a wrong command line into the one line of an `InputError`.
+"""Turns the box in which tyro explains a wrong command line into a one-line `InputError`.
 
-The text of the box is all that tyro tells in each of its versions that we allow. Where this module
-does not know a box, the line has the box's own words.
+The supported versions of tyro give no more than the text of the box. If this module does not know a
+box, the error quotes its text.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Iterator, Sequence
 
 from snm.errors import InputError
 
-__all__ = ["explained", "unwrapped"]
+__all__ = ["error_from_box", "wide_terminal"]
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _CORNER, _SIDE = "╭", "│"
-_RULE = re.compile("[─-]+")  # across a box, between what is wrong and the help
-_WIDEST = "100000"
+_RULE = re.compile("[─-]+")  # a horizontal line between the error and the help
+_WIDE_COLUMNS = "100000"
 
 _INVALID = re.compile(r"invalid choice '(.*)' for argument '(.*?)'\. Expected one of \((.*)\)\.")
 _UNREADABLE = re.compile(r"Error parsing (\S+): (.*)")
@@ -27,15 +27,15 @@ _UNKNOWN = re.compile(r"Unrecognized options: (.*)")
 _NO_COMMAND = re.compile(r"Expected one of \{(.*)\}")
 _QUOTED = re.compile(r"""'[^']*'|"[^"]*\"""")
 _TYPE = re.compile(r"INT|FLOAT|\{[^}]*\}")
-_NOUNS = {"INT": "a whole number", "FLOAT": "a number"}
-_MADE_BY = {"INT": int, "FLOAT": float}
+_TYPE_NAMES = {"INT": "a whole number", "FLOAT": "a number"}
+_PARSERS = {"INT": int, "FLOAT": float}
 
 
 @contextlib.contextmanager
-def unwrapped() -> Iterator[None]:
-    """Has tyro take the screen for so wide that it breaks no line of a box, nor a value in it."""
+def wide_terminal() -> Iterator[None]:
+    """Makes tyro assume a terminal so wide that it wraps no line of a box."""
     before = os.environ.get("COLUMNS")
-    os.environ["COLUMNS"] = _WIDEST
+    os.environ["COLUMNS"] = _WIDE_COLUMNS
     try:
         yield
     finally:
@@ -44,32 +44,32 @@ def unwrapped() -> Iterator[None]:
             os.environ["COLUMNS"] = before
 
 
-def explained(box: str, verb: str) -> InputError:
-    """The error that a box of tyro's describes.
+def error_from_box(box: str, verb: str) -> InputError:
+    """The error that a box of tyro describes.
 
     Args:
-      box: what tyro wrote, `unwrapped`.
-      verb: the words of the command, such as `snm data import`.
+      box: the output of tyro, written within `wide_terminal`.
+      verb: the command, such as `snm data import`.
 
     Example:
-      >>> said = "invalid choice 'x' for argument '--to'. Expected one of ('a', 'b')."
-      >>> box = chr(10).join(["╭─ Invalid choice ─╮", f"│ {said} │", "╰──────────────────╯"])
-      >>> explained(box, "snm export").as_flags
+      >>> text = "invalid choice 'x' for argument '--to'. Expected one of ('a', 'b')."
+      >>> box = chr(10).join(["╭─ Invalid choice ─╮", f"│ {text} │", "╰──────────────────╯"])
+      >>> error_from_box(box, "snm export").as_flags
       "--to: found 'x', expected one of a, b"
     """
-    wrong, rest = _parts(box)
-    text = " ".join(line.strip() for line in wrong)
+    error_lines, help_lines = _split_box(box)
+    text = " ".join(line.strip() for line in error_lines)
     if found := _INVALID.search(text):
         choices = re.findall(r"'([^']*)'", found[3])
         return InputError(found[2], repr(found[1]), _one_of(choices))
     if found := _UNREADABLE.search(text):
-        return _wrong_value(found[1], found[2], rest)
+        return _wrong_value(found[1], found[2], help_lines)
     if found := _INCOMPLETE.search(text):
-        one = found[2] == "1"
-        short, expected = ("no value", "one after it") if one else ("too few", f"{found[2]} values")
-        return InputError(found[1], short, expected)
+        if found[2] == "1":
+            return InputError(found[1], "no value", "one after it")
+        return InputError(found[1], "too few", f"{found[2]} values")
     if text.startswith("Missing from "):
-        return _missing(wrong)
+        return _missing(error_lines)
     if found := _UNKNOWN.search(text):
         what = "an unknown option" if found[1].startswith("-") else "a word too many"
         return InputError(found[1], what, f"what `{verb} --help` lists")
@@ -78,8 +78,8 @@ def explained(box: str, verb: str) -> InputError:
     return InputError(verb, text or "words that do not fit", f"what `{verb} --help` lists")
 
 
-def _parts(box: str) -> tuple[list[str], list[str]]:
-    """The lines of a box above its first rule, which say what is wrong, and those below."""
+def _split_box(box: str) -> tuple[list[str], list[str]]:
+    """The lines of a box above its first rule, which explain the error, and those below."""
     title, *lines = [_COLOUR.sub("", line).rstrip() for line in box.splitlines()] or [""]
     if title.startswith(_CORNER):
         inside = [line.strip(_SIDE).rstrip()[1:] for line in lines if line.startswith(_SIDE)]
@@ -91,49 +91,52 @@ def _parts(box: str) -> tuple[list[str], list[str]]:
 
 
 def _wrong_value(where: str, reason: str, help_lines: Sequence[str]) -> InputError:
-    """A value of another type than the option's, which the help below names."""
+    """The error of a value of the wrong type; the help names the type of the option."""
     usage = next((line.strip() for line in help_lines if line.startswith(" ")), where)
-    types = dict.fromkeys(_TYPE.findall(usage.removeprefix(where)))  # each once, in their order
-    given = reason.partition(" Got errors:")[0]
-    quoted = [value[1:-1] for value in _QUOTED.findall(given)]
-    wrong = [value for value in quoted if not any(_fits(value, kind) for kind in types)]
+    types = dict.fromkeys(_TYPE.findall(usage.removeprefix(where)))  # without repeats, in order
+    message = reason.partition(" Got errors:")[0]
+    quoted = [value[1:-1] for value in _QUOTED.findall(message)]
+    wrong = [value for value in quoted if not any(_is_valid(value, kind) for kind in types)]
     if not types or not wrong:
         return InputError(where, reason, usage)
-    return InputError(where, repr(wrong[0]), _either([w for k in types for w in _words(k)]))
+    valid = [value for kind in types for value in _valid_values(kind)]
+    return InputError(where, repr(wrong[0]), _join_or(valid))
 
 
-def _fits(value: str, kind: str) -> bool:
-    if kind not in _MADE_BY:
-        return value in _words(kind)
+def _is_valid(value: str, kind: str) -> bool:
+    if kind not in _PARSERS:
+        return value in _valid_values(kind)
     try:
-        _MADE_BY[kind](value)
+        _PARSERS[kind](value)
     except ValueError:
         return False
     return True
 
 
-def _words(kind: str) -> list[str]:
-    """What fits a type of tyro's: `INT`, or some choices in braces."""
-    return [_NOUNS[kind]] if kind in _NOUNS else kind.strip("{}").split(",")
+def _valid_values(kind: str) -> list[str]:
+    """Describes the values of a type in the help of tyro: `INT`, or choices in braces."""
+    return [_TYPE_NAMES[kind]] if kind in _TYPE_NAMES else kind.strip("{}").split(",")
 
 
 def _missing(lines: Sequence[str]) -> InputError:
-    """Options without a value: each is a line, and its help the lines below, further in."""
+    """The error of missing options: each is a line, and its help follows, indented further."""
     verb = lines[0].removeprefix("Missing from ").rstrip(":")
-    named = [line.strip() for line in lines if re.match(r" {4}\S", line)]
-    names = [re.sub(r"(--\S+).*", r"\1", name) for name in named]
-    if len(named) != 1:
-        return InputError(verb, f"no {' and no '.join(names)}", " and ".join(named))
-    about = " ".join(line.strip() for line in lines if re.match(r" {5}", line))
-    about = about.partition(" (required)")[0].partition(". ")[0].rstrip(".")
-    if names == named:  # an argument by its place
-        return InputError(verb, f"no {named[0]}", f"{named[0]}: {about}")
-    return InputError(names[0], "no value", f"{named[0].removeprefix(names[0]).strip()}: {about}")
+    usages = [line.strip() for line in lines if re.match(r" {4}\S", line)]
+    names = [re.sub(r"(--\S+).*", r"\1", name) for name in usages]
+    if len(usages) != 1:
+        return InputError(verb, f"no {' and no '.join(names)}", " and ".join(usages))
+    help_text = " ".join(line.strip() for line in lines if re.match(r" {5}", line))
+    help_text = help_text.partition(" (required)")[0].partition(". ")[0].rstrip(".")
+    if names == usages:  # a positional argument
+        return InputError(verb, f"no {usages[0]}", f"{usages[0]}: {help_text}")
+    return InputError(
+        names[0], "no value", f"{usages[0].removeprefix(names[0]).strip()}: {help_text}"
+    )
 
 
 def _one_of(choices: Sequence[str]) -> str:
     return f"one of {', '.join(choices)}" if len(choices) > 1 else "".join(choices)
 
 
-def _either(words: Sequence[str]) -> str:
+def _join_or(words: Sequence[str]) -> str:
     return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

@@ -57,7 +57,7 @@ class Plan:
             from snm.system.cache_folder import enable_compilation_cache
 
             enable_compilation_cache()
-        else:  # without its device, no program can be read back from a cache
+        else:  # without the device, a cached program cannot be loaded
             from snm.targets.devices import use_cpus_only
 
             use_cpus_only()
@@ -81,24 +81,24 @@ def _run(command: Plan) -> None:
         simulate_devices(with_mesh_of_target(command.target, command.settings)[1].mesh)
         return plan_target(command.data, command.settings, command.target, limit, command.json)
     simulate_devices(command.settings.mesh)
-    found = _found(command, limit)
+    plan = _compute_plan(command, limit)
     if command.json:
-        print(json.dumps(_as_json(found)))
+        print(json.dumps(_as_json(plan)))
     else:
-        _print(found)
+        _print(plan)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _Found:
-    """What a run needs.
+class _PlanResult:
+    """The forecast of a run.
 
     Attributes:
-      config: its settings.
-      expected: the forecast.
-      programs: those that it is of.
-      room: the memory that there is.
-      seconds: of a step; None where none was timed.
-      untimed: why none was; empty where one was.
+      config: the settings of the run.
+      expected: bytes by part and stage, and steps.
+      programs: the compiled programs of the run.
+      room: the memory needed and available.
+      seconds: of a step; None if no step was timed.
+      not_timed_because: the reason if no step was timed; else empty.
     """
 
     config: ResolvedConfig
@@ -106,11 +106,11 @@ class _Found:
     programs: Programs
     room: MemoryCheck
     seconds: float | None
-    untimed: str
+    not_timed_because: str
 
 
-def _found(command: Plan, limit: int | None) -> _Found:
-    """Forecasts a run on this machine, and times its steps where it fits."""
+def _compute_plan(command: Plan, limit: int | None) -> _PlanResult:
+    """Forecasts a run on this machine, and times its steps if it fits."""
     import jax
 
     from snm.config.resolve import resolve
@@ -123,19 +123,19 @@ def _found(command: Plan, limit: int | None) -> _Found:
     config = resolve(command.settings, dataset)
     expected, programs = forecast(dataset, config)
     room = compare_memory(expected, programs, config, limit)
-    untimed = ""
+    not_timed_because = ""
     if programs.mesh is not None and jax.default_backend() == "cpu":
-        untimed = "one CPU simulates the devices"
+        not_timed_because = "one CPU simulates the devices"
     elif room.needed > device_memory():
-        untimed = "the run does not fit this machine"
-    seconds = None if untimed else seconds_per_step(programs, expected.needs.at_once)
-    return _Found(config, expected, programs, room, seconds, untimed)
+        not_timed_because = "the run does not fit this machine"
+    seconds = None if not_timed_because else seconds_per_step(programs, expected.needs.at_once)
+    return _PlanResult(config, expected, programs, room, seconds, not_timed_because)
 
 
-def _as_json(found: _Found) -> dict[str, Any]:
-    """The account in bytes, and times in seconds, which are None where no step was timed."""
-    expected, room = found.expected, found.room
-    seconds, steps = found.seconds, expected.steps_per_epoch
+def _as_json(plan: _PlanResult) -> dict[str, Any]:
+    """The result with sizes in bytes and times in seconds, None if no step was timed."""
+    expected, room = plan.expected, plan.room
+    seconds, steps = plan.seconds, expected.steps_per_epoch
     return {
         "host_bytes": expected.host,
         "device_bytes": expected.device,
@@ -147,42 +147,42 @@ def _as_json(found: _Found) -> dict[str, Any]:
         "steps_per_epoch": steps,
         "seconds_per_step": seconds,
         "members_at_once": expected.needs.at_once,
-        "compile_seconds": found.programs.compile_seconds,
+        "compile_seconds": plan.programs.compile_seconds,
         "seconds_per_epoch": None if seconds is None else seconds * steps,
     }
 
 
-def _print(found: _Found) -> None:
+def _print(plan: _PlanResult) -> None:
     """Prints tables of bytes, the time of an epoch, and whether the run fits."""
     from snm.planning.byte_sizes import format_bytes
     from snm.system.terminal import console, say
 
-    expected, mesh, room = found.expected, found.programs.mesh, found.room
+    expected, mesh, room = plan.expected, plan.programs.mesh, plan.room
     name = "host" if expected.device else "memory"
     console.print(_table(f"{name}, MiB", expected.host))
     if expected.device:
-        each = "device" if mesh is None else f"each of {mesh.size} devices"
-        console.print(_table(f"{each}, MiB", expected.device))
-    say(_time(found))
+        title = "device" if mesh is None else f"each of {mesh.size} devices"
+        console.print(_table(f"{title}, MiB", expected.device))
+    say(_time_text(plan))
     sizes = f"{format_bytes(room.needed)} at the peak, {format_bytes(room.limit)} available"
     say(f"fits: {sizes}" if room.fits else f"does not fit: {sizes}")
     for flags, size in room.ways:
         say(f"  {flags:<24} {format_bytes(size)}")
 
 
-def _time(found: _Found) -> str:
+def _time_text(plan: _PlanResult) -> str:
     """How long a step, an epoch and the training take, or why this is not known."""
-    config, seconds, steps = found.config, found.seconds, found.expected.steps_per_epoch
+    config, seconds, steps = plan.config, plan.seconds, plan.expected.steps_per_epoch
     if seconds is None:
-        return f"time: not measured, because {found.untimed}"
-    beside = found.expected.needs.at_once
-    every = config.epochs * -(-config.members // beside) * steps
-    each = f" of {beside} members at once" if beside > 1 else ""
+        return f"time: not measured, because {plan.not_timed_because}"
+    at_once = plan.expected.needs.at_once
+    total_steps = config.epochs * -(-config.members // at_once) * steps
+    per_step = f" of {at_once} members at once" if at_once > 1 else ""
     return (
-        f"{seconds:.3g} s a step{each}, {counted(steps, 'step')} an epoch: "
+        f"{seconds:.3g} s a step{per_step}, {counted(steps, 'step')} an epoch: "
         f"{duration(seconds * steps)} an epoch, "
-        f"the first after {duration(found.programs.compile_seconds)} of compiling;\n"
-        f"{duration(seconds * every)} of training in total "
+        f"the first after {duration(plan.programs.compile_seconds)} of compiling;\n"
+        f"{duration(seconds * total_steps)} of training in total "
         f"(epochs {config.epochs}, members {config.members}), without evaluation;\n"
         "these times were measured just now, on a few steps: they vary from call to call"
     )

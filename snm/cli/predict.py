@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from tyro.conf import Positional, arg
 
 from snm.errors import InputError, counted
-from snm.system.faults import reason_of
+from snm.system.faults import STANDARD_OUTPUT, naming, reason_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -281,7 +281,9 @@ def _written(output: Path | None) -> Iterator[Any]:
     if output is None:
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(encoding="utf-8")  # as in a file, whatever the locale
-        yield sys.stdout
+        with naming(STANDARD_OUTPUT):
+            yield sys.stdout
+            sys.stdout.flush()
         return
     try:
         packed = output.suffix == ".gz"
@@ -338,7 +340,8 @@ def _blocks(
 
 
 def _no_texts(command: Predict, form: str) -> InputError:
-    expected = f"features in text form, .npz or .npy: {command.run} knows no texts"
+    of_texts = "a run on `snm data import` does"
+    expected = f"features in text form, .npz or .npy: {command.run} knows no texts; {of_texts}"
     return InputError(str(command.input or "--text"), f"texts ({form})", expected)
 
 

@@ -1,7 +1,7 @@
 """The settings of a run in groups: `snm train --help` shows a box for each.
 
-`Config` is flat, and tyro makes a box of a dataclass. So verbs are parsed with the bases of
-`Config` in its place, which are joined afterwards.
+`Config` is flat, and tyro shows a box for each dataclass. So verbs are parsed with the base classes
+of `Config` instead; `flatten_settings` joins them afterwards.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from tyro.conf import OmitArgPrefixes, arg
 from snm.config.fields import GROUPS
 from snm.config.settings import Config
 
-__all__ = ["in_groups", "joined", "with_groups"]
+__all__ = ["flatten_settings", "in_groups", "with_groups"]
 
-_KINDS = {kind.__name__.removesuffix("Settings").lower(): kind for kind in GROUPS}
-# Of the boxes of `--help`, where a group is called otherwise in the code; " options" follows.
+_GROUP_TYPES = {kind.__name__.removesuffix("Settings").lower(): kind for kind in GROUPS}
+# Titles of boxes that differ from the name of the group in the code; tyro appends " options".
 _TITLES = {
     "start": "preset",
     "input": "feature",
@@ -28,17 +28,17 @@ _Groups: Any = dataclasses.make_dataclass(
     "_Groups",
     [
         (name, Annotated[kind, arg(name=_TITLES.get(name, name), prefix_name=False)])
-        for name, kind in _KINDS.items()
+        for name, kind in _GROUP_TYPES.items()
     ],
 )
 
 
 def with_groups(kind: type) -> Any:
-    """A verb's dataclass whose `settings` are in groups."""
+    """The dataclass of a verb, with `settings` in groups."""
     settings = ("settings", OmitArgPrefixes[_Groups], dataclasses.field())  # type: ignore[misc]
-    about = {"__doc__": kind.__doc__, "__module__": kind.__module__}
+    namespace = {"__doc__": kind.__doc__, "__module__": kind.__module__}
     return dataclasses.make_dataclass(
-        kind.__name__, [settings], bases=(kind,), namespace=about, kw_only=True
+        kind.__name__, [settings], bases=(kind,), namespace=namespace, kw_only=True
     )
 
 
@@ -46,14 +46,16 @@ def in_groups(config: Config) -> Any:
     """The settings as the groups that `with_groups` expects."""
     return _Groups(
         **{
-            name: kind(**{one.name: getattr(config, one.name) for one in dataclasses.fields(kind)})
-            for name, kind in _KINDS.items()
+            name: kind(
+                **{field.name: getattr(config, field.name) for field in dataclasses.fields(kind)}
+            )
+            for name, kind in _GROUP_TYPES.items()
         }
     )
 
 
-def joined(command: Any, kind: type) -> Any:
-    """A parsed verb as its own dataclass, with flat settings."""
+def flatten_settings(command: Any, kind: type) -> Any:
+    """Converts a parsed verb with groups to its own dataclass, with flat settings."""
     groups = vars(command.settings).values()
     settings = Config(**{name: value for group in groups for name, value in vars(group).items()})
     return kind(**vars(command) | {"settings": settings})

@@ -1,4 +1,4 @@
-"""The table of verbs. The subcommands, the overview of `snm --help` and the hints follow from it.
+"""The table of verbs, from which the subcommands, `snm --help` and the hints are made.
 
 A new verb needs two things: a dataclass with `__call__` in its package's `cli.py`, and an entry
 here. The modules imported here must stay light: they import jax and the rest when a verb runs.
@@ -22,7 +22,7 @@ from snm.cli.data_verbs.interactions import Interactions
 from snm.cli.data_verbs.stats import Stats
 from snm.cli.data_verbs.synth import Synth
 from snm.cli.evaluate import Evaluate
-from snm.cli.help_text import flowing
+from snm.cli.help_text import unwrap_paragraphs
 from snm.cli.plan import Plan
 from snm.cli.predict import Predict
 from snm.cli.setting_groups import in_groups, with_groups
@@ -44,13 +44,13 @@ class Verb(NamedTuple):
       words: what the user types, such as `data stats`.
       kind: dataclass of its arguments; its docstring is the help, and calling an instance runs it.
       arguments: the required ones, for the overview.
-      about: what the verb does, for the overview.
+      summary: what the verb does, for the overview.
     """
 
     words: str
     kind: type
     arguments: str
-    about: str
+    summary: str
 
     @property
     def takes_settings(self) -> bool:
@@ -90,7 +90,9 @@ def overview() -> str:
     """`snm --help`: a line for each verb, on one screen of 24 lines of 80 characters."""
     usages = [f"snm {verb.words} {verb.arguments}".rstrip() for verb in VERBS]
     width = max(map(len, usages))
-    lines = [f"  {usage:<{width}}  {verb.about}" for usage, verb in zip(usages, VERBS, strict=True)]
+    lines = [
+        f"  {usage:<{width}}  {verb.summary}" for usage, verb in zip(usages, VERBS, strict=True)
+    ]
     title = "usage: snm COMMAND (extreme classification with Stochastic Negative Mining)"
     versions = f"  {'snm --version':<{width}}  versions, and the devices of jax"
     return "\n".join([title, "", *lines, versions, "", _DATA])
@@ -99,14 +101,14 @@ def overview() -> str:
 def find(words: Sequence[str]) -> Verb | None:
     """The verb that a command line starts with."""
     for verb in VERBS:
-        named = verb.words.split()
-        if list(words[: len(named)]) == named:
+        verb_words = verb.words.split()
+        if list(words[: len(verb_words)]) == verb_words:
             return verb
     return None
 
 
 def command_type(settings: Config, *, brief: bool) -> Any:
-    """The type that tyro parses: a union of the verbs, in which a group is a union of its own.
+    """The type that tyro parses: a union of the verbs; a group is a union within it.
 
     Args:
       settings: default of each setting, for verbs that take settings.
@@ -126,9 +128,9 @@ def command_type(settings: Config, *, brief: bool) -> Any:
 
 
 def _member(verb: Verb, name: str, settings: Config, brief: bool) -> Any:
-    about = verb.about if brief else _described(verb.kind)
+    description = verb.summary if brief else _help_of(verb.kind)
     if not verb.takes_settings:
-        return Annotated[verb.kind, subcommand(name, description=about)]
+        return Annotated[verb.kind, subcommand(name, description=description)]
     required = {
         field.name: tyro.MISSING
         for field in dataclasses.fields(verb.kind)
@@ -136,16 +138,18 @@ def _member(verb: Verb, name: str, settings: Config, brief: bool) -> Any:
     }
     kind = with_groups(verb.kind)
     default = kind(**required, settings=in_groups(settings))
-    return Annotated[kind, subcommand(name, default=default, description=about)]
+    return Annotated[kind, subcommand(name, default=default, description=description)]
 
 
-def _described(kind: type) -> str:
-    """The docstring, a line for each paragraph: tyro keeps breaks before what is no letter.
+def _help_of(kind: type) -> str:
+    """The docstring with one line per paragraph, as tyro would keep some of its line breaks.
 
-    The empty line before its examples is left out, as tyro makes two of it.
+    Without the empty line before the examples, which tyro would double.
     """
     text, *examples = inspect.cleandoc(kind.__doc__ or "").split("For example:\n\n")
-    return "\n\n".join([flowing(text), *(f"For example:\n{one}" for one in examples)])
+    return "\n\n".join(
+        [unwrap_paragraphs(text), *(f"For example:\n{example}" for example in examples)]
+    )
 
 
 def _union(kinds: list[Any]) -> Any:
@@ -154,20 +158,20 @@ def _union(kinds: list[Any]) -> Any:
 
 # tyro has no public list of the options that it makes of a class.
 _POSITIONAL = get_args(Positional[Any])[-1]  # type: ignore[misc]
-_ONE_SIDED = get_args(FlagCreatePairsOff[Any])[-1]  # type: ignore[misc]
+_NO_NEGATION = get_args(FlagCreatePairsOff[Any])[-1]  # type: ignore[misc]
 
 
 def options(kind: Any) -> list[str]:
-    """The options that tyro makes of the fields of a dataclass; a switch mostly has two."""
+    """The options that tyro derives from a dataclass; most booleans have two, --x and --no-x."""
     hints = get_type_hints(kind, include_extras=True)
-    found = []
+    names = []
     for field in dataclasses.fields(kind):
         hint = hints[field.name]
         plain, markers = getattr(hint, "__origin__", hint), getattr(hint, "__metadata__", ())
         name = field.name.replace("_", "-")
         if dataclasses.is_dataclass(plain):
-            found += options(plain)
+            names += options(plain)
         elif _POSITIONAL not in markers:
-            two = plain is bool and _ONE_SIDED not in markers
-            found += [f"--{name}", f"--no-{name}"] if two else [f"--{name}"]
-    return found
+            has_negation = plain is bool and _NO_NEGATION not in markers
+            names += [f"--{name}", f"--no-{name}"] if has_negation else [f"--{name}"]
+    return names

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Train", "run_training"]
 
-_TIMED = 2.0  # seconds of steps from which the rest is estimated
-_SHORTEST_ESTIMATE = 10.0  # seconds
-_LINE_EVERY = 1.0  # seconds of steps between the lines of two epochs
-_SHORTEST_PROGRAM = 0.1  # seconds of compiling from which --profile-time names a program
-_STOPPING = "finishing the step and taking a checkpoint; again stops at once"
-_KEPT = "goes on from the last checkpoint"
-_BETWEEN = f"SIGTERM: stopped; the same command {_KEPT}, if there is one"
+_MIN_TIMED = 2.0  # seconds of steps before the rest is estimated
+_MIN_ESTIMATE = 10.0  # seconds; shorter estimates are not shown
+_LINE_EVERY = 1.0  # seconds of steps between two lines
+_MIN_COMPILING = 0.1  # seconds; --profile-time leaves out programs that compile faster
+_STOP_NOTE = "finishing the step and taking a checkpoint; again stops at once"
+_RESUME_NOTE = "goes on from the last checkpoint"
+_SIGTERM_NOTE = f"SIGTERM: stopped; the same command {_RESUME_NOTE}, if there is one"
 
 
 @dataclasses.dataclass
@@ -95,7 +95,7 @@ class Train:
         from snm.system.timing import part
 
         # Until the steps begin, which `stop_told` ends in order.
-        with ignore_broken_pipe(), sigterm_exits(STOPPED, _BETWEEN):
+        with ignore_broken_pipe(), sigterm_exits(STOPPED, _SIGTERM_NOTE):
             with waiting("starting"), part("starting"):
                 from snm.distributed.launch import ProcessOptions, process_group
                 from snm.system.cache_folder import enable_compilation_cache
@@ -129,7 +129,7 @@ def run_training(command: Train) -> None:
     check_trackers(command.log_to)
     if command.same_ids and command.warm_start is None:
         raise InputError("--same-ids", "no --warm-start", "the run that has the same ids")
-    if command.device_memory is not None:  # also where nothing is trained
+    if command.device_memory is not None:  # an invalid size is refused also with --dry-run
         from snm.planning.byte_sizes import parse_bytes
 
         parse_bytes(command.device_memory)
@@ -156,7 +156,7 @@ def run_training(command: Train) -> None:
             warning = disk_warning(dataset, run.config, place.folder)
             if warning is not None and not RunFolder(place.folder).result.exists():
                 console.print(warning, soft_wrap=True)
-        with progress_bar() as bar, announced_stop(_STOPPING, _KEPT) as stop:
+        with progress_bar() as bar, announced_stop(_STOP_NOTE, _RESUME_NOTE) as stop:
             request = RunRequest(
                 source=command.data,  # as typed, so that `evaluate` finds the data again
                 warm_start=command.warm_start,
@@ -168,7 +168,7 @@ def run_training(command: Train) -> None:
             services = command.log_to if is_first_process() else ()
             for event in tracked(run.events(request), services, place.folder):
                 display.show(event)
-    if not display.began:
+    if not display.started:
         console.print(f"{command.run_dir} is finished: nothing was trained", soft_wrap=True)
     place_of_run = Address.of(command.run_dir) or command.run_dir
     _print_result(display.result, dataset.name, place_of_run)
@@ -182,17 +182,17 @@ class _Display:
     def __init__(self, bar: Progress, members: int = 1):
         self._members, self._at_once, self._estimated = members, 1, False
         self.result: dict[str, Any] = {}
-        self.began = False  # whether any phase did
+        self.started = False  # whether a phase has started
         self._bar, self._task = bar, bar.add_task("preparing", total=None)
         self._total = self._per_epoch = self._points = 0
-        self._losses: list[tuple[int, float]] = []  # points of a dispatch, and their mean
+        self._losses: list[tuple[int, float]] = []  # of each dispatch: points, and their mean loss
         self._seconds, self._compiled = 0.0, False
-        self._paces: list[float] = []  # seconds of a step, of each dispatch
-        self._untold = 0.0  # seconds since the line of an epoch
-        self._held = ""  # the line of an epoch that ended too soon after that
+        self._step_seconds: list[float] = []  # of each dispatch: seconds per step
+        self._since_line = 0.0  # seconds since the last line
+        self._pending_line = ""  # of an epoch that ended too soon after the last line
 
     def show(self, event: Any) -> None:
-        """Shows one event, and keeps the result of the last."""
+        """Shows an event; the last one has the result of the run."""
         from snm.runs.events import Evaluated, Finished, Noted, Skipped, Started, Stepped
 
         match event:
@@ -212,27 +212,27 @@ class _Display:
             case Skipped():
                 self._print(f"step {event.step:,} skipped: {event.tensor} not finite")
             case Finished():
-                self._print_held()
+                self._print_pending()
                 self.result = event.result
 
     def _print(self, text: str, best: bool = False) -> None:
         self._bar.console.print(text + "  best" * best)
 
-    def _print_held(self) -> None:
-        if self._held:
-            self._print(self._held)
-        self._held = ""
+    def _print_pending(self) -> None:
+        if self._pending_line:
+            self._print(self._pending_line)
+        self._pending_line = ""
 
     def _start(self, event: Any) -> None:
-        self.began = True
-        self._print_held()
+        self.started = True
+        self._print_pending()
         if not self._total:
             self._bar.remove_task(self._task)
         self._total, self._per_epoch = event.last_step, event.steps_per_epoch
         self._at_once = event.members_at_once
         self._seconds, self._points, self._compiled = 0.0, 0, False
-        self._paces, self._step_before, self._untold = [], event.step, 0.0
-        phase = self._named(event.phase)
+        self._step_seconds, self._step_before, self._since_line = [], event.step, 0.0
+        phase = self._phase_title(event.phase)
         text = f"{phase}: compiling"
         self._task = self._bar.add_task(text, total=self._total, completed=event.step)
         if phase != "train":
@@ -240,53 +240,53 @@ class _Display:
         if event.step:
             self._print(f"{phase}: going on from step {event.step:,} of {self._total:,}")
 
-    def _named(self, phase: str) -> str:
-        """A phase as it is shown: that of the first of several members says so, as the others."""
+    def _phase_title(self, phase: str) -> str:
+        """The title of a phase; with several members, those of the first are numbered too."""
         first = {"train": "member-1", "refit": "refit-1"}
         return first.get(phase, phase) if self._members > 1 else phase
 
     def _step(self, event: Any) -> None:
-        # By the seconds of the events: those of a member that trained beside another one come all
-        # at once. Those of the first are of compiling.
+        # By the seconds of the events, not by the clock: the events of a member that trained beside
+        # another arrive all at once. The seconds of the first event are mostly compiling.
         if self._compiled:
             self._points, self._seconds = self._points + event.points, self._seconds + event.seconds
-            self._paces.append(event.seconds / (event.step - self._step_before))
+            self._step_seconds.append(event.seconds / (event.step - self._step_before))
         self._compiled, self._step_before = True, event.step
-        self._untold += event.seconds
+        self._since_line += event.seconds
         self._estimate(event.step)
         rate = f"{self._points / self._seconds:,.0f}" if self._points else ""
-        if not math.isnan(event.loss):  # all of its steps were skipped
+        if not math.isnan(event.loss):  # NaN if all of its steps were skipped
             self._losses.append((event.points, event.loss))
         epoch = -(-event.step // self._per_epoch)
         text = f"epoch {epoch} loss {event.loss:.4f}" + (rate and f" {rate}/s")
         self._bar.update(self._task, completed=event.step, description=text)
         if event.step % self._per_epoch == 0:
-            self._tell(epoch, rate, last=event.step == self._total)
+            self._finish_epoch(epoch, rate, last=event.step == self._total)
 
-    def _tell(self, epoch: int, rate: str, last: bool) -> None:
-        """Prints a line for an epoch; holds back what comes too soon after another."""
-        whole = sum(points for points, _ in self._losses)
-        of_points = math.fsum(points * loss for points, loss in self._losses)
-        mean = of_points / whole if whole else math.nan
+    def _finish_epoch(self, epoch: int, rate: str, last: bool) -> None:
+        """Prints a line for an epoch, or keeps it if it comes too soon after another."""
+        points = sum(points for points, _ in self._losses)
+        total = math.fsum(points * loss for points, loss in self._losses)
+        mean = total / points if points else math.nan
         line = f"epoch {epoch:>3} of {self._epochs()}   loss {mean:8.4f}"
-        self._held = line + (rate and f"   {rate:>9} examples/s")
-        if last or self._untold >= _LINE_EVERY:
-            self._print_held()
-            self._untold = 0.0
+        self._pending_line = line + (rate and f"   {rate:>9} examples/s")
+        if last or self._since_line >= _LINE_EVERY:
+            self._print_pending()
+            self._since_line = 0.0
         self._losses.clear()
 
     def _estimate(self, step: int) -> None:
-        """Says once, when some seconds of steps are timed, what those of all members will take."""
-        if self._estimated or self._seconds < _TIMED:
+        """Prints once, after some seconds of steps, the estimated time of all members."""
+        if self._estimated or self._seconds < _MIN_TIMED:
             return
         self._estimated = True
-        # Of more members than cores, the first runs as if it had a core, and ends before others.
+        # With more members than cores, the first still has a core of its own, and ends early.
         rounds = self._members / min(self._at_once, num_cores())
         # Not the mean: the first steps wait for what other members compile and begin.
-        left = (self._total * rounds - step) * statistics.median(self._paces)
-        if left >= _SHORTEST_ESTIMATE:
-            of = f"{counted(self._members, 'member')} of {counted(self._epochs(), 'epoch')}"
-            self._print(f"about {duration(left)} of steps left: {of}")
+        left = (self._total * rounds - step) * statistics.median(self._step_seconds)
+        if left >= _MIN_ESTIMATE:
+            size = f"{counted(self._members, 'member')} of {counted(self._epochs(), 'epoch')}"
+            self._print(f"about {duration(left)} of steps left: {size}")
 
     def _epochs(self) -> int:
         return round(self._total / self._per_epoch)
@@ -314,21 +314,22 @@ def _print_result(result: dict[str, Any], name: str, run_dir: Path | Address) ->
 
 
 def _print_next(evaluated: bool, run_dir: Path | Address) -> None:
-    """Prints what a user may do with the run."""
+    """Prints the next commands for the run."""
     from snm.system.terminal import say
 
     run = shlex.quote(str(run_dir))
-    more = f"snm evaluate {run} for more of these metrics, " if evaluated else ""
-    say(f"next: {more}snm predict {run} INPUT, or snm serve {run}")
+    evaluate = f"snm evaluate {run} for more of these metrics, " if evaluated else ""
+    say(f"next: {evaluate}snm predict {run} INPUT, or snm serve {run}")
 
 
 def _print_times(table: bool) -> None:
-    """Prints where the time went: a line, or with `table` every part and program."""
+    """Prints the time by part: one line, or with `table` every part and program."""
     from snm.system.terminal import console, make_table, say
     from snm.system.timing import COMPILING, times
 
-    whole, parts, programs = found = times()
-    parts = {**parts, "the rest": found.rest}
+    timings = times()
+    whole, parts, programs = timings
+    parts = {**parts, "the rest": timings.rest}
     ordered = sorted(parts, key=lambda name: -parts[name])
     if not table:
         shown = ", ".join(f"{parts[name]:.1f} {name}" for name in ordered[:4])
@@ -339,14 +340,14 @@ def _print_times(table: bool) -> None:
         lines.add_row(name, f"{parts[name]:.2f}", f"{parts[name] / whole:.1%}")
         if name == COMPILING:
             for program in sorted(programs, key=lambda program: -programs[program]):
-                if programs[program] >= _SHORTEST_PROGRAM:
+                if programs[program] >= _MIN_COMPILING:
                     lines.add_row(f"  {program}", f"  ({programs[program]:.2f})", "")
     lines.add_row("all", f"{whole:.2f}", "")
     console.print(lines)
 
 
 def _print_settings(dataset: Dataset, config: Config) -> None:
-    """What `--dry-run` prints."""
+    """Prints the settings and sizes of a run, for `--dry-run`."""
     from snm.config.resolve import resolve
     from snm.config.resolved import changed_by_data
     from snm.system.terminal import console, make_table
@@ -362,9 +363,9 @@ def _print_settings(dataset: Dataset, config: Config) -> None:
     rows = dataset.train.num_features + dataset.train.num_labels
     parameters = config.dim * (rows + (config.dim if config.encoder != "linear" else 0))
     parameters *= resolved.members
-    every = steps * resolved.epochs * resolved.members
+    total_steps = steps * resolved.epochs * resolved.members
     console.print(
         f"{parameters:,} parameters, {parameters * 4 / 2**20:,.0f} MiB; about "
-        f"{counted(steps, 'step')} an epoch, {every:,} in all. "
+        f"{counted(steps, 'step')} an epoch, {total_steps:,} in all. "
         "Nothing was trained (--dry-run)."
     )

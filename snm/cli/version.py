@@ -1,4 +1,4 @@
-"""What `snm --version` prints; jax is asked in another process, so that this one stays light."""
+"""What `snm --version` prints."""
 
 from __future__ import annotations
 
@@ -11,28 +11,30 @@ from snm.machine.versions import version_of
 
 __all__ = ["version_lines"]
 
-_START = 120  # seconds that a device may take to start
-_LOOK = "import jax; print('\\n'.join(f'{d.platform} ({d.device_kind})' for d in jax.devices()))"
+_TIMEOUT = 120  # seconds that a device may take to start
+_LIST_DEVICES = (
+    "import jax; print('\\n'.join(f'{d.platform} ({d.device_kind})' for d in jax.devices()))"
+)
 
 
 def version_lines() -> list[str]:
     """What `snm --version` prints: versions, and the devices that jax finds.
 
-    jax looks for them in a process of its own: a broken driver may end it, or never answer.
+    jax looks for them in another process, because a broken driver may crash it or hang.
     """
-    said = [f"{package} {version_of(package)}" for package in ("snm", "jax", "jaxlib")]
+    versions = [f"{package} {version_of(package)}" for package in ("snm", "jax", "jaxlib")]
     where = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
-    return [said[0], ", ".join([*said[1:], where]), f"devices: {_found_devices()}"]
+    return [versions[0], ", ".join([*versions[1:], where]), f"devices: {_describe_devices()}"]
 
 
-def _found_devices() -> str:
-    command = [sys.executable, "-c", _LOOK]
+def _describe_devices() -> str:
+    command = [sys.executable, "-c", _LIST_DEVICES]
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=_START
+            command, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT
         )
     except subprocess.TimeoutExpired:
-        return f"jax did not answer within {_START} s"
+        return f"jax did not answer within {_TIMEOUT} s"
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
         forced = os.environ.get("JAX_PLATFORMS")

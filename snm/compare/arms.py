@@ -58,7 +58,7 @@ def _mining(mined: int, **changes: Any) -> Changes:
 
 def _has_negative_weight(loss: str) -> bool:
     """Whether the loss reads `--negative-weight`, as bowl and powl do."""
-    return "negative_weight" in LOSSES[loss].reads
+    return "negative_weight" in LOSSES[loss].option_names
 
 
 def _with_loss(loss: str) -> Changes:

@@ -112,7 +112,7 @@ def _check_loss(config: Config) -> None:
             readers = [
                 key
                 for key, other in losses.items()
-                if isinstance(other, HeadLoss) and name in other.reads
+                if isinstance(other, HeadLoss) and name in other.option_names
             ]
             expected = f"--loss {' or '.join(readers)}, or {_ALTERNATIVES.get(name, default)}"
             raise InputError(_flag(name), found, expected)

@@ -38,5 +38,5 @@ def unused_loss_options(loss: HeadLoss) -> dict[str, Any]:
     Excludes settings in `USED_IF`, whose use depends on another setting that may not be known yet;
     `snm.config.checks.unused_settings` checks those later.
     """
-    excluded = loss.reads | USED_IF.keys() | _USED_WITH_ANY_LOSS
+    excluded = loss.option_names | USED_IF.keys() | _USED_WITH_ANY_LOSS
     return {name: default for name, default in _DEFAULTS.items() if name not in excluded}

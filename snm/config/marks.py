@@ -100,10 +100,10 @@ def used_unless(setting: str, off: Any, others: str) -> UsedIf:
 
 
 def used_by_object(setting: str) -> UsedIf:
-    """Used if the object that the other setting names lists the setting in its `reads`."""
+    """Used if the object that the other setting names lists the setting in its `option_names`."""
 
     def is_used(name: str, value: str) -> bool:
-        return name in getattr(load_table(setting)[value], "reads", ())
+        return name in getattr(load_table(setting)[value], "option_names", ())
 
     def values(name: str) -> str:
         return " or ".join(value for value in load_table(setting) if is_used(name, value))

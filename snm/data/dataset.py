@@ -129,8 +129,8 @@ class Points:
             weights=weights,
         )
 
-    def beside(self, others: Points | None) -> Points:
-        """These points and then others, with equally many features and labels; without filters."""
+    def concatenate(self, others: Points | None) -> Points:
+        """These points, then others with as many features and labels; without filters."""
         if others is None:
             return self
         weights = None
@@ -144,14 +144,15 @@ class Points:
             weights=weights,
         )
 
-    def weighing(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The given rows (int64 [m]) without those of weight 0."""
+    def with_positive_weight(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The rows (int64 [m]) whose points have a weight above 0."""
         return rows if self.weights is None else rows[self.weights[rows] > 0]
 
     def labelled(self, rows: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
         """The given rows (int64 [m]; None for all) that have labels and a weight above 0."""
         counts = np.diff(self.labels.indptr)
-        return self.weighing(np.flatnonzero(counts) if rows is None else rows[counts[rows] > 0])
+        labelled = np.flatnonzero(counts) if rows is None else rows[counts[rows] > 0]
+        return self.with_positive_weight(labelled)
 
     def baskets(self) -> Points:
         """Each point with all of its items, both as its features and as its labels.

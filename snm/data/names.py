@@ -13,13 +13,22 @@ from collections.abc import Callable, Sequence
 from snm.errors import counted
 
 __all__ = [
+    "MISSING_VALUES",
     "Spellings",
+    "case_variants",
     "composed",
     "normalize_list",
     "normalize_name",
     "normalize_spaces",
     "original_spellings",
 ]
+
+
+MISSING_VALUES = frozenset((
+    "nan", "NaN", "NAN", "-nan", "None", "none", "NONE", "null", "Null", "NULL",
+    "NA", "N/A", "n/a", "<NA>", "#N/A", "NaT",
+))  # fmt: skip
+"""What programs write for a missing value, so that hardly a label has such a name."""
 
 
 def normalize_spaces(name: str) -> str:
@@ -81,6 +90,29 @@ def original_spellings(known: Sequence[str]) -> dict[str, str]:
     for normalized in spellings.keys() & set(known) if spellings else ():
         del spellings[normalized]
     return spellings
+
+
+def case_variants(names: Sequence[str]) -> str | None:
+    """A message about the names that differ from another only in case; None if there are none.
+
+    Example:
+      >>> case_variants(["hw", "net", "HW", "Net", "net", "net"])
+      "4 labels differ from another only in case, such as 'hw' and 'HW'"
+    """
+    import numpy as np
+
+    # Hashes need less memory than millions of folded names.
+    hashes = np.fromiter((hash(name.casefold()) for name in names), np.int64, count=len(names))
+    values, counts = np.unique(hashes, return_counts=True)
+    groups = dict[str, dict[str, None]]()
+    for index in np.flatnonzero(np.isin(hashes, values[counts > 1])).tolist():
+        groups.setdefault(names[index].casefold(), {})[names[index]] = None
+    several = [tuple(group) for group in groups.values() if len(group) > 1]
+    if not several:
+        return None
+    first, second, *_ = several[0]
+    number = sum(map(len, several))
+    return f"{number:,} labels differ from another only in case, such as {first!r} and {second!r}"
 
 
 class Spellings:

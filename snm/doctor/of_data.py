@@ -15,6 +15,7 @@ from snm.config.settings import Config
 from snm.data.dataset import Dataset
 from snm.data.formats.layouts import find_files
 from snm.data.load import SYNTHETIC, fetched, load
+from snm.data.names import case_variants
 from snm.data.repository.registry import read_registry
 from snm.data.statistics import describe, dominant_feature, duplicate_rows
 from snm.data.weighting import filled
@@ -230,6 +231,8 @@ def _check_labels(dataset: Dataset, statistics: dict[str, Any]) -> Iterator[Find
         num_repeated = len(names) - len(set(names))
         found = f"{counted(num_repeated, 'label')} with the name of another"
         yield Finding("warning", "names", found, "answers by name are ambiguous")
+    if (found_variants := case_variants(names)) is not None:
+        yield Finding("note", "names", found_variants, "each is a label of its own")
 
 
 def _in_test(dataset: Dataset) -> Any:

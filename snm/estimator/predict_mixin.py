@@ -21,7 +21,7 @@ from snm.errors import InputError
 from snm.estimator.inputs import to_csr
 from snm.estimator.targets import Targets
 from snm.prediction.predictor import Predictor
-from snm.prediction.thresholds import LOOKED_AT, checked_threshold
+from snm.prediction.thresholds import DEFAULT_THRESHOLD_K, checked_threshold
 
 __all__ = ["PredictMixin"]
 
@@ -132,7 +132,7 @@ class PredictMixin:
         if self.threshold is not None and self._targets.form != "classes":
             cut = self.predictor_.threshold(self.threshold)
             columns, scores = self._best(
-                X, min(cut.k_or_own(None) or LOOKED_AT, len(self.classes_))
+                X, min(cut.k_or_own(None) or DEFAULT_THRESHOLD_K, len(self.classes_))
             )
             probabilities = self.predictor_.probabilities(scores)
             return self._targets.decode(np.where(cut(columns, probabilities), columns, -1))

@@ -21,7 +21,7 @@ from snm.evaluation.popularity import Popularity
 from snm.evaluation.reliability import Reliability
 from snm.prediction.pair_counts import pair_counts_of
 from snm.prediction.predictor import Predictor
-from snm.prediction.thresholds import LOOKED_AT
+from snm.prediction.thresholds import DEFAULT_THRESHOLD_K
 
 __all__ = [
     "DEFAULT_MEASURES",
@@ -256,14 +256,14 @@ class _ProbabilityMetrics:
         self._f1 = [F1.start(num_labels) for _ in self._thresholds]
         self._reliability = Reliability.start()
         self.num_answers = max(
-            (min(threshold.k or LOOKED_AT, num_labels) for threshold in self._thresholds),
+            (min(threshold.k or DEFAULT_THRESHOLD_K, num_labels) for threshold in self._thresholds),
             default=0,
         )
 
     def update(self, answers: NDArray[np.int32], p: NDArray[np.float32], truth: csr_matrix) -> None:
         """Adds a batch: answers and probabilities [m, num_answers], and true labels [m, K]."""
         for number, threshold in enumerate(self._thresholds):
-            columns = np.s_[:, : threshold.k or LOOKED_AT]
+            columns = np.s_[:, : threshold.k or DEFAULT_THRESHOLD_K]
             best = answers[columns]
             selected = np.where(threshold(best, p[columns]), best, -1)
             self._f1[number] = self._f1[number].update(selected, truth)

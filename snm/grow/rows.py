@@ -15,7 +15,7 @@ from snm.data.dataset import Dataset, name_to_text
 from snm.grow.name_rows import names_predict_rows, predict_rows_from_names
 from snm.model.model import TrainState
 from snm.prediction.predictor import Predictor
-from snm.tables.rounding import as_float, to_nearest
+from snm.tables.rounding import as_float, round_to_nearest
 from snm.tables.table import RowTable, random_rows
 
 __all__ = ["Origins", "grow_state", "new_rows", "predict_biases"]
@@ -126,7 +126,7 @@ def grow_state(
     accumulator = table.accumulator
     if accumulator is not None:
         accumulator = jnp.concatenate([accumulator, jnp.zeros(len(rows), accumulator.dtype)])
-    new_rows = to_nearest(jnp.asarray(rows), table.rows.dtype)
+    new_rows = round_to_nearest(jnp.asarray(rows), table.rows.dtype)
     grown = RowTable(jnp.concatenate([table.rows, new_rows]), accumulator)
     biases = head.bias
     if biases is not None:

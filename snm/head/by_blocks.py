@@ -22,7 +22,7 @@ from snm.losses.reductions import MASKED
 from snm.losses.sampled.protocol import BlockScores, DenseForm
 from snm.tables.bag import embedding_bag
 from snm.tables.optimizers import step_rows
-from snm.tables.rounding import rounded_steps, to_nearest
+from snm.tables.rounding import round_to_nearest, rounded_steps
 from snm.tables.table import RowTable, SparseRows
 from snm.tables.updates import update_rows
 from snm.topk.blocks import Block, BlockPlan, block_plan, score_block
@@ -340,7 +340,7 @@ def _write_block(
         learning_rate=row_step.learning_rate,
         unit_norm=True,
     )
-    stored = to_nearest(rows, table.rows.dtype)  # the bits that were read
+    stored = round_to_nearest(rows, table.rows.dtype)  # the bits that were read
     row_ids = place + problem.shard.first_row
     steps = row_step.learning_rate * gradient
     new = rounded_steps(stored, new, steps, row_ids, row_step.noise)

@@ -57,7 +57,7 @@ def try_names(points: Points, names: Points, weighting: Weighting) -> Gain | Non
         nearest(queries, unit_rows(weighting.apply(part.features)).T.tocsr(), _NEIGHBORS)
         for part in (stored, names)
     )
-    both = stored.beside(names)
+    both = stored.concatenate(names)
     ids = np.where(others.ids >= 0, others.ids + np.int32(stored.num_points), -1)
     together = Neighbors(*map(np.hstack, ((alone.ids, ids), (alone.cosines, others.cosines))))
     base, hits = (

@@ -28,9 +28,9 @@ from snm.config.marks import at_least, between
 from snm.errors import InputError
 
 __all__ = [
+    "DEFAULT_THRESHOLD_K",
     "EXPECTED",
     "GOALS",
-    "LOOKED_AT",
     "HeldOut",
     "Threshold",
     "best_threshold",
@@ -39,8 +39,8 @@ __all__ = [
     "threshold_of",
 ]
 
-LOOKED_AT = 50
-"""Answers of a point that thresholds are chosen on, and cut."""
+DEFAULT_THRESHOLD_K = 50
+"""The best labels per point on which thresholds are fitted and applied, if no k is given."""
 
 _LEAST = 10  # true held-out points of a label that has its own threshold
 _MOST_K = 10  # of F1@k

@@ -5,16 +5,20 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from jax.sharding import Mesh
 
+from snm.checkpoints.manifest import DamagedError
 from snm.checkpoints.store import Checkpoints
 from snm.config.resolved import ResolvedConfig
 from snm.data.formats.dispatch import read_names
 from snm.data.id_space import IdSpace
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Kind, Weighting
+from snm.distributed.processes import has_several_processes
 from snm.errors import InputError
 from snm.memory.store import load_memory
 from snm.model.from_config import make_model
@@ -31,6 +35,10 @@ from snm.runs.uncalibrated import why_uncalibrated
 from snm.stores.copies import local
 
 __all__ = ["StoredRun", "is_exported", "load", "vectorizer_of", "weighting_of"]
+
+Read = TypeVar("Read")
+
+_MOST_READS = 5  # of a run in training; the first is slow, as it imports orbax
 
 
 def load(run: str | Path, *, memory: bool = True, verify: bool = True) -> Predictor:
@@ -213,10 +221,15 @@ class StoredRun:
         Raises:
           InputError: no checkpoint, or one of another seed or another result.
         """
-        checkpoints, step = self._checked(min(number, self.members))
-        return self.model, checkpoints.load(
-            step, abstract_state_on(mesh, self.model), verify=verify
-        )
+
+        def read() -> TrainState:
+            checkpoints, step = self._checked(min(number, self.members))
+            state: TrainState = checkpoints.load(
+                step, abstract_state_on(mesh, self.model), verify=verify
+            )
+            return state
+
+        return self.model, _while_training(read)
 
     def watched(self, mesh: Mesh | None = None) -> tuple[Model, TrainState]:
         """The first member as it was trained without the held-out points, before any refit.
@@ -309,7 +322,7 @@ class StoredRun:
         Raises:
           InputError: the member has no checkpoint, or a damaged one.
         """
-        return self._best_of(number)[2]
+        return _while_training(lambda: self._best_of(number)[2])
 
     def _checked(self, number: int) -> tuple[Checkpoints, int]:
         """The checkpoints of a member, and the step of the best one, which is of this run.
@@ -354,6 +367,18 @@ class StoredRun:
             expected = "one: the same `snm train` command goes on"
             raise InputError(str(folder.path), found, expected)
         return phase, checkpoints, step
+
+
+def _while_training(read: Callable[[], Read]) -> Read:
+    """What `read` finds, of newer checkpoints where a training deletes those that it has chosen."""
+    for _ in range(_MOST_READS - 1):
+        try:
+            return read()
+        except (DamagedError, FileNotFoundError) as error:
+            # Several processes read together, and must not disagree on which checkpoint.
+            if has_several_processes() or (isinstance(error, DamagedError) and error.path.exists()):
+                raise
+    return read()
 
 
 def _found_instead(folder: Path, run: str | Path) -> tuple[str, str]:

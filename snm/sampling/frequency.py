@@ -34,7 +34,7 @@ class FrequencySampler:
 
     needs_label_frequency: ClassVar[bool] = True
     needs_batch_positives: ClassVar[bool] = False
-    reads: ClassVar[frozenset[str]] = frozenset({"frequency_power"})
+    option_names: ClassVar[frozenset[str]] = frozenset({"frequency_power"})
     on_device: ClassVar[None] = (
         None  # each draw is a binary search over K sums, which suits the host
     )

@@ -74,8 +74,8 @@ class Sampler(Protocol):
       needs_batch_positives: whether a draw reads the positives of the whole batch; if False, it
         gets None for them.
 
-    A class that reads a setting of samplers, such as `frequency_power`, names it in a frozenset
-    `reads`. A run rejects those that its sampler does not name.
+    A class that uses a setting of samplers, such as `frequency_power`, lists it in a frozenset
+    `option_names`. A run rejects settings that its sampler does not list.
     """
 
     needs_label_frequency: ClassVar[bool]

@@ -120,7 +120,7 @@ def _run(options: Serve, reload_requested: threading.Event) -> None:
             say(f"{count} workers answer")
 
     def worker_ended(number: int, status: int | None) -> None:
-        say(f"worker {number} ended with status {status}: another one starts")
+        remark(f"worker {number} ended with status {status}: another one starts")
 
     def reloaded() -> None:
         say(f"serving {options.run}, opened again")

@@ -77,7 +77,7 @@ def supervise(
       main: the function of a process.
       model: the location of the first model; can be pickled.
       count: number of processes.
-      listening: the socket on which all of them accept connections.
+      listening: the socket on which all of them accept connections; closed at the end.
       grace: seconds that open requests have to finish.
       on_ready: called when a process is ready for the first time, with the number of ready ones.
       on_end: called with the id and status of a process that died; another one replaces it.
@@ -121,6 +121,8 @@ def supervise(
                 ):
                     reloader.announce()
         finally:
+            # Open here, it would hold new connections until the last worker has finished the old.
+            listening.close()
             _stop(workers, grace)
 
 

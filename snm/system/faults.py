@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
+from collections.abc import Iterator
 
 from snm.errors import InputError
 
-__all__ = ["OUT_OF_MEMORY", "is_disk_full", "is_out_of_memory", "read_error", "reason_of"]
+__all__ = [
+    "OUT_OF_MEMORY",
+    "STANDARD_OUTPUT",
+    "is_disk_full",
+    "is_out_of_memory",
+    "naming",
+    "read_error",
+    "reason_of",
+]
 
 
 def reason_of(error: Exception) -> str:
@@ -42,6 +52,25 @@ def is_disk_full(error: OSError) -> bool:
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return True
     return _is_short_write(error) or _is_no_space(error)
+
+
+@contextlib.contextmanager
+def naming(what: object) -> Iterator[None]:
+    """Within the block, the error of a full disk names what is written, unless it names a file.
+
+    Example:
+      >>> with naming("a.npz"):
+      ...     raise OSError("25600 requested and 25568 written")
+      Traceback (most recent call last):
+      OSError: [Errno 28] no space left, or a limit on the size of files: 'a.npz'
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None or not is_disk_full(error):
+            raise
+        number = error.errno or errno.ENOSPC
+        raise OSError(number, reason_of(error), str(what)) from error
 
 
 def _is_short_write(error: Exception) -> bool:
@@ -96,6 +125,9 @@ def is_out_of_memory(error: BaseException | None) -> bool:
         error = error.__cause__ or error.__context__
     return False
 
+
+STANDARD_OUTPUT = "standard output"
+"""What `naming` calls it."""
 
 OUT_OF_MEMORY = "out of memory or of threads: see `ulimit -v` and `ulimit -u`"
 """The message for errors that are `is_out_of_memory`."""

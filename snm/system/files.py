@@ -18,7 +18,7 @@ from pathlib import Path
 
 from snm.errors import InputError
 from snm.system import disk
-from snm.system.faults import is_disk_full, reason_of
+from snm.system.faults import is_disk_full, naming, reason_of
 
 __all__ = [
     "atomic_file",
@@ -110,13 +110,13 @@ def atomic_file(path: Path) -> Iterator[Path]:
     If the block raises, the temporary file is removed. If `path` is a link, its target is written.
 
     Raises:
-      OSError: the file cannot be written.
+      OSError: the file cannot be written; the error of a full disk names it.
     """
     path = path.resolve()
     partial = _partial_name(path)
     _remove_stale(path)
     try:
-        with _create_locked(partial, partial.touch):
+        with naming(path), _create_locked(partial, partial.touch):
             yield partial
             disk.sync(partial)
             disk.rename(partial, path)

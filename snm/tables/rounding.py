@@ -19,7 +19,7 @@ from jax import lax
 from snm.tables.hashing import GOLDEN, mix_bits
 from snm.tables.int8 import from_int8
 
-__all__ = ["as_float", "noise_for", "rounded_rows", "rounded_steps", "storage", "to_nearest"]
+__all__ = ["as_float", "noise_for", "round_to_nearest", "rounded_rows", "rounded_steps", "storage"]
 
 
 def storage(dtype: str) -> jnp.dtype:
@@ -42,7 +42,7 @@ def as_float(rows: jax.Array) -> jax.Array:
     return lax.bitcast_convert_type(rows.astype(jnp.uint32) << 16, jnp.float32)
 
 
-def to_nearest(rows: jax.Array, dtype: jnp.dtype) -> jax.Array:
+def round_to_nearest(rows: jax.Array, dtype: jnp.dtype) -> jax.Array:
     """Converts float32 rows to the storage type `dtype`, rounding to nearest."""
     if dtype != jnp.uint16:
         return rows

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from snm.tables.rounding import storage, to_nearest
+from snm.tables.rounding import round_to_nearest, storage
 
 __all__ = ["RowTable", "SparseRows", "entry_rows", "normalize", "random_rows", "unit_factors"]
 
@@ -104,7 +104,7 @@ def random_rows(
 
     def block(key: jax.Array) -> jax.Array:
         rows = normalize(jax.random.normal(key, (size, dim), jnp.float32)) * length
-        return to_nearest(rows, storage(dtype))
+        return round_to_nearest(rows, storage(dtype))
 
     def numbered_block(number: jax.Array) -> jax.Array:
         return block(key if size == count else jax.random.fold_in(key, number))

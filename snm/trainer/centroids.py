@@ -21,7 +21,7 @@ from snm.model.train_step import centroid_step
 from snm.prediction.point_blocks import Blocks, one_ahead
 from snm.prediction.predictor import ROWS
 from snm.prediction.programs import jitted_queries
-from snm.tables.rounding import as_float, to_nearest
+from snm.tables.rounding import as_float, round_to_nearest
 from snm.tables.table import RowTable, normalize
 from snm.trainer.loop import ahead, dispatches
 from snm.trainer.prepare import Prepared
@@ -70,7 +70,7 @@ def _on_host(prepared: Prepared, state: TrainState) -> TrainState:
         _add_to_rows(rows, queries[finite], labels[finite])
     lengths = np.sqrt(np.einsum("kd,kd->k", rows, rows))
     rows /= np.maximum(lengths, np.finfo(np.float32).tiny)[:, None]
-    return _with_class_rows(state, to_nearest(jax.device_put(rows), table.rows.dtype))
+    return _with_class_rows(state, round_to_nearest(jax.device_put(rows), table.rows.dtype))
 
 
 def _embedded(
@@ -134,8 +134,8 @@ def _with_class_rows(state: TrainState, rows: jax.Array) -> TrainState:
 
 
 def _shortened(rows: jax.Array) -> jax.Array:
-    return to_nearest(as_float(rows) * _SHORT, rows.dtype)
+    return round_to_nearest(as_float(rows) * _SHORT, rows.dtype)
 
 
 def _of_unit_length(rows: jax.Array) -> jax.Array:
-    return to_nearest(normalize(as_float(rows)), rows.dtype)
+    return round_to_nearest(normalize(as_float(rows)), rows.dtype)

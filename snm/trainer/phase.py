@@ -133,7 +133,7 @@ def first_phase(config: ResolvedConfig, dataset: Dataset) -> Phase:
         found = f"{config.monitor!r}, no metric"
         raise InputError("--monitor", found, nearest(config.monitor, known, f"such as {known[0]}"))
     kept, held = dataset.rows_of_split(config.validation_fraction, config.seed)
-    held = dataset.train.weighing(held)
+    held = dataset.train.with_positive_weight(held)
     if not len(dataset.train.labelled(kept)) or not len(dataset.train.labelled(held)):
         found = f"{config.validation_fraction} of {dataset.train.num_points} points"
         raise InputError("--validation-fraction", found, "labels in either part")

@@ -187,7 +187,7 @@ def all_points(
     if more is None:
         return points, rows
     first = points.num_points
-    points = points.beside(more)
+    points = points.concatenate(more)
     if rows is not None:
         rows = np.append(rows, np.arange(first, points.num_points))
     return points, rows

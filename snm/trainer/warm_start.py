@@ -18,7 +18,7 @@ from snm.errors import InputError, counted
 from snm.model.model import Model, TrainState, abstract_state
 from snm.model.placement import gather_to_host, init_state_on, shard_state
 from snm.runs.load import StoredRun
-from snm.tables.rounding import as_float, to_nearest
+from snm.tables.rounding import as_float, round_to_nearest
 from snm.tables.table import RowTable
 from snm.trainer.centroids import centroids
 from snm.trainer.prepare import Prepared
@@ -156,7 +156,7 @@ def _with_rows(fresh: RowTable, old: RowTable, dtype: np.dtype) -> RowTable:
     """The rows of `old` in this dtype, with the optimiser state of `fresh`."""
     rows = old.rows
     if rows.dtype != dtype:
-        rows = to_nearest(as_float(rows), dtype)
+        rows = round_to_nearest(as_float(rows), dtype)
     return dataclasses.replace(fresh, rows=rows)
 
 

@@ -183,7 +183,7 @@ def test_weights_go_where_points_go():
     features, labels = made(2)
     points = Points(features, labels, weights=WEIGHTS, mean_weight=2.0)
     assert points.take(np.array([3, 0])).weights.tolist() == [3, 2]
-    assert points.take(np.array([3, 0])).beside(Points(features, labels)).mean_weight == 2.0
+    assert points.take(np.array([3, 0])).concatenate(Points(features, labels)).mean_weight == 2.0
     assert points.labelled().tolist() == [0, 1, 3, 4]
     assert points.labelled(np.array([2, 4])).tolist() == [4]
     split, _ = add_splits(Points(labels, labels, weights=WEIGHTS), None, 1, seed=0)

@@ -2,15 +2,15 @@
 
 import pytest
 
-from benchmarks.candidates import OF_EACH, POINTS, SIZES, measured
-from benchmarks.open_time import exported
+from benchmarks.candidates import OF_EACH, POINTS, SIZES, measure
+from benchmarks.open_time import export_model
 from snm.bench.shapes import SHAPES
 
 
 @pytest.mark.slow
 def test_every_size_is_measured(tmp_path):
     labels = SHAPES["eurlex"].num_labels
-    rows = measured(exported(tmp_path, "eurlex"), rounds=1)
+    rows = measure(export_model(tmp_path, "eurlex"), rounds=1)
     small = [size for size in SIZES if size < labels]
     assert [row["labels"] for row in rows] == [*small, labels, *OF_EACH]
     for row in rows:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.trust import bit_flips, crash_states
-from benchmarks.trust.crash_model import Call, Recorder, written_to
+from benchmarks.trust.crash_model import Call, Recorder, write_state
 from snm.checkpoints.store import Checkpoints
 from snm.system import disk, files
 
@@ -41,7 +41,7 @@ def test_names_need_a_sync_of_their_folder(tmp_path):
     # The removal may come without the rename; the synced content not without its name.
     assert {frozenset({"old"}), frozenset({"new"}), frozenset({"other"})} <= set(last)
     state = {"folder": None, "folder/file": b"3"}
-    assert (written_to(tmp_path / "made", state) / "folder" / "file").read_bytes() == b"3"
+    assert (write_state(tmp_path / "made", state) / "folder" / "file").read_bytes() == b"3"
 
 
 def test_errors_are_raised_once(tmp_path):
@@ -80,7 +80,7 @@ def test_the_member_that_is_first_keeps_its_checkpoint(tmp_path):
 
 @pytest.mark.slow
 def test_power_cuts_and_some_errors():
-    found = crash_states.measured(300, every=30)
+    found = crash_states.measure(300, every=30)
     assert sum(row["states"] for row in found["states"]) == 300
     assert all(row["failed"] == 0 for row in found["states"])
     assert all(row["errors"] >= 1 for row in found["errors"])
@@ -96,7 +96,7 @@ def test_without_syncs_the_same_cuts_lose_data(tmp_path):
 
 @pytest.mark.slow
 def test_flipped_bits_are_named_or_harmless():
-    found = bit_flips.measured(600)
+    found = bit_flips.measure(600)
     assert found["all"]["named"] + found["all"]["harmless"] == 600, found["all"]
     outcomes = {(row["of"], file["file"]): file for row in found["of"] for file in row["by file"]}
     for name in ("labels.txt", "vectorizer.json", "weighting.npz", "memory.npz", "run.json",

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.trust.fuzz_targets import TARGETS, kept, refused, seeds
+from benchmarks.trust.fuzz_targets import TARGETS, read_or_refuse, saved_inputs, seeds
 from snm.errors import InputError
 
 CORPUS = Path(__file__).with_name("fuzz_corpus.txt")
@@ -30,7 +30,7 @@ FAILED = {  # inputs that failed once
 
 def test_kept_inputs(tmp_path):
     tried = {name: 0 for name in TARGETS}
-    for name, raw in (*kept(CORPUS), *FAILED.items()):
+    for name, raw in (*saved_inputs(CORPUS), *FAILED.items()):
         folder = tmp_path / name
         folder.mkdir(exist_ok=True)
         TARGETS[name](folder, raw)
@@ -42,7 +42,7 @@ def test_a_target_fails_where_a_reader_does(tmp_path):
     def wrong(path):
         raise InputError(str(path), "one line", "one") from None
 
-    assert refused(wrong, tmp_path / "x", b"") is None
+    assert read_or_refuse(wrong, tmp_path / "x", b"") is None
 
     def two_lines(path):
         error = InputError(str(path), "a", "b")
@@ -50,9 +50,9 @@ def test_a_target_fails_where_a_reader_does(tmp_path):
         raise error
 
     with pytest.raises(AssertionError, match="more than one line"):
-        refused(two_lines, tmp_path / "x", b"")
+        read_or_refuse(two_lines, tmp_path / "x", b"")
     with pytest.raises(ZeroDivisionError):
-        refused(lambda path: 1 / 0, tmp_path / "x", b"")
+        read_or_refuse(lambda path: 1 / 0, tmp_path / "x", b"")
 
 
 OTHERS = [None, 3, 1e400, "x", "\n\x1b[31m", True, [], [3], [[3, 4]], {}, {"a": 3}, {"a\0": [1, 2]}]
@@ -102,7 +102,7 @@ def test_edits(tmp_path):
     The same ones each time: `python -m benchmarks.trust.fuzz` searches on.
     """
     inputs = {name: [raw] for name, raw in seeds().items()}
-    for name, raw in kept(CORPUS):
+    for name, raw in saved_inputs(CORPUS):
         inputs[name].append(raw)
     rng = np.random.default_rng(0)
     for _ in range(ROUNDS):

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from benchmarks.larger_than_memory import measured, within, write_texts
+from benchmarks.larger_than_memory import measure, with_limit, write_texts
 
 LIMIT = 576 << 20
 HELD = """
@@ -31,14 +31,14 @@ def test_rows_of_the_csv(tmp_path):
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of Linux")
 def test_data_larger_than_what_the_limit_leaves(tmp_path):
     """The same command fails under this limit where it holds the data."""
-    found = measured(tmp_path, LIMIT, 0.2, "--epochs=1")
+    found = measure(tmp_path, LIMIT, 0.2, "--epochs=1")
     assert found["csv"] >= 0.2 * LIMIT and found["right"] > 0.95 and found["P@1"] > 95
     for told in found["commands"].values():
         assert 0 < told["anonymous"] <= told["data segment"] <= LIMIT
     words = ["train", str(tmp_path / "data"), "--run-dir", str(tmp_path / "held"),
              "--preset", "fast", "--dim", "64", "--epochs=1"]  # fmt: skip
     other = {**os.environ, "SNM_CACHE": str(tmp_path / "other")}
-    command = within(LIMIT, [sys.executable, "-c", HELD, *words])
+    command = with_limit(LIMIT, [sys.executable, "-c", HELD, *words])
     held = subprocess.run(command, env=other, capture_output=True, check=False)
     why = held.stderr[-500:]
     assert held.returncode < 0 or (held.returncode and b"memory" in why), why

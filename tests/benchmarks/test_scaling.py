@@ -21,7 +21,7 @@ ENTRY %main (q: f32[128,512], s: f32[128,512], t: s32[]) -> f32[32,512] {
 
 
 def test_collectives_are_read_from_a_module():
-    gathered, reduced, scattered = scaling.exchanges(MODULE)
+    gathered, reduced, scattered = scaling.collectives(MODULE)
     assert gathered == scaling.Exchange("all-gather", 2, 256 * 512 * 4)
     assert reduced == scaling.Exchange("all-reduce", 4, 128 * 512 * 4 + 4)
     assert gathered.sent == 256 * 512 * 4 / 2
@@ -39,12 +39,12 @@ def test_one_device_sends_nothing_and_parts_send_their_best():
 
 def test_a_plan_needs_memory_first():
     machine = scaling.Machine()
-    assert scaling.planned(10**9, 10**7, 4096, 32, machine)["label"] == 64
-    found = scaling.planned(10**9, 10**7, 4096, 128, machine)
+    assert scaling.estimate_step(10**9, 10**7, 4096, 32, machine)["label"] == 64
+    found = scaling.estimate_step(10**9, 10**7, 4096, 128, machine)
     assert (found["data"], found["label"]) == (2, 64)
     rows = 4 * (10**9 * 513 + 10**7 * 512)
     assert found["tables"] == pytest.approx(rows / 64)
-    found = scaling.planned(3 * 10**6, 340_000, 1024, 8, machine)
+    found = scaling.estimate_step(3 * 10**6, 340_000, 1024, 8, machine)
     assert (found["data"], found["label"]) == (8, 1)  # feature rows in eight, class rows whole
     assert found["tables"] == pytest.approx(4 * (3 * 10**6 * 513 + 340_000 / 8 * 512))
 
@@ -66,7 +66,7 @@ def test_calls_are_timed_in_turn():
     def call(name):
         return lambda: called.append(name)
 
-    found = scaling.interleaved({"a": call("a"), "b": call("b")}, 2, (lambda: next(clock),))
+    found = scaling.time_interleaved({"a": call("a"), "b": call("b")}, 2, (lambda: next(clock),))
     assert called == ["a", "b", "a", "b"]
     assert found == {"a": [[1, 2]], "b": [[4, 7]]}
 
@@ -76,7 +76,7 @@ def test_calls_are_timed_in_turn():
 def test_a_step_that_is_timed_is_taken(mesh, monkeypatch):
     monkeypatch.setattr(scaling, "TIMED_SETTINGS", dict(dim=8, members=1, sampled=64))
     data = snm.generate(points=64, test_points=1, features=60, labels=100, seed=0)
-    call = scaling.stepper(data, 16, mesh, 8)
+    call = scaling.make_stepper(data, 16, mesh, 8)
     call()
     call()  # the parameters that the first left
 
@@ -85,8 +85,8 @@ def test_a_step_that_is_timed_is_taken(mesh, monkeypatch):
 @pytest.mark.parametrize("mesh", ["data=2,label=4", "label=8", "data=8", "data=4,label=2"])
 def test_the_count_is_the_formula(mesh):
     data, label = parse_mesh(mesh)
-    text = scaling.compiled(100_000, 100_000, 256, mesh)
-    counted = sum(one.sent for one in scaling.exchanges(text))
+    text = scaling.compile_step(100_000, 100_000, 256, mesh)
+    counted = sum(one.sent for one in scaling.collectives(text))
     formula = sum(scaling.sent_bytes(256, data, label).values())
     # The formula counts features and labels of a mean batch; blocks have room for more.
     assert counted == pytest.approx(formula, rel=0.03)

@@ -82,11 +82,11 @@ def test_an_error_that_is_not_of_the_device_is_raised(monkeypatch):
 
 
 def test_a_device_that_never_answers_does_not_hold_up_the_version(monkeypatch):
-    monkeypatch.setattr(about, "_START", 0.2)
-    monkeypatch.setattr(about, "_LOOK", "import time; time.sleep(60)")
+    monkeypatch.setattr(about, "_TIMEOUT", 0.2)
+    monkeypatch.setattr(about, "_LIST_DEVICES", "import time; time.sleep(60)")
     assert about.version_lines()[-1] == "devices: jax did not answer within 0.2 s"
-    monkeypatch.setattr(about, "_START", 60)
-    monkeypatch.setattr(about, "_LOOK", "import os; os.abort()")
+    monkeypatch.setattr(about, "_TIMEOUT", 60)
+    monkeypatch.setattr(about, "_LIST_DEVICES", "import os; os.abort()")
     assert "jax cannot start: exit status -6" in about.version_lines()[-1]
 
 

@@ -1,5 +1,6 @@
 """`snm predict` on texts: it finds out what its input is, says so, and answers no unknown text."""
 
+import contextlib
 import dataclasses
 import gzip
 import io
@@ -8,6 +9,7 @@ import os
 import shutil
 import signal
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -265,6 +267,16 @@ def test_sigterm_leaves_no_part_of_an_output(run, tmp_path, monkeypatch):
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.parametrize("words", [["predict", "RUN", "--text", "word03"], ["--version"]])
+def test_a_full_disk_under_standard_output(run, words, capsys, monkeypatch):
+    with contextlib.suppress(OSError), Path("/dev/full").open("w") as full:  # of what it keeps back
+        monkeypatch.setattr(sys, "stdout", full)
+        call(*[run if word == "RUN" else word for word in words], status=1)
+    said = capsys.readouterr().err.splitlines()
+    assert said[-1] == "snm: error: standard output: no space left on device"
+
+
 def test_a_file_of_other_features_is_read_as_texts_and_told(run, tmp_path, capsys):
     features = tmp_path / "features.txt"
     features.write_text("1 7 3\n0 4:1\n")
@@ -333,7 +345,10 @@ def test_bad_questions(run, tiny_run, tmp_path, capsys):
     assert "INPUT and --text" in refused(capsys, "predict", run, path, "--text", "x")
     assert "no --output" in refused(capsys, "predict", run, path, "--format=sparse")
     said = refused(capsys, "predict", tiny_run / "run", path)
-    none = f"expected features in text form, .npz or .npy: {tiny_run / 'run'} knows no texts"
+    none = (
+        f"expected features in text form, .npz or .npy: {tiny_run / 'run'} knows no texts; "
+        "a run on `snm data import` does"
+    )
     assert said == f"{path}: found texts (csv), {none}"
     fields = tmp_path / "a.jsonl"
     fields.write_text('{"features": {"3": 1}}\n')  # as the server takes them

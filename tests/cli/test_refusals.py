@@ -10,7 +10,7 @@ import pytest
 import tiny
 from command_line import call, contents, refused
 
-from snm.cli.main import on_this_machine
+from snm.cli.main import with_local_copies
 from snm.cli.predict import Predict
 from snm.config.settings import read_config
 
@@ -367,7 +367,7 @@ def test_bad_evaluations(data, run, tmp_path, capsys):
 
 def test_a_model_on_the_hub_is_no_folder_that_is_missing():
     command = Predict(Path("hf://owner/name"))
-    assert on_this_machine(command) == command
+    assert with_local_copies(command) == command
 
 
 def test_data_that_changed_since_training(tmp_path, capsys):

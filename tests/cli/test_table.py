@@ -45,7 +45,7 @@ def test_hints_know_the_options_of_the_parser(verb, capsys):
 def test_the_overview_has_a_line_for_each_verb(capsys):
     shown = help_of("", capsys)
     for verb in VERBS:
-        assert re.search(rf"^  snm {re.escape(verb.words)} .*{re.escape(verb.about)}$", shown,
+        assert re.search(rf"^  snm {re.escape(verb.words)} .*{re.escape(verb.summary)}$", shown,
                          re.MULTILINE), verb  # fmt: skip
     assert shown.rstrip("\n") == overview()
     # One screen.

@@ -10,6 +10,8 @@ import tiny
 from command_line import call
 
 import snm
+from snm.checkpoints.store import Checkpoints
+from snm.errors import InputError
 from snm.runs.folder import RunFolder
 
 
@@ -53,3 +55,24 @@ def test_one_member_of_an_unfinished_run_answers(data, tmp_path, capsys):
     small_runs.stop_after(snm.training(data, config, run), 8)
     call("evaluate", run, "--json")
     assert f"{run} is not finished, this is member 1 of 3 alone, at step" in capsys.readouterr().err
+
+
+def test_a_training_deletes_the_checkpoint_that_is_being_read(killed, monkeypatch):
+    """The newer one is read."""
+    folder = RunFolder(killed).checkpoints(2).path(12).parent
+    (folder / "12").rename(folder / "later")
+    read = Checkpoints.read
+
+    def meanwhile(self, step):
+        if step == 8:  # a training has written the next one, and deletes this one
+            (folder / "later").rename(folder / "12")
+            shutil.rmtree(folder / "8")
+        return read(self, step)
+
+    monkeypatch.setattr(Checkpoints, "read", meanwhile)
+    snm.load(killed)
+    assert [path.name for path in folder.iterdir()] == ["12"]
+    # A checkpoint that stays damaged is refused as before.
+    (folder / "12" / "manifest.json").write_text("{}")
+    with pytest.raises(InputError, match="12: found a damaged checkpoint"):
+        snm.load(killed)

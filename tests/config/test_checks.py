@@ -185,7 +185,7 @@ def test_a_loss_takes_the_options_that_it_reads():
     for loss, of in LOSSES.items():
         for name, value in others.items():
             config = dataclasses.replace(preset("default"), **{"loss": loss, name: value})
-            if name in of.reads:
+            if name in of.option_names:
                 assert config.check() == config
             else:
                 with pytest.raises(
@@ -233,7 +233,7 @@ def test_own_shapes_and_samplers_read_what_they_name(monkeypatch):
     config = Config(loss="bowl", vartheta="flat", power_alpha=2.0)
     with pytest.raises(InputError, match="with vartheta flat, expected"):
         config.check()
-    reads = dataclasses.replace(shape, reads=frozenset({"power_alpha"}))
+    reads = dataclasses.replace(shape, option_names=frozenset({"power_alpha"}))
     monkeypatch.setitem(RANK_SHAPES, "flat", reads)
     assert config.check().power_alpha == 2.0
     with pytest.raises(InputError, match="vartheta power-law or flat"):
@@ -246,7 +246,7 @@ def test_own_shapes_and_samplers_read_what_they_name(monkeypatch):
     config = Config(sampler="mine", frequency_power=0.5)
     with pytest.raises(InputError, match="with sampler mine, expected"):
         config.check()
-    Mine.reads = frozenset({"frequency_power"})
+    Mine.option_names = frozenset({"frequency_power"})
     assert config.check().frequency_power == 0.5
 
 

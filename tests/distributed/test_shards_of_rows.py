@@ -13,7 +13,7 @@ from snm.distributed.mesh import ONE_DEVICE, Axes
 from snm.head.head import update_head
 from snm.head.spec import HeadSpec
 from snm.head.state import Head, HeadBatch
-from snm.tables.rounding import to_nearest
+from snm.tables.rounding import round_to_nearest
 from snm.tables.table import RowTable, SparseRows
 
 K, DIM = 8, 64
@@ -24,7 +24,7 @@ def test_a_step_on_a_mesh_rounds_as_on_one_device(mined):
     """All class rows are equal: those that are no positive differ by their random bits alone."""
     spec = HeadSpec(num_labels=K, sampled=7, mined=mined, loss="softmax", table_dtype="bfloat16")
     row = np.random.default_rng(0).normal(size=DIM).astype(np.float32)
-    table = to_nearest(jnp.tile(row / np.linalg.norm(row), (K, 1)), jnp.dtype(jnp.uint16))
+    table = round_to_nearest(jnp.tile(row / np.linalg.norm(row), (K, 1)), jnp.dtype(jnp.uint16))
     queries = jnp.full((1, DIM), 1 / 8)
     terms = SparseRows(jnp.array([0], jnp.int32), jnp.ones(1), jnp.array([0, 1], jnp.int32))
 

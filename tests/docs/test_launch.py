@@ -15,6 +15,7 @@ import yaml
 
 from snm.cli.main import parse
 from snm.distributed.mesh import parse_mesh
+from snm.errors import STOPPED
 from snm.stores.address import KINDS, Address
 
 PAGE = pages.ROOT / "docs/devices.md"
@@ -41,7 +42,7 @@ def instructions() -> list[tuple[str, str]]:
 
 
 def test_the_container_file_has_what_a_build_needs():
-    known = {"FROM", "ARG", "WORKDIR", "COPY", "RUN", "ENTRYPOINT"}
+    known = {"FROM", "ARG", "WORKDIR", "COPY", "RUN", "ENV", "USER", "ENTRYPOINT"}
     found = instructions()
     assert found[0][0] == "FROM" and {name for name, _ in found} <= known
     project = tomllib.loads((pages.ROOT / "pyproject.toml").read_text())["project"]
@@ -56,24 +57,31 @@ def test_the_container_file_has_what_a_build_needs():
             assert all((pages.ROOT / source).exists() for source in sources)
             # A folder's content is copied, not the folder.
             assert target == ("./" if len(sources) > 1 else sources[0])
+    # A number, as a pod that must not run as root wants one; of the user who is made before.
+    names = [name for name, _ in found]
+    (user,) = (text for name, text in found if name == "USER")
+    made = names.index("USER") - 2
+    assert int(user) > 0 and found[made][1].startswith(f"useradd --uid {user} ")
+    assert names.index("USER") < names.index("ENTRYPOINT")
 
 
 @pytest.mark.parametrize("extra", ["cuda12", "cuda13", "tpu", "tpu,gcs", ""])
 def test_the_container_file_installs_the_extra(extra, tmp_path):
     """The line that installs, in a shell whose pip tells what it is asked for."""
-    (line,) = (text for name, text in instructions() if name == "RUN")
+    (line,) = (t for name, t in instructions() if name == "RUN" and t.startswith("pip "))
     pip = tmp_path / "pip"
     pip.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     pip.chmod(stat.S_IRWXU)
     env = {"PATH": f"{tmp_path}:{os.defpath}", "EXTRA": extra}
     told = subprocess.run(["sh", "-c", line], env=env, capture_output=True, text=True, check=True)
     asked = told.stdout.split()
-    assert asked[0] == "install" and (f".[{extra}]" if extra else ".") in asked
+    wanted = ["serve", "sklearn", *filter(None, extra.split(","))]  # it serves and reads texts
+    assert asked[0] == "install" and f".[{','.join(wanted)}]" in asked
     assert asked[asked.index("-c") + 1] == "constraints.txt"
     extras = tomllib.loads((pages.ROOT / "pyproject.toml").read_text())["project"][
         "optional-dependencies"
     ]
-    assert all(one in extras for one in filter(None, extra.split(",")))
+    assert all(one in extras for one in wanted)
 
 
 # -- SLURM -------------------------------------------------------------------------------------
@@ -134,7 +142,10 @@ JOBSET = {  # fields of a JobSet, jobset.x-k8s.io/v1alpha2, that the page may us
     "kind!": TEXT,
     "metadata!": {"name!": TEXT, "annotations": WORDS},
     "spec!": {
-        "failurePolicy": {"maxRestarts": COUNT},
+        "failurePolicy": {
+            "maxRestarts": COUNT,
+            "rules": [{"name": TEXT, "action!": TEXT, "onJobFailureReasons": [TEXT]}],
+        },
         "replicatedJobs!": [
             {
                 "name!": TEXT,
@@ -144,6 +155,18 @@ JOBSET = {  # fields of a JobSet, jobset.x-k8s.io/v1alpha2, that the page may us
                         "parallelism": COUNT,
                         "completions": COUNT,
                         "backoffLimit": COUNT,
+                        "podFailurePolicy": {
+                            "rules!": [
+                                {
+                                    "action!": TEXT,
+                                    "onExitCodes": {
+                                        "containerName": TEXT,
+                                        "operator!": TEXT,
+                                        "values!": [COUNT],
+                                    },
+                                }
+                            ]
+                        },
                         "template!": {
                             "spec!": {
                                 "restartPolicy!": TEXT,
@@ -218,7 +241,14 @@ def test_the_jobset_fills_its_slice():
     assert make_devices(["snm", *container["args"]]) == chips
     # One pod that fails ends all, and all begin again from the newest checkpoint.
     assert job["backoffLimit"] == 0 and pod["restartPolicy"] == "Never"
-    assert found["spec"]["failurePolicy"]["maxRestarts"] > 0
+    policy = found["spec"]["failurePolicy"]
+    assert policy["maxRestarts"] > 0
+    # A stop that was asked for is none of these restarts.
+    (at,) = (rule["onExitCodes"] for rule in job["podFailurePolicy"]["rules"])
+    assert (at["containerName"], at["values"]) == (container["name"], [STOPPED])
+    (rule,) = policy["rules"]
+    assert rule["action"] == "RestartJobSetAndIgnoreMaxRestarts"
+    assert rule["onJobFailureReasons"] == ["PodFailurePolicy"]
     # Data, run and cache are in a store, whose package the image has.
     places = [*container["args"][1:4:2], *(one["value"] for one in container["env"])]
     assert len(places) == 3 and {Address.of(place).scheme for place in places} == {"gs"}

@@ -196,6 +196,12 @@ def test_labels_without_a_name(folder):
     assert found(folder, "warning")["names"].found == "2 labels without a name"
 
 
+def test_labels_that_differ_only_in_case(folder):
+    (folder / "labels.txt").write_text("hw\nHW\n" + "".join(f"{j}\n" for j in range(18)))
+    said = found(folder, "note")["names"].found
+    assert said == "2 labels differ from another only in case, such as 'hw' and 'HW'"
+
+
 def test_names_propensities_and_negative_values(folder, tmp_path):
     (folder / "labels.txt").write_text("same\n" * 2 + "".join(f"{j}\n" for j in range(18)))
     assert "1 label with the name of another" in found(folder)["names"].found

@@ -72,7 +72,8 @@ def test_columns_of_a_data_frame_are_the_names_of_the_classes(tmp_path):
     names, scores = model.decision_topk(X[:1], k=2)
     assert names.tolist() == [["net", "hw"]]
     found = model.decision_topk(X[:1], k=1, labels=["hw"])
-    assert found[0].tolist() == [["hw"]] and found[1][0, 0] == scores[0, 1]
+    assert found[0].tolist() == [["hw"]]
+    assert found[1][0, 0] == pytest.approx(scores[0, 1], abs=1e-5)  # of another program
     assert model.score(X, Frame(y, ["net", "hw"])) == 1 == model.score(X, np.array(y))
     model.export(tmp_path / "model")
     assert list(snm.load(tmp_path / "model").label_names) == ["net", "hw"]

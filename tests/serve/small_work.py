@@ -2,8 +2,10 @@
 
 import contextlib
 import os
+import signal
 import socket
 import threading
+import time
 
 from snm.errors import InputError
 
@@ -35,6 +37,16 @@ def answer_once(listening, context):
 
     threading.Thread(target=follow, daemon=True).start()
     answer(listening, context)
+
+
+def finish_slowly(listening, context):
+    """At SIGTERM it accepts no more connections, and has an open request to finish."""
+    stopped = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopped.set())
+    context.ready()
+    stopped.wait()
+    listening.close()
+    time.sleep(3)
 
 
 def fail(listening, context):

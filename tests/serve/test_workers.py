@@ -105,6 +105,24 @@ def test_all_answer_and_one_that_ends_is_replaced():
     assert "PROMETHEUS_MULTIPROC_DIR" not in os.environ
 
 
+def test_no_connection_waits_while_open_requests_are_finished():
+    """Refused at once, and not only when the last process has ended."""
+
+    def refused(port):
+        with contextlib.suppress(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), timeout=10).close()
+            return False
+        return True
+
+    def client(port, events):
+        wait_until(lambda: ("ready", 2) in events)
+        assert not refused(port)
+        os.kill(os.getpid(), signal.SIGTERM)
+        wait_until(lambda: refused(port), seconds=2)
+
+    supervised(small_work.finish_slowly, 2, client)
+
+
 def test_a_process_that_ends_before_it_answers(capfd, monkeypatch):
     monkeypatch.setattr(workers, "_RESTART_DELAY", 0.1)
     with listen("127.0.0.1", 0) as listening, pytest.raises(InputError, match="status 3"):

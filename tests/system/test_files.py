@@ -171,3 +171,17 @@ def test_writing_goes_through_few_functions():
 def test_an_error_of_a_write_names_the_file():
     with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
         disk.write(Path("/dev/full"), b"content")
+
+
+@pytest.mark.parametrize(
+    "error", [(28, "No space left on device"), ("640 requested and 0 written",)]
+)
+def test_a_full_disk_names_the_file_that_appears_whole(tmp_path, error):
+    """Writes to an open file, and NumPy's, tell no name."""
+    path = tmp_path / "memory.npz"
+    with pytest.raises(OSError, match=r"no space left.*memory\.npz'") as raised, atomic_file(path):
+        raise OSError(*error)
+    assert (raised.value.errno, raised.value.filename) == (28, str(path))
+    with pytest.raises(OSError, match="something else") as raised, atomic_file(path):
+        raise OSError("something else")
+    assert raised.value.filename is None

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from snm.tables.products import entry_products
-from snm.tables.rounding import to_nearest
+from snm.tables.rounding import round_to_nearest
 from snm.tables.table import SparseRows
 
 
@@ -22,7 +22,7 @@ def test_each_entry_is_a_product_of_a_row_and_a_vector(entries, dtype):
     block = SparseRows(
         rng.integers(0, rows, entries).astype(np.int32), np.ones(entries, np.float32), starts
     )
-    stored = to_nearest(table, np.dtype(dtype))
+    stored = round_to_nearest(table, np.dtype(dtype))
     got = jax.jit(entry_products)(stored, block, vectors)
 
     assert got.shape == (entries,) and np.isfinite(got).all()

@@ -14,7 +14,7 @@ from snm.export.arrays import model_arrays
 from snm.runs.events import Stepped
 from snm.tables.bag import embedding_bag_gather, embedding_bag_loop
 from snm.tables.optimizers import ROW_OPTIMIZERS, SGD
-from snm.tables.rounding import as_float, noise_for, rounded_rows, storage, to_nearest
+from snm.tables.rounding import as_float, noise_for, round_to_nearest, rounded_rows, storage
 from snm.tables.table import RowTable, SparseRows
 from snm.tables.updates import _segments_loop, _segments_scatter, update_rows
 
@@ -54,7 +54,7 @@ def test_steps_too_small_for_the_type_count_on_average():
     def step(rows, number):
         return rounded_rows(as_float(rows) + 4e-4, NARROW, ids, number), None
 
-    start = to_nearest(jnp.ones((64, 8)), NARROW)
+    start = round_to_nearest(jnp.ones((64, 8)), NARROW)
     rows, _ = jax.lax.scan(step, start, jnp.arange(1000, dtype=jnp.uint32))
     # Each step adds 2^-7 with probability 0.0512: deviation sqrt(1000 * 0.0512 * 0.9488) / 128
     # = 0.054.
@@ -82,12 +82,12 @@ def test_noise_is_one_number_of_the_key():
 
 def test_storage_is_bfloat16():
     x = jnp.asarray(np.random.default_rng(0).normal(size=(9, 5)), jnp.float32)
-    np.testing.assert_array_equal(as_float(to_nearest(x, NARROW)), x.astype(jnp.bfloat16))
+    np.testing.assert_array_equal(as_float(round_to_nearest(x, NARROW)), x.astype(jnp.bfloat16))
 
 
 def problem(seed=0):
     rng = np.random.default_rng(seed)
-    rows = to_nearest(jnp.asarray(rng.normal(size=(50, 12)), jnp.float32), NARROW)
+    rows = round_to_nearest(jnp.asarray(rng.normal(size=(50, 12)), jnp.float32), NARROW)
     ids = rng.integers(0, 30, 40).astype(np.int32)  # rows above 29 are never named
     values = rng.normal(size=40).astype(np.float32)
     starts = np.array([0, 5, 5, 17, 40], np.int32)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["Imported", "tell"]
 
 _MANY_EMPTY = 0.02  # of the points, those without a known word
+_MANY_REPEATED = 0.1  # of the points, those with the text of another and another label
+_MANY_UNSPACED = 0.2  # of the letters, those without spaces between words
 _LISTS = 'write lists of labels as ["a", "b"], or the names with separators between them'
 _LONGEST_EXAMPLE = 60  # characters
 
@@ -87,8 +89,18 @@ def _said_of_points(command: Import, imported: Imported) -> Iterator[str]:
         if count:
             yield f"{counted(count, 'point')} without {what}"
     tokenization_hint = None if vectorizer is None or command.like else vectorizer.tokenization_hint
-    if tokenization_hint is not None and unknown > _MANY_EMPTY * (counts.train + counts.test):
+    defaults = vectorizer is not None and vectorizer.token_pattern is None
+    if tokenization_hint is not None and defaults and counts.unspaced >= _MANY_UNSPACED:
+        yield (
+            f"{counts.unspaced:.0%} of the letters have no spaces between words, and a clause "
+            "counts as a word: --analyzer char --ngrams 1 2 finds parts of it"
+        )
+    elif tokenization_hint is not None and unknown > _MANY_EMPTY * (counts.train + counts.test):
         yield f"other options may find features in more texts: {tokenization_hint}"
+    repeated = counts.repeated
+    if (number := repeated.count()) > _MANY_REPEATED * repeated.points:
+        points = f"{number:,} of {repeated.points:,} points repeat the text of another"
+        yield f"{points} with another label: if a row has one label of a text, join its rows first"
     if (hint := _hint_of_items(counts.overlaps)) is not None:
         yield hint
 
@@ -105,6 +117,11 @@ def _said_of_labels(command: Import, imported: Imported) -> Iterator[str]:
         yield f"most {which} hold {mark!r}: if it separates labels, --label-separator {mark!r}"
     if imported.respelled is not None:
         yield imported.respelled
+    for name, count in counts.missing_values.items():
+        points = f"{counted(count, 'point')} {'has' if count == 1 else 'have'}"
+        yield f"{points} the label {name!r}, which looks like a missing value"
+    if counts.case_variants is not None:
+        yield counts.case_variants
     if names := imported.numbered_names:
         again = f"{counted(len(names), 'label')} with the text of another or none"
         yield f"{again}: named with their number, such as {names[0]!r}"

@@ -60,7 +60,9 @@ def page(results: Record) -> str:
              [_by_frequency(results["arms"]), _cost(results["arms"])]),
         ]  # fmt: skip
     template = resources.files("snm.compare.report").joinpath("report.html.j2")
-    drawn = [(key, title, [plot for plot in found if plot.rows]) for key, title, found in sections]
+    with_plots = [
+        (key, title, [plot for plot in plots if plot.rows]) for key, title, plots in sections
+    ]
     return (
         environment()
         .from_string(template.read_text(encoding="utf-8"))
@@ -73,7 +75,7 @@ def page(results: Record) -> str:
                 (sheet, [name in _TEXT_COLUMNS for name in sheet.columns])
                 for sheet in all_sheets(results)
             ],
-            sections=[section for section in drawn if section[2]],
+            sections=[section for section in with_plots if section[2]],
         )
     )
 
@@ -108,7 +110,7 @@ def _r1(arm: Record, by: str) -> Points:
 
 
 def _ratios(results: Record) -> Plot:
-    rows, shown = [], False
+    rows, has_whiskers = [], False
     for part, title in (
         ("arms", "equal steps"),
         ("tuned", "each at its best"),
@@ -123,15 +125,15 @@ def _ratios(results: Record) -> Plot:
                 if (ratio := arm["ratio"].get(metric)) is not None
                 for around in [spread(arm, metric, "ratio_")]
             ]
-            words = f"{metric}, {title}: ratio to the baseline"
+            heading = f"{metric}, {title}: ratio to the baseline"
             if bars:
-                says = f"Ratios: {listed(f'{bar.name} {bar.text}' for bar in bars)}."
-                panels.append(bars_of(words, says, words, bars, level=1.0))
-            shown = shown or any(bar.half is not None for bar in bars)
+                alt_text = f"Ratios: {listed(f'{bar.name} {bar.text}' for bar in bars)}."
+                panels.append(bars_of(heading, alt_text, heading, bars, level=1.0))
+            has_whiskers = has_whiskers or any(bar.half is not None for bar in bars)
         if panels:
             rows.append(Row((), tuple(panels)))
     note = "Ratio to the arm's own baseline, taken seed by seed; dashed: no difference."
-    if shown:
+    if has_whiskers:
         what = "range of the two seeds" if results["plan"]["seeds"] == 2 else "95% interval"
         note += f" Whiskers: {what}; an arrow where it leaves the drawing."
     return Plot("Ratio to the baseline", note, tuple(rows))
@@ -157,14 +159,14 @@ def _why(arms: list[Record]) -> list[Plot]:
         "Margins at the end", "margin of at most rho", "share of points, %",
         _margins, lambda drawn: _share_missed(drawn, arms), upright=0.0, marked=False,
     )  # fmt: skip
-    words = "By the points' embeddings: norm of the mean over samples of labels"
+    gradient_note = "By the points' embeddings: norm of the mean over samples of labels"
     if any(y for arm in arms for _, y, _, _ in gradient[1].points(arm)):
-        words += ", and standard deviation from one sample to the next."
+        gradient_note += ", and standard deviation from one sample to the next."
     else:
         gradient.pop()
-        words += ". It has no deviation: every sample holds all labels."
+        gradient_note += ". It has no deviation: every sample holds all labels."
     if {"loss", "score_scale"} & arms[0]["differing"].keys():
-        words += (
+        gradient_note += (
             " It grows with the score scale, and losses differ in it: compare the heights of arms "
             "of one loss and scale only."
         )
@@ -183,7 +185,7 @@ def _why(arms: list[Record]) -> list[Plot]:
                  arms, [known]),
         lines_of("Mined labels by frequency", "At the end; each tenth of the labels, by the "
                  "training points that carry them." + missing + _bands(arms), arms, [mined]),
-        lines_of("Gradient", words + missing + _bands(arms), arms, gradient),
+        lines_of("Gradient", gradient_note + missing + _bands(arms), arms, gradient),
         lines_of("Margins at the end", "Score of a point's label less the best of all others. "
                  "The empirical term of Theorem 6 of Reddi et al. (2019), k = 1; lower is "
                  "better.", arms, [margins]),
@@ -208,8 +210,8 @@ def _gradient(arm: Record, key: str) -> Points:
 def _margins(arm: Record) -> Points:
     """Distribution function of the margins, from quantiles averaged over seeds."""
     quantiles = [probe_value(entry, "margin", "quantiles") for entry in last_probes(arm)]
-    found = over_seeds(MARGIN_QUANTILES, [margins for margins in quantiles if margins])
-    return [(margin, 100 * share, 100 * share, 100 * share) for share, margin, _, _ in found]
+    points = over_seeds(MARGIN_QUANTILES, [margins for margins in quantiles if margins])
+    return [(margin, 100 * share, 100 * share, 100 * share) for share, margin, _, _ in points]
 
 
 def _by_frequency(arms: list[Record]) -> Plot:
@@ -234,23 +236,23 @@ def _tenths(arm: Record, key: str) -> Points:
 
 def _cost(arms: list[Record]) -> Plot:
     panels = []
-    for key, title, unit, size, worded in (
+    for key, title, unit, size, format_value in (
         ("seconds", "Time of training", "seconds", 1, format_seconds),
         ("peak_memory_bytes", "Memory of the process at its peak", "MiB", 2**20, "{:,.0f}".format),
     ):
         bars = [
-            Bar(arm["name"], arm[key] / size, worded(arm[key] / size),
+            Bar(arm["name"], arm[key] / size, format_value(arm[key] / size),
                 dots=[seed[key] / size for seed in good_seeds(arm)])
             for arm in arms if arm[key] is not None
         ]  # fmt: skip
         if bars:
-            says = f"{listed(f'{bar.name} {bar.text}' for bar in bars)} {unit}."
-            panels.append(bars_of(title, says, f"{title}, {unit}", bars))
+            alt_text = f"{listed(f'{bar.name} {bar.text}' for bar in bars)} {unit}."
+            panels.append(bars_of(title, alt_text, f"{title}, {unit}", bars))
     note = "The runs of the first table. Bars: mean of the seeds; dots: each seed."
     return Plot("Time and memory", note, (Row((), tuple(panels)),) if panels else ())
 
 
-# -- words -----------------------------------------------------------------------------------
+# -- text -----------------------------------------------------------------------------------
 
 
 def _short(value: float) -> str:
@@ -277,8 +279,8 @@ def _first_and_last_tenth(drawn: Named) -> str:
 def _share_missed(drawn: Named, arms: list[Record]) -> str:
     ends = {arm["name"]: last_probes(arm) for arm in arms}
     shares = (
-        f"{name} {100 * np.mean(found):.0f}%"
+        f"{name} {100 * np.mean(missed):.0f}%"
         for name, _ in drawn
-        if (found := [e["margin"]["share_not_positive"] for e in ends[name] if "margin" in e])
+        if (missed := [e["margin"]["share_not_positive"] for e in ends[name] if "margin" in e])
     )
     return f"Points whose label does not come first (margin of at most 0): {listed(shares)}."

@@ -5,9 +5,10 @@ Label names get ids, texts become features, and each point goes to train or test
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -18,8 +19,11 @@ from scipy.sparse import csr_matrix
 from snm.data.conversion.items import Overlap
 from snm.data.conversion.label_ids import LabelIds
 from snm.data.conversion.passes import OnProgress
+from snm.data.conversion.repeated_texts import RepeatedTexts
+from snm.data.conversion.unspaced import Unspaced
 from snm.data.formats.foreign import Row
 from snm.data.formats.text_writer import TextWriter
+from snm.data.names import MISSING_VALUES, case_variants
 from snm.errors import InputError
 from snm.system import disk
 
@@ -75,7 +79,12 @@ class Counts:
         there are some; or None.
       list_piece: a label name, if most look like lists or their pieces, such as `['a'`; or None.
       are_numbers: whether all label names are integers.
+      missing_values: number of points of each label whose name stands for a missing value in other
+        programs, but of none of `known_labels`.
+      case_variants: says which names differ only in case, if there were no known labels.
       overlaps: how often labels are items of their points, by each of `item_marks`.
+      repeated: points that repeat the text of another with another label.
+      unspaced: share of the letters that have no spaces between their words.
     """
 
     train: int
@@ -90,7 +99,11 @@ class Counts:
     common_separator: str | None
     list_piece: str | None
     are_numbers: bool
+    missing_values: Mapping[str, int]
+    case_variants: str | None
     overlaps: Sequence[Overlap]
+    repeated: RepeatedTexts
+    unspaced: float
 
 
 def build(out: Path, source: Source, on_progress: OnProgress) -> Counts:
@@ -184,6 +197,9 @@ class _Tally:
         self._without_labels = self._without_features = self._without_text = 0
         self._weights = [np.zeros(0, np.float32)]
         self._overlaps = [Overlap(mark) for mark in source.item_marks]
+        self._repeated, self._unspaced = RepeatedTexts(), Unspaced()
+        self._missing_values = collections.Counter[str]()
+        self._looks_missing = MISSING_VALUES.difference(source.known_labels).__contains__
 
     def add(self, chunk: _Chunk) -> None:
         """Counts the points of a chunk."""
@@ -199,10 +215,15 @@ class _Tally:
             self._weights.append(np.array(weights, np.float32))
         for overlap in self._overlaps:
             overlap.add(rows)
+        self._repeated.add(rows)
+        self._unspaced.add(rows)
+        names = itertools.chain.from_iterable(row.labels for row in rows)
+        self._missing_values.update(filter(self._looks_missing, names))
 
     def counts(self, ids: LabelIds) -> Counts:
         """The counts of all points; `ids` has their labels."""
-        source = self._source
+        source, numbers = self._source, ids.are_numbers
+        compared = not (numbers or source.known_labels)
         return Counts(
             train=self._train,
             test=self._test,
@@ -215,8 +236,12 @@ class _Tally:
             weights=np.concatenate(self._weights) if source.weighted else None,
             common_separator=ids.common_separator,
             list_piece=ids.list_piece,
-            are_numbers=ids.are_numbers,
+            are_numbers=numbers,
+            missing_values=self._missing_values,
+            case_variants=case_variants(ids.names) if compared else None,
             overlaps=self._overlaps,
+            repeated=self._repeated,
+            unspaced=self._unspaced.share,
         )
 
 

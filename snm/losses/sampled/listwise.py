@@ -96,7 +96,7 @@ class ListLoss(HeadLoss):
 
     learning_rates: ClassVar[dict[str, float]] = {}
     scores_per_point = True
-    reads = frozenset({"transformation", "temperature", "list_grade"})
+    option_names = frozenset({"transformation", "temperature", "list_grade"})
 
     def configured(self, options: LossOptions, sizes: SampleSizes) -> ListLoss:
         """With the transformation, the temperature and the grade of the options."""
@@ -224,7 +224,7 @@ class SmoothedDCG(ListLoss):
     """Smoothed DCG@1: minus the sum of the positives' softmax probabilities in the list."""
 
     name = "smoothed-dcg"
-    reads = frozenset({"temperature"})
+    option_names = frozenset({"temperature"})
     learning_rates: ClassVar = {"exponential": 120.0}
 
     def value(self, scores: TermScores, draw: Draw | None = None) -> jax.Array:

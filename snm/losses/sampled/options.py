@@ -46,7 +46,7 @@ class RankShape:
         that the order does not matter.
       equal_if_all_mined: whether all ranks have equal weights if k' = B.
       drawn: whether ranks are drawn in proportion to the weights, instead of summed over.
-      reads: the settings of this shape that not all shapes read; a run rejects those of others.
+      option_names: the options that only some shapes use; a run rejects those of other shapes.
     """
 
     weights: Callable[[LossOptions, SampleSizes], Vector]
@@ -54,7 +54,7 @@ class RankShape:
     equal_over_mined: bool = False
     equal_if_all_mined: bool = False
     drawn: bool = False
-    reads: frozenset[str] = frozenset()
+    option_names: frozenset[str] = frozenset()
 
 
 def _tail_epsilon(options: LossOptions) -> float:
@@ -81,11 +81,11 @@ def _scale_arguments(options: LossOptions, sizes: SampleSizes) -> dict[str, Any]
 
 RANK_SHAPES: dict[str, RankShape] = {
     "top": RankShape(_top, equal_over_mined=True, equal_if_all_mined=True),
-    "power-law": RankShape(_power_law, reads=frozenset({"power_alpha"})),
+    "power-law": RankShape(_power_law, option_names=frozenset({"power_alpha"})),
     "epsilon-tail": RankShape(
-        _top, tail=_tail_epsilon, equal_if_all_mined=True, reads=frozenset({"tail_epsilon"})
+        _top, tail=_tail_epsilon, equal_if_all_mined=True, option_names=frozenset({"tail_epsilon"})
     ),
-    "subsample": RankShape(_top, drawn=True, reads=frozenset({"subsample_draws"})),
+    "subsample": RankShape(_top, drawn=True, option_names=frozenset({"subsample_draws"})),
 }
 """Name of `--vartheta` -> shape."""
 

@@ -49,7 +49,7 @@ class Bowl(HeadLoss):
     phi: Surrogate = hinge
     ranks: RankWeights = _DEFAULT_RANKS
     name = "bowl"
-    reads = frozenset({"phi", "ramp_rho", *RANK_WEIGHT_OPTIONS})
+    option_names = frozenset({"phi", "ramp_rho", *RANK_WEIGHT_OPTIONS})
     has_rank_weights = True
     pairwise = False
 
@@ -142,7 +142,7 @@ class RankSVM(Powl):
     """RankSVM on two grades of relevance: the pairs of POWL, with equal weights."""
 
     name = "ranksvm"
-    reads = frozenset()  # the hinge and equal weights are fixed
+    option_names = frozenset()  # the hinge and equal weights are fixed
     listwise = True
     auto_learning_rate = 60.0  # its scores have no scale
 

@@ -213,7 +213,7 @@ class HeadLoss(abc.ABC):
         return 20.0
 
     @property
-    def reads(self) -> frozenset[str]:
+    def option_names(self) -> frozenset[str]:
         """The names of the options (fields of `LossOptions`) that `configured` reads.
 
         `Config` rejects a non-default value of an option that its loss does not read.

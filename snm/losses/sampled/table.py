@@ -1,7 +1,8 @@
 """The losses of the head by name.
 
-The objects in `LOSSES` are prototypes with default parameters. `Config` reads their flags, `reads`
-and `listwise` before the sample sizes are known. `configured` returns the loss that is trained.
+The objects in `LOSSES` are prototypes with default parameters. `Config` reads their flags,
+`option_names` and `listwise` before the sample sizes are known. `configured` returns the loss that
+is trained.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def memory_of(
     The points that label names make are stored after them.
     """
     rows = with_labels(points, rows)
-    stored = as_stored(predictor, points.take(rows).beside(names))
+    stored = as_stored(predictor, points.take(rows).concatenate(names))
     if names is not None:
         rows = np.append(rows, np.full(names.num_points, LABEL_NAME))
     queries = None if settings.feature_share == 1 else unit_queries(predictor, stored.features)

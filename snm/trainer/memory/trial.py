@@ -22,7 +22,7 @@ from snm.memory.memory import NUM_FOUND, Memory, joint_cosines
 from snm.memory.neighbors import StoredPoints
 from snm.prediction.calibration import Calibration
 from snm.prediction.predictor import Predictor
-from snm.prediction.thresholds import LOOKED_AT, HeldOut, fit_thresholds
+from snm.prediction.thresholds import DEFAULT_THRESHOLD_K, HeldOut, fit_thresholds
 from snm.runs.schema import Adjustment, MemoryRecord
 from snm.trainer.memory.stored import as_stored, memory_of, stored_rows, unit_queries, with_labels
 from snm.trainer.prepare import trained_beside
@@ -101,7 +101,7 @@ def find_memory(
     if config.logit_adjustment == "on" and len(held) >= LEAST_ADJUSTED:
         frequency = dataset.label_frequency()
     names = trained_beside(config, dataset)
-    stored = dataset.train.take(kept).beside(names)
+    stored = dataset.train.take(kept).concatenate(names)
     choosing = remove_filtered_labels(dataset.train.take(held))
     choice = _choice(first_member, stored, choosing, frequency)
     tried = choice.tried
@@ -171,5 +171,5 @@ def _choice(
         Voters(found, cosines, stored.labels, stored.weights),
         frequency=frequency,
         ks=tuple(k for k in KS if k <= stored.num_labels),
-        answers=LOOKED_AT,
+        answers=DEFAULT_THRESHOLD_K,
     )

@@ -127,7 +127,7 @@ def test_without_frequencies_repeats_have_none_of_their_metrics(place, tmp_path)
     config = dataclasses.replace(tiny.CONFIG, epochs=1)
     snm.train(few, config, tmp_path / "run", warm_start=place / "run", same_ids=True)
     shutil.rmtree(few)
-    both = data.train.take(np.arange(5)).beside(data.test)
+    both = data.train.take(np.arange(5)).concatenate(data.test)
     alone = dataclasses.replace(data, train=data.train.take(np.arange(0)), test=both, sha256="1")
     found = snm.evaluate(tmp_path / "run", alone, same_ids=True)
     assert found["without_repeats"]["points"] == found["metrics"]["points"] - 5

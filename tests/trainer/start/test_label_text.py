@@ -70,7 +70,7 @@ def test_a_run_learns_what_it_would_if_the_names_were_in_the_file(place, tmp_pat
     data = load_data(place / "data")
     names = data.name_points
     assert names.num_points == named_texts.LABELS
-    more = dataclasses.replace(data, train=data.train.beside(names), sha256="1" * 64)
+    more = dataclasses.replace(data, train=data.train.concatenate(names), sha256="1" * 64)
     snm.train(more, dataclasses.replace(CONFIG, label_text="off"), tmp_path / "run")
     for mine, theirs in zip(tables(place / "run"), tables(tmp_path / "run"), strict=True):
         np.testing.assert_array_equal(mine, theirs)
@@ -196,10 +196,10 @@ def test_weighted_points_and_their_names(place):
     data = load_data(place / "data")
     weights = np.linspace(0, 3, named_texts.POINTS).astype(np.float32)
     train = dataclasses.replace(data.train, weights=weights)
-    both = train.beside(dataclasses.replace(data, train=train).name_points)
+    both = train.concatenate(dataclasses.replace(data, train=train).name_points)
     assert both.weights[: named_texts.POINTS].tolist() == weights.tolist()
     assert both.weights[named_texts.POINTS :] == pytest.approx(1.5)
-    plain = data.name_points.beside(train)
+    plain = data.name_points.concatenate(train)
     assert plain.weights[: named_texts.LABELS].tolist() == [1] * named_texts.LABELS
 
 

@@ -1,0 +1,57 @@
+"""A file with one row per label gets a note at import."""
+
+import collections
+import json
+
+import numpy as np
+import pytest
+from command_line import call
+
+from snm.data.conversion.repeated_texts import RepeatedTexts
+from snm.data.formats.foreign import Row
+
+
+def said_of(tmp_path, capsys, points):
+    source = tmp_path / "in.jsonl"
+    rows = ({"text": text, "labels": labels} for text, labels in points)
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    call("data", "import", source, "--out", tmp_path / "out")
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_one_row_per_label(tmp_path, capsys):
+    points = [(f"word{i} some", [name]) for i in range(5) for name in ("hw", "net")]
+    assert (
+        "10 of 10 points repeat the text of another with another label: if a row has one label of "
+        "a text, join its rows first"
+    ) in said_of(tmp_path, capsys, points)
+
+
+@pytest.mark.parametrize("points", [
+    [("a saw", ["tool"])] * 4,  # equal rows
+    [("a saw", ["tool", "hw"]), ("a saw", ["net", "sea"])],  # all labels in a row
+    [("", ["tool"]), ("", ["hw"]), ("a saw", ["hw"])],
+    [("a saw", ["tool"]), ("a saw", ["hw"]), *((f"word{i}", ["hw"]) for i in range(20))],  # few
+])  # fmt: skip
+def test_other_points_get_none(tmp_path, capsys, points):
+    assert "repeat the text" not in said_of(tmp_path, capsys, points)
+
+
+def test_the_count_against_brute_force(monkeypatch):
+    rng = np.random.default_rng(0)
+    points = [(f"text {rng.integers(60)}", f"label {rng.integers(3)}") for _ in range(150)]
+    rows = [Row("", text, None, (label,)) for text, label in points]
+    labels = collections.defaultdict(set)
+    for text, label in points:
+        labels[text].add(label)
+    repeated = RepeatedTexts()
+    for start in range(0, 150, 40):
+        repeated.add(rows[start : start + 40])
+    count = sum(len(labels[text]) > 1 for text, _ in points)
+    assert (repeated.points, repeated.count()) == (150, count)
+    assert 0 < count < 150
+    monkeypatch.setattr("snm.data.conversion.repeated_texts._MOST", 3)
+    few = RepeatedTexts()
+    few.add([rows[0], rows[0]])
+    few.add(rows)
+    assert few.points == 3 and RepeatedTexts().count() == 0
