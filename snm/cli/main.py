@@ -38,7 +38,7 @@ from snm.system.faults import (
 )
 from snm.system.files import check_reachable
 from snm.system.own_modules import import_own_modules
-from snm.system.signals import ends_as_first
+from snm.system.signals import sigterm_ends_process_1
 
 __all__ = ["base_settings", "main", "parse", "with_local_copies"]
 
@@ -56,7 +56,7 @@ def main(args: Sequence[str] | None = None) -> None:
         gc.set_threshold(50_000)
     words = list(sys.argv[1:] if args is None else args)
     timing.restart(timing.process_started() if args is None else None, "starting")
-    with ends_as_first():
+    with sigterm_ends_process_1():
         status = _run_to_status(words)
         leave(status)
     if args is None and (isinstance(status, _ImmediateExit) or has_background_work()):

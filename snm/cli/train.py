@@ -90,12 +90,12 @@ class Train:
 
     def __call__(self) -> None:
         """Runs the verb."""
-        from snm.system.signals import sigterm_ends
+        from snm.system.signals import sigterm_exits
         from snm.system.terminal import ignore_broken_pipe, waiting
         from snm.system.timing import part
 
         # Until the steps begin, which `stop_told` ends in order.
-        with ignore_broken_pipe(), sigterm_ends(STOPPED, _SIGTERM_NOTE):
+        with ignore_broken_pipe(), sigterm_exits(STOPPED, _SIGTERM_NOTE):
             with waiting("starting"), part("starting"):
                 from snm.distributed.launch import ProcessOptions, process_group
                 from snm.system.cache_folder import enable_compilation_cache

@@ -135,12 +135,12 @@ class Compare:
 
     def __call__(self) -> None:
         """Runs the verb."""
-        from snm.system.signals import sigterm_ends
+        from snm.system.signals import sigterm_exits
         from snm.system.terminal import ignore_broken_pipe
 
         with (
             ignore_broken_pipe(),
-            sigterm_ends(STOPPED, f"SIGTERM: stopped; the same command {_KEPT}"),
+            sigterm_exits(STOPPED, f"SIGTERM: stopped; the same command {_KEPT}"),
         ):
             _run(self)
 

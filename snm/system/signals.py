@@ -16,10 +16,10 @@ from typing import Any
 __all__ = [
     "SIGNALS",
     "announced_stop",
-    "ends_as_first",
     "reload_requested",
     "signal_handlers",
-    "sigterm_ends",
+    "sigterm_ends_process_1",
+    "sigterm_exits",
     "sigterm_raises_exit",
     "stop_requested",
 ]
@@ -76,7 +76,7 @@ def stop_requested(
 def _signal_thread(
     numbers: tuple[signal.Signals, ...], on_signal: Callable[[int], None]
 ) -> Iterator[None]:
-    """Within the block, `hear` is called with signals as they arrive, in a thread of its own."""
+    """Within the block, a separate thread calls `on_signal` with signals as they arrive."""
     receiver, sender = socket.socketpair()
     sender.setblocking(False)
 
@@ -106,11 +106,11 @@ def _signal_thread(
 def signal_handlers(
     handler: Callable[[int, Any], None], *numbers: signal.Signals
 ) -> Iterator[None]:
-    """Within the block, signals have this handler alone: no thread of a block around it hears them.
+    """Within the block, signals have only this handler; threads of outer blocks do not get them.
 
     Args:
-      handler: Python's, called in the main thread.
-      *numbers: of these signals.
+      handler: a Python signal handler, called in the main thread.
+      *numbers: the signals.
     """
     before = {number: signal.signal(number, handler) for number in numbers}
     old_descriptor = signal.set_wakeup_fd(-1)
@@ -123,18 +123,18 @@ def signal_handlers(
 
 
 def _handled_by_thread(number: int, frame: object) -> None:
-    """Python's handler of a signal that a thread hears."""
+    """The Python handler of signals that a separate thread handles."""
 
 
 @contextlib.contextmanager
-def sigterm_ends(status: int, told: str | None = None) -> Iterator[None]:
+def sigterm_exits(status: int, message: str | None = None) -> Iterator[None]:
     """Within the block, SIGTERM ends the process at once, also while compiled code runs.
 
-    Outside the main thread, nothing is changed.
+    Has no effect outside the main thread.
 
     Args:
-      status: that it exits with.
-      told: a line for standard error.
+      status: the exit status.
+      message: a line for standard error.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -142,8 +142,8 @@ def sigterm_ends(status: int, told: str | None = None) -> Iterator[None]:
 
     def on_signal(_: int) -> None:
         try:
-            if told is not None:
-                _tell(told)
+            if message is not None:
+                _print_message(message)
         finally:
             os._exit(status)
 
@@ -151,39 +151,39 @@ def sigterm_ends(status: int, told: str | None = None) -> Iterator[None]:
         yield
 
 
-def ends_as_first() -> contextlib.AbstractContextManager[None]:
-    """Within it, SIGTERM ends this process also where it is the first one, as in a container.
+def sigterm_ends_process_1() -> contextlib.AbstractContextManager[None]:
+    """Within the block, SIGTERM ends this process even if it is process 1, as in a container.
 
-    The kernel keeps signals without a handler from process 1, which would then go on.
+    The kernel does not deliver signals without a handler to process 1.
     """
     if os.getpid() != 1 or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         return contextlib.nullcontext()
-    return sigterm_ends(128 + signal.SIGTERM)
+    return sigterm_exits(128 + signal.SIGTERM)
 
 
-def _tell(line: str) -> None:
-    """Says what a signal did, while another thread may draw a bar."""
+def _print_message(line: str) -> None:
+    """Prints the effect of a signal, while another thread may draw a progress bar."""
     from snm.system.terminal import console
 
-    with contextlib.suppress(SystemExit):  # rich's, where nobody reads
+    with contextlib.suppress(SystemExit):  # by rich, if the pipe is closed
         console.show_cursor(True)  # the bar hides it
     print(f"snm: {line}", file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
 def announced_stop(begins: str, again: str) -> Iterator[Callable[[], bool]]:
-    """As `stop_requested`, and says on standard error what each signal does.
+    """As `stop_requested`, with messages on standard error.
 
     Args:
-      begins: what the first one does.
-      again: what the same command does after the second.
+      begins: the effect of the first signal.
+      again: the effect of running the same command after the second signal.
     """
 
     def first(signal: signal.Signals) -> None:
         print(f"snm: {signal.name}: {begins}", file=sys.stderr, flush=True)
 
     def second() -> None:
-        _tell(f"error: stopped at once; the same command {again}")
+        _print_message(f"error: stopped at once; the same command {again}")
 
     with stop_requested(first, second) as requested:
         yield requested

@@ -70,22 +70,22 @@ class _Escaping(RenderHook):
 
 
 class _Console(Console):
-    """A console that may fall silent where nobody reads any more; rich's ends the process."""
+    """A console that can ignore a broken pipe, at which rich ends the process."""
 
-    falls_silent = False
+    ignores_broken_pipe = False
 
     def on_broken_pipe(self) -> None:
-        if not self.falls_silent:
+        if not self.ignores_broken_pipe:
             super().on_broken_pipe()
         self.quiet = True
-        _discard(sys.stdout)  # else Python fails to write at its exit what is left
+        _discard(sys.stdout)  # or Python would fail to flush at its exit
 
 
 def _discard(stream: IO[str]) -> None:
-    """Lets what is written to a stream go nowhere from here on."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
+    """Redirects a stream to the null device."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, stream.fileno())
+    os.close(devnull)
 
 
 def _console(width: int | None = None) -> _Console:
@@ -114,15 +114,15 @@ def remark(text: str) -> None:
 
 @contextlib.contextmanager
 def ignore_broken_pipe() -> Iterator[None]:
-    """Within the block, work goes on in silence where nobody reads standard output any more.
+    """Within the block, a broken pipe of standard output is ignored.
 
-    A collector of logs that ends must not end a run of hours.
+    A log collector that ends must not end a run of hours.
     """
-    before, console.falls_silent = console.falls_silent, True
+    before, console.ignores_broken_pipe = console.ignores_broken_pipe, True
     try:
         yield
     finally:
-        console.falls_silent = before
+        console.ignores_broken_pipe = before
 
 
 def format_value(value: Any) -> str:
