@@ -21,6 +21,7 @@ from snm.data.dataset import Dataset, count_ids
 from snm.data.load import SYNTHETIC, key_of, load, load_mapped
 from snm.data.statistics import duplicate_test_rows
 from snm.data.weighting import Weighting, document_counts
+from snm.distributed.agreement import agree
 from snm.distributed.processes import (
     barrier,
     from_first_process,
@@ -32,10 +33,12 @@ from snm.distributed.processes import (
 )
 from snm.errors import InputError
 
-__all__ = ["column_counts", "duplicate_test_rows_together", "fit_weighting", "has_negative",
-           "label_frequency_together", "load_together", "ones_of_rows", "seen_labels"]  # fmt: skip
+__all__ = ["column_counts", "duplicate_test_rows_together", "facts_of", "fit_weighting",
+           "has_negative", "label_frequency_together", "load_together", "ones_of_rows",
+           "seen_labels"]  # fmt: skip
 
 _ROWS = 1 << 16  # rows processed at once
+_HASH = 12  # digits of a hash that an error line shows
 
 
 def load_together(source: str | Path) -> Dataset:
@@ -44,10 +47,22 @@ def load_together(source: str | Path) -> Dataset:
     If the processes do not share a writable cache, each loads all of the data set.
 
     Raises:
-      InputError: as `snm.data.load.load`, in every process.
+      InputError: as `snm.data.load.load`, in every process; or the content differs.
     """
     if not has_several_processes() or source == SYNTHETIC:
         return load(source)
+    dataset = _load_together(source)
+    # Before anything is added up of what each process counts in its part.
+    agree(facts_of(dataset), "give all processes the same files")
+    return dataset
+
+
+def facts_of(dataset: Dataset) -> dict[str, str]:
+    """What `agree` compares of a data set."""
+    return {"SHA-256 of the data": dataset.sha256[:_HASH]}
+
+
+def _load_together(source: str | Path) -> Dataset:
     key = _key_of_first(source)
     for attempt in range(0 if key is None else 2):
         if attempt and is_first_process():

@@ -26,6 +26,7 @@ __all__ = [
     "least_of_processes",
     "on_devices",
     "sum_over_processes",
+    "texts_of_processes",
 ]
 
 
@@ -80,6 +81,18 @@ def sum_over_processes(counts: np.ndarray) -> np.ndarray:
     parts = on_devices((len(firsts), *counts.shape), by_process, lambda _: mine)
     total = jax.jit(lambda x: x.sum(axis=0), out_shardings=NamedSharding(mesh, PartitionSpec()))
     return np.asarray(total(parts)).astype(np.int64)
+
+
+def texts_of_processes(text: str) -> list[str]:
+    """The texts of all processes, in the order of their numbers."""
+    if not has_several_processes():
+        return [text]
+    mine = np.frombuffer(text.encode(), np.uint8).astype(np.int32)
+    lengths = multihost_utils.process_allgather(np.asarray(len(mine), np.int32))
+    row = np.full(max(1, int(np.max(lengths))), -1, np.int32)
+    row[: len(mine)] = mine
+    rows = np.asarray(multihost_utils.process_allgather(row))
+    return [bytes(part[part >= 0].tolist()).decode() for part in rows]
 
 
 def on_devices(
