@@ -24,7 +24,7 @@ from snm.config.settings import Config, preset, read_config
 from snm.distributed.launch import leave
 from snm.errors import STOPPED, InputError, StoppedError, nearest
 from snm.serve.aside import busy
-from snm.stores.address import Address
+from snm.stores.address import Address, cache_address
 from snm.stores.objects import StoreError
 from snm.system import timing
 from snm.system.escapes import plain
@@ -117,12 +117,15 @@ def on_this_machine(command: Any) -> Any:
 
     Raises:
       InputError: an address where a path of this machine is wanted, nothing at an address, no
-        folder where a run is wanted, or a path that cannot be reached.
+        folder where a run is wanted, or a path that cannot be reached; `$SNM_CACHE` is an address
+        that no store has.
     """
+    cache_address()  # jax would tell of a kind of store that it does not know when data are read
     copies = {}
     for field in dataclasses.fields(command):
         value = getattr(command, field.name)
-        address = Address.of(value)
+        is_path = isinstance(value, Path) or field.name in _READ
+        address = Address.of(value) if is_path and not _is_on_hub(field.name, value) else None
         if address is None and isinstance(value, Path):
             refuse_unreachable(value)
         if field.name in _OWN:
@@ -144,9 +147,14 @@ def on_this_machine(command: Any) -> Any:
     return dataclasses.replace(command, **copies)
 
 
+def _is_on_hub(name: str, value: object) -> bool:
+    """Whether a field is a run on the Hugging Face Hub, `hf://owner/name`; no other field is."""
+    return name == "run" and str(value).startswith("hf:/")
+
+
 def _refuse_nowhere(run: Path) -> None:
     """Refuses a run that is not there before its verb tells that it loads it."""
-    if ":/" not in str(run) and not run.exists():  # models on the Hub are `hf://owner/name`
+    if not _is_on_hub("run", run) and not run.exists():
         raise InputError(str(run), "no such folder", "the folder of a run (`snm train`)")
 
 
