@@ -24,7 +24,7 @@ from snm.config.settings import Config, preset, read_config
 from snm.distributed.launch import leave
 from snm.errors import STOPPED, InputError, StoppedError, nearest
 from snm.serve.background import has_background_work
-from snm.stores.address import Address
+from snm.stores.address import Address, cache_address
 from snm.stores.objects import StoreError
 from snm.system import timing
 from snm.system.escapes import plain
@@ -127,12 +127,14 @@ def with_local_copies(command: Any) -> Any:
 
     Raises:
       InputError: an address where only a local path is allowed, nothing at an address, no run at a
-        path, or a path that cannot be reached.
+        path, a path that cannot be reached, or `$SNM_CACHE` is an address of an unknown store.
     """
+    cache_address()  # jax would tell of a kind of store that it does not know when data are read
     copies = {}
     for field in dataclasses.fields(command):
         value = getattr(command, field.name)
-        address = Address.of(value)
+        is_path = isinstance(value, Path) or field.name in _COPIED
+        address = Address.of(value) if is_path and not _is_on_hub(field.name, value) else None
         if address is None and isinstance(value, Path):
             check_reachable(value)
         if field.name in _KEPT_ADDRESSES:
@@ -154,9 +156,14 @@ def with_local_copies(command: Any) -> Any:
     return dataclasses.replace(command, **copies)
 
 
+def _is_on_hub(name: str, value: object) -> bool:
+    """Whether a field is a run on the Hugging Face Hub, `hf://owner/name`; no other field is."""
+    return name == "run" and str(value).startswith("hf:/")
+
+
 def _check_run_exists(run: Path) -> None:
     """Refuses a missing run, before its verb prints that it loads it."""
-    if ":/" not in str(run) and not run.exists():  # models on the Hub are `hf://owner/name`
+    if not _is_on_hub("run", run) and not run.exists():
         raise InputError(str(run), "no such folder", "the folder of a run (`snm train`)")
 
 

@@ -21,6 +21,7 @@ from snm.data.dataset import Dataset, count_ids
 from snm.data.load import SYNTHETIC, key_of, load, load_mapped
 from snm.data.statistics import duplicate_test_rows
 from snm.data.weighting import Weighting, document_counts
+from snm.distributed.agreement import agree
 from snm.distributed.processes import (
     barrier,
     broadcast_from_first,
@@ -36,6 +37,7 @@ __all__ = [
     "binarized_rows",
     "column_counts",
     "count_seen_labels",
+    "dataset_facts",
     "duplicate_test_rows_together",
     "fit_weighting",
     "has_negative",
@@ -44,6 +46,7 @@ __all__ = [
 ]  # fmt: skip
 
 _BLOCK_ROWS = 1 << 16  # rows processed at once
+_HASH_DIGITS = 12  # of a hash in an error message
 
 
 def load_together(source: str | Path) -> Dataset:
@@ -52,10 +55,22 @@ def load_together(source: str | Path) -> Dataset:
     If the processes do not share a writable cache, each loads all of the data set.
 
     Raises:
-      InputError: as `snm.data.load.load`, in every process.
+      InputError: as `snm.data.load.load`, in every process; or the content differs.
     """
     if not has_several_processes() or source == SYNTHETIC:
         return load(source)
+    dataset = _load_together(source)
+    # Before counts of the processes' parts are added up.
+    agree(dataset_facts(dataset), "give all processes the same files")
+    return dataset
+
+
+def dataset_facts(dataset: Dataset) -> dict[str, str]:
+    """What `agree` compares of a data set."""
+    return {"SHA-256 of the data": dataset.sha256[:_HASH_DIGITS]}
+
+
+def _load_together(source: str | Path) -> Dataset:
     key = _key_of_first_process(source)
     for attempt in range(0 if key is None else 2):
         if attempt and is_first_process():

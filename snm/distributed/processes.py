@@ -26,6 +26,7 @@ __all__ = [
     "min_over_processes",
     "replicate",
     "sum_over_processes",
+    "texts_of_processes",
 ]
 
 
@@ -80,6 +81,18 @@ def sum_over_processes(counts: np.ndarray) -> np.ndarray:
     parts = make_global_array((len(firsts), *counts.shape), by_process, lambda _: local)
     total = jax.jit(lambda x: x.sum(axis=0), out_shardings=NamedSharding(mesh, PartitionSpec()))
     return np.asarray(total(parts)).astype(np.int64)
+
+
+def texts_of_processes(text: str) -> list[str]:
+    """The texts of all processes, in the order of their numbers."""
+    if not has_several_processes():
+        return [text]
+    own = np.frombuffer(text.encode(), np.uint8).astype(np.int32)
+    lengths = multihost_utils.process_allgather(np.asarray(len(own), np.int32))
+    row = np.full(max(1, int(np.max(lengths))), -1, np.int32)
+    row[: len(own)] = own
+    rows = np.asarray(multihost_utils.process_allgather(row))
+    return [bytes(part[part >= 0].tolist()).decode() for part in rows]
 
 
 def make_global_array(

@@ -21,6 +21,8 @@ def remark_unfinished(run: str | Path) -> None:
     Raises:
       InputError: a damaged run, or one without a checkpoint.
     """
+    if str(run).startswith("hf:/"):  # a model on the Hub, always an export
+        return
     folder = RunFolder(local(run))
     if not folder.config.exists() or folder.finished():
         return

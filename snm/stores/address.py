@@ -10,8 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from snm.errors import InputError, pip_install
+from snm.system.cache_folder import store_address
 
-__all__ = ["KINDS", "Address", "Kind", "absolute", "describe_error", "mask_secrets"]
+__all__ = [
+    "KINDS",
+    "Address",
+    "Kind",
+    "absolute",
+    "cache_address",
+    "describe_error",
+    "mask_secrets",
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +40,7 @@ KINDS = {"gs": Kind("gcsfs", "gcs"), "s3": Kind("s3fs", "s3")}
 """Scheme of an address -> its kind of store."""
 
 # `Path` turns two slashes into one, and command line arguments become paths.
-_ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+):/{1,2}(?!/)(.*)", re.DOTALL)
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/{1,2}(?!/)(.*)", re.DOTALL)
 _MAX_ERROR_LENGTH = 300  # characters of a store's error that are printed
 # Names of secret values in addresses and in the errors of stores' packages.
 _SECRET = re.compile(
@@ -90,12 +99,16 @@ class Address:
         """Parses an address; None for a local path.
 
         Raises:
-          InputError: an address without a bucket or a folder in it, or with a user, a password or
-            a query, because the address is stored in the run, where others can read it.
+          InputError: an address of another kind of store, without a bucket or a folder in it, or
+            with a user, a password or a query, because the address is stored in the run, where
+            others can read it.
         """
         match = _ADDRESS.fullmatch(str(place)) if isinstance(place, str | Path) else None
-        if match is None or match[1] not in KINDS:
+        if match is None:
             return None
+        if match[1] not in KINDS:  # not a local folder of that name, which nobody meant
+            kinds = " or ".join(f"{scheme}://BUCKET/FOLDER" for scheme in KINDS)
+            raise InputError(f"{match[1]}://", "an unknown kind of store", f"a path, or {kinds}")
         parts = [part for part in match[2].split("/") if part not in ("", ".")]  # as `Path` does
         expected = f"{match[1]}://BUCKET/FOLDER"
         if parts and ("@" in parts[0] or ":" in parts[0] or "?" in match[2]):
@@ -142,3 +155,22 @@ class Address:
         except Exception as error:  # for example a missing credentials file
             expected = f"settings that {kind.package} takes"
             raise InputError(str(self), describe_error(error), expected) from error
+
+
+def cache_address() -> Address | None:
+    """The address of a cache in an object store, which `$SNM_CACHE` may be; None if it is none.
+
+    Raises:
+      InputError: as in `Address.of`, or it is no address.
+    """
+    store = store_address()
+    if store is None:
+        return None
+    try:
+        address = Address.of(store)
+    except InputError as error:
+        raise InputError(f"SNM_CACHE={error.where}", error.found, error.expected) from error
+    if address is None:
+        expected = "a folder, or an address such as gs://BUCKET/FOLDER"
+        raise InputError("SNM_CACHE", mask_secrets(store), expected)
+    return address

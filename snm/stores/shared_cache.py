@@ -11,10 +11,9 @@ import contextlib
 from pathlib import Path
 
 from snm.errors import InputError
-from snm.stores.address import Address, mask_secrets
+from snm.stores.address import cache_address
 from snm.stores.objects import Objects, RetryPolicy, StoreError, safe_name
 from snm.system import disk
-from snm.system.cache_folder import store_address
 from snm.system.files import atomic_folder
 
 __all__ = ["download_entry", "upload_entry"]
@@ -75,14 +74,5 @@ def upload_entry(place: Path, name: str) -> None:
 
 
 def _objects(name: str) -> Objects | None:
-    store = store_address()
-    if store is None:
-        return None
-    address = Address.of(store)
-    if address is None:
-        raise InputError(
-            "SNM_CACHE",
-            mask_secrets(store),
-            "a folder, or an address such as gs://BUCKET/FOLDER",
-        )
-    return Objects(address / name, _RETRY_POLICY)
+    address = cache_address()
+    return None if address is None else Objects(address / name, _RETRY_POLICY)

@@ -18,6 +18,7 @@ from snm.distributed.processes import AgreedStop, barrier, has_several_processes
 from snm.errors import InputError, StoppedError
 from snm.machine.versions import environment_record
 from snm.prediction.predictor import Predictor
+from snm.runs.agreement import agree_on_settings
 from snm.runs.events import Event, Finished, Noted
 from snm.runs.folder import RunFolder
 from snm.runs.is_complete import result_is_current
@@ -87,8 +88,9 @@ def _events(
     folder.check(config, origin)
     origin = dataclasses.replace(origin, given=given_of_run(folder, given, config))
     _refuse_other_texts(folder, config, dataset)
-    barrier("the folder was looked at")
     start = _warm_start(dataset, request)
+    # No process passes before all have looked at the folder.
+    agree_on_settings(config, None if start is None else start.run)
     with contextlib.ExitStack() as locks:
         lock = locked(folder.path / LOCK, f"--run-dir {folder.path}")
         # The lock is a file in the folder. A new folder gets it when nothing is left to refuse.

@@ -18,6 +18,7 @@ from snm.data.dataset import Dataset
 from snm.distributed.dataset import load_together
 from snm.errors import InputError
 from snm.prediction.predictor import Predictor
+from snm.runs.agreement import agree_on_start
 from snm.runs.events import Event, Finished, Noted
 from snm.runs.folder import RunFolder
 from snm.runs.log.progress_bar import in_notebook, with_bar
@@ -118,6 +119,13 @@ def training(
         if not isinstance(config, Config):
             expected = "a Config, such as snm.preset('default')"
             raise InputError("config", f"{config!r}"[:80], expected)
+        agree_on_start(
+            data,
+            config,
+            run_dir,
+            {"warm_start": warm_start is not None, "same_ids": same_ids,
+             "probe": probe is not None, "probe_every": probe_every},
+        )  # fmt: skip
         with part("reading"):
             dataset = data if isinstance(data, Dataset) else load_together(data)
         request = RunRequest(

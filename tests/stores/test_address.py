@@ -2,11 +2,20 @@
 
 import sys
 import types
+from pathlib import Path
 
 import pytest
+from command_line import refused
 
 from snm.errors import InputError
-from snm.stores.address import KINDS, Address, Kind, describe_error, mask_secrets
+from snm.stores.address import (
+    KINDS,
+    Address,
+    Kind,
+    cache_address,
+    describe_error,
+    mask_secrets,
+)
 
 
 @pytest.mark.parametrize(
@@ -43,6 +52,65 @@ def test_a_point_is_no_folder():
     assert Address.of("gs://bucket/runs/.") == Address.of("gs://bucket/./runs")
     with pytest.raises(InputError, match="no folder in a bucket"):
         Address.of("gs://bucket/.")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["az://bucket/run", "gcs://bucket", "s3a://b/run", "GS://b/run", "memory://run", "file:///run",
+     "https://me:hush@host/run"],
+)  # fmt: skip
+def test_another_kind_of_store_is_no_local_folder(text):
+    for place in (text, Path(text)):
+        if place == "file:///run":  # of three slashes, as a text
+            continue
+        with pytest.raises(InputError) as told:
+            Address.of(place)
+        assert str(told.value).startswith(  # other tests may have added a kind
+            f"{text.partition(':')[0]}://: found an unknown kind of store, "
+            "expected a path, or gs://BUCKET/FOLDER or s3://BUCKET/FOLDER"
+        )
+        assert "hush" not in str(told.value)
+
+
+@pytest.mark.parametrize("text", ["runs/a", "/runs/az:/b", "c:/runs", "a:b/c", "run:1", "az:", ""])
+def test_local_paths_are_no_addresses(text):
+    assert Address.of(text) is None and Address.of(Path(text)) is None
+
+
+@pytest.mark.parametrize(
+    ("cache", "told"),
+    [
+        (
+            "gcs://b/cache",
+            "SNM_CACHE=gcs://: found an unknown kind of store, expected a path, or gs://",
+        ),
+        ("gs://b", "SNM_CACHE=gs://b: found no folder in a bucket, expected gs://BUCKET/FOLDER"),
+        ("://b", "SNM_CACHE: found ://b, expected a folder, or an address such as gs://"),
+        ("https://me:hush@h/c", "SNM_CACHE=https://: found an unknown kind of store"),
+    ],
+)
+def test_a_cache_at_no_address_is_told_at_the_start(cache, told, monkeypatch, capsys):
+    monkeypatch.setenv("SNM_CACHE", cache)
+    assert refused(capsys, "train", "synthetic", "--run-dir", "never").startswith(told)
+
+
+def test_a_cache_may_be_in_a_store(monkeypatch):
+    monkeypatch.setenv("SNM_CACHE", "gs://bucket/cache/")
+    assert cache_address() == Address.of("gs://bucket/cache")
+    monkeypatch.setenv("SNM_CACHE", "a/folder")
+    assert cache_address() is None
+
+
+@pytest.mark.parametrize("words", [
+    ("train", "synthetic", "--run-dir", "az://bucket/run"),
+    ("train", "az://bucket/data", "--run-dir", "run"),
+    ("evaluate", "az://bucket/run"),
+    ("predict", ".", "input", "--output", "az://bucket/answers"),
+])  # fmt: skip
+def test_every_verb_refuses_another_kind_of_store(words, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert refused(capsys, *words).startswith("az://: found an unknown kind of store, expected")
+    assert not list(tmp_path.iterdir())
 
 
 def test_credentials_that_cannot_be_read_are_one_line(monkeypatch):

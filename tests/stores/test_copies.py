@@ -181,5 +181,7 @@ def test_a_damaged_or_absent_cache_costs_time_only(change, cache_in_store, flaky
 def test_a_cache_of_an_unknown_kind_is_one_line(data, monkeypatch, tmp_path):
     monkeypatch.setenv("SNM_CACHE", "ftp://bucket/cache")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with pytest.raises(InputError, match="SNM_CACHE: found ftp://bucket/cache, expected a folder"):
+    with pytest.raises(
+        InputError, match="SNM_CACHE=ftp://: found an unknown kind of store, expected a path"
+    ):
         snm.load_data(data)

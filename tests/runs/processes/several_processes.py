@@ -27,8 +27,13 @@ def free_port():
             return place.getsockname()[1]
 
 
-def start(data, run, *flags, processes=2, devices=1, launcher=None, program=("-m", "snm")):
-    """Starts the processes of a run; `launcher` returns additions to their environment."""
+def start(
+    data, run, *flags, processes=2, devices=1, launcher=None, program=("-m", "snm"), own=None
+):
+    """Starts the processes of a run; `launcher` returns additions to their environment.
+
+    `own` has the flags of single processes by their numbers.
+    """
     port = free_port()
     found = []
     for number in range(processes):
@@ -47,7 +52,7 @@ def start(data, run, *flags, processes=2, devices=1, launcher=None, program=("-m
         environment = {**os.environ, "JAX_NUM_CPU_DEVICES": str(devices), **given}
         found.append(
             subprocess.Popen(
-                [sys.executable, *program, *words, *flags],
+                [sys.executable, *program, *words, *flags, *(own or {}).get(number, ())],
                 env=environment,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
