@@ -112,7 +112,7 @@ def _evaluated(command: Evaluate) -> dict[str, Any]:
     from snm.export.index import with_index
     from snm.runs.load import load
     from snm.system.terminal import waiting
-    from snm.trainer.evaluate import evaluate
+    from snm.trainer.evaluate_run import evaluate
 
     run, index = command.run, command.index
     asked = functools.partial(evaluate, run, command.data, same_ids=command.same_ids, ks=command.k)

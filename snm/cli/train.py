@@ -343,10 +343,10 @@ def _print_settings(dataset: Dataset, config: Config) -> None:
     from snm.config.resolve import resolve
     from snm.config.resolved import given_otherwise
     from snm.system.terminal import console, table_of
-    from snm.trainer.phase import steps_of_epoch
+    from snm.trainer.phase import count_steps_per_epoch
 
     resolved = resolve(config, dataset)
-    steps = steps_of_epoch(resolved, dataset)
+    steps = count_steps_per_epoch(resolved, dataset)
     chosen = given_otherwise(config, resolved)
     table = table_of("settings", ["setting", "value", "chosen for"])
     for name, value in dataclasses.asdict(resolved).items():

@@ -22,7 +22,7 @@ from snm.runs.members import phase_names
 from snm.runs.schema import RunOrigin
 from snm.stores.objects import StoreError
 from snm.system.faults import lacks_memory
-from snm.trainer.evaluate import own_data
+from snm.trainer.evaluate_run import training_data
 
 __all__ = ["examine_run"]
 
@@ -143,7 +143,7 @@ def _check_prediction(
 def _check_data(origin: RunOrigin) -> Iterator[Finding]:
     source = origin.data
     try:
-        dataset = own_data(origin) if origin.in_memory else load_dataset(source)
+        dataset = training_data(origin) if origin.in_memory else load_dataset(source)
     except (InputError, StoreError) as error:
         found = getattr(error, "as_flags", str(error))
         yield Finding(

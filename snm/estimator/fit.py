@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from snm.checkpoints.in_memory import BestState
 from snm.model.model import TrainState
 from snm.runs.events import Evaluated, Event, NonFiniteError, Started, Stepped
+from snm.trainer.parallel_members import Stop, run_members
 from snm.trainer.phase import PhaseInputs, first_phase
-from snm.trainer.phase_run import phase_in_memory
+from snm.trainer.phase_run import open_phase_in_memory
 from snm.trainer.prepare import members_at_once
-from snm.trainer.together import Stop, in_order
 
 __all__ = ["Fitted", "fit_members"]
 
@@ -60,8 +60,8 @@ def fit_members(
 
     def member(number: int, stop: Stop) -> Generator[Event, None, TrainState]:
         mine, best = phase.of_member(number, kept), BestState()
-        run = phase_in_memory(
-            inputs.of_member(number), mine, earlier[number - 1], best, in_parts=in_parts
+        run = open_phase_in_memory(
+            inputs.of_member(number), mine, earlier[number - 1], best, more_phases=in_parts
         )
         yield from run.run(stop)
         return best.taken()
@@ -70,7 +70,7 @@ def fit_members(
     runs = [functools.partial(member, number) for number in range(1, len(earlier) + 1)]
 
     def training() -> Generator[Event]:
-        states = yield from in_order(runs, members_at_once(inputs.config, None))
+        states = yield from run_members(runs, members_at_once(inputs.config, None))
         fitted.states.extend(states)
 
     events = training()

@@ -264,12 +264,14 @@ def _points(command: Export) -> Any:
     """Raw features to measure recall on: those of test, or of train if there is no test."""
     from snm.data.load import load as load_data
     from snm.runs.folder import RunFolder
-    from snm.trainer.evaluate import own_data
+    from snm.trainer.evaluate_run import training_data
 
     folder = RunFolder(command.run)
     if not folder.config.exists():
         raise InputError(str(command.run), "no config.toml", "the folder of a run (`snm train`)")
-    dataset = own_data(folder.read_origin()) if command.data is None else load_data(command.data)
+    dataset = (
+        training_data(folder.read_origin()) if command.data is None else load_data(command.data)
+    )
     part = dataset.test or dataset.train
     return part.features
 

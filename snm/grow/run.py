@@ -24,7 +24,7 @@ from snm.runs.load import StoredRun
 from snm.runs.members import member_seed, phase_names
 from snm.runs.schema import MemoryRecord
 from snm.runs.typed_json import as_json
-from snm.trainer.result import data_of_result
+from snm.trainer.result import data_summary
 
 __all__ = ["write_grown"]
 
@@ -79,7 +79,7 @@ def write_grown(
     for name in measured:
         result.pop(name, None)
     if dataset is not None:
-        result["data"] = data_of_result(dataset, origin)
+        result["data"] = data_summary(dataset, origin)
     memory = None
     # Also of a memory that did not pay: probabilities and thresholds are in it.
     if folder.has(folder.memory_record):
