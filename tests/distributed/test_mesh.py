@@ -205,7 +205,7 @@ def test_predictions_are_those_of_one_device(mesh, drop):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mesh", ["data=8", "data=4,label=2", "data=2,label=4"])
-def test_pairs_in_order_are_those_of_one_device(mesh):
+def test_concordant_counts_are_those_of_one_device(mesh):
     model = model_of()
     state, weighting = init_state(model), Weighting.fit("tfidf", DATA.train.features)
     devices = make_mesh(mesh, 203, 32)
