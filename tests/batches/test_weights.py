@@ -23,7 +23,7 @@ from snm.head.state import init_head
 from snm.model.from_config import head_spec, make_model
 from snm.model.model import init_state
 from snm.model.train_step import train_step
-from snm.trainer import start_at_centroids as centroids_module
+from snm.trainer import centroids as centroids_module
 from snm.trainer.centroids import start_at_centroids
 from snm.trainer.prepare import prepare
 

@@ -14,7 +14,7 @@ from snm.config.resolve import resolve
 from snm.data.weighting import Weighting
 from snm.model.model import abstract_state
 from snm.model.placement import init_state_on
-from snm.trainer import start_at_centroids as centroids_module
+from snm.trainer import centroids as centroids_module
 from snm.trainer.centroids import start_at_centroids
 from snm.trainer.loop import prefetch_stacks, split_into_dispatches
 from snm.trainer.prepare import Prepared, prepare
