@@ -21,7 +21,7 @@ from snm.errors import InputError
 from snm.estimator.inputs import canonical
 from snm.estimator.targets import Targets
 from snm.prediction.predictor import Predictor
-from snm.prediction.thresholds import LOOKED_AT, checked_threshold
+from snm.prediction.thresholds import MAX_ANSWERS, parse_threshold
 
 __all__ = ["Answers"]
 
@@ -130,7 +130,9 @@ class Answers:
         check_is_fitted(self, "predictor_")
         if self.threshold is not None and self._targets.form != "classes":
             cut = self.predictor_.threshold(self.threshold)
-            slots, scores = self._best(X, min(cut.k_or_own(None) or LOOKED_AT, len(self.classes_)))
+            slots, scores = self._best(
+                X, min(cut.k_or_own(None) or MAX_ANSWERS, len(self.classes_))
+            )
             likely = self.predictor_.probabilities(scores)
             return self._targets.answers(np.where(cut(slots, likely), slots, -1))
         count = 1 if self._targets.form == "classes" else self._labels_per_point()
@@ -183,7 +185,7 @@ class Answers:
     def _check_answers(self) -> None:
         """Refuses parameters of `predict`, so that `fit` need not end first."""
         if self.threshold is not None:
-            checked_threshold(self.threshold)
+            parse_threshold(self.threshold)
         self._checked_labels_per_point()
 
     def _labels_per_point(self) -> int:

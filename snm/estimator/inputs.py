@@ -15,7 +15,7 @@ from snm.data.dataset import Points
 from snm.data.statistics import dominant_feature
 from snm.data.weighting import Kind
 from snm.errors import InputError
-from snm.prediction.inputs import without_repeats, without_zeros
+from snm.prediction.inputs import drop_zeros, sum_duplicates
 
 __all__ = ["canonical", "points_of", "seed_of", "warn_of_units", "weights_of_classes"]
 
@@ -25,7 +25,7 @@ _CLASS_WEIGHT = "`balanced`, a mapping from class to weight, or one weight a cla
 
 def canonical(inputs: Any) -> csr_matrix:
     """Dense or sparse inputs as float32 CSR, whose rows hold no feature twice and no zeros."""
-    return without_zeros(without_repeats(csr_matrix(inputs, dtype=np.float32)))
+    return drop_zeros(sum_duplicates(csr_matrix(inputs, dtype=np.float32)))
 
 
 def points_of(features: csr_matrix, labels: csr_matrix, sample_weight: Any) -> Points:

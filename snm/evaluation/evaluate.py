@@ -19,9 +19,9 @@ from snm.evaluation.filters import first_unfiltered, max_filtered, nonzero_pairs
 from snm.evaluation.metrics import KS, Metrics, frequency_groups, propensities
 from snm.evaluation.popularity import Popularity
 from snm.evaluation.reliability import Reliability
-from snm.prediction.pair_counts import pair_counts_of
+from snm.prediction.concordant_pairs import count_concordant_pairs
 from snm.prediction.predictor import Predictor
-from snm.prediction.thresholds import LOOKED_AT
+from snm.prediction.thresholds import MAX_ANSWERS
 
 __all__ = [
     "DEFAULT_MEASURES",
@@ -256,14 +256,14 @@ class _ProbabilityMetrics:
         self._f1 = [F1.start(num_labels) for _ in self._thresholds]
         self._reliability = Reliability.start()
         self.num_answers = max(
-            (min(threshold.k or LOOKED_AT, num_labels) for threshold in self._thresholds),
+            (min(threshold.k or MAX_ANSWERS, num_labels) for threshold in self._thresholds),
             default=0,
         )
 
     def update(self, answers: NDArray[np.int32], p: NDArray[np.float32], truth: csr_matrix) -> None:
         """Adds a batch: answers and probabilities [m, num_answers], and true labels [m, K]."""
         for number, threshold in enumerate(self._thresholds):
-            columns = np.s_[:, : threshold.k or LOOKED_AT]
+            columns = np.s_[:, : threshold.k or MAX_ANSWERS]
             best = answers[columns]
             selected = np.where(threshold(best, p[columns]), best, -1)
             self._f1[number] = self._f1[number].update(selected, truth)
@@ -297,7 +297,7 @@ def _areas(
     labels = remove_filtered(points.labels, pairs)
     filtered = np.bincount(pairs[:, 0], minlength=labels.shape[0])
     areas, unique_areas, row = Areas(), Areas(), 0
-    for count, doubled_counts in pair_counts_of(predictor, points.features, labels, pairs):
+    for count, doubled_counts in count_concordant_pairs(predictor, points.features, labels, pairs):
         rows = slice(row, row + count)
         areas = areas.update(doubled_counts, labels[rows], filtered[rows])
         if duplicates is not None:

@@ -20,7 +20,7 @@ from snm.memory.memory import Memory, MemorySettings
 from snm.model.encoder import init_tower
 from snm.model.from_config import make_model
 from snm.model.model import Model, TrainState
-from snm.prediction.calibration import LEFT_OUT
+from snm.prediction.calibration import NOT_LOADED
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
 from snm.runs.load import vectorizer_of, weighting_of
@@ -111,7 +111,7 @@ def predictor_of(
         found = _alone(folder, about, config, model, array, names)
         if about.calibration is not None:
             calibration = about.calibration if memory else None
-            found = dataclasses.replace(found, calibration=calibration, why_uncalibrated=LEFT_OUT)
+            found = dataclasses.replace(found, calibration=calibration, why_uncalibrated=NOT_LOADED)
         if memory and about.memory is not None:
             stored = _memory(about.memory, model, array, full_check)
             found = dataclasses.replace(found, memory=stored)

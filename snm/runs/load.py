@@ -21,7 +21,7 @@ from snm.model.from_config import make_model
 from snm.model.inference import add_to_biases, join_members_one_by_one
 from snm.model.model import Model, TrainState
 from snm.model.placement import abstract_state_on, join_members_on_mesh
-from snm.prediction.calibration import LEFT_OUT
+from snm.prediction.calibration import NOT_LOADED
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder, read_json
 from snm.runs.manifest import read_manifest
@@ -133,7 +133,7 @@ class StoredRun:
             predictor = self.with_memory(predictor)
         if predictor.calibration is not None:
             return predictor
-        why = LEFT_OUT
+        why = NOT_LOADED
         if memory or not self._has_calibration():
             why = why_uncalibrated(self.folder, self.config, self.origin)
         return dataclasses.replace(predictor, why_uncalibrated=why)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.errors import InputError
-from snm.prediction.digits import rounded
+from snm.prediction.digits import round_values
 from snm.prediction.exclusion import Excluded
 from snm.prediction.predictor import Predictor
 from snm.prediction.reasons import Reason
@@ -174,7 +174,7 @@ class Answering:
         Raises:
           InputError: more than a search finds.
         """
-        found = count + (0 if left_out is None else left_out.most)
+        found = count + (0 if left_out is None else left_out.max_per_point)
         if found > self._most < self._num_labels:
             expected = f"at most {self._most} with those to leave out (see --max-k)"
             raise InputError("exclude", f"{found} labels to find", expected)
@@ -198,7 +198,7 @@ def _kept(
       left_out: labels that are no answers, or None.
       count: the number of labels that are asked for.
     """
-    kept = labels >= 0 if left_out is None else left_out.left(labels, count)
+    kept = labels >= 0 if left_out is None else left_out.kept(labels, count)
     if threshold is not None:
         assert p is not None
         kept &= threshold(labels, p)
@@ -236,8 +236,8 @@ def _as_answers(
             Answer(
                 labels=ids,
                 names=None if names is None else [names[label] for label in ids],
-                scores=rounded(scores[number][found].tolist()),
-                probabilities=None if p is None else rounded(p[number][found].tolist()),
+                scores=round_values(scores[number][found].tolist()),
+                probabilities=None if p is None else round_values(p[number][found].tolist()),
                 unknown=bool(blank[number]),
                 **why,
             )

@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from snm import __version__
 from snm.errors import InputError
 from snm.prediction.predictor import Predictor
-from snm.prediction.thresholds import EXPECTED
+from snm.prediction.thresholds import THRESHOLD_FORMS
 from snm.serve.answering import Answering
 from snm.serve.docs_page import add_docs
 from snm.serve.engine import FullError
@@ -147,7 +147,7 @@ def _answer_errors(app: FastAPI, example: Callable[[], str]) -> None:
             found = "no label" if first["type"] == "too_short" else "something else"
             return refusal(400, str(InputError(place, found, expected)))
         if place == "threshold":  # the same
-            return refusal(400, str(InputError(place, shortened(first["input"]), EXPECTED)))
+            return refusal(400, str(InputError(place, shortened(first["input"]), THRESHOLD_FORMS)))
         return refusal(400, str(as_input_error(first, list(Question.model_fields), example())))
 
     @app.exception_handler(InputError)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, issparse, vstack
 
 from snm.errors import counted
-from snm.prediction.candidates import padded
+from snm.prediction.candidates import pad_ids
 from snm.prediction.predictor import Predictor
 from snm.prediction.reasons import Reason
 
@@ -258,7 +258,7 @@ class Engine:
 
 def _width(labels: NDArray[np.int32]) -> int:
     """The length of the labels to choose from, as programs pad them."""
-    return len(padded(labels, 0))
+    return len(pad_ids(labels, 0))
 
 
 def _by_labels(batch: list[_Waiting]) -> list[list[_Waiting]]:

@@ -18,7 +18,7 @@ from snm.data.weighting import Weighting
 from snm.machine.compiler import answer_options
 from snm.model.model import Model, TrainState
 from snm.model.train_step import centroid_step
-from snm.prediction.point_blocks import Blocks, one_ahead
+from snm.prediction.point_blocks import Blocks, yield_delayed
 from snm.prediction.predictor import ROWS
 from snm.prediction.programs import jitted_queries
 from snm.tables.rounding import as_float, to_nearest
@@ -88,7 +88,7 @@ def _embed_blocks(
     blocks = started_blocks()
     with _COMPILE_LOCK:
         first_block = list(itertools.islice(blocks, 1))
-    for queries, labels in one_ahead(itertools.chain(first_block, blocks)):
+    for queries, labels in yield_delayed(itertools.chain(first_block, blocks)):
         yield np.asarray(queries)[: labels.shape[0]], labels
 
 

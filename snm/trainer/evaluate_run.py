@@ -24,7 +24,7 @@ from snm.evaluation.evaluate import (
     evaluate_points,
 )
 from snm.evaluation.metrics import KS
-from snm.prediction.candidates import whole_k
+from snm.prediction.candidates import parse_whole_k
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
 from snm.runs.load import StoredRun
@@ -86,7 +86,7 @@ def evaluate(
         raise InputError("predictor", "another model", f"that of {run}")
     num_labels = predictor.model.spec.num_labels
     expected = f"1 to {num_labels}, the number of labels"
-    ks = [] if ks is None else [whole_k(k, num_labels, expected) for k in ks]
+    ks = [] if ks is None else [parse_whole_k(k, num_labels, expected) for k in ks]
     dataset, notes = evaluation_data(stored, data, same_ids=same_ids)
     assert dataset.test is not None
     if not can_evaluate(dataset.test, "P@1"):

@@ -9,7 +9,7 @@ import tiny
 from scipy.optimize import minimize
 
 import snm
-from snm.prediction.calibration import Calibration, Curve, _inputs, _logistic
+from snm.prediction.calibration import Calibration, Curve, _fit_logistic, _inputs
 from snm.runs.typed_json import typed
 
 
@@ -85,7 +85,7 @@ def test_the_logistic_function_is_the_best_that_does_not_fall_with_the_score(slo
 
     none = [(0, 0)] * 3 if alone else [(None, None)] * 3
     best = minimize(loss, np.zeros(5), bounds=[(0, None), *none, (None, None)]).fun
-    weights, offset = _logistic(x, y, counts, alone=alone)
+    weights, offset = _fit_logistic(x, y, counts, alone=alone)
     assert weights[0] >= 0 and (weights[0] == 0) == (slope < 0)
     assert not alone or not weights[1:].any()
     assert loss(np.append(weights, offset)) == pytest.approx(best, rel=1e-5)

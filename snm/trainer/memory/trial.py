@@ -22,7 +22,7 @@ from snm.memory.memory import NUM_FOUND, Memory, joint_cosines
 from snm.memory.neighbors import StoredPoints
 from snm.prediction.calibration import Calibration
 from snm.prediction.predictor import Predictor
-from snm.prediction.thresholds import LOOKED_AT, HeldOut, fit_thresholds
+from snm.prediction.thresholds import MAX_ANSWERS, HeldOut, fit_thresholds
 from snm.runs.schema import Adjustment, MemoryRecord
 from snm.trainer.memory.stored import as_stored, memory_of, stored_rows, unit_queries, with_labels
 from snm.trainer.prepare import label_name_points
@@ -171,5 +171,5 @@ def _choice(
         Voters(found, cosines, stored.labels, stored.weights),
         frequency=frequency,
         ks=tuple(k for k in KS if k <= stored.num_labels),
-        answers=LOOKED_AT,
+        answers=MAX_ANSWERS,
     )
