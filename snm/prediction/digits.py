@@ -11,7 +11,7 @@ def round_values(values: Iterable[float]) -> list[float]:
     """Rounds float32 scores or probabilities to six decimals.
 
     Example:
-      >>> rounded([43.53745651245117, 0.25])
+      >>> round_values([43.53745651245117, 0.25])
       [43.537457, 0.25]
     """
     return [round(value, 6) for value in values]

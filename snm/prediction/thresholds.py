@@ -198,7 +198,7 @@ def parse_threshold(asked: str | float) -> str | float:
       InputError: anything else.
 
     Example:
-      >>> checked_threshold("Micro-F1"), checked_threshold("0.5")
+      >>> parse_threshold("Micro-F1"), parse_threshold("0.5")
       ('micro-f1', 0.5)
     """
     name = str(asked).lower()
