@@ -123,8 +123,8 @@ def test_a_failure_of_one_member_ends_the_timing(planned, monkeypatch):
             raise MemoryError("no room for the second")
         return real(model, mesh)
 
-    real = module.initial
-    monkeypatch.setattr(module, "initial", initial)
+    real = module.init_state_on
+    monkeypatch.setattr(module, "init_state_on", initial)
     failures = []
 
     def timed():
