@@ -68,7 +68,7 @@ def _run(command: Bounds) -> None:
     import numpy as np
 
     from snm.bounds.measure import bounds_of_run, measure
-    from snm.runs.load import StoredRun
+    from snm.runs.stored_run import StoredRun
     from snm.runs.unfinished import remark_unfinished
     from snm.system.cache_folder import keep_programs
     from snm.system.terminal import counters, say, waiting

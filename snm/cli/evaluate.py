@@ -110,7 +110,7 @@ def _evaluated(command: Evaluate) -> dict[str, Any]:
     """All metrics, with those of the index in `by_index`; writes the table of labels."""
     from snm.evaluation.label_table import write_label_table
     from snm.export.index import with_index
-    from snm.runs.load import load
+    from snm.runs.stored_run import load
     from snm.system.terminal import waiting
     from snm.trainer.evaluate_run import evaluate
 

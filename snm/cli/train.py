@@ -136,13 +136,13 @@ def run_training(command: Train) -> None:
     with waiting("planning"), part("starting"):
         from snm.planning.fit_check import little_disk, refuse_what_cannot_fit
         from snm.runs.folder import RunFolder
-        from snm.runs.mirror import place_of
+        from snm.runs.mirror import open_location
         from snm.stores.address import Address
         from snm.system.signals import stop_told
         from snm.trainer.run import RunRequest
         from snm.trainer.training import PlannedRun
 
-    with place_of(command.run_dir) as place:
+    with open_location(command.run_dir) as place:
         with waiting("planning"), part("planning"):
             run = PlannedRun.of(dataset, command.settings, place)
             refuse_what_cannot_fit(dataset, run.config, command.device_memory)

@@ -83,7 +83,7 @@ def _bounds(
 ) -> dict[str, Any]:
     """Generalization bounds of a run, on at most `_BOUND_POINTS` random training points."""
     from snm.bounds.measure import bounds_of_run, measure
-    from snm.runs.load import load
+    from snm.runs.stored_run import load
 
     k, predictor = min(config.retrieval_k, dataset.train.num_labels - 1), load(run)
     sample = measure(predictor, dataset.train, k, max_points=_BOUND_POINTS)

@@ -17,9 +17,9 @@ from snm.doctor.findings import PERMIT, Finding
 from snm.errors import InputError, counted, first_line
 from snm.machine.versions import version_of
 from snm.runs.folder import RunFolder
-from snm.runs.load import load
 from snm.runs.members import phase_names
 from snm.runs.schema import RunOrigin
+from snm.runs.stored_run import load
 from snm.stores.objects import StoreError
 from snm.system.faults import lacks_memory
 from snm.trainer.evaluate_run import training_data

@@ -87,5 +87,5 @@ def fit_members(
             elif isinstance(event, Evaluated):
                 fitted.scores[-1].append(event.metrics["P@1"] / 100)
     except NonFiniteError as error:
-        raise error.of_a_fit() from None
+        raise error.for_fit() from None
     return fitted

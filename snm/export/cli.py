@@ -123,7 +123,7 @@ def _run(command: Export) -> None:
     from snm.export.arrays import manifest_of, origin_of
     from snm.export.manifest import write_manifest
     from snm.runs.folder import RunFolder
-    from snm.runs.load import load
+    from snm.runs.stored_run import load
     from snm.runs.unfinished import remark_unfinished
     from snm.system.files import made_whole
     from snm.system.terminal import console, waiting

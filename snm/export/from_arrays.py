@@ -23,9 +23,9 @@ from snm.model.model import Model, TrainState
 from snm.prediction.calibration import NOT_LOADED
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
-from snm.runs.load import vectorizer_of, weighting_of
 from snm.runs.schema import Export, StoredMemory
-from snm.runs.typed_json import typed
+from snm.runs.stored_run import read_vectorizer, read_weighting
+from snm.runs.typed_json import parse_json
 from snm.tables.int8 import as_bytes, row_type
 from snm.tables.table import RowTable
 
@@ -95,7 +95,7 @@ def predictor_of(
       array: reads an array.
       names: reads the file of the names of K labels.
       wanted: what the manifest must be.
-      memory: as in `runs.load.load`.
+      memory: as in `runs.stored_run.load`.
       full_check: look at all ids of the memory.
 
     Raises:
@@ -105,7 +105,7 @@ def predictor_of(
         if manifest["format"] != wanted.format:
             other = f"format {ascii(manifest['format'])[:40]}"
             raise InputError(str(folder), other, wanted.format)
-        about = typed(wanted.kind, manifest, str(where))
+        about = parse_json(wanted.kind, manifest, str(where))
         model = make_model(config, about.num_features, about.num_labels)
         model = dataclasses.replace(model, members=about.members)
         found = _alone(folder, about, config, model, array, names)
@@ -133,11 +133,11 @@ def _alone(
 ) -> Predictor:
     """The model without its memory."""
     run = RunFolder(folder)  # the files that are the same in both
-    weighting = weighting_of(run.fitted_weighting, config.weighting, model.num_features)
+    weighting = read_weighting(run.fitted_weighting, config.weighting, model.num_features)
     names = read_names(run.names, model.spec.num_labels) if run.names.exists() else None
     texts = None
     if run.vectorizer.exists():
-        texts = vectorizer_of(run.vectorizer, model.num_features)
+        texts = read_vectorizer(run.vectorizer, model.num_features)
     state = _state(about, model, array)
     return Predictor(model, state, weighting, names, vectorizer=texts)
 

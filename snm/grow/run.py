@@ -20,9 +20,9 @@ from snm.memory.store import save_memory
 from snm.prediction.predictor import Predictor
 from snm.runs.events import Progress
 from snm.runs.folder import RunFolder, write_json
-from snm.runs.load import StoredRun
 from snm.runs.members import member_seed, phase_names
 from snm.runs.schema import MemoryRecord
+from snm.runs.stored_run import StoredRun
 from snm.runs.typed_json import as_json
 from snm.trainer.result import data_summary
 

@@ -27,8 +27,8 @@ from snm.evaluation.metrics import KS
 from snm.prediction.candidates import parse_whole_k
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
-from snm.runs.load import StoredRun
 from snm.runs.schema import RunOrigin
+from snm.runs.stored_run import StoredRun
 from snm.stores.address import Address
 from snm.stores.objects import StoreError
 

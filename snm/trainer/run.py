@@ -21,12 +21,12 @@ from snm.prediction.predictor import Predictor
 from snm.runs.events import Event, Finished, Noted
 from snm.runs.folder import RunFolder
 from snm.runs.is_complete import result_is_current
-from snm.runs.load import StoredRun
 from snm.runs.log.held_out import scores_held_out
 from snm.runs.members import phase_names
-from snm.runs.mirror import Place
+from snm.runs.mirror import RunLocation
 from snm.runs.schema import MemoryRecord, RunOrigin
-from snm.runs.settings import given_of_run
+from snm.runs.settings import given_settings
+from snm.runs.stored_run import StoredRun
 from snm.runs.typed_json import as_json
 from snm.stores.copies import local
 from snm.system.locks import LOCK, locked
@@ -57,13 +57,13 @@ class RunRequest:
 
 
 def run_training(
-    dataset: Dataset, config: ResolvedConfig, given: Config, place: Place, request: RunRequest
+    dataset: Dataset, config: ResolvedConfig, given: Config, place: RunLocation, request: RunRequest
 ) -> Generator[Event]:
     """`snm.training` with settings that are resolved for the data set, without a progress bar.
 
     Args:
       dataset: as loaded.
-      config: the settings, from `snm.runs.settings.settings_of_run`.
+      config: the settings, from `snm.runs.settings.resolve_for_run`.
       given: the settings as the user gave them.
       place: where the run is kept; it follows the events.
       request: the other arguments.
@@ -72,7 +72,7 @@ def run_training(
 
 
 def _run_events(
-    dataset: Dataset, config: ResolvedConfig, given: Config, place: Place, request: RunRequest
+    dataset: Dataset, config: ResolvedConfig, given: Config, place: RunLocation, request: RunRequest
 ) -> Generator[Event]:
     """The events of a run: train all members, load and measure the model, write the result.
 
@@ -85,7 +85,7 @@ def _run_events(
         stop = AgreedStop(stop)
     # All checks come before the first write.
     folder.check(config, origin)
-    origin = dataclasses.replace(origin, given=given_of_run(folder, given, config))
+    origin = dataclasses.replace(origin, given=given_settings(folder, given, config))
     _check_vectorizer(folder, config, dataset)
     barrier("the folder was looked at")
     warm_start = _warm_start(dataset, request)
@@ -109,7 +109,7 @@ def _run_events(
         if first_phase_run.done and run.is_complete:
             yield Finished(folder.read_result())
             return
-        run.remove_result()
+        run.mark_unfinished()
         for note in (epochs_note, run.memory.note):
             if note is not None:
                 yield Noted(0, note)
@@ -234,10 +234,10 @@ class _Run:
                 dataset.vectorizer,
             )
 
-    def remove_result(self) -> None:
+    def mark_unfinished(self) -> None:
         """Marks the run in the folder as unfinished; all processes wait for it."""
         if is_first_process():
-            self.inputs.folder.reopen()
+            self.inputs.folder.mark_unfinished()
         self.write_inputs()
         barrier("the folder is open")
 

@@ -21,8 +21,8 @@ from snm.prediction.predictor import Predictor
 from snm.runs.events import Event, Finished, Noted
 from snm.runs.folder import RunFolder
 from snm.runs.log.progress_bar import in_notebook, with_bar
-from snm.runs.mirror import Place, place_of
-from snm.runs.settings import settings_of_run
+from snm.runs.mirror import RunLocation, open_location
+from snm.runs.settings import resolve_for_run
 from snm.system.timing import apart, part
 from snm.trainer.memory.notes import why_no_adjustment, why_no_memory
 from snm.trainer.prepare import why_no_label_names
@@ -129,7 +129,7 @@ def training(
             probe_every=probe_every,
             stop=stop,
         )
-        with place_of(run_dir) as place:
+        with open_location(run_dir) as place:
             yield from PlannedRun.of(dataset, config, place).events(request)
 
     events = apart(run())
@@ -150,10 +150,10 @@ class PlannedRun:
     dataset: Dataset
     given: Config
     config: ResolvedConfig
-    place: Place
+    place: RunLocation
 
     @classmethod
-    def of(cls, dataset: Dataset, config: Config, place: Place) -> PlannedRun:
+    def of(cls, dataset: Dataset, config: Config, place: RunLocation) -> PlannedRun:
         """Resolves the settings.
 
         Args:
@@ -165,7 +165,7 @@ class PlannedRun:
           InputError: settings that do not suit the data set or the run, or a damaged run.
         """
         return cls(
-            dataset, config, settings_of_run(RunFolder(place.folder), config, dataset), place
+            dataset, config, resolve_for_run(RunFolder(place.folder), config, dataset), place
         )
 
     def events(self, request: RunRequest) -> Generator[Event]:

@@ -17,7 +17,7 @@ from snm.distributed.processes import has_several_processes
 from snm.errors import InputError, counted
 from snm.model.model import Model, TrainState, abstract_state
 from snm.model.placement import gather_to_host, init_state_on, shard_state
-from snm.runs.load import StoredRun
+from snm.runs.stored_run import StoredRun
 from snm.tables.rounding import as_float, to_nearest
 from snm.tables.table import RowTable
 from snm.trainer.centroids import start_at_centroids

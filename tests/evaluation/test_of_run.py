@@ -12,7 +12,7 @@ from export.exported import FindsNothing
 import snm
 from snm.cli.metrics_tables import print_summary
 from snm.errors import InputError
-from snm.runs.load import StoredRun
+from snm.runs.stored_run import StoredRun
 from snm.stores.objects import StoreError
 
 

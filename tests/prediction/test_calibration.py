@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 
 import snm
 from snm.prediction.calibration import Calibration, Curve, _fit_logistic, _inputs
-from snm.runs.typed_json import typed
+from snm.runs.typed_json import parse_json
 
 
 def sigmoid(z):
@@ -121,7 +121,7 @@ def test_missing_answers_do_not_count():
 
 def test_it_can_be_written_and_read():
     found = Calibration.fit(*answers(TRUTHS["a step"][1], points=300)[:2])
-    assert typed(Calibration, json.loads(json.dumps(dataclasses.asdict(found))), "") == found
+    assert parse_json(Calibration, json.loads(json.dumps(dataclasses.asdict(found))), "") == found
 
 
 @pytest.mark.parametrize("what", TRUTHS)
@@ -166,5 +166,5 @@ def test_a_point_worse_than_any_of_the_fit_has_no_likely_labels():
     assert found.ranked.best_scores == (best.min(), best.max())
     assert found(scores)[right].min() > 0.9 and found(scores)[~right].max() < 0.1
     assert found(np.array([[-2.0, -2.1, -2.2, -2.3]])).max() < 0.1
-    again = typed(Calibration, json.loads(json.dumps(dataclasses.asdict(found))), "")
+    again = parse_json(Calibration, json.loads(json.dumps(dataclasses.asdict(found))), "")
     assert again == found

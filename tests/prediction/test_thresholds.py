@@ -19,7 +19,7 @@ from snm.prediction.thresholds import (
     find_threshold,
     fit_thresholds,
 )
-from snm.runs.typed_json import typed
+from snm.runs.typed_json import parse_json
 
 K = 6
 
@@ -157,7 +157,7 @@ def test_they_are_kept_with_the_calibration():
     curve = Curve("logistic", (1.0, 0.0, 0.0, 0.0), (0.0, 1.0), (0.0, 1.0), (-1e9, 1e9))
     whole = Calibration(9, curve, curve, fit_thresholds(of_many()))
     text = json.dumps(dataclasses.asdict(whole))
-    assert typed(Calibration, json.loads(text), "") == whole
+    assert parse_json(Calibration, json.loads(text), "") == whole
 
 
 def test_of_equal_thresholds_the_highest():

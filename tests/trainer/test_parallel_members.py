@@ -15,7 +15,7 @@ import snm
 from snm.data.load import load
 from snm.errors import StoppedError
 from snm.runs.events import NonFinite, NonFiniteError
-from snm.runs.load import StoredRun
+from snm.runs.stored_run import StoredRun
 from snm.trainer import phase_run
 from snm.trainer.loop import run_steps
 from snm.trainer.parallel_members import run_members

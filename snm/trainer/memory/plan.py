@@ -12,8 +12,8 @@ from snm.data.dataset import Dataset
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
 from snm.runs.is_complete import memory_is_readable
-from snm.runs.load import StoredRun
 from snm.runs.schema import MemoryRecord, RunOrigin
+from snm.runs.stored_run import StoredRun
 from snm.system.timing import part
 from snm.trainer.memory.files import forget_memory, try_memory
 from snm.trainer.memory.inherited import inherit_memory, inherited
@@ -95,7 +95,7 @@ class MemoryPlan:
             with part("memory"):
                 first_member = all_members
                 if config.members > 1 or config.refit:  # else a second copy of the same tables
-                    model, state = stored.watched(all_members.mesh)
+                    model, state = stored.member_before_refit(all_members.mesh)
                     first_member = dataclasses.replace(all_members, model=model, state=state)
                 return try_memory(folder, config, dataset, first_member, all_members)
         if self.taken is not None:

@@ -14,7 +14,7 @@ from snm.config.resolve import resolve
 from snm.data.dataset import Dataset, Points
 from snm.errors import InputError
 from snm.evaluation.evaluate import evaluate_points
-from snm.runs.load import load
+from snm.runs.stored_run import load
 from snm.trainer.memory import notes
 from snm.trainer.memory.notes import why_no_adjustment, why_no_memory
 

@@ -22,7 +22,7 @@ from snm.errors import InputError
 from snm.grow.grown_memory import grown_memory
 from snm.memory.memory import EARLIER_POINT, LABEL_NAME
 from snm.runs.events import NonFiniteError, Noted
-from snm.runs.load import StoredRun, load
+from snm.runs.stored_run import StoredRun, load
 from snm.trainer.phase import first_phase
 from snm.trainer.prepare import label_name_points, prepare
 from snm.trainer.training import training
