@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from snm.sampling.sample import Sample
     from snm.sampling.uniform import uniform_host
     from snm.tables.table import SparseRows, normalize
-    from snm.trainer.evaluate import evaluate
+    from snm.trainer.evaluate_run import evaluate
     from snm.trainer.training import train, training
 
 __version__ = "0.1.0"
@@ -66,7 +66,7 @@ _HOMES = {
     "SNMClassifier": "estimator.classifier",
     "normalize": "tables.table",
     "load": "export.load",
-    "evaluate": "trainer.evaluate",
+    "evaluate": "trainer.evaluate_run",
     "train": "trainer.training",
     "training": "trainer.training",
 }

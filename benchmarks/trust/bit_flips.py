@@ -42,8 +42,8 @@ from snm.memory.memory import Memory, MemorySettings
 from snm.memory.store import save_memory
 from snm.prediction.calibration import Calibration, Curve
 from snm.runs.folder import RunFolder, write_json
-from snm.runs.load import StoredRun
 from snm.runs.manifest import MAY_CHANGE
+from snm.runs.stored_run import StoredRun
 
 POINTS, FEATURES, LABELS = 60, 30, 20
 CONFIG = snm.Config(
@@ -68,7 +68,7 @@ def train_full_run(place: Path) -> Path:
     stored = StoredRun.open(place / "run")
     folder = stored.folder
     result = folder.read_result()
-    folder.reopen()
+    folder.mark_unfinished()
     rows = np.arange(POINTS)
     save_memory(folder.memory, Memory(data.train.features, data.train.labels, None, rows, SETTINGS))
     record = {"used": True, "held_out": 6, "gain": 1.0, "error": 0.5, "before": [1.0],

@@ -32,7 +32,7 @@ from snm.errors import InputError
 from snm.runs.events import Saved
 from snm.runs.folder import RunFolder, write_json
 from snm.runs.manifest import read_manifest
-from snm.trainer.result import origin_of
+from snm.trainer.result import run_origin
 
 # -- power cuts ------------------------------------------------------------------------------
 
@@ -125,7 +125,7 @@ def _goes_on(bench: Bench, path: Path, safe: dict[str, int]) -> tuple[Any, bool]
     """
     folder, names = RunFolder(path), False
     data = bench.data
-    folder.check(bench.config, origin_of(data, None, None))
+    folder.check(bench.config, run_origin(data, None, None))
     steps = []
     for phase, where in (("train", "checkpoints"), ("member-2", "checkpoints/member-2")):
         store, newest = folder.checkpoints(2, phase), 0

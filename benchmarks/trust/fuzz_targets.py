@@ -44,7 +44,7 @@ from snm.memory.store import load_memory, save_memory
 from snm.runs.folder import read_json
 from snm.runs.manifest import Manifest, read_manifest
 from snm.runs.schema import MemoryRecord, RunOrigin, RunResult
-from snm.runs.typed_json import typed
+from snm.runs.typed_json import parse_json
 from snm.system.checksums import sealed as with_checksum
 
 __all__ = ["TARGETS", "seeds"]
@@ -199,7 +199,7 @@ def objects(place: Path, raw: bytes) -> None:
     for kind in (RunOrigin, RunResult, MemoryRecord):
         if found is not None:
             with contextlib.suppress(InputError):
-                typed(kind, found, str(path))
+                parse_json(kind, found, str(path))
 
 
 def run_manifest(place: Path, raw: bytes) -> None:

@@ -23,7 +23,7 @@ from snm.data.dataset import Dataset
 from snm.export.cli import Export
 from snm.export.manifest import read_manifest
 from snm.runs.folder import write_json
-from snm.trainer.evaluate import score_test_points
+from snm.trainer.evaluate_run import score_test_points
 
 METRICS = ("P@1", "P@3", "P@5")
 

@@ -23,7 +23,7 @@ from snm.config.resolved import read_resolved
 from snm.distributed.dataset import label_frequency_together
 from snm.evaluation.evaluate import TrainCounts, evaluate_points
 from snm.runs.folder import RunFolder
-from snm.runs.load import load
+from snm.runs.stored_run import load
 
 KEYS = ("P@1", "P@3", "P@5", "R@1", "R@5", "PSP@1", "PSP@3", "PSP@5")
 

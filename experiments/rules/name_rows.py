@@ -29,7 +29,7 @@ from experiments.command_line import run_command
 from snm.grow.name_rows import predict_rows_from_names
 from snm.machine.versions import machine
 from snm.runs.folder import RunFolder, write_json
-from snm.trainer.evaluate import score_test_points
+from snm.trainer.evaluate_run import score_test_points
 
 STRENGTHS = (0.0, 1.0, 2.0, 4.0)
 MEASURES = ("P@1", "P@3", "P@5", "PSP@1", "PSP@3", "PSP@5")

@@ -36,7 +36,7 @@ from snm.export.load import load
 from snm.grow.run import write_grown
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
-from snm.runs.load import StoredRun
+from snm.runs.stored_run import StoredRun
 from snm.system import disk
 from snm.system.cache_folder import enable_compilation_cache
 from snm.trainer.training import train

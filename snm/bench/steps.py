@@ -23,7 +23,7 @@ from snm.checkpoints.store import Checkpoints
 from snm.machine.compiler import step_options
 from snm.model.train_step import train_step, train_steps
 from snm.runs.events import Progress, Stepped
-from snm.trainer.loop import Course, run_steps
+from snm.trainer.loop import LoopPlan, run_steps
 from snm.trainer.prepare import steps_per_dispatch
 from snm.trainer.programs import StepPrograms
 
@@ -197,7 +197,7 @@ def _loop_contest(shape: Shape, machine: Machine, mined: int) -> Iterator[Contes
             StepPrograms(model_of(shape, mined), source),
             state_of(shape),
             Progress(),
-            Course(_LOOP_STEPS, steps_per_dispatch(), checkpoint_every=_LOOP_STEPS),
+            LoopPlan(_LOOP_STEPS, steps_per_dispatch(), checkpoint_every=_LOOP_STEPS),
             Checkpoints(Path(folder) / "checkpoints"),
         )
         steps = _EPOCH_STEPS if machine.platform == "cpu" else 128

@@ -68,11 +68,11 @@ def _run(command: Bounds) -> None:
     import numpy as np
 
     from snm.bounds.measure import bounds_of_run, measure
-    from snm.runs.load import StoredRun
+    from snm.runs.stored_run import StoredRun
     from snm.runs.unfinished import remark_unfinished
     from snm.system.cache_folder import enable_compilation_cache
     from snm.system.terminal import counters, say, waiting
-    from snm.trainer.evaluate import data_of_run
+    from snm.trainer.evaluate_run import evaluation_data
 
     if not 0 < command.delta < 1:
         raise InputError("--delta", str(command.delta), "a probability between 0 and 1")
@@ -83,7 +83,7 @@ def _run(command: Bounds) -> None:
     with waiting(f"reading {command.run}"):
         stored = StoredRun.open(command.run)
         predictor, config = stored.load(), stored.config
-        dataset, notes = data_of_run(stored, command.data, own_train=True)
+        dataset, notes = evaluation_data(stored, command.data, own_train=True)
     for note in () if command.json else notes:
         say(note)
     k = config.retrieval_k if command.k is None else command.k

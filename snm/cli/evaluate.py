@@ -110,9 +110,9 @@ def _compute_metrics(command: Evaluate) -> dict[str, Any]:
     """Computes all metrics, those of the index as `by_index`; writes the table of labels."""
     from snm.evaluation.label_table import write_label_table
     from snm.export.index import with_index
-    from snm.runs.load import load
+    from snm.runs.stored_run import load
     from snm.system.terminal import waiting
-    from snm.trainer.evaluate import evaluate
+    from snm.trainer.evaluate_run import evaluate
 
     run, index = command.run, command.index
     evaluate_run = functools.partial(

@@ -32,7 +32,7 @@ def labels_of(path: Path, predictor: Predictor, *, may_be_none: bool = False) ->
     import numpy as np
 
     from snm.data.formats.dispatch import read_lines
-    from snm.prediction.candidates import none_known
+    from snm.prediction.candidates import unknown_labels_error
     from snm.system.terminal import remark
 
     lines, names = read_lines(path), set(predictor.label_names or ())
@@ -57,7 +57,7 @@ def labels_of(path: Path, predictor: Predictor, *, may_be_none: bool = False) ->
     if unknown:
         number, name = unknown[0]
         if not ids and not may_be_none:
-            raise none_known(f"{path}:{number}", name, len(unknown))
+            raise unknown_labels_error(f"{path}:{number}", name, len(unknown))
         some = f"{len(unknown):,} of {counted(len(ids) + len(unknown), 'label')} in {path}"
         remark(f"{some} are unknown to the run, such as {name!r}: left out")
     return np.asarray(ids, np.int32)

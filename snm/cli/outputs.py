@@ -33,7 +33,7 @@ def _owner_of(path: Path) -> str | None:
     for folder in path.parents:
         run = RunFolder(folder)
         if run.origin.is_file() and run.config.is_file():
-            return "a run" if path.relative_to(folder).parts[0] in run.own_names else None
+            return "a run" if path.relative_to(folder).parts[0] in run.file_names else None
     for manifest in ("manifest.json", "config.json"):
         if path.name in _manifest_files(path.parent / manifest):
             return "an export"

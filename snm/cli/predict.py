@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
     from snm.data.formats.questions import Question
-    from snm.prediction.answer_lines import Found
+    from snm.prediction.answer_lines import AnswerBlock
     from snm.prediction.predictor import Predictor
 
 __all__ = ["Predict"]
@@ -119,7 +119,7 @@ def _run(command: Predict) -> None:
       InputError: no run, input that cannot be read, or an output that cannot be written.
     """
     from snm.export.load import load
-    from snm.prediction.answer_lines import FORMS
+    from snm.prediction.answer_lines import FORMATS
     from snm.runs.unfinished import remark_unfinished
     from snm.system.terminal import remark, say, text_spinner
 
@@ -133,7 +133,7 @@ def _run(command: Predict) -> None:
         predictor.threshold(command.threshold)
     predictor.checked_k(command.k)  # before anything is printed
     lists = _Lists.of(command, predictor)
-    form = FORMS[command.format](predictor.label_names, predictor.model.spec.num_labels)
+    form = FORMATS[command.format](predictor.label_names, predictor.model.spec.num_labels)
     rows = unknown = unlikely = 0
     with contextlib.ExitStack() as holding:
         blocks = _blocks(command, predictor, holding)
@@ -183,7 +183,7 @@ class _Lists(NamedTuple):
 
 def _answers(
     command: Predict, predictor: Predictor, blocks: Iterator[_Block], lists: _Lists
-) -> Iterator[Found]:
+) -> Iterator[AnswerBlock]:
     """The answers of the points of `blocks`, some at a time.
 
     Args:
@@ -192,7 +192,7 @@ def _answers(
       blocks: the points.
       lists: what may be answers.
     """
-    from snm.prediction.answer_lines import Found
+    from snm.prediction.answer_lines import AnswerBlock
 
     likely = command.probabilities or command.threshold is not None
     for block in blocks:
@@ -206,7 +206,7 @@ def _answers(
         for labels, scores, p in each:
             here = slice(first, first + len(labels))
             chunk = features[here]
-            yield Found(
+            yield AnswerBlock(
                 labels,
                 scores,
                 predictor.blank(chunk),
@@ -219,16 +219,16 @@ def _answers(
 
 def _check(command: Predict) -> None:
     """Refuses what needs no look into the run."""
-    from snm.prediction.answer_lines import FORMS
+    from snm.prediction.answer_lines import FORMATS
 
-    if command.explain and not FORMS[command.format].explains:
+    if command.explain and not FORMATS[command.format].explains:
         raise InputError("--explain", f"--format {command.format}", "JSON lines")
     if command.threshold is not None:
-        from snm.prediction.thresholds import GOALS, Threshold, threshold_of
+        from snm.prediction.thresholds import GOALS, Threshold, find_threshold
 
-        threshold_of(dict.fromkeys(GOALS, Threshold(0)), command.threshold)
+        find_threshold(dict.fromkeys(GOALS, Threshold(0)), command.threshold)
     _check_input(command)
-    _check_output(command, begins_with_count=FORMS[command.format].seeks)
+    _check_output(command, begins_with_count=FORMATS[command.format].seeks)
 
 
 def _check_input(command: Predict) -> None:

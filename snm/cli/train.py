@@ -152,13 +152,13 @@ def run_training(command: Train) -> None:
     with waiting("planning"), part("starting"):
         from snm.planning.fit_check import check_fits, disk_warning
         from snm.runs.folder import RunFolder
-        from snm.runs.mirror import place_of
+        from snm.runs.mirror import open_location
         from snm.stores.address import Address
         from snm.system.signals import announced_stop
         from snm.trainer.run import RunRequest
         from snm.trainer.training import PlannedRun
 
-    with place_of(command.run_dir) as place:
+    with open_location(command.run_dir) as place:
         with waiting("planning"), part("planning"):
             run = PlannedRun.of(dataset, command.settings, place)
             check_fits(dataset, run.config, command.device_memory)
@@ -360,10 +360,10 @@ def _print_settings(dataset: Dataset, config: Config) -> None:
     from snm.config.resolve import resolve
     from snm.config.resolved import changed_by_data
     from snm.system.terminal import console, make_table
-    from snm.trainer.phase import steps_of_epoch
+    from snm.trainer.phase import count_steps_per_epoch
 
     resolved = resolve(config, dataset)
-    steps = steps_of_epoch(resolved, dataset)
+    steps = count_steps_per_epoch(resolved, dataset)
     chosen = changed_by_data(config, resolved)
     table = make_table("settings", ["setting", "value", "chosen for"])
     for name, value in dataclasses.asdict(resolved).items():

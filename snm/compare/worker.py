@@ -45,7 +45,7 @@ def run_task(task: Path, stop: Callable[[], bool] | None = None) -> dict[str, An
     from snm.compare.probe import Probe
     from snm.data.load import load
     from snm.runs.events import Finished, Started, Stepped
-    from snm.trainer.phase import steps_of_epoch
+    from snm.trainer.phase import count_steps_per_epoch
     from snm.trainer.training import training
 
     options = read_record(task)
@@ -57,7 +57,7 @@ def run_task(task: Path, stop: Callable[[], bool] | None = None) -> dict[str, An
         dataset = dataset.split(VALIDATION_FRACTION, seed=0)
     probe, every = None, 0
     if options["probes"]:
-        every = -(-config.epochs // options["probes"]) * steps_of_epoch(config, dataset)
+        every = -(-config.epochs // options["probes"]) * count_steps_per_epoch(config, dataset)
         probe = Probe(dataset, config)
     total, reported, result = 0, 0.0, {}
     run = folder / name
@@ -83,7 +83,7 @@ def _bounds(
 ) -> dict[str, Any]:
     """Generalization bounds of a run, on at most `_BOUND_POINTS` random training points."""
     from snm.bounds.measure import bounds_of_run, measure
-    from snm.runs.load import load
+    from snm.runs.stored_run import load
 
     k, predictor = min(config.retrieval_k, dataset.train.num_labels - 1), load(run)
     sample = measure(predictor, dataset.train, k, max_points=_BOUND_POINTS)

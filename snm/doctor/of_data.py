@@ -24,7 +24,7 @@ from snm.doctor.findings import PERMIT, Finding
 from snm.doctor.of_files import advice_on_files
 from snm.doctor.text_scan import Scan, scan, sniff
 from snm.errors import InputError, counted
-from snm.runs.load import is_exported
+from snm.runs.stored_run import is_exported
 
 __all__ = ["examine_data"]
 

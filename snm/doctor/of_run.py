@@ -17,12 +17,12 @@ from snm.doctor.findings import PERMIT, Finding
 from snm.errors import InputError, counted, first_line
 from snm.machine.versions import version_of
 from snm.runs.folder import RunFolder
-from snm.runs.load import load
 from snm.runs.members import phase_names
 from snm.runs.schema import RunOrigin
+from snm.runs.stored_run import load
 from snm.stores.objects import StoreError
 from snm.system.faults import is_out_of_memory
-from snm.trainer.evaluate import own_data
+from snm.trainer.evaluate_run import training_data
 
 __all__ = ["examine_run"]
 
@@ -143,7 +143,7 @@ def _check_prediction(
 def _check_data(origin: RunOrigin) -> Iterator[Finding]:
     source = origin.data
     try:
-        dataset = own_data(origin) if origin.in_memory else load_dataset(source)
+        dataset = training_data(origin) if origin.in_memory else load_dataset(source)
     except (InputError, StoreError) as error:
         found = getattr(error, "as_flags", str(error))
         yield Finding(

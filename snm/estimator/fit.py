@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from snm.checkpoints.in_memory import BestState
 from snm.model.model import TrainState
 from snm.runs.events import Evaluated, Event, NonFiniteError, Started, Stepped
+from snm.trainer.parallel_members import Stop, run_members
 from snm.trainer.phase import PhaseInputs, first_phase
-from snm.trainer.phase_run import phase_in_memory
+from snm.trainer.phase_run import open_phase_in_memory
 from snm.trainer.prepare import members_at_once
-from snm.trainer.together import Stop, in_order
 
 __all__ = ["FitResult", "fit_members"]
 
@@ -60,8 +60,8 @@ def fit_members(
 
     def member(number: int, stop: Stop) -> Generator[Event, None, TrainState]:
         member_phase, best = phase.of_member(number, kept), BestState()
-        run = phase_in_memory(
-            inputs.of_member(number), member_phase, earlier[number - 1], best, in_parts=in_parts
+        run = open_phase_in_memory(
+            inputs.of_member(number), member_phase, earlier[number - 1], best, more_phases=in_parts
         )
         yield from run.run(stop)
         return best.take()
@@ -70,7 +70,7 @@ def fit_members(
     runs = [functools.partial(member, number) for number in range(1, len(earlier) + 1)]
 
     def training() -> Generator[Event]:
-        states = yield from in_order(runs, members_at_once(inputs.config, None))
+        states = yield from run_members(runs, members_at_once(inputs.config, None))
         result.states.extend(states)
 
     events = training()
@@ -87,5 +87,5 @@ def fit_members(
             elif isinstance(event, Evaluated):
                 result.scores[-1].append(event.metrics["P@1"] / 100)
     except NonFiniteError as error:
-        raise error.of_a_fit() from None
+        raise error.for_fit() from None
     return result

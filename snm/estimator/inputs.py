@@ -15,7 +15,7 @@ from snm.data.dataset import Points
 from snm.data.statistics import dominant_feature
 from snm.data.weighting import Kind
 from snm.errors import InputError
-from snm.prediction.inputs import without_repeats, without_zeros
+from snm.prediction.inputs import drop_zeros, sum_duplicates
 
 __all__ = ["label_weights", "make_points", "to_csr", "to_seed", "warn_dominant_feature"]
 
@@ -25,7 +25,7 @@ _CLASS_WEIGHT = "`balanced`, a mapping from class to weight, or one weight a cla
 
 def to_csr(inputs: Any) -> csr_matrix:
     """Converts dense or sparse inputs to float32 CSR without duplicates and explicit zeros."""
-    return without_zeros(without_repeats(csr_matrix(inputs, dtype=np.float32)))
+    return drop_zeros(sum_duplicates(csr_matrix(inputs, dtype=np.float32)))
 
 
 def make_points(features: csr_matrix, labels: csr_matrix, sample_weight: Any) -> Points:

@@ -21,7 +21,7 @@ from snm.errors import InputError
 from snm.estimator.inputs import to_csr
 from snm.estimator.targets import Targets
 from snm.prediction.predictor import Predictor
-from snm.prediction.thresholds import DEFAULT_THRESHOLD_K, checked_threshold
+from snm.prediction.thresholds import DEFAULT_THRESHOLD_K, parse_threshold
 
 __all__ = ["PredictMixin"]
 
@@ -186,7 +186,7 @@ class PredictMixin:
     def _check_predict_params(self) -> None:
         """Checks the parameters of `predict`, so that `fit` raises before it trains."""
         if self.threshold is not None:
-            checked_threshold(self.threshold)
+            parse_threshold(self.threshold)
         self._checked_labels_per_point()
 
     def _labels_per_point(self) -> int:

@@ -5,8 +5,8 @@ label scores higher; a tie counts one half (Agarwal et al., Generalization Bound
 the ROC Curve, 2005, equation 1, with labels as instances). It measures the whole ranking, whereas
 P@k measures only the top.
 
-`snm.prediction.pair_counts` counts the correctly ordered pairs. It scores the labels in blocks, so
-that the K scores of a point are never in memory at once.
+`snm.prediction.concordant_pairs` counts the correctly ordered pairs. It scores the labels in
+blocks, so that the K scores of a point are never in memory at once.
 """
 
 from __future__ import annotations

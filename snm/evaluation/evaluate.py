@@ -19,7 +19,7 @@ from snm.evaluation.filters import first_unfiltered, max_filtered, nonzero_pairs
 from snm.evaluation.metrics import KS, Metrics, frequency_groups, propensities
 from snm.evaluation.popularity import Popularity
 from snm.evaluation.reliability import Reliability
-from snm.prediction.pair_counts import pair_counts_of
+from snm.prediction.concordant_pairs import count_concordant_pairs
 from snm.prediction.predictor import Predictor
 from snm.prediction.thresholds import DEFAULT_THRESHOLD_K
 
@@ -297,7 +297,7 @@ def _areas(
     labels = remove_filtered(points.labels, pairs)
     filtered = np.bincount(pairs[:, 0], minlength=labels.shape[0])
     areas, unique_areas, row = Areas(), Areas(), 0
-    for count, doubled_counts in pair_counts_of(predictor, points.features, labels, pairs):
+    for count, doubled_counts in count_concordant_pairs(predictor, points.features, labels, pairs):
         rows = slice(row, row + count)
         areas = areas.update(doubled_counts, labels[rows], filtered[rows])
         if duplicates is not None:

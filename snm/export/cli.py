@@ -126,7 +126,7 @@ def _run(command: Export) -> None:
     from snm.export.arrays import make_manifest, run_origin
     from snm.export.manifest import write_manifest
     from snm.runs.folder import RunFolder
-    from snm.runs.load import load
+    from snm.runs.stored_run import load
     from snm.runs.unfinished import remark_unfinished
     from snm.system.files import atomic_folder
     from snm.system.terminal import console, waiting
@@ -269,12 +269,14 @@ def _measured_points(command: Export) -> Any:
     """Raw features to measure recall on: those of test, or of train if there is no test."""
     from snm.data.load import load as load_data
     from snm.runs.folder import RunFolder
-    from snm.trainer.evaluate import own_data
+    from snm.trainer.evaluate_run import training_data
 
     folder = RunFolder(command.run)
     if not folder.config.exists():
         raise InputError(str(command.run), "no config.toml", "the folder of a run (`snm train`)")
-    dataset = own_data(folder.read_origin()) if command.data is None else load_data(command.data)
+    dataset = (
+        training_data(folder.read_origin()) if command.data is None else load_data(command.data)
+    )
     part = dataset.test or dataset.train
     return part.features
 

@@ -20,12 +20,12 @@ from snm.memory.memory import Memory, MemorySettings
 from snm.model.encoder import init_tower
 from snm.model.from_config import make_model
 from snm.model.model import Model, TrainState
-from snm.prediction.calibration import LEFT_OUT
+from snm.prediction.calibration import NOT_LOADED
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
-from snm.runs.load import vectorizer_of, weighting_of
 from snm.runs.schema import Export, StoredMemory
-from snm.runs.typed_json import typed
+from snm.runs.stored_run import read_vectorizer, read_weighting
+from snm.runs.typed_json import parse_json
 from snm.tables.int8 import as_bytes, row_type
 from snm.tables.table import RowTable
 
@@ -95,7 +95,7 @@ def build_predictor(
       array: reads an array.
       names: reads the file of the names of K labels.
       expected: the requirements of the manifest.
-      memory: as in `runs.load.load`.
+      memory: as in `runs.stored_run.load`.
       full_check: whether to check all ids of the memory.
 
     Raises:
@@ -105,14 +105,14 @@ def build_predictor(
         if manifest["format"] != expected.format:
             found = f"format {ascii(manifest['format'])[:40]}"
             raise InputError(str(folder), found, expected.format)
-        content = typed(expected.kind, manifest, str(where))
+        content = parse_json(expected.kind, manifest, str(where))
         model = make_model(config, content.num_features, content.num_labels)
         model = dataclasses.replace(model, members=content.members)
         predictor = _model_only(folder, content, config, model, array, names)
         if content.calibration is not None:
             calibration = content.calibration if memory else None
             predictor = dataclasses.replace(
-                predictor, calibration=calibration, why_uncalibrated=LEFT_OUT
+                predictor, calibration=calibration, why_uncalibrated=NOT_LOADED
             )
         if memory and content.memory is not None:
             stored = _memory(content.memory, model, array, full_check)
@@ -135,11 +135,11 @@ def _model_only(
 ) -> Predictor:
     """The model without its memory."""
     run = RunFolder(folder)  # exports have these files under the same names
-    weighting = weighting_of(run.fitted_weighting, config.weighting, model.num_features)
+    weighting = read_weighting(run.fitted_weighting, config.weighting, model.num_features)
     names = read_names(run.names, model.spec.num_labels) if run.names.exists() else None
     texts = None
     if run.vectorizer.exists():
-        texts = vectorizer_of(run.vectorizer, model.num_features)
+        texts = read_vectorizer(run.vectorizer, model.num_features)
     state = _state(content, model, array)
     return Predictor(model, state, weighting, names, vectorizer=texts)
 

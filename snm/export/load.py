@@ -9,7 +9,7 @@ from snm.export.hub.folder import is_hub, open_hub
 from snm.export.hub.transfer import HubAddress, pull
 from snm.export.mapped import is_export, open_export
 from snm.prediction.predictor import Predictor
-from snm.runs import load as runs
+from snm.runs import stored_run
 from snm.stores.copies import local
 
 __all__ = ["load"]
@@ -44,4 +44,4 @@ def load(run: str | Path, *, memory: bool = True, verify: bool = True) -> Predic
     if any((folder / f"model.{form}").is_file() for form in ("safetensors", "npz")):
         found, expected = "arrays that do not open alone", "a whole export as hub or npy, or a run"
         raise InputError(str(run), found, expected)
-    return runs.load(folder, memory=memory, verify=verify)
+    return stored_run.load(folder, memory=memory, verify=verify)

@@ -86,7 +86,7 @@ def open_export(folder: Path, *, memory: bool = True, verify: bool = True) -> Pr
 
     Args:
       folder: the export. Its files must not change while it is open.
-      memory: as in `runs.load.load`.
+      memory: as in `runs.stored_run.load`.
       verify: whether to compare the arrays with their checksums, which reads them all; other files
         are always compared.
 

@@ -69,7 +69,7 @@ def _run(command: Grow) -> None:
     from snm.data.load import load as load_data
     from snm.grow.run import write_grown
     from snm.runs.folder import RunFolder
-    from snm.runs.load import StoredRun
+    from snm.runs.stored_run import StoredRun
     from snm.system.files import atomic_folder
     from snm.system.terminal import say, waiting
 

@@ -20,11 +20,11 @@ from snm.memory.store import save_memory
 from snm.prediction.predictor import Predictor
 from snm.runs.events import Progress
 from snm.runs.folder import RunFolder, write_json
-from snm.runs.load import StoredRun
 from snm.runs.members import member_seed, phase_names
 from snm.runs.schema import MemoryRecord
+from snm.runs.stored_run import StoredRun
 from snm.runs.typed_json import as_json
-from snm.trainer.result import data_of_result
+from snm.trainer.result import data_summary
 
 __all__ = ["write_grown"]
 
@@ -79,7 +79,7 @@ def write_grown(
     for name in measured:
         result.pop(name, None)
     if dataset is not None:
-        result["data"] = data_of_result(dataset, origin)
+        result["data"] = data_summary(dataset, origin)
     memory = None
     # Even if the memory did not pay: the record has probabilities and thresholds.
     if folder.has(folder.memory_record):

@@ -35,7 +35,7 @@ from snm.planning.programs import Programs, StageProgram
 from snm.prediction.predictor import ROWS
 from snm.prediction.programs import jitted_queries, jitted_top
 from snm.trainer.phase import first_phase
-from snm.trainer.prepare import Prepared, members_at_once, prepare, trained_beside
+from snm.trainer.prepare import Prepared, label_name_points, members_at_once, prepare
 from snm.trainer.programs import jitted_steps
 
 __all__ = ["forecast"]
@@ -55,7 +55,7 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
     phase = first_phase(config, dataset)
     weighting = Weighting.fit(config.weighting, dataset.train.features)
     prepared = prepare(
-        config, dataset.train, weighting, phase.rows, trained_beside(config, dataset)
+        config, dataset.train, weighting, phase.rows, label_name_points(config, dataset)
     )
     mesh, source, model = prepared.mesh, prepared.source, prepared.model
     whole = abstract_state(model)
@@ -108,7 +108,7 @@ def _compiled_steps(prepared: Prepared, shapes: TrainState) -> tuple[Programs, i
     resident = source.resident_shapes()
     begun = time.perf_counter()
     stages, sizes = [], []
-    for stage, share in prepared.shares:
+    for stage, share in prepared.stage_shares:
         stage_model = dataclasses.replace(prepared.model, spec=stage.spec)
         stage_source = source.with_spec(stage.spec)
         stack = stage_source.stack(0, count)
@@ -185,7 +185,7 @@ def _memory_bytes(config: ResolvedConfig, dataset: Dataset) -> tuple[int, int]:
     if config.weighting == "standard":
         feature_bytes = 8 * features.shape[0] * features.shape[1]
     total = 2 * feature_bytes + _csr_bytes(labels)
-    if (names := trained_beside(config, dataset)) is not None:
+    if (names := label_name_points(config, dataset)) is not None:
         total += 2 * _csr_bytes(names.features) + _csr_bytes(names.labels)
         points += names.num_points
     # A row number of 8 bytes and a float16 query per point.

@@ -10,7 +10,7 @@ from snm.distributed.mesh import DATA, LABEL, feature_axis, parse_mesh
 from snm.model.model import Model
 from snm.planning.bytes_by_stage import Forecast, Needs, bytes_by_stage
 from snm.tables.optimizers import ROW_OPTIMIZERS
-from snm.trainer.prepare import dim_unit
+from snm.trainer.prepare import dim_multiple
 
 __all__ = ["ways_to_fit"]
 
@@ -95,7 +95,7 @@ def _smaller(dim: int) -> Iterator[int]:
 
     From 4096 on the distances are larger, at most a 64th of the dimension, so that there are few.
     """
-    unit, rest = dim_unit(), dim - 1
+    unit, rest = dim_multiple(), dim - 1
     while rest >= 8:
         step = 32 << max(rest.bit_length() - 12, 0) if rest >= 32 else 8
         smaller = rest // step * step

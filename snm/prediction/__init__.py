@@ -1,7 +1,6 @@
-"""Answers of a trained model: blocks of points, their best labels, probabilities and thresholds.
+"""Answers of a trained model: blocks of points, their top-k labels, probabilities and thresholds.
 
-Public names: `predictor.Predictor`; `candidates`, to answer from some labels only;
-`calibration` and `thresholds`, chosen on held-out points; `pair_counts`, for the AUC;
-`programs`, which are kept by model; `digits`, how answers are written; `inputs`, what points may be
-given as.
+Public names: `predictor.Predictor`; `candidates`, to choose answers among some labels only;
+`calibration` and `thresholds`, chosen on held-out points; `concordant_pairs`, for the AUC;
+`programs`, cached by model; `digits`, the rounding of scores; `inputs`, the forms of points.
 """

@@ -1,4 +1,4 @@
-"""The forms in which answers are written: JSON lines, or rows of `label:score`."""
+"""The output formats of answers: JSON lines, or rows of `label:score`."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from snm.errors import InputError
-from snm.prediction.digits import rounded
+from snm.prediction.digits import round_values
 
-__all__ = ["FORMS", "Found", "Lines"]
+__all__ = ["FORMATS", "AnswerBlock", "AnswerFormat"]
 
 
-class Found(NamedTuple):
-    """Answers of m points.
+class AnswerBlock(NamedTuple):
+    """Answers of a block of m points.
 
     Attributes:
-      labels: int32 [m, k], best first; -1 where there is none.
+      labels: int32 [m, k], best first, padded with -1.
       scores: float32 [m, k].
-      unknown: bool [m], points without a known feature, whose labels are left out.
-      probabilities: float32 [m, k], if they are asked for.
-      fields: of each point, what of its record is passed on; or None.
-      reasons: of each point, for each of its k labels, what explains the score; or None.
+      unknown: bool [m], points without a known feature, which get no labels.
+      probabilities: float32 [m, k], or None.
+      fields: for each point, the fields of its record to pass on; or None.
+      reasons: for each point and each of its k labels, the terms of the score; or None.
     """
 
     labels: NDArray[np.int32]
@@ -39,8 +39,8 @@ class Found(NamedTuple):
         return (self.labels[number] >= 0) & ~self.unknown[number]
 
 
-class Lines:
-    """How answers are written: a start, a line for each point, and an end.
+class AnswerFormat:
+    """An output format: a start, a line for each point, and an end.
 
     Args:
       names: of the labels, or None.
@@ -48,79 +48,79 @@ class Lines:
     """
 
     explains: ClassVar[bool] = False
-    """Whether there is a place for reasons."""
+    """Whether the format can hold reasons."""
     seeks: ClassVar[bool] = False
-    """Whether it goes back to the beginning, so that it needs a file."""
+    """Whether it seeks back to the start, so that it needs a file."""
 
     def __init__(self, names: Sequence[str] | None, num_labels: int):
         self._names, self._num_labels = names, num_labels
 
     def begin(self, stream: Any) -> None:
-        """Writes what comes before the first line, if anything does."""
+        """Writes the header, if the format has one."""
 
-    def of(self, found: Found) -> Iterator[str]:
+    def of(self, block: AnswerBlock) -> Iterator[str]:
         """The lines of some points, each with its newline.
 
         Raises:
-          InputError: what is passed on of a point cannot be written.
+          InputError: a field that is passed on cannot be written.
         """
         raise NotImplementedError
 
     def end(self, stream: Any, rows: int) -> None:
-        """Writes what is known after the last line; `rows` is the number of points."""
+        """Completes the output after the last line; `rows` is the number of points."""
 
 
-class JsonLines(Lines):
-    """An object a line: ids, names where there are some, scores, and what else is asked for."""
+class JsonFormat(AnswerFormat):
+    """A JSON object per line: ids, names if there are any, scores, probabilities and reasons."""
 
     explains = True
 
-    def of(self, found: Found) -> Iterator[str]:
+    def of(self, block: AnswerBlock) -> Iterator[str]:
         """See `Lines.of`."""
-        for number in range(len(found.labels)):
-            answer = self._answer(found, number)
+        for number in range(len(block.labels)):
+            answer = self._answer(block, number)
             try:
                 yield json.dumps(answer, ensure_ascii=False, allow_nan=False) + "\n"
-            except ValueError as error:  # Python reads such numbers; others need not
+            except ValueError as error:  # NaN or infinity, which JSON does not have
                 expected = "finite numbers, as answers repeat the fields of a point in JSON"
                 raise InputError("INPUT", ascii(answer.get("fields"))[:120], expected) from error
 
-    def _answer(self, found: Found, number: int) -> dict[str, Any]:
-        kept = found.kept(number)
-        ids = found.labels[number][kept].tolist()
-        answer: dict[str, Any] = {} if found.fields is None else {"fields": found.fields[number]}
+    def _answer(self, block: AnswerBlock, number: int) -> dict[str, Any]:
+        kept = block.kept(number)
+        ids = block.labels[number][kept].tolist()
+        answer: dict[str, Any] = {} if block.fields is None else {"fields": block.fields[number]}
         answer["labels"] = ids
         if self._names is not None:
             answer["names"] = [self._names[label] for label in ids]
-        answer["scores"] = rounded(found.scores[number][kept].tolist())
-        if found.probabilities is not None:
-            answer["probabilities"] = rounded(found.probabilities[number][kept].tolist())
-        if found.reasons is not None:
-            shown = [found.reasons[number][place] for place in np.flatnonzero(kept)]
-            for name in found.reasons[number][0]:
-                answer[name] = [of_label[name] for of_label in shown]
-        if found.unknown[number]:
+        answer["scores"] = round_values(block.scores[number][kept].tolist())
+        if block.probabilities is not None:
+            answer["probabilities"] = round_values(block.probabilities[number][kept].tolist())
+        if block.reasons is not None:
+            reasons = [block.reasons[number][rank] for rank in np.flatnonzero(kept)]
+            for name in block.reasons[number][0]:
+                answer[name] = [reason[name] for reason in reasons]
+        if block.unknown[number]:
             answer["unknown"] = True
         return answer
 
 
-class SparseLines(Lines):
+class SparseFormat(AnswerFormat):
     """Rows as in label files of the Extreme Classification Repository, by ascending label.
 
-    An entry is `label:score`, or `label:probability` where these are asked for.
+    An entry is `label:score`, or `label:probability` if there are probabilities.
     """
 
     seeks = True
 
     def begin(self, stream: Any) -> None:
-        """A header with room for the number of rows, which is known only at the end."""
+        """A header with blanks for the number of rows, which is known only at the end."""
         stream.write(f"{'':>20} {self._num_labels}\n")
 
-    def of(self, found: Found) -> Iterator[str]:
+    def of(self, block: AnswerBlock) -> Iterator[str]:
         """See `Lines.of`."""
-        values = found.scores if found.probabilities is None else found.probabilities
-        for number, ids in enumerate(found.labels):
-            kept = found.kept(number)
+        values = block.scores if block.probabilities is None else block.probabilities
+        for number, ids in enumerate(block.labels):
+            kept = block.kept(number)
             pairs = sorted(zip(ids[kept].tolist(), values[number][kept].tolist(), strict=True))
             yield " ".join(f"{label}:{value:.6g}" for label, value in pairs) + "\n"
 
@@ -130,5 +130,5 @@ class SparseLines(Lines):
         stream.write(f"{rows:<20}")
 
 
-FORMS: dict[str, type[Lines]] = {"jsonl": JsonLines, "sparse": SparseLines}
+FORMATS: dict[str, type[AnswerFormat]] = {"jsonl": JsonFormat, "sparse": SparseFormat}
 """By the name that `snm predict --format` gives them."""

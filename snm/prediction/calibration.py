@@ -1,18 +1,17 @@
-"""Probabilities from scores: curves fitted on points that the scoring model has not seen.
+"""Calibration: curves from scores to probabilities, fitted on held-out points.
 
-What a score says depends on the company: the best label of a point is right more often than another
-point's fifth with the same score. So a curve is of z = a s + b log(1 + r) + c s_1 + d [r = 0],
-where s is the score, r the rank from 0, and s_1 the best score of the point. The last term is there
-since the highest of many scores is too high as a rule. A best score beyond those of the fit counts
-as the nearest of them: c is often below 0, and would make every label of a point likely whose best
-score is lower than any that was seen. With a >= 0 the curve does not fall with the
-score; where it would rise with the rank, an answer gets the probability of the one before it, so
-that the order stays. Where answers are chosen from some labels, rank and best score mean something
-else, and a second curve is of the score alone.
+The probability of a label depends on the other scores of its point: a top label is right more often
+than a fifth label of another point with the same score. So a curve is a function of
+z = a s + b log(1 + r) + c s_1 + d [r = 0], with the score s, the rank r from 0, and the best score
+s_1 of the point. The last term corrects that the maximum of many scores is biased upwards. s_1 is
+clipped to the range of the fit: c is often negative, and a very low s_1 would make every label of
+the point likely. With a >= 0 the curve does not decrease with the score. If it increases with the
+rank, an answer gets the probability of the one before it, so that the order stays. Among candidates
+rank and best score have another meaning, so a second curve depends on the score alone.
 
-A curve is a logistic function (Platt, 1999), which few points can tell, or the isotonic regression
-of right on z (Zadrozny and Elkan, 2002), which has any form but needs many points: whichever has
-the lower log loss on folds of points that it was not fitted on.
+A curve is a logistic function (Platt, 1999), for which few points suffice, or the isotonic
+regression on z (Zadrozny and Elkan, 2002), which has any shape but needs many points.
+Cross-validation chooses the one with the lower log loss.
 
 References:
   Platt, Probabilistic outputs for support vector machines and comparisons to regularized likelihood
@@ -34,29 +33,29 @@ from snm.config.marks import between
 from snm.memory.sizes import MIN_POINTS
 from snm.prediction.thresholds import Threshold
 
-__all__ = ["LEFT_OUT", "UNCALIBRATED", "Calibration", "Curve"]
+__all__ = ["NOT_LOADED", "UNCALIBRATED", "Calibration", "Curve"]
 
 UNCALIBRATED = (
     "a model without probabilities",
     f"one trained with --memory on, from {MIN_POINTS} training points on: some of these are "
     "held out to fit probabilities",
 )
-"""What is found in place of a calibration, and what is expected, where no more is known."""
+"""What was found and what is expected, for messages about a model without a calibration."""
 
-LEFT_OUT = "a model that was loaded with memory=False", "memory=True"
-"""The same, where there is a calibration that was not loaded."""
+NOT_LOADED = "a model that was loaded with memory=False", "memory=True"
+"""The same for a model whose calibration was not loaded."""
 
-_BEST = 2  # the place of s_1 among the inputs of z
-_FOLDS = 3  # that choose the form of a curve
-_NONE = -1e30  # in place of the score of no label, which may be minus infinity
-_KNOTS = 129  # of a logistic function, which is linear between them
-_LEAST = 1e-6  # probability of the logistic curve, and of its opposite
+_BEST_SCORE = 2  # the column of s_1 in the inputs of z
+_NUM_FOLDS = 3  # of the cross-validation that chooses the method of a curve
+_LOWEST_SCORE = -1e30  # replaces the score of padding, which may be minus infinity
+_NUM_KNOTS = 129  # of a logistic function, interpolated linearly
+_MIN_PROBABILITY = 1e-6  # of the logistic curve, and of 1 - p
 _Knots = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-    """From z to probabilities, linear between its knots and constant outside.
+    """A function from z to probabilities, linear between its knots and constant outside.
 
     Attributes:
       method: `isotonic` or `logistic`.
@@ -83,50 +82,49 @@ class Curve:
     def fit(
         cls, inputs: NDArray, right: NDArray, counts: NDArray, fold: NDArray, *, alone: bool
     ) -> Curve:
-        """The curve of some answers.
+        """Fits a curve on answers.
 
         Args:
-          inputs: float64 [n, 4], as `_inputs`.
+          inputs: float64 [n, 4], from `_inputs`.
           right: float64 [n], 1 or 0.
-          counts: float64 [n], above 0, how often each answer counts.
+          counts: float64 [n], above 0, the weight of each answer.
           fold: int [n], the fold of each answer's point.
-          alone: whether all but a are 0.
+          alone: whether the curve depends on the score alone: b, c and d are 0.
         """
         losses = dict.fromkeys(_METHODS, 0.0)
-        for number in range(_FOLDS):
-            own, others = fold == number, fold != number
-            if not (own.any() and 0 < right[others].sum() < others.sum()):
+        for number in range(_NUM_FOLDS):
+            test, train = fold == number, fold != number
+            if not (test.any() and 0 < right[train].sum() < train.sum()):
                 continue
-            of_others = right[others], counts[others]
-            weights, offset = _logistic(inputs[others], *of_others, alone=alone)
+            targets = right[train], counts[train]
+            weights, offset = _fit_logistic(inputs[train], *targets, alone=alone)
             for name, method in _METHODS.items():
-                knots = method(inputs[others] @ weights, *of_others, offset)
-                p = np.interp(inputs[own] @ weights, *knots)
-                losses[name] -= counts[own] @ np.log(np.where(right[own] > 0, p, 1 - p))
+                knots = method(inputs[train] @ weights, *targets, offset)
+                p = np.interp(inputs[test] @ weights, *knots)
+                losses[name] -= counts[test] @ np.log(np.where(right[test] > 0, p, 1 - p))
         best = min(losses, key=lambda name: losses[name])
-        weights, offset = _logistic(inputs, right, counts, alone=alone)
-        knots = _METHODS[best](inputs @ weights, right, counts, offset)
-        w, at, p = (tuple(values.tolist()) for values in (weights, *knots))
-        best_scores = float(inputs[:, _BEST].min()), float(inputs[:, _BEST].max())
-        return cls(best, w, at, p, best_scores)
+        weights, offset = _fit_logistic(inputs, right, counts, alone=alone)
+        z, p = _METHODS[best](inputs @ weights, right, counts, offset)
+        best_scores = float(inputs[:, _BEST_SCORE].min()), float(inputs[:, _BEST_SCORE].max())
+        return cls(best, tuple(weights.tolist()), tuple(z.tolist()), tuple(p.tolist()), best_scores)
 
     def __call__(self, inputs: NDArray) -> NDArray[np.float32]:
         """Probabilities float32 [...] of inputs [..., 4]."""
         inputs = inputs.copy()
-        inputs[..., _BEST] = np.clip(inputs[..., _BEST], *self.best_scores)
+        inputs[..., _BEST_SCORE] = np.clip(inputs[..., _BEST_SCORE], *self.best_scores)
         z = inputs @ np.array(self.weights)
         return np.interp(z, self.knots, self.probabilities).astype(np.float32)
 
 
 @dataclasses.dataclass(frozen=True)
 class Calibration:
-    """What makes the scores of a model probabilities.
+    """The curves from the scores of a model to probabilities.
 
     Attributes:
-      answers: how many it was fitted on.
-      ranked: of the best of all labels.
-      alone: of any label, by its score alone.
-      thresholds: of the probabilities, by what they make highest; see `thresholds.GOALS`.
+      answers: the number of answers that they were fitted on.
+      ranked: the curve of the top labels among all.
+      alone: the curve that depends on the score alone.
+      thresholds: of the probabilities, by the metric that they maximise; see `thresholds.GOALS`.
     """
 
     answers: int
@@ -141,26 +139,25 @@ class Calibration:
         right: NDArray[np.bool_],
         weights: NDArray[np.floating] | None = None,
     ) -> Calibration | None:
-        """The curves of the best answers of some points; None where all are right, or none.
+        """Fits the curves on the top answers of points; None if all are right or all are wrong.
 
         Args:
-          scores: float [m, k], of one member, best first; an answer whose score is not finite is
-            none.
-          right: bool [m, k], whether the label is one of the point.
+          scores: float [m, k], of one member, best first; not finite for padding.
+          right: bool [m, k], whether the point has the label.
           weights: float [m], above 0, of the points; an answer of a point of weight 2 counts twice.
             None is 1 for all.
         """
-        real = np.isfinite(scores)
-        fold = np.broadcast_to(np.arange(len(scores))[:, None] % _FOLDS, scores.shape)[real]
-        truth = np.asarray(right[real], np.float64)
-        of_points = np.ones(len(scores)) if weights is None else weights.astype(np.float64)
-        counts = np.broadcast_to(of_points[:, None], scores.shape)[real]
+        is_label = np.isfinite(scores)
+        folds = np.arange(len(scores)) % _NUM_FOLDS
+        fold = np.broadcast_to(folds[:, None], scores.shape)[is_label]
+        truth = np.asarray(right[is_label], np.float64)
+        point_weights = np.ones(len(scores)) if weights is None else weights.astype(np.float64)
+        counts = np.broadcast_to(point_weights[:, None], scores.shape)[is_label]
         if not 0 < truth.sum() < len(truth):
             return None
-        inputs = _inputs(np.where(real, scores, 0))[real]
-        ranked, alone = (
-            Curve.fit(inputs, truth, counts, fold, alone=flag) for flag in (False, True)
-        )
+        inputs = _inputs(np.where(is_label, scores, 0))[is_label]
+        ranked = Curve.fit(inputs, truth, counts, fold, alone=False)
+        alone = Curve.fit(inputs, truth, counts, fold, alone=True)
         return cls(len(truth), ranked, alone)
 
     def __call__(
@@ -170,90 +167,91 @@ class Calibration:
 
         Args:
           scores: [..., k], of a model.
-          members: of the model, whose scores are added.
-          ranked: whether the scores are those of a point's best labels, best first along the last
-            axis; if not, each is taken alone.
+          members: the number of members of the model, whose scores are added.
+          ranked: whether the scores are those of a point's top labels, best first along the last
+            axis; if not, each probability depends on its score alone.
         """
-        inputs = _inputs(np.maximum(np.asarray(scores, np.float64) / members, _NONE))
+        inputs = _inputs(np.maximum(np.asarray(scores, np.float64) / members, _LOWEST_SCORE))
         if not ranked:
             return self.alone(inputs)
         return np.minimum.accumulate(self.ranked(inputs), axis=-1)
 
 
 def _inputs(scores: NDArray) -> NDArray[np.float64]:
-    """Score, log(1 + rank), best score, and 1 for the best answer or 0: float64 [..., k, 4]."""
+    """The inputs of z: score, log(1 + rank), best score, and [rank = 0]; float64 [..., k, 4]."""
     rank = np.arange(scores.shape[-1])
     inputs = scores, np.log1p(rank), scores[..., :1], rank == 0
     return np.stack(np.broadcast_arrays(*inputs), axis=-1).astype(np.float64)
 
 
-def _logistic(
+def _fit_logistic(
     inputs: NDArray, right: NDArray, counts: NDArray, *, alone: bool
 ) -> tuple[NDArray, float]:
-    """Weights and offset of a logistic regression, with Platt's targets against certainty."""
+    """Weights and offset of a logistic regression, with Platt's smoothed targets."""
     ones = counts @ right
     targets = np.where(right > 0, (ones + 1) / (ones + 2), 1 / (counts.sum() - ones + 2))
     centre, spread = inputs.mean(axis=0), inputs.std(axis=0)
     x = (inputs - centre) / np.where(spread > 0, spread, 1)
     x = np.append(x, np.ones((len(x), 1)), axis=1)
-    free = np.append(spread > 0, True)  # an input that is the same everywhere tells nothing
+    free = np.append(spread > 0, True)  # the weight of a constant input is 0
     free[1:-1] &= not alone
-    line = _least_loss(x, targets, counts, free)
-    if line[0] < 0:  # the loss is convex: with a >= 0, its least is at 0
+    solution = _minimize_loss(x, targets, counts, free)
+    if solution[0] < 0:  # the loss is convex: its minimum with a >= 0 is at a = 0
         free[0] = False
-        line = _least_loss(x, targets, counts, free)
-    weights = line[:-1] / np.where(spread > 0, spread, 1)
-    return weights, line[-1] - weights @ centre
+        solution = _minimize_loss(x, targets, counts, free)
+    weights = solution[:-1] / np.where(spread > 0, spread, 1)
+    return weights, solution[-1] - weights @ centre
 
 
-def _least_loss(x: NDArray, targets: NDArray, counts: NDArray, free: NDArray) -> NDArray:
+def _minimize_loss(x: NDArray, targets: NDArray, counts: NDArray, free: NDArray) -> NDArray:
     """The weights of a logistic regression on the `free` columns of x, and 0 for the others.
 
-    Sums are taken without BLAS: for so few columns, waking its threads costs more than the sums.
+    `einsum` avoids BLAS: with so few columns, its threads take longer to start than the sums.
     """
-    from scipy.optimize import minimize  # a tenth of a second that answers need not wait for
+    from scipy.optimize import minimize  # importing it takes 0.1 s, and predictions do not need it
 
-    used = np.ascontiguousarray(x[:, free].T)
+    columns = np.ascontiguousarray(x[:, free].T)
 
-    def loss(line: NDArray) -> tuple[float, NDArray]:
-        z = np.einsum("i,in->n", line, used)
-        error = counts * (_logistic_of(z) - targets)
+    def loss_and_gradient(weights: NDArray) -> tuple[float, NDArray]:
+        z = np.einsum("i,in->n", weights, columns)
+        error = counts * (_sigmoid(z) - targets)
         value = counts * (np.logaddexp(0, z) - targets * z)
-        return value.sum(), np.einsum("in,n->i", used, error)
+        return value.sum(), np.einsum("in,n->i", columns, error)
 
-    def hessian(line: NDArray) -> NDArray:
-        p = _logistic_of(np.einsum("i,in->n", line, used))
-        return np.einsum("in,jn,n->ij", used, used, counts * p * (1 - p), optimize=False)
+    def hessian(weights: NDArray) -> NDArray:
+        p = _sigmoid(np.einsum("i,in->n", weights, columns))
+        return np.einsum("in,jn,n->ij", columns, columns, counts * p * (1 - p), optimize=False)
 
-    found = np.zeros(len(free))
-    start = np.zeros(len(used))
-    found[free] = minimize(loss, start, jac=True, hess=hessian, method="trust-exact").x
-    return found
+    solution = np.zeros(len(free))
+    start = np.zeros(len(columns))
+    result = minimize(loss_and_gradient, start, jac=True, hess=hessian, method="trust-exact")
+    solution[free] = result.x
+    return solution
 
 
-def _logistic_of(z: NDArray) -> NDArray:
-    # Not scipy.special's, whose import would take a tenth of a second of each command.
+def _sigmoid(z: NDArray) -> NDArray:
+    # Importing scipy.special.expit would take 0.1 s of each command.
     return np.exp(-np.logaddexp(0, -z))
 
 
 def _logistic_knots(z: NDArray, right: NDArray, counts: NDArray, offset: float) -> _Knots:
-    # As far as ranks beyond those that were seen go, and to probabilities near 0 and 1.
-    at = np.linspace(min(z.min(), -12 - offset), max(z.max(), 12 - offset), _KNOTS)
-    # Never certain: a wrong answer far beyond the others would cost an infinite loss.
-    return at, np.clip(_logistic_of(at + offset), _LEAST, 1 - _LEAST)
+    # Wide enough for probabilities near 0 and 1, beyond the z of the fit.
+    knots = np.linspace(min(z.min(), -12 - offset), max(z.max(), 12 - offset), _NUM_KNOTS)
+    # Clipped, so that the log loss of a wrong answer stays finite.
+    return knots, np.clip(_sigmoid(knots + offset), _MIN_PROBABILITY, 1 - _MIN_PROBABILITY)
 
 
 def _isotonic_knots(z: NDArray, right: NDArray, counts: NDArray, offset: float) -> _Knots:
-    """One knot for each stretch of equal probability, at its mean; never certain."""
+    """A knot for each block of equal probability, at its mean z; clipped to inside (0, 1)."""
     from scipy.optimize import isotonic_regression
 
-    order = np.lexsort((-right, z))  # of equal z the right ones first: they are pooled
-    found = isotonic_regression(right[order], weights=counts[order])
-    starts = found.blocks[:-1].astype(np.int64)
-    sums = (np.add.reduceat(values[order], starts) for values in (counts * z, counts))
-    means = np.divide(*sums)
-    least = 1 / (counts.sum() + 2)
-    return means, np.clip(found.x[starts], least, 1 - least)
+    order = np.lexsort((-right, z))  # right answers first among equal z, so that they are pooled
+    fitted = isotonic_regression(right[order], weights=counts[order])
+    starts = fitted.blocks[:-1].astype(np.int64)
+    z_sums = np.add.reduceat((counts * z)[order], starts)
+    mean_z = z_sums / np.add.reduceat(counts[order], starts)
+    min_probability = 1 / (counts.sum() + 2)
+    return mean_z, np.clip(fitted.x[starts], min_probability, 1 - min_probability)
 
 
 _METHODS: dict[str, Callable[[NDArray, NDArray, NDArray, float], _Knots]] = {

@@ -1,8 +1,8 @@
-"""Candidates: the labels that answers are chosen from, the same for all points or for each its own.
+"""Candidates: the labels that answers are chosen from, for all points or for each point.
 
-The cost of an answer grows with the number of candidates, not with K. Candidates that all points
-share are scored by a matrix product with their class rows; of candidates for each point, each
-(point, label) pair is scored alone.
+The cost of a prediction grows with the number of candidates, not with K. Candidates for all points
+are scored by a matrix product with their class rows; candidates for each point are scored as
+(point, label) pairs.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from snm.errors import InputError, counted
 
 __all__ = [
     "IdsOf",
-    "best_of_pairs",
-    "by_name",
-    "candidates_of",
-    "checked_answers",
-    "checked_k",
+    "gather_values",
+    "ids_by_name",
     "ids_of_labels",
-    "none_known",
-    "only",
-    "padded",
-    "values_at",
-    "whole_k",
+    "pad_ids",
+    "parse_answers",
+    "parse_candidates",
+    "parse_k",
+    "parse_whole_k",
+    "select_columns",
+    "top_k_of_pairs",
+    "unknown_labels_error",
 ]
 
-_K = 5  # labels of an answer, where none are asked for
-_SEVERAL = -1  # in place of an id, for a name of several labels
-_LEAST = 256  # of the padded sizes, so that small sets share a program
+_DEFAULT_K = 5
+_AMBIGUOUS = -1  # in place of an id, for a name that several labels have
+_MIN_PADDED_SIZE = 256  # so that small sets of candidates share a program
 
 IdsOf = Callable[[Iterable[int | str]], NDArray[np.int32]]
 """Gives the ids of names and of ids, as `Predictor.ids_of`."""
 
 
-def candidates_of(
+def parse_candidates(
     labels: Any,
     num_points: int,
     num_labels: int,
@@ -51,7 +51,7 @@ def candidates_of(
     empty: bool = False,
     ids_of: IdsOf | None = None,
 ) -> NDArray[np.int32] | csr_matrix:
-    """The candidates that a caller names.
+    """Checks the candidates that a caller passes.
 
     Args:
       labels: ids of labels for all points; or for each of n points a sequence of ids, or CSR
@@ -86,23 +86,25 @@ def candidates_of(
     if not len(labels) and not empty:
         raise InputError("labels", "no label", "at least one")
     if not len(labels) or np.ndim(labels[0]) == 0:
-        return np.unique(_checked(labels, num_labels, ids_of))
+        return np.unique(_parse_ids(labels, num_labels, ids_of))
     if len(labels) != num_points:
         found = f"labels of {counted(len(labels), 'point')}"
         raise InputError("labels", found, f"of {num_points}, a sequence of ids for each point")
-    each = [np.unique(_checked(of_point, num_labels, ids_of)) for of_point in labels]
-    starts = np.cumsum([0, *map(len, each)])
-    ids = np.concatenate(each)
+    ids_of_points = [
+        np.unique(_parse_ids(point_labels, num_labels, ids_of)) for point_labels in labels
+    ]
+    starts = np.cumsum([0, *map(len, ids_of_points)])
+    ids = np.concatenate(ids_of_points)
     return csr_matrix((np.ones(len(ids), np.float32), ids, starts), (num_points, num_labels))
 
 
-def _checked(
+def _parse_ids(
     labels: Sequence[int] | NDArray, num_labels: int, ids_of: IdsOf | None = None
 ) -> NDArray[np.int32]:
-    if isinstance(labels, (list, tuple)):  # numbers beyond int64 make no array of integers
+    if isinstance(labels, (list, tuple)):  # NumPy has no integers beyond int64
         for label in labels:
             if type(label) is int and not 0 <= label < num_labels:
-                raise _no_label(label, num_labels)
+                raise _unknown_id(label, num_labels)
     try:
         ids = np.asarray(labels)
     except ValueError as error:  # ids and lists of ids
@@ -115,12 +117,12 @@ def _checked(
         raise InputError("labels", f"an array of {ids.dtype} {ids.shape}", "ids of labels")
     wrong = (ids < 0) | (ids >= num_labels)
     if wrong.any():
-        raise _no_label(ids[np.argmax(wrong)], num_labels)
+        raise _unknown_id(ids[np.argmax(wrong)], num_labels)
     return ids.astype(np.int32)
 
 
-def checked_answers(answers: Any, num_points: int, num_labels: int) -> NDArray[np.int32]:
-    """Labels as `Predictor.top` gives them for points: int32 [n, k], -1 where there is none.
+def parse_answers(answers: Any, num_points: int, num_labels: int) -> NDArray[np.int32]:
+    """Checks labels such as `Predictor.top` returns: int32 [n, k], padded with -1.
 
     Args:
       answers: k ids for each point.
@@ -128,64 +130,64 @@ def checked_answers(answers: Any, num_points: int, num_labels: int) -> NDArray[n
       num_labels: K.
 
     Raises:
-      InputError: of another number of points, no ids, or an id that is not from -1 to K - 1.
+      InputError: another number of points, or values that are not ids from -1 to K - 1.
     """
     try:
-        found = np.asarray(answers)
+        ids = np.asarray(answers)
     except ValueError as error:  # another number for each point
         expected = "as many for each, -1 where there is none"
         raise InputError(
             "answers", "different numbers of labels for the points", expected
         ) from error
-    of_ids = found.dtype.kind in "iu" or not found.size
-    if found.ndim != 2 or len(found) != num_points or not of_ids:
-        shown = f"an array of {found.dtype} {found.shape}"
-        raise InputError("answers", shown, f"ids of labels, {num_points} x k")
-    wrong = (found < -1) | (found >= num_labels)
+    are_integers = ids.dtype.kind in "iu" or not ids.size
+    if ids.ndim != 2 or len(ids) != num_points or not are_integers:
+        found = f"an array of {ids.dtype} {ids.shape}"
+        raise InputError("answers", found, f"ids of labels, {num_points} x k")
+    wrong = (ids < -1) | (ids >= num_labels)
     if wrong.any():
         expected = f"an id from 0 to {num_labels - 1}, or -1 for none"
-        raise InputError("answers", f"label {found[wrong][0]}", expected)
-    return found.astype(np.int32)
+        raise InputError("answers", f"label {ids[wrong][0]}", expected)
+    return ids.astype(np.int32)
 
 
-def _no_label(label: Any, num_labels: int) -> InputError:
+def _unknown_id(label: Any, num_labels: int) -> InputError:
     return InputError("labels", f"label {label}", f"an id from 0 to {num_labels - 1}")
 
 
-def checked_k(k: int | None, among: NDArray[np.int32] | csr_matrix | None, num_labels: int) -> int:
-    """How many labels to answer with: k, or 5 where there are so many to choose from.
+def parse_k(k: int | None, among: NDArray[np.int32] | csr_matrix | None, num_labels: int) -> int:
+    """The number of labels per point: k, or by default 5 or the number of labels if smaller.
 
     Raises:
       InputError: k is not from 1 to K.
     """
     if k is None:
-        return min(_K, len(among) if isinstance(among, np.ndarray) else num_labels)
-    return whole_k(k, num_labels, f"1 to {num_labels}, the number of labels")
+        return min(_DEFAULT_K, len(among) if isinstance(among, np.ndarray) else num_labels)
+    return parse_whole_k(k, num_labels, f"1 to {num_labels}, the number of labels")
 
 
-def whole_k(k: Any, num_labels: int, expected: str) -> int:
-    """A whole number from 1 to K, of Python or NumPy; neither 4.0 nor True is one.
+def parse_whole_k(k: Any, num_labels: int, expected: str) -> int:
+    """Checks that k is an integer from 1 to K, of Python or NumPy; neither 4.0 nor True is one.
 
     Raises:
-      InputError: k is none.
+      InputError: it is not.
     """
-    whole = isinstance(k, int | np.integer) and not isinstance(k, bool)
-    if not whole or not 1 <= k <= num_labels:
-        raise InputError("--k", str(k) if whole else f"{k!r}"[:40], expected)
-    return int(k)  # programs are kept by it, and True == 1
+    is_integer = isinstance(k, int | np.integer) and not isinstance(k, bool)
+    if not is_integer or not 1 <= k <= num_labels:
+        raise InputError("--k", str(k) if is_integer else f"{k!r}"[:40], expected)
+    return int(k)  # a key of cached programs
 
 
-def by_name(names: Sequence[str]) -> dict[str, int]:
-    """The id of each label's name, for `ids_of_labels`, which refuses those of several labels."""
-    ids = _ids_of(names)
-    # A list of names that no import wrote may spell one otherwise than imports do.
-    return _ids_of([normalize_name(name) for name in names]) | ids
+def ids_by_name(names: Sequence[str]) -> dict[str, int]:
+    """The id of each label name, for `ids_of_labels`, which refuses names of several labels."""
+    ids = _ids_of_names(names)
+    # `snm data import` normalises names; a file of names from elsewhere may spell them differently.
+    return _ids_of_names([normalize_name(name) for name in names]) | ids
 
 
-def _ids_of(names: Sequence[str]) -> dict[str, int]:
+def _ids_of_names(names: Sequence[str]) -> dict[str, int]:
     ids = {name: label for label, name in enumerate(names)}
     if len(ids) < len(names):
-        ids |= {name: _SEVERAL for name, count in Counter(names).items() if count > 1}
+        ids |= {name: _AMBIGUOUS for name, count in Counter(names).items() if count > 1}
     return ids
 
 
@@ -201,19 +203,19 @@ def ids_of_labels(
     Args:
       labels: names, ids or both.
       num_labels: K.
-      id_of_name: of `by_name`; empty where the labels have no names.
-      skip_unknown: leave out unknown names, instead of refusing them.
+      id_of_name: from `ids_by_name`; empty if the labels have no names.
+      skip_unknown: skip unknown names instead of raising.
 
     Raises:
-      InputError: an id that is not from 0 to K - 1, an unknown name, one of several labels, or a
-        name where the labels have none.
+      InputError: an id that is not from 0 to K - 1, an unknown name, the name of several labels, or
+        a name if the labels have none.
     """
     ids = []
     for label in labels:
         if not isinstance(label, str):
             ids.append(label)
         elif (number := id_of_name.get(label, id_of_name.get(normalize_name(label)))) is not None:
-            if number == _SEVERAL:
+            if number == _AMBIGUOUS:
                 raise InputError("labels", f"{label!r}, the name of several labels", "an id")
             ids.append(number)
         elif not (skip_unknown and id_of_name):
@@ -221,16 +223,16 @@ def ids_of_labels(
             if id_of_name:
                 expected = "a name of a label"
             raise InputError("labels", f"an unknown label {label!r}", expected)
-    return _checked(ids, num_labels)
+    return _parse_ids(ids, num_labels)
 
 
-def none_known(where: str, first: int | str, unknown: int) -> InputError:
-    """The error of labels of which none is known.
+def unknown_labels_error(where: str, first: int | str, unknown: int) -> InputError:
+    """The error for labels of which none is known.
 
     Args:
-      where: names them, for the message.
-      first: the first.
-      unknown: how many there are.
+      where: the place of the labels, for the message.
+      first: the first label.
+      unknown: the number of labels.
     """
     found = f"an unknown label {first!r}"
     if unknown > 1:
@@ -238,46 +240,48 @@ def none_known(where: str, first: int | str, unknown: int) -> InputError:
     return InputError(where, found, "a name of a label")
 
 
-def padded(ids: NDArray[np.int32], num_labels: int) -> NDArray[np.int32]:
+def pad_ids(ids: NDArray[np.int32], num_labels: int) -> NDArray[np.int32]:
     """Ids padded with K to a power of two, so that few lengths are compiled."""
-    size = power_of_two(len(ids), _LEAST)
+    size = power_of_two(len(ids), _MIN_PADDED_SIZE)
     return np.concatenate([ids, np.full(size - len(ids), num_labels, np.int32)])
 
 
-def only(values: csr_matrix, ids: NDArray[np.int32]) -> csr_matrix:
-    """The columns `ids` (ascending) of CSR [m, K], as CSR [m, S]; takes no time of order K."""
-    place = np.minimum(np.searchsorted(ids, values.indices), len(ids) - 1)
-    kept = ids[place] == values.indices
+def select_columns(values: csr_matrix, ids: NDArray[np.int32]) -> csr_matrix:
+    """The columns `ids` int32 [S], ascending, of CSR [m, K], as CSR [m, S]; never O(K)."""
+    columns = np.minimum(np.searchsorted(ids, values.indices), len(ids) - 1)
+    kept = ids[columns] == values.indices
     starts = np.concatenate([[0], np.cumsum(kept)])[values.indptr]
-    return csr_matrix((values.data[kept], place[kept], starts), (values.shape[0], len(ids)))
+    return csr_matrix((values.data[kept], columns[kept], starts), (values.shape[0], len(ids)))
 
 
-def values_at(values: csr_matrix, mask: csr_matrix) -> NDArray:
-    """The value of CSR [m, .] at each entry of another, CSR [m, K]; 0 where it has none."""
+def gather_values(values: csr_matrix, mask: csr_matrix) -> NDArray:
+    """The values of CSR [m, .] at the entries of `mask`, CSR [m, K]; 0 where `values` has none."""
     width = max(values.shape[1], mask.shape[1])
-    keys, wanted = (
-        np.repeat(np.arange(each.shape[0]), np.diff(each.indptr)) * width + each.indices
-        for each in (values, mask)
-    )
-    order = np.argsort(keys, kind="stable")
-    keys = keys[order]
-    place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+
+    def positions(matrix: csr_matrix) -> NDArray:
+        """The position of each entry in a dense matrix of this width."""
+        rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+        return rows * width + matrix.indices
+
+    keys, wanted = positions(values), positions(mask)
     if not len(keys):
         return np.zeros(len(wanted), values.dtype)
-    return np.where(keys[place] == wanted, values.data[order[place]], 0)
+    order = np.argsort(keys, kind="stable")
+    keys = keys[order]
+    index = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(keys[index] == wanted, values.data[order[index]], 0)
 
 
-def best_of_pairs(
+def top_k_of_pairs(
     mask: csr_matrix, scores: NDArray[np.float32], k: int, lowest: float
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """The k best entries of each row; ties go to the lowest label.
+    """The top k entries of each row; ties go to the lowest label.
 
     Args:
       mask: CSR [m, K].
-      scores: float32, of its entries.
-      k: how many.
-      lowest: the score where a row has fewer entries; its label is -1. An entry with this score or
-        less is none.
+      scores: float32 [entries], of the entries of `mask`.
+      k: the number of labels per row.
+      lowest: the score of padding, whose label is -1. Entries with this score or less are ignored.
 
     Returns:
       int32 [m, k] labels and float32 [m, k] scores, best first.

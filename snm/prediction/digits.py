@@ -1,17 +1,17 @@
-"""How answers are written for people and programs."""
+"""The number of decimals of scores and probabilities in the output."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["rounded"]
+__all__ = ["round_values"]
 
 
-def rounded(values: Iterable[float]) -> list[float]:
-    """Scores or probabilities of float32, with six decimals.
+def round_values(values: Iterable[float]) -> list[float]:
+    """Rounds float32 scores or probabilities to six decimals.
 
     Example:
-      >>> rounded([43.53745651245117, 0.25])
+      >>> round_values([43.53745651245117, 0.25])
       [43.537457, 0.25]
     """
     return [round(value, 6) for value in values]

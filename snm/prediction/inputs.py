@@ -1,4 +1,4 @@
-"""What a predictor is asked: features or texts, as rows of features."""
+"""The inputs of a predictor: features or texts -> a CSR matrix of features."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scipy.sparse import csr_matrix
 from snm.data.vectorizer import NO_TEXT, Vectorizer, are_names
 from snm.errors import InputError, counted
 
-__all__ = ["as_rows", "without_repeats", "without_zeros"]
+__all__ = ["as_rows", "drop_zeros", "sum_duplicates"]
 
 
 def as_rows(
@@ -21,39 +21,39 @@ def as_rows(
     width: int,
     vectorizer: Vectorizer | None,
 ) -> csr_matrix:
-    """Features or texts as CSR [n, d], not weighted, whose rows hold no feature twice and no zeros.
+    """Features or texts as CSR [n, d], not weighted, without duplicate entries or stored zeros.
 
     Args:
-      features: a sparse or dense matrix [n, d], n lists of d numbers, or n texts; where texts list
-        items, also n lists of their names. What a row holds twice is added up.
+      features: a sparse or dense matrix [n, d], n lists of d numbers, or n texts; if texts list
+        items, also n lists of item names. Duplicate entries of a row are summed.
       width: d.
       vectorizer: of texts; None for a model that was not trained on texts.
 
     Raises:
-      InputError: another number of columns, a value that is not finite, one text in place of
-        several, or texts without a vectorizer.
+      InputError: another number of columns, a value that is not finite, a single text instead of
+        a list, or texts without a vectorizer.
     """
-    given = _unpacked(features, width)
+    given = _to_matrix_or_list(features, width)
     if _is_matrix(given):
         matrix = given
-    elif _are_rows(given) and not _are_lists_of_items(given, vectorizer):
-        matrix = _stacked(given, width, vectorizer)
+    elif _is_list_of_rows(given) and not _is_list_of_items(given, vectorizer):
+        matrix = _rows_to_array(given, width, vectorizer)
     else:
-        matrix = _vectorized(given, vectorizer)
-    return _summed(_csr(matrix, width))
+        matrix = _vectorize(given, vectorizer)
+    return _to_canonical(_to_csr(matrix, width))
 
 
-def _unpacked(given: Any, width: int) -> Any:
-    """A matrix, or something with a length: of an array of texts, the list.
+def _to_matrix_or_list(given: Any, width: int) -> Any:
+    """The input as a matrix or a sequence; an array of texts becomes a list.
 
     Raises:
       InputError: another value, or an array of neither numbers nor texts.
     """
     if hasattr(given, "__array__") and not sparse.issparse(given):
-        given = np.asarray(given)  # such as one of JAX
+        given = np.asarray(given)  # such as an array of JAX
     if isinstance(given, np.ndarray) and given.dtype.kind in "OU" and given.ndim == 1:
         given = given.tolist()  # texts, such as a column of a table
-        if _are_rows(given):
+        if _is_list_of_rows(given):
             raise InputError("texts", "an array of other objects", "texts")
     if not hasattr(given, "__len__") and not sparse.issparse(given):
         expected = f"a list of texts, or a matrix [n, {width}]"
@@ -65,20 +65,20 @@ def _is_matrix(given: Any) -> bool:
     return sparse.issparse(given) or isinstance(given, np.ndarray)
 
 
-def _are_rows(given: Any) -> bool:
-    """Whether a list is of something else than texts; an empty one is of texts."""
+def _is_list_of_rows(given: Any) -> bool:
+    """Whether the input is a list without texts; an empty list counts as texts."""
     if not isinstance(given, list | tuple) or not given:
         return False
-    return not any(isinstance(one, str) for one in given)
+    return not any(isinstance(item, str) for item in given)
 
 
-def _are_lists_of_items(given: Sequence[Any], vectorizer: Vectorizer | None) -> bool:
-    """Whether all rows are lists of names, for texts that list items."""
-    of_items = vectorizer is not None and vectorizer.item_separator is not None
-    return of_items and all(map(are_names, given))
+def _is_list_of_items(given: Sequence[Any], vectorizer: Vectorizer | None) -> bool:
+    """Whether all rows are lists of item names, and the model's texts list items."""
+    texts_list_items = vectorizer is not None and vectorizer.item_separator is not None
+    return texts_list_items and all(map(are_names, given))
 
 
-def _stacked(rows: Sequence[Any], width: int, vectorizer: Vectorizer | None) -> NDArray[Any]:
+def _rows_to_array(rows: Sequence[Any], width: int, vectorizer: Vectorizer | None) -> NDArray[Any]:
     """Lists of numbers as a float32 array.
 
     Raises:
@@ -97,11 +97,11 @@ def _stacked(rows: Sequence[Any], width: int, vectorizer: Vectorizer | None) -> 
         raise InputError("features", "a list of others", expected) from error
 
 
-def _vectorized(texts: Any, vectorizer: Vectorizer | None) -> csr_matrix:
+def _vectorize(texts: Any, vectorizer: Vectorizer | None) -> csr_matrix:
     """The features of texts.
 
     Raises:
-      InputError: one text in place of several, what is no text, or no vectorizer.
+      InputError: a single text instead of a list, a value that is not a text, or no vectorizer.
     """
     if isinstance(texts, str):
         raise InputError("texts", "one text", "a list of texts")
@@ -110,8 +110,8 @@ def _vectorized(texts: Any, vectorizer: Vectorizer | None) -> csr_matrix:
     return vectorizer.transform(texts)
 
 
-def _csr(matrix: Any, width: int) -> csr_matrix:
-    """A matrix as CSR, of its own type.
+def _to_csr(matrix: Any, width: int) -> csr_matrix:
+    """A matrix as CSR, with its own dtype.
 
     Raises:
       InputError: other values than real numbers, or another shape than [n, width].
@@ -129,32 +129,32 @@ def _csr(matrix: Any, width: int) -> csr_matrix:
     return rows
 
 
-def _summed(rows: csr_matrix) -> csr_matrix:
-    """The rows in float32, each feature of a row once, and none that is 0.
+def _to_canonical(rows: csr_matrix) -> csr_matrix:
+    """The rows in float32, without duplicate entries and stored zeros.
 
     Raises:
       InputError: a value that is not finite.
     """
-    if rows.dtype != np.float32:  # before sums: bytes would wrap around, and True is 1 each time
-        with np.errstate(over="ignore"):  # what overflows is refused
+    if rows.dtype != np.float32:  # before the sums, which would overflow in small integer types
+        with np.errstate(over="ignore"):  # an overflow to infinity is refused below
             rows = rows.astype(np.float32)
-    rows = without_repeats(rows)
-    # The ends, and no mask, which could be too large for the values of mapped data.
+    rows = sum_duplicates(rows)
+    # Minimum and maximum, since a mask of all values could be too large for memory-mapped data.
     if rows.nnz and not np.isfinite([rows.data.min(), rows.data.max()]).all():
         raise InputError("features", "a value that is not finite", "finite numbers")
-    return without_zeros(rows)
+    return drop_zeros(rows)
 
 
-def without_repeats(features: csr_matrix) -> csr_matrix:
-    """The matrix, or a copy with sorted ids where a row holds one twice or out of order."""
+def sum_duplicates(features: csr_matrix) -> csr_matrix:
+    """The matrix, or a copy with sorted ids and summed duplicates if it is not canonical."""
     if not features.has_canonical_format:
         features = features.copy()
         features.sum_duplicates()
     return features
 
 
-def without_zeros(features: csr_matrix) -> csr_matrix:
-    """The matrix, or a copy without the zeros that it stores: a user has no item 0 times."""
+def drop_zeros(features: csr_matrix) -> csr_matrix:
+    """The matrix, or a copy without its stored zeros."""
     if not features.data.all():
         features = features.copy()
         features.eliminate_zeros()

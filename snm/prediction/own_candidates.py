@@ -1,6 +1,6 @@
-"""The best labels of points of which each has its own to choose from: pairs, scored one by one.
+"""The top-k labels if each point has its own candidates: (point, label) pairs are scored.
 
-A caller names them, or an index finds them.
+The candidates are passed by the caller, or found by an index.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.losses.reductions import MASKED
-from snm.prediction.candidates import best_of_pairs, values_at
-from snm.prediction.programs import scores_of_pairs
+from snm.prediction.candidates import gather_values, top_k_of_pairs
+from snm.prediction.programs import score_pairs
 
 if TYPE_CHECKING:
     from snm.prediction.predictor import Predictor
 
-__all__ = ["LabelIndex", "top_of_pairs"]
+__all__ = ["LabelIndex", "top_of_candidates"]
 
-_VOTED = 128  # labels of a point that neighbours vote for; there may be more
+_VOTED_LABELS = 128  # estimate of the labels per point that neighbours vote for
 
 
 class LabelIndex(Protocol):
-    """What finds labels of high scores without scoring all; it may miss some."""
+    """An approximate search index over the class rows; it may miss some labels."""
 
     def search(self, queries: NDArray[np.float32], k: int) -> NDArray[np.int32]:
-        """Labels whose scores by the model alone are probably the k highest.
+        """The approximate top k labels, by the scores of the model without a memory.
 
         Args:
           queries: float32 [n, members * dim], from `Predictor.queries`.
@@ -39,7 +39,7 @@ class LabelIndex(Protocol):
         """
 
 
-def top_of_pairs(
+def top_of_candidates(
     predictor: Predictor, rows: csr_matrix, among: csr_matrix | None, k: int, block_rows: int
 ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.float32]]]:
     """`Predictor.top` of n points, a block at a time.
@@ -47,49 +47,60 @@ def top_of_pairs(
     Args:
       predictor: the model, perhaps with a memory.
       rows: CSR [n, d], not weighted.
-      among: CSR [n, K], whose non-zero entries are each point's labels to choose from; None are
-        those that the predictor's index finds and its memory votes for.
-      k: how many labels.
+      among: CSR [n, K], whose non-zero entries are the candidates of each point; None are the
+        labels that the predictor's index finds or its memory votes for.
+      k: the number of labels per point.
       block_rows: the most points of a block.
 
     Yields:
       int32 [m, k] labels and float32 [m, k] scores, best first; -1 where a point has fewer.
     """
     model, memory, first = predictor.model, predictor.memory, 0
-    each = 0  # pairs of a point: one program serves most blocks, though they have other numbers
+    # Pairs per point to pad to: blocks differ in their pairs, and most then share one program.
+    pairs_per_point = 0
     if among is None:
-        each = k if memory is None else k + _VOTED
+        pairs_per_point = k if memory is None else k + _VOTED_LABELS
     for queries in predictor.queries(rows):
-        here = slice(first, first + len(queries))
-        own, added = rows[here], None
+        block = slice(first, first + len(queries))
+        features, votes = rows[block], None
         if memory is not None:
-            weighted = predictor.weighting.apply(own, first_row=first)
-            added = memory.additions(weighted, queries)
-        mask = _found(predictor, queries, own, added, k) if among is None else among[here]
+            weighted = predictor.weighting.apply(features, first_row=first)
+            votes = memory.additions(weighted, queries)
+        if among is None:
+            mask = _search_index(predictor, queries, features, votes, k)
+        else:
+            mask = among[block]
         if model.drop_seen:
-            seen = own.copy()
+            seen = features.copy()
             seen.data = np.ones_like(seen.data)
-            mask.data = np.where(values_at(seen, mask) > 0, 0, 1)
+            mask.data = np.where(gather_values(seen, mask) > 0, 0, 1)
             mask.eliminate_zeros()
-        of_model = model, predictor.state, predictor.mesh
-        scores = scores_of_pairs(*of_model, queries, mask, block_rows, each * len(queries))
-        if added is not None:
-            scores = scores + values_at(added, mask)
-        yield best_of_pairs(mask, scores, k, MASKED)
-        first = here.stop
+        scores = score_pairs(
+            model,
+            predictor.state,
+            predictor.mesh,
+            queries,
+            mask,
+            block_rows,
+            min_pairs=pairs_per_point * len(queries),
+        )
+        if votes is not None:
+            scores = scores + gather_values(votes, mask)
+        yield top_k_of_pairs(mask, scores, k, MASKED)
+        first = block.stop
 
 
-def _found(
+def _search_index(
     predictor: Predictor,
     queries: NDArray[np.float32],
     rows: csr_matrix,
-    added: csr_matrix | None,
+    votes: csr_matrix | None,
     k: int,
 ) -> csr_matrix:
-    """The labels of m points that an index finds, and those with votes: CSR [m, K] of them.
+    """The mask CSR [m, K] of the labels that an index finds or that have votes.
 
-    The top k with votes are among the top k without and the labels voted for. Where labels that are
-    features of the point are dropped, the index finds as many more, of which the first k are left.
+    The top k with votes are among the top k without votes and the labels with votes. If labels that
+    are features of the point are dropped, the index finds as many more, and the first k are kept.
     """
     assert predictor.index is not None
     model = predictor.model
@@ -105,4 +116,4 @@ def _found(
     starts = np.concatenate([[0], np.cumsum(found.sum(axis=1))])
     ones = np.ones(starts[-1], np.float32)
     mask = csr_matrix((ones, labels[found], starts), (len(labels), num_labels))
-    return mask if added is None else mask + added
+    return mask if votes is None else mask + votes

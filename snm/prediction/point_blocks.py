@@ -1,8 +1,12 @@
-"""Points in blocks, and what a memory adds to their scores, in few sizes: each is a program."""
+"""Blocks of points, and the votes of a memory for them, padded to few shapes.
+
+Each shape needs a compiled program of its own.
+"""
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
@@ -21,24 +25,24 @@ from snm.machine.sorting import stable_argsort
 from snm.tables.table import SparseRows
 from snm.topk.blocks import Added
 
-__all__ = ["Blocks", "beside_points", "one_ahead", "stacked"]
+__all__ = ["Blocks", "concatenate_blocks", "place_shared", "yield_delayed"]
 
 T = TypeVar("T")
 
-_LABELS_OF_POINT = 1024  # of a point's neighbours, in the smallest compiled shape
-# Points of a block where there are no more of them, on each part of a mesh; few sizes, for each is
-# a program. A point alone would be a product with a vector, which a CPU rounds in another way.
-_FEW = (8, 64)
+_MIN_VOTES_PER_POINT = 1024  # room for votes per point in the smallest compiled shape
+# Sizes of blocks for few points, per data shard of a mesh. There is no size 1: a CPU rounds the
+# product with a single vector differently.
+_SMALL_SIZES = (8, 64)
 
 
 class Blocks(NamedTuple):
-    """The sizes of blocks.
+    """Splits points into blocks of equal size.
 
     Attributes:
       weighting: of the features.
-      rows: points of a block; the last block is padded, so that one program serves all.
+      rows: points of a block; the last block is padded, so that all share one program.
       entries: the fewest feature entries of a padded block, for the same reason.
-      mesh: its `data` axis cuts a block into parts; None is one device.
+      mesh: its `data` axis splits a block into parts; None is one device.
     """
 
     weighting: Weighting
@@ -48,17 +52,17 @@ class Blocks(NamedTuple):
 
     @property
     def parts(self) -> int:
-        """The parts of a block."""
+        """The number of parts of a block."""
         return 1 if self.mesh is None else self.mesh.shape[DATA]
 
     @property
-    def each(self) -> int:
-        """Points of a part."""
-        return -(-self.rows // self.parts)
+    def rows_per_part(self) -> int:
+        """The number of points of a part."""
+        return math.ceil(self.rows / self.parts)
 
     def for_points(self, count: int) -> Blocks:
-        """Smaller blocks where there are few points: padding costs as much as points do."""
-        sizes = (few * self.parts for few in _FEW if count <= few * self.parts)
+        """Smaller blocks for `count` points if these are few: padding costs as much as points."""
+        sizes = (size * self.parts for size in _SMALL_SIZES if count <= size * self.parts)
         return self._replace(rows=min(self.rows, next(sizes, self.rows)))
 
     def of(self, features: csr_matrix) -> Iterator[tuple[int, SparseRows]]:
@@ -67,69 +71,72 @@ class Blocks(NamedTuple):
         Args:
           features: CSR [n, d], not weighted.
         """
-        length, most = self.parts * self.each, self.most_entries(features)
-        for first in range(0, features.shape[0], length):
-            last = min(first + length, features.shape[0])
+        block_rows, max_entries = self.parts * self.rows_per_part, self.most_entries(features)
+        for first in range(0, features.shape[0], block_rows):
+            last = min(first + block_rows, features.shape[0])
             if self.parts > 1:
-                yield last - first, self._sharded(features, first, last, most)
+                yield last - first, self._sharded_block(features, first, last, max_entries)
                 continue
-            block = self._block(features, first, last, most)
+            block = self._block(features, first, last, max_entries)
             yield last - first, block if self.mesh is None else replicate(block, self.mesh)
 
     def most_entries(self, features: csr_matrix) -> int:
-        """The room for entries that each part of a block of these points has."""
+        """The number of feature entries that each part of a block is padded to."""
         starts = self.weighting.starts(features)
-        edges = np.append(starts[:: self.each], starts[-1])
-        return max(int(np.diff(edges).max()), self.entries)
+        part_starts = np.append(starts[:: self.rows_per_part], starts[-1])
+        return max(int(np.diff(part_starts).max()), self.entries)
 
     def _block(self, features: csr_matrix, first: int, last: int, entries: int) -> SparseRows:
         weighted = self.weighting.apply(features[first:last], first_row=first)
-        padded = np.full(self.each, -1, np.int64)
-        padded[: last - first] = np.arange(last - first)
-        return block_of(weighted, padded, entries)
+        rows = np.full(self.rows_per_part, -1, np.int64)
+        rows[: last - first] = np.arange(last - first)
+        return block_of(weighted, rows, entries)
 
-    def _sharded(self, features: csr_matrix, first: int, last: int, most: int) -> SparseRows:
-        """A block in equally long parts; made for this process's devices."""
+    def _sharded_block(
+        self, features: csr_matrix, first: int, last: int, entries: int
+    ) -> SparseRows:
+        """A block in parts of equal size; a process makes those of its own devices."""
         assert self.mesh is not None
-        edges = np.minimum(np.arange(self.parts + 1) * self.each + first, last)
+        edges = np.minimum(np.arange(self.parts + 1) * self.rows_per_part + first, last)
         ranges = [(int(edges[part]), int(edges[part + 1])) for part in local_data_parts(self.mesh)]
-        blocks = [self._block(features, *ends, most) for ends in ranges]
+        blocks = [self._block(features, *ends, entries) for ends in ranges]
         parts = jax.tree.map(lambda *leaves: np.stack(leaves), *blocks)
         return spread_points(parts, self.parts, self.mesh)
 
-    def added(self, found: csr_matrix, at_least: int) -> Added:
-        """What a memory adds to the scores of a block.
+    def pad_votes(self, votes: csr_matrix, min_size: int) -> Added:
+        """The votes of a memory for a block, sorted by slot and padded, to add to the scores.
 
         Args:
-          found: CSR [count, K] of the points of the block, K the number of slots.
-          at_least: entries that the block before had room for.
+          votes: CSR [count, K] of the points of the block; K is the number of slots.
+          min_size: the padded size for the block before, at least.
         """
-        count = found.shape[0]
-        cuts = np.minimum(np.arange(self.parts + 1) * self.each, count)
-        # Padded with slots of no label, so that one program serves most blocks of a size: to a
-        # thousand labels a point, of large blocks and where that is too few to a power of four, and
-        # to the size of the block before. The last block is often smaller.
-        least, most = _LABELS_OF_POINT * min(self.each, 64), int(np.diff(found.indptr[cuts]).max())
-        size = max(least, at_least, 1 << (most.bit_length() + 1) // 2 * 2)
+        count = votes.shape[0]
+        edges = np.minimum(np.arange(self.parts + 1) * self.rows_per_part, count)
+        # Most blocks share one program: the size is 1024 votes a point (of at most 64 points), or
+        # the next power of four if these are too few, and never less than for the block before.
+        # Padding has the slot K, which is no label.
+        least = _MIN_VOTES_PER_POINT * min(self.rows_per_part, 64)
+        most = int(np.diff(votes.indptr[edges]).max())
+        size = max(least, min_size, 1 << (most.bit_length() + 1) // 2 * 2)
         rows = np.zeros((self.parts, size), np.int32)
-        slots = np.full((self.parts, size), found.shape[1], np.int32)
+        slots = np.full((self.parts, size), votes.shape[1], np.int32)
         values = np.zeros((self.parts, size), np.float32)
-        for part, (begin, end) in enumerate(itertools.pairwise(cuts)):
-            entries = found[begin:end].tocoo()
-            # By slot; `tocsc` would make arrays of all K, of a point with a few hundred.
+        for part, (first, last) in enumerate(itertools.pairwise(edges)):
+            entries = votes[first:last].tocoo()
+            # `tocsc` would sort too, but it makes arrays of all K slots.
             order = stable_argsort(entries.col.astype(np.uint32))
-            own = slice(entries.nnz)
-            rows[part, own] = entries.row[order]
-            slots[part, own] = entries.col[order]
-            values[part, own] = entries.data[order]
+            real = slice(entries.nnz)
+            rows[part, real] = entries.row[order]
+            slots[part, real] = entries.col[order]
+            values[part, real] = entries.data[order]
         arrays = tuple(x if self.parts > 1 else x[0] for x in (rows, slots, values))
         if self.mesh is None:
             return Added(*jax.device_put(arrays))
         return Added(*spread_points(arrays, self.parts, self.mesh))
 
 
-def beside_points(array: NDArray, mesh: Mesh | None) -> Any:
-    """An array that all points share, placed beside a block of points."""
+def place_shared(array: NDArray, mesh: Mesh | None) -> Any:
+    """Copies an array that all points share to the devices that hold a block of points."""
     if mesh is None:
         return jax.device_put(array)
     parts = mesh.shape[DATA]
@@ -138,22 +145,24 @@ def beside_points(array: NDArray, mesh: Mesh | None) -> Any:
     return spread_points(array, parts, mesh)
 
 
-def one_ahead(blocks: Iterable[T]) -> Iterator[T]:
-    """The blocks, each when the next one is made.
+def yield_delayed(blocks: Iterable[T]) -> Iterator[T]:
+    """Yields each block after the next one is started.
 
-    The device scores a block while the host makes the next one and searches its neighbours.
+    So the device scores a block while the host makes the next one and searches its neighbours.
     """
-    before: list[T] = []
+    previous: list[T] = []
     for block in blocks:
-        yield from before
-        before = [block]
-    yield from before
+        yield from previous
+        previous = [block]
+    yield from previous
 
 
-def stacked(blocks: Iterable[tuple[NDArray, NDArray]], k: int) -> tuple[NDArray, NDArray]:
+def concatenate_blocks(
+    blocks: Iterable[tuple[NDArray, NDArray]], k: int
+) -> tuple[NDArray, NDArray]:
     """Concatenates blocks: int32 [n, k] labels and float32 [n, k] scores; n may be 0."""
-    found = list(blocks)
-    if not found:
+    all_blocks = list(blocks)
+    if not all_blocks:
         return np.zeros((0, k), np.int32), np.zeros((0, k), np.float32)
-    labels, scores = zip(*found, strict=True)
+    labels, scores = zip(*all_blocks, strict=True)
     return np.concatenate(labels), np.concatenate(scores)

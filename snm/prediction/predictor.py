@@ -1,4 +1,4 @@
-"""Prediction: a trained model, raw features -> the best labels."""
+"""Prediction: a trained model, raw features -> the top-k labels."""
 
 from __future__ import annotations
 
@@ -17,25 +17,31 @@ from snm.data.weighting import Weighting
 from snm.errors import InputError, counted
 from snm.memory.memory import Memory, Witness
 from snm.model.model import Model, TrainState
-from snm.prediction.best import Asked, best_of, blocking, of_memory, queries_of
 from snm.prediction.calibration import UNCALIBRATED, Calibration
-from snm.prediction.candidates import by_name, checked_answers, checked_k, ids_of_labels
+from snm.prediction.candidates import ids_by_name, ids_of_labels, parse_answers, parse_k
 from snm.prediction.inputs import as_rows
 from snm.prediction.own_candidates import LabelIndex
-from snm.prediction.point_blocks import stacked
-from snm.prediction.reasons import Reason, reasons_of, with_words
-from snm.prediction.thresholds import Threshold, threshold_of
+from snm.prediction.point_blocks import concatenate_blocks
+from snm.prediction.reasons import Reason, explain_answers, name_features
+from snm.prediction.thresholds import Threshold, find_threshold
+from snm.prediction.top_labels import (
+    PredictRequest,
+    block_sizes,
+    embed_block,
+    memory_inputs,
+    predict_blocks,
+)
 from snm.tables.table import SparseRows
 
 __all__ = ["ROWS", "Predictor"]
 
 ROWS = 512
-"""Points scored together; a block of their scores fits into the cache."""
+"""Points per block; the scores of a block fit into a CPU's cache."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Predictor:
-    """A trained model, and all that prediction needs beside it.
+    """A trained model with everything that prediction needs.
 
     Attributes:
       model: static description.
@@ -43,15 +49,15 @@ class Predictor:
       weighting: of the features, fitted on the training points.
       label_names: K names, or None.
       mesh: the devices that hold the parameters, or None for one.
-      vectorizer: turns texts into features, where the model was trained on texts.
-      memory: adds the labels of a point's nearest training points, in one process; or None.
-        `queries` are of the model alone.
-      index: finds the labels to score for each point, or None: all are scored. What it misses is no
-        answer, unless the memory votes for it or a caller names it.
-      calibration: what makes its scores probabilities, or None.
-      why_uncalibrated: what was found in its place, and what is expected, for messages.
-      block_rows: the most points scored together. The last block is padded, so that one program
-        serves all; calls of at most 64 or 8 points have blocks of that size.
+      vectorizer: turns texts into features, if the model was trained on texts; else None.
+      memory: adds votes for the labels of a point's nearest training points, in one process; or
+        None. `queries` do not use it.
+      index: a search index that finds the labels to score for each point; None scores all labels.
+        A label that it misses is no answer, unless the memory votes for it or a caller passes it.
+      calibration: turns scores into probabilities; or None.
+      why_uncalibrated: without a calibration, what was found and what is expected, for messages.
+      block_rows: the most points per block. The last block is padded, so that all share one
+        program; calls with at most 64 or 8 points have blocks of that size.
       block_entries: the fewest feature entries of a padded block, for the same reason.
     """
 
@@ -69,7 +75,7 @@ class Predictor:
     block_entries: int = 8
 
     def __repr__(self) -> str:
-        """The sizes; the arrays and the vocabulary would fill pages."""
+        """The sizes, without the arrays and the vocabulary."""
         model = self.model
         parts = [
             counted(model.spec.num_labels, "label"),
@@ -83,7 +89,7 @@ class Predictor:
 
     @property
     def words(self) -> Sequence[str] | None:
-        """The word of each feature, where the model knows its words."""
+        """The word of each feature, if the vectoriser keeps words; else None."""
         return None if self.vectorizer is None else self.vectorizer.vocabulary
 
     def blank(self, rows: csr_matrix) -> NDArray[np.bool_]:
@@ -97,51 +103,51 @@ class Predictor:
         labels: Any = None,
         exclude: Any = None,
     ) -> Iterator[tuple[NDArray, NDArray]]:
-        """The best labels, a block of points at a time; ties go to the lowest label.
+        """The top k labels, a block of points at a time; ties go to the lowest label.
 
         They are exact, unless `index` misses some.
 
         Args:
-          features: CSR [n, d], not weighted, as in the data files; or n texts, where the model was
-            trained on texts; or n lists of items, where these texts list items.
-          k: how many labels; None is 5, or as many as there are to choose from.
-          labels: ids or names of the labels to choose from, for all points; or for each of the n
-            points a sequence of these, or CSR [n, K] whose non-zero entries they are. None is all
-            K. The cost grows with their number, not with K. `ids_of` can leave out unknown names.
-          exclude: ids or names of labels that are no answers, in the same forms, also with
-            `labels`. None, or an empty sequence, leaves out nothing. The cost grows with the most
-            of them that a point has, since so many more labels are found.
+          features: CSR [n, d], not weighted, as in the data files; or n texts, if the model was
+            trained on texts; or n lists of items, if these texts list items.
+          k: the number of labels per point; None is 5, or all if there are fewer candidates.
+          labels: ids or names of the candidate labels, for all points; or for each of the n
+            points a sequence of these, or CSR [n, K] whose non-zero entries are the candidates.
+            None is all K. The cost grows with their number, not with K. `ids_of` can leave out
+            unknown names.
+          exclude: ids or names of labels to exclude, in the same forms, also with `labels`. None
+            or an empty sequence excludes nothing. The cost grows with the largest number of
+            excluded labels of a point, since so many more labels are found.
 
         Returns:
-          an iterator of int32 [m, k] labels and float32 [m, k] scores, in the order of the points.
-          A label is -1 where a point is left fewer than k labels, by `labels`, by `exclude` or by
-          `Model.drop_seen`.
+          An iterator of int32 [m, k] labels and float32 [m, k] scores, in the order of the points.
+          Labels are padded with -1 if `labels`, `exclude` or `Model.drop_seen` leave fewer than k.
 
         Raises:
           InputError: another number of features, k not from 1 to K, `labels` or `exclude` that are
-            neither ids nor names of labels, or of another number of points, no `labels`, or texts
-            for a model that was not trained on texts.
+            neither ids nor names of labels, or are for another number of points, empty `labels`, or
+            texts for a model that was not trained on texts.
         """
-        return self._top(Asked.of(self, features, k, labels, exclude))
+        return self._top(PredictRequest.of(self, features, k, labels, exclude))
 
-    def _top(self, asked: Asked) -> Iterator[tuple[NDArray, NDArray]]:
+    def _top(self, request: PredictRequest) -> Iterator[tuple[NDArray, NDArray]]:
         """`top` of checked arguments."""
         first = 0
-        for found, scores in best_of(self, asked):
-            if asked.excluded is not None:
-                found, scores = asked.excluded.dropped(found, asked.k, first, scores)
-            yield found, scores
-            first += len(found)
+        for labels, scores in predict_blocks(self, request):
+            if request.excluded is not None:
+                labels, scores = request.excluded.drop(labels, request.k, first, scores)
+            yield labels, scores
+            first += len(labels)
 
     def probabilities(
         self, scores: NDArray[np.floating], *, ranked: bool = True
     ) -> NDArray[np.float32]:
-        """The probability that a label is right, from its score, in the shape of the scores.
+        """The probability of each label, from its score, in the shape of the scores.
 
         Args:
-          scores: [..., k], those of `top` or `predict`.
-          ranked: whether they are of the best of all labels, best first; False if they were chosen
-            from some labels.
+          scores: [..., k], from `top` or `predict`.
+          ranked: whether the scores are of the top labels among all, best first; False if the
+            labels were chosen among candidates.
 
         Raises:
           InputError: the model has no calibration.
@@ -152,7 +158,7 @@ class Predictor:
         """The calibration.
 
         Args:
-          option: that asks for it, for the message.
+          option: the option that needs it, for the message.
 
         Raises:
           InputError: the model has none.
@@ -162,16 +168,16 @@ class Predictor:
         return self.calibration
 
     def threshold(self, asked: str | float) -> Threshold:
-        """From what probability on a label is an answer: a number, or what is to be highest.
+        """The least probability of an answer: a number, or the threshold that maximises a metric.
 
         Args:
-          asked: a probability; or `micro-f1`, `macro-f1` or `f1@k`, k from 1 to 10, which the
-            training has chosen a threshold for, on the points that tell the probabilities.
+          asked: a probability; or `micro-f1`, `macro-f1` or `f1@k`, k from 1 to 10: the threshold
+            that maximises it on the held-out points that the probabilities were fitted on.
 
         Raises:
           InputError: anything else, or the run has no probabilities or no such threshold.
         """
-        return threshold_of(self.fitted_calibration("--threshold").thresholds, asked)
+        return find_threshold(self.fitted_calibration("--threshold").thresholds, asked)
 
     def top_proba(
         self,
@@ -186,27 +192,29 @@ class Predictor:
 
         Arguments, probabilities and errors are as in `predict_proba`.
         """
-        cut = self._cut(threshold)
-        asked = Asked.of(self, features, cut.k_or_own(k), labels, exclude, ranked=True)
-        return self._top_proba(asked, cut)
+        chosen = self._threshold_or_zero(threshold)
+        request = PredictRequest.of(
+            self, features, chosen.k_or_own(k), labels, exclude, ranked=True
+        )
+        return self._top_proba(request, chosen)
 
-    def _cut(self, threshold: str | float | None) -> Threshold:
-        """The threshold that is asked for, or one that keeps all."""
+    def _threshold_or_zero(self, threshold: str | float | None) -> Threshold:
+        """The threshold, or one that keeps all labels if `threshold` is None."""
         self.fitted_calibration("--probabilities" if threshold is None else "--threshold")
         return self.threshold(0.0 if threshold is None else threshold)
 
     def _top_proba(
-        self, asked: Asked, cut: Threshold
+        self, request: PredictRequest, threshold: Threshold
     ) -> Iterator[tuple[NDArray, NDArray, NDArray]]:
         """`top_proba` of checked arguments."""
         first = 0
-        for found, scores in best_of(self, asked):
-            p = self.probabilities(scores, ranked=asked.among is None)
-            if asked.excluded is not None:
-                found, scores, p = asked.excluded.dropped(found, asked.k, first, scores, p)
-            kept = cut(found, p)
-            yield np.where(kept, found, -1), scores, np.where(kept, p, 0)
-            first += len(found)
+        for labels, scores in predict_blocks(self, request):
+            p = self.probabilities(scores, ranked=request.among is None)
+            if request.excluded is not None:
+                labels, scores, p = request.excluded.drop(labels, request.k, first, scores, p)
+            kept = threshold(labels, p)
+            yield np.where(kept, labels, -1), scores, np.where(kept, p, 0)
+            first += len(labels)
 
     def predict_proba(
         self,
@@ -219,23 +227,26 @@ class Predictor:
     ) -> tuple[NDArray, NDArray]:
         """As `predict`, with probabilities in place of scores: int32 [n, k] and float32 [n, k].
 
-        Each is the probability that the point has the label, whatever others it has; those of a
-        point need not sum to 1. Among `labels` they are those of the score alone, which are less
-        exact. Where a label is -1, the probability is 0.
+        Each is the probability that the point has the label, independent of its other labels; the
+        probabilities of a point need not sum to 1. With `labels` they depend on the score alone and
+        are less accurate. The probability of a label -1 is 0.
 
         Args:
           features: as in `top`.
-          k: as in `top`; None is that of the threshold, where it was chosen on so many.
+          k: as in `top`; None is the k that the threshold was chosen for, if there is one.
           labels: as in `top`.
-          exclude: as in `top`. The probabilities of the labels that are left stay the same.
-          threshold: as in `threshold`: less likely labels are -1. None keeps all.
+          exclude: as in `top`. It does not change the probabilities of the other labels.
+          threshold: as in `threshold`: less likely labels become -1. None keeps all.
 
         Raises:
           InputError: as in `top`, `probabilities` and `threshold`.
         """
-        cut = self._cut(threshold)  # before it takes time
-        asked = Asked.of(self, features, cut.k_or_own(k), labels, exclude, ranked=True)
-        return stacked(((found, p) for found, _, p in self._top_proba(asked, cut)), asked.k)
+        chosen = self._threshold_or_zero(threshold)  # first, since it may raise
+        request = PredictRequest.of(
+            self, features, chosen.k_or_own(k), labels, exclude, ranked=True
+        )
+        blocks = ((ids, p) for ids, _, p in self._top_proba(request, chosen))
+        return concatenate_blocks(blocks, request.k)
 
     def ids_of(
         self, labels: Iterable[int | str], *, skip_unknown: bool = False
@@ -244,27 +255,27 @@ class Predictor:
 
         Args:
           labels: names, ids or both.
-          skip_unknown: leave out names that no label has, as a list of what is in stock has some.
+          skip_unknown: skip names that no label has, such as in a list of all items in stock.
 
         Raises:
-          InputError: an id that is not from 0 to K - 1, an unknown name, one of several labels, a
-            name where the labels have none, or what is no sequence of these.
+          InputError: an id that is not from 0 to K - 1, an unknown name, the name of several
+            labels, a name if the labels have none, or a value that is not a sequence of these.
         """
         if isinstance(labels, str) or not isinstance(labels, Iterable):
             found = "one text" if isinstance(labels, str) else f"{labels!r}"[:40]
             raise InputError("labels", found, "a sequence of ids or names")
         labels = list(labels)
-        named = any(isinstance(label, str) for label in labels)  # else no name need be read
-        names, num_labels = self.id_of_name if named else {}, self.model.spec.num_labels
+        has_names = any(isinstance(label, str) for label in labels)
+        names, num_labels = self.id_of_name if has_names else {}, self.model.spec.num_labels
         return ids_of_labels(labels, num_labels, names, skip_unknown=skip_unknown)
 
     @functools.cached_property
     def id_of_name(self) -> dict[str, int]:
-        """For `ids_of_labels`; of millions of labels the first use takes seconds."""
-        return by_name(self.label_names or ())
+        """The id of each label name; with millions of labels the first use takes seconds."""
+        return ids_by_name(self.label_names or ())
 
     def checked_k(self, k: int | None) -> int:
-        """How many labels to answer with, where all may be answers.
+        """The number of labels per point, without candidates.
 
         Args:
           k: as in `top`.
@@ -272,18 +283,18 @@ class Predictor:
         Raises:
           InputError: not from 1 to K.
         """
-        return checked_k(k, None, self.model.spec.num_labels)
+        return parse_k(k, None, self.model.spec.num_labels)
 
     def witnesses(
         self, features: csr_matrix | Sequence[str], answers: NDArray[np.int32]
     ) -> list[list[list[Witness]]]:
-        """The training points whose labels spoke for the answers; see `Memory.witnesses`.
+        """The training points that voted for the answers; see `Memory.witnesses`.
 
-        The features that they share are words where the model knows its words.
+        The features that they share are words if the vectoriser keeps words.
 
         Args:
           features: as in `top`.
-          answers: int [n, k], the labels that `top` gave.
+          answers: int [n, k], the labels that `top` returned.
 
         Raises:
           InputError: as in `top`; `answers` as in `reasons`; or the model has no memory.
@@ -292,45 +303,44 @@ class Predictor:
             found = "a run without a memory of neighbours"
             raise InputError("witnesses", found, "one trained with --memory on")
         rows, witnesses, first = self.as_rows(features), [], 0
-        answers = self._answers(answers, rows)
+        answers = self._check_answers(answers, rows)
+        of_texts = self.vectorizer is not None
         for count, block in self._blocks(rows):
-            weighted, queries = of_memory(self, self.memory, rows, first, count, block)
-            some, of_texts = answers[first : first + count], self.vectorizer is not None
-            witnesses += self.memory.witnesses(weighted, queries, some, of_texts=of_texts)
+            weighted, queries = memory_inputs(self, self.memory, rows, first, count, block)
+            block_answers = answers[first : first + count]
+            witnesses += self.memory.witnesses(weighted, queries, block_answers, of_texts=of_texts)
             first += count
-        return with_words(witnesses, self.words)
+        return name_features(witnesses, self.words)
 
     def reasons(
         self, features: csr_matrix | Sequence[str], answers: NDArray[np.int32], most: int = 5
     ) -> list[list[Reason]]:
-        """What the scores of answers are sums of: features, bias, votes; exact up to rounding.
+        """The terms that add up to the scores of answers: features, bias and votes.
 
-        Features are words where the model was trained on texts and its vectoriser keeps words.
-
-        The model's part of a score is a sum over the point's features once the length of the
-        query and the active units of the encoder are known; see `snm.model.feature_contributions`.
+        The sum is exact up to rounding; `snm.model.feature_contributions` says why. Features are
+        words if the model was trained on texts and its vectoriser keeps words.
 
         Args:
           features: as in `top`.
-          answers: int [n, k], labels for each point, such as those that `top` gave.
-          most: features that are listed one by one, those that add or take most.
+          answers: int [n, k], labels for each point, such as those that `top` returned.
+          most: the number of features to list, those with the largest contributions.
 
         Returns:
-          for each point and each of its labels, the terms of its score and who voted for it.
+          For each point and each of its labels, the terms of its score and who voted for it.
 
         Raises:
-          InputError: as in `top`; answers that are no labels; or the model is spread over a mesh.
+          InputError: as in `top`; answers that are not labels; or the model is sharded over a mesh.
         """
         if self.mesh is not None:
             raise InputError("reasons", "a model on a mesh", "one on one device, as of snm.load")
         rows = self.as_rows(features)
-        return reasons_of(self, rows, self._answers(answers, rows), most)
+        return explain_answers(self, rows, self._check_answers(answers, rows), most)
 
-    def _answers(self, answers: Any, rows: csr_matrix) -> NDArray[np.int32]:
-        return checked_answers(answers, rows.shape[0], self.model.spec.num_labels)
+    def _check_answers(self, answers: Any, rows: csr_matrix) -> NDArray[np.int32]:
+        return parse_answers(answers, rows.shape[0], self.model.spec.num_labels)
 
     def queries(self, features: csr_matrix | Sequence[str]) -> Iterator[NDArray[np.float32]]:
-        """Queries, whose inner products with the class rows are the scores without the biases.
+        """Queries: their inner products with the class rows are the scores without the biases.
 
         Args:
           features: as in `top`.
@@ -342,11 +352,11 @@ class Predictor:
           InputError: as in `top`.
         """
         for count, block in self._blocks(self.as_rows(features)):
-            yield queries_of(self, block, count)
+            yield embed_block(self, block, count)
 
     def most_entries(self, features: csr_matrix) -> int:
-        """The feature entries of the fullest block of points, CSR [n, d]."""
-        return blocking(self, None).most_entries(features)
+        """The largest number of feature entries of a block of these points, CSR [n, d]."""
+        return block_sizes(self, None).most_entries(features)
 
     def as_rows(self, features: csr_matrix | Sequence[str]) -> csr_matrix:
         """Features or texts as CSR [n, d], not weighted.
@@ -358,7 +368,7 @@ class Predictor:
 
     def _blocks(self, rows: csr_matrix) -> Iterator[tuple[int, SparseRows]]:
         """Blocks of weighted points, each with the number of its points."""
-        return blocking(self, self.mesh, rows.shape[0]).of(rows)
+        return block_sizes(self, self.mesh, rows.shape[0]).of(rows)
 
     def predict(
         self,
@@ -367,16 +377,16 @@ class Predictor:
         labels: Any = None,
         exclude: Any = None,
     ) -> tuple[NDArray, NDArray]:
-        """The best labels of all points (or texts): int32 [n, k] labels, float32 [n, k] scores.
+        """The top k labels of all points or texts: int32 [n, k] labels, float32 [n, k] scores.
 
         Args:
           features: as in `top`.
           k: as in `top`.
-          labels: as in `top`: the labels to choose from.
-          exclude: as in `top`: labels that are no answers.
+          labels: as in `top`: the candidate labels.
+          exclude: as in `top`: labels to exclude.
 
         Raises:
           InputError: as in `top`.
         """
-        asked = Asked.of(self, features, k, labels, exclude)
-        return stacked(self._top(asked), asked.k)
+        request = PredictRequest.of(self, features, k, labels, exclude)
+        return concatenate_blocks(self._top(request), request.k)

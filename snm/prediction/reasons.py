@@ -1,4 +1,4 @@
-"""Why a label: a score as a sum over the point's features, the label's bias, and its votes."""
+"""Explains answers: a score as the sum of feature contributions, the label's bias, and votes."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from scipy.sparse import csr_matrix
 
 from snm.batches.csr_blocks import block_of, power_of_two
 from snm.memory.memory import LABEL_NAME, Witness
-from snm.prediction.candidates import values_at
+from snm.prediction.candidates import gather_values
 from snm.prediction.programs import jitted_contributions
 
 if TYPE_CHECKING:
     from snm.prediction.predictor import Predictor
 
-__all__ = ["Reason", "reasons_of", "with_words"]
+__all__ = ["Reason", "explain_answers", "name_features"]
 
-_POINTS = 8  # of a block
-# The fewest entries and labels of a block; more are rounded up to a power of two: few are compiled.
-_LEAST_ENTRIES, _LEAST_LABELS = 256, 8
+_BLOCK_POINTS = 8  # points of a block
+# A block is padded to at least these, and above to powers of two, so that few shapes compile.
+_MIN_ENTRIES, _MIN_LABELS = 256, 8
 
 
 class Reason(NamedTuple):
-    """What the score of a label is the sum of, up to rounding.
+    """The terms of a label's score; their sum is the score, up to rounding.
 
     Attributes:
-      features: (feature, what it adds) of the features that add or take most, largest first; a
-        feature is a word where the model knows its words, else an id. Of a text, they are some of
-        those that it has; standardized features that it lacks add something, too.
-      other_features: what all other features add.
-      bias: of the label; the logit adjustment is in it.
-      votes: what the memory of neighbours adds; 0 without one.
-      witnesses: neighbours that voted for the label, the most similar first, as
-        `Memory.witnesses` finds them; their features are words likewise.
+      features: (feature, contribution) of the features with the largest contributions by absolute
+        value; a feature is a word if the vectoriser keeps words, else an id. Only features that a
+        text has are listed; with standardized features, the others contribute too.
+      other_features: the sum of all other contributions.
+      bias: of the label, with the logit adjustment.
+      votes: what the memory of neighbours adds; 0 without a memory.
+      witnesses: neighbours that voted for the label, the most similar first, from
+        `Memory.witnesses`; their features are words in the same way.
     """
 
     features: list[tuple[int | str, float]]
@@ -46,7 +46,7 @@ class Reason(NamedTuple):
     witnesses: list[Witness]
 
     def as_json(self) -> dict[str, Any]:
-        """The terms of the sum."""
+        """The terms of the sum, for JSON."""
         return {
             "features": [[feature, round(part, 4)] for feature, part in self.features],
             "other_features": round(self.other_features, 4),
@@ -58,16 +58,16 @@ class Reason(NamedTuple):
         """The witnesses; a label's name and a point of earlier data have no `train_row`."""
         return [
             {
-                "train_row": None if one.row < 0 else one.row,
-                "label_name": one.row == LABEL_NAME,
-                "similarity": round(one.similarity, 4),
-                "shares": list(one.features),
+                "train_row": None if witness.row < 0 else witness.row,
+                "label_name": witness.row == LABEL_NAME,
+                "similarity": round(witness.similarity, 4),
+                "shares": list(witness.features),
             }
-            for one in self.witnesses
+            for witness in self.witnesses
         ]
 
 
-def reasons_of(
+def explain_answers(
     predictor: Predictor, rows: csr_matrix, answers: NDArray[np.int32], most: int
 ) -> list[list[Reason]]:
     """The reasons of the answers of n points; see `Predictor.reasons`.
@@ -76,88 +76,101 @@ def reasons_of(
       predictor: on one device.
       rows: CSR [n, d], not weighted.
       answers: int32 [n, k], checked; a label of -1 has a reason without terms.
-      most: features of a label that are listed one by one.
+      most: the number of features to list for each label.
     """
     head, memory = predictor.state.head, predictor.memory
-    asked = np.maximum(answers, 0)
+    labels = np.maximum(answers, 0)  # without the -1 of padding
     bias, votes = np.zeros(answers.shape), np.zeros(answers.shape)
     if head.bias is not None:
-        bias = np.asarray(head.bias[jnp.asarray(asked)], np.float64)
+        bias = np.asarray(head.bias[jnp.asarray(labels)], np.float64)
     weighted = predictor.weighting.apply(rows)
     words, of_texts = predictor.words, predictor.vectorizer is not None
-    spoken: list[list[list[Witness]]] | None = None
+    all_witnesses: list[list[list[Witness]]] | None = None
     if memory is not None and len(answers):
         queries = None if memory.queries is None else np.concatenate([*predictor.queries(rows)])
         mask = csr_matrix(
             (
-                np.ones(asked.size, np.float32),
-                asked.ravel(),
-                np.arange(len(asked) + 1) * asked.shape[1],
+                np.ones(labels.size, np.float32),
+                labels.ravel(),
+                np.arange(len(labels) + 1) * labels.shape[1],
             ),
-            shape=(len(asked), predictor.model.spec.num_labels),
+            shape=(len(labels), predictor.model.spec.num_labels),
         )
-        votes = values_at(memory.additions(weighted, queries), mask).reshape(asked.shape)
-        found = memory.witnesses(weighted, queries, answers, of_texts=of_texts)
-        spoken = with_words(found, words)
-    explained = []
-    for first in range(0, len(answers), _POINTS):
-        of_block = weighted[first : first + _POINTS]
-        parts = _parts(predictor, of_block, asked[first : first + _POINTS])
-        for row in range(of_block.shape[0]):
-            own = slice(of_block.indptr[row], of_block.indptr[row + 1])
-            ids, point = of_block.indices[own], first + row
+        votes = gather_values(memory.additions(weighted, queries), mask).reshape(labels.shape)
+        all_witnesses = name_features(
+            memory.witnesses(weighted, queries, answers, of_texts=of_texts), words
+        )
+    reasons = []
+    for first in range(0, len(answers), _BLOCK_POINTS):
+        block = weighted[first : first + _BLOCK_POINTS]
+        contributions = _contributions(predictor, block, labels[first : first + _BLOCK_POINTS])
+        for row in range(block.shape[0]):
+            entries = slice(block.indptr[row], block.indptr[row + 1])
+            ids, point = block.indices[entries], first + row
             listed = np.isin(ids, rows[point].nonzero()[1]) if of_texts else np.ones(len(ids), bool)
-            of_point = []
-            for place, label in enumerate(answers[point]):
-                largest, others = _largest(ids, parts[place, own], listed, most, words)
-                terms = float(bias[point, place]), float(votes[point, place])
-                witnesses = [] if spoken is None else spoken[point][place]
-                reason = Reason(largest, others, *terms, witnesses)
-                of_point.append(reason if label >= 0 else Reason([], 0.0, 0.0, 0.0, []))
-            explained.append(of_point)
-    return explained
+            point_reasons = []
+            for rank, label in enumerate(answers[point]):
+                if label < 0:
+                    point_reasons.append(Reason([], 0.0, 0.0, 0.0, []))
+                    continue
+                largest, others = _largest_contributions(
+                    ids, contributions[rank, entries], listed, most, words
+                )
+                point_reasons.append(
+                    Reason(
+                        features=largest,
+                        other_features=others,
+                        bias=float(bias[point, rank]),
+                        votes=float(votes[point, rank]),
+                        witnesses=[] if all_witnesses is None else all_witnesses[point][rank],
+                    )
+                )
+            reasons.append(point_reasons)
+    return reasons
 
 
-def with_words(
-    spoken: list[list[list[Witness]]], words: Sequence[str] | None
+def name_features(
+    witnesses: list[list[list[Witness]]], words: Sequence[str] | None
 ) -> list[list[list[Witness]]]:
-    """Witnesses whose features are words where these are known."""
+    """Replaces the feature ids of witnesses by words; without `words`, it changes nothing."""
     if words is None:
-        return spoken
+        return witnesses
 
-    def named(one: Witness) -> Witness:
-        return one._replace(features=[words[int(feature)] for feature in one.features])
+    def name(witness: Witness) -> Witness:
+        return witness._replace(features=[words[int(feature)] for feature in witness.features])
 
-    return [[[named(one) for one in of_label] for of_label in of_point] for of_point in spoken]
+    return [
+        [[name(witness) for witness in of_label] for of_label in of_point] for of_point in witnesses
+    ]
 
 
-def _parts(
+def _contributions(
     predictor: Predictor, weighted: csr_matrix, labels: NDArray[np.int32]
 ) -> NDArray[np.float64]:
-    """What each entry adds to the scores of its point's labels, [k, entries], k at least 1."""
+    """`feature_contributions` of the points' labels [count, k], float64 [k, entries]."""
     count, k = labels.shape
-    places = np.where(np.arange(_POINTS) < count, np.arange(_POINTS), -1)
-    padded = np.zeros((_POINTS, power_of_two(k, _LEAST_LABELS)), np.int32)
+    rows = np.where(np.arange(_BLOCK_POINTS) < count, np.arange(_BLOCK_POINTS), -1)
+    padded = np.zeros((_BLOCK_POINTS, power_of_two(k, _MIN_LABELS)), np.int32)
     padded[:count, :k] = labels
-    block = block_of(weighted, places, _LEAST_ENTRIES)
-    found = jitted_contributions(predictor.model)(predictor.state, block, padded)
-    return np.asarray(found, np.float64)[:k, : weighted.nnz]
+    block = block_of(weighted, rows, _MIN_ENTRIES)
+    contributions = jitted_contributions(predictor.model)(predictor.state, block, padded)
+    return np.asarray(contributions, np.float64)[:k, : weighted.nnz]
 
 
-def _largest(
+def _largest_contributions(
     ids: NDArray[np.int32],
-    parts: NDArray[np.float64],
+    contributions: NDArray[np.float64],
     listed: NDArray[np.bool_],
     most: int,
     words: Sequence[str] | None,
 ) -> tuple[list[tuple[int | str, float]], float]:
-    """Of the features that may be `listed`, those that add or take most, and the sum of all others.
-
-    Each feature is with what it adds.
-    """
-    order = np.argsort(np.where(listed, -np.abs(parts), 1), kind="stable")
+    """The largest contributions among the `listed` features, and the sum of all others."""
+    order = np.argsort(np.where(listed, -np.abs(contributions), 1), kind="stable")
     count = min(most, int(np.count_nonzero(listed)))
     chosen, others = order[:count], order[count:]
-    largest = [(int(ids[i]), float(parts[i])) for i in chosen if parts[i] != 0]
-    named = [(feature if words is None else words[feature], part) for feature, part in largest]
-    return named, float(parts[others].sum())
+    largest = [
+        (int(ids[i]) if words is None else words[int(ids[i])], float(contributions[i]))
+        for i in chosen
+        if contributions[i] != 0
+    ]
+    return largest, float(contributions[others].sum())

@@ -23,15 +23,15 @@ __all__ = [
 ]
 
 COUNTS = ("points", "points_without_labels")
-"""Among the metrics of held-out points: numbers of points."""
+"""The metrics of held-out points that are numbers of points."""
 
 
 class NonFinite(NamedTuple):
-    """The first non-finite tensor, and which of the points of its batch it came from.
+    """The first non-finite tensor of a step, and the points of the batch that it comes from.
 
     Attributes:
-      tensor: what it is.
-      points: these points, counted from 0 without the empty places; none if unknown.
+      tensor: its description, with a verb.
+      points: the indices of these points in the batch, without padding; empty if unknown.
     """
 
     tensor: str
@@ -39,7 +39,7 @@ class NonFinite(NamedTuple):
 
     @classmethod
     def of_loss(cls, loss: float) -> NonFinite:
-        """The description if only the loss is known."""
+        """The diagnosis if only the loss is known."""
         if math.isfinite(loss):
             return cls(f"the loss is {loss:.4g}, but its gradient is", [])
         return cls(f"the loss ({loss}) is", [])
@@ -48,8 +48,8 @@ class NonFinite(NamedTuple):
 class NonFiniteError(ArithmeticError):
     """A loss or a gradient was not finite; the step was not taken.
 
-    It changed no parameter, but where the gradient of tower or feature sums alone was not finite:
-    class rows, biases and the multiplier are written before it is known.
+    The parameters are unchanged, with one exception: if only a gradient of the tower or of the
+    feature sums is not finite, class rows, biases and the score multiplier are updated already.
 
     Attributes:
       step: the step, counted from 0.
@@ -62,10 +62,10 @@ class NonFiniteError(ArithmeticError):
     def __init__(self, step: int, found: NonFinite, points: list[int], hint: str = ""):
         self.step, self.tensor = step, found.tensor
         self.points, self.culprits = points, [points[i] for i in found.points]
-        rows = _rows_and_labels(points)
+        rows = _describe_points(points)
         if self.culprits:
             rows = (
-                f"{len(self.culprits)} of {len(points)} points, {_rows_and_labels(self.culprits)}"
+                f"{len(self.culprits)} of {len(points)} points, {_describe_points(self.culprits)}"
             )
         super().__init__(
             f"step {step}: {found.tensor} not finite; its batch: {rows}. "
@@ -74,8 +74,8 @@ class NonFiniteError(ArithmeticError):
                        "--on-nonfinite skip drops such batches")
         )  # fmt: skip
 
-    def of_a_fit(self) -> NonFiniteError:
-        """The same error of a training that writes no log and no checkpoints."""
+    def for_fit(self) -> NonFiniteError:
+        """The same error for a fit of the estimator, which writes no log and no checkpoints."""
         found = NonFinite(self.tensor, [self.points.index(point) for point in self.culprits])
         hint = (
             "Rows are those of X, without points of weight 0. The model is lost: fit again. A "
@@ -85,14 +85,14 @@ class NonFiniteError(ArithmeticError):
         return NonFiniteError(self.step, found, self.points, hint)
 
 
-def _rows_and_labels(points: list[int]) -> str:
+def _describe_points(points: list[int]) -> str:
     """Row numbers, and the labels whose names are among the points."""
     rows, labels = [p for p in points if p >= 0], [-1 - p for p in points if p < 0]
-    parts = [f"rows {_few(rows)} of train"] if rows or not labels else []
-    return " and ".join(parts + ([f"the names of labels {_few(labels)}"] if labels else []))
+    parts = [f"rows {_first_rows(rows)} of train"] if rows or not labels else []
+    return " and ".join(parts + ([f"the names of labels {_first_rows(labels)}"] if labels else []))
 
 
-def _few(rows: list[int]) -> str:
+def _first_rows(rows: list[int]) -> str:
     shown = ", ".join(str(row) for row in rows[:8])
     return shown if len(rows) <= 8 else f"{shown}, ..."
 
@@ -104,7 +104,7 @@ class Progress:
     Attributes:
       step: steps done.
       best_score: the best value of the monitored metric so far, or None.
-      best_step: the step that reached it.
+      best_step: the step with the best value.
       stale: evaluations since then.
       seconds: time spent training, without evaluation.
       stopped: whether early stopping ended the run.
@@ -122,25 +122,25 @@ class Progress:
     skipped_in_a_row: int = 0
 
     def record(self, score: float, step: int, patience: int) -> bool:
-        """Records an evaluation, and sets `stopped` where early stopping ends the run.
+        """Records an evaluation, and sets `stopped` if early stopping ends the run.
 
         Args:
           score: the value of the monitored metric. NaN, such as the AUC of points without labels,
             is below every number.
-          step: the steps done by then.
+          step: steps done.
           patience: evaluations without a better score after which to stop; 0 never stops.
 
         Returns:
           Whether the score is the best so far.
         """
-        before = self.best_score
-        best = before is None or score > before or (math.isnan(before) and not math.isnan(score))
-        if best:
+        best = self.best_score
+        is_best = best is None or score > best or (math.isnan(best) and not math.isnan(score))
+        if is_best:
             self.best_score, self.best_step, self.stale = score, step, 0
         else:
             self.stale += 1
             self.stopped = bool(patience) and self.stale >= patience
-        return best
+        return is_best
 
 
 @dataclasses.dataclass(frozen=True)
@@ -188,7 +188,7 @@ class Evaluated:
     Attributes:
       step: steps done.
       metrics: `metrics` of `snm.evaluation.evaluate.evaluate_points`.
-      best: whether the monitored one is the best so far.
+      best: whether the monitored metric is the best so far.
     """
 
     step: int
@@ -205,7 +205,7 @@ class Saved:
 
 @dataclasses.dataclass(frozen=True)
 class Probed:
-    """The caller's probe was run: what it found, and the seconds trained so far."""
+    """The caller's probe was called: its result, and the seconds trained so far."""
 
     step: int
     seconds: float

@@ -8,13 +8,13 @@
 - `vectorizer.json`: the vectoriser, if the features were made from texts
 - `log.jsonl`: one line per event
 - `tensorboard/`: the same as TensorBoard event files
-- `wandb/`: what Weights & Biases keeps of the run, with `--log-to wandb`
+- `wandb/`: the files of Weights & Biases, with `--log-to wandb`
 - `profile/`: a trace of a few steps, with `--profile`
 - `trackers.json`: the ids of the run in tracking services, if any are used, and what they received
 - `checkpoints/`: parameters
-- `memory.json`: what held-out points chose, and whether a memory paid
-- `memory.npz`: the training points that it keeps, if it did
-- `adjustment.npy`: what the logit adjustment adds to the score of each label, if one paid
+- `memory.json`: what held-out points chose: memory, logit adjustment and calibration
+- `memory.npz`: the training points of the memory, if one improves the scores
+- `adjustment.npy`: the shift of each label's score, if a logit adjustment improves the scores
 - `result.json`: metrics on the test points, time, memory, versions
 """
 
@@ -37,7 +37,7 @@ from snm.errors import InputError
 from snm.memory.adjustment import load_shifts
 from snm.runs.manifest import CONFIG, MAY_CHANGE, Manifest, manifest_path, read_manifest
 from snm.runs.schema import MemoryRecord, RunOrigin, RunResult
-from snm.runs.typed_json import Kind, as_json, typed
+from snm.runs.typed_json import Kind, as_json, parse_json
 from snm.system.checksums import fingerprint
 from snm.system.faults import read_error, reason_of
 from snm.system.files import make_folder, write_atomic
@@ -46,7 +46,7 @@ from snm.system.locks import LOCK
 __all__ = ["WRITTEN_IN_PLACE", "RunFolder", "read_json", "write_json"]
 
 WRITTEN_IN_PLACE = ("log.jsonl", "tensorboard", "wandb", "profile")
-"""The files and folders of a run that grow; all others appear as a whole."""
+"""The files and folders of a run that grow; all others are written atomically."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +55,7 @@ class RunFolder:
 
     Attributes:
       path: the run folder; it need not exist.
-      apart: whether each process has one of its own, of which only that of process 0 grows.
+      apart: whether each process has a folder of its own; only process 0 writes to its folder.
     """
 
     path: Path
@@ -112,34 +112,34 @@ class RunFolder:
 
     @property
     def memory_record(self) -> Path:
-        """What held-out points chose, if a memory was tried."""
+        """The choices of the held-out points, if a memory was tried."""
         return self.path / "memory.json"
 
     @property
     def memory(self) -> Path:
-        """The stored training points, if the memory paid."""
+        """The stored training points, if the run has a memory."""
         return self.path / "memory.npz"
 
     @property
     def adjustment(self) -> Path:
-        """What is added to the scores of the labels, if a logit adjustment paid."""
+        """The shifts of the labels' scores, if the run has a logit adjustment."""
         return self.path / "adjustment.npy"
 
     @property
-    def own_names(self) -> frozenset[str]:
+    def file_names(self) -> frozenset[str]:
         """The names of all files and folders that a run may have."""
         files = (self.config, self.origin, self.names, self.fitted_weighting, self.vectorizer,
-                 manifest_path(self.path), *self._of_the_end)  # fmt: skip
+                 manifest_path(self.path), *self._final_files)  # fmt: skip
         others = ("checkpoints", "trackers.json", LOCK, *WRITTEN_IN_PLACE)
         return frozenset([file.name for file in files] + list(others))
 
     def has(self, path: Path) -> bool:
-        """Whether the run has a file that not every run has, such as label names."""
+        """Whether the run has an optional file, such as label names."""
         manifest = self._manifest_for(path)
         return path.exists() or (manifest is not None and path.name in manifest.files)
 
     def checked(self, path: Path) -> Path:
-        """The path of a file of the run, after its content was compared with the manifest.
+        """The path of a file of the run, after its content is verified against the manifest.
 
         Raises:
           InputError: the file is missing, or differs from what was written.
@@ -149,21 +149,18 @@ class RunFolder:
         return path
 
     def _manifest_for(self, path: Path) -> Manifest | None:
-        """The manifest, if it has what this file should contain.
-
-        Files of the end of a run are in it when the run is finished.
-        """
+        """The manifest, if it lists this file: files of the end only once the run is finished."""
         manifest = read_manifest(self.path)
-        if manifest is None or (path in self._of_the_end and manifest.finished is None):
+        if manifest is None or (path in self._final_files and manifest.finished is None):
             return None
         return manifest
 
     @property
-    def _of_the_end(self) -> tuple[Path, ...]:
+    def _final_files(self) -> tuple[Path, ...]:
         return self.result, self.memory_record, self.memory, self.adjustment
 
     def finished(self) -> bool:
-        """Whether the run has a result of the checkpoints that it has.
+        """Whether the run has a result that fits its checkpoints.
 
         Raises:
           InputError: the manifest is missing or damaged, or it names a result that is missing.
@@ -189,20 +186,20 @@ class RunFolder:
         """The content of `run.json`.
 
         Raises:
-          InputError: it is missing, damaged, or no such content.
+          InputError: it is missing or damaged, or its content is invalid.
         """
-        return self._json(self.origin, RunOrigin)
+        return self._read_json(self.origin, RunOrigin)
 
     def read_result(self) -> dict[str, Any]:
         """The content of `result.json`; see `read_origin`."""
-        return cast(dict[str, Any], self._json(self.result, RunResult))
+        return cast(dict[str, Any], self._read_json(self.result, RunResult))
 
     def read_memory_record(self) -> MemoryRecord:
         """The content of `memory.json`; see `read_origin`."""
-        return self._json(self.memory_record, MemoryRecord)
+        return self._read_json(self.memory_record, MemoryRecord)
 
     def read_adjustment(self, num_labels: int) -> NDArray[np.float32] | None:
-        """What a logit adjustment adds to the score of each label, if the run has one.
+        """The shift of each label's score by the logit adjustment, if the run has one.
 
         Raises:
           InputError: the file is missing or damaged, or it is of another number of labels.
@@ -211,8 +208,8 @@ class RunFolder:
             return None
         return load_shifts(self.checked(self.adjustment), num_labels=num_labels)
 
-    def _json(self, path: Path, kind: type[Kind]) -> Kind:
-        return typed(kind, read_json(self.checked(path)), str(path))
+    def _read_json(self, path: Path, kind: type[Kind]) -> Kind:
+        return parse_json(kind, read_json(self.checked(path)), str(path))
 
     def check(self, config: ResolvedConfig, origin: RunOrigin) -> None:
         """Checks that the folder is new, empty, or holds the same run; writes nothing.
@@ -241,7 +238,7 @@ class RunFolder:
               names: tuple[str, ...] | None, vectorizer: Path | None = None) -> None:  # fmt: skip
         """Creates the folder and the files that do not change during training, `config.toml` last.
 
-        Where they are there already, it writes what differs: the data may have moved.
+        Existing files are rewritten if they differ, since the data may have moved.
 
         Args:
           config: resolved settings.
@@ -267,13 +264,13 @@ class RunFolder:
             reason = reason_of(error)
             raise InputError(f"--run-dir {self.path}", reason, "a folder to write to") from error
 
-    def reopen(self) -> None:
-        """Says in the manifest that there is no result: its checkpoints are about to change."""
+    def mark_unfinished(self) -> None:
+        """Removes the result from the manifest, before the checkpoints change."""
         manifest = read_manifest(self.path)
         assert manifest is not None, "RunFolder.write comes before"
         if manifest.finished is not None:
-            ends = {path.name for path in self._of_the_end}
-            files = {name: prints for name, prints in manifest.files.items() if name not in ends}
+            final = {path.name for path in self._final_files}
+            files = {name: prints for name, prints in manifest.files.items() if name not in final}
             dataclasses.replace(manifest, files=files, finished=None).write(self.path)
 
     def finish(self, result: dict[str, Any], checkpoints: dict[str, list[int]]) -> None:
@@ -287,7 +284,7 @@ class RunFolder:
         assert manifest is not None, "RunFolder.write comes before"
         write_json(self.result, result)
         files = manifest.files | {
-            path.name: [fingerprint(path)] for path in self._of_the_end if path.exists()
+            path.name: [fingerprint(path)] for path in self._final_files if path.exists()
         }
         dataclasses.replace(manifest, files=files, finished=checkpoints).write(self.path)
 
@@ -304,10 +301,10 @@ class RunFolder:
             raise InputError(str(self.path), found, expected)
         for name in (field.name for field in dataclasses.fields(Config)):
             if name not in MAY_CHANGE:
-                self.refuse_other(name, getattr(old, name), getattr(config, name))
+                self.check_unchanged(name, getattr(old, name), getattr(config, name))
 
-    def refuse_other(self, name: str, before: Any, now: Any) -> None:
-        """Refuses another value of a setting than that of the run.
+    def check_unchanged(self, name: str, before: Any, now: Any) -> None:
+        """Checks that a setting has the value of the run.
 
         Raises:
           InputError: `before` and `now` differ.

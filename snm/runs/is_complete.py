@@ -1,4 +1,4 @@
-"""Whether a run has all that it writes at its end: readable, and as it is asked for now."""
+"""Checks whether the files that a run writes at its end are readable and fit its settings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["memory_is_readable", "result_is_current"]
 
 
 def result_is_current(folder: RunFolder, config: Config) -> bool:
-    """Whether there is a result, of as many epochs as are asked for, and with the AUC if asked."""
+    """Whether there is a result for the current number of epochs, with the AUC if it is on."""
     try:
         if not folder.finished():
             return False
@@ -24,7 +24,7 @@ def result_is_current(folder: RunFolder, config: Config) -> bool:
 
 
 def memory_is_readable(folder: RunFolder) -> bool:
-    """Whether what held-out points chose can be read as it was written."""
+    """Whether the memory, the adjustment and the calibration of a run are readable."""
     try:
         record, origin = folder.read_memory_record(), folder.read_origin()
         if record.used:

@@ -1,14 +1,14 @@
-"""The manifest of a run folder: what its files contained when they were written.
+"""The manifest of a run folder: the checksums of its files.
 
-`manifest.json` holds the size and CRC-32 of each file, the checksum of the settings, and once the
-run is finished the checkpoints that its result is of. It carries its own checksum. Each file is
-compared with it where it is read. Without one, only `snm train` goes on, and makes it anew.
+`manifest.json` holds the size and CRC-32 of each file, the checksum of the settings, and, once the
+run is finished, the checkpoints that its result belongs to. It has a checksum of itself. Each file
+is verified when it is read. Without a manifest only `snm train` continues, and writes a new one.
 
-Of `config.toml` the values count, not the bytes: it may be laid out anew and commented, and the
-settings of `MAY_CHANGE` may be edited.
+The checksum of `config.toml` is one of values, not of bytes: its layout and comments may change,
+and the settings of `MAY_CHANGE` may be edited.
 
-A change of a file writes the manifest twice: before with the old content and the new, after with
-the new alone. So a crash between the two leaves a folder that fits its manifest.
+Before a file changes, the manifest is written with the checksums of the old and the new content;
+afterwards with those of the new content alone. So after a crash the folder fits its manifest.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ MAY_CHANGE = settings_with(GROUPS, Trait.MAY_CHANGE)
 
 CONFIG = "config.toml"
 _FORMAT = "snm-run-1"
-_WROTE = "what `snm` wrote"
-_ORIGIN = "run.json"  # what is compared with the data before anything is written
-_ANEW = f"{_WROTE}: the same `snm train` command makes it anew"
-_AGAIN = f"{_WROTE}: without it, the same `snm train` command makes it anew"
+_WRITTEN = "what `snm` wrote"
+_ORIGIN_NAME = "run.json"  # `snm train` needs it, so it cannot write it anew
+_WRITTEN_ANEW = f"{_WRITTEN}: the same `snm train` command makes it anew"
+_OR_DELETE_IT = f"{_WRITTEN}: without it, the same `snm train` command makes it anew"
 
 
 @dataclasses.dataclass(frozen=True)
 class Manifest:
-    """What a run folder contains.
+    """The contents of a run folder.
 
     Attributes:
-      files: name -> the contents that the file may have, as [size, CRC-32]; two while it changes.
-      settings: the checksums that the settings may have, likewise.
-      finished: phase -> [step, checksum] of the checkpoint that the result is of; None until the
-        run is finished.
+      files: name -> the valid contents of the file, as [size, CRC-32]; two while it changes.
+      settings: the valid checksums of the settings; two while they change.
+      finished: phase -> [step, checksum] of the checkpoint that the result belongs to; None until
+        the run is finished.
       format: the version of this file.
     """
 
@@ -57,10 +57,10 @@ class Manifest:
     format: str = _FORMAT
 
     def check(self, path: Path) -> None:
-        """Compares a file of the run with what was written.
+        """Verifies the content of a file of the run.
 
         Raises:
-          InputError: it is missing, differs, or no such file was written.
+          InputError: it is missing, differs, or is not a file of the run.
         """
         if path.name == CONFIG:
             self._check_settings(path)
@@ -68,7 +68,7 @@ class Manifest:
         wanted = self.files.get(path.name)
         if wanted is None:
             raise InputError(str(path), "a file that the run did not write", "no such file")
-        expected = _WROTE if path.name == _ORIGIN else _ANEW
+        expected = _WRITTEN if path.name == _ORIGIN_NAME else _WRITTEN_ANEW
         try:
             found = fingerprint(path)
         except OSError as error:
@@ -81,46 +81,46 @@ class Manifest:
         try:
             found = settings_checksum(path.read_bytes())
         except (OSError, ValueError, RecursionError):
-            return  # the reader says what is wrong
+            return  # reading it raises a better error
         if found not in self.settings:
             may = ", ".join(MAY_CHANGE)
             expected = (
-                f"{_WROTE}, or another {may}: for other settings, copy the file and use --config "
+                f"{_WRITTEN}, or another {may}: for other settings, copy the file and use --config "
                 "with a new --run-dir"
             )
             raise InputError(str(path), "damaged or changed settings", expected)
 
     def put(self, folder: Path, contents: dict[str, bytes]) -> Manifest:
-        """Writes files that differ from `contents`, in this order, and the manifest around them.
+        """Writes the files that differ from `contents`, in this order, and updates the manifest.
 
         Args:
           folder: the run folder.
           contents: file name -> content.
 
         Returns:
-          the manifest with these contents.
+          The manifest with these contents.
         """
         prints = {n: [len(raw), zlib.crc32(raw)] for n, raw in contents.items() if n != CONFIG}
         settings = [settings_checksum(contents[CONFIG])] if CONFIG in contents else self.settings
         after = dataclasses.replace(
             self,
-            files=self.files | {name: [one] for name, one in prints.items()},
+            files=self.files | {name: [new] for name, new in prints.items()},
             settings=settings,
         )
-        either = {name: [*self.files.get(name, []), one] for name, one in prints.items()}
+        old_and_new = {name: [*self.files.get(name, []), new] for name, new in prints.items()}
         during = dataclasses.replace(
-            after, files=self.files | either, settings=sorted({*self.settings, *settings})
+            after, files=self.files | old_and_new, settings=sorted({*self.settings, *settings})
         )
-        if any(not _is(folder / name, raw) for name, raw in contents.items()):
+        if any(not _has_content(folder / name, raw) for name, raw in contents.items()):
             during.write(folder)
         for name, raw in contents.items():
-            if not _is(folder / name, raw):
+            if not _has_content(folder / name, raw):
                 write_atomic(folder / name, raw)
         after.write(folder)
         return after
 
     def write(self, folder: Path) -> None:
-        """Writes `manifest.json`, unless it is there already."""
+        """Writes `manifest.json`, unless it has this content already."""
         path, value = manifest_path(folder), dataclasses.asdict(self)
         try:
             if read_sealed(path) == value:
@@ -147,18 +147,18 @@ def read_manifest(folder: Path) -> Manifest | None:
     except FileNotFoundError:
         return None
     except PermissionError as error:
-        raise read_error(path, error, _AGAIN) from error
+        raise read_error(path, error, _OR_DELETE_IT) from error
     except (OSError, ValueError, TypeError) as error:
         damage = f"a damaged manifest ({reason_of(error)})"
-        raise InputError(str(path), damage, _AGAIN) from error
+        raise InputError(str(path), damage, _OR_DELETE_IT) from error
     if found.format != _FORMAT:
         raise InputError(str(path), f"format {ascii(found.format)[:40]}", f"{_FORMAT!r}")
-    if not _well_formed(found):
-        raise InputError(str(path), "a damaged manifest (no lists of contents)", _AGAIN)
+    if not _is_well_formed(found):
+        raise InputError(str(path), "a damaged manifest (no lists of contents)", _OR_DELETE_IT)
     return found
 
 
-def _well_formed(found: Manifest) -> bool:
+def _is_well_formed(found: Manifest) -> bool:
     by_name: tuple[Any, ...] = (found.files, {} if found.finished is None else found.finished)
     return isinstance(found.settings, list) and all(
         isinstance(lists, dict) and all(isinstance(one, list) for one in lists.values())
@@ -167,16 +167,16 @@ def _well_formed(found: Manifest) -> bool:
 
 
 def settings_checksum(raw: bytes) -> int:
-    """The checksum of the settings in a TOML file, but for those of `MAY_CHANGE`.
+    """The checksum of the settings in a TOML file, without those of `MAY_CHANGE`.
 
     Raises:
-      ValueError: no TOML.
+      ValueError: the file is not TOML.
     """
-    found: dict[str, Any] = tomllib.loads(raw.decode())
-    return checksum({name: value for name, value in found.items() if name not in MAY_CHANGE})
+    settings: dict[str, Any] = tomllib.loads(raw.decode())
+    return checksum({name: value for name, value in settings.items() if name not in MAY_CHANGE})
 
 
-def _is(path: Path, raw: bytes) -> bool:
+def _has_content(path: Path, raw: bytes) -> bool:
     try:
         return path.read_bytes() == raw
     except OSError:

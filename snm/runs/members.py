@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["member_seed", "phase_names"]
 
-_NEXT_SEED = 1_000_003  # from one member to the next: far from the seeds that people choose
+_SEED_STEP = 1_000_003  # between members: larger than the seeds that users choose
 
 
 def member_seed(seed: int, member: int) -> int:
@@ -14,7 +14,7 @@ def member_seed(seed: int, member: int) -> int:
       >>> member_seed(7, 1), member_seed(7, 2)
       (7, 1000010)
     """
-    return seed + (member - 1) * _NEXT_SEED
+    return seed + (member - 1) * _SEED_STEP
 
 
 def phase_names(member: int) -> tuple[str, str]:

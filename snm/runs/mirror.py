@@ -1,11 +1,12 @@
-"""Keeps a run in an object store: it is written to a folder of this machine, which is uploaded.
+"""Keeps a run in an object store: it is written to a local folder, which is uploaded.
 
-The folder is brought from the store at the start. After each checkpoint its files are linked or
-copied beside, which takes milliseconds, and a thread uploads these while training goes on. If the
-next checkpoint comes sooner, the one that still waits is left out. The end of the run waits.
+The folder is downloaded from the store at the start. After each checkpoint its files are staged:
+linked or copied to a second folder, which takes milliseconds. A thread uploads the staged files
+while training continues. If the next checkpoint comes sooner, a staged folder that still waits is
+replaced. The end of the run waits for the uploads.
 
-Of several processes, the first writes the run, and each of the others has a copy: brought at the
-start, and again before the trained model is put together.
+Of several processes, the first writes the run, and each of the others has a copy: downloaded at the
+start, and again before the trained model is loaded.
 """
 
 from __future__ import annotations
@@ -32,18 +33,18 @@ from snm.system import disk
 from snm.system.checksums import write_sealed
 from snm.system.locks import LOCK, locked
 
-__all__ = ["Place", "place_of"]
+__all__ = ["RunLocation", "open_location"]
 
-_STAGED = ".staged-"
+_STAGED_PREFIX = ".staged-"
 _CHECKPOINTS, _MANIFEST = "checkpoints", "manifest.json"
-_STORED, _BROUGHT = "the store has the run", "every process has the run"
+_UPLOADED, _DOWNLOADED = "the store has the run", "every process has the run"
 
 
-class Place:
-    """The folder that a run is written to.
+class RunLocation:
+    """Where a run is kept: in a local folder, or in a store with a local folder as its copy.
 
     Attributes:
-      folder: a folder of this machine.
+      folder: the local folder that the run is written to.
     """
 
     def __init__(self, folder: Path):
@@ -51,7 +52,7 @@ class Place:
 
     @property
     def share(self) -> Callable[[], None] | None:
-        """Copies the folder of process 0 to all; None where all have one folder."""
+        """Copies the folder of process 0 to all processes; None if they share one folder."""
         return None
 
     def follow(self, events: Generator[Event]) -> Generator[Event]:
@@ -60,19 +61,19 @@ class Place:
 
 
 @contextlib.contextmanager
-def place_of(run_dir: str | Path) -> Iterator[Place]:
-    """The folder of a run: `run_dir` itself, or one in the cache folder for an address in a store.
+def open_location(run_dir: str | Path) -> Iterator[RunLocation]:
+    """Opens the location of a run: `run_dir`, or a cache folder for an address in a store.
 
     Raises:
       InputError: another process of this machine writes to the address, a package is missing, or
-        the local disk refuses.
+        the local disk fails.
       StoreError: the store gave up.
     """
     address = Address.of(run_dir)
     if address is None:
-        yield Place(Path(run_dir))
+        yield RunLocation(Path(run_dir))
         return
-    # Several processes on one machine may have one cache folder.
+    # Several processes on one machine may share the cache folder.
     home = cache_folder_of(
         address, "runs" if is_first_process() else f"runs-of-process-{jax.process_index()}"
     )
@@ -92,11 +93,11 @@ def place_of(run_dir: str | Path) -> Iterator[Place]:
                 raise
 
 
-class Mirror(Place):
+class Mirror(RunLocation):
     """A run whose folder is uploaded as it grows.
 
     Args:
-      folder: of the run, brought from the store.
+      folder: of the run, downloaded from the store.
       uploads: of the store, begun.
     """
 
@@ -104,11 +105,11 @@ class Mirror(Place):
         super().__init__(folder)
         self._uploads = uploads
         self._pool = concurrent.futures.ThreadPoolExecutor(1, "upload")
-        self._sending: concurrent.futures.Future[None] | None = None
-        self._next: Path | None = None  # staged, and waiting for the one before
+        self._upload: concurrent.futures.Future[None] | None = None
+        self._staged: Path | None = None  # waits for the upload before it
         self._count = 0
-        for left in folder.parent.glob(f"{_STAGED}*"):
-            disk.remove_tree(left)
+        for leftover in folder.parent.glob(f"{_STAGED_PREFIX}*"):
+            disk.remove_tree(leftover)
 
     def follow(self, events: Generator[Event]) -> Generator[Event]:
         """Yields the events of a run, and uploads its folder at each checkpoint and at the end.
@@ -122,104 +123,104 @@ class Mirror(Place):
                 for event in events:
                     step = getattr(event, "step", step)
                     if isinstance(event, Saved | Finished):
-                        self._push()
+                        self._stage_folder()
                     if isinstance(event, Finished):
-                        if not self._sent():
+                        if not self._is_uploaded():
                             yield Noted(step, f"uploading what is left to {self._uploads.address}")
-                        self._wait()
-                        barrier(_STORED)
-                    self._look()
+                        self._wait_for_uploads()
+                        barrier(_UPLOADED)
+                    self._start_next_upload()
                     yield event
         except StoppedError:
-            self._push()
-            self._wait()
-            barrier(_STORED)
+            self._stage_folder()
+            self._wait_for_uploads()
+            barrier(_UPLOADED)
             raise
         except (StoreError, GeneratorExit):
             raise
         except Exception:
-            with contextlib.suppress(OSError, StoreError):  # the other error is the one to tell
-                self._push()
-                self._wait()
+            with contextlib.suppress(OSError, StoreError):  # the first error is raised
+                self._stage_folder()
+                self._wait_for_uploads()
             raise
 
     def begin(self) -> None:
-        """Lets the other processes have the folder as it is here, perhaps newer than the store."""
+        """Shares the folder with the other processes; it may be newer than the store."""
         if has_several_processes():
             self._share()
 
     @property
     def share(self) -> Callable[[], None] | None:
-        """As `Place.share`; all processes must call it at the same point."""
+        """As `RunLocation.share`; all processes must call it at the same point."""
         return self._share if has_several_processes() else None
 
     def _share(self) -> None:
-        self._push()
-        self._wait()
-        barrier(_STORED)
-        barrier(_BROUGHT)
+        self._stage_folder()
+        self._wait_for_uploads()
+        barrier(_UPLOADED)
+        barrier(_DOWNLOADED)
 
     def close(self) -> None:
-        """Ends the thread after the upload under way; warns if that fails and nobody waited."""
+        """Ends the thread after the current upload; warns if it fails and nothing waited for it."""
         self._pool.shutdown()
-        if self._next is not None:
-            disk.remove_tree(self._next)
-        if self._sending is not None:  # the caller left the events before their end
-            error = self._sending.exception()
+        if self._staged is not None:
+            disk.remove_tree(self._staged)
+        if self._upload is not None:  # the caller closed the events before their end
+            error = self._upload.exception()
             if error is not None:
-                warnings.warn(f"{error}; {self._whole_here}", stacklevel=2)
+                warnings.warn(f"{error}; {self._where_it_is}", stacklevel=2)
 
-    def _push(self) -> None:
-        """Stages the folder as it is now, in place of what waits."""
+    def _stage_folder(self) -> None:
+        """Stages the folder as it is now; replaces a staged folder that waits."""
         if not self.folder.exists():
             return
-        if self._next is not None:
-            disk.remove_tree(self._next)
-            self._next = None
+        if self._staged is not None:
+            disk.remove_tree(self._staged)
+            self._staged = None
         self._count += 1
-        staged = self.folder.parent / f"{_STAGED}{self._count}"
+        staged = self.folder.parent / f"{_STAGED_PREFIX}{self._count}"
         try:
             stage(self.folder, staged)
-        except BaseException:  # a part of a run is never uploaded
+        except BaseException:  # an incomplete folder must not be uploaded
             disk.remove_tree(staged)
             raise
-        self._next = staged
-        self._look()
+        self._staged = staged
+        self._start_next_upload()
 
-    def _look(self) -> None:
-        """Raises what ended an upload, and begins the next."""
-        if self._sending is not None and self._sending.done():
-            sending, self._sending = self._sending, None
-            self._result_of(sending)
-        if self._sending is None and self._next is not None:
-            staged, self._next = self._next, None
-            self._sending = self._pool.submit(self._send, staged)
+    def _start_next_upload(self) -> None:
+        """Checks an upload that is done, and starts the next."""
+        if self._upload is not None and self._upload.done():
+            upload, self._upload = self._upload, None
+            self._raise_failure(upload)
+        if self._upload is None and self._staged is not None:
+            staged, self._staged = self._staged, None
+            self._upload = self._pool.submit(self._upload_folder, staged)
 
-    def _sent(self) -> bool:
-        """Whether all is in the store, or is there within a second."""
+    def _is_uploaded(self) -> bool:
+        """Waits up to a second; returns whether all is uploaded."""
         end = time.monotonic() + 1
-        while self._sending is not None and (left := end - time.monotonic()) > 0:
-            concurrent.futures.wait([self._sending], timeout=left)
-            self._look()
-        return self._sending is None
+        while self._upload is not None and (left := end - time.monotonic()) > 0:
+            concurrent.futures.wait([self._upload], timeout=left)
+            self._start_next_upload()
+        return self._upload is None
 
-    def _wait(self) -> None:
-        self._look()
-        while self._sending is not None:
-            concurrent.futures.wait([self._sending])
-            self._look()
+    def _wait_for_uploads(self) -> None:
+        self._start_next_upload()
+        while self._upload is not None:
+            concurrent.futures.wait([self._upload])
+            self._start_next_upload()
 
-    def _result_of(self, sending: concurrent.futures.Future[None]) -> None:
+    def _raise_failure(self, upload: concurrent.futures.Future[None]) -> None:
         try:
-            sending.result()
+            upload.result()
         except StoreError as error:
-            raise StoreError(f"{error}; {self._whole_here}") from error
+            raise StoreError(f"{error}; {self._where_it_is}") from error
 
     @property
-    def _whole_here(self) -> str:
+    def _where_it_is(self) -> str:
         return f"the run is whole in {self.folder}, and the same command goes on"
 
-    def _send(self, staged: Path) -> None:
+    def _upload_folder(self, staged: Path) -> None:
         try:
             paths = sorted(path for path in staged.rglob("*") if path.is_file())
             self._uploads.send({path.relative_to(staged).as_posix(): path for path in paths})
@@ -227,7 +228,7 @@ class Mirror(Place):
             disk.remove_tree(staged)
 
 
-class Replica(Place):
+class Replica(RunLocation):
     """A copy of the run for a process that does not write it, on a disk of its own.
 
     Args:
@@ -238,37 +239,37 @@ class Replica(Place):
     def __init__(self, folder: Path, objects: Objects):
         super().__init__(folder)
         self._objects = objects
-        self._bring()
+        self._download()
 
     @property
     def share(self) -> Callable[[], None]:
-        """As `Place.share`."""
-        return self._bring
+        """As `RunLocation.share`."""
+        return self._download
 
-    def _bring(self) -> None:
-        barrier(_STORED)
+    def _download(self) -> None:
+        barrier(_UPLOADED)
         record = self.folder.parent / RECORD
         if (found := download_newest(self._objects, self.folder, record)) is not None:
             write_sealed(record, {"name": found.name})
-        barrier(_BROUGHT)
+        barrier(_DOWNLOADED)
 
     def follow(self, events: Generator[Event]) -> Generator[Event]:
         """Yields the events, and waits for the last upload of process 0."""
         try:
             for event in events:
                 if isinstance(event, Finished):
-                    barrier(_STORED)
+                    barrier(_UPLOADED)
                 yield event
         except StoppedError:
-            barrier(_STORED)
+            barrier(_UPLOADED)
             raise
 
 
 def stage(folder: Path, staged: Path) -> None:
-    """Gives the files of a run second names in another folder, as they are at this moment.
+    """Links the files of a run into another folder, as a snapshot; files that grow are copied.
 
-    The caller's thread must be the one that writes the run; checkpoints may be written and removed
-    meanwhile by other threads. Files that are written in place are copied.
+    The caller must be the thread that writes the run. Other threads may write and remove
+    checkpoints meanwhile.
 
     Args:
       folder: of the run.
@@ -276,24 +277,24 @@ def stage(folder: Path, staged: Path) -> None:
     """
     while True:
         try:
-            manifests = sorted(_manifests(folder / _CHECKPOINTS))
-            for path in _files(folder, manifests):
+            manifests = sorted(_checkpoint_manifests(folder / _CHECKPOINTS))
+            for path in _run_files(folder, manifests):
                 target = staged / path
                 target.parent.mkdir(parents=True, exist_ok=True)
                 if path.parts[0] in WRITTEN_IN_PLACE:
                     shutil.copyfile(folder / path, target)
                 else:
                     disk.link(folder / path, target)
-            # A checkpoint is renamed before it is removed: what is there still was there all along.
+            # A checkpoint is renamed before it is removed, so one that still exists was complete.
             for manifest in manifests:
                 manifest.stat()
             return
-        except FileNotFoundError:  # a checkpoint was removed: what supersedes it is there now
+        except FileNotFoundError:  # a checkpoint was removed, so a newer one exists: try again
             disk.remove_tree(staged)
 
 
-def _files(folder: Path, manifests: list[Path]) -> Iterator[Path]:
-    """The files that belong to the run, by their paths in its folder; checkpoints by manifest."""
+def _run_files(folder: Path, manifests: list[Path]) -> Iterator[Path]:
+    """The relative paths of the run's files: those of the checkpoints, and all others."""
     for manifest in manifests:
         for path in sorted(manifest.parent.rglob("*")):
             if path.is_file():
@@ -309,7 +310,7 @@ def _files(folder: Path, manifests: list[Path]) -> Iterator[Path]:
             yield path.relative_to(folder)
 
 
-def _manifests(checkpoints: Path) -> Iterator[Path]:
+def _checkpoint_manifests(checkpoints: Path) -> Iterator[Path]:
     """The manifests of complete checkpoints, of all phases."""
     for pattern in (f"*/{_MANIFEST}", f"*/*/{_MANIFEST}"):
         for path in checkpoints.glob(pattern):

@@ -1,4 +1,4 @@
-"""What the JSON files of a run folder hold, one class for each file; `typed_json` reads them."""
+"""The schema of the JSON files of a run folder, a class for each file; `typed_json` reads them."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ class Adjustment:
 
 @dataclasses.dataclass(frozen=True)
 class MemoryRecord:
-    """The content of `memory.json`: what held-out points chose, and what it costs.
+    """The content of `memory.json`: what held-out points chose, and its cost.
 
     Attributes:
-      used: whether there is a memory.
-      held_out: how many points chose.
-      gain: of the mean of P@1, P@3 and P@5.
-      error: its standard error.
+      used: whether the run has a memory.
+      held_out: the number of held-out points.
+      gain: the gain in the mean of P@1, P@3 and P@5.
+      error: the standard error of the gain.
       before: P@1, P@3 and P@5 without a memory.
       precision: P@1, P@3 and P@5 with it.
       settings: of the memory.
-      adjustment: the logit adjustment; None where none pays.
-      calibration: curves from scores to probabilities, with thresholds; None where there is none.
+      adjustment: the logit adjustment; None if none improves the scores.
+      calibration: curves from scores to probabilities, with thresholds; or None.
       points: of the memory, 0 if it is not used.
       bytes: of the memory, 0 if it is not used.
-      seconds: that the choice took.
-      inherited_from: the run that chose it, where that is another one.
+      seconds: the time that the choice took.
+      inherited_from: the other run that chose it; or None.
     """
 
     used: bool
@@ -72,17 +72,17 @@ class RunOrigin:
     """The content of `run.json`: the data of a run, its sizes and its start.
 
     Attributes:
-      data: where the training data are, a path or a name.
+      data: the path or the name of the training data.
       sha256: of their content.
       num_features: width of the points.
       num_labels: K.
       warm_start: the run whose parameters this one starts from, or None.
-      in_memory: whether a program handed the data over, which have only a name.
-      grown_from: the run that `snm grow` made this one of, or None.
-      inherited: what was taken over from the run of `warm_start`; None is nothing, and the word
-        says that nobody looked.
-      given: the settings whose value was chosen for the data, with what was given instead, such as
-        `auto`; the others were given as `config.toml` has them. None where nobody noted it.
+      in_memory: whether the data were passed as an object, so that `data` is only a name.
+      grown_from: the run that `snm grow` made this one from, or None.
+      inherited: the memory inherited from the run of `warm_start`; None is no memory, and
+        `unknown` is a run of an earlier version.
+      given: the settings whose value was chosen for the data, with the given value, such as `auto`;
+        the others were given as in `config.toml`. None if it was not recorded.
     """
 
     data: str
@@ -96,16 +96,16 @@ class RunOrigin:
     given: dict[str, Any] | None = None
 
     def chosen(self, setting: str) -> bool | None:
-        """Whether the value of a setting was chosen for the data; None where nobody noted it."""
+        """Whether the value of a setting was chosen for the data; None if it was not recorded."""
         return None if self.given is None else setting in self.given
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StoredMemory(MemorySettings):
-    """What the manifest of an export says of its memory.
+    """The memory in the manifest of an export.
 
     Attributes:
-      points: that are stored.
+      points: the number of stored points.
       arrays: the names of its arrays.
     """
 
@@ -115,16 +115,16 @@ class StoredMemory(MemorySettings):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Export:
-    """What the manifest of an export says of a model that is opened.
+    """The manifest of an export, as far as opening its model needs it.
 
     Attributes:
-      num_features: width of the points.
+      num_features: d.
       num_labels: K.
-      members: whose scores are added.
-      rows: how feature rows and class rows are stored.
-      log_multipliers: one a member.
-      calibration: None where there is none.
-      memory: None where there is none.
+      members: the number of members, whose scores are added.
+      rows: the dtype of the stored feature rows and class rows.
+      log_multipliers: the logarithm of the score multiplier of each member.
+      calibration: or None.
+      memory: or None.
     """
 
     num_features: _Size
@@ -137,7 +137,7 @@ class Export:
 
 
 class RunResult(TypedDict):
-    """What `result.json` holds at least; it stays a dict, to which each version may add."""
+    """The required keys of `result.json`; it stays a dict, to which each version may add."""
 
     metrics: dict[str, float]
     validation: NotRequired[dict[str, Any]]

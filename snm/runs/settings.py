@@ -1,4 +1,4 @@
-"""The settings that a run trains with: what is asked for, and what it began with."""
+"""Resolves the settings of a run; a resumed run keeps the choices that it started with."""
 
 from __future__ import annotations
 
@@ -14,73 +14,78 @@ from snm.data.dataset import Dataset
 from snm.runs.folder import RunFolder
 from snm.runs.manifest import MAY_CHANGE
 
-__all__ = ["given_of_run", "settings_of_run"]
+__all__ = ["given_settings", "resolve_for_run"]
 
-_KEPT = settings_with(GROUPS, Trait.FIXED_AT_START)
+_KEPT_SETTINGS = settings_with(GROUPS, Trait.FIXED_AT_START)
 
 
-def settings_of_run(folder: RunFolder, config: Config, dataset: Dataset) -> ResolvedConfig:
-    """The settings, resolved for the data set, and as the run began where it may go on.
+def resolve_for_run(folder: RunFolder, config: Config, dataset: Dataset) -> ResolvedConfig:
+    """Resolves settings for the data set and the run folder.
+
+    A resumed run keeps the choices that it made for settings that are `auto`.
 
     Args:
       folder: of the run; it need not exist.
-      config: what is asked for.
+      config: the settings as the user gave them.
       dataset: as loaded.
 
     Raises:
       InputError: settings that do not suit the data set or the run, or a damaged run.
     """
-    return resolve(_with_recorded_choices(folder, config, dataset.sha256), dataset)
+    return resolve(_keep_recorded_choices(folder, config, dataset.sha256), dataset)
 
 
-def given_of_run(
+def given_settings(
     folder: RunFolder, config: Config, resolved: ResolvedConfig
 ) -> dict[str, Any] | None:
-    """What `run.json` says of the settings as they were given: `RunOrigin.given`.
+    """The settings as they were given, for `RunOrigin.given` of `run.json`.
 
-    A run that goes on keeps what it began with, however its settings are given now; but for those
-    that may change, of which the last call counts. A run of an earlier version, which noted
-    nothing, stays so.
+    A resumed run keeps the values that it started with. Settings that may change take the values of
+    the last call. A run of an earlier version, which recorded nothing, keeps None.
 
     Args:
       folder: of the run; it need not exist. If it does, it is a run with these settings.
-      config: what is asked for.
-      resolved: the same settings, as `settings_of_run` has them.
+      config: the settings as the user gave them.
+      resolved: the same settings, from `resolve_for_run`.
 
     Raises:
       InputError: a damaged run.
     """
-    now = changed_by_data(config, resolved)
+    given_now = changed_by_data(config, resolved)
     if not folder.config.exists():
-        return now
-    begun = folder.read_origin().given
-    if begun is None:
+        return given_now
+    given_at_start = folder.read_origin().given
+    if given_at_start is None:
         return None
-    either = {name: now if name in MAY_CHANGE else begun for name in RESOLVED}
-    return {name: given[name] for name, given in either.items() if name in given}
+    given = {}
+    for name in RESOLVED:
+        source = given_now if name in MAY_CHANGE else given_at_start
+        if name in source:
+            given[name] = source[name]
+    return given
 
 
-def _with_recorded_choices(folder: RunFolder, config: Config, sha256: str) -> Config:
-    """The settings, with what the run chose for those that it keeps and that are left open.
+def _keep_recorded_choices(folder: RunFolder, config: Config, sha256: str) -> Config:
+    """Replaces `auto` by the choice of the run, for the settings that a resumed run keeps.
 
-    So a run of 3 passes, which has no dropout, keeps that where more passes are asked for. Of a run
-    on other data nothing is kept: `RunFolder.check` refuses it.
+    So a run of 3 passes without dropout stays without dropout if it is resumed with more passes. If
+    the data differ, nothing is replaced: `RunFolder.check` refuses such a run.
 
     Args:
       folder: of the run.
-      config: what is asked for.
+      config: the settings as the user gave them.
       sha256: of the data.
 
     Raises:
-      InputError: another of these settings than the run's is asked for.
+      InputError: one of these settings differs from that of the run.
     """
-    left_open = [name for name in _KEPT if getattr(config, name) == "auto"]
-    if not left_open or not folder.config.exists():
+    auto = [name for name in _KEPT_SETTINGS if getattr(config, name) == "auto"]
+    if not auto or not folder.config.exists():
         return config
-    begun = folder.settings()
+    recorded = folder.settings()
     if folder.read_origin().sha256 != sha256:
         return config
-    for name in _KEPT:
-        if name not in left_open:
-            folder.refuse_other(name, getattr(begun, name), getattr(config, name))
-    return dataclasses.replace(config, **{name: getattr(begun, name) for name in left_open})
+    for name in _KEPT_SETTINGS:
+        if name not in auto:
+            folder.check_unchanged(name, getattr(recorded, name), getattr(config, name))
+    return dataclasses.replace(config, **{name: getattr(recorded, name) for name in auto})

@@ -1,4 +1,4 @@
-"""Why a run has no probabilities, in the words of an error."""
+"""The error message of a run without probabilities."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["why_uncalibrated"]
 def why_uncalibrated(
     folder: RunFolder, config: ResolvedConfig, origin: RunOrigin
 ) -> tuple[str, str]:
-    """What was found in place of probabilities, and what to do.
+    """Why a run has no probabilities, and what is expected, for an `InputError`.
 
     Args:
       folder: of a run without a calibration.
@@ -33,8 +33,8 @@ def why_uncalibrated(
     if (start := origin.warm_start) is not None:
         found = f"a run that took no probabilities over from {start}"
         return found, "one trained without --warm-start, with --memory on"
-    if (before := origin.grown_from) is not None:  # the data here are perhaps not its own
-        return f"a run grown from {before}, which has none", "one trained with --memory on"
+    if (parent := origin.grown_from) is not None:  # its data may differ from the parent's
+        return f"a run grown from {parent}, which has none", "one trained with --memory on"
     points = folder.read_result()["data"].get("points", MIN_POINTS)
     if points < MIN_POINTS:
         found = f"a run of {points} training points, too few to hold some out for probabilities"
@@ -42,12 +42,12 @@ def why_uncalibrated(
     if config.memory == "on":
         found = "a run without a point to hold out that has a label and a feature"
         return found, "other training points"
-    asked = "one trained with --memory on"
+    expected = "one trained with --memory on"
     by_auto = origin.chosen("memory")
     if config.preset == "paper" and not by_auto:
-        return "a run of the preset paper, which fits no probabilities", asked
+        return "a run of the preset paper, which fits no probabilities", expected
     by = {True: "by auto", False: "by its settings", None: "by its settings or by auto"}[by_auto]
     return (
         f"a run with memory = off, {by}, which fits no probabilities",
-        f"{asked}, in one process, from data that fit into memory",
+        f"{expected}, in one process, from data that fit into memory",
     )

@@ -1,11 +1,11 @@
-"""Says of a run that it is not finished, where a command uses it all the same."""
+"""A remark for commands that use a run before it is finished."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from snm.runs.folder import RunFolder
-from snm.runs.load import StoredRun
+from snm.runs.stored_run import StoredRun
 from snm.stores.copies import local
 from snm.system.terminal import remark
 
@@ -13,10 +13,10 @@ __all__ = ["remark_unfinished"]
 
 
 def remark_unfinished(run: str | Path) -> None:
-    """Prints a line on standard error where a run is not finished; of an export it says nothing.
+    """Prints a line on standard error if a run is not finished, and nothing for an export.
 
     Args:
-      run: the run folder, or its address in a store; or what else `snm.load` takes.
+      run: the run folder, or its address in a store; or anything else that `snm.load` takes.
 
     Raises:
       InputError: a damaged run, or one without a checkpoint.

@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from snm import __version__
 from snm.errors import InputError
 from snm.prediction.predictor import Predictor
-from snm.prediction.thresholds import EXPECTED
+from snm.prediction.thresholds import THRESHOLD_FORMS
 from snm.serve.docs_page import add_docs
 from snm.serve.engine import FullError
 from snm.serve.limits import Limits
@@ -152,7 +152,9 @@ def _add_error_handlers(app: FastAPI, example: Callable[[], str]) -> None:
             found = "no label" if first["type"] == "too_short" else "something else"
             return error_response(400, str(InputError(field, found, expected)))
         if field == "threshold":  # the same
-            return error_response(400, str(InputError(field, shorten(first["input"]), EXPECTED)))
+            return error_response(
+                400, str(InputError(field, shorten(first["input"]), THRESHOLD_FORMS))
+            )
         return error_response(
             400, str(as_input_error(first, list(Question.model_fields), example()))
         )

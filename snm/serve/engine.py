@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, issparse, vstack
 
 from snm.errors import counted
-from snm.prediction.candidates import padded
+from snm.prediction.candidates import pad_ids
 from snm.prediction.predictor import Predictor
 from snm.prediction.reasons import Reason
 
@@ -266,7 +266,7 @@ class Engine:
 
 def _padded_length(labels: NDArray[np.int32]) -> int:
     """The number of candidate labels as programs pad it."""
-    return len(padded(labels, 0))
+    return len(pad_ids(labels, 0))
 
 
 def _group_by_labels(batch: list[_QueuedRequest]) -> list[list[_QueuedRequest]]:

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.errors import InputError, counted, nearest
-from snm.prediction.candidates import candidates_of, none_known
-from snm.prediction.exclusion import Excluded, excluded_of
-from snm.prediction.inputs import without_zeros
+from snm.prediction.candidates import parse_candidates, unknown_labels_error
+from snm.prediction.exclusion import Excluded, parse_excluded
+from snm.prediction.inputs import drop_zeros
 from snm.prediction.predictor import Predictor
 from snm.serve.messages import ENTRIES, LIST, TEXT, VECTOR, Label, Question
 from snm.system.repeated_keys import repeated_key
@@ -100,10 +100,10 @@ def candidate_labels(
     known, unknown = _known_ids(per_point or [shared], predictor)
     if unknown and not any(map(len, known)):
         first = (shared or [label for of_point in per_point for label in of_point])[0]
-        raise none_known("labels", first, unknown)
+        raise unknown_labels_error("labels", first, unknown)
     if not per_point:
         return known[0], unknown
-    candidates = candidates_of(known, num_points, predictor.model.spec.num_labels)
+    candidates = parse_candidates(known, num_points, predictor.model.spec.num_labels)
     assert not isinstance(candidates, np.ndarray)
     return candidates, unknown
 
@@ -143,7 +143,7 @@ def excluded_labels(
     except InputError as error:
         raise InputError("exclude", error.found, error.expected) from error
     num_labels = predictor.model.spec.num_labels
-    return excluded_of(known if per_point else known[0], num_points, num_labels), unknown
+    return parse_excluded(known if per_point else known[0], num_points, num_labels), unknown
 
 
 def feature_rows(question: Question, predictor: Predictor, max_points: int) -> csr_matrix:
@@ -205,7 +205,7 @@ def _as_matrix(
     if predictor.weighting.kind == "tfidf" and (data < 0).any():
         raise InputError("features", "a negative value", "counts of at least 0 (tfidf weighting)")
     stored = data, np.asarray(ids, np.int32), starts
-    return without_zeros(csr_matrix(stored, shape=(len(points), width)))
+    return drop_zeros(csr_matrix(stored, shape=(len(points), width)))
 
 
 def as_input_error(error: Mapping[str, Any], fields: Sequence[str], example: str) -> InputError:

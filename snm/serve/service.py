@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.errors import InputError
-from snm.prediction.digits import rounded
+from snm.prediction.digits import round_values
 from snm.prediction.exclusion import Excluded
 from snm.prediction.predictor import Predictor
 from snm.prediction.reasons import Reason
@@ -183,7 +183,7 @@ class PredictionService:
         Raises:
           InputError: more labels than a search may find.
         """
-        k = count + (0 if excluded is None else excluded.most)
+        k = count + (0 if excluded is None else excluded.max_per_point)
         if k > self._max_k < self._num_labels:
             expected = f"at most {self._max_k} with those to leave out (see --max-k)"
             raise InputError("exclude", f"{k} labels to find", expected)
@@ -207,7 +207,7 @@ def _answer_mask(
       excluded: labels that are not answers, or None.
       count: labels per point.
     """
-    is_answer = labels >= 0 if excluded is None else excluded.left(labels, count)
+    is_answer = labels >= 0 if excluded is None else excluded.kept(labels, count)
     if threshold is not None:
         assert p is not None
         is_answer &= threshold(labels, p)
@@ -246,8 +246,8 @@ def _make_answers(
             Answer(
                 labels=ids,
                 names=None if names is None else [names[label] for label in ids],
-                scores=rounded(scores[number][mask].tolist()),
-                probabilities=None if p is None else rounded(p[number][mask].tolist()),
+                scores=round_values(scores[number][mask].tolist()),
+                probabilities=None if p is None else round_values(p[number][mask].tolist()),
                 unknown=bool(blank[number]),
                 **explanation,
             )

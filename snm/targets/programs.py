@@ -34,7 +34,7 @@ from snm.targets.faults import faults
 from snm.targets.module import Module
 from snm.targets.table import Target
 from snm.trainer.phase import first_phase
-from snm.trainer.prepare import prepare, trained_beside
+from snm.trainer.prepare import label_name_points, prepare
 from snm.trainer.programs import jitted_assembly
 
 __all__ = ["Program", "compile_and_analyse", "compile_run", "compile_scoring", "compile_training"]
@@ -98,11 +98,11 @@ def compile_run(
         phase = first_phase(config, dataset)
         weighting = Weighting.fit(config.weighting, dataset.train.features)
         prepared = prepare(
-            config, dataset.train, weighting, phase.rows, trained_beside(config, dataset)
+            config, dataset.train, weighting, phase.rows, label_name_points(config, dataset)
         )
     source, count = prepared.source, prepared.steps_per_dispatch
     programs = []
-    for stage, share in prepared.shares:
+    for stage, share in prepared.stage_shares:
         model = dataclasses.replace(prepared.model, spec=stage.spec)
         name = f"training, k' {stage.spec.mined}"
         batches = source.with_spec(stage.spec)

@@ -1,4 +1,4 @@
-"""Class rows to start from: the centroids of the labels' training points."""
+"""Initial class rows: the centroids of the labels' training points."""
 
 from __future__ import annotations
 
@@ -18,54 +18,54 @@ from snm.data.weighting import Weighting
 from snm.machine.compiler import answer_options
 from snm.model.model import Model, TrainState
 from snm.model.train_step import centroid_step
-from snm.prediction.point_blocks import Blocks, one_ahead
+from snm.prediction.point_blocks import Blocks, yield_delayed
 from snm.prediction.predictor import ROWS
 from snm.prediction.programs import jitted_queries
 from snm.tables.rounding import as_float, round_to_nearest
 from snm.tables.table import RowTable, normalize
-from snm.trainer.loop import ahead, dispatches
+from snm.trainer.loop import prefetch_stacks, split_into_dispatches
 from snm.trainer.prepare import Prepared
 from snm.trainer.programs import jitted_steps
 
-__all__ = ["centroids"]
+__all__ = ["start_at_centroids"]
 
-_SHORT = 1e-3  # length of a random row that gives way to a single query, of length 1
+_RANDOM_ROW_LENGTH = 1e-3  # of the random rows: negligible beside one query, of length 1
 
-_MOST_ON_HOST = 1 << 25
-"""Numbers of class rows, 128 MiB of float32, that the host adds up beside the table."""
-_MOST_QUERIES = 1 << 27
-"""Numbers of the queries that it adds up."""
+_MAX_VALUES_ON_HOST = 1 << 25
+"""Elements of the class rows, 128 MiB of float32, up to which the host sums the queries."""
+_MAX_QUERY_VALUES = 1 << 27
+"""Elements of the queries up to which the host sums them."""
 
-_ALONE = threading.Lock()
-"""Held while a first block is embedded: members that start side by side would each compile it."""
+_COMPILE_LOCK = threading.Lock()
+"""Held while the first block is embedded, so that members that start together compile once."""
 
 
-def centroids(prepared: Prepared, state: TrainState) -> TrainState:
+def start_at_centroids(prepared: Prepared, state: TrainState) -> TrainState:
     """Replaces class rows by the directions of the mean queries of the labels' training points.
 
-    Class rows then start as the classifier of nearest centroids (Rocchio, 1971). Points count by
-    their weights. A label without points keeps its random row.
+    The model then starts as a nearest-centroid classifier (Rocchio, 1971). Means are weighted by
+    the weights of the points. A label without points keeps its random row.
 
-    Of a small table and few points, the host adds up queries that the program of prediction
-    computes, which held-out points and a memory of neighbours need too: a program of its own takes
-    longer to compile than it runs. On a mesh, and of more, a step adds up on the devices, in place.
+    With a small table and few points, the host sums the queries. They come from the jitted program
+    of prediction, which validation and the memory need anyway; a program for centroids alone takes
+    longer to compile than to run. Otherwise, and on a mesh, a jitted step sums on the devices.
 
     Args:
-      prepared: the training, whose points are visited once.
-      state: new parameters, consumed.
+      prepared: the training; its points are visited once.
+      state: initial parameters, consumed.
     """
-    large = state.head.table.rows.size > _MOST_ON_HOST
-    many = prepared.source.num_points * prepared.model.dim > _MOST_QUERIES
+    large = state.head.table.rows.size > _MAX_VALUES_ON_HOST
+    many = prepared.source.num_points * prepared.model.dim > _MAX_QUERY_VALUES
     make_global_array = large or many or prepared.mesh is not None
-    return (_on_devices if make_global_array else _on_host)(prepared, state)
+    return (_sum_on_devices if make_global_array else _sum_on_host)(prepared, state)
 
 
-def _on_host(prepared: Prepared, state: TrainState) -> TrainState:
-    """As `centroids`, from the queries of blocks of points."""
+def _sum_on_host(prepared: Prepared, state: TrainState) -> TrainState:
+    """`start_at_centroids` with sums on the host, one block of points at a time."""
     table = state.head.table
     rows = np.array(as_float(table.rows), np.float32)
-    rows *= _SHORT * np.exp(np.asarray(state.head.log_scale))
-    for queries, labels in _embedded(prepared.model, state, prepared.source):
+    rows *= _RANDOM_ROW_LENGTH * np.exp(np.asarray(state.head.log_scale))
+    for queries, labels in _embed_blocks(prepared.model, state, prepared.source):
         finite = np.isfinite(queries).all(axis=1)
         _add_to_rows(rows, queries[finite], labels[finite])
     lengths = np.sqrt(np.einsum("kd,kd->k", rows, rows))
@@ -73,59 +73,61 @@ def _on_host(prepared: Prepared, state: TrainState) -> TrainState:
     return _with_class_rows(state, round_to_nearest(jax.device_put(rows), table.rows.dtype))
 
 
-def _embedded(
+def _embed_blocks(
     model: Model, state: TrainState, source: Source
 ) -> Iterator[tuple[NDArray[np.float32], csr_matrix]]:
-    """Queries [m, dim], times the multiplier of scores, and labels [m, K], a block at a time."""
+    """Queries [m, dim], times the score multiplier, and labels [m, K], of each block of points."""
 
-    def begun() -> Iterator[tuple[jax.Array, csr_matrix]]:
+    def started_blocks() -> Iterator[tuple[jax.Array, csr_matrix]]:
         embed, first = jitted_queries(model, None), 0
-        # The features of a source are weighted.
+        # The features of a source are weighted already.
         for count, block in Blocks(Weighting("none"), ROWS, entries=8).of(source.features):
             yield embed(state, block), source.labels[first : first + count]
             first += count
 
-    blocks = begun()
-    with _ALONE:
-        start = list(itertools.islice(blocks, 1))
-    for queries, labels in one_ahead(itertools.chain(start, blocks)):
+    blocks = started_blocks()
+    with _COMPILE_LOCK:
+        first_block = list(itertools.islice(blocks, 1))
+    for queries, labels in yield_delayed(itertools.chain(first_block, blocks)):
         yield np.asarray(queries)[: labels.shape[0]], labels
 
 
 def _add_to_rows(
     rows: NDArray[np.float32], queries: NDArray[np.float32], labels: csr_matrix
 ) -> None:
-    """Adds queries [m, dim] to the rows [K, dim] of their labels, CSR [m, K], times its values."""
-    found, slots = np.unique(labels.indices, return_inverse=True)
-    shape = labels.shape[0], len(found)
-    rows[found] += csr_matrix((labels.data, slots, labels.indptr), shape).T @ queries
+    """Adds queries [m, dim], weighted by labels CSR [m, K], to the rows [K, dim] of the labels."""
+    label_ids, slots = np.unique(labels.indices, return_inverse=True)
+    shape = labels.shape[0], len(label_ids)
+    rows[label_ids] += csr_matrix((labels.data, slots, labels.indptr), shape).T @ queries
 
 
-def _on_devices(prepared: Prepared, state: TrainState) -> TrainState:
-    """As `centroids`, by a step that adds to the rows in place."""
+def _sum_on_devices(prepared: Prepared, state: TrainState) -> TrainState:
+    """`start_at_centroids` with sums on the devices, by steps that update the rows in place."""
     source, mesh = prepared.source.for_centroids(), prepared.mesh
     resident = source.resident_arrays()
     if mesh is not None:
         resident = spread_points(resident, source.data_parts, mesh)
     programs: dict[tuple[int, int], jax.stages.Wrapped] = {}
-    state = _changed(state, _shortened)
+    state = _map_class_rows(state, _shorten)
     steps = prepared.steps_per_dispatch
-    plan = list(dispatches(source, 0, source.steps_per_epoch, steps, marks=[], stage_starts=[]))
-    for first, _, stack in ahead(lambda _: source, plan, mesh, steps):
+    dispatches = list(
+        split_into_dispatches(source, 0, source.steps_per_epoch, steps, periods=[], stage_starts=[])
+    )
+    for first, _, stack in prefetch_stacks(lambda _: source, dispatches, mesh, steps):
         shape = source.shape_of_step(first)
         if shape not in programs:
-            # A pass is one visit to the points: compiling is most of it.
+            # There is a single pass, so compilation takes most of its time.
             programs[shape] = jitted_steps(
                 prepared.model, source, shape, mesh, centroid_step, answer_options
             )
         state, _ = programs[shape](state, resident, stack)
-    return _changed(state, _of_unit_length)
+    return _map_class_rows(state, _normalize_rows)
 
 
-def _changed(state: TrainState, change: Callable[[jax.Array], jax.Array]) -> TrainState:
-    """The state with its class rows changed, in place."""
-    changed = jax.jit(change, donate_argnums=0, compiler_options=answer_options())
-    return _with_class_rows(state, changed(state.head.table.rows))
+def _map_class_rows(state: TrainState, function: Callable[[jax.Array], jax.Array]) -> TrainState:
+    """Applies a function to the class rows, in place."""
+    jitted = jax.jit(function, donate_argnums=0, compiler_options=answer_options())
+    return _with_class_rows(state, jitted(state.head.table.rows))
 
 
 def _with_class_rows(state: TrainState, rows: jax.Array) -> TrainState:
@@ -133,9 +135,9 @@ def _with_class_rows(state: TrainState, rows: jax.Array) -> TrainState:
     return dataclasses.replace(state, head=dataclasses.replace(state.head, table=table))
 
 
-def _shortened(rows: jax.Array) -> jax.Array:
-    return round_to_nearest(as_float(rows) * _SHORT, rows.dtype)
+def _shorten(rows: jax.Array) -> jax.Array:
+    return round_to_nearest(as_float(rows) * _RANDOM_ROW_LENGTH, rows.dtype)
 
 
-def _of_unit_length(rows: jax.Array) -> jax.Array:
+def _normalize_rows(rows: jax.Array) -> jax.Array:
     return round_to_nearest(normalize(as_float(rows)), rows.dtype)

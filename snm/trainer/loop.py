@@ -16,7 +16,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from jax.sharding import Mesh
@@ -43,17 +43,25 @@ from snm.system.timing import part
 from snm.trainer.nonfinite import diagnose, points_of_step
 from snm.trainer.programs import StepPrograms
 
-__all__ = ["Course", "Probe", "Validation", "Watch", "ahead", "dispatches", "run_steps"]
+__all__ = [
+    "LoopHooks",
+    "LoopPlan",
+    "Probe",
+    "Validation",
+    "prefetch_stacks",
+    "run_steps",
+    "split_into_dispatches",
+]
 
 
 class Validation(NamedTuple):
-    """Scores on held-out points, which tell the best checkpoint and when to end.
+    """Validation while training: it selects the best checkpoint, and stops a run early.
 
     Attributes:
-      metrics: those of a state.
+      metrics: computes the metrics of a state on the validation points.
       every: steps between evaluations; the last step is evaluated too.
       monitor: the metric that decides which checkpoint is best.
-      patience: evaluations without a better score after which to stop; 0 never stops.
+      patience: evaluations without a better score after which to stop; 0 never stops early.
     """
 
     metrics: Callable[[TrainState], dict[str, float]]
@@ -63,28 +71,25 @@ class Validation(NamedTuple):
 
 
 class Probe(NamedTuple):
-    """A look at the state whose result is an event Probed; its time does not count as training.
+    """A function of the state whose result is an event Probed; its time is no training time.
 
     Attributes:
-      look: the function.
+      function: of a state.
       every: steps between its calls; it is also called before the first and after the last step.
     """
 
-    look: Callable[[TrainState], dict[str, Any]]
+    function: Callable[[TrainState], dict[str, Any]]
     every: int
 
 
-_Look = TypeVar("_Look", Validation, Probe)
-
-
-class Watch(NamedTuple):
-    """What looks on while the loop runs.
+class LoopHooks(NamedTuple):
+    """What the loop calls beside the steps.
 
     Attributes:
-      validation: what is evaluated on the way, or nothing.
-      probe: what else looks at the state, or nothing.
-      stop: asked after every dispatch. After True the loop saves a checkpoint and ends; a run that
-        goes on from there takes the same path as one that was never stopped.
+      validation: the evaluation on validation points, or None.
+      probe: another function of the state, or None.
+      stop: called after every dispatch. After True the loop saves a checkpoint and ends; a run that
+        is resumed from it takes the same steps as one that was never stopped.
     """
 
     validation: Validation | None = None
@@ -92,16 +97,16 @@ class Watch(NamedTuple):
     stop: Callable[[], bool] | None = None
 
 
-class Course(NamedTuple):
-    """What the loop does at which step.
+class LoopPlan(NamedTuple):
+    """When the loop ends, dispatches, saves, and what it does about non-finite steps.
 
     Attributes:
       last_step: steps of the whole run.
-      steps_per_dispatch: steps that the device runs between two exchanges with the host.
-      checkpoint_every: steps between checkpoints, beside the best ones and the last; 0 saves these
-        alone.
-      on_nonfinite: `stop` raises; `skip` leaves such steps out, and raises after an epoch of them.
-      point_ids: int64 [N], what messages call each point of the source; None numbers them from 0.
+      steps_per_dispatch: the most steps per dispatch.
+      checkpoint_every: steps between checkpoints. The best ones and the last are saved too; with 0,
+        only these.
+      on_nonfinite: `stop` raises; `skip` skips such steps, and raises after an epoch of them.
+      point_ids: int64 [N], the ids of the source's points in messages; None numbers them from 0.
     """
 
     last_step: int
@@ -115,22 +120,22 @@ def run_steps(
     programs: StepPrograms,
     state: TrainState,
     progress: Progress,
-    course: Course,
+    plan: LoopPlan,
     checkpoints: Store,
-    watch: Watch | None = None,
+    hooks: LoopHooks | None = None,
 ) -> Generator[Event, None, TrainState]:
-    """Trains from `progress.step` to `course.last_step`, and yields events.
+    """Trains from `progress.step` to `plan.last_step`, and yields events.
 
     Args:
-      programs: of the model and its batches, perhaps begun.
+      programs: the compiled steps of the model.
       state: parameters; their buffers are donated.
       progress: counters of the run, which the loop updates in place.
-      course: what is done at which step.
+      plan: when to end, dispatch and save.
       checkpoints: the store that saves states.
-      watch: what looks on; None is nothing.
+      hooks: validation, probe and stop; None is none of them.
 
     Yields:
-      Events; those of a dispatch come one dispatch later, so that the device has work meanwhile.
+      Events. Those of a dispatch come one dispatch later, so that the device never waits.
 
     Returns:
       The state after the last step.
@@ -138,63 +143,71 @@ def run_steps(
     Raises:
       NonFiniteError: a loss or gradient was not finite.
       SavingError: a checkpoint could not be written.
-      StoppedError: `watch.stop` said so.
+      StoppedError: `hooks.stop` returned True.
     """
     source, mesh = programs.source, programs.mesh
-    last_step, steps_per_dispatch, checkpoint_every = course[:3]
-    validation, probe, stop = watch or Watch()
+    last_step, steps_per_dispatch, checkpoint_every = plan[:3]
+    validation, probe, stop = hooks or LoopHooks()
     resident = source.resident_arrays()
     if mesh is not None:
         resident = spread_points(resident, source.data_parts, mesh)
-    marks = [checkpoint_every, *(one.every for one in (validation, probe) if one is not None)]
-    starts = [stage.first_step for stage in programs.stages]
-    plan = dispatches(source, progress.step, last_step, steps_per_dispatch, marks, starts)
+    periods = [checkpoint_every]
+    if validation is not None:
+        periods.append(validation.every)
+    if probe is not None:
+        periods.append(probe.every)
+    stage_starts = [stage.first_step for stage in programs.stages]
+    dispatches = split_into_dispatches(
+        source, progress.step, last_step, steps_per_dispatch, periods, stage_starts
+    )
     if probe is not None and not progress.step:
-        yield Probed(0, 0.0, probe.look(state))
+        yield Probed(0, 0.0, probe.function(state))
 
-    def diagnosed(step: int, loss: float) -> NonFinite:
+    def diagnose_step(step: int, loss: float) -> NonFinite:
         model, batches = programs.stage_at(step)
         return diagnose(model, batches, resident, state, step, loss, on_mesh=mesh is not None)
 
-    reports = _Reports(source, progress, diagnosed, course)
-    clock = reports.clock
-    as_saved = (
-        None if mesh is None else functools.partial(remove_padding_rows, model=programs.model)
-    )
+    pending = _PendingDispatches(source, progress, diagnose_step, plan)
+    clock = pending.clock
+    to_saved = None
+    if mesh is not None:
+        to_saved = functools.partial(remove_padding_rows, model=programs.model)
     stopping = False
-    with make_writer(checkpoints, state, as_saved) as writer:
-        stacks = ahead(lambda step: programs.stage_at(step)[1], plan, mesh, steps_per_dispatch)
+    with make_writer(checkpoints, state, to_saved) as writer:
+        stacks = prefetch_stacks(
+            lambda step: programs.stage_at(step)[1], dispatches, mesh, steps_per_dispatch
+        )
         for first, count, stack in stacks:
-            with clock.paused():  # compiling is no part of the steps' time
+            with clock.paused():  # compilation does not count as training
                 program = programs.for_dispatch(first, state, resident, stack)
             with part("steps"):
                 state, metrics = program(state, resident, stack)
-            reports.add(first, count, metrics)
-            if len(reports) > 1:
-                yield from reports.oldest()
+            pending.add(first, count, metrics)
+            if len(pending) > 1:
+                yield from pending.finish_oldest()
             yield from map(Saved, writer.written())
-            done = first + count
-            validating = _if_due(validation, done, last_step)
-            probing = _if_due(probe, done, last_step)
-            saving = _due(done, checkpoint_every, last_step)
+            step = first + count
+            evaluate_now = validation is not None and _is_due(step, validation.every, last_step)
+            probe_now = probe is not None and _is_due(step, probe.every, last_step)
+            save_now = _is_due(step, checkpoint_every, last_step)
             stopping = stop is not None and stop()
-            if not (validating or probing or saving or stopping):
+            if not (evaluate_now or probe_now or save_now or stopping):
                 continue
-            while reports:
-                yield from reports.oldest()
-            score, best = None, False
-            if validating is not None:
+            while pending:
+                yield from pending.finish_oldest()
+            score, is_best = None, False
+            if validation is not None and evaluate_now:
                 with part("held-out points"):
-                    metrics_held_out = validating.metrics(state)
-                score = metrics_held_out[validating.monitor]
-                best = progress.record(score, done, validating.patience)
-                yield Evaluated(done, metrics_held_out, best)
-            if probing is not None:
-                yield Probed(done, progress.seconds, probing.look(state))
-            if saving or best or progress.stopped or stopping:
+                    validation_metrics = validation.metrics(state)
+                score = validation_metrics[validation.monitor]
+                is_best = progress.record(score, step, validation.patience)
+                yield Evaluated(step, validation_metrics, is_best)
+            if probe is not None and probe_now:
+                yield Probed(step, progress.seconds, probe.function(state))
+            if save_now or is_best or progress.stopped or stopping:
                 with part("checkpoints"):
-                    last = done == last_step or progress.stopped or stopping
-                    writer.save(done, state, dataclasses.asdict(progress), score, last=last)
+                    is_last = step == last_step or progress.stopped or stopping
+                    writer.save(step, state, dataclasses.asdict(progress), score, last=is_last)
                 yield from map(Saved, writer.written())
             clock.restart()
             if progress.stopped or stopping:
@@ -207,80 +220,83 @@ def run_steps(
     return state
 
 
-class _Reports:
-    """Dispatches whose losses the host has not read yet; `oldest` turns the first into events.
+class _PendingDispatches:
+    """Dispatches whose losses the host has not read yet; `finish_oldest` reads those of the first.
 
     Args:
       source: the batches.
       progress: counters of the run, updated in place.
-      diagnosed: finds what was not finite, given a step and its loss.
-      course: tells what then happens, and the names of points.
+      diagnose_step: finds the first non-finite tensor of a step, given the step and its loss.
+      plan: says what to do about non-finite steps, and the ids of points.
     """
 
     def __init__(
         self,
         source: Source,
         progress: Progress,
-        diagnosed: Callable[[int, float], NonFinite],
-        course: Course,
+        diagnose_step: Callable[[int, float], NonFinite],
+        plan: LoopPlan,
     ):
         self._source, self._progress = source, progress
-        self._diagnosed, self._point_ids = diagnosed, course.point_ids
-        self._stops = course.on_nonfinite == "stop"
-        self._waiting: collections.deque[tuple[int, int, Any]] = collections.deque()
+        self._diagnose_step, self._point_ids = diagnose_step, plan.point_ids
+        self._raises = plan.on_nonfinite == "stop"
+        self._queue: collections.deque[tuple[int, int, Any]] = collections.deque()
         self.clock = _Clock()
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._queue)
 
     def add(self, first: int, count: int, metrics: Any) -> None:
-        """A dispatch of `count` steps from `first` on, which the device may still compute."""
-        self._waiting.append((first, count, metrics))
+        """Adds a dispatch of `count` steps from `first` on; the device may still compute it."""
+        self._queue.append((first, count, metrics))
 
-    def oldest(self) -> Iterator[Event]:
-        """Waits for the oldest dispatch, and yields its events.
+    def finish_oldest(self) -> Iterator[Event]:
+        """Waits for the oldest dispatch, updates the counters, and yields its events.
 
         Raises:
           NonFiniteError: a loss or gradient was not finite, with `stop`; with `skip`, in all steps
             of an epoch.
         """
-        first, count, metrics = self._waiting.popleft()
+        first, count, metrics = self._queue.popleft()
         with part("steps"):  # waits for the device
             losses, ok = np.asarray(metrics.loss, np.float64), np.asarray(metrics.ok)
-        losses, ok = losses[:count], ok[:count]  # the rest fills the dispatch up
-        for place in np.flatnonzero(~ok):
-            step = first + int(place)
-            named = points_of_step(self._source, step, self._point_ids)
-            if self._stops:
-                raise NonFiniteError(step, self._diagnosed(step, float(losses[place])), named)
-            yield Skipped(step, NonFinite.of_loss(float(losses[place])).tensor, named)
+        losses, ok = losses[:count], ok[:count]  # the other steps are padding
+        for index in np.flatnonzero(~ok):
+            step, loss = first + int(index), float(losses[index])
+            point_ids = points_of_step(self._source, step, self._point_ids)
+            if self._raises:
+                raise NonFiniteError(step, self._diagnose_step(step, loss), point_ids)
+            yield Skipped(step, NonFinite.of_loss(loss).tensor, point_ids)
         progress = self._progress
-        _count_skipped(progress, ok)
+        _update_skipped(progress, ok)
         if progress.skipped_in_a_row >= self._source.steps_per_epoch:
             last = first + int(np.flatnonzero(~ok)[-1])
             hint = f"{progress.skipped_in_a_row} steps in a row were skipped: that is an epoch"
-            found = self._diagnosed(last, float(losses[last - first]))
-            named = points_of_step(self._source, last, self._point_ids)
-            raise NonFiniteError(last, found, named, hint)
+            diagnosis = self._diagnose_step(last, float(losses[last - first]))
+            point_ids = points_of_step(self._source, last, self._point_ids)
+            raise NonFiniteError(last, diagnosis, point_ids, hint)
         seconds = self.clock.read()
         progress.step = first + count
         progress.seconds += seconds
-        # A step divides by the batch size, also where the last batch of an epoch has fewer points.
+        # A step divides by the batch size, also if the last batch of an epoch has fewer points.
         points = np.array([self._source.order.points_in(first + row) for row in range(count)])
-        of_points = math.fsum(losses[ok]) * self._source.batch_size
-        loss = of_points / int(points[ok].sum()) if ok.any() else math.nan
-        yield Stepped(first + count, int(points.sum()), loss, seconds)
+        loss_sum = math.fsum(losses[ok]) * self._source.batch_size
+        mean_loss = loss_sum / int(points[ok].sum()) if ok.any() else math.nan
+        yield Stepped(first + count, int(points.sum()), mean_loss, seconds)
 
 
-def _count_skipped(progress: Progress, ok: np.ndarray) -> None:
+def _update_skipped(progress: Progress, ok: np.ndarray) -> None:
+    """Counts the skipped steps of a dispatch, and those at its end in a row."""
     progress.skipped += int((~ok).sum())
     taken = np.flatnonzero(ok)
-    row = len(ok) - 1 - int(taken[-1]) if taken.size else progress.skipped_in_a_row + len(ok)
-    progress.skipped_in_a_row = row
+    if taken.size:
+        progress.skipped_in_a_row = len(ok) - 1 - int(taken[-1])
+    else:
+        progress.skipped_in_a_row += len(ok)
 
 
 class _Clock:
-    """Seconds of training, without compiling, and without what comes before a restart."""
+    """Seconds of training, without compilation, evaluation and checkpoints."""
 
     def __init__(self) -> None:
         self.restart()
@@ -294,69 +310,74 @@ class _Clock:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """The block does not count."""
-        begun = time.perf_counter()
+        """Leaves the time of the block out."""
+        start = time.perf_counter()
         yield
-        self._last += time.perf_counter() - begun
+        self._last += time.perf_counter() - start
 
 
-def _due(step: int, every: int, last: int) -> bool:
+def _is_due(step: int, every: int, last: int) -> bool:
     return step == last or (every > 0 and step % every == 0)
 
 
-def _if_due(one: _Look | None, step: int, last: int) -> _Look | None:
-    return one if one is not None and _due(step, one.every, last) else None
-
-
-def dispatches(
-    source: Source, first: int, last: int, longest: int, marks: list[int], stage_starts: list[int]
+def split_into_dispatches(
+    source: Source,
+    first: int,
+    last: int,
+    max_steps: int,
+    periods: list[int],
+    stage_starts: list[int],
 ) -> Iterator[tuple[int, int]]:
-    """Splits steps first to last - 1 into dispatches of at most `longest` steps.
+    """Splits steps first to last - 1 into dispatches of at most `max_steps` steps.
 
-    Dispatches end with epochs, at multiples of `marks`, and before `stage_starts`, the first steps
-    of stages.
+    A dispatch ends at the end of an epoch, at a multiple of each of the `periods` that is not 0,
+    and before each of the `stage_starts`, the first steps of stages.
 
     Yields:
-      The first step of each, and its number of steps.
+      The first step of each dispatch, and its number of steps.
     """
-    marks = [source.steps_per_epoch, *(mark for mark in marks if mark)]
+    periods = [source.steps_per_epoch, *(period for period in periods if period)]
     while first < last:
-        stop = min(last, first + longest, *(first - first % mark + mark for mark in marks))
-        stop = min([stop, *(start for start in stage_starts if start > first)])
-        yield first, stop - first
-        first = stop
+        next_multiples = [(first // period + 1) * period for period in periods]
+        next_stages = [start for start in stage_starts if start > first]
+        end = min([last, first + max_steps, *next_multiples, *next_stages])
+        yield first, end - first
+        first = end
 
 
-def ahead(
+def prefetch_stacks(
     source_at: Callable[[int], Source],
-    plan: Iterable[tuple[int, int]],
+    dispatches: Iterable[tuple[int, int]],
     mesh: Mesh | None,
     length: int,
 ) -> Iterator[tuple[int, int, Any]]:
-    """The stacks of batches; a thread makes them while the device runs the one before.
+    """Prefetches the stack of batches of each dispatch, in a thread, while the device works.
 
     Args:
-      source_at: the batches of a step.
-      plan: first step and number of steps of each.
+      source_at: the batches, given a step.
+      dispatches: the first step and the number of steps of each, from `split_into_dispatches`.
       mesh: the devices, or None for one.
-      length: what stacks are filled up to, where the device has the points.
+      length: the number of steps that stacks are padded to if the points are on the device.
+
+    Yields:
+      The first step of a dispatch, its number of steps, and `Source.stack` of them.
     """
 
-    def made(first: int, count: int) -> Any:
+    def load(first: int, count: int) -> Any:
         source = source_at(first)
         stack = source.stack(first, count, length)
         return stack if mesh is None else spread_stack(stack, source.data_parts, mesh)
 
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        rest = iter(plan)
-        begun = collections.deque(
-            (one, pool.submit(made, *one)) for one in itertools.islice(rest, 2)
+        remaining = iter(dispatches)
+        loading = collections.deque(
+            (dispatch, pool.submit(load, *dispatch)) for dispatch in itertools.islice(remaining, 2)
         )
-        while begun:
-            (first, count), future = begun.popleft()
+        while loading:
+            (first, count), future = loading.popleft()
             with part("waiting for batches"):
                 stack = future.result()
-            following = next(rest, None)
-            if following:
-                begun.append((following, pool.submit(made, *following)))
+            next_dispatch = next(remaining, None)
+            if next_dispatch is not None:
+                loading.append((next_dispatch, pool.submit(load, *next_dispatch)))
             yield first, count, stack

@@ -1,4 +1,4 @@
-"""Finds the first non-finite tensor of a step, by computing the step again tensor by tensor."""
+"""Finds the first non-finite tensor of a step: it repeats the step and checks each tensor."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def diagnose(
       step: counted from 0.
       loss: of that step.
       on_mesh: the parameters are sharded over a mesh. They are gathered on the host, and the step
-        is computed there. Where the host has no room, or other processes hold shards, only the
-        loss is reported.
+        is computed there. If the host lacks memory for them, or other processes hold shards, only
+        the loss is reported.
     """
     if on_mesh:
         if has_several_processes() or not has_memory_for_copy(state):
@@ -62,28 +62,28 @@ def diagnose(
     item = jax.tree.map(lambda leaf: leaf[0], source.stack(step, 1))
 
     @jax.jit
-    def walk(state: TrainState, resident: Any, item: Any) -> list[jax.Array]:
-        return _finite(model, state, source.materialize(resident, item, shape))
+    def check(state: TrainState, resident: Any, item: Any) -> list[jax.Array]:
+        return _check_tensors(model, state, source.materialize(resident, item, shape))
 
-    for name, finite in zip(_TENSORS, walk(state, resident, item), strict=True):
-        good = np.asarray(finite)
-        if not good.all():
-            if not good.ndim:
+    for name, is_finite in zip(_TENSORS, check(state, resident, item), strict=True):
+        finite = np.asarray(is_finite)
+        if not finite.all():
+            if not finite.ndim:
                 return NonFinite(name, [])
-            real = _places_of_step(source, step) >= 0
-            return NonFinite(name, np.flatnonzero(~good[: source.batch_size][real]).tolist())
+            is_point = _batch_rows(source, step) >= 0
+            return NonFinite(name, np.flatnonzero(~finite[: source.batch_size][is_point]).tolist())
     return NonFinite.of_loss(loss)
 
 
 def points_of_step(source: Source, step: int, point_ids: np.ndarray | None) -> list[int]:
-    """The points of a step's batch, as their entries of `point_ids`, int64 [N], if it is given."""
-    points = _places_of_step(source, step)
+    """The ids of the points in a step's batch, from `point_ids` int64 [N]; None is their rows."""
+    points = _batch_rows(source, step)
     points = points[points >= 0]
     return (points if point_ids is None else point_ids[points]).tolist()
 
 
-def _places_of_step(source: Source, step: int) -> np.ndarray:
-    """The points at the places of a step's batch, -1 in empty ones, which may be anywhere."""
+def _batch_rows(source: Source, step: int) -> np.ndarray:
+    """The source's rows in a step's batch; -1 is padding, which may be anywhere in the batch."""
     order, _ = source.order.epoch(step // source.steps_per_epoch)
     return order[step % source.steps_per_epoch]
 
@@ -103,8 +103,8 @@ _TENSORS = (
 )
 
 
-def _finite(model: Model, state: TrainState, batch: Batch) -> list[jax.Array]:
-    """Whether each of `_TENSORS` is finite: bool [n], one a point, or a single bool."""
+def _check_tensors(model: Model, state: TrainState, batch: Batch) -> list[jax.Array]:
+    """Whether each of `_TENSORS` is finite: bool [n], one per point, or a single bool."""
     features = batch.features
     n = features.starts.shape[0] - 1
     row = entry_rows(features)
@@ -112,26 +112,25 @@ def _finite(model: Model, state: TrainState, batch: Batch) -> list[jax.Array]:
     def by_point(entries: jax.Array) -> jax.Array:
         return jax.ops.segment_sum((~entries).astype(jnp.int32), row, n) == 0
 
-    used = jnp.isfinite(as_float(state.features.rows[features.ids])).all(axis=1) | (
-        features.values == 0
-    )
+    finite_rows = jnp.isfinite(as_float(state.features.rows[features.ids])).all(axis=1)
+    finite_rows |= features.values == 0  # padding
     sums = embedding_bag(state.features.rows, features)
-    # The new class rows are not used, so XLA computes no update and copies no table.
-    back = forward_backward(model, state, batch, sums)
+    # The new class rows are unused, so XLA computes no update and copies no table.
+    results = forward_backward(model, state, batch, sums)
     head = state.head
-    rest = [head.log_scale] + ([] if head.bias is None else [head.bias])
+    small_params = [head.log_scale] + ([] if head.bias is None else [head.bias])
     return [
         by_point(jnp.isfinite(features.values)),
-        by_point(used),
+        by_point(finite_rows),
         jnp.isfinite(sums).all(axis=1),
         _all_finite(state.tower),
-        jnp.isfinite(back.queries).all(axis=1),
+        jnp.isfinite(results.queries).all(axis=1),
         jnp.isfinite(as_float(head.table.rows)).all(),
-        _all_finite(rest),
-        jnp.isfinite(back.step.loss),
-        jnp.isfinite(back.step.query_gradient).all(axis=1),
-        _all_finite(back.grad_tower),
-        jnp.isfinite(back.grad_sums).all(axis=1),
+        _all_finite(small_params),
+        jnp.isfinite(results.step.loss),
+        jnp.isfinite(results.step.query_gradient).all(axis=1),
+        _all_finite(results.grad_tower),
+        jnp.isfinite(results.grad_sums).all(axis=1),
     ]
 
 

@@ -1,6 +1,6 @@
-"""What a phase of a run trains on, and what is left of it at its end.
+"""The phases of a run: their points, their inputs and their outcome.
 
-Each member of a run has one phase, or two where `refit` trains it again on all points.
+Each member of a run has one phase, or two if `refit` trains it again on all points.
 """
 
 from __future__ import annotations
@@ -22,20 +22,27 @@ from snm.model.model import TrainState
 from snm.runs.events import Progress
 from snm.runs.folder import RunFolder
 from snm.runs.members import member_seed, phase_names
-from snm.trainer.prepare import all_points, trained_beside
+from snm.trainer.prepare import add_training_points, label_name_points
 from snm.trainer.warm_start import WarmStart
 
-__all__ = ["Phase", "PhaseInputs", "RunInputs", "Trained", "first_phase", "steps_of_epoch"]
+__all__ = [
+    "Phase",
+    "PhaseInputs",
+    "RunInputs",
+    "TrainedPhase",
+    "count_steps_per_epoch",
+    "first_phase",
+]
 
 
 @dataclasses.dataclass(frozen=True)
 class Phase:
-    """The points that a phase trains on, and those that it watches.
+    """The training points and the validation points of a phase.
 
     Attributes:
-      name: of `snm.runs.members.phase_names`.
-      held_out: points to evaluate on while training, or None.
-      rows: int [n], ascending, the points of train to train on; None is all.
+      name: one of `snm.runs.members.phase_names`.
+      held_out: the validation points, or None.
+      rows: int [n], ascending, the rows of the data's train part to train on; None is all.
     """
 
     name: str
@@ -50,22 +57,23 @@ class Phase:
           kept: int [n], ascending, the points of train that do not choose a memory; None is all.
         """
         name, _ = phase_names(member)
-        # Where there are points to watch, these choose it, and every member leaves them out.
+        # Validation points, if there are any, choose the memory. Every member leaves them out.
         if member > 1 or kept is None or self.held_out is not None:
             return dataclasses.replace(self, name=name)
         return dataclasses.replace(self, name=name, rows=kept)
 
 
 @dataclasses.dataclass
-class Trained:
-    """What is left of a phase that was trained, without its points.
+class TrainedPhase:
+    """The outcome of a phase, without its points.
 
     Attributes:
       progress: the counters at its end.
       steps_per_epoch: steps of a pass over its points.
-      points: visited, counted once a visit.
+      points: the number of visits to points, over all epochs.
       mesh: the devices, or None for one.
-      state: what predictions use, where that is in memory: of one member, on one device.
+      state: the parameters for predictions, if they are in memory: of a run with one member, on one
+        device; else None.
     """
 
     progress: Progress
@@ -77,7 +85,7 @@ class Trained:
 
 @dataclasses.dataclass(frozen=True)
 class PhaseInputs:
-    """What all phases of a training are made from.
+    """The inputs of all phases of a training.
 
     Attributes:
       config: the settings; in the inputs of a member, `seed` is that of the member.
@@ -90,14 +98,14 @@ class PhaseInputs:
     weighting: Weighting
 
     def of_member(self, member: int) -> Self:
-        """Those of a member, counted from 1."""
+        """The inputs of a member, counted from 1."""
         seed = member_seed(self.config.seed, member)
         return dataclasses.replace(self, config=dataclasses.replace(self.config, seed=seed))
 
 
 @dataclasses.dataclass(frozen=True)
 class RunInputs(PhaseInputs):
-    """What all phases of a run are made from.
+    """The inputs of all phases of a run.
 
     Attributes:
       folder: of the run.
@@ -108,38 +116,39 @@ class RunInputs(PhaseInputs):
     warm_start: WarmStart | None = None
 
 
-def steps_of_epoch(config: ResolvedConfig, dataset: Dataset) -> int:
-    """The steps of an epoch of the first phase, for which only its points are made.
+def count_steps_per_epoch(config: ResolvedConfig, dataset: Dataset) -> int:
+    """The number of steps per epoch of the first phase, without preparing its batches.
 
     Raises:
       InputError: as `first_phase`.
     """
-    rows, names = first_phase(config, dataset).rows, trained_beside(config, dataset)
-    points, rows = all_points(config, dataset.train, rows, names)
+    rows, names = first_phase(config, dataset).rows, label_name_points(config, dataset)
+    points, rows = add_training_points(config, dataset.train, rows, names)
     return Order.of(len(points.labelled(rows)), config.batch_size, config.seed).steps
 
 
 def first_phase(config: ResolvedConfig, dataset: Dataset) -> Phase:
-    """The phase that trains on all points of train, or on those that are not held out.
+    """The phase that trains on all training points, or on all but the validation points.
 
     Raises:
-      InputError: `monitor` names no metric, or one that the points held out have not the labels
-        for, or either part has no label.
+      InputError: `monitor` is not a metric, or the validation points lack the labels for it, or
+        either part has no labels.
     """
     if not config.validation_fraction:
         return Phase("train")
-    known = metric_names(dataset.train.num_labels, auc=config.auc)
-    if config.monitor not in known:
+    metrics = metric_names(dataset.train.num_labels, auc=config.auc)
+    if config.monitor not in metrics:
         found = f"{config.monitor!r}, no metric"
-        raise InputError("--monitor", found, nearest(config.monitor, known, f"such as {known[0]}"))
-    kept, held = dataset.rows_of_split(config.validation_fraction, config.seed)
-    held = dataset.train.with_positive_weight(held)
-    if not len(dataset.train.labelled(kept)) or not len(dataset.train.labelled(held)):
+        expected = nearest(config.monitor, metrics, f"such as {metrics[0]}")
+        raise InputError("--monitor", found, expected)
+    train_rows, validation_rows = dataset.rows_of_split(config.validation_fraction, config.seed)
+    validation_rows = dataset.train.with_positive_weight(validation_rows)
+    if not all(len(dataset.train.labelled(rows)) for rows in (train_rows, validation_rows)):
         found = f"{config.validation_fraction} of {dataset.train.num_points} points"
         raise InputError("--validation-fraction", found, "labels in either part")
-    points = dataset.train.take(held)
-    if not can_evaluate(points, config.monitor):
+    validation = dataset.train.take(validation_rows)
+    if not can_evaluate(validation, config.monitor):
         found = f"{config.monitor!r}, and no validation point has the labels for it"
         expected = "points with labels that are not filtered, for AUC some that lack other labels"
         raise InputError("--monitor", found, expected)
-    return Phase("train", points, kept)
+    return Phase("train", validation, train_rows)

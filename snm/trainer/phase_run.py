@@ -1,4 +1,4 @@
-"""The training of one phase: of a run, from its newest checkpoint on, or in memory."""
+"""Trains one phase: `open_phase` resumes it from a run's folder, or it is kept in memory."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from snm.runs.log.event_log import open_log
 from snm.runs.members import phase_names
 from snm.system.imports import import_in_background
 from snm.system.timing import part
-from snm.trainer.loop import Course, Probe, Validation, Watch, run_steps
-from snm.trainer.phase import Phase, PhaseInputs, RunInputs, Trained
-from snm.trainer.prepare import Prepared, members_at_once, prepare, trained_beside
+from snm.trainer.loop import LoopHooks, LoopPlan, Probe, Validation, run_steps
+from snm.trainer.phase import Phase, PhaseInputs, RunInputs, TrainedPhase
+from snm.trainer.prepare import Prepared, label_name_points, members_at_once, prepare
 from snm.trainer.programs import StepPrograms
 from snm.trainer.warm_start import WarmStart, initial_state
 
-__all__ = ["PhaseRun", "open_phase", "phase_in_memory"]
+__all__ = ["PhaseRun", "open_phase", "open_phase_in_memory"]
 
-_LATER = ("snm.runs.log.curves", "orbax.checkpoint.v1", "scipy.optimize")
+_IMPORTED_EARLY = ("snm.runs.log.curves", "orbax.checkpoint.v1", "scipy.optimize")
 """Modules that a run needs at its first event, its first checkpoint and its end."""
-_PROFILED = (1, 5)  # events between which the profiler looks: the first step is compiled
+_PROFILED_EVENTS = (1, 5)  # the first and the last one; event 0 has the compilation
 
 
 def open_phase(
@@ -55,16 +55,16 @@ def open_phase(
     probe: Callable[[Predictor], dict[str, Any]] | None = None,
     probe_every: int = 0,
 ) -> PhaseRun:
-    """Prepares a phase, and reads its newest checkpoint; where there is none, the phase begins.
+    """Prepares a phase; resumes it from its newest checkpoint, or starts it if there is none.
 
     Args:
       inputs: of the member.
-      phase: the points to train on, and those to watch.
+      phase: the points to train on, and the validation points.
       member: counted from 1.
-      epochs: passes after which to stop; None is `config.epochs`. The rates fall over
+      epochs: passes after which to stop; None is `config.epochs`. The learning rates decay over
         `config.epochs` either way.
-      probe: looks at the model now and then.
-      probe_every: steps between its looks; 0 is once an epoch.
+      probe: a function of the model that is called regularly.
+      probe_every: steps between its calls; 0 is once an epoch.
 
     Raises:
       InputError: a checkpoint of another run, or one beyond the last step.
@@ -75,30 +75,30 @@ def open_phase(
     if epochs is not None:
         last_step = max(1, round(epochs * steps_per_epoch))
 
-    about: dict[str, Any] = {
+    run_info: dict[str, Any] = {
         "data_sha256": inputs.dataset.sha256,
         "seed": config.seed,
         "versions": versions(),
     }
-    checkpoints = inputs.folder.checkpoints(config.keep_checkpoints, phase.name, about)
+    checkpoints = inputs.folder.checkpoints(config.keep_checkpoints, phase.name, run_info)
     state, note, damaged = checkpoints.load_newest_intact(
         abstract_state_on(prepared.mesh, prepared.model)
     )
     if note is None:
         progress = Progress()
-        import_in_background(*_LATER)
-        state = _begin(prepared, programs, inputs.warm_start, member)
+        import_in_background(*_IMPORTED_EARLY)
+        state = _initial_state(prepared, programs, inputs.warm_start, member)
         notes = [f"{error}; beginning again" for error in damaged]
-        begins_the_run = phase.name == phase_names(1)[0]
-        notes += _about_the_run(inputs, prepared.source) if begins_the_run else []
+        if phase.name == phase_names(1)[0]:
+            notes += _start_notes(inputs, prepared.source)
     else:
         progress = Progress(**note.progress)
-        _refuse_another(checkpoints.path(progress.step), note.about, about)
+        _check_same_run(checkpoints.path(progress.step), note.about, run_info)
         if progress.step > last_step:
-            now = config.epochs if epochs is None else epochs
-            raise _fewer(progress.step, steps_per_epoch, last_step, now)
+            asked = config.epochs if epochs is None else epochs
+            raise _too_few_epochs(progress.step, steps_per_epoch, last_step, asked)
         notes = [f"{error}; going on from the one before it" for error in damaged]
-        notes += _other_versions(note.about["versions"], about["versions"])
+        notes += _version_notes(note.about["versions"], run_info["versions"])
     return PhaseRun(
         inputs=inputs,
         phase=phase,
@@ -115,25 +115,25 @@ def open_phase(
     )
 
 
-def phase_in_memory(
+def open_phase_in_memory(
     inputs: PhaseInputs,
     phase: Phase,
     state: TrainState | None,
     best: BestState,
     *,
-    in_parts: bool = False,
+    more_phases: bool = False,
 ) -> PhaseRun:
-    """Prepares a phase that begins, and writes nothing to disk.
+    """Prepares a new phase that writes nothing to disk.
 
     Args:
       inputs: of the member.
-      phase: the points to train on, and those to watch.
-      state: parameters to go on from, consumed; None starts anew.
-      best: afterwards has the state with the best score, or the last where none is scored.
-      in_parts: whether more phases follow. They share its programs, which are then compiled as
-        those of a long training.
+      phase: the points to train on, and the validation points.
+      state: initial parameters, consumed; None initialises new ones.
+      best: gets the state with the best validation score, or the last state without validation.
+      more_phases: whether more phases follow, which share its compiled steps. The steps are then
+        compiled for a long training.
     """
-    prepared, programs = _set_up(inputs, phase, in_parts=in_parts)
+    prepared, programs = _set_up(inputs, phase, more_phases=more_phases)
     return PhaseRun(
         inputs=inputs,
         phase=phase,
@@ -143,52 +143,52 @@ def phase_in_memory(
         folder=None,
         last_step=prepared.total_steps,
         progress=Progress(),
-        state=_begin(prepared, programs) if state is None else state,
+        state=_initial_state(prepared, programs) if state is None else state,
     )
 
 
 def _set_up(
-    inputs: PhaseInputs, phase: Phase, probe_every: int = 0, *, in_parts: bool = False
+    inputs: PhaseInputs, phase: Phase, probe_every: int = 0, *, more_phases: bool = False
 ) -> tuple[Prepared, StepPrograms]:
     config, dataset = inputs.config, inputs.dataset
-    names = trained_beside(config, dataset)
+    names = label_name_points(config, dataset)
     with part("preparing batches"):
         prepared = prepare(
             config, dataset.train, inputs.weighting, phase.rows, names, probe_every=probe_every
         )
-    options = step_options if in_parts else prepared.step_options
+    options = step_options if more_phases else prepared.step_options
     return prepared, StepPrograms(
         prepared.model, prepared.source, prepared.stages, prepared.mesh, options
     )
 
 
-def _begin(
+def _initial_state(
     prepared: Prepared, programs: StepPrograms, warm_start: WarmStart | None = None, member: int = 1
 ) -> TrainState:
-    """The parameters of a new phase, while its programs compile."""
+    """The parameters of a new phase; its steps compile in a thread meanwhile."""
     programs.begin(prepared.steps_per_dispatch)
     with part("initial parameters"):
         return initial_state(prepared, warm_start, member)
 
 
-def _refuse_another(path: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
-    """Refuses a folder of checkpoints that was put together from two runs."""
+def _check_same_run(path: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Checks that a checkpoint was written by this run, and not copied from another one."""
     for name in ("data_sha256", "seed"):
         if before[name] != now[name]:
             found = f"a checkpoint of a run with {name} {before[name]}"
             raise InputError(str(path), found, f"{now[name]}, as in this run")
 
 
-def _fewer(step: int, steps_per_epoch: int, last_step: int, now: float) -> InputError:
-    """The refusal of fewer epochs than are done."""
+def _too_few_epochs(step: int, steps_per_epoch: int, last_step: int, asked: float) -> InputError:
+    """The error where fewer epochs are asked for than are done."""
     done = step / steps_per_epoch
     found = f"{done:.4g} epoch{'s' * (done != 1)} done ({step:,} steps)"
-    expected = f"no fewer than these ({now:.4g} now, {last_step:,} steps)"
+    expected = f"no fewer than these ({asked:.4g} now, {last_step:,} steps)"
     return InputError("--epochs", found, expected)
 
 
-def _other_versions(before: dict[str, str], now: dict[str, str]) -> list[str]:
-    """Says which packages a run goes on with in another version than it began with."""
+def _version_notes(before: dict[str, str], now: dict[str, str]) -> list[str]:
+    """A note on the packages whose version changed since the run started, if there are any."""
     changed = sorted(name for name, version in now.items() if before.get(name) != version)
     if not changed:
         return []
@@ -196,8 +196,8 @@ def _other_versions(before: dict[str, str], now: dict[str, str]) -> list[str]:
     return [f"this run began with {earlier}: its bits may differ from here on"]
 
 
-def _about_the_run(inputs: RunInputs, source: Source) -> list[str]:
-    """What a new run says of its data, its negatives and of where it starts, a line each."""
+def _start_notes(inputs: RunInputs, source: Source) -> list[str]:
+    """Notes on the data, the sampler and the warm start of a new run, a line each."""
     config, dataset, warm_start = inputs.config, inputs.dataset, inputs.warm_start
     notes = []
     if config.seen == "drop":
@@ -207,7 +207,7 @@ def _about_the_run(inputs: RunInputs, source: Source) -> list[str]:
         notes.append(f"weights of points: {describe_weights(weights)}")
     if (weights := dataset.train.label_weights) is not None:
         notes.append(f"weights of labels: {weights.min():.3g} to {weights.max():.3g}")
-    if (names := trained_beside(config, dataset)) is not None:
+    if (names := label_name_points(config, dataset)) is not None:
         note = f"{counted(names.num_points, 'label name')} are training points too"
         notes.append(f"{note} (--label-text off leaves them out)")
     if config.weighting == "l2" and (hidden := dominant_feature(dataset.train.features)):
@@ -221,7 +221,7 @@ def _about_the_run(inputs: RunInputs, source: Source) -> list[str]:
 
 
 def _ignores_log_weights(source: Source, labels: csr_matrix) -> bool:
-    """Whether samples have a correction that the loss does not read; told from a draw."""
+    """Whether the sampler returns log weights that the loss ignores; it draws a sample to see."""
     sampler = source.sampler
     if sampler is None or source.spec.head_loss.uses_log_weights:
         return False
@@ -233,21 +233,21 @@ def _ignores_log_weights(source: Source, labels: csr_matrix) -> bool:
 
 @dataclasses.dataclass(eq=False, kw_only=True)
 class PhaseRun:
-    """A phase that is ready to train; `open_phase` and `phase_in_memory` make it.
+    """A phase that is ready to train; `open_phase` and `open_phase_in_memory` make it.
 
     Attributes:
       inputs: of the member.
-      phase: the points that it trains on, and those that it watches.
+      phase: the points to train on, and the validation points.
       prepared: its model and batches.
-      programs: its steps, which may be compiling.
-      checkpoints: where it saves.
-      folder: of the run, where the log is; None writes none.
-      last_step: the one after which it ends.
+      programs: its compiled steps.
+      checkpoints: the store that saves states.
+      folder: of the run, for the log; None writes no log.
+      last_step: the step after which it ends.
       progress: the counters, which training updates.
-      state: the parameters at `progress.step`; None while it trains, and where they are not needed.
-      notes: what is said at its start, a line each.
-      probe: looks at the model now and then, or None.
-      probe_every: steps between its looks; 0 is once an epoch.
+      state: the parameters at `progress.step`; None while it trains, and if they are not needed.
+      notes: lines for the user at its start.
+      probe: a function of the model that is called regularly, or None.
+      probe_every: steps between its calls; 0 is once an epoch.
     """
 
     inputs: PhaseInputs
@@ -284,8 +284,8 @@ class PhaseRun:
         """Trains to the last step and writes the log.
 
         Args:
-          stop: asked after every dispatch whether to end earlier.
-          profile: whether to write a trace of a few dispatches to the run's folder.
+          stop: called after every dispatch; True ends the training early.
+          profile: whether to write a profiler trace of a few dispatches to the run's folder.
         """
         config, source, phase = self.inputs.config, self.source, self.phase
         yield Started(
@@ -298,21 +298,22 @@ class PhaseRun:
         )
         if self.done:
             if config.members > 1:
-                self.state = None  # read again when all are trained; later members need the room
+                self.state = None  # frees memory for later members; it is read again at the end
             return
         assert self.state is not None
-        watch = Watch(self._validation, self._probe, stop)
+        hooks = LoopHooks(self._validation, self._probe, stop)
         events = run_steps(
-            self.programs, self.state, self.progress, self._course, self.checkpoints, watch
+            self.programs, self.state, self.progress, self._loop_plan, self.checkpoints, hooks
         )
         self.state = None  # its buffers are donated to the first step
-        trace = None
+        trace_folder = None
         if profile and self.folder is not None and is_first_process():
-            trace = self.folder / "profile"
+            trace_folder = self.folder / "profile"
         with open_log(self.folder, phase.name, self.progress.step) as log:
             notes = [Noted(self.progress.step, text) for text in self.notes]
             try:
-                for event in itertools.chain(notes, _traced(self._kept(events), trace)):
+                training = _with_trace(self._keep_last_state(events), trace_folder)
+                for event in itertools.chain(notes, training):
                     log.write(event)
                     yield event
             except NonFiniteError as error:
@@ -321,28 +322,29 @@ class PhaseRun:
                 raise
 
     @property
-    def trained(self) -> Trained:
-        """What is left to use of it at its end."""
+    def trained(self) -> TrainedPhase:
+        """The outcome of the phase, once it is done."""
         progress, source = self.progress, self.source
-        best = progress.best_step or progress.step
-        used = self.inputs.config.members == 1 and self.mesh is None and best == progress.step
+        best_step = progress.best_step or progress.step
+        is_best = best_step == progress.step
+        predicts = is_best and self.inputs.config.members == 1 and self.mesh is None
         points = progress.step / source.steps_per_epoch * source.num_points
-        state = self.state if used else None
-        return Trained(progress, source.steps_per_epoch, points, self.mesh, state)
+        state = self.state if predicts else None
+        return TrainedPhase(progress, source.steps_per_epoch, points, self.mesh, state)
 
-    def _kept(self, events: Generator[Event, None, TrainState]) -> Generator[Event]:
-        """Passes events on, and keeps the state at their end, where it may be used."""
+    def _keep_last_state(self, events: Generator[Event, None, TrainState]) -> Generator[Event]:
+        """Passes events on, and keeps the last state if predictions may use it."""
         state = yield from events
         if self.inputs.config.members == 1 and self.folder is not None:
             self.state = state
 
     @property
-    def _course(self) -> Course:
+    def _loop_plan(self) -> LoopPlan:
         prepared = self.prepared
-        return Course(
+        return LoopPlan(
             self.last_step,
             prepared.steps_per_dispatch,
-            # What is in memory is lost with the process: nothing goes on from there.
+            # A phase in memory cannot be resumed, so it saves only the best and the last state.
             0 if self.folder is None else prepared.checkpoint_every,
             prepared.config.on_nonfinite,
             prepared.point_ids,
@@ -373,26 +375,26 @@ class PhaseRun:
 
     @property
     def _probe(self) -> Probe | None:
-        look = self.probe
-        if look is None:
+        probe = self.probe
+        if probe is None:
             return None
         every = self.probe_every or self.source.steps_per_epoch
-        return Probe(lambda state: look(self._predictor(state)), every)
+        return Probe(lambda state: probe(self._predictor(state)), every)
 
 
-def _traced(events: Iterator[Event], folder: Path | None) -> Iterator[Event]:
+def _with_trace(events: Iterator[Event], folder: Path | None) -> Iterator[Event]:
     """Passes events on, and writes a profiler trace of a few of them to `folder`."""
-    first, last = _PROFILED
-    running = False
+    first, last = _PROFILED_EVENTS
+    is_tracing = False
     try:
         for number, event in enumerate(events):
             if folder is not None and number == first:
                 jax.profiler.start_trace(str(folder))
-                running = True
-            if running and number == last:
+                is_tracing = True
+            if is_tracing and number == last:
                 jax.profiler.stop_trace()
-                running = False
+                is_tracing = False
             yield event
     finally:
-        if running:
+        if is_tracing:
             jax.profiler.stop_trace()

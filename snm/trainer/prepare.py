@@ -1,4 +1,4 @@
-"""The set-up of a training: resolved settings and points -> mesh, model, batches, stages.
+"""Prepares a training: resolved settings and points -> mesh, model, batches, stages.
 
 `snm train`, `snm plan` and the estimator all set up here.
 """
@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 from jax.sharding import Mesh
@@ -31,48 +32,48 @@ from snm.model.model import Model, abstract_state
 
 __all__ = [
     "Prepared",
-    "all_points",
-    "dim_unit",
+    "add_training_points",
+    "dim_multiple",
+    "label_name_points",
     "members_at_once",
-    "names_not_tried",
     "prepare",
     "steps_per_dispatch",
-    "trained_beside",
+    "why_no_label_names",
 ]
 
-_STEPS = {"cpu": 1, "gpu": 32, "tpu": 32}
-"""Steps a dispatch: more gained nothing on a CPU, and a shorter last dispatch is compiled apart. On
-an accelerator a step takes less time than a word with the host."""
+_STEPS_PER_DISPATCH = {"cpu": 1, "gpu": 32, "tpu": 32}
+"""By platform. On a CPU more steps gained nothing, and a shorter last dispatch needs a program of
+its own. On an accelerator a step takes less time than an exchange with the host."""
 
-_STEPS_OF_SAVING = (200, 5000)
-"""The fewest steps between checkpoints, some ten times as long as writing a small model takes, and
-the most that large tables ask for: on a CPU they are minutes, which a killed run repeats."""
+_CHECKPOINT_STEPS_RANGE = (200, 5000)
+"""The fewest and the most steps between checkpoints. The fewest take some ten times as long as
+writing a small model; on a CPU the most take minutes, which a killed run repeats."""
 
-_STEPS_OF_MIB = 2  # between checkpoints; a MiB is written in less than half a step
+_CHECKPOINT_STEPS_PER_MIB = 2  # writing a MiB takes less than half a step
 
-_STEPS_OF_SHORT = 250
-"""Steps of all members within which their program without fusion emitters pays on a CPU: it saves
-0.3 to 0.6 s of compiling, and a step takes up to 1.5 ms longer (`benchmarks/README.md`)."""
+_SHORT_TRAINING_STEPS = 250
+"""Steps of all members up to which a program without fusion emitters is faster on a CPU: it saves
+0.3 to 0.6 s of compilation, and a step takes up to 1.5 ms longer (`benchmarks/README.md`)."""
 
-_DIM_UNIT = {"cpu": 1, "tpu": 128}
-"""By platform: what `dim` is a multiple of. A TPU keeps narrower rows transposed between programs,
-and XLA:TPU copies the whole table where it reads rows (compiled for v5e with 64)."""
+_DIM_MULTIPLE = {"cpu": 1, "tpu": 128}
+"""By platform: the number that `dim` must be a multiple of. A TPU keeps narrower rows transposed
+between programs, and XLA:TPU copies the whole table to read rows (compiled for v5e with 64)."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Prepared:
-    """What the training of one member on one set of points consists of.
+    """The training of one member on one set of points, ready to run.
 
     Attributes:
       config: the settings.
       mesh: the devices, or None for one.
       source: the batches.
-      model: with the last B and k' of the run.
+      model: the model with the last B and k' of the run.
       stages: of the run, in order; the first begins at step 0.
       total_steps: `config.epochs` passes over the points.
       steps_per_dispatch: steps that the device runs between two exchanges with the host.
-      point_ids: int64 [N], the row in the training file of each point of the source; -1 - l for the
-        name of label l.
+      point_ids: int64 [N], the row in the training file of each point of the source; -1 - l if the
+        point is the name of label l.
     """
 
     config: ResolvedConfig
@@ -86,16 +87,16 @@ class Prepared:
 
     @property
     def checkpoint_every(self) -> int:
-        """Steps between checkpoints; by default whole epochs, of which saving is a small part."""
+        """Steps between checkpoints; by default whole epochs, long compared to saving."""
         if self.config.checkpoint_every:
             return self.config.checkpoint_every
-        epoch, (fewest, most) = self.source.steps_per_epoch, _STEPS_OF_SAVING
+        steps_per_epoch, (fewest, most) = self.source.steps_per_epoch, _CHECKPOINT_STEPS_RANGE
         mebibytes = state_bytes(abstract_state(self.model)) >> 20
-        steps = min(max(fewest, _STEPS_OF_MIB * mebibytes), most)
-        return epoch * -(-steps // epoch)
+        steps = min(max(fewest, _CHECKPOINT_STEPS_PER_MIB * mebibytes), most)
+        return steps_per_epoch * math.ceil(steps / steps_per_epoch)
 
     @property
-    def shares(self) -> list[tuple[Stage, float]]:
+    def stage_shares(self) -> list[tuple[Stage, float]]:
         """The stages, each with its share of the steps of the run."""
         ends = [stage.first_step for stage in self.stages[1:]] + [self.total_steps]
         return [
@@ -105,9 +106,9 @@ class Prepared:
 
     @property
     def step_options(self) -> OptionsOf:
-        """The compiler's options for the steps; a short training takes those that compile fast."""
+        """The compiler options of the steps; a short training takes those that compile fast."""
         steps = self.total_steps * self.config.members
-        return answer_options if steps <= _STEPS_OF_SHORT else step_options
+        return answer_options if steps <= _SHORT_TRAINING_STEPS else step_options
 
 
 def prepare(
@@ -115,41 +116,41 @@ def prepare(
     points: Points,
     weighting: Weighting,
     rows: NDArray[np.int64] | None = None,
-    more: Points | None = None,
+    extra_points: Points | None = None,
     *,
     probe_every: int = 0,
 ) -> Prepared:
-    """Sets up the training of one member.
+    """Prepares the training of one member.
 
     Args:
       config: the settings; `seed` is that of the member.
       points: n points, as in the files.
       weighting: of features, fitted.
       rows: int64 [m], ascending, the points to train on; None is all.
-      more: further points, which are all trained on; see `trained_beside`.
-      probe_every: steps between two looks at the model; 0 is none, or one an epoch.
+      extra_points: further points, all trained on; see `label_name_points`.
+      probe_every: steps between two calls of the probe; 0 is no probe, or once an epoch.
 
     Raises:
-      InputError: a mesh that these devices, labels or batches do not allow; on a TPU, a `dim` that
-        is no multiple of 128.
+      InputError: a mesh that does not suit the devices, labels or batches; on a TPU, a `dim` that
+        is not a multiple of 128.
     """
-    unit = dim_unit()
-    if config.dim % unit:
-        expected = f"a multiple of {unit}: {platform()}s copy other tables at each dispatch"
+    multiple = dim_multiple()
+    if config.dim % multiple:
+        expected = f"a multiple of {multiple}: {platform()}s copy other tables at each dispatch"
         raise InputError("--dim", f"{config.dim}", expected)
     num_labels = points.num_labels
     mesh = make_mesh(config.mesh, num_labels, config.batch_size)
     model = make_model(config, points.num_features, num_labels)
-    given = points.num_points
-    points, rows = all_points(config, points, rows, more)
-    point_ids = np.arange(points.num_points) % given  # a split is of the row that it was made from
-    if more is not None:
-        names = given * (1 + config.item_splits)
-        point_ids[names:] = -1 - more.labels.indices.astype(np.int64)
+    points_in_file = points.num_points
+    points, rows = add_training_points(config, points, rows, extra_points)
+    point_ids = np.arange(points.num_points) % points_in_file  # a split has the id of its row
+    if extra_points is not None:
+        first_extra = points_in_file * (1 + config.item_splits)
+        point_ids[first_extra:] = -1 - extra_points.labels.indices.astype(np.int64)
     source = source_of(config, model.spec, points, rows, weighting, mesh)
     total_steps = source.schedule.steps
-    watched = config.evaluate_every if config.validation_fraction else 0
-    marks = config.checkpoint_every, watched, probe_every  # where dispatches end
+    evaluate_every = config.evaluate_every if config.validation_fraction else 0
+    periods = config.checkpoint_every, evaluate_every, probe_every  # dispatches end at multiples
     return Prepared(
         config=config,
         mesh=mesh,
@@ -158,63 +159,66 @@ def prepare(
         stages=head_stages(config, num_labels, total_steps),
         total_steps=total_steps,
         steps_per_dispatch=dispatch_length(
-            source, config.steps_per_dispatch or steps_per_dispatch(), marks
+            source, config.steps_per_dispatch or steps_per_dispatch(), periods
         ),
         point_ids=point_ids[points.labelled(rows)],
     )
 
 
-def trained_beside(config: ResolvedConfig, dataset: Dataset) -> Points | None:
-    """The points that train beside those of the files: label names, where the settings say so."""
+def label_name_points(config: ResolvedConfig, dataset: Dataset) -> Points | None:
+    """The label names as training points, if the settings train on them; else None."""
     return dataset.name_points if config.label_text == "on" else None
 
 
-def all_points(
-    config: ResolvedConfig, points: Points, rows: NDArray[np.int64] | None, more: Points | None
+def add_training_points(
+    config: ResolvedConfig,
+    points: Points,
+    rows: NDArray[np.int64] | None,
+    extra_points: Points | None,
 ) -> tuple[Points, NDArray[np.int64] | None]:
-    """The points in all of their splits, and further points after them.
+    """Adds the item splits of the points, and then the extra points.
 
     Args:
       config: the settings; `seed` is that of the member.
       points: n points, as in the files.
-      rows: int64 [m], those to train on; None is all.
-      more: further points, which are all trained on.
+      rows: int64 [m], the points to train on; None is all.
+      extra_points: further points, all trained on.
 
     Returns:
-      The points, and the rows of these to train on: of those that have labels.
+      All points, and the rows of those to train on; None is all.
     """
     points, rows = add_splits(points, rows, config.item_splits, config.seed)
-    if more is None:
+    if extra_points is None:
         return points, rows
-    first = points.num_points
-    points = points.concatenate(more)
+    first_extra = points.num_points
+    points = points.concatenate(extra_points)
     if rows is not None:
-        rows = np.append(rows, np.arange(first, points.num_points))
+        rows = np.append(rows, np.arange(first_extra, points.num_points))
     return points, rows
 
 
-def names_not_tried(config: Config, dataset: Dataset) -> str | None:
-    """Why `--label-text auto` does not look at names that there are, in one line; else None."""
+def why_no_label_names(config: Config, dataset: Dataset) -> str | None:
+    """A note why `--label-text auto` does not train on the label names of the data; else None."""
     if config.label_text != "auto" or dataset.label_names is None or dataset.vectorizer is None:
         return None
     if features_are_labels(dataset):
-        return None  # they have no other words than the features
+        return None  # the names have the same words as the features
     refused = label_names_obstacle(dataset)
     return None if refused is None else f"label names: not trained on; found {refused[0]}"
 
 
 def steps_per_dispatch() -> int:
-    """Steps between two exchanges with the host, where the settings leave the number open."""
-    return for_platform(_STEPS)
+    """The default number of steps between two exchanges with the host, by platform."""
+    return for_platform(_STEPS_PER_DISPATCH)
 
 
-def dim_unit() -> int:
-    """What `dim` is a multiple of here; `prepare` refuses another."""
-    return for_platform(_DIM_UNIT)
+def dim_multiple() -> int:
+    """The number that `dim` must be a multiple of on this platform."""
+    return for_platform(_DIM_MULTIPLE)
 
 
 def members_at_once(config: ResolvedConfig, mesh: Mesh | None) -> int:
-    """Members that train side by side here: a mesh and an accelerator are given to one alone."""
+    """The number of members that train side by side: one on a mesh or an accelerator."""
     if mesh is not None or platform() != "cpu":
         return 1
     return min(config.members_at_once, config.members)

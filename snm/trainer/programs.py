@@ -1,4 +1,4 @@
-"""The jitted steps of a training: each compiled once, the first one beside other work."""
+"""The jitted steps of a training: each is compiled once, the first one in a thread."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from snm.system.timing import waiting_for
 
 __all__ = ["StepPrograms", "jitted_assembly", "jitted_steps"]
 
-_ALONE = threading.Lock()
-"""Held while a step is compiled. Members that train side by side share their programs, and jax
-compiles what two threads ask for at the same time twice."""
+_COMPILE_LOCK = threading.Lock()
+"""Held while a step compiles. Members that train side by side share their programs, and JAX would
+compile a program twice if two threads asked for it at the same time."""
 
 
 class StepPrograms:
@@ -58,7 +58,7 @@ class StepPrograms:
     ):
         self.model, self.source, self.mesh, self._options = model, source, mesh, options
         self.stages = list(stages) or [Stage(0, model.spec)]
-        self._of_stages = [
+        self._models_and_sources = [
             (dataclasses.replace(model, spec=stage.spec), source.with_spec(stage.spec))
             for stage in self.stages
         ]
@@ -67,10 +67,10 @@ class StepPrograms:
 
     def stage_at(self, step: int) -> tuple[Model, Source]:
         """The model and the batches of a step."""
-        return self._of_stages[self._number(step)]
+        return self._models_and_sources[self._stage_index(step)]
 
     def begin(self, count: int) -> None:
-        """Starts to compile the program of the first steps, in a thread; on one device only.
+        """Starts to compile the first program in a thread; on one device only.
 
         Args:
           count: steps of a dispatch.
@@ -80,14 +80,14 @@ class StepPrograms:
         model, source = self.stage_at(0)
         program = self._program(0)
 
-        def compile_it() -> None:
-            # What fails here fails again, and is told, when the step is taken.
-            with contextlib.suppress(Exception), _ALONE:
+        def compile_program() -> None:
+            # An error here is raised again when the step is taken.
+            with contextlib.suppress(Exception), _COMPILE_LOCK:
                 stack, resident = source.stack(0, count), source.resident_shapes()
                 # The result is not needed: the first call finds it in JAX's cache.
                 program.lower(abstract_state(model), resident, stack).compile()
 
-        threading.Thread(target=compile_it, name="compiling").start()
+        threading.Thread(target=compile_program, name="compiling").start()
 
     def for_dispatch(
         self, first: int, state: TrainState, resident: Any, stack: Any
@@ -96,25 +96,25 @@ class StepPrograms:
         program, count = self._program(first), len(stack.step)
         key = program, self.source.shape_of_step(first), count
         if key not in self._compiled:
-            with waiting_for("jit(steps)"), _ALONE:
+            with waiting_for("jit(steps)"), _COMPILE_LOCK:
                 # As in `begin`: only JAX's cache keeps the result, and the call finds it there.
                 program.lower(state, resident, stack).compile()
             self._compiled.add(key)
         return program
 
-    def _number(self, step: int) -> int:
-        """The number of the stage that a step belongs to."""
+    def _stage_index(self, step: int) -> int:
+        """The index of the stage that a step belongs to."""
         return bisect.bisect_right(self.stages, step, key=lambda stage: stage.first_step) - 1
 
     def _program(self, step: int) -> jax.stages.Wrapped:
-        number = self._number(step)
-        model, source = self._of_stages[number]
+        index = self._stage_index(step)
+        model, source = self._models_and_sources[index]
         shape = source.shape_of_step(step)
-        if (shape, number) not in self._programs:
-            self._programs[shape, number] = jitted_steps(
+        if (shape, index) not in self._programs:
+            self._programs[shape, index] = jitted_steps(
                 model, source, shape, self.mesh, options=self._options
             )
-        return self._programs[shape, number]
+        return self._programs[shape, index]
 
 
 def jitted_steps(
@@ -134,7 +134,7 @@ def jitted_steps(
       source: the batches of that head.
       shape: `source.shape` of the epoch.
       mesh: the devices that hold the state, or None for one.
-      step: what is done with each batch.
+      step: the step function, called for each batch.
       options: of the compiler.
 
     Returns:
@@ -142,7 +142,7 @@ def jitted_steps(
       state, whose arrays take the place of the old ones, and the metrics of each step.
     """
     if not source.resident:
-        shape = (0, 0)  # not read: a batch that the host sent has a shape
+        shape = (0, 0)  # unused: batches from the host have a shape
     return jitted_assembly(model, source.assembly, shape, mesh, step, options)
 
 
@@ -155,7 +155,7 @@ def jitted_assembly(
     step: Step,
     options: OptionsOf,
 ) -> jax.stages.Wrapped:
-    """`jitted_steps`, by what of a source is static; members and repeated fits share it."""
+    """`jitted_steps` of the static part of a source, cached: members and repeated fits share it."""
     axes = training_axes(mesh)
 
     def steps(state: TrainState, resident: Any, stack: Any) -> Any:

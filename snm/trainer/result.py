@@ -1,4 +1,4 @@
-"""What a run says of its data, its scores and its time."""
+"""The parts of `run.json` and `result.json`: the data, the test metrics and the training time."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from snm.prediction.predictor import Predictor
 from snm.runs.schema import RunOrigin
 from snm.stores.address import absolute
 from snm.system.timing import part
-from snm.trainer.evaluate import score_test_points, trained_before
-from snm.trainer.phase import Trained
+from snm.trainer.evaluate_run import earlier_training_points, score_test_points
+from snm.trainer.phase import TrainedPhase
 
-__all__ = ["data_of_result", "origin_of", "test_metrics", "training_figures"]
+__all__ = ["data_summary", "run_origin", "test_metrics", "training_summary"]
 
 
-def origin_of(
+def run_origin(
     dataset: Dataset, source: str | Path | None, warm_start: str | Path | None
 ) -> RunOrigin:
-    """What the folder of a run says of its data and its start."""
+    """The content of `run.json`: the data of a run and the run that it starts from."""
     return RunOrigin(
         data=dataset.name if source is None else absolute_source(source),
         sha256=dataset.sha256,
@@ -34,8 +34,8 @@ def origin_of(
     )
 
 
-def data_of_result(dataset: Dataset, origin: RunOrigin) -> dict[str, Any]:
-    """What the result says of the data."""
+def data_summary(dataset: Dataset, origin: RunOrigin) -> dict[str, Any]:
+    """The key `data` of the result."""
     return {
         "name": dataset.name,
         "source": origin.data,
@@ -51,12 +51,12 @@ def test_metrics(
     origin: RunOrigin,
     on_progress: Callable[[int], None],
 ) -> dict[str, Any]:
-    """What the result says of the test points.
+    """The metrics on the test points, for the result.
 
     Args:
       predictor: the model of the run, with its memory if it has one.
       config: the settings of the run.
-      dataset: that the run was trained on, perhaps with test points.
+      dataset: the data set of the run, with or without test points.
       origin: of the run.
       on_progress: called with the number of points done.
 
@@ -69,7 +69,7 @@ def test_metrics(
     if dataset.test is None:
         return {"metrics": {}}
     with part("test points"):
-        trained_on = [dataset.train, *trained_before(origin)]
+        trained_on = [dataset.train, *earlier_training_points(origin)]
         return score_test_points(
             predictor,
             dataset,
@@ -80,34 +80,36 @@ def test_metrics(
         )
 
 
-def training_figures(config: ResolvedConfig, done: list[Trained], at_once: int) -> dict[str, Any]:
-    """What the result says of the steps and their time.
+def training_summary(
+    config: ResolvedConfig, trained: list[TrainedPhase], at_once: int
+) -> dict[str, Any]:
+    """The steps and the training time, for the result.
 
     Args:
       config: the settings of the run.
-      done: the last phase of each member.
-      at_once: how many members trained side by side.
+      trained: the last phase of each member.
+      at_once: the number of members that trained side by side.
 
     Returns:
       `members`: their number;
-      `steps`, `epochs` and `best_step`: of the first member; the best step is the last where
-        nothing was evaluated;
+      `steps`, `epochs` and `best_step`: of the first member; without validation, the best step is
+        the last;
       `skipped_steps`: of all members;
       `epochs_asked`: of the settings;
       `seconds`: of training; the sum over the members divided by `at_once`, but no less than the
         time of the slowest;
       `examples_per_second`: visits of points by all members, divided by `seconds`.
     """
-    each = [run.progress.seconds for run in done]
-    seconds = max(max(each), sum(each) / at_once)
-    progress = done[0].progress
+    member_seconds = [phase.progress.seconds for phase in trained]
+    seconds = max(max(member_seconds), sum(member_seconds) / at_once)
+    progress = trained[0].progress
     return {
         "members": config.members,
         "steps": progress.step,
-        "skipped_steps": sum(run.progress.skipped for run in done),
-        "epochs": progress.step / done[0].steps_per_epoch,
+        "skipped_steps": sum(phase.progress.skipped for phase in trained),
+        "epochs": progress.step / trained[0].steps_per_epoch,
         "epochs_asked": config.epochs,
         "best_step": progress.best_step or progress.step,
         "seconds": seconds,
-        "examples_per_second": sum(run.points for run in done) / seconds,
+        "examples_per_second": sum(phase.points for phase in trained) / seconds,
     }

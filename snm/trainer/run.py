@@ -1,4 +1,4 @@
-"""A run from its resolved settings to its result: `resolved_training`."""
+"""A run from its resolved settings to its result: `run_training`."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ from snm.runs.agreement import agree_on_settings
 from snm.runs.events import Event, Finished, Noted
 from snm.runs.folder import RunFolder
 from snm.runs.is_complete import result_is_current
-from snm.runs.load import StoredRun
 from snm.runs.log.held_out import scores_held_out
 from snm.runs.members import phase_names
-from snm.runs.mirror import Place
+from snm.runs.mirror import RunLocation
 from snm.runs.schema import MemoryRecord, RunOrigin
-from snm.runs.settings import given_of_run
+from snm.runs.settings import given_settings
+from snm.runs.stored_run import StoredRun
 from snm.runs.typed_json import as_json
 from snm.stores.copies import local
 from snm.system.locks import LOCK, locked
 from snm.system.timing import part, times
-from snm.trainer.memory.notes import noted
+from snm.trainer.memory.notes import log_memory_notes
 from snm.trainer.memory.plan import MemoryPlan
-from snm.trainer.phase import Phase, RunInputs, Trained, first_phase
+from snm.trainer.parallel_members import Stop, run_members
+from snm.trainer.phase import Phase, RunInputs, TrainedPhase, first_phase
 from snm.trainer.phase_run import PhaseRun, open_phase
 from snm.trainer.prepare import members_at_once
-from snm.trainer.result import data_of_result, origin_of, test_metrics, training_figures
-from snm.trainer.together import Stop, in_order
+from snm.trainer.result import data_summary, run_origin, test_metrics, training_summary
 from snm.trainer.warm_start import WarmStart
 
-__all__ = ["RunRequest", "resolved_training"]
+__all__ = ["RunRequest", "run_training"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RunRequest:
-    """What is asked of a run beside its settings; `snm.training` explains the attributes."""
+    """The arguments of a run beside its settings; `snm.training` explains the attributes."""
 
     source: str | Path | None = None
     warm_start: str | Path | None = None
@@ -57,105 +57,110 @@ class RunRequest:
     stop: Callable[[], bool] | None = None
 
 
-def resolved_training(
-    dataset: Dataset, config: ResolvedConfig, given: Config, place: Place, request: RunRequest
+def run_training(
+    dataset: Dataset, config: ResolvedConfig, given: Config, place: RunLocation, request: RunRequest
 ) -> Generator[Event]:
-    """`snm.training` with settings that were resolved for this data set, and without a bar.
+    """`snm.training` with settings that are resolved for the data set, without a progress bar.
 
     Args:
       dataset: as loaded.
-      config: as `snm.runs.settings.settings_of_run` has them.
-      given: the same settings before.
-      place: of the run; it follows the events.
-      request: what else is asked for.
+      config: the settings, from `snm.runs.settings.resolve_for_run`.
+      given: the settings as the user gave them.
+      place: where the run is kept; it follows the events.
+      request: the other arguments.
     """
-    return place.follow(_events(dataset, config, given, place, request))
+    return place.follow(_run_events(dataset, config, given, place, request))
 
 
-def _events(
-    dataset: Dataset, config: ResolvedConfig, given: Config, place: Place, request: RunRequest
+def _run_events(
+    dataset: Dataset, config: ResolvedConfig, given: Config, place: RunLocation, request: RunRequest
 ) -> Generator[Event]:
-    """The events of a run, before its place looks at them.
+    """The events of a run: train all members, load and measure the model, write the result.
 
-    Where each process has a folder of its own, each copies that of process 0 before the end.
+    If each process has its own folder, each copies the folder of process 0 before the end.
     """
     folder = RunFolder(place.folder, apart=place.share is not None)
-    origin = origin_of(dataset, request.source, request.warm_start)
+    origin = run_origin(dataset, request.source, request.warm_start)
     stop = request.stop
     if has_several_processes() and stop is not None:
         stop = AgreedStop(stop)
-    # What can be refused is refused before anything is written.
+    # All checks come before the first write.
     folder.check(config, origin)
-    origin = dataclasses.replace(origin, given=given_of_run(folder, given, config))
-    _refuse_other_texts(folder, config, dataset)
-    start = _warm_start(dataset, request)
+    origin = dataclasses.replace(origin, given=given_settings(folder, given, config))
+    _check_vectorizer(folder, config, dataset)
+    warm_start = _warm_start(dataset, request)
     # No process passes before all have looked at the folder.
-    agree_on_settings(config, None if start is None else start.run)
+    agree_on_settings(config, None if warm_start is None else warm_start.run)
     with contextlib.ExitStack() as locks:
         lock = locked(folder.path / LOCK, f"--run-dir {folder.path}")
-        # The lock is a file in the folder. A new folder gets it when nothing is left to refuse.
+        # The lock is a file in the folder, so a new folder is locked after the last check.
         is_new = not folder.path.exists()
         if not is_new and is_first_process():
             locks.enter_context(lock)
             folder.check(config, origin)  # again, now that no other process can write
         with part("weighting"):
             weighting = fit_weighting(config.weighting, dataset.train.features)
-        run = _Run.of(RunInputs(config, dataset, weighting, folder, start), origin)
-        opened = run.open_first_phase(request)
-        changed = None if is_new or opened.done else _other_epochs(folder, config)
+        run = _Run.plan(RunInputs(config, dataset, weighting, folder, warm_start), origin)
+        first_phase_run = run.open_first_phase(request)
+        epochs_note = None if is_new or first_phase_run.done else _changed_epochs(folder, config)
         if is_new and is_first_process():
             locks.enter_context(lock)
-            _refuse_begun(folder)
-        run.write()
+            _check_not_started(folder)
+        run.write_inputs()
         barrier("the folder is there")
-        if opened.done and run.is_ended:
+        if first_phase_run.done and run.is_complete:
             yield Finished(folder.read_result())
             return
-        run.reopen()
-        for note in (changed, run.memory.note):
+        run.mark_unfinished()
+        for note in (epochs_note, run.memory.note):
             if note is not None:
                 yield Noted(0, note)
 
-        at_once = members_at_once(config, opened.mesh)
-        members = run.members(opened, request.profile)
-        del opened  # member 1 has it
-        done = yield from in_order(members, at_once, stop)
-        del members  # with the points as they were weighted for training
+        at_once = members_at_once(config, first_phase_run.mesh)
+        members = run.members(first_phase_run, request.profile)
+        del first_phase_run  # only member 1 holds it now
+        trained = yield from run_members(members, at_once, stop)
+        del members  # frees the weighted training points
         if place.share is not None:
             with part("reading the checkpoints"):
                 place.share()
-        yield from run.end(done, at_once, stop)
+        yield from run.finish(trained, at_once, stop)
 
 
 def _warm_start(dataset: Dataset, request: RunRequest) -> WarmStart | None:
-    """The run that this one starts from, brought to this machine; None where it starts anew."""
+    """The run that this one starts from, copied to this machine; None without a warm start."""
     if request.warm_start is None:
         return None
     return WarmStart(local(request.warm_start), IdSpace.of(dataset), request.same_ids)
 
 
-def _other_epochs(folder: RunFolder, config: ResolvedConfig) -> str | None:
-    """Says that a run goes on to another end than it was begun with; None where it does not."""
-    if not folder.config.exists() or (before := folder.settings().epochs) == config.epochs:
+def _changed_epochs(folder: RunFolder, config: ResolvedConfig) -> str | None:
+    """A note if a resumed run trains for another number of epochs than before; else None."""
+    if not folder.config.exists():
+        return None
+    before = folder.settings().epochs
+    if before == config.epochs:
         return None
     keep = "" if folder.result.exists() else f" (--epochs {before} keeps these)"
     return f"epochs: {config.epochs} now, {before} before{keep}"
 
 
-def _refuse_other_texts(folder: RunFolder, config: ResolvedConfig, dataset: Dataset) -> None:
-    """Refuses texts of another vectoriser, which the hash of the data does not cover.
+def _check_vectorizer(folder: RunFolder, config: ResolvedConfig, dataset: Dataset) -> None:
+    """Checks that label names are still read by the vectoriser that the run started with.
+
+    The hash of the data does not cover it.
 
     Raises:
-      InputError: the run began with another one.
+      InputError: the run started with another vectoriser.
     """
     if config.label_text == "on" and folder.has(folder.vectorizer):
-        mine = IdSpace.of(dataset)
-        begun = dataclasses.replace(mine, name=str(folder.path), vectorizer=folder.vectorizer)
-        check_features(mine, begun)
+        ids = IdSpace.of(dataset)
+        of_run = dataclasses.replace(ids, name=str(folder.path), vectorizer=folder.vectorizer)
+        check_features(ids, of_run)
 
 
-def _refuse_begun(folder: RunFolder) -> None:
-    """Refuses a run in a folder that was not there before it was locked."""
+def _check_not_started(folder: RunFolder) -> None:
+    """Checks that no other process started a run in the folder before it was locked."""
     if folder.config.exists():
         found = "a run that another process began just now"
         raise InputError(f"--run-dir {folder.path}", found, "the same command again")
@@ -163,13 +168,13 @@ def _refuse_begun(folder: RunFolder) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class _Run:
-    """What the phases of a run are made from, and what is made of them.
+    """A run: its inputs, its memory plan, and the steps from the first phase to the result.
 
     Attributes:
       inputs: of all phases.
       memory: where the run's memory comes from.
       origin: the content of `run.json`.
-      train_phase: the first phase of a member, whatever chooses the memory.
+      train_phase: the first phase of a member, before points are left out to choose the memory.
     """
 
     inputs: RunInputs
@@ -178,12 +183,12 @@ class _Run:
     train_phase: Phase
 
     @classmethod
-    def of(cls, inputs: RunInputs, origin: RunOrigin) -> _Run:
-        """Looks where the memory comes from.
+    def plan(cls, inputs: RunInputs, origin: RunOrigin) -> _Run:
+        """Plans the first phase and the memory.
 
         Args:
-          inputs: as the attribute.
-          origin: what is known before.
+          inputs: of all phases.
+          origin: the content of `run.json`, without an inherited memory.
 
         Raises:
           InputError: as `first_phase` and `MemoryPlan.of`.
@@ -192,22 +197,22 @@ class _Run:
         memory = MemoryPlan.of(
             inputs.folder, inputs.config, inputs.dataset, inputs.warm_start, origin
         )
-        return cls(inputs, memory, memory.told(origin), train_phase)
+        return cls(inputs, memory, memory.add_to_origin(origin), train_phase)
 
     def first_phase_of(self, member: int) -> Phase:
         """The first phase of a member; member 1 leaves out the points that choose a memory."""
         return self.train_phase.of_member(member, self.memory.kept)
 
     @property
-    def is_ended(self) -> bool:
-        """Whether the folder has a whole result, of what is asked for."""
+    def is_complete(self) -> bool:
+        """Whether the folder has an intact model and a result for the current settings."""
         folder, config = self.inputs.folder, self.inputs.config
-        current = result_is_current(folder, config) and self.memory.is_carried_out(folder)
-        return current and self.stored.is_intact()
+        is_current = result_is_current(folder, config) and self.memory.is_carried_out(folder)
+        return is_current and self.stored.is_intact()
 
     @property
     def stored(self) -> StoredRun:
-        """The run when all members are trained."""
+        """The run in its folder, with all members trained."""
         return StoredRun(self.inputs.folder, self.inputs.config, self.origin, all_trained=True)
 
     def open_first_phase(self, request: RunRequest) -> PhaseRun:
@@ -219,89 +224,98 @@ class _Run:
             probe_every=request.probe_every,
         )
 
-    def write(self) -> None:
-        """Writes what a run begins with; of several processes, the first does."""
+    def write_inputs(self) -> None:
+        """Writes the settings, the origin and the data's files to the folder, in process 0."""
         if is_first_process():
-            mine, dataset = self.inputs, self.inputs.dataset
-            mine.folder.write(
-                mine.config, self.origin, mine.weighting, dataset.label_names, dataset.vectorizer
+            inputs, dataset = self.inputs, self.inputs.dataset
+            inputs.folder.write(
+                inputs.config,
+                self.origin,
+                inputs.weighting,
+                dataset.label_names,
+                dataset.vectorizer,
             )
 
-    def reopen(self) -> None:
-        """Says in the folder that there is no result yet; all processes wait until it does."""
+    def mark_unfinished(self) -> None:
+        """Marks the run in the folder as unfinished; all processes wait for it."""
         if is_first_process():
-            self.inputs.folder.reopen()
-        self.write()
+            self.inputs.folder.mark_unfinished()
+        self.write_inputs()
         barrier("the folder is open")
 
     def members(
-        self, opened: PhaseRun, profile: bool
-    ) -> list[Callable[[Stop], Generator[Event, None, Trained]]]:
-        """What trains each member, and again on all points if asked.
+        self, first_phase_run: PhaseRun, profile: bool
+    ) -> list[Callable[[Stop], Generator[Event, None, TrainedPhase]]]:
+        """Functions that train one member each, with its refit if the settings ask for one.
 
         Args:
-          opened: the first phase of member 1.
-          profile: whether to trace member 1.
+          first_phase_run: the first phase of member 1.
+          profile: whether to write a profiler trace of member 1.
         """
-        later = range(2, self.inputs.config.members + 1)
+        others = range(2, self.inputs.config.members + 1)
         return [
-            functools.partial(self._member, 1, opened, profile),
-            *(functools.partial(self._member, number, None, False) for number in later),
+            functools.partial(self._train_member, 1, first_phase_run, profile),
+            *(functools.partial(self._train_member, member, None, False) for member in others),
         ]
 
-    def _member(
-        self, number: int, opened: PhaseRun | None, profile: bool, stop: Stop
-    ) -> Generator[Event, None, Trained]:
-        inputs = self.inputs.of_member(number)
-        run = opened or open_phase(inputs, self.first_phase_of(number), number)
-        yield from run.run(stop, profile=profile)
+    def _train_member(
+        self, member: int, first_phase_run: PhaseRun | None, profile: bool, stop: Stop
+    ) -> Generator[Event, None, TrainedPhase]:
+        inputs = self.inputs.of_member(member)
+        phase_run = first_phase_run or open_phase(inputs, self.first_phase_of(member), member)
+        yield from phase_run.run(stop, profile=profile)
         if inputs.config.refit:
-            epochs = run.progress.best_step / run.source.steps_per_epoch
-            run.state = None  # `opened` is held to the end
-            _, refit_name = phase_names(number)
-            run = open_phase(inputs, Phase(refit_name), number, epochs)
-            yield from run.run(stop)
-        return run.trained
+            best_epochs = phase_run.progress.best_step / phase_run.source.steps_per_epoch
+            phase_run.state = None  # frees it: `first_phase_run` is alive until the run ends
+            _, refit_name = phase_names(member)
+            phase_run = open_phase(inputs, Phase(refit_name), member, best_epochs)
+            yield from phase_run.run(stop)
+        return phase_run.trained
 
-    def model_of(self, first: Trained) -> tuple[Predictor, MemoryRecord | None]:
-        """The model of all members, with its memory, and what `memory.json` says of that.
+    def load_model(self, first: TrainedPhase) -> tuple[Predictor, MemoryRecord | None]:
+        """Joins the members into one model, and adds a memory if one is planned.
 
         Args:
-          first: what is left of member 1. Its state is taken: the model may replace it.
+          first: the trained phase of member 1. Its state is moved out, so that it can be freed.
+
+        Returns:
+          The predictor, and the content of `memory.json` or None.
         """
         stored, dataset = self.stored, self.inputs.dataset
         with part("reading the checkpoints"):
-            trained, first.state = first.state, None
+            state, first.state = first.state, None
             predictor = stored.predictor(
-                self.inputs.weighting, dataset.label_names, mesh=first.mesh, state=trained
+                self.inputs.weighting, dataset.label_names, mesh=first.mesh, state=state
             )
-            del trained
-        remembered = self.memory.carry_out(stored, dataset, predictor)
-        if remembered is not None:
+            del state
+        memory_record = self.memory.carry_out(stored, dataset, predictor)
+        if memory_record is not None:
             predictor = stored.with_memory(predictor)
-        return predictor, remembered
+        return predictor, memory_record
 
-    def end(self, done: list[Trained], at_once: int, stop: Stop | None) -> Generator[Event]:
-        """Makes and measures the model, and writes the result.
+    def finish(
+        self, trained: list[TrainedPhase], at_once: int, stop: Stop | None
+    ) -> Generator[Event]:
+        """Loads the model, evaluates it on the test points, and writes the result.
 
         Args:
-          done: what is left of each member.
-          at_once: how many members trained side by side.
+          trained: the last phase of each member.
+          at_once: the number of members that trained side by side.
           stop: as in `RunRequest`, agreed between processes.
         """
-        folder, last_step = self.inputs.folder, done[-1].progress.step
-        predictor, remembered = self.model_of(done[0])
-        if remembered is not None:
-            yield from noted(folder, remembered, last_step)
-        ready = times().whole  # the model is on disk; what follows only tells how good it is
+        folder, last_step = self.inputs.folder, trained[-1].progress.step
+        predictor, memory_record = self.load_model(trained[0])
+        if memory_record is not None:
+            yield from log_memory_notes(folder, memory_record, last_step)
+        model_seconds = times().whole  # the model is on disk; what follows only measures it
         config, dataset = self.inputs.config, self.inputs.dataset
         result = {
-            **test_metrics(predictor, config, dataset, self.origin, _raising(stop, last_step)),
+            **test_metrics(predictor, config, dataset, self.origin, _stop_check(stop, last_step)),
             **(scores_held_out(folder, config) if config.validation_fraction else {}),
-            **({} if remembered is None else {"memory": as_json(remembered)}),
-            "data": data_of_result(dataset, self.origin),
-            **training_figures(config, done, at_once),
-            "time": {**times()._asdict(), "model": ready},
+            **({} if memory_record is None else {"memory": as_json(memory_record)}),
+            "data": data_summary(dataset, self.origin),
+            **training_summary(config, trained, at_once),
+            "time": {**times()._asdict(), "model": model_seconds},
             **environment_record(),
         }
         if is_first_process():
@@ -310,8 +324,11 @@ class _Run:
         yield Finished(result)
 
 
-def _raising(stop: Stop | None, step: int) -> Callable[[int], None]:
-    """What ends an evaluation where `stop` says so; the last checkpoint is saved by then."""
+def _stop_check(stop: Stop | None, step: int) -> Callable[[int], None]:
+    """A progress callback that raises StoppedError once `stop` returns True.
+
+    The last checkpoint is saved by then.
+    """
 
     def on_progress(points: int) -> None:
         if stop is not None and stop():

@@ -1,8 +1,8 @@
 """A training run from data to result, top to bottom.
 
-`training` yields the events of a run, `train` only returns the result. Both keep the run's folder,
-and the same call again goes on from the last checkpoint. `snm train` looks at the `PlannedRun`
-before it takes its events.
+`training` yields the events of a run; `train` returns its result. Both write the run's folder, and
+the same call again resumes from the last checkpoint. `snm train` uses `PlannedRun`, to print the
+settings before it trains.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from snm.runs.agreement import agree_on_start
 from snm.runs.events import Event, Finished, Noted
 from snm.runs.folder import RunFolder
 from snm.runs.log.progress_bar import in_notebook, with_bar
-from snm.runs.mirror import Place, place_of
-from snm.runs.settings import settings_of_run
+from snm.runs.mirror import RunLocation, open_location
+from snm.runs.settings import resolve_for_run
 from snm.system.timing import part, timed_separately
-from snm.trainer.memory.notes import never_adjusted, never_tried
-from snm.trainer.prepare import names_not_tried
-from snm.trainer.run import RunRequest, resolved_training
+from snm.trainer.memory.notes import why_no_adjustment, why_no_memory
+from snm.trainer.prepare import why_no_label_names
+from snm.trainer.run import RunRequest, run_training
 
 __all__ = ["PlannedRun", "train", "training"]
 
@@ -87,28 +87,28 @@ def training(
       config: the settings.
       run_dir: folder of the run, or its address in a store, where each checkpoint and the result
         appear as a whole; a run with the same settings and data goes on.
-      source: path that a `Dataset` passed as `data` can be loaded from again.
+      source: the path that a `Dataset` passed as `data` can be loaded from again.
       warm_start: folder of another run, whose parameters this one starts from; labels are mapped by
         their names.
       same_ids: labels without names mean the same in that run.
-      profile: write a trace of a few dispatches to `run_dir/profile`.
-      probe: a function of the model, called now and then. Its result becomes an event Probed and a
-        line of the log; its time does not count as training.
+      profile: write a profiler trace of a few dispatches to `run_dir/profile`.
+      probe: a function of the model that is called regularly. Its result becomes an event Probed
+        and a line of the log; its time does not count as training.
       probe_every: steps between its calls; 0 is once an epoch.
-      stop: asked after every dispatch, and while the test points are scored. After True the run
-        saves a checkpoint and ends with StoppedError. `snm train` passes a function that tells
-        whether a signal came; by default signals are not handled.
+      stop: called after every dispatch, and while the test points are scored. If it returns True,
+        the run saves a checkpoint and ends with StoppedError. `snm train` passes a function that
+        returns True after a signal; by default signals are not handled.
       progress: draw a live progress bar; None draws it in notebooks only.
 
     Yields:
       For each phase Started, then Stepped, Evaluated, Saved, Probed, Skipped and Noted as they
-      happen; Finished at the end. Members that train side by side follow one after the other: the
-      events of a later one wait for the end of those before. What the caller does between two
-      events counts as time of training, so do little there. To close the generator ends the run
-      there; the same call goes on from its last checkpoint.
+      happen; Finished at the end. Members that train side by side yield their events one after the
+      other: those of a later member wait until the earlier members end. The time that the caller
+      spends between two events counts as training time, so do little there. Closing the generator
+      ends the run; the same call resumes it from its last checkpoint.
 
     Raises:
-      InputError: data, settings or folder that cannot be used; another process uses the folder.
+      InputError: invalid data, settings or folder; another process uses the folder.
       NonFiniteError: a loss was not finite.
       SavingError: a checkpoint could not be written; earlier ones are intact.
       StoreError: a store gave up; the folder on this machine is whole.
@@ -137,7 +137,7 @@ def training(
             probe_every=probe_every,
             stop=stop,
         )
-        with place_of(run_dir) as place:
+        with open_location(run_dir) as place:
             yield from PlannedRun.of(dataset, config, place).events(request)
 
     events = timed_separately(run())
@@ -146,47 +146,51 @@ def training(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PlannedRun:
-    """A run whose settings are known for its data; nothing of it is written yet.
+    """A run whose settings are resolved for its data; nothing is written yet.
 
     Attributes:
       dataset: as loaded.
-      given: the settings as they were asked for.
-      config: the same, resolved for the data, and as the run began where it goes on.
-      place: of the run.
+      given: the settings as the user gave them.
+      config: the same, resolved for the data; a resumed run keeps the choices of its start.
+      place: where the run is kept.
     """
 
     dataset: Dataset
     given: Config
     config: ResolvedConfig
-    place: Place
+    place: RunLocation
 
     @classmethod
-    def of(cls, dataset: Dataset, config: Config, place: Place) -> PlannedRun:
+    def of(cls, dataset: Dataset, config: Config, place: RunLocation) -> PlannedRun:
         """Resolves the settings.
 
         Args:
           dataset: as loaded.
-          config: the settings as they are asked for.
-          place: of the run, which follows the events.
+          config: the settings as the user gave them.
+          place: where the run is kept; it follows the events.
 
         Raises:
           InputError: settings that do not suit the data set or the run, or a damaged run.
         """
         return cls(
-            dataset, config, settings_of_run(RunFolder(place.folder), config, dataset), place
+            dataset, config, resolve_for_run(RunFolder(place.folder), config, dataset), place
         )
 
     def events(self, request: RunRequest) -> Generator[Event]:
         """Trains, and yields the events; see `training`.
 
         Args:
-          request: what is asked for beside the settings.
+          request: the arguments beside the settings.
         """
-        yield from (Noted(0, note) for note in _not_tried(self.given, self.dataset))
-        yield from resolved_training(self.dataset, self.config, self.given, self.place, request)
+        yield from (Noted(0, note) for note in _notes_on_untried(self.given, self.dataset))
+        yield from run_training(self.dataset, self.config, self.given, self.place, request)
 
 
-def _not_tried(config: Config, dataset: Dataset) -> list[str]:
-    """What the settings allow or ask for and is not tried here, and why, a line each."""
-    why_not = never_tried, never_adjusted, names_not_tried
-    return [note for why in why_not if (note := why(config, dataset)) is not None]
+def _notes_on_untried(config: Config, dataset: Dataset) -> list[str]:
+    """Notes on what the settings allow or ask for and the run does not try, a line each."""
+    notes = [
+        why_no_memory(config, dataset),
+        why_no_adjustment(config, dataset),
+        why_no_label_names(config, dataset),
+    ]
+    return [note for note in notes if note is not None]

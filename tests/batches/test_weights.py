@@ -24,7 +24,7 @@ from snm.model.from_config import head_spec, make_model
 from snm.model.model import init_state
 from snm.model.train_step import train_step
 from snm.trainer import centroids as centroids_module
-from snm.trainer.centroids import centroids
+from snm.trainer.centroids import start_at_centroids
 from snm.trainer.prepare import prepare
 
 WEIGHTS = np.array([2, 1, 0, 3, 1], np.float32)
@@ -161,19 +161,19 @@ def test_weights_of_1_change_no_bit(positives):
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("most", [0, centroids_module._MOST_ON_HOST], ids=["step", "host"])
+@pytest.mark.parametrize("most", [0, centroids_module._MAX_VALUES_ON_HOST], ids=["step", "host"])
 @pytest.mark.parametrize("positives", ["one", "all"])
 def test_centroids_count_points_by_their_weights(positives, most, monkeypatch):
     """Compared with the repeated points; a thousandth of a random row is left in either.
 
     That is more beside weights that are divided by their mean.
     """
-    monkeypatch.setattr(centroids_module, "_MOST_ON_HOST", most)
+    monkeypatch.setattr(centroids_module, "_MAX_VALUES_ON_HOST", most)
     rows = []
     for points in (*both(2), Points(*made(2)).take(np.flatnonzero(WEIGHTS))):
         config = config_of(class_init="centroid", positives=positives, exclude="positive")
         prepared = prepare(config, points, Weighting.fit("none", points.features))
-        state = centroids(prepared, init_state(prepared.model))
+        state = start_at_centroids(prepared, init_state(prepared.model))
         rows.append(np.asarray(state.head.table.rows)[:LABELS])
     np.testing.assert_allclose(rows[0], rows[1], atol=1e-3)
     assert np.abs(rows[0] - rows[2]).max() > 0.1

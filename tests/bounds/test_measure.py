@@ -17,7 +17,7 @@ from snm.head.spec import HeadSpec
 from snm.losses.rank_weights import epsilon_tail, top
 from snm.losses.sampled import LossOptions
 from snm.losses.theta import lemma2_bound
-from snm.runs.load import load
+from snm.runs.stored_run import load
 from snm.theory.complexity import linear_complexity
 from snm.theory.generalization import Complexity
 from snm.theory.retrieval import margins

@@ -19,7 +19,7 @@ from snm.runs.folder import RunFolder
 def killed(run, tmp_path):
     """A run of which the result is not there yet."""
     copy = shutil.copytree(run, tmp_path / "killed")
-    RunFolder(copy).reopen()
+    RunFolder(copy).mark_unfinished()
     return copy
 
 

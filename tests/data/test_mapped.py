@@ -16,7 +16,7 @@ from snm.data.mapped import is_mapped, mapped_zeros, select_rows
 from snm.data.statistics import duplicate_test_rows
 from snm.data.weighting import Weighting
 from snm.errors import InputError
-from snm.trainer.memory.notes import never_tried
+from snm.trainer.memory.notes import why_no_memory
 
 
 def same(one, other):
@@ -188,12 +188,12 @@ def test_no_memory_of_neighbours_of_mapped_data(tmp_path):
     whole = load(folder, cache=None)
     mapped = load(folder, cache=tmp_path / "cache", mapped=True)
     config = dataclasses.replace(tiny.REMEMBERING, memory="auto")
-    assert resolve(config, whole).memory == "on" and never_tried(config, whole) is None
+    assert resolve(config, whole).memory == "on" and why_no_memory(config, whole) is None
     assert resolve(config, mapped).memory == "off"
     for asked in (config, snm.preset("fast")):  # whose memory is on
-        assert "the data take a large part" in never_tried(asked, mapped)
+        assert "the data take a large part" in why_no_memory(asked, mapped)
     assert resolve(snm.preset("fast"), mapped).memory == "off"
-    assert never_tried(dataclasses.replace(config, memory="off"), mapped) is None
+    assert why_no_memory(dataclasses.replace(config, memory="off"), mapped) is None
     with pytest.raises(InputError, match="data that are mapped, because they take a large part"):
         resolve(tiny.REMEMBERING, mapped)
 

@@ -21,7 +21,7 @@ from snm.errors import InputError
 from snm.model.from_config import make_model
 from snm.model.model import init_state
 from snm.model.placement import abstract_state_on, init_state_on, jitted_init, shard_state
-from snm.prediction.pair_counts import pair_counts_of
+from snm.prediction.concordant_pairs import count_concordant_pairs
 from snm.prediction.programs import jitted_queries, jitted_top
 from snm.tables import table as rows_module
 from snm.tables.table import SparseRows
@@ -205,7 +205,7 @@ def test_predictions_are_those_of_one_device(mesh, drop):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mesh", ["data=8", "data=4,label=2", "data=2,label=4"])
-def test_pairs_in_order_are_those_of_one_device(mesh):
+def test_concordant_counts_are_those_of_one_device(mesh):
     model = model_of()
     state, weighting = init_state(model), Weighting.fit("tfidf", DATA.train.features)
     devices = make_mesh(mesh, 203, 32)
@@ -213,7 +213,7 @@ def test_pairs_in_order_are_those_of_one_device(mesh):
     one = snm.Predictor(model, state, weighting, block_rows=50)
     many = snm.Predictor(model, shard_state(state, devices), weighting, mesh=devices, block_rows=50)
     for (m, found), (n, expected) in zip(
-        pair_counts_of(many, *points), pair_counts_of(one, *points), strict=True
+        count_concordant_pairs(many, *points), count_concordant_pairs(one, *points), strict=True
     ):
         assert m == n
         np.testing.assert_array_equal(found, expected)

@@ -55,7 +55,7 @@ def test_a_file_that_may_not_be_read_is_not_to_be_made_anew(run, name, monkeypat
 
 def test_damaged_runs(run, tmp_path, capsys):
     copy = shutil.copytree(run, tmp_path / "unfinished")
-    RunFolder(copy).reopen()
+    RunFolder(copy).mark_unfinished()
     said = levels(copy)["checkpoints"]
     assert said.level == "note" and "continues from there" in said.advice
     assert "the last line of the log is of step 12" in said.found
@@ -88,7 +88,7 @@ def test_an_interrupted_run_whose_first_member_has_no_checkpoint(run, tmp_path, 
     data = json.loads((run / "run.json").read_text())["data"]
     config = dataclasses.replace(tiny.CONFIG, members=2, epochs=1, members_at_once=1)
     snm.train(data, config, tmp_path / "run")
-    RunFolder(tmp_path / "run").reopen()
+    RunFolder(tmp_path / "run").mark_unfinished()
     for step in (tmp_path / "run" / "checkpoints").glob("[0-9]*"):
         shutil.rmtree(step)
     said = levels(tmp_path / "run")

@@ -12,7 +12,7 @@ from snm.evaluation.evaluate import Measures, evaluate_points
 from snm.evaluation.metrics import metric_names
 from snm.model import concordant_counts
 from snm.theory import auc
-from snm.trainer.evaluate import evaluate
+from snm.trainer.evaluate_run import evaluate
 from snm.trainer.training import train
 
 K, POINTS = 53, 7

@@ -25,7 +25,7 @@ from snm.export.measure import measure
 from snm.model import concordant_counts
 from snm.prediction.programs import jitted_concordant_counts, jitted_top
 from snm.runs.events import Stepped
-from snm.runs.load import load
+from snm.runs.stored_run import load
 from snm.theory.auc import empirical_auc
 from snm.topk import search as scoring
 

@@ -29,7 +29,7 @@ from snm.losses.reductions import MASKED
 from snm.model.from_config import make_model
 from snm.model.placement import init_state_on
 from snm.prediction.predictor import Predictor
-from snm.runs.load import StoredRun
+from snm.runs.stored_run import StoredRun
 
 
 @pytest.fixture(scope="module")

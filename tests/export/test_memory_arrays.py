@@ -14,7 +14,7 @@ import snm
 from snm.export.index import with_index
 from snm.export.index_libraries import LIBRARIES
 from snm.export.memory_arrays import stored_arrays, voting_entries
-from snm.runs.load import load
+from snm.runs.stored_run import load
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ def test_what_a_grown_run_says_of_itself(tiny_run, tmp_path, capsys):
         f"--config {tmp_path / 'grown' / 'config.toml'} --warm-start {tmp_path / 'grown'}" in said
     )
     copy = shutil.copytree(tiny_run / "run", tmp_path / "run")
-    RunFolder(copy).reopen()
+    RunFolder(copy).mark_unfinished()
     words = (*words[:-1], tmp_path / "other")
     assert "a run that is not finished" in refused(capsys, "grow", copy, *words)
 

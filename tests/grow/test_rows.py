@@ -14,7 +14,7 @@ import snm
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
 from snm.grow.rows import new_rows, predict_biases
-from snm.runs.load import StoredRun
+from snm.runs.stored_run import StoredRun
 
 NEW = 3
 

@@ -9,8 +9,8 @@ import tiny
 from scipy.optimize import minimize
 
 import snm
-from snm.prediction.calibration import Calibration, Curve, _inputs, _logistic
-from snm.runs.typed_json import typed
+from snm.prediction.calibration import Calibration, Curve, _fit_logistic, _inputs
+from snm.runs.typed_json import parse_json
 
 
 def sigmoid(z):
@@ -85,7 +85,7 @@ def test_the_logistic_function_is_the_best_that_does_not_fall_with_the_score(slo
 
     none = [(0, 0)] * 3 if alone else [(None, None)] * 3
     best = minimize(loss, np.zeros(5), bounds=[(0, None), *none, (None, None)]).fun
-    weights, offset = _logistic(x, y, counts, alone=alone)
+    weights, offset = _fit_logistic(x, y, counts, alone=alone)
     assert weights[0] >= 0 and (weights[0] == 0) == (slope < 0)
     assert not alone or not weights[1:].any()
     assert loss(np.append(weights, offset)) == pytest.approx(best, rel=1e-5)
@@ -121,7 +121,7 @@ def test_missing_answers_do_not_count():
 
 def test_it_can_be_written_and_read():
     found = Calibration.fit(*answers(TRUTHS["a step"][1], points=300)[:2])
-    assert typed(Calibration, json.loads(json.dumps(dataclasses.asdict(found))), "") == found
+    assert parse_json(Calibration, json.loads(json.dumps(dataclasses.asdict(found))), "") == found
 
 
 @pytest.mark.parametrize("what", TRUTHS)
@@ -166,5 +166,5 @@ def test_a_point_worse_than_any_of_the_fit_has_no_likely_labels():
     assert found.ranked.best_scores == (best.min(), best.max())
     assert found(scores)[right].min() > 0.9 and found(scores)[~right].max() < 0.1
     assert found(np.array([[-2.0, -2.1, -2.2, -2.3]])).max() < 0.1
-    again = typed(Calibration, json.loads(json.dumps(dataclasses.asdict(found))), "")
+    again = parse_json(Calibration, json.loads(json.dumps(dataclasses.asdict(found))), "")
     assert again == found

@@ -19,8 +19,8 @@ from snm.model.inference import join_members
 from snm.model.model import init_state
 from snm.model.placement import join_members_on_mesh, shard_state
 from snm.prediction import programs
-from snm.prediction.candidates import by_name, checked_k, ids_of_labels
-from snm.prediction.programs import jitted_pairs, jitted_queries, jitted_top
+from snm.prediction.candidates import ids_by_name, ids_of_labels, parse_k
+from snm.prediction.programs import jitted_pair_scores, jitted_queries, jitted_top
 
 K, D, POINTS = 600, 600, 30
 
@@ -151,7 +151,7 @@ def test_the_best_of_labels_of_each_point(case):
 
 def test_more_pairs_than_are_scored_at_once(monkeypatch):
     """256 at once, where a block of 16 points has 9,600."""
-    monkeypatch.setattr(programs, "_FLOATS_OF_PAIRS", 1)
+    monkeypatch.setattr(programs, "_PAIR_FLOATS", 1)
     predictor, features = predictor_of(memory=False), points(POINTS, 4)
     mask = sparse.csr_matrix(np.ones((POINTS, K), np.float32))
     found, expected = predictor.predict(features, 5, mask), predictor.predict(features, 5)
@@ -188,12 +188,12 @@ def test_on_a_mesh(text, drop_seen):
 def test_few_programs_are_compiled_and_they_read_the_rows_of_the_labels_alone():
     predictor, features = predictor_of(), points(POINTS, 4)
     jitted_top.cache_clear()
-    jitted_pairs.cache_clear()
+    jitted_pair_scores.cache_clear()
     for size in (1, 10, 100, 256):
         predictor.predict(features, 5, shared(size))
         predictor.predict(features, 5, [shared(size, seed) for seed in range(POINTS)])
     assert jitted_top(predictor.model, 5, None)._cache_size() == 1
-    assert jitted_pairs(predictor.model, None)._cache_size() <= 6  # 256 pairs to 4,096 and more
+    assert jitted_pair_scores(predictor.model, None)._cache_size() <= 6  # 256 to over 4,096 pairs
     # 100 times as many labels, and the operations stay.
     counts = []
     for num_labels in (1000, 100_000):
@@ -287,9 +287,9 @@ def test_no_points_have_no_candidates():
 def test_a_name_is_found_in_either_spelling():
     """Names in a file may not be composed; two that look alike are told as two."""
     apart, whole = "cafe\u0301", "caf\u00e9"
-    assert ids_of_labels([whole, apart], 2, by_name(["tea", apart])).tolist() == [1, 1]
-    assert ids_of_labels([apart, whole], 2, by_name(["tea", whole])).tolist() == [1, 1]
-    several = by_name([apart, whole])
+    assert ids_of_labels([whole, apart], 2, ids_by_name(["tea", apart])).tolist() == [1, 1]
+    assert ids_of_labels([apart, whole], 2, ids_by_name(["tea", whole])).tolist() == [1, 1]
+    several = ids_by_name([apart, whole])
     assert ids_of_labels([apart], 2, several).tolist() == [0]
     assert ids_of_labels([whole], 2, several).tolist() == [1]
     with pytest.raises(InputError, match="an unknown label"):
@@ -307,7 +307,7 @@ def test_numbers_of_answers_that_are_none():
             predictor.predict(asked, k=k)
     labels, _ = predictor.predict(asked, k=np.int64(4))
     np.testing.assert_array_equal(labels, predictor.predict(asked, k=4)[0])
-    assert type(checked_k(np.int32(7), None, K)) is int
+    assert type(parse_k(np.int32(7), None, K)) is int
 
 
 def test_labels_that_are_no_sequence():

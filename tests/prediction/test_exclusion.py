@@ -10,7 +10,7 @@ from scipy import sparse
 
 from snm.errors import InputError
 from snm.prediction.calibration import Calibration, Curve
-from snm.prediction.exclusion import excluded_of
+from snm.prediction.exclusion import parse_excluded
 from snm.prediction.programs import jitted_top
 
 CURVE = Curve("logistic", (1.0, -0.5, 0.1, 0.0), (-5.0, 0.0, 9.0), (0.05, 0.3, 0.95), (-1e9, 1e9))
@@ -113,8 +113,8 @@ def test_few_programs_find_the_best_of_the_others():
     for size in range(1, 60):
         predictor.predict(features, 5, exclude=range(size))
     assert jitted_top.cache_info().currsize == 4  # 8, 16, 32 and 64 labels
-    assert excluded_of([3], 1, 600).to_find(5, 600) == 8
-    assert excluded_of(range(590), 1, 600).to_find(5, 600) == 600
+    assert parse_excluded([3], 1, 600).to_find(5, 600) == 8
+    assert parse_excluded(range(590), 1, 600).to_find(5, 600) == 600
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ def test_what_a_memory_adds_is_ordered_by_slot_and_then_by_point(parts):
         found.indices[start:end] = found.indices[start:end][::-1].copy()
     mesh = None if parts == 1 else mesh_here("data=2", K, D)
     blocks = Blocks(Weighting.fit("none", points(2)), 16, 8, mesh)
-    added = [np.asarray(x).reshape(parts, -1) for x in blocks.added(found, 0)]
+    added = [np.asarray(x).reshape(parts, -1) for x in blocks.pad_votes(found, 0)]
     for part, (begin, end) in enumerate([(0, 9)] if parts == 1 else [(0, 8), (8, 9)]):
         dense = found[begin:end].toarray()
         slots, rows = np.nonzero(dense.T)
@@ -108,7 +108,7 @@ def test_what_a_memory_adds_to_a_point_takes_no_room_for_all_labels():
     blocks = Blocks(Weighting.fit("none", points(2)), 8, 8)
     tracemalloc.start()
     try:
-        blocks.added(found, 0)
+        blocks.pad_votes(found, 0)
         assert tracemalloc.get_traced_memory()[1] < many
     finally:
         tracemalloc.stop()

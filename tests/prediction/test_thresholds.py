@@ -16,10 +16,10 @@ from snm.prediction.thresholds import (
     HeldOut,
     Threshold,
     best_threshold,
+    find_threshold,
     fit_thresholds,
-    threshold_of,
 )
-from snm.runs.typed_json import typed
+from snm.runs.typed_json import parse_json
 
 K = 6
 
@@ -144,20 +144,20 @@ def test_which_answers_stay():
 
 def test_names_and_numbers():
     chosen = {"micro-f1": Threshold(0.3, 50)}
-    assert threshold_of(chosen, "Micro-F1").overall == 0.3
-    assert threshold_of({}, "0.25") == threshold_of({}, 0.25) == Threshold(0.25)
+    assert find_threshold(chosen, "Micro-F1").overall == 0.3
+    assert find_threshold({}, "0.25") == find_threshold({}, 0.25) == Threshold(0.25)
     for wrong in ("2", "-0.1", "nan", "best", "f1@11", 7):
         with pytest.raises(InputError, match="expected a probability from 0 to 1, micro-f1"):
-            threshold_of(chosen, wrong)
+            find_threshold(chosen, wrong)
     with pytest.raises(InputError, match="found f1@5, which the run has not chosen, expected one"):
-        threshold_of(chosen, "f1@5")
+        find_threshold(chosen, "f1@5")
 
 
 def test_they_are_kept_with_the_calibration():
     curve = Curve("logistic", (1.0, 0.0, 0.0, 0.0), (0.0, 1.0), (0.0, 1.0), (-1e9, 1e9))
     whole = Calibration(9, curve, curve, fit_thresholds(of_many()))
     text = json.dumps(dataclasses.asdict(whole))
-    assert typed(Calibration, json.loads(text), "") == whole
+    assert parse_json(Calibration, json.loads(text), "") == whole
 
 
 def test_of_equal_thresholds_the_highest():

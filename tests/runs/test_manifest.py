@@ -21,8 +21,8 @@ from snm.memory.memory import Memory, MemorySettings
 from snm.memory.store import save_memory
 from snm.runs.events import Noted, Stepped
 from snm.runs.folder import RunFolder, read_json, write_json
-from snm.runs.load import StoredRun
 from snm.runs.manifest import MAY_CHANGE, read_manifest
+from snm.runs.stored_run import StoredRun
 from snm.system import checksums
 
 CONFIG = dataclasses.replace(tiny.CONFIG, members=2, epochs=2)
@@ -46,7 +46,7 @@ def place(tmp_path_factory):
     stored = StoredRun.open(place / "run")
     folder = stored.folder
     train, result = dataset.train, folder.read_result()
-    folder.reopen()
+    folder.mark_unfinished()
     save_memory(folder.memory, Memory(train.features, train.labels, None, np.arange(tiny.POINTS),
                                       MemorySettings(**RECORD["settings"])))  # fmt: skip
     write_json(folder.memory_record, RECORD)
@@ -221,7 +221,7 @@ def test_checkpoints_changed_by_hand_are_refused(place, run, tmp_path, capsys, c
 
 
 def test_an_interrupted_run_says_that_it_goes_on_from_the_one_before(place, run):
-    RunFolder(run).reopen()
+    RunFolder(run).mark_unfinished()
     remove_its_manifest(run)
     events = list(snm.training(place / "data", CONFIG, run))
     (noted,) = (event.text for event in events if isinstance(event, Noted))

@@ -8,7 +8,7 @@ import pytest
 from snm.config.marks import at_least
 from snm.errors import InputError
 from snm.runs.schema import MemoryRecord, RunOrigin
-from snm.runs.typed_json import as_json, typed
+from snm.runs.typed_json import as_json, parse_json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +42,7 @@ WHOLE = {"flag": True, "size": 3, "names": ["a", "b"], "kind": "open", "first": 
 
 
 def test_a_value_of_each_type():
-    found = typed(Shape, WHOLE | {"more": 1}, "a.json")
+    found = parse_json(Shape, WHOLE | {"more": 1}, "a.json")
     others = {"x": Point((0.0, 0.0), 2)}
     assert found == Shape(True, 3.0, ("a", "b"), "open", Point((1.0, 2.5)), others, [{}])
     assert type(found.size) is float
@@ -72,16 +72,16 @@ def test_a_value_of_each_type():
 )  # fmt: skip
 def test_the_first_value_that_does_not_fit_is_named(change, said):
     with pytest.raises(InputError) as error:
-        typed(Shape, WHOLE | change, "a.json")
+        parse_json(Shape, WHOLE | change, "a.json")
     assert str(error.value) == f"a.json: {said}"
 
 
 def test_a_typed_dict_stays_what_it_is():
     value = {"size": 3, "more": [1]}
-    assert typed(Loose, value, "a.json") is value
+    assert parse_json(Loose, value, "a.json") is value
     for change, said in (({"count": None}, "count: found None"), ({"size": ""}, "size: found ''")):
         with pytest.raises(InputError, match=rf"^a\.json: {said}, expected a"):
-            typed(Loose, value | change, "a.json")
+            parse_json(Loose, value | change, "a.json")
 
 
 MEMORY = {
@@ -113,13 +113,13 @@ ORIGIN = {"data": "a", "sha256": "0", "num_features": 30, "num_labels": 20, "war
 )
 def test_a_file_is_written_as_it_was_read(kind, content):
     """Keys that not every run has stay out; `inherited` of null is not one that is missing."""
-    written = as_json(typed(kind, content, "a.json"))
+    written = as_json(parse_json(kind, content, "a.json"))
     assert written == content and list(written) == [
         field.name for field in dataclasses.fields(kind) if field.name in content
     ]
 
 
 def test_nobody_looked_is_no_content_of_a_file():
-    assert typed(RunOrigin, ORIGIN, "run.json").inherited == "unknown"
+    assert parse_json(RunOrigin, ORIGIN, "run.json").inherited == "unknown"
     with pytest.raises(InputError, match=r"inherited: found 'unknown', expected an object or null"):
-        typed(RunOrigin, ORIGIN | {"inherited": "unknown"}, "run.json")
+        parse_json(RunOrigin, ORIGIN | {"inherited": "unknown"}, "run.json")

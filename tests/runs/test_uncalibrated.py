@@ -6,7 +6,7 @@ import pytest
 
 import snm
 from snm.errors import InputError
-from snm.runs.load import StoredRun
+from snm.runs.stored_run import StoredRun
 from snm.runs.uncalibrated import why_uncalibrated
 
 

@@ -13,7 +13,7 @@ from small_runs import arrays, config, log, same, stop_after
 import snm
 from snm.checkpoints.store import Checkpoints
 from snm.runs.events import Saved
-from snm.runs.load import StoredRun
+from snm.runs.stored_run import StoredRun
 from snm.trainer.phase_run import open_phase
 from snm.trainer.training import training
 

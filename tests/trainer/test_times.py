@@ -10,8 +10,8 @@ from command_line import call
 
 import snm
 from snm.runs.events import Progress
-from snm.trainer.phase import Trained
-from snm.trainer.result import training_figures
+from snm.trainer.phase import TrainedPhase
+from snm.trainer.result import training_summary
 
 
 @pytest.fixture(scope="module")
@@ -72,9 +72,11 @@ def test_trainings_in_turns_measure_themselves(folder, tmp_path, monkeypatch):
 @pytest.mark.parametrize(("at_once", "seconds"), [(1, 4.0), (2, 3.0)])
 def test_examples_a_second_of_members_side_by_side(at_once, seconds):
     """Two members, of 120 points each, in 3 and in 1 second."""
-    done = [Trained(Progress(step=8, seconds=alone), 4, 120.0, None, None) for alone in (3.0, 1.0)]
+    done = [
+        TrainedPhase(Progress(step=8, seconds=alone), 4, 120.0, None, None) for alone in (3.0, 1.0)
+    ]
     resolved = tiny.resolved(dataclasses.replace(tiny.CONFIG, members=2, score_scale=1.0))
-    found = training_figures(resolved, done, at_once)
+    found = training_summary(resolved, done, at_once)
     assert (found["seconds"], found["examples_per_second"]) == (seconds, 240 / seconds)
 
 

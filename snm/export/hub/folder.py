@@ -132,7 +132,7 @@ def open_hub(folder: Path, *, memory: bool = True, verify: bool = True) -> Predi
 
     Args:
       folder: the export, or a copy of it from the Hub.
-      memory: as in `runs.load.load`.
+      memory: as in `runs.stored_run.load`.
       verify: compare the arrays with their checksums; other files are always compared.
 
     Raises:

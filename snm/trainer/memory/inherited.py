@@ -25,7 +25,7 @@ from snm.system import disk
 from snm.trainer.memory.files import keep_memory
 from snm.trainer.memory.stored import memory_of, stored_rows
 from snm.trainer.memory.trial import Remembered
-from snm.trainer.prepare import trained_beside
+from snm.trainer.prepare import label_name_points
 from snm.trainer.warm_start import WarmStart
 
 __all__ = ["inherit_memory", "inherited"]
@@ -119,7 +119,7 @@ def inherit_memory(
     disk.remove(folder.memory_record)
     memory, shifts = None, None
     if taken.used:
-        rows, names = stored_rows(config, dataset), trained_beside(config, dataset)
+        rows, names = stored_rows(config, dataset), label_name_points(config, dataset)
         memory = memory_of(all_members, dataset.train, rows, taken.settings, names)
     if taken.adjustment is not None:
         shifts = label_shifts(dataset.label_frequency(), taken.adjustment.strength)

@@ -1,4 +1,4 @@
-"""What is said of a memory: what was tried and found, or why nothing was tried."""
+"""Notes for the user on the memory: what was tried with which result, or why nothing was tried."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from snm.runs.log.event_log import open_log
 from snm.runs.schema import MemoryRecord
 from snm.trainer.memory.trial import LEAST_ADJUSTED, memory_split
 
-__all__ = ["never_adjusted", "never_tried", "noted", "summaries"]
+__all__ = ["log_memory_notes", "memory_notes", "why_no_adjustment", "why_no_memory"]
 
 
-def never_tried(config: Config, dataset: Dataset) -> str | None:
-    """Why no memory is tried here that the settings ask for or allow, in one line; else None."""
+def why_no_memory(config: Config, dataset: Dataset) -> str | None:
+    """A note why no memory is tried although the settings allow or ask for one; else None."""
     if config.memory == "off":
         return None
     if has_several_processes():
@@ -30,8 +30,8 @@ def never_tried(config: Config, dataset: Dataset) -> str | None:
     return None
 
 
-def never_adjusted(config: Config, dataset: Dataset) -> str | None:
-    """Why no logit adjustment is tried here that the settings ask for, in one line; else None."""
+def why_no_adjustment(config: Config, dataset: Dataset) -> str | None:
+    """A note why no logit adjustment is tried although the settings ask for one; else None."""
     if config.logit_adjustment != "on" or config.memory == "off":
         return None
     if dataset.train.num_points < MIN_POINTS:
@@ -44,29 +44,32 @@ def never_adjusted(config: Config, dataset: Dataset) -> str | None:
     return f"logit adjustment: not tried, since {least}"
 
 
-def _of_memory(found: MemoryRecord) -> str:
-    where = found.inherited_from
-    if where is not None and not found.used:
+def _memory_note(record: MemoryRecord) -> str:
+    where = record.inherited_from
+    if where is not None and not record.used:
         return f"memory: off, as for {where}, whose probabilities are taken over"
-    cost = f"{found.bytes / 2**20:,.0f} MiB, {found.seconds:.1f} s"
-    nearest = f"{found.settings.neighbors} nearest of {found.points:,} training points"
+    cost = f"{record.bytes / 2**20:,.0f} MiB, {record.seconds:.1f} s"
+    nearest = f"{record.settings.neighbors} nearest of {record.points:,} training points"
     if where is not None:
         return f"memory: {nearest}, as chosen for {where}, and its probabilities; {cost}"
-    before, after = _shown(found.before), _shown(found.precision)
-    points = counted(found.held_out, "point")
+    before, after = _format_precision(record.before), _format_precision(record.precision)
+    points = counted(record.held_out, "point")
     what = f"P@1/3/5 {before} -> {after} on {points} that member 1 did not see"
-    if not found.used:
+    if not record.used:
         return f"memory: off, it does not surely pay (at best {what})"
     return f"memory: {nearest}, {what}; {cost}"
 
 
-def summaries(found: MemoryRecord) -> list[str]:
-    """What `try_memory` found, a line each: of the memory, and of an adjustment that is used."""
-    lines = [_of_memory(found)]
-    if (adjustment := found.adjustment) is not None:
-        before, after = _shown(adjustment.before), _shown(adjustment.precision)
+def memory_notes(record: MemoryRecord) -> list[str]:
+    """The results of `try_memory`, a line for the memory and a line for an adjustment in use."""
+    lines = [_memory_note(record)]
+    if (adjustment := record.adjustment) is not None:
+        before, after = (
+            _format_precision(adjustment.before),
+            _format_precision(adjustment.precision),
+        )
         why = f"P@1/3/5 {before} -> {after} on the same points"
-        if found.inherited_from is not None:
+        if record.inherited_from is not None:
             why = "as chosen there"
         lines.append(
             f"logit adjustment: the score of a label with n training points is lowered by "
@@ -75,20 +78,20 @@ def summaries(found: MemoryRecord) -> list[str]:
     return lines
 
 
-def noted(folder: RunFolder, found: MemoryRecord, step: int) -> Iterator[Noted]:
-    """Yields what `try_memory` tried, a line each, and keeps the lines in a log of their own.
+def log_memory_notes(folder: RunFolder, record: MemoryRecord, step: int) -> Iterator[Noted]:
+    """Writes the notes on the memory to the log `memory` of the run, and yields them.
 
     Args:
       folder: of the run.
-      found: what `try_memory` returned.
-      step: the last one.
+      record: the result of `try_memory`.
+      step: the last step of the run.
     """
-    lines = [Noted(step, line) for line in summaries(found)]
+    lines = [Noted(step, line) for line in memory_notes(record)]
     with open_log(folder.path, "memory", step) as log:
-        for one in lines:
-            log.write(one)
+        for line in lines:
+            log.write(line)
     yield from lines
 
 
-def _shown(precision: Sequence[float]) -> str:
+def _format_precision(precision: Sequence[float]) -> str:
     return " / ".join(f"{x:.1f}" for x in precision)

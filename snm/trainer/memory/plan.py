@@ -12,8 +12,8 @@ from snm.data.dataset import Dataset
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
 from snm.runs.is_complete import memory_is_readable
-from snm.runs.load import StoredRun
 from snm.runs.schema import MemoryRecord, RunOrigin
+from snm.runs.stored_run import StoredRun
 from snm.system.timing import part
 from snm.trainer.memory.files import forget_memory, try_memory
 from snm.trainer.memory.inherited import inherit_memory, inherited
@@ -25,15 +25,13 @@ __all__ = ["MemoryPlan"]
 
 @dataclasses.dataclass(frozen=True)
 class MemoryPlan:
-    """A memory is tried on points that member 1 does not see, or taken over from another run.
-
-    Where neither can be done, a run has none.
+    """Whether a memory is tried on points that member 1 does not see, or inherited, or neither.
 
     Attributes:
-      kept: int [n], ascending, the points that member 1 trains on; None where none is tried.
+      kept: int [n], ascending, the points that member 1 trains on; None if no memory is tried.
       inherits: whether the run starts from another one.
-      taken: what it takes over from that, the content of `memory.json`; None for nothing.
-      note: what is said of it before the training.
+      taken: the `memory.json` that it inherits from that run; None for nothing.
+      note: a line for the user before the training, or None.
     """
 
     kept: NDArray[Any] | None = None
@@ -50,7 +48,7 @@ class MemoryPlan:
         start: WarmStart | None,
         origin: RunOrigin,
     ) -> MemoryPlan:
-        """Looks for what can be tried or taken over.
+        """Plans what to try, or what to inherit.
 
         Args:
           folder: of the run.
@@ -68,11 +66,11 @@ class MemoryPlan:
         split = memory_split(config, dataset)
         if split is not None:
             return cls(kept=split[0])
-        none = "memory: not tried, since no point that could choose it has a label and a feature"
-        return cls(note=none if config.memory == "on" else None)
+        note = "memory: not tried, since no point that could choose it has a label and a feature"
+        return cls(note=note if config.memory == "on" else None)
 
-    def told(self, origin: RunOrigin) -> RunOrigin:
-        """The origin with what is taken over, so that a run goes on where the other one is gone."""
+    def add_to_origin(self, origin: RunOrigin) -> RunOrigin:
+        """The origin with the inherited memory, so that a resumed run needs no other run."""
         return dataclasses.replace(origin, inherited=self.taken) if self.inherits else origin
 
     def is_carried_out(self, folder: RunFolder) -> bool:
@@ -82,7 +80,7 @@ class MemoryPlan:
     def carry_out(
         self, stored: StoredRun, dataset: Dataset, all_members: Predictor
     ) -> MemoryRecord | None:
-        """Tries a memory or takes one over, and writes its files.
+        """Tries or inherits a memory, and writes its files.
 
         Args:
           stored: the run, whose members are trained.
@@ -90,19 +88,19 @@ class MemoryPlan:
           all_members: their predictor.
 
         Returns:
-          the content of `memory.json`, or None where nothing was tried or taken over.
+          The content of `memory.json`, or None if no memory was tried or inherited.
         """
         folder, config = stored.folder, stored.config
         if self.kept is not None:
             with part("memory"):
                 first_member = all_members
                 if config.members > 1 or config.refit:  # else a second copy of the same tables
-                    model, state = stored.watched(all_members.mesh)
+                    model, state = stored.member_before_refit(all_members.mesh)
                     first_member = dataclasses.replace(all_members, model=model, state=state)
                 return try_memory(folder, config, dataset, first_member, all_members)
         if self.taken is not None:
             with part("memory"):
                 return inherit_memory(folder, config, dataset, self.taken, all_members)
-        if self.inherits:  # what an earlier end took over is of other parameters
+        if self.inherits:  # files of an earlier end of this run belong to other parameters
             forget_memory(folder)
         return None

@@ -25,7 +25,7 @@ from snm.prediction.predictor import Predictor
 from snm.prediction.thresholds import DEFAULT_THRESHOLD_K, HeldOut, fit_thresholds
 from snm.runs.schema import Adjustment, MemoryRecord
 from snm.trainer.memory.stored import as_stored, memory_of, stored_rows, unit_queries, with_labels
-from snm.trainer.prepare import trained_beside
+from snm.trainer.prepare import label_name_points
 
 __all__ = ["LEAST_ADJUSTED", "Remembered", "find_memory", "memory_split"]
 
@@ -100,7 +100,7 @@ def find_memory(
     frequency = None
     if config.logit_adjustment == "on" and len(held) >= LEAST_ADJUSTED:
         frequency = dataset.label_frequency()
-    names = trained_beside(config, dataset)
+    names = label_name_points(config, dataset)
     stored = dataset.train.take(kept).concatenate(names)
     choosing = remove_filtered_labels(dataset.train.take(held))
     choice = _choice(first_member, stored, choosing, frequency)

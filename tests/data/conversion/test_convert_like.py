@@ -13,7 +13,7 @@ import snm
 from snm.data.id_space import IdSpace, match_labels
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError
-from snm.prediction.candidates import by_name, ids_of_labels
+from snm.prediction.candidates import ids_by_name, ids_of_labels
 
 NEXT = [("a saw and a wave", ["tools", "sea"]), ("the apple", ["fruit & nuts"]), ("zz", ["sea"])]
 
@@ -215,4 +215,4 @@ def test_labels_of_data_that_spell_accents_apart(tmp_path):
     spaces = [IdSpace.of(snm.load_data(place)) for place in (tmp_path / "alone", before)]
     assert spaces[0].label_names == ("caf\u00e9", "tea")
     assert match_labels(*spaces, same_ids=False).tolist() == [0, 1]
-    assert ids_of_labels(["cafe\u0301"], 2, by_name(spaces[0].label_names)).tolist() == [0]
+    assert ids_of_labels(["cafe\u0301"], 2, ids_by_name(spaces[0].label_names)).tolist() == [0]

@@ -47,7 +47,7 @@ def test_answers_are_those_of_the_run(remembering, out, points):
 
 def test_the_card_of_an_unfinished_run(tiny_run, tmp_path):
     run = shutil.copytree(tiny_run / "run", tmp_path / "run")
-    RunFolder(run).reopen()
+    RunFolder(run).mark_unfinished()
     call("export", run, "--to", "hub", "--output", tmp_path / "out")
     card = (tmp_path / "out" / "README.md").read_text()
     assert "None: the training is not finished." in card and "no test points" not in card

@@ -18,7 +18,7 @@ import snm
 from snm.errors import InputError, StoppedError
 from snm.runs.events import Finished, Noted, Saved
 from snm.runs.folder import RunFolder
-from snm.runs.mirror import place_of, stage
+from snm.runs.mirror import open_location, stage
 from snm.stores.address import Address
 from snm.stores.objects import Objects
 from snm.stores.snapshots import download, newest
@@ -155,7 +155,7 @@ def test_a_stopped_run_is_in_the_store(flaky, data, undisturbed, tmp_path):
 def test_a_failed_upload_that_nobody_waits_for_is_told(flaky):
     """Whoever leaves the events early asks for no upload's end."""
     with pytest.warns(UserWarning, match="503 the store is down.; the run is whole in"):  # noqa: SIM117
-        with place_of(RUN) as place:
+        with open_location(RUN) as place:
             place.folder.mkdir()
             (place.folder / "config.toml").write_text("a")
             flaky.broken = "/files/"
@@ -173,13 +173,13 @@ def test_a_folder_that_cannot_be_staged_is_not_uploaded_in_part(flaky, monkeypat
         link(source, target)
 
     monkeypatch.setattr(disk, "link", full)
-    with place_of(RUN) as place:
+    with open_location(RUN) as place:
         place.folder.mkdir()
         for name in "ab":
             (place.folder / name).write_text(name)
         with pytest.raises(OSError, match="no space left"):
             list(place.follow(event for event in [Saved(1)]))
-        place._look()  # as at the next event
+        place._start_next_upload()  # as at the next event
         place._wait()
         assert not list(place.folder.parent.glob(".staged-*"))
     assert not any("/files/" in name for name in flaky.content)
@@ -195,7 +195,7 @@ def test_a_long_last_upload_is_told(seconds, told, flaky, monkeypatch):
         send(self, files)
 
     monkeypatch.setattr(Uploads, "send", slowly)
-    with place_of(RUN) as place:
+    with open_location(RUN) as place:
         place.folder.mkdir()
         (place.folder / "config.toml").write_text("a")
         seen = list(place.follow(event for event in [Saved(7), Finished({})]))
@@ -205,7 +205,7 @@ def test_a_long_last_upload_is_told(seconds, told, flaky, monkeypatch):
 
 def test_one_process_of_a_machine_has_the_run(flaky, data):
     with (
-        place_of(RUN),
+        open_location(RUN),
         pytest.raises(InputError, match=rf"{RUN}: found a folder in use by process"),
     ):
         snm.train(data, CONFIG, RUN)

@@ -18,7 +18,7 @@ from snm.errors import InputError
 from snm.memory import choose as choose_module
 from snm.memory.adjustment import label_shifts
 from snm.runs.folder import RunFolder
-from snm.runs.load import StoredRun, load
+from snm.runs.stored_run import StoredRun, load
 from snm.trainer.memory import trial
 
 CONFIG = tiny.REMEMBERING

@@ -21,8 +21,8 @@ from snm.errors import InputError, StoppedError
 from snm.prediction.calibration import Calibration
 from snm.prediction.thresholds import Threshold
 from snm.runs.folder import RunFolder
-from snm.runs.load import load
-from snm.runs.typed_json import typed
+from snm.runs.stored_run import load
+from snm.runs.typed_json import parse_json
 from snm.trainer.memory.inherited import _renumbered, inherited
 from snm.trainer.warm_start import WarmStart
 
@@ -126,7 +126,7 @@ def test_thresholds_are_of_the_labels_here(first):
     """The data number their labels in the other direction, and lack the last."""
     place, old = first
     own = {label: 0.1 + label / 100 for label in (3, 5, 8)}
-    calibration = typed(Calibration, old["calibration"], "memory.json")
+    calibration = parse_json(Calibration, old["calibration"], "memory.json")
     calibration.thresholds["macro-f1"] = Threshold(0.5, 50, tuple(own), tuple(own.values()))
     slots = np.arange(snm.load_data(place / "data").train.num_labels - 1)[::-1]
     found = _renumbered(calibration, slots).thresholds

@@ -18,7 +18,7 @@ from snm.config.resolve import resolve
 from snm.data.formats.dispatch import write_text
 from snm.errors import InputError
 from snm.memory.memory import Memory, MemorySettings
-from snm.runs.load import StoredRun, load
+from snm.runs.stored_run import StoredRun, load
 from snm.trainer.memory.stored import memory_of
 from snm.trainer.memory.trial import memory_split
 

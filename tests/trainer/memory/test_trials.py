@@ -14,9 +14,9 @@ from snm.config.resolve import resolve
 from snm.data.dataset import Dataset, Points
 from snm.errors import InputError
 from snm.evaluation.evaluate import evaluate_points
-from snm.runs.load import load
+from snm.runs.stored_run import load
 from snm.trainer.memory import notes
-from snm.trainer.memory.notes import never_adjusted, never_tried
+from snm.trainer.memory.notes import why_no_adjustment, why_no_memory
 
 CONFIG = tiny.REMEMBERING
 
@@ -105,12 +105,12 @@ def test_several_processes_have_none_and_say_so(monkeypatch):
     """As if this were one of two; `tests/distributed` starts them."""
     made = snm.generate(points=600, test_points=0, features=120, labels=60, seed=0)
     auto = dataclasses.replace(CONFIG, memory="auto", seen="keep", input_dropout=0.0)
-    assert never_tried(auto, made) is None
+    assert why_no_memory(auto, made) is None
     for module in (notes, resolve_module):
         monkeypatch.setattr(module, "has_several_processes", lambda: True)
     assert resolve(auto, made).memory == "off"
-    assert never_tried(auto, made) == "memory: off, because it needs one process"
-    assert never_tried(dataclasses.replace(auto, memory="off"), made) is None
+    assert why_no_memory(auto, made) == "memory: off, because it needs one process"
+    assert why_no_memory(dataclasses.replace(auto, memory="off"), made) is None
     with pytest.raises(InputError, match=r"^memory on: found several processes, expected one"):
         resolve(dataclasses.replace(auto, memory="on"), made)
 
@@ -142,9 +142,9 @@ def test_an_adjustment_that_is_asked_for_and_not_tried_is_told():
     made = snm.generate(points=600, test_points=0, features=120, labels=60, seed=0)
     asked = dataclasses.replace(CONFIG, logit_adjustment="on")
     told = "logit adjustment: not tried, since 60 points could choose it, and at least 500 must"
-    assert never_adjusted(asked, made) == told
-    assert never_adjusted(dataclasses.replace(asked, logit_adjustment="auto"), made) is None
+    assert why_no_adjustment(asked, made) == told
+    assert why_no_adjustment(dataclasses.replace(asked, logit_adjustment="auto"), made) is None
     few = snm.generate(points=199, test_points=0, features=120, labels=60, seed=0)
-    assert never_adjusted(asked, few) is None  # `resolve` refuses it
+    assert why_no_adjustment(asked, few) is None  # `resolve` refuses it
     many = snm.generate(points=5100, test_points=0, features=120, labels=60, seed=0)
-    assert never_adjusted(asked, many) is None
+    assert why_no_adjustment(asked, many) is None

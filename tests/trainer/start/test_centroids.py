@@ -44,7 +44,7 @@ def started(**changes):
     return initial_state(prepared), plain, queries / prepared.model.score_scale, train
 
 
-@pytest.mark.parametrize("most", [0, module._MOST_ON_HOST], ids=["step", "host"])
+@pytest.mark.parametrize("most", [0, module._MAX_VALUES_ON_HOST], ids=["step", "host"])
 @pytest.mark.parametrize(
     "changes",
     [
@@ -56,7 +56,7 @@ def started(**changes):
     ],
 )
 def test_a_class_row_starts_at_the_centroid_of_its_points(changes, most, monkeypatch):
-    monkeypatch.setattr(module, "_MOST_ON_HOST", most)
+    monkeypatch.setattr(module, "_MAX_VALUES_ON_HOST", most)
     monkeypatch.setattr(module, "ROWS", 64)  # three blocks, the last of 22 points
     check(changes)
 
@@ -111,10 +111,10 @@ def test_with_splits_a_centroid_has_the_split_points_too():
     np.testing.assert_allclose(rows, expected, atol=3e-3)
 
 
-@pytest.mark.parametrize("most", [0, module._MOST_ON_HOST], ids=["step", "host"])
+@pytest.mark.parametrize("most", [0, module._MAX_VALUES_ON_HOST], ids=["step", "host"])
 def test_a_query_that_is_not_finite_changes_no_row(most, monkeypatch):
     """A step leaves out its batch, the host the point alone; training says later which it is."""
-    monkeypatch.setattr(module, "_MOST_ON_HOST", most)
+    monkeypatch.setattr(module, "_MAX_VALUES_ON_HOST", most)
     monkeypatch.setattr(module, "ROWS", 64)
     train = points()
     train = Points(train.features.copy(), train.labels)

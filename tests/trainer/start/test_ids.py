@@ -14,7 +14,7 @@ import snm
 from snm.data.id_space import IdSpace
 from snm.data.vectorizer import Vectorizer
 from snm.runs.folder import RunFolder
-from snm.runs.load import StoredRun
+from snm.runs.stored_run import StoredRun
 from snm.trainer.warm_start import WarmStart
 
 ORDER = np.random.default_rng(3).permutation(tiny.LABELS)

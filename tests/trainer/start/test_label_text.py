@@ -22,9 +22,9 @@ from snm.errors import InputError
 from snm.grow.grown_memory import grown_memory
 from snm.memory.memory import EARLIER_POINT, LABEL_NAME
 from snm.runs.events import NonFiniteError, Noted
-from snm.runs.load import StoredRun, load
+from snm.runs.stored_run import StoredRun, load
 from snm.trainer.phase import first_phase
-from snm.trainer.prepare import prepare, trained_beside
+from snm.trainer.prepare import label_name_points, prepare
 from snm.trainer.training import training
 
 CONFIG = dataclasses.replace(tiny.CONFIG, dim=32, class_init="centroid", weighting="l2",
@@ -101,7 +101,7 @@ def test_no_name_is_held_out(place):
     phase = first_phase(config, data)
     assert phase.held_out.num_points == 200
     found = prepare(config, data.train, Weighting.fit("l2", data.train.features), phase.rows,
-                    trained_beside(config, data))  # fmt: skip
+                    label_name_points(config, data))  # fmt: skip
     assert found.source.num_points == 880
     assert found.point_ids[:800].tolist() == phase.rows.tolist()
     assert found.point_ids[800:].tolist() == (-1 - np.arange(named_texts.LABELS)).tolist()

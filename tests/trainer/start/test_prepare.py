@@ -23,7 +23,7 @@ from snm.model.from_config import head_stages, make_model
 from snm.planning.forecast import forecast
 from snm.runs.folder import RunFolder
 from snm.trainer.phase import PhaseInputs, RunInputs, first_phase
-from snm.trainer.phase_run import open_phase, phase_in_memory
+from snm.trainer.phase_run import open_phase, open_phase_in_memory
 from snm.trainer.prepare import prepare
 
 
@@ -47,7 +47,7 @@ def test_runs_plans_and_the_estimator_have_one_set_up(schedule, data, tmp_path):
     inputs = RunInputs(config, data, weighting, RunFolder(tmp_path / "run"))
     phase = open_phase(inputs, first_phase(config, data))
     in_memory = PhaseInputs(config, data, weighting)
-    fit = phase_in_memory(in_memory, first_phase(config, data), None, BestState())
+    fit = open_phase_in_memory(in_memory, first_phase(config, data), None, BestState())
     _, programs = forecast(data, config)
     assert (phase.last_step, fit.last_step) == (12, 12)
     for found in (phase.prepared, fit.prepared):

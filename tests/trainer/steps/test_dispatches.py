@@ -15,8 +15,8 @@ from snm.data.weighting import Weighting
 from snm.model.model import abstract_state
 from snm.model.placement import init_state_on
 from snm.trainer import centroids as centroids_module
-from snm.trainer.centroids import centroids
-from snm.trainer.loop import ahead, dispatches
+from snm.trainer.centroids import start_at_centroids
+from snm.trainer.loop import prefetch_stacks, split_into_dispatches
 from snm.trainer.prepare import Prepared, prepare
 from snm.trainer.programs import jitted_steps
 
@@ -77,8 +77,8 @@ def test_looks_at_the_model_leave_nothing_to_fill_up(data, tmp_path, monkeypatch
 def test_steps_are_planned_as_they_are_taken(data):
     """A billion of them begin at once: 4 + 3 an epoch, and batches are those of their steps."""
     source = prepared(data, steps_per_dispatch=4).source
-    plan = dispatches(source, 0, 10**9, 4, marks=[], stage_starts=[])
-    taken = list(itertools.islice(ahead(lambda _: source, plan, None, 4), 4))
+    plan = split_into_dispatches(source, 0, 10**9, 4, periods=[], stage_starts=[])
+    taken = list(itertools.islice(prefetch_stacks(lambda _: source, plan, None, 4), 4))
     assert [(first, count) for first, count, _ in taken] == [(0, 4), (4, 3), (7, 4), (11, 3)]
     assert [int(stack.step[0]) for *_, stack in taken] == [0, 4, 7, 11]
 
@@ -114,11 +114,11 @@ def test_steps_that_fill_up_change_nothing(data, changes):
 
 
 def test_centroids_do_not_depend_on_the_length(data, monkeypatch):
-    monkeypatch.setattr(centroids_module, "_MOST_ON_HOST", 0)
+    monkeypatch.setattr(centroids_module, "_MAX_VALUES_ON_HOST", 0)
     rows = []
     for length in (1, 5):
         one = prepared(data, class_init="centroid", steps_per_dispatch=length)
-        rows.append(np.asarray(centroids(one, init_state_on(one.model)).head.table.rows))
+        rows.append(np.asarray(start_at_centroids(one, init_state_on(one.model)).head.table.rows))
     np.testing.assert_array_equal(*rows)
 
 

@@ -1,4 +1,4 @@
-"""Loads a trained run as a predictor."""
+"""Opens the folder of a run, and loads its model as a predictor."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from snm.model.from_config import make_model
 from snm.model.inference import add_to_biases, join_members_one_by_one
 from snm.model.model import Model, TrainState
 from snm.model.placement import abstract_state_on, join_members_on_mesh
-from snm.prediction.calibration import LEFT_OUT
+from snm.prediction.calibration import NOT_LOADED
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder, read_json
 from snm.runs.manifest import read_manifest
@@ -34,7 +34,7 @@ from snm.runs.schema import RunOrigin
 from snm.runs.uncalibrated import why_uncalibrated
 from snm.stores.copies import local
 
-__all__ = ["StoredRun", "is_exported", "load", "vectorizer_of", "weighting_of"]
+__all__ = ["StoredRun", "is_exported", "load", "read_vectorizer", "read_weighting"]
 
 Read = TypeVar("Read")
 
@@ -44,14 +44,14 @@ _MOST_READS = 5  # of a run in training; the first is slow, as it imports orbax
 def load(run: str | Path, *, memory: bool = True, verify: bool = True) -> Predictor:
     """Loads a trained model from its run folder.
 
-    Of an unfinished run, it loads the first member's best checkpoint so far, without a memory.
+    If the run is unfinished, it loads the best checkpoint so far of member 1, without a memory.
 
     Args:
       run: the run folder, or its address in a store.
-      memory: also load what held-out points chose for the run, where it has that: a memory, a logit
-        adjustment, and what makes scores probabilities; False is the model alone.
-      verify: compare the files of the checkpoints with their checksums; False loads sooner, from a
-        disk that is trusted. The other files are always compared.
+      memory: also load what held-out points chose, if anything: a memory, a logit adjustment, and
+        the calibration; False loads the model alone.
+      verify: compare the files of the checkpoints with their checksums; False loads faster, from a
+        trusted disk. The other files are always compared.
 
     Raises:
       InputError: the folder is not a run, or the run has no checkpoint.
@@ -60,12 +60,12 @@ def load(run: str | Path, *, memory: bool = True, verify: bool = True) -> Predic
 
 
 def is_exported(folder: Path) -> bool:
-    """Whether a folder has files that `snm export` writes, and a run or a data set does not."""
+    """Whether a folder was written by `snm export`: it has files that no run or data set has."""
     names = ("model.safetensors", "model.npz", "settings.toml")
     return any((folder / name).is_file() for name in names)
 
 
-def weighting_of(path: Path, kind: Kind, num_features: int) -> Weighting:
+def read_weighting(path: Path, kind: Kind, num_features: int) -> Weighting:
     """Reads the fitted weighting of a model.
 
     Args:
@@ -84,8 +84,8 @@ def weighting_of(path: Path, kind: Kind, num_features: int) -> Weighting:
     return weighting
 
 
-def vectorizer_of(path: Path, num_features: int) -> Vectorizer:
-    """Reads the vectoriser of a model; see `weighting_of`."""
+def read_vectorizer(path: Path, num_features: int) -> Vectorizer:
+    """Reads the vectoriser of a model; see `read_weighting`."""
     texts = Vectorizer.read(path)
     if texts.num_features != num_features:
         found = f"{texts.num_features} features"
@@ -95,14 +95,14 @@ def vectorizer_of(path: Path, num_features: int) -> Vectorizer:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StoredRun:
-    """A run as its folder has it.
+    """A run in its folder.
 
     Attributes:
       folder: of the run.
       config: its settings.
       origin: the content of `run.json`.
-      all_trained: whether all members are. Predictions are then of all of them; else they are
-        of the first alone, as it was before any refit.
+      all_trained: whether all members are trained. If so, all of them predict; if not, member 1
+        predicts alone, without a refit.
     """
 
     folder: RunFolder
@@ -112,7 +112,7 @@ class StoredRun:
 
     @classmethod
     def open(cls, run: str | Path) -> StoredRun:
-        """Reads what a run is; no parameters yet.
+        """Opens a run: reads its settings and its origin, but no parameters.
 
         Args:
           run: the run folder, or its address in a store.
@@ -122,7 +122,7 @@ class StoredRun:
         """
         folder = RunFolder(local(run))
         if not folder.config.exists():
-            raise InputError(str(run), *_found_instead(folder.path, run))
+            raise InputError(str(run), *_describe_other_folder(folder.path, run))
         config, origin, finished = folder.settings(), folder.read_origin(), folder.finished()
         if finished and folder.read_result()["members"] != config.members:
             found, expected = f"members = {config.members}", "as many as in result.json"
@@ -130,7 +130,7 @@ class StoredRun:
         return cls(folder, config, origin, finished)
 
     def load(self, *, memory: bool = True, verify: bool = True) -> Predictor:
-        """The trained model; see the function of that name.
+        """The trained model; see `load` of this module.
 
         Raises:
           InputError: the run has no checkpoint, or a file of it is missing or damaged.
@@ -141,17 +141,17 @@ class StoredRun:
             predictor = self.with_memory(predictor)
         if predictor.calibration is not None:
             return predictor
-        why = LEFT_OUT
+        reason = NOT_LOADED
         if memory or not self._has_calibration():
-            why = why_uncalibrated(self.folder, self.config, self.origin)
-        return dataclasses.replace(predictor, why_uncalibrated=why)
+            reason = why_uncalibrated(self.folder, self.config, self.origin)
+        return dataclasses.replace(predictor, why_uncalibrated=reason)
 
     def _has_calibration(self) -> bool:
-        """Whether the run makes scores probabilities; also where the file of this is damaged."""
+        """Whether the run has a calibration; also True if its file is damaged."""
         folder = self.folder
         if not (self.all_trained and folder.has(folder.memory_record)):
             return False
-        with contextlib.suppress(InputError):  # memory=True names it; the model alone is whole
+        with contextlib.suppress(InputError):  # the model loads; memory=True reports the damage
             return folder.read_memory_record().calibration is not None
         return True
 
@@ -162,11 +162,11 @@ class StoredRun:
 
     @property
     def members(self) -> int:
-        """How many members predictions are of."""
+        """The number of members that predict."""
         return self.config.members if self.all_trained else 1
 
     def ids(self) -> IdSpace:
-        """What the feature and label ids of the run stand for.
+        """The feature and label ids of the run, with the names of the labels and the vectoriser.
 
         Raises:
           InputError: a file of the run is missing or damaged.
@@ -199,22 +199,22 @@ class StoredRun:
           InputError: the file is missing or damaged, or of another run.
         """
         path = self.folder.checked(self.folder.fitted_weighting)
-        return weighting_of(path, self.config.weighting, self.origin.num_features)
+        return read_weighting(path, self.config.weighting, self.origin.num_features)
 
-    def _vectorizer(self) -> Vectorizer | None:
+    def _read_vectorizer(self) -> Vectorizer | None:
         """The vectoriser of texts, if there is one."""
         folder = self.folder
         if not folder.has(folder.vectorizer):
             return None
-        return vectorizer_of(folder.checked(folder.vectorizer), self.origin.num_features)
+        return read_vectorizer(folder.checked(folder.vectorizer), self.origin.num_features)
 
     def member(
         self, number: int, mesh: Mesh | None = None, verify: bool = True
     ) -> tuple[Model, TrainState]:
-        """One member: the parameters of its best checkpoint, or of its last if none was watched.
+        """One member: the parameters of its best checkpoint, or of its last without validation.
 
         Args:
-          number: of the member, counted from 1; the last one that is used if there are fewer.
+          number: of the member, counted from 1; the last one if there are fewer.
           mesh: the mesh to shard the parameters over, or None.
           verify: as in `load`.
 
@@ -223,7 +223,7 @@ class StoredRun:
         """
 
         def read() -> TrainState:
-            checkpoints, step = self._checked(min(number, self.members))
+            checkpoints, step = self._checked_checkpoint(min(number, self.members))
             state: TrainState = checkpoints.load(
                 step, abstract_state_on(mesh, self.model), verify=verify
             )
@@ -231,8 +231,8 @@ class StoredRun:
 
         return self.model, _while_training(read)
 
-    def watched(self, mesh: Mesh | None = None) -> tuple[Model, TrainState]:
-        """The first member as it was trained without the held-out points, before any refit.
+    def member_before_refit(self, mesh: Mesh | None = None) -> tuple[Model, TrainState]:
+        """Member 1 as it was trained without the held-out points, before any refit.
 
         Args:
           mesh: as in `member`.
@@ -255,12 +255,12 @@ class StoredRun:
           names: the names of the labels, or None.
           mesh: the mesh to shard the parameters over, or None.
           verify: as in `load`.
-          state: the parameters, where they are in memory; None reads them.
+          state: the parameters, if they are in memory; None reads them.
 
         Raises:
           InputError: a checkpoint is missing, or the vectoriser is of another run.
         """
-        texts, members = self._vectorizer(), self.members
+        texts, members = self._read_vectorizer(), self.members
         if state is None:
             states = (self.member(number, mesh, verify)[1] for number in range(1, members + 1))
             state = (
@@ -272,7 +272,7 @@ class StoredRun:
         return Predictor(model, state, weighting, names, vectorizer=texts, mesh=mesh)
 
     def with_memory(self, predictor: Predictor) -> Predictor:
-        """The predictor with what held-out points chose: memory, adjustment, calibration.
+        """Adds what held-out points chose: the memory, the logit adjustment and the calibration.
 
         Raises:
           InputError: a file of these is missing or damaged.
@@ -295,43 +295,43 @@ class StoredRun:
         return dataclasses.replace(predictor, memory=memory)
 
     def is_intact(self) -> bool:
-        """Whether the checkpoints that predictions are of are as they were written."""
+        """Whether the checkpoints that predict are present and undamaged."""
         try:
             for number in range(1, self.members + 1):
-                checkpoints, step = self._checked(number)
+                checkpoints, step = self._checked_checkpoint(number)
                 checkpoints.verify(step)
         except InputError:
             return False
         return True
 
     def used_checkpoints(self) -> dict[str, list[int]]:
-        """The checkpoints that predictions are of: phase -> [step, seal].
+        """The checkpoints that predict: phase -> [step, seal].
 
         Raises:
           InputError: a checkpoint is missing or damaged.
         """
-        found = {}
+        used = {}
         for number in range(1, self.members + 1):
-            phase, checkpoints, step = self._best_of(number)
-            found[phase] = [step, checkpoints.seal(step)]
-        return found
+            phase, checkpoints, step = self._best_checkpoint(number)
+            used[phase] = [step, checkpoints.seal(step)]
+        return used
 
     def step_of(self, number: int) -> int:
-        """The step of the checkpoint that predictions of a member are of.
+        """The step of the checkpoint with which a member predicts.
 
         Raises:
           InputError: the member has no checkpoint, or a damaged one.
         """
-        return _while_training(lambda: self._best_of(number)[2])
+        return _while_training(lambda: self._best_checkpoint(number)[2])
 
-    def _checked(self, number: int) -> tuple[Checkpoints, int]:
-        """The checkpoints of a member, and the step of the best one, which is of this run.
+    def _checked_checkpoint(self, number: int) -> tuple[Checkpoints, int]:
+        """The checkpoints of a member and the step of the best one, checked to be of this run.
 
         Raises:
-          InputError: there is none, or one of another seed, or of another result.
+          InputError: there is none, or its seed or result is another.
         """
         folder = self.folder
-        phase, checkpoints, step = self._best_of(number)
+        phase, checkpoints, step = self._best_checkpoint(number)
         note = checkpoints.read(step)
         seed = member_seed(self.config.seed, number)
         if note.about["seed"] != seed:
@@ -351,17 +351,17 @@ class StoredRun:
                 raise InputError(str(where), found, expected)
         return checkpoints, step
 
-    def _best_of(self, number: int) -> tuple[str, Checkpoints, int]:
-        """The phase of a member that counts, its checkpoints, and the step of the best one."""
+    def _best_checkpoint(self, number: int) -> tuple[str, Checkpoints, int]:
+        """The phase with which a member predicts, its checkpoints, and the step of the best one."""
         folder, config = self.folder, self.config
         train, refit = phase_names(number)
         checkpoints = folder.checkpoints(config.keep_checkpoints, train)
         phase, step = train, checkpoints.best()
-        # An unfinished refit is worth less than the checkpoint before it.
+        # An unfinished refit is worse than the checkpoint before it.
         if config.refit and self.all_trained:
-            again = folder.checkpoints(config.keep_checkpoints, refit)
-            if (last := again.latest()) is not None:
-                phase, checkpoints, step = refit, again, last
+            refit_checkpoints = folder.checkpoints(config.keep_checkpoints, refit)
+            if (last := refit_checkpoints.latest()) is not None:
+                phase, checkpoints, step = refit, refit_checkpoints, last
         if step is None:
             found = "no checkpoint" + f" of member {number}" * (config.members > 1)
             expected = "one: the same `snm train` command goes on"
@@ -381,20 +381,20 @@ def _while_training(read: Callable[[], Read]) -> Read:
     return read()
 
 
-def _found_instead(folder: Path, run: str | Path) -> tuple[str, str]:
-    """What there is in place of a run, and what was expected."""
+def _describe_other_folder(folder: Path, run: str | Path) -> tuple[str, str]:
+    """What was found instead of a run, and what is expected, for an `InputError`."""
     found = "a file" if folder.exists() else "no such folder"
     if folder.is_dir():
         found = "no config.toml"
     if is_exported(folder):
         found += ", but files of `snm export`"
-    if _is_index(folder):
+    if _is_search_index(folder):
         return "a search index", f"its run, with --index {run}"
     return found, "the folder of a run (`snm train`)"
 
 
-def _is_index(folder: Path) -> bool:
-    """Whether a folder has what `snm export` writes of a search index."""
+def _is_search_index(folder: Path) -> bool:
+    """Whether a folder is a search index of `snm export`."""
     with contextlib.suppress(InputError):
         manifest = read_json(folder / "manifest.json")
         return isinstance(manifest, dict) and "index" in manifest

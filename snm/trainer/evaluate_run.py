@@ -24,15 +24,21 @@ from snm.evaluation.evaluate import (
     evaluate_points,
 )
 from snm.evaluation.metrics import KS
-from snm.prediction.candidates import whole_k
+from snm.prediction.candidates import parse_whole_k
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
-from snm.runs.load import StoredRun
 from snm.runs.schema import RunOrigin
+from snm.runs.stored_run import StoredRun
 from snm.stores.address import Address
 from snm.stores.objects import StoreError
 
-__all__ = ["data_of_run", "evaluate", "own_data", "score_test_points", "trained_before"]
+__all__ = [
+    "earlier_training_points",
+    "evaluate",
+    "evaluation_data",
+    "score_test_points",
+    "training_data",
+]
 
 
 def evaluate(
@@ -78,10 +84,10 @@ def evaluate(
     model = dataclasses.replace(stored.model, members=stored.members)
     if predictor.model != model:
         raise InputError("predictor", "another model", f"that of {run}")
-    most = predictor.model.spec.num_labels
-    expected = f"1 to {most}, the number of labels"
-    ks = [whole_k(k, most, expected) for k in (() if ks is None else ks)]
-    dataset, notes = data_of_run(stored, data, same_ids=same_ids)
+    num_labels = predictor.model.spec.num_labels
+    expected = f"1 to {num_labels}, the number of labels"
+    ks = [] if ks is None else [parse_whole_k(k, num_labels, expected) for k in ks]
+    dataset, notes = evaluation_data(stored, data, same_ids=same_ids)
     assert dataset.test is not None
     if not can_evaluate(dataset.test, "P@1"):
         points = counted(dataset.test.num_points, "test point")
@@ -94,18 +100,18 @@ def evaluate(
         by_label=by_label,
         popularity=True,
     )
-    found = score_test_points(
+    result = score_test_points(
         predictor,
         dataset,
         (config.propensity_a, config.propensity_b),
         measures,
-        trained_on=_points_trained_on(stored.origin, dataset),
+        trained_on=_seen_training_points(stored.origin, dataset),
         on_progress=on_progress,
     )
-    return {**found, "notes": notes} if notes else found
+    return {**result, "notes": notes} if notes else result
 
 
-def data_of_run(
+def evaluation_data(
     stored: StoredRun,
     data: str | Path | Dataset | None = None,
     *,
@@ -118,11 +124,11 @@ def data_of_run(
       stored: the run.
       data: another data set than the run's.
       same_ids: labels without names mean the same in the other data set.
-      own_train: train is what the run was trained on, also where the other data set has a train
-        part.
+      own_train: the train part of the result is always that of the run, even if the other data set
+        has a train part.
 
     Returns:
-      The data set, and lines on what was done with it. Without `own_train`, train is empty where
+      The data set, and notes on how it was read. Without `own_train`, its train part is empty if
       the other data set has no test part and the run's data cannot be read.
 
     Raises:
@@ -133,7 +139,7 @@ def data_of_run(
     origin, ids = stored.origin, stored.ids()
     notes = []
     if data is None:
-        dataset = own_data(origin)
+        dataset = training_data(origin)
     else:
         dataset = data if isinstance(data, Dataset) else load_dataset(data)
         if dataset.test is None and dataset.sha256 != origin.sha256:
@@ -144,67 +150,67 @@ def data_of_run(
     if dataset.test is None:
         found = "no test points, and its points are those that the run was trained on"
         raise InputError(dataset.name, found, "--data with other points")
-    dataset, mapped = renumber_labels(dataset, ids, same_ids=same_ids)
-    if mapped is not None:
-        notes.append(mapped)
+    dataset, note = renumber_labels(dataset, ids, same_ids=same_ids)
+    if note is not None:
+        notes.append(note)
     if own_train and dataset.sha256 != origin.sha256:
-        own, _ = renumber_labels(own_data(origin), ids)
+        own, _ = renumber_labels(training_data(origin), ids)
         dataset = dataclasses.replace(dataset, train=own.train)
     elif not dataset.train.num_points:
         with contextlib.suppress(InputError, StoreError):
-            own, _ = renumber_labels(own_data(origin), ids)
+            own, _ = renumber_labels(training_data(origin), ids)
             dataset = dataclasses.replace(dataset, train=own.train)
     return dataset, notes
 
 
-def _points_trained_on(origin: RunOrigin, dataset: Dataset) -> list[Points]:
-    """The points that a run and the runs it came from were trained on, as far as they are known.
+def _seen_training_points(origin: RunOrigin, dataset: Dataset) -> list[Points]:
+    """The training points of a run and of the runs that it started from, as far as readable.
 
     Args:
       origin: of the run.
-      dataset: the data set that the run is evaluated on. Its train counts where it is the data set
-        of the run, or where no other points are known.
+      dataset: the data set that the run is evaluated on. Its train part is used if it is the data
+        set of the run, or if no other training points can be read.
 
     Returns:
-      At least one set of points, perhaps an empty one.
+      At least one set of points, which may be empty.
     """
-    found = trained_before(origin)
-    own = dataset.sha256 == origin.sha256
-    if not own and not has_several_processes():
+    seen = earlier_training_points(origin)
+    is_own = dataset.sha256 == origin.sha256
+    if not is_own and not has_several_processes():
         with contextlib.suppress(InputError, StoreError):
-            found.append(own_data(origin).train)
-    if own or not found:
-        found.append(dataset.train)
-    return found
+            seen.append(training_data(origin).train)
+    if is_own or not seen:
+        seen.append(dataset.train)
+    return seen
 
 
-def trained_before(origin: RunOrigin) -> list[Points]:
-    """What the runs were trained on that a run came from, as far as it can be read here.
+def earlier_training_points(origin: RunOrigin) -> list[Points]:
+    """The training points of the runs that a run started from or grew from, as far as readable.
 
-    Their labels may be others; their features are the same. In several processes, and of runs in a
-    store, it is nothing.
+    Their features are those of the run; their labels may differ. The list is empty in several
+    processes, and it ends at a run in a store.
 
     Args:
       origin: of the run.
     """
-    found: list[Points] = []
+    points: list[Points] = []
     if has_several_processes():
-        return found
-    seen: set[str] = set()
-    while (before := origin.grown_from or origin.warm_start) is not None:
-        if before in seen or Address.of(before) is not None:
+        return points
+    visited: set[str] = set()
+    while (parent := origin.grown_from or origin.warm_start) is not None:
+        if parent in visited or Address.of(parent) is not None:
             break
-        seen.add(before)
+        visited.add(parent)
         try:
-            origin = RunFolder(Path(before)).read_origin()
+            origin = RunFolder(Path(parent)).read_origin()
         except InputError:
             break
         with contextlib.suppress(InputError, StoreError):
-            found.append(own_data(origin).train)
-    return found
+            points.append(training_data(origin).train)
+    return points
 
 
-def own_data(origin: RunOrigin) -> Dataset:
+def training_data(origin: RunOrigin) -> Dataset:
     """The data set that a run was trained on.
 
     Raises:
@@ -213,7 +219,7 @@ def own_data(origin: RunOrigin) -> Dataset:
     """
     in_memory = origin.in_memory
     try:
-        dataset = load_dataset(origin.data)  # what was in memory may be a set of this name
+        dataset = load_dataset(origin.data)  # data in memory may have the name of a built-in set
         if dataset.sha256 == origin.sha256:
             return dataset
     except InputError:
@@ -236,20 +242,20 @@ def score_test_points(
     trained_on: Sequence[Points] = (),
     on_progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
-    """Metrics of a model on the test points of a data set that has some.
+    """Metrics of a model on the test points of a data set.
 
     Args:
       predictor: of the model.
-      dataset: with test points; the frequencies of the labels are those of its train, and unknown
-        where that has no points.
+      dataset: with test points; the label frequencies are those of its train part, and unknown if
+        that is empty.
       propensity: A and B of the propensity model, as in `TrainCounts`.
-      measures: what to compute.
-      trained_on: points that a test point may repeat; by default train of the data set.
+      measures: the metrics to compute.
+      trained_on: training points, to find test points that repeat them; by default the train part.
       on_progress: called with the number of points done.
 
     Returns:
-      As `evaluation.evaluate_points`; and `points_without_features`, how many of the test points
-      with labels say nothing to the model, if some do.
+      As `evaluation.evaluate_points`; and `points_without_features`, the number of test points with
+      labels but without a feature that the model knows, if there are any.
     """
     assert dataset.test is not None
     blank = predictor.blank(dataset.test.features)
@@ -259,7 +265,7 @@ def score_test_points(
     train = None
     if num_points := dataset.train.num_points:
         train = TrainCounts(label_frequency_together(dataset), num_points, *propensity)
-    found = evaluate_points(
+    result = evaluate_points(
         predictor,
         dataset.test,
         train,
@@ -267,4 +273,4 @@ def score_test_points(
         duplicates=np.any(repeats, axis=0),
         on_progress=on_progress,
     )
-    return {**found, "points_without_features": empty} if empty else found
+    return {**result, "points_without_features": empty} if empty else result

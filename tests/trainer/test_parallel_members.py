@@ -15,10 +15,10 @@ import snm
 from snm.data.load import load
 from snm.errors import StoppedError
 from snm.runs.events import NonFinite, NonFiniteError
-from snm.runs.load import StoredRun
+from snm.runs.stored_run import StoredRun
 from snm.trainer import phase_run
 from snm.trainer.loop import run_steps
-from snm.trainer.together import in_order
+from snm.trainer.parallel_members import run_members
 from snm.trainer.training import training
 
 PATIENCE = 20  # seconds
@@ -44,7 +44,7 @@ def test_events_come_run_by_run(at_once):
 
         return run
 
-    events, results = collected(in_order([begin("a", 3), begin("b", 1), begin("c", 2)], at_once))
+    events, results = collected(run_members([begin("a", 3), begin("b", 1), begin("c", 2)], at_once))
     assert events == ["a0", "a1", "a2", "b0", "c0", "c1"]
     assert results == [3, 1, 2]
 
@@ -55,7 +55,7 @@ def test_runs_are_side_by_side():
     def run(stop) -> Generator[int, None, None]:
         yield meeting.wait()  # raises if the three are not there together
 
-    events, _ = collected(in_order([run] * 3, 3))
+    events, _ = collected(run_members([run] * 3, 3))
     assert sorted(events) == [0, 1, 2]
 
 
@@ -69,7 +69,7 @@ def test_another_run_takes_the_place_of_the_first():
         meeting.wait()  # raises if it is alone
         yield 1
 
-    assert collected(in_order([first, other, other, other, other], 2))[0] == [0, 1, 1, 1, 1]
+    assert collected(run_members([first, other, other, other, other], 2))[0] == [0, 1, 1, 1, 1]
 
 
 @pytest.mark.parametrize("at_once", [2, 3])
@@ -87,7 +87,7 @@ def test_no_more_run_than_may(at_once):
         with lock:
             running.remove(me)
 
-    collected(in_order([run] * 7, at_once))
+    collected(run_members([run] * 7, at_once))
     assert max(most) <= at_once
 
 
@@ -99,7 +99,7 @@ def test_a_run_that_waits_for_its_place_is_not_begun_after_a_stop():
         yield from until_stopped(stop)
 
     with pytest.raises(StoppedError, match="step 7"):
-        collected(in_order([until_stopped, other, other], 2, lambda: bool(begun)))
+        collected(run_members([until_stopped, other, other], 2, lambda: bool(begun)))
     assert len(begun) == 1
 
 
@@ -120,7 +120,7 @@ def test_a_failure_ends_the_others_and_is_raised(place):
     runs = [until_stopped] * 3
     runs[place] = failing
     with pytest.raises(ValueError, match="the failure"):
-        collected(in_order(runs, 3))
+        collected(run_members(runs, 3))
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("member")]
 
 
@@ -133,11 +133,11 @@ def test_a_stop_ends_all():
         yield from until_stopped(stop)
 
     with pytest.raises(StoppedError, match="step 7"):
-        collected(in_order([until_stopped, asking, until_stopped], 2, wished.is_set))
+        collected(run_members([until_stopped, asking, until_stopped], 2, wished.is_set))
 
 
 def test_a_caller_who_leaves_ends_all():
-    events = in_order([until_stopped] * 3, 2)
+    events = run_members([until_stopped] * 3, 2)
     next(events)
     events.close()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("member")]

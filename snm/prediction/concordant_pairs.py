@@ -1,4 +1,4 @@
-"""How many irrelevant labels score lower than each relevant one, over all labels."""
+"""Counts, for each relevant label, the irrelevant labels with a lower score, for the AUC."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from snm.prediction.predictor import Predictor
 from snm.prediction.programs import jitted_concordant_counts
 from snm.topk.blocks import Masked
 
-__all__ = ["pair_counts_of"]
+__all__ = ["count_concordant_pairs"]
 
 
-def pair_counts_of(
+def count_concordant_pairs(
     predictor: Predictor, features: csr_matrix, labels: csr_matrix, left_out: NDArray
 ) -> Iterator[tuple[int, NDArray[np.int32]]]:
     """For each relevant label, twice the number of irrelevant labels with a lower score.
@@ -39,7 +39,7 @@ def pair_counts_of(
       InputError: another number of features.
     """
     mesh, num_labels = predictor.mesh, predictor.model.spec.num_labels
-    order, first = jitted_concordant_counts(predictor.model, mesh), 0
+    program, first = jitted_concordant_counts(predictor.model, mesh), 0
     blocks = Blocks(predictor.weighting, predictor.block_rows, predictor.block_entries)
     for count, block in blocks.of(predictor.as_rows(features)):
         rows = np.full(predictor.block_rows, -1, np.int64)
@@ -51,6 +51,6 @@ def pair_counts_of(
         row, slot = np.zeros(size, np.int32), np.full(size, num_labels, np.int32)
         row[: len(pairs)], slot[: len(pairs)] = pairs[:, 0] - first, pairs[:, 1]
         points = (block, relevant, Masked(jnp.asarray(row), jnp.asarray(slot)))
-        found = order(predictor.state, *(points if mesh is None else replicate(points, mesh)))
-        yield count, np.asarray(found)[: int(relevant.starts[-1])]
+        counts = program(predictor.state, *(points if mesh is None else replicate(points, mesh)))
+        yield count, np.asarray(counts)[: int(relevant.starts[-1])]
         first += count
