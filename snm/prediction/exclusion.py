@@ -96,8 +96,8 @@ def parse_excluded(
       ids_of: as in `candidates_of`.
 
     Raises:
-      InputError: values that are not ids from 0 to K - 1, what is no ids, ids for another number of points or
-        labels, or as `ids_of`.
+      InputError: values that are not ids from 0 to K - 1 or what `ids_of` takes, or ids for another
+        number of points or labels.
     """
     if exclude is None:
         return None
