@@ -43,7 +43,7 @@ def finish_slowly(listening, context):
     """At SIGTERM it accepts no more connections, and has an open request to finish."""
     stopped = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())
-    context.ready()
+    context.on_ready()
     stopped.wait()
     listening.close()
     time.sleep(3)
