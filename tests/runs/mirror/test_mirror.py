@@ -180,7 +180,7 @@ def test_a_folder_that_cannot_be_staged_is_not_uploaded_in_part(flaky, monkeypat
         with pytest.raises(OSError, match="no space left"):
             list(place.follow(event for event in [Saved(1)]))
         place._start_next_upload()  # as at the next event
-        place._wait()
+        place._wait_for_uploads()
         assert not list(place.folder.parent.glob(".staged-*"))
     assert not any("/files/" in name for name in flaky.content)
 
