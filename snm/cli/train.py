@@ -94,7 +94,7 @@ class Train:
         from snm.system.terminal import ignore_broken_pipe, waiting
         from snm.system.timing import part
 
-        # Until the steps begin, which `stop_told` ends in order.
+        # Until the steps begin, which `announced_stop` ends in order.
         with ignore_broken_pipe(), sigterm_exits(STOPPED, _SIGTERM_NOTE):
             with waiting("starting"), part("starting"):
                 from snm.distributed.launch import ProcessOptions, process_group

@@ -47,7 +47,7 @@ class Areas:
         """Adds a batch of points.
 
         Args:
-          doubled_counts: int [entries], from `pair_counts_of`: for each entry of `labels`, twice
+          doubled_counts: int [entries], from `count_concordant_pairs`: for each entry of `labels`, twice
             the number of irrelevant labels that score lower, plus the number of ties.
           labels: CSR [n, K], the relevant labels, canonical.
           filtered: int [n], the number of labels of each point that are neither relevant nor

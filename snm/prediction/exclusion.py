@@ -93,7 +93,7 @@ def parse_excluded(
         [n, K], whose non-zero entries are the labels; or None.
       num_points: n.
       num_labels: K.
-      ids_of: as in `candidates_of`.
+      ids_of: as in `parse_candidates`.
 
     Raises:
       InputError: values that are not ids from 0 to K - 1 or what `ids_of` takes, or ids for another
