@@ -157,7 +157,7 @@ def inject_error(
       whole: what `command.read_output` is without errors.
 
     Returns:
-      the call, empty where there are fewer, and the outcome: a mark of how it ended, or what is wrong.
+      the call, empty where there are fewer, and the outcome: that of `judge`, or what is wrong.
     """
     shutil.rmtree(folder)
     folder.mkdir()

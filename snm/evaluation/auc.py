@@ -47,8 +47,8 @@ class Areas:
         """Adds a batch of points.
 
         Args:
-          doubled_counts: int [entries], from `count_concordant_pairs`: for each entry of `labels`, twice
-            the number of irrelevant labels that score lower, plus the number of ties.
+          doubled_counts: int [entries], from `count_concordant_pairs`: for each entry of `labels`,
+            twice the number of irrelevant labels that score lower, plus the number of ties.
           labels: CSR [n, K], the relevant labels, canonical.
           filtered: int [n], the number of labels of each point that are neither relevant nor
             irrelevant.
