@@ -129,7 +129,7 @@ def with_local_copies(command: Any) -> Any:
       InputError: an address where only a local path is allowed, nothing at an address, no run at a
         path, a path that cannot be reached, or `$SNM_CACHE` is an address of an unknown store.
     """
-    cache_address()  # jax would tell of a kind of store that it does not know when data are read
+    cache_address()  # for an unknown kind of store, jax raises KeyError, after the data are read
     copies = {}
     for field in dataclasses.fields(command):
         value = getattr(command, field.name)
