@@ -15,9 +15,9 @@ from pathlib import Path
 
 from snm.distributed.processes import (
     barrier,
+    gather_texts,
     has_several_processes,
     is_first_process,
-    texts_of_processes,
 )
 from snm.errors import InputError, counted
 
@@ -41,7 +41,7 @@ def agree(facts: Facts, remedy: str) -> None:
     """
     if not has_several_processes():
         return
-    gathered = texts_of_processes(json.dumps(dict(facts)))
+    gathered = gather_texts(json.dumps(dict(facts)))
     error = difference([json.loads(text) for text in gathered], remedy)
     if error is not None:
         raise error
@@ -108,8 +108,8 @@ def agree_on_folder(folder: Path, where: str) -> None:
     if not has_several_processes():
         return
     with _marked(folder) if is_first_process() else contextlib.nullcontext("") as mine:
-        mark = texts_of_processes(mine)[0]
-        seen = texts_of_processes("yes" if not mark or _is_seen(Path(mark)) else "")
+        mark = gather_texts(mine)[0]
+        seen = gather_texts("yes" if not mark or _is_seen(Path(mark)) else "")
     barrier("the mark is removed")  # before a process looks at what is in the folder
     blind = [number for number, answer in enumerate(seen) if not answer]
     if blind:

@@ -19,6 +19,7 @@ __all__ = [
     "AsyncMin",
     "barrier",
     "broadcast_from_first",
+    "gather_texts",
     "has_several_processes",
     "is_first_process",
     "is_mine",
@@ -26,7 +27,6 @@ __all__ = [
     "min_over_processes",
     "replicate",
     "sum_over_processes",
-    "texts_of_processes",
 ]
 
 
@@ -83,7 +83,7 @@ def sum_over_processes(counts: np.ndarray) -> np.ndarray:
     return np.asarray(total(parts)).astype(np.int64)
 
 
-def texts_of_processes(text: str) -> list[str]:
+def gather_texts(text: str) -> list[str]:
     """The texts of all processes, in the order of their numbers."""
     if not has_several_processes():
         return [text]

@@ -36,9 +36,7 @@ def test_the_line_names_what_differs_and_where(gathered, told):
 def test_every_process_raises_the_same_line(number, monkeypatch):
     facts = [{"seed": "0"}, {"seed": "7"}]
     monkeypatch.setattr(agreement, "has_several_processes", lambda: True)
-    monkeypatch.setattr(
-        agreement, "texts_of_processes", lambda text: [json.dumps(one) for one in facts]
-    )
+    monkeypatch.setattr(agreement, "gather_texts", lambda text: [json.dumps(one) for one in facts])
     with pytest.raises(InputError, match="process 1: found seed = 7, expected seed = 0 as in"):
         agree(facts[number], "start both alike")
 
@@ -57,7 +55,7 @@ def several(monkeypatch):
             return [mine, next(answers)] if number == 0 else [next(answers), mine]
 
         monkeypatch.setattr(agreement, "is_first_process", lambda: number == 0)
-        monkeypatch.setattr(agreement, "texts_of_processes", texts)
+        monkeypatch.setattr(agreement, "gather_texts", texts)
         return told
 
     return play
