@@ -160,8 +160,9 @@ def auto_more_visits(
       item_splits: further splits of each point.
 
     Example:
-      >>> [auto_more_visits("centroid", *counts) for counts in ((250.2, 463), (175.3, 23), (42.4,
-      74))] [True, False, False]
+      >>> averages = (250.2, 463), (175.3, 23), (42.4, 74)
+      >>> [auto_more_visits("centroid", *counts) for counts in averages]
+      [True, False, False]
       >>> auto_more_visits("random", 14.0, 20.0), auto_more_visits("random", 4.3, 9, item_splits=1)
       (True, False)
     """

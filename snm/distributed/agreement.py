@@ -20,6 +20,7 @@ from snm.distributed.processes import (
     is_first_process,
 )
 from snm.errors import InputError, counted
+from snm.system import disk
 
 __all__ = ["agree", "agree_on_folder", "difference", "is_mark"]
 
@@ -132,7 +133,7 @@ def _marked(folder: Path) -> Iterator[str]:
     finally:
         if mark is not None:
             with contextlib.suppress(OSError):
-                mark.unlink()
+                disk.remove(mark)
 
 
 def is_mark(path: Path) -> bool:

@@ -46,8 +46,10 @@ def is_disk_full(error: OSError) -> bool:
     """Whether the disk is full, or a limit forbids a file of that size.
 
     Example:
-      >>> is_disk_full(OSError(errno.ENOSPC, "No space left")), is_disk_full(PermissionError(13,
-      "denied")) (True, False)
+      >>> is_disk_full(OSError(errno.ENOSPC, "No space left on device"))
+      True
+      >>> is_disk_full(PermissionError(errno.EACCES, "Permission denied"))
+      False
     """
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return True
@@ -112,8 +114,10 @@ def is_out_of_memory(error: BaseException | None) -> bool:
     Other packages turn these into their own errors, for example about a file they could not read.
 
     Example:
-      >>> is_out_of_memory(RuntimeError("can't start new thread")),
-      is_out_of_memory(RuntimeError("no")) (True, False)
+      >>> is_out_of_memory(RuntimeError("can't start new thread"))
+      True
+      >>> is_out_of_memory(RuntimeError("another reason"))
+      False
     """
     seen: set[int] = set()
     while error is not None and id(error) not in seen:

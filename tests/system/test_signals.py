@@ -94,7 +94,7 @@ def test_another_thread_is_never_asked():
 
 # The first process of a namespace, while compiled code runs; one writes a file, one serves.
 FIRST = """
-import contextlib, ctypes, signal, sys
+import contextlib, ctypes, signal, sys, threading
 import snm.cli.main as command_line
 from snm.system.signals import SIGNALS, sigterm_raises_exit, signal_handlers
 
@@ -110,8 +110,13 @@ def run(words):
             finally:
                 print("removed")
     elif words == ["serves"]:
-        with signal_handlers(lambda *_: print("finished"), *SIGNALS):
-            blocked()
+        # Another thread may get the signal; Python then calls the handler between two waits.
+        stopped = threading.Event()
+        with signal_handlers(lambda *_: stopped.set(), *SIGNALS):
+            print("ready", flush=True)
+            while not stopped.wait(0.05):
+                pass
+        print("finished")
     else:
         blocked()
 
