@@ -133,4 +133,4 @@ def test_training_goes_on_without_a_reader(data, tmp_path, monkeypatch):
         call("train", data, "--run-dir", tmp_path / "run", *tiny.FLAGS)
         assert terminal.console.quiet
     assert (tmp_path / "run" / "result.json").exists()
-    assert not terminal.console.falls_silent
+    assert not terminal.console.ignores_broken_pipe
