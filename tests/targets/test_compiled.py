@@ -247,7 +247,7 @@ def test_a_threshold_that_waits_for_the_host_is_found(monkeypatch):
 
 def of_threshold() -> Program:
     """A step whose scores are few enough to be held, and its mined many."""
-    shape = SHAPES["amazon670k"].but(8192, (256,))
+    shape = SHAPES["amazon670k"].with_sampling(8192, (256,))
     model, source = model_of(shape, 256), source_of(shape, 256, STEPS * shape.batch, resident=True)
     target = TARGETS["h100"]
     there = make_devices(target, 1)
