@@ -192,16 +192,22 @@ class Predictor:
 
         Arguments, probabilities and errors are as in `predict_proba`.
         """
-        chosen = self._threshold_or_zero(threshold)
-        request = PredictRequest.of(
-            self, features, chosen.k_or_own(k), labels, exclude, ranked=True
-        )
-        return self._top_proba(request, chosen)
+        return self._top_proba(*self._proba_request(features, k, labels, exclude, threshold))
 
-    def _threshold_or_zero(self, threshold: str | float | None) -> Threshold:
-        """The threshold, or one that keeps all labels if `threshold` is None."""
+    def _proba_request(
+        self,
+        features: csr_matrix | Sequence[str],
+        k: int | None,
+        labels: Any,
+        exclude: Any,
+        threshold: str | float | None,
+    ) -> tuple[PredictRequest, Threshold]:
+        """The checked arguments of `predict_proba`; without a threshold, one that keeps all."""
         self.fitted_calibration("--probabilities" if threshold is None else "--threshold")
-        return self.threshold(0.0 if threshold is None else threshold)
+        chosen = self.threshold(0.0 if threshold is None else threshold)
+        count = chosen.k_or_own(k)
+        request = PredictRequest.of(self, features, count, labels, exclude, ranked=True)
+        return request, chosen
 
     def _top_proba(
         self, request: PredictRequest, threshold: Threshold
@@ -241,10 +247,7 @@ class Predictor:
         Raises:
           InputError: as in `top`, `probabilities` and `threshold`.
         """
-        chosen = self._threshold_or_zero(threshold)  # first, since it may raise
-        request = PredictRequest.of(
-            self, features, chosen.k_or_own(k), labels, exclude, ranked=True
-        )
+        request, chosen = self._proba_request(features, k, labels, exclude, threshold)
         blocks = ((ids, p) for ids, _, p in self._top_proba(request, chosen))
         return concatenate_blocks(blocks, request.k)
 

@@ -86,17 +86,13 @@ def _signal_thread(
                 if number in numbers:
                     on_signal(number)
 
-    # Python writes to the wakeup descriptor only for signals that have a handler.
-    old = {number: signal.signal(number, _handled_by_thread) for number in numbers}
-    old_descriptor = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
     thread = threading.Thread(target=receive, name="signals", daemon=True)
     thread.start()
     try:
-        yield
+        # Python writes to the wakeup descriptor only for signals that have a handler.
+        with _installed(_handled_by_thread, numbers, wakeup_descriptor=sender.fileno()):
+            yield
     finally:
-        signal.set_wakeup_fd(old_descriptor)
-        for number, before in old.items():
-            signal.signal(number, before)
         sender.close()
         thread.join()
         receiver.close()
@@ -112,14 +108,26 @@ def signal_handlers(
       handler: a Python signal handler, called in the main thread.
       *numbers: the signals.
     """
-    before = {number: signal.signal(number, handler) for number in numbers}
-    old_descriptor = signal.set_wakeup_fd(-1)
+    with _installed(handler, numbers, wakeup_descriptor=-1):
+        yield
+
+
+@contextlib.contextmanager
+def _installed(
+    handler: Callable[[int, Any], None],
+    numbers: tuple[signal.Signals, ...],
+    *,
+    wakeup_descriptor: int,
+) -> Iterator[None]:
+    """Within the block, signals have this handler, and Python this wakeup descriptor."""
+    old = {number: signal.signal(number, handler) for number in numbers}
+    old_descriptor = signal.set_wakeup_fd(wakeup_descriptor, warn_on_full_buffer=False)
     try:
         yield
     finally:
         signal.set_wakeup_fd(old_descriptor)
-        for number, old in before.items():
-            signal.signal(number, old)
+        for number, before in old.items():
+            signal.signal(number, before)
 
 
 def _handled_by_thread(number: int, frame: object) -> None:
