@@ -224,9 +224,9 @@ def _check(command: Predict) -> None:
     if command.explain and not FORMATS[command.format].explains:
         raise InputError("--explain", f"--format {command.format}", "JSON lines")
     if command.threshold is not None:
-        from snm.prediction.thresholds import GOALS, Threshold, find_threshold
+        from snm.prediction.thresholds import parse_threshold
 
-        find_threshold(dict.fromkeys(GOALS, Threshold(0)), command.threshold)
+        parse_threshold(command.threshold)
     _check_input(command)
     _check_output(command, begins_with_count=FORMATS[command.format].seeks)
 

@@ -194,7 +194,7 @@ def _may_be_log(file: Path) -> bool:
     with contextlib.suppress(InputError):
         form, lines = detect(file, None), numbered_lines(file)
         if form == "csv":
-            return "text" not in next(csv_rows(file, lines))[1]
+            return "text" not in next(csv_rows(file, lines, [("text",)]))[1]
         if form == "jsonl":
             return "text" not in next(json_objects(file, lines), ("", {"text": ""}))[1]
     return False

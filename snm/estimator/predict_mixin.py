@@ -130,12 +130,11 @@ class PredictMixin:
         """
         check_is_fitted(self, "predictor_")
         if self.threshold is not None and self._targets.form != "classes":
-            cut = self.predictor_.threshold(self.threshold)
-            columns, scores = self._best(
-                X, min(cut.k_or_own(None) or DEFAULT_THRESHOLD_K, len(self.classes_))
+            k = self.predictor_.threshold(self.threshold).k or DEFAULT_THRESHOLD_K
+            columns, _ = self.predictor_.predict_proba(
+                self._rows(X), min(k, len(self.classes_)), threshold=self.threshold
             )
-            probabilities = self.predictor_.probabilities(scores)
-            return self._targets.decode(np.where(cut(columns, probabilities), columns, -1))
+            return self._targets.decode(columns)
         count = 1 if self._targets.form == "classes" else self._labels_per_point()
         return self._targets.decode(self._best(X, count)[0])
 

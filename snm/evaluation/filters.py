@@ -35,7 +35,7 @@ def apply_filter(topk_ids: NDArray, labels: CSR, pairs: NDArray, k: int) -> tupl
 
     Args:
       topk_ids: int [n, >= k], predicted labels, best first, padded with -1. With
-        k + `most_filtered(pairs)` columns, k predictions remain.
+        k + `max_filtered(pairs)` columns, k predictions remain.
       labels: CSR [n, K], the true labels: non-zero entries.
       pairs: int [f, 2], (row, label), in any order.
       k: predictions to keep.

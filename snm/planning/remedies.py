@@ -37,7 +37,7 @@ def ways_to_fit(
     Yields:
       The flags, and the bytes at the peak with them. Activations are scaled in proportion.
     """
-    for flags, changed in _changes(expected.needs, config, model, limit):
+    for flags, changed in _changes(expected.needs, config, model):
         host, device = bytes_by_stage(changed, on_cpu)
         forecast = Forecast(host, device, changed, expected.steps_per_epoch)
         peak = forecast.peak_host if together else forecast.peak_device
@@ -45,9 +45,7 @@ def ways_to_fit(
             yield flags, peak
 
 
-def _changes(
-    needs: Needs, config: ResolvedConfig, model: Model, limit: int
-) -> Iterator[tuple[str, Needs]]:
+def _changes(needs: Needs, config: ResolvedConfig, model: Model) -> Iterator[tuple[str, Needs]]:
     data, label = parse_mesh(config.mesh)
     for fewer in range(needs.at_once - 1, 0, -1):
         yield f"--members-at-once {fewer}", dataclasses.replace(needs, at_once=fewer)

@@ -76,7 +76,7 @@ class JsonFormat(AnswerFormat):
     explains = True
 
     def of(self, block: AnswerBlock) -> Iterator[str]:
-        """See `Lines.of`."""
+        """See `AnswerFormat.of`."""
         for number in range(len(block.labels)):
             answer = self._answer(block, number)
             try:
@@ -117,7 +117,7 @@ class SparseFormat(AnswerFormat):
         stream.write(f"{'':>20} {self._num_labels}\n")
 
     def of(self, block: AnswerBlock) -> Iterator[str]:
-        """See `Lines.of`."""
+        """See `AnswerFormat.of`."""
         values = block.scores if block.probabilities is None else block.probabilities
         for number, ids in enumerate(block.labels):
             kept = block.kept(number)

@@ -21,6 +21,7 @@ from snm.data.names import normalize_name
 from snm.errors import InputError, counted
 
 __all__ = [
+    "DEFAULT_K",
     "IdsOf",
     "gather_values",
     "ids_by_name",
@@ -35,7 +36,9 @@ __all__ = [
     "unknown_labels_error",
 ]
 
-_DEFAULT_K = 5
+DEFAULT_K = 5
+"""The number of answers of a point, unless a caller asks for another."""
+
 _AMBIGUOUS = -1  # in place of an id, for a name that several labels have
 _MIN_PADDED_SIZE = 256  # so that small sets of candidates share a program
 
@@ -161,7 +164,7 @@ def parse_k(k: int | None, among: NDArray[np.int32] | csr_matrix | None, num_lab
       InputError: k is not from 1 to K.
     """
     if k is None:
-        return min(_DEFAULT_K, len(among) if isinstance(among, np.ndarray) else num_labels)
+        return min(DEFAULT_K, len(among) if isinstance(among, np.ndarray) else num_labels)
     return parse_whole_k(k, num_labels, f"1 to {num_labels}, the number of labels")
 
 

@@ -54,8 +54,7 @@ class Excluded(NamedTuple):
             is_excluded = np.isin(labels, self.labels)
         else:
             block = self.labels[first : first + len(labels)]
-            width = block.shape[1] + 1  # one column more: -1 must not hit the row before
-            row_starts = np.arange(len(labels), dtype=np.int64) * width
+            row_starts = np.arange(len(labels), dtype=np.int64) * block.shape[1]
             excluded_pairs = np.repeat(row_starts, np.diff(block.indptr)) + block.indices
             is_excluded = np.isin(row_starts[:, None] + labels, excluded_pairs)
         allowed = (labels >= 0) & ~is_excluded

@@ -14,6 +14,7 @@ from scipy.sparse import csr_matrix
 
 from snm.losses.reductions import MASKED
 from snm.prediction.candidates import gather_values, top_k_of_pairs
+from snm.prediction.exclusion import Excluded
 from snm.prediction.programs import score_pairs
 
 if TYPE_CHECKING:
@@ -109,10 +110,9 @@ def _search_index(
     labels = predictor.index.search(queries, min(k + dropped, num_labels))
     found = labels >= 0
     if dropped:
-        starts = num_labels * np.arange(len(labels), dtype=np.int64)
-        seen = np.repeat(starts, np.diff(rows.indptr)) + rows.indices
-        found &= ~np.isin(starts[:, None] + labels, seen)
-        found &= np.cumsum(found, axis=1) <= k
+        shape = len(labels), num_labels  # of which the features may number the first ones only
+        seen = csr_matrix((rows.data, rows.indices, rows.indptr), shape)
+        found = Excluded(seen, dropped).kept(labels, k)
     starts = np.concatenate([[0], np.cumsum(found.sum(axis=1))])
     ones = np.ones(starts[-1], np.float32)
     mask = csr_matrix((ones, labels[found], starts), (len(labels), num_labels))

@@ -203,8 +203,9 @@ class Predictor:
         threshold: str | float | None,
     ) -> tuple[PredictRequest, Threshold]:
         """The checked arguments of `predict_proba`; without a threshold, one that keeps all."""
-        self.fitted_calibration("--probabilities" if threshold is None else "--threshold")
-        chosen = self.threshold(0.0 if threshold is None else threshold)
+        if threshold is None:
+            self.fitted_calibration()
+        chosen = Threshold(0.0) if threshold is None else self.threshold(threshold)
         count = chosen.k_or_own(k)
         request = PredictRequest.of(self, features, count, labels, exclude, ranked=True)
         return request, chosen

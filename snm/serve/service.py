@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.errors import InputError
+from snm.prediction.candidates import DEFAULT_K
 from snm.prediction.digits import round_values
 from snm.prediction.exclusion import Excluded
 from snm.prediction.predictor import Predictor
@@ -26,7 +27,6 @@ from snm.serve.requests import candidate_labels, excluded_labels, feature_rows, 
 
 __all__ = ["PredictionService"]
 
-_DEFAULT_K = 5
 _POLL_SECONDS = 0.05
 _LONG_TEXTS = 1 << 16  # characters; longer texts are vectorized in another thread
 
@@ -118,7 +118,7 @@ class PredictionService:
         rows = await self._features(question)
         await self._read_names(question)
         candidates, unknown = candidate_labels(question.labels, self._predictor, rows.shape[0])
-        count = min(k or _DEFAULT_K, self._max_k)
+        count = min(k or DEFAULT_K, self._max_k)
         excluded, unknown_excluded = excluded_labels(
             question.exclude, self._predictor, rows.shape[0]
         )

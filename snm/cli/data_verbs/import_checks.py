@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from snm.data.formats.foreign import READERS
@@ -11,7 +12,16 @@ if TYPE_CHECKING:
     from snm.cli.data_verbs.import_files import Import
     from snm.cli.data_verbs.interactions import Interactions
 
-__all__ = ["check", "check_draws", "check_format", "check_separator", "flag_of", "is_given"]
+__all__ = [
+    "check",
+    "check_at_least",
+    "check_draws",
+    "check_format",
+    "check_separator",
+    "check_without_like",
+    "flag_of",
+    "is_given",
+]
 
 _MOST_FEATURES = 2**31 - 1  # ids are int32
 _OF_TEXTS = ("vectorizer", "features", "min_points", "max_share", "ngrams", "strip_accents",
@@ -33,10 +43,22 @@ def check(command: Import) -> None:
         if command.new_labels != "refuse":
             raise InputError("--new-labels", "no --like", "the run or data that has the old ones")
         return
-    for name in (*_OF_TEXTS, "min_label_count"):
-        if is_given(command, name):
+    check_without_like(command, (*_OF_TEXTS, "min_label_count"))
+
+
+def check_without_like(command: Import | Interactions, names: Iterable[str]) -> None:
+    """Refuses options beside `--like`, whose run or data decides them."""
+    for name in names:
+        if command.like is not None and is_given(command, name):
             found = f"--like {command.like} as well"
             raise InputError(flag_of(command, name), found, "one of the two")
+
+
+def check_at_least(command: Import | Interactions, name: str, least: int) -> None:
+    """Refuses a number that is too low; None is no number."""
+    value = getattr(command, name)
+    if value is not None and value < least:
+        raise InputError(flag_of(command, name), f"{value}", f"{least} or more")
 
 
 def _check_items(command: Import) -> None:
@@ -94,9 +116,7 @@ def _check_files(command: Import) -> None:
 def _check_numbers(command: Import) -> None:
     """Refuses numbers out of range."""
     for name in ("features", "min_points", "min_label_count"):
-        value = getattr(command, name)
-        if value is not None and value < 1:
-            raise InputError("--" + name.replace("_", "-"), f"{value}", "1 or more")
+        check_at_least(command, name, 1)
     if (command.features or 0) > _MOST_FEATURES:
         raise InputError("--features", f"{command.features}", f"at most {_MOST_FEATURES}")
     if not 0 < command.max_share <= 1:

@@ -76,18 +76,19 @@ class Interactions:
 
 def _check(command: Interactions) -> None:
     """Refuses options that cannot be used, before the file is read."""
-    from snm.cli.data_verbs.import_checks import check_draws, check_separator, flag_of, is_given
+    from snm.cli.data_verbs.import_checks import (
+        check_at_least,
+        check_draws,
+        check_separator,
+        check_without_like,
+    )
 
     check_draws(command)
     if not 0 < command.label_share < 1:
         raise InputError("--label-share", f"{command.label_share}", "above 0, below 1")
     for name, least in (("leave_last", 0), ("min_users", 1)):
-        if (value := getattr(command, name)) < least:
-            raise InputError(flag_of(command, name), f"{value}", f"{least} or more")
-    for name in ("min_users", "separator"):
-        if command.like is not None and is_given(command, name):
-            found = f"--like {command.like} as well"
-            raise InputError(flag_of(command, name), found, "one of the two")
+        check_at_least(command, name, least)
+    check_without_like(command, ("min_users", "separator"))
     if command.leave_last and command.test_fraction:
         raise InputError("--leave-last", "--test-fraction as well", "one of the two")
     check_separator("--separator", command.separator)

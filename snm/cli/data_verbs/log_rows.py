@@ -73,7 +73,7 @@ _Values = Iterator[tuple[str, list[str]]]
 
 
 def _of_csv(path: Path, fields: tuple[str, ...], disorder: Disorder | None) -> _Values:
-    rows = csv_rows(path, numbered_lines(path))
+    rows = csv_rows(path, numbered_lines(path), [fields])
     _, header = next(rows)
     expected = "the columns of --user, --item and --time"
     places = [column_index(path, field, header, expected) for field in fields]

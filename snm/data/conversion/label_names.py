@@ -76,7 +76,7 @@ def _texts(path: Path, field: str | None, default_field: str) -> Iterator[str]:
         for where, record in json_objects(path, numbered_lines(path)):
             yield get_field(where, record, name, "", f"a text in {name!r} (see {_FLAG})")
     elif form == "csv":
-        rows = csv_rows(path, numbered_lines(path))
+        rows = csv_rows(path, numbered_lines(path), [(name,)])
         column = column_index(path, name, next(rows)[1], f"the column of {_FLAG}")
         for _, row in rows:
             yield row[column]
