@@ -121,7 +121,8 @@ def run_training(command: Train) -> None:
 
     with waiting("starting"), part("starting"):
         from snm.distributed.dataset import load_together
-        from snm.distributed.processes import has_several_processes, is_first_process
+        from snm.distributed.processes import is_first_process
+        from snm.runs.agreement import agree_on_start
         from snm.runs.log.trackers import check_trackers, tracked
 
     console.quiet = not is_first_process()
@@ -134,15 +135,12 @@ def run_training(command: Train) -> None:
 
         parse_bytes(command.device_memory)
 
-    if has_several_processes():
-        from snm.runs.agreement import agree_on_start
-
-        asked = {
-            "dry_run": command.dry_run,
-            "warm_start": command.warm_start is not None,
-            "same_ids": command.same_ids,
-        }
-        agree_on_start(command.data, command.settings, command.run_dir, asked)
+    asked = {
+        "dry_run": command.dry_run,
+        "warm_start": command.warm_start is not None,
+        "same_ids": command.same_ids,
+    }
+    agree_on_start(command.data, command.settings, command.run_dir, asked)
     with waiting(f"reading {command.data}"), part("reading"):
         dataset = load_together(command.data)
     if command.dry_run:

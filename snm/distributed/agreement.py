@@ -124,9 +124,8 @@ def _marked(folder: Path) -> Iterator[str]:
     place = folder.absolute()
     mark = None
     with contextlib.suppress(OSError):
-        while not place.is_dir() and place != place.parent:
-            place = place.parent
-        mark = place / f"{_MARK}{secrets.token_hex(8)}"
+        nearest = next(path for path in (place, *place.parents) if path.is_dir())
+        mark = nearest / f"{_MARK}{secrets.token_hex(8)}"
         mark.touch(exist_ok=False)
     try:
         yield str(mark) if mark is not None and mark.exists() else ""

@@ -24,7 +24,7 @@ from snm.data.weighting import Weighting, document_counts
 from snm.distributed.agreement import agree
 from snm.distributed.processes import (
     barrier,
-    broadcast_from_first,
+    gather_texts,
     has_several_processes,
     is_first_process,
     is_mine,
@@ -86,12 +86,11 @@ def _load_together(source: str | Path) -> Dataset:
 
 def _key_of_first_process(source: str | Path) -> str | None:
     """The SHA-256 of the files as process 0 reads them, or None if it cannot."""
-    words: list[int] = []
+    key = ""
     if is_first_process():
         with contextlib.suppress(InputError):
             key = key_of(source)
-            words = [int(key[place : place + 4], 16) for place in range(0, len(key), 4)]
-    return "".join(f"{word:04x}" for word in broadcast_from_first(words, 16)) or None
+    return gather_texts(key)[0] or None
 
 
 def _row_range(rows: int) -> slice:

@@ -111,11 +111,11 @@ class Manifest:
         during = dataclasses.replace(
             after, files=self.files | old_and_new, settings=sorted({*self.settings, *settings})
         )
-        if any(not _has_content(folder / name, raw) for name, raw in contents.items()):
+        changed = {n: raw for n, raw in contents.items() if not _has_content(folder / n, raw)}
+        if changed:
             during.write(folder)
-        for name, raw in contents.items():
-            if not _has_content(folder / name, raw):
-                write_atomic(folder / name, raw)
+        for name, raw in changed.items():
+            write_atomic(folder / name, raw)
         after.write(folder)
         return after
 

@@ -31,7 +31,7 @@ def kernel_form(
     """`best_scores` by the TPU kernel; None where the kernel is not used.
 
     Args:
-      kernel: auto takes it on a TPU where it moves_fewer_bytes memory traffic; off, nowhere. See
+      kernel: auto takes it on a TPU where it moves fewer bytes; off, nowhere. See
         `snm.topk.kernel.plan`.
       queries: float32 [n, dim].
       labels: S slots.
