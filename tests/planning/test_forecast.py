@@ -102,7 +102,7 @@ def test_a_memory_of_neighbours_is_counted_as_it_is_kept():
     off, _ = forecast(made, resolve(dataclasses.replace(settings, memory="off"), made))
     assert off.needs.neighbours == 0
     # What would fit is counted as it would be kept, too.
-    ways = dict(_changes(found.needs, resolved, programs.model, 0))
+    ways = dict(_changes(found.needs, resolved, programs.model))
     for flag, change in (("--members 1", {"members": 1}), ("--dim 8", {"dim": 8})):
         fresh, _ = forecast(made, resolve(dataclasses.replace(settings, **change), made))
         assert ways[flag].neighbours == fresh.needs.neighbours < whole.nbytes
