@@ -22,7 +22,6 @@ from typing import Any
 from unittest import mock
 
 import jax
-from jax import lax
 
 from snm.bench.shapes import SHAPES, model_of, source_of, state_of
 from snm.config.resolve import resolve
@@ -35,7 +34,7 @@ from snm.machine.versions import environment_record
 from snm.model.placement import init_state_on, table_bytes
 from snm.model.train_step import train_step
 from snm.runs.folder import write_json
-from snm.topk import search
+from snm.topk import parallel, search
 from snm.trainer.prepare import prepare
 
 _BATCHES = 4
@@ -47,7 +46,7 @@ def _without(module: Any, name: str, value: Any) -> Callable[[], Any]:
 
 
 WAYS = {
-    "top-k on all cores": _without(search, "parallel_top_k", lax.top_k),
+    "top-k on all cores": _without(parallel, "_num_parts", lambda _: 1),
     "candidates of blocks": _without(search, "choose_quota", lambda *_, **__: None),
     "folds of 16 scores": _without(search, "WIDTH", 1 << 20),
     "mining by threshold": _without(plan, "_uses_threshold", lambda *_: False),
