@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from snm.cli.data_verbs.log_times import Disorder, Times
 from snm.data.conversion.interactions import Interaction
 from snm.data.formats.foreign import detect
 from snm.data.formats.records import column_index, csv_rows, json_objects, missing, numbered_lines
 from snm.data.names import Spellings, normalize_spaces, original_spellings
 from snm.errors import InputError
+from snm.importing.log_times import Disorder, Times
 
 if TYPE_CHECKING:
-    from snm.cli.data_verbs.interactions import Interactions
+    from snm.importing.interactions import Interactions
 
 __all__ = ["interactions_of"]
 

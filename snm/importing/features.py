@@ -13,11 +13,11 @@ from snm.errors import InputError
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-    from snm.cli.data_verbs.import_files import Import
-    from snm.cli.data_verbs.import_rows import Reading, Rows
     from snm.data.conversion.passes import OnProgress
     from snm.data.formats.foreign import Row
     from snm.data.vectorizer import Kind, Vectorizer
+    from snm.importing.build import Import
+    from snm.importing.rows import Reading, Rows
     from snm.system.terminal import Counter
 
 __all__ = ["Features", "Ids", "features_of", "ids_of"]

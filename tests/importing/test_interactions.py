@@ -9,12 +9,12 @@ import pytest
 from command_line import call, contents, refused
 
 import snm
-from snm.cli.data_verbs.log_times import seconds_of
 from snm.config.resolve import resolve
 from snm.config.settings import Config
 from snm.data.conversion.interactions import Histories, Interaction, points_of_users
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError
+from snm.importing.log_times import seconds_of
 
 
 def log(users=80, items=30, count=600, seed=0):

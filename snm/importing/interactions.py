@@ -76,7 +76,7 @@ class Interactions:
 
 def _check(command: Interactions) -> None:
     """Refuses options that cannot be used, before the file is read."""
-    from snm.cli.data_verbs.import_checks import (
+    from snm.importing.checks import (
         check_at_least,
         check_draws,
         check_separator,
@@ -202,12 +202,12 @@ def _make(command: Interactions, telling: Callable[[str], AbstractContextManager
     Raises:
       InputError: files or options that cannot be used; then no folder is left.
     """
-    from snm.cli.data_verbs.log_rows import interactions_of
-    from snm.cli.data_verbs.log_times import Disorder
     from snm.data.conversion.interactions import Histories
     from snm.data.conversion.items import items_as_text
     from snm.data.formats.text_writer import write_text
     from snm.data.names import Spellings
+    from snm.importing.log_rows import interactions_of
+    from snm.importing.log_times import Disorder
     from snm.system import disk
     from snm.system.files import atomic_folder
 
@@ -242,7 +242,7 @@ def _items_of(like: str) -> Vectorizer:
     Raises:
       InputError: it is neither.
     """
-    from snm.cli.data_verbs.import_features import ids_of
+    from snm.importing.features import ids_of
 
     ids = ids_of(like)
     if ids.vectorizer.vocabulary != ids.names:

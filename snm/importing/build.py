@@ -12,8 +12,8 @@ from snm.data.formats.foreign import READERS
 from snm.errors import InputError, counted
 
 if TYPE_CHECKING:
-    from snm.cli.data_verbs.import_summary import Imported
     from snm.data.conversion.convert import Counts
+    from snm.importing.summary import Imported
 
 __all__ = ["Import"]
 
@@ -132,8 +132,8 @@ def _run(command: Import) -> None:
     Raises:
       InputError: files or options that cannot be used; then no folder is left.
     """
-    from snm.cli.data_verbs.import_checks import check
-    from snm.cli.data_verbs.import_summary import tell
+    from snm.importing.checks import check
+    from snm.importing.summary import tell
     from snm.system.files import atomic_folder
 
     check(command)
@@ -149,12 +149,12 @@ def _import(command: Import, folder: Path) -> Imported:
     Raises:
       InputError: files or options that cannot be used.
     """
-    from snm.cli.data_verbs.import_features import features_of
-    from snm.cli.data_verbs.import_rows import Reading, Rows
-    from snm.cli.data_verbs.import_summary import Imported
     from snm.data.conversion.convert import Source, build
     from snm.data.conversion.label_names import read_label_names
     from snm.data.conversion.passes import frequent_labels
+    from snm.importing.features import features_of
+    from snm.importing.rows import Reading, Rows
+    from snm.importing.summary import Imported
     from snm.system.terminal import counters
 
     reading = Reading.of(command)

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from snm.cli.data_verbs.import_checks import check_format
-from snm.cli.data_verbs.import_features import Ids, ids_of
 from snm.data.conversion.items import normalize_row
 from snm.data.conversion.label_names import LabelNames, with_names
 from snm.data.formats.foreign import READERS, Reader, ReadOptions, Row, detect, read_rows
 from snm.data.formats.label_lists import first_label_list
 from snm.data.names import Spellings, normalize_name
 from snm.errors import InputError
+from snm.importing.checks import check_format
+from snm.importing.features import Ids, ids_of
 
 if TYPE_CHECKING:
-    from snm.cli.data_verbs.import_files import Import
     from snm.data.vectorizer import Vectorizer
+    from snm.importing.build import Import
 
 __all__ = ["Reading", "Rows"]
 

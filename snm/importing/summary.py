@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from snm.errors import counted
 
 if TYPE_CHECKING:
-    from snm.cli.data_verbs.import_files import Import
     from snm.data.conversion.convert import Counts
     from snm.data.conversion.items import Overlap
     from snm.data.vectorizer import Vectorizer
+    from snm.importing.build import Import
 
 __all__ = ["Imported", "tell"]
 
@@ -146,8 +146,8 @@ def _said_of_weights(counts: Counts) -> Iterator[str]:
 
 def _hint_of_items(overlaps: Sequence[Overlap]) -> str | None:
     """What to do where features and labels seem to be the same items."""
-    from snm.cli.data_verbs.import_files import Import
     from snm.config.auto import auto_drops_seen
+    from snm.importing.build import Import
 
     found = [one for one in overlaps if auto_drops_seen(one.overlap, one.expected, one.entries)]
     if not found:

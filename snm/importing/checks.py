@@ -9,8 +9,8 @@ from snm.data.formats.foreign import READERS
 from snm.errors import InputError
 
 if TYPE_CHECKING:
-    from snm.cli.data_verbs.import_files import Import
-    from snm.cli.data_verbs.interactions import Interactions
+    from snm.importing.build import Import
+    from snm.importing.interactions import Interactions
 
 __all__ = [
     "check",
