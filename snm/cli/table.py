@@ -17,6 +17,8 @@ from tyro.conf import FlagCreatePairsOff, OmitSubcommandPrefixes, Positional, su
 from snm.bench.cli import Bench
 from snm.bounds.cli import Bounds
 from snm.cli.data_verbs.fetch import Fetch, List
+from snm.cli.data_verbs.import_files import Import
+from snm.cli.data_verbs.interactions import Interactions
 from snm.cli.data_verbs.stats import Stats
 from snm.cli.data_verbs.synth import Synth
 from snm.cli.evaluate import Evaluate
@@ -30,8 +32,6 @@ from snm.config.settings import Config
 from snm.doctor.cli import Doctor
 from snm.export.cli import Export
 from snm.grow.cli import Grow
-from snm.importing.build import Import
-from snm.importing.interactions import Interactions
 from snm.serve.cli import Serve
 
 __all__ = ["GROUPS", "VERBS", "Verb", "command_type", "find", "options", "overview"]

@@ -1,100 +1,36 @@
-"""`snm data interactions`, and the same in Python."""
+"""Makes a data set of a log of interactions, for the command and in Python."""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import shlex
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from tyro.conf import Positional, arg
+import numpy as np
 
+from snm.data.conversion.interactions import Histories, UserPoints, points_of_users
+from snm.data.conversion.items import items_as_text
+from snm.data.formats.text_writer import write_text
+from snm.data.names import Spellings
+from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError, counted
+from snm.importing.checks import check_interactions
+from snm.importing.ids import ids_of
+from snm.importing.log_rows import interactions_of
+from snm.importing.log_times import Disorder
+from snm.importing.options import InteractionsOptions
+from snm.system import disk
+from snm.system.files import atomic_folder
 
-if TYPE_CHECKING:
-    from snm.data.conversion.interactions import Histories, UserPoints
-    from snm.data.vectorizer import Vectorizer
-
-__all__ = ["Interactions", "import_interactions"]
+__all__ = ["Made", "build", "import_interactions", "lines"]
 
 _COLUMN = "items"  # of a file of points to label
 
 
-@dataclasses.dataclass
-class Interactions:
-    """Convert interactions of users with items to a data set for recommendations.
-
-    The file is CSV or JSON lines, with a user and an item a row. A point is a user: its labels are
-    the items that the user came to last, its features those before. Features and labels are the
-    same items, and `snm train` learns to predict items that the user does not have yet. An item
-    that comes again counts once. Later, `snm predict` takes lists of items.
-
-    For example:
-
-      snm data interactions ratings.csv --out data/movies --user userId --item movieId --time timestamp --test-fraction 0.1
-      snm data interactions clicks.jsonl --out data/clicks --leave-last 1
-      snm train data/movies --run-dir runs/movies
-      snm predict runs/movies --text "1,260,1196" --k 10
-      snm data interactions june.csv --out data/june --like runs/movies --user userId --item movieId
-    """  # noqa: E501
-
-    source: Annotated[Positional[Path], arg(metavar="FILE")]
-    """Interactions; may be a .gz file."""
-    out: Path
-    """Folder to create; must not exist."""
-    user: str = "user"
-    """Column or field with the user."""
-    item: str = "item"
-    """Column or field with the item."""
-    time: str | None = None
-    """Column or field with the time: numbers, or dates such as 2024-05-31T12:00; by default, rows
-    are in the order of time."""
-    test_fraction: float = 0.0
-    """Share of the users to draw at random as test points."""
-    leave_last: int = 0
-    """Instead of --test-fraction, every user is a test point too, whose labels are so many of their
-    last items; the training point has the items before these alone."""
-    label_share: float = 0.2
-    """Share of a user's items that are labels; at least one is."""
-    min_users: int = 1
-    """Minimum number of users of an item; rarer items are left out."""
-    separator: str = ","
-    """Separator of items in a text that lists some."""
-    like: str | None = None
-    """Folder of a run, or a data set: take its items and their ids, so that the run can be
-    evaluated on the new log; other items are left out."""
-    seed: int = 0
-    """Random seed of --test-fraction."""
-
-    def __call__(self) -> None:
-        """Runs the verb."""
-        _run(self)
-
-
-def _check(command: Interactions) -> None:
-    """Refuses options that cannot be used, before the file is read."""
-    from snm.importing.checks import (
-        check_at_least,
-        check_draws,
-        check_separator,
-        check_without_like,
-    )
-
-    check_draws(command)
-    if not 0 < command.label_share < 1:
-        raise InputError("--label-share", f"{command.label_share}", "above 0, below 1")
-    for name, least in (("leave_last", 0), ("min_users", 1)):
-        check_at_least(command, name, least)
-    check_without_like(command, ("min_users", "separator"))
-    if command.leave_last and command.test_fraction:
-        raise InputError("--leave-last", "--test-fraction as well", "one of the two")
-    check_separator("--separator", command.separator)
-
-
-class _Made(NamedTuple):
+class Made(NamedTuple):
     """What a log became.
 
     Attributes:
@@ -157,7 +93,7 @@ def import_interactions(
     Raises:
       InputError: files or arguments that cannot be used; then no folder is left.
     """
-    command = Interactions(
+    options = InteractionsOptions(
         source=Path(source),
         out=Path(out),
         user=user,
@@ -171,69 +107,50 @@ def import_interactions(
         like=None if like is None else str(like),
         seed=seed,
     )
-    made = _make(command, lambda doing: contextlib.nullcontext())
+    check_interactions(options)
+    made = build(options, lambda doing: contextlib.nullcontext())
     return {
         "train_points": len(made.train.users),
         "test_points": made.tests,
         "items": len(made.histories.items),
-        "notes": list(_notes(command, made)),
+        "notes": list(_notes(options, made)),
     }
 
 
-def _run(command: Interactions) -> None:
-    """Creates the folder and says what is in it.
-
-    Raises:
-      InputError: as `_make`.
-    """
-    from snm.system.terminal import say, waiting
-
-    for line in _said(command, _make(command, waiting)):
-        say(line)
-
-
-def _make(command: Interactions, telling: Callable[[str], AbstractContextManager[None]]) -> _Made:
+def build(
+    options: InteractionsOptions, telling: Callable[[str], AbstractContextManager[None]]
+) -> Made:
     """Creates the folder.
 
     Args:
-      command: the options.
+      options: that `check_interactions` passed.
       telling: tells what is done, during a block.
 
     Raises:
-      InputError: files or options that cannot be used; then no folder is left.
+      InputError: a file or `--like` that cannot be used; then no folder is left.
     """
-    from snm.data.conversion.interactions import Histories
-    from snm.data.conversion.items import items_as_text
-    from snm.data.formats.text_writer import write_text
-    from snm.data.names import Spellings
-    from snm.importing.log_rows import interactions_of
-    from snm.importing.log_times import Disorder
-    from snm.system import disk
-    from snm.system.files import atomic_folder
-
-    _check(command)
-    like = None if command.like is None else _items_of(command.like)
+    like = None if options.like is None else _items_of(options.like)
     known, spellings = None if like is None else like.vocabulary, Spellings()
-    disorder = Disorder((command.user, command.item))
-    with telling(f"reading {command.source}"):
-        rows = interactions_of(command, known or (), spellings, disorder)
-        histories = Histories.of(rows, min_users=command.min_users, known=known)
-        train, test = _parts(command, histories)
+    disorder = Disorder((options.user, options.item))
+    with telling(f"reading {options.source}"):
+        rows = interactions_of(options, known or (), spellings, disorder)
+        histories = Histories.of(rows, min_users=options.min_users, known=known)
+        train, test = _parts(options, histories)
     if not len(train.users):
-        least = 2 + command.leave_last
+        least = 2 + options.leave_last
         expected = f"one with {least} different items (see --user, --item and --min-users)"
-        raise InputError(str(command.source), "no user to train on", expected)
-    with atomic_folder("--out", command.out) as folder, telling(f"writing {command.out}"):
+        raise InputError(str(options.source), "no user to train on", expected)
+    with atomic_folder("--out", options.out) as folder, telling(f"writing {options.out}"):
         for name, points in (("train", train), ("test", test)):
             if points is not None and len(points.users):
                 write_text(folder / f"{name}.txt", points.features, points.labels)
                 users = "".join(f"{histories.users[user]}\n" for user in points.users)
                 disk.write(folder / f"{name}_rows.txt", users.encode())
         disk.write(folder / "labels.txt", "".join(f"{i}\n" for i in histories.items).encode())
-        texts = like or items_as_text(histories.items, command.separator, (_COLUMN,))
+        texts = like or items_as_text(histories.items, options.separator, (_COLUMN,))
         texts.write(folder / "vectorizer.json")
     hints = (spellings.joined("item"), disorder.hint)
-    return _Made(histories, train, test, [hint for hint in hints if hint])
+    return Made(histories, train, test, [hint for hint in hints if hint])
 
 
 def _items_of(like: str) -> Vectorizer:
@@ -242,8 +159,6 @@ def _items_of(like: str) -> Vectorizer:
     Raises:
       InputError: it is neither.
     """
-    from snm.importing.features import ids_of
-
     ids = ids_of(like)
     if ids.vectorizer.vocabulary != ids.names:
         found, expected = "features that are not the labels", "one of `snm data interactions`"
@@ -251,43 +166,41 @@ def _items_of(like: str) -> Vectorizer:
     return ids.vectorizer
 
 
-def _parts(command: Interactions, histories: Histories) -> tuple[UserPoints, UserPoints | None]:
+def _parts(
+    options: InteractionsOptions, histories: Histories
+) -> tuple[UserPoints, UserPoints | None]:
     """The training points, and the test points where some are asked for."""
-    import numpy as np
-
-    from snm.data.conversion.interactions import points_of_users
-
-    every, share = np.arange(len(histories.users)), command.label_share
-    if last := command.leave_last:
+    every, share = np.arange(len(histories.users)), options.label_share
+    if last := options.leave_last:
         train = points_of_users(histories, every, share=share, skip=last)
         return train, points_of_users(histories, every, share=share, last=last)
-    if not command.test_fraction:
+    if not options.test_fraction:
         return points_of_users(histories, every, share=share), None
-    drawn = np.random.default_rng(command.seed).random(len(every)) < command.test_fraction
+    drawn = np.random.default_rng(options.seed).random(len(every)) < options.test_fraction
     train = points_of_users(histories, every[~drawn], share=share)
     return train, points_of_users(histories, every[drawn], share=share)
 
 
-def _said(command: Interactions, made: _Made) -> Iterator[str]:
-    """Sizes, what is odd, and the next command."""
+def lines(options: InteractionsOptions, made: Made) -> Iterator[str]:
+    """What to say of the data: sizes, what is odd, and the next command."""
     items = made.histories.items
     yield (
         f"{len(made.train.users):,} training and {counted(made.tests, 'test point')} (users), "
-        f"{counted(len(items), 'item')} in {command.out}"
+        f"{counted(len(items), 'item')} in {options.out}"
     )
-    yield from _notes(command, made)
-    if command.like is not None:
-        run = "RUN" if not (Path(command.like) / "config.toml").is_file() else command.like
-        yield f"next: snm evaluate {shlex.quote(run)} --data {shlex.quote(str(command.out))}"
+    yield from _notes(options, made)
+    if options.like is not None:
+        run = "RUN" if not (Path(options.like) / "config.toml").is_file() else options.like
+        yield f"next: snm evaluate {shlex.quote(run)} --data {shlex.quote(str(options.out))}"
         return
     if not made.tests:
         yield "there are no test points to evaluate on: --test-fraction or --leave-last makes some"
-    yield f"next: snm train {shlex.quote(str(command.out))} --run-dir RUN"
-    some = command.separator.join(items[:2])
+    yield f"next: snm train {shlex.quote(str(options.out))} --run-dir RUN"
+    some = options.separator.join(items[:2])
     yield f"then: snm predict RUN --text {shlex.quote(some)}, which lists the items of a user"
 
 
-def _notes(command: Interactions, made: _Made) -> Iterator[str]:
+def _notes(options: InteractionsOptions, made: Made) -> Iterator[str]:
     """The hints, and what was left out."""
     histories = made.histories
     yield from made.hints
@@ -295,11 +208,11 @@ def _notes(command: Interactions, made: _Made) -> Iterator[str]:
         what = counted(histories.repeats, "interaction")
         yield f"{what} with an item that the user had come to before: left out"
     if histories.others:
-        which = f"of fewer than {counted(command.min_users, 'user')}"
-        if command.like is not None:
-            which = f"that {command.like} lacks"
+        which = f"of fewer than {counted(options.min_users, 'user')}"
+        if options.like is not None:
+            which = f"that {options.like} lacks"
         yield f"{counted(histories.others, 'item')} {which}: left out"
-    used = len(made.train.users) + (0 if command.leave_last else made.tests)
+    used = len(made.train.users) + (0 if options.leave_last else made.tests)
     if few := len(histories.users) - used:
-        where = "training point" if command.leave_last else "training or test point"
-        yield f"{counted(few, 'user')} of fewer than {2 + command.leave_last} items: in no {where}"
+        where = "training point" if options.leave_last else "training or test point"
+        yield f"{counted(few, 'user')} of fewer than {2 + options.leave_last} items: in no {where}"

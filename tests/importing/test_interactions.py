@@ -1,89 +1,27 @@
-"""`snm data interactions`: histories against brute force, and the road from a file to answers."""
+"""`snm data interactions`, and the road from a file to answers."""
 
 import csv
 import gzip
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 from command_line import call, contents, refused
+from data.logs import by_hand, log
 
 import snm
 from snm.config.resolve import resolve
 from snm.config.settings import Config
-from snm.data.conversion.interactions import Histories, Interaction, points_of_users
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError
-from snm.importing.log_times import seconds_of
-
-
-def log(users=80, items=30, count=600, seed=0):
-    """Rows user, item, time in no order; users come back to some items."""
-    rng = np.random.default_rng(seed)
-    times = rng.permutation(count)
-    pairs = zip(
-        rng.integers(users, size=count), rng.integers(items, size=count), times, strict=True
-    )
-    return [(f"u{user}", f"Item {item}", float(time)) for user, item, time in pairs]
-
-
-def by_hand(rows, min_users=1):
-    """The items of each user in the order of time, each once."""
-    found = {user: [] for user, _, _ in rows}
-    for user, item, _ in sorted(rows, key=lambda row: row[2]):
-        if item not in found[user]:
-            found[user].append(item)
-    users_of = {item: sum(item in items for items in found.values()) for _, item, _ in rows}
-    return {
-        user: [item for item in items if users_of[item] >= min_users]
-        for user, items in found.items()
-    }
 
 
 def write_csv(path, rows, header=("user", "item", "when")):
     with path.open("w", newline="") as out:
         csv.writer(out).writerows([header, *rows])
     return path
-
-
-@pytest.mark.parametrize("min_users", [1, 17])
-def test_histories(min_users):
-    rows = log()
-    found = Histories.of((Interaction(*row) for row in rows), min_users=min_users)
-    wanted = by_hand(rows, min_users)
-    items = sorted({item for of_user in wanted.values() for item in of_user})
-    assert found.items == tuple(items) and found.others == 30 - len(items)
-    assert (0 < len(items) < 30) == (min_users > 1)
-    assert found.users == tuple(wanted)  # by first occurrence
-    for user, start, end in zip(found.users, found.starts, found.starts[1:], strict=False):
-        assert [found.items[item] for item in found.entries[start:end]] == wanted[user]
-    assert found.repeats == len(rows) - sum(map(len, by_hand(rows).values()))
-
-
-def test_times_that_are_equal_keep_the_order_of_the_rows():
-    rows = [Interaction("a", item, 1.0) for item in "zxy"]
-    found = Histories.of(rows)
-    assert [found.items[item] for item in found.entries] == ["z", "x", "y"]
-
-
-@pytest.mark.parametrize(("last", "skip"), [(0, 0), (0, 2), (2, 0), (1, 0)])
-def test_points_of_users(last, skip):
-    rows = log()
-    histories = Histories.of(Interaction(*row) for row in rows)
-    users = np.arange(0, len(histories.users), 2)
-    points = points_of_users(histories, users, share=0.3, last=last, skip=skip)
-    wanted = {}
-    for user in users:
-        items = by_hand(rows)[histories.users[user]]
-        items = items[: len(items) - skip]
-        labels = last or min(len(items) - 1, max(1, round(0.3 * len(items))))
-        if len(items) > max(labels, 1):
-            wanted[user] = items[:-labels], items[-labels:]
-    assert points.users.tolist() == list(wanted)
-    for row, parts in enumerate(wanted.values()):
-        for matrix, items in zip((points.features, points.labels), parts, strict=True):
-            assert [histories.items[i] for i in matrix[row].indices] == sorted(items)
-            assert (matrix[row].data == 1).all()
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl", "packed", "dates"])
@@ -317,11 +255,6 @@ def test_other_formats_are_refused(tmp_path, capsys):
     assert "log.jsonl:1: found user: ['a'], expected texts or numbers" in said
 
 
-def test_dates_without_a_zone_are_of_utc():
-    assert seconds_of("1970-01-02") == 86_400 == seconds_of("1970-01-02T01:00+01:00")
-    assert np.isnan(seconds_of("tomorrow"))
-
-
 @pytest.mark.parametrize(
     "options", [dict(test_fraction=0.2, seed=3), dict(leave_last=1, min_users=3, separator=";")]
 )
@@ -359,3 +292,14 @@ def test_python_refuses_what_the_command_refuses(tmp_path):
             snm.import_interactions(source, tmp_path / out, **wrong)
         assert said in str(error.value)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["log.csv", "there"]
+
+
+def test_python_needs_no_parser_of_commands(tmp_path):
+    source = write_csv(tmp_path / "log.csv", log())
+    code = (
+        "import sys, snm; "
+        f"snm.import_interactions({str(source)!r}, {str(tmp_path / 'out')!r}, time='when'); "
+        "sys.exit('tyro' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert (tmp_path / "out" / "train.txt").exists()
