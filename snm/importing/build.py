@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from snm.data.conversion import convert
@@ -31,7 +31,7 @@ class Imported:
       numbered_names: label names that end with the label's number, which makes them different.
       common_separator: a separator that most label names hold, where nobody said how to separate
       them.
-      label_list: the first cell of labels, if each is a list.
+      label_lists: the first cell of each column of labels whose cells are lists.
       respelled: what is said of labels or items that came in several spellings, if some did.
     """
 
@@ -40,7 +40,7 @@ class Imported:
     rare_labels: int
     numbered_names: Sequence[str]
     common_separator: str | None
-    label_list: str | None
+    label_lists: Mapping[str, str]
     respelled: str | None
 
 
@@ -92,7 +92,8 @@ def _write(options: ImportOptions, folder: Path) -> Imported:
             item_marks=features.item_marks,
         )
         counts = convert.build(folder, source, passing("writing points"))
-    separated = reading.reader.separated and names is None and reading.label_list is None
+    are_lists = reading.label_lists.keys() >= set(reading.labels)
+    separated = reading.reader.separated and names is None and not are_lists
     _refuse_new_labels(options, counts, separated=separated)
     # Where a separator was named, it is known what the names of new data hold. Later data may
     # have another one.
@@ -103,7 +104,7 @@ def _write(options: ImportOptions, folder: Path) -> Imported:
         rare_labels=rare,
         numbered_names=names.numbered if names else (),
         common_separator=counts.common_separator if separated else None,
-        label_list=reading.label_list,
+        label_lists=reading.label_lists,
         respelled=rows.spellings.joined("item" if reading.item_separator else "label"),
     )
 

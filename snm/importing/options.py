@@ -28,8 +28,9 @@ class ImportOptions:
     text: tuple[str, ...] = ()
     """Fields of JSON lines, or columns of CSV, that hold the text; several texts are joined. By
     default `text`, or those of --like."""
-    labels: str | None = None
-    """Field or column that holds the labels. By default `labels`, or that of --like."""
+    labels: tuple[str, ...] = ()
+    """Fields or columns that hold the labels; those of several are joined, each label once. By
+    default `labels`, or those of --like."""
     weight_column: str | None = None
     """Field or column with the weights of training points. Training multiplies their losses by
     these, over the mean; 0 leaves a point out of training."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from snm.data.conversion.items import normalize_row
 from snm.data.conversion.label_names import LabelNames, with_names
 from snm.data.formats.foreign import READERS, Reader, ReadOptions, Row, detect, read_rows
-from snm.data.formats.label_lists import first_label_list
+from snm.data.formats.label_lists import first_label_lists
 from snm.data.names import Spellings, normalize_name
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError
@@ -30,19 +30,20 @@ class Reading:
       form: a key of `READERS`.
       like: what `--like` names, or None.
       columns: fields that hold the text.
-      labels: the field that holds the labels.
+      labels: fields that hold the labels.
       label_separator: what stands between labels; None is the default of the format.
       item_separator: of texts that are lists of items; None where they are not.
-      label_list: the first cell of labels, if it is a list, as all others then must be; else None.
+      label_lists: the first cell of each field of labels in which it is a list, as all other cells
+        of the field then must be.
     """
 
     form: str
     like: Ids | None
     columns: tuple[str, ...]
-    labels: str
+    labels: tuple[str, ...]
     label_separator: str | None
     item_separator: str | None
-    label_list: str | None = None
+    label_lists: Mapping[str, str]
 
     @property
     def reader(self) -> Reader:
@@ -68,13 +69,13 @@ class Reading:
         mark = options.item_separator if options.same_items else None
         if like is not None:
             texts = like.vectorizer
-            columns, labels = columns or texts.columns or (), labels or texts.label_column
+            columns, labels = columns or texts.columns or (), labels or texts.label_columns or ()
             separator = separator or texts.label_separator
             mark = texts.item_separator
-        columns, labels, label_list = columns or ("text",), labels or "labels", None
+        columns, labels, label_lists = columns or ("text",), labels or ("labels",), {}
         if READERS[form].label_lists and separator is None:
-            label_list = first_label_list(options.source, columns, labels)
-        return cls(form, like, columns, labels, separator, mark, label_list)
+            label_lists = first_label_lists(options.source, columns, labels)
+        return cls(form, like, columns, labels, separator, mark, label_lists)
 
     def remembered_by(self, texts: Vectorizer) -> Vectorizer:
         """The vectoriser, with what later files are read like."""
@@ -82,7 +83,7 @@ class Reading:
         return dataclasses.replace(
             texts,
             columns=self.columns if fields else None,
-            label_column=self.labels if fields else None,
+            label_columns=self.labels if fields else None,
             label_separator=self.label_separator,
         )
 
@@ -119,7 +120,7 @@ class Rows:
             text=self._reading.columns,
             labels=self._reading.labels,
             label_separator=self._reading.label_separator,
-            label_lists=self._reading.label_list is not None,
+            label_lists=self._reading.label_lists,
             label_file=labels,
             weight=weight,
             item_separator=self._reading.item_separator,

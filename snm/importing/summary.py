@@ -82,8 +82,8 @@ def _said_of_points(options: ImportOptions, imported: Imported) -> Iterator[str]
 def _said_of_labels(options: ImportOptions, imported: Imported) -> Iterator[str]:
     """Names that may not be what they should, and labels that were left out."""
     counts = imported.counts
-    if (cell := imported.label_list) is not None:
-        yield f"labels are lists such as {_shortened(cell)}: each item is a label"
+    for column, cell in imported.label_lists.items():
+        yield f"cells of {column!r} are lists such as {_shortened(cell)}: each item is a label"
     if (name := counts.list_piece) is not None:
         yield f"most labels look like pieces of lists, such as {_shortened(repr(name))}: {_LISTS}"
     if (mark := imported.common_separator) is not None:
