@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 from snm.machine.xla_flags import set_flags
 
 if TYPE_CHECKING:
-    from snm.cli.data_verbs.interactions import import_interactions
     from snm.config.settings import Config, preset, read_config
     from snm.data.dataset import Dataset, Points
     from snm.data.synthetic import generate
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from snm.head.head import update_head
     from snm.head.spec import HeadSpec
     from snm.head.state import Head, HeadBatch, HeadStep, init_head
+    from snm.importing.interactions import import_interactions
     from snm.losses.sampled import HeadLoss, LossOptions
     from snm.prediction.predictor import Predictor
     from snm.sampling.sample import Sample
@@ -49,7 +49,7 @@ _HOMES = {
     "Dataset": "data.dataset",
     "Points": "data.dataset",
     "generate": "data.synthetic",
-    "import_interactions": "cli.data_verbs.interactions",
+    "import_interactions": "importing.interactions",
     "InputError": "errors",
     "Head": "head.state",
     "HeadBatch": "head.state",

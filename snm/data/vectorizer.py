@@ -84,7 +84,7 @@ class Vectorizer:
       vocabulary: d words in the order of their ids; None for `hashing`.
       idf: float64 [d]; None unless `tfidf`.
       columns: names of the columns or fields that the texts came from, or None.
-      label_column: name of the one that the labels came from, or None.
+      label_columns: names of those that the labels came from, or None.
       label_separator: what stood between labels; None is the default of the format.
     """
 
@@ -95,7 +95,7 @@ class Vectorizer:
     vocabulary: tuple[str, ...] | None = None
     idf: NDArray[np.float64] | None = None
     columns: tuple[str, ...] | None = None
-    label_column: str | None = None
+    label_columns: tuple[str, ...] | None = None
     label_separator: str | None = None
     analyzer: Analyzer = "word"
     stop_words: tuple[str, ...] = ()
@@ -247,7 +247,7 @@ class Vectorizer:
                 vocabulary=None if words is None else tuple(map(str, words)),
                 idf=None if idf is None else np.asarray(idf, np.float64),
                 columns=None if columns is None else tuple(map(str, columns)),
-                label_column=found.get("label_column"),
+                label_columns=_label_columns(found),
                 label_separator=found.get("label_separator"),
                 analyzer=found["analyzer"],
                 stop_words=tuple(map(str, found["stop_words"])),
@@ -272,7 +272,6 @@ class Vectorizer:
             and self.analyzer in get_args(Analyzer)
             and isinstance(self.lowercase, bool)
             and isinstance(self.binary, bool)
-            and isinstance(self.label_column, str | None)
             and isinstance(self.label_separator, str | None)
             and self.label_separator != ""
             and _pattern_error(self.token_pattern) is None
@@ -289,7 +288,23 @@ class Vectorizer:
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(Vectorizer))
 """What a file has beside its format."""
-_OF_LABELS = ("label_column", "label_separator")  # files of earlier versions lack them
+_OF_LABELS = ("label_columns", "label_separator")  # files of earlier versions lack them
+
+
+def _label_columns(found: dict[str, Any]) -> tuple[str, ...] | None:
+    """The `label_columns` of a file; earlier versions wrote one `label_column`, or none.
+
+    Raises:
+      TypeError: no names.
+    """
+    columns = found.get("label_columns")
+    if columns is None and (column := found.get("label_column")) is not None:
+        columns = [column]
+    if columns is None:
+        return None
+    if not isinstance(columns, list) or not all(isinstance(name, str) for name in columns):
+        raise TypeError("label_columns")
+    return tuple(columns)
 
 
 def _join_items(text: str | Sequence[str], separator: str) -> Any:

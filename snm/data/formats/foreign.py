@@ -10,7 +10,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -74,10 +74,10 @@ class ReadOptions:
 
     Attributes:
       text: names of the fields of the text; several are joined by a space.
-      labels: name of the field of the labels.
+      labels: names of the fields of the labels; those of several are joined.
       label_separator: separator between labels; None is the format's default, a comma in CSV and
         white space in raw text.
-      label_lists: whether each cell of labels in CSV is a list, as `parse_list` reads it.
+      label_lists: those of `labels` in CSV of which each cell is a list, as `parse_list` reads it.
       label_file: file with the labels of raw text, one line per text.
       weight: name of the field of the weight of a point; None is 1 for all.
       item_separator: the character between items, if texts are lists of items; fields of JSON
@@ -86,9 +86,9 @@ class ReadOptions:
     """
 
     text: tuple[str, ...] = ("text",)
-    labels: str = "labels"
+    labels: tuple[str, ...] = ("labels",)
     label_separator: str | None = None
-    label_lists: bool = False
+    label_lists: Collection[str] = ()
     label_file: Path | None = None
     weight: str | None = None
     item_separator: str | None = None
@@ -190,7 +190,7 @@ def _weight(where: str, field: str, value: object) -> float:
 def _jsonl(path: Path, options: ReadOptions) -> Iterator[Row]:
     for where, record in json_objects(path, numbered_lines(path)):
         parts = [_text(where, record, field, options) for field in options.text]
-        names = _labels(where, record, options.labels)
+        names = [name for field in options.labels for name in _labels(where, record, field)]
         weight = 1.0
         if options.weight is not None:
             if options.weight not in record:
@@ -252,36 +252,40 @@ def _kind(value: object) -> str:
 
 
 def _csv(path: Path, options: ReadOptions) -> Iterator[Row]:
-    rows = csv_rows(path, numbered_lines(path), [(*options.text, options.labels)])
+    rows = csv_rows(path, numbered_lines(path), [(*options.text, *options.labels)])
     _, header = next(rows)
 
     def column(field: str, what: str, flag: str) -> int:
         return column_index(path, field, header, f"the {what} column, named with {flag} COLUMN")
 
     texts = [column(field, "text's", "--text") for field in options.text]
-    labels = column(options.labels, "labels'", "--labels")
+    labels = [(field, column(field, "labels'", "--labels")) for field in options.labels]
     weights = None
     if options.weight is not None:
         weights = column(options.weight, "weights'", "--weight-column")
     for where, row in rows:
         text = options.join_texts(row[index] for index in texts)
-        names = options.distinct_names(_split_cell(where, row[labels], options))
+        names = options.distinct_names(
+            name
+            for field, index in labels
+            for name in _split_cell(where, field, row[index], options)
+        )
         weight = 1.0 if weights is None else _weight(where, header[weights], row[weights])
         yield Row(where, text, None, names, weight)
 
 
-def _split_cell(where: str, cell: str, options: ReadOptions) -> list[str]:
+def _split_cell(where: str, field: str, cell: str, options: ReadOptions) -> list[str]:
     """The labels of a cell of CSV.
 
     Raises:
       InputError: a text among lists.
     """
-    if not options.label_lists:
+    if field not in options.label_lists:
         return cell.split(options.label_separator or ",")
     names = parse_list(cell) if cell.strip() else []
     if names is None:
         expected = 'a list of labels such as ["a", "b"], as in the first rows, or --label-separator'
-        raise InputError(where, f"{options.labels}: {ascii(cell)[:60]}", expected)
+        raise InputError(where, f"{field}: {ascii(cell)[:60]}", expected)
     return names
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from snm.data.formats.records import csv_rows, numbered_lines
 
-__all__ = ["first_label_list", "parse_list"]
+__all__ = ["first_label_lists", "parse_list"]
 
 _ITEM = re.compile(
     r"""\s*('[^'\\]*(?:\\.[^'\\]*)*'|"[^"\\]*(?:\\.[^"\\]*)*"|[+-]?[0-9]+)\s*(,\s*|$)""", re.DOTALL
@@ -80,21 +80,27 @@ def _unquoted(item: str) -> str | None:
     return text
 
 
-def first_label_list(path: Path, texts: Sequence[str], field: str) -> str | None:
-    """The first cell of a CSV column that is not empty, if it is a list; otherwise None.
+def first_label_lists(path: Path, texts: Sequence[str], fields: Sequence[str]) -> dict[str, str]:
+    """The first cell that is not empty of those CSV columns in which it is a list, by column.
 
     Args:
       path: the file.
       texts: the names of the columns of the text, by which the delimiter is found.
-      field: the name of the column; None is returned if there is no such column.
+      fields: the names of the columns; those that the file lacks are left out.
 
     Raises:
-      InputError: a file that cannot be read, up to that cell.
+      InputError: a file that cannot be read, up to the last of these cells.
     """
-    rows = csv_rows(path, numbered_lines(path), [(*texts, field)])
+    rows = csv_rows(path, numbered_lines(path), [(*texts, *fields)])
     _, header = next(rows)
-    if field not in header:
-        return None
-    index = header.index(field)
-    cell = next((row[index].strip() for _, row in rows if row[index].strip()), "")
-    return cell if parse_list(cell) is not None else None
+    places = {field: header.index(field) for field in fields if field in header}
+    first: dict[str, str] = {}
+    while len(first) < len(places) and (row := next(rows, None)) is not None:
+        for field, index in places.items():
+            if field not in first and (cell := row[1][index].strip()):
+                first[field] = cell
+    return {
+        field: first[field]
+        for field in places
+        if field in first and parse_list(first[field]) is not None
+    }

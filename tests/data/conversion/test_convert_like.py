@@ -95,7 +95,7 @@ def test_a_vectorizer_of_an_earlier_version_remembers_no_labels(tmp_path):
     call("data", "import", source, "--out", tmp_path / "jan", "--label-separator", ";")
     path = tmp_path / "jan" / "vectorizer.json"
     content = json.loads(path.read_text())
-    assert (content.pop("label_column"), content.pop("label_separator")) == ("labels", ";")
+    assert (content.pop("label_columns"), content.pop("label_separator")) == (["labels"], ";")
     path.write_text(json.dumps(content))
     assert Vectorizer.read(path).label_separator is None
     path.write_text(json.dumps({**content, "label_separator": 3}))

@@ -60,7 +60,7 @@ def test_lists_in_csv(tmp_path, capsys, form):
     _, rows = read(tmp_path / "out")
     assert rows == [[], ["a, b", "hw"], [], ["hw"]]
     said = " ".join(capsys.readouterr().out.split())
-    assert f"labels are lists such as {form(names[0])}: each item is a label" in said
+    assert f"cells of 'labels' are lists such as {form(names[0])}: each item is a label" in said
     assert "most labels" not in said
 
 

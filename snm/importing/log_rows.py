@@ -4,28 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from snm.cli.data_verbs.log_times import Disorder, Times
 from snm.data.conversion.interactions import Interaction
 from snm.data.formats.foreign import detect
 from snm.data.formats.records import column_index, csv_rows, json_objects, missing, numbered_lines
 from snm.data.names import Spellings, normalize_spaces, original_spellings
 from snm.errors import InputError
-
-if TYPE_CHECKING:
-    from snm.cli.data_verbs.interactions import Interactions
+from snm.importing.log_times import Disorder, Times
+from snm.importing.options import InteractionsOptions
 
 __all__ = ["interactions_of"]
 
 
 def interactions_of(
-    command: Interactions, known: Sequence[str], spellings: Spellings, disorder: Disorder
+    options: InteractionsOptions, known: Sequence[str], spellings: Spellings, disorder: Disorder
 ) -> Iterator[Interaction]:
     """The rows of the file.
 
     Args:
-      command: the options.
+      options: of the import.
       known: the items of `--like`.
       spellings: makes the names of items.
       disorder: looks for times, where none are told.
@@ -33,10 +30,10 @@ def interactions_of(
     Raises:
       InputError: a file that cannot be read, or a row without a user, an item or a time.
     """
-    fields = (command.user, command.item) + ((command.time,) if command.time else ())
-    time_of, spelled = Times(command.time), original_spellings(known)
+    fields = (options.user, options.item) + ((options.time,) if options.time else ())
+    time_of, spelled = Times(options.time), original_spellings(known)
     row = None
-    rows = _ROWS[_form_of(command)](command.source, fields, None if command.time else disorder)
+    rows = _ROWS[_form_of(options)](options.source, fields, None if options.time else disorder)
     for number, (where, values) in enumerate(rows):
         row = [
             normalize_spaces(values[0]),
@@ -46,25 +43,25 @@ def interactions_of(
         for field, value in zip(fields, row, strict=True):
             if not value:
                 raise InputError(where, f"no value of {field!r}", "one in each row")
-        if command.like is None and command.separator in row[1]:
-            found = f"{command.separator!r} in the item {row[1][:40]!r}"
+        if options.like is None and options.separator in row[1]:
+            found = f"{options.separator!r} in the item {row[1][:40]!r}"
             raise InputError(where, found, "another --separator, which no item holds")
-        time = time_of(where, row[2]) if command.time else number
+        time = time_of(where, row[2]) if options.time else number
         yield Interaction(row[0], spelled.get(row[1], row[1]), time)
     if row is None:
-        raise InputError(str(command.source), "no interaction", "at least one")
+        raise InputError(str(options.source), "no interaction", "at least one")
 
 
-def _form_of(command: Interactions) -> str:
+def _form_of(options: InteractionsOptions) -> str:
     """The format of the file, a key of `_ROWS`.
 
     Raises:
       InputError: another format, or a file that cannot be read.
     """
-    form = detect(command.source, None)
+    form = detect(options.source, None)
     if form not in _ROWS:
         found = f"no CSV or JSON lines ({form})"
-        raise InputError(str(command.source), found, "a user and an item a row")
+        raise InputError(str(options.source), found, "a user and an item a row")
     return form
 
 

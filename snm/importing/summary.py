@@ -1,23 +1,23 @@
-"""What `snm data import` says of the data that it wrote, and what can be done with them."""
+"""What an import says of the data that it wrote, and what can be done with them."""
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from snm.config.auto import auto_drops_seen
+from snm.config.settings import IF_ALL_POINTS, warm_start_flags
+from snm.data.conversion.convert import Counts
+from snm.data.conversion.items import Overlap
+from snm.data.dataset import describe_weights
 from snm.errors import counted
+from snm.importing.build import Imported
+from snm.importing.options import ImportOptions
+from snm.system.terminal import say
 
-if TYPE_CHECKING:
-    from snm.cli.data_verbs.import_files import Import
-    from snm.data.conversion.convert import Counts
-    from snm.data.conversion.items import Overlap
-    from snm.data.vectorizer import Vectorizer
-
-__all__ = ["Imported", "tell"]
+__all__ = ["tell"]
 
 _MANY_EMPTY = 0.02  # of the points, those without a known word
 _MANY_REPEATED = 0.1  # of the points, those with the text of another and another label
@@ -26,57 +26,31 @@ _LISTS = 'write lists of labels as ["a", "b"], or the names with separators betw
 _LONGEST_EXAMPLE = 60  # characters
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Imported:
-    """What an import made.
-
-    Attributes:
-      counts: the sizes of the data.
-      vectorizer: of texts, or None.
-      rare_labels: number of labels that were left out because few training points have them.
-      numbered_names: label names that end with the label's number, which makes them different.
-      common_separator: a separator that most label names hold, where nobody said how to separate
-      them.
-      label_list: the first cell of labels, if each is a list.
-      respelled: what is said of labels or items that came in several spellings, if some did.
-    """
-
-    counts: Counts
-    vectorizer: Vectorizer | None
-    rare_labels: int
-    numbered_names: Sequence[str]
-    common_separator: str | None
-    label_list: str | None
-    respelled: str | None
-
-
-def tell(command: Import, imported: Imported) -> None:
+def tell(options: ImportOptions, imported: Imported) -> None:
     """Prints sizes, what is odd, and the next command."""
-    from snm.system.terminal import say
-
     counts = imported.counts
-    say(_sizes(command, counts))
+    say(_sizes(options, counts))
     for line in itertools.chain(
-        _said_of_points(command, imported),
-        _said_of_labels(command, imported),
+        _said_of_points(options, imported),
+        _said_of_labels(options, imported),
         _said_of_weights(counts),
-        _next_steps(command, imported) if command.like is None else _next_of_like(command, counts),
+        _next_steps(options, imported) if options.like is None else _next_of_like(options, counts),
     ):
         say(line)
 
 
-def _sizes(command: Import, counts: Counts) -> str:
+def _sizes(options: ImportOptions, counts: Counts) -> str:
     points = f"{counts.train:,} training and {counted(counts.test, 'test point')}"
     # Points in the ids of a run may be there to be evaluated on.
-    if command.like is not None and not counts.test:
+    if options.like is not None and not counts.test:
         points = counted(counts.train, "point")
     return (
         f"{points}, {counted(counts.features, 'feature')}, {counted(counts.labels, 'label')} "
-        f"in {command.out}"
+        f"in {options.out}"
     )
 
 
-def _said_of_points(command: Import, imported: Imported) -> Iterator[str]:
+def _said_of_points(options: ImportOptions, imported: Imported) -> Iterator[str]:
     """Points that lack something, and options that may find more."""
     counts, vectorizer = imported.counts, imported.vectorizer
     unknown = counts.without_features - counts.without_text  # points of no known word
@@ -88,7 +62,7 @@ def _said_of_points(command: Import, imported: Imported) -> Iterator[str]:
     for what, count in without.items():
         if count:
             yield f"{counted(count, 'point')} without {what}"
-    tokenization_hint = None if vectorizer is None or command.like else vectorizer.tokenization_hint
+    tokenization_hint = None if vectorizer is None or options.like else vectorizer.tokenization_hint
     defaults = vectorizer is not None and vectorizer.token_pattern is None
     if tokenization_hint is not None and defaults and counts.unspaced >= _MANY_UNSPACED:
         yield (
@@ -105,15 +79,15 @@ def _said_of_points(command: Import, imported: Imported) -> Iterator[str]:
         yield hint
 
 
-def _said_of_labels(command: Import, imported: Imported) -> Iterator[str]:
+def _said_of_labels(options: ImportOptions, imported: Imported) -> Iterator[str]:
     """Names that may not be what they should, and labels that were left out."""
     counts = imported.counts
-    if (cell := imported.label_list) is not None:
-        yield f"labels are lists such as {_shortened(cell)}: each item is a label"
+    for column, cell in imported.label_lists.items():
+        yield f"cells of {column!r} are lists such as {_shortened(cell)}: each item is a label"
     if (name := counts.list_piece) is not None:
         yield f"most labels look like pieces of lists, such as {_shortened(repr(name))}: {_LISTS}"
     if (mark := imported.common_separator) is not None:
-        which = f"labels that {command.like} lacks" if counts.new_labels else "labels"
+        which = f"labels that {options.like} lacks" if counts.new_labels else "labels"
         yield f"most {which} hold {mark!r}: if it separates labels, --label-separator {mark!r}"
     if imported.respelled is not None:
         yield imported.respelled
@@ -125,10 +99,10 @@ def _said_of_labels(command: Import, imported: Imported) -> Iterator[str]:
     if names := imported.numbered_names:
         again = f"{counted(len(names), 'label')} with the text of another or none"
         yield f"{again}: named with their number, such as {names[0]!r}"
-    if counts.are_numbers and (hint := _hint_of_names(command)):
+    if counts.are_numbers and (hint := _hint_of_names(options)):
         yield hint
     if imported.rare_labels:
-        points = counted(command.min_label_count, "training point")
+        points = counted(options.min_label_count, "training point")
         yield f"{counted(imported.rare_labels, 'label')} of fewer than {points}: left out"
 
 
@@ -138,33 +112,28 @@ def _shortened(example: str) -> str:
 
 
 def _said_of_weights(counts: Counts) -> Iterator[str]:
-    from snm.data.dataset import describe_weights
-
     if counts.weights is not None:
         yield f"weights: {describe_weights(counts.weights)}"
 
 
 def _hint_of_items(overlaps: Sequence[Overlap]) -> str | None:
     """What to do where features and labels seem to be the same items."""
-    from snm.cli.data_verbs.import_files import Import
-    from snm.config.auto import auto_drops_seen
-
     found = [one for one in overlaps if auto_drops_seen(one.overlap, one.expected, one.entries)]
     if not found:
         return None
     mark = max(found, key=lambda one: one.expected).mark
-    option = "" if mark in (None, Import.item_separator) else f" --item-separator {mark!r}"
+    option = "" if mark in (None, ImportOptions.item_separator) else f" --item-separator {mark!r}"
     return (
         "labels are features of other points, and hardly ever of their own: if both are items, "
         f"--same-items{option} predicts them better"
     )
 
 
-def _hint_of_names(command: Import) -> str | None:
+def _hint_of_names(options: ImportOptions) -> str | None:
     """Where the texts of numbered labels seem to be, if they are not taken."""
-    if command.label_names is not None or command.like is not None or command.same_items:
+    if options.label_names is not None or options.like is not None or options.same_items:
         return None
-    beside = (command.source.with_name(f"lbl.json{end}") for end in ("", ".gz"))
+    beside = (options.source.with_name(f"lbl.json{end}") for end in ("", ".gz"))
     path = next((path for path in beside if path.is_file()), None)
     if path is None:
         return None
@@ -172,30 +141,29 @@ def _hint_of_names(command: Import) -> str | None:
     return f"all labels are numbers: if {path.name} has their texts, {option} keeps the numbers"
 
 
-def _next_steps(command: Import, imported: Imported) -> Iterator[str]:
+def _next_steps(options: ImportOptions, imported: Imported) -> Iterator[str]:
     """What can be done with data in ids of their own."""
     if not imported.counts.test:
-        draws = "a larger --test-fraction" if command.test_fraction else "--test-fraction 0.2"
+        draws = "a larger --test-fraction" if options.test_fraction else "--test-fraction 0.2"
         yield f"there are no test points to evaluate on: {draws} draws some"
     vectorizer = imported.vectorizer
     flag = " --weighting l2" if vectorizer is not None and vectorizer.kind == "tfidf" else ""
-    yield f"next: snm train {shlex.quote(str(command.out))} --run-dir RUN{flag}"
+    yield f"next: snm train {shlex.quote(str(options.out))} --run-dir RUN{flag}"
 
 
-def _next_of_like(command: Import, counts: Counts) -> Iterator[str]:
+def _next_of_like(options: ImportOptions, counts: Counts) -> Iterator[str]:
     """Labels that another run or data set lacks, and what can be done with data in its ids."""
-    from snm.config.settings import IF_ALL_POINTS, warm_start_flags
-    from snm.runs.folder import RunFolder
+    from snm.runs.folder import RunFolder  # imports jax
 
     if new := counts.new_labels:
-        done = "left out" if command.new_labels == "drop" else "numbered after the others"
-        yield f"{counted(len(new), 'label')} that {command.like} lacks, such as {new[0]!r}: {done}"
-    run = Path(str(command.like))
-    quoted, data = shlex.quote(str(run)), shlex.quote(str(command.out))
+        done = "left out" if options.new_labels == "drop" else "numbered after the others"
+        yield f"{counted(len(new), 'label')} that {options.like} lacks, such as {new[0]!r}: {done}"
+    run = Path(str(options.like))
+    quoted, data = shlex.quote(str(run)), shlex.quote(str(options.out))
     trained = f"snm train {data} --run-dir NEW"
     if not (run / "config.toml").is_file():
         yield f"next: {trained} {warm_start_flags(Path('RUN'))}"
-    elif not new or command.new_labels != "append":
+    elif not new or options.new_labels != "append":
         yield f"next: snm evaluate {quoted} --data {data}"
         yield f"  or: {trained} {warm_start_flags(run)}"
         yield f"      {IF_ALL_POINTS}"

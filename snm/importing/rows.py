@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from snm.cli.data_verbs.import_checks import check_format
-from snm.cli.data_verbs.import_features import Ids, ids_of
 from snm.data.conversion.items import normalize_row
 from snm.data.conversion.label_names import LabelNames, with_names
 from snm.data.formats.foreign import READERS, Reader, ReadOptions, Row, detect, read_rows
-from snm.data.formats.label_lists import first_label_list
+from snm.data.formats.label_lists import first_label_lists
 from snm.data.names import Spellings, normalize_name
+from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError
-
-if TYPE_CHECKING:
-    from snm.cli.data_verbs.import_files import Import
-    from snm.data.vectorizer import Vectorizer
+from snm.importing.checks import check_format
+from snm.importing.ids import Ids, ids_of
+from snm.importing.options import ImportOptions
 
 __all__ = ["Reading", "Rows"]
 
@@ -33,19 +30,20 @@ class Reading:
       form: a key of `READERS`.
       like: what `--like` names, or None.
       columns: fields that hold the text.
-      labels: the field that holds the labels.
+      labels: fields that hold the labels.
       label_separator: what stands between labels; None is the default of the format.
       item_separator: of texts that are lists of items; None where they are not.
-      label_list: the first cell of labels, if it is a list, as all others then must be; else None.
+      label_lists: the first cell of each field of labels in which it is a list, as all other cells
+        of the field then must be.
     """
 
     form: str
     like: Ids | None
     columns: tuple[str, ...]
-    labels: str
+    labels: tuple[str, ...]
     label_separator: str | None
     item_separator: str | None
-    label_list: str | None = None
+    label_lists: Mapping[str, str]
 
     @property
     def reader(self) -> Reader:
@@ -53,31 +51,31 @@ class Reading:
         return READERS[self.form]
 
     @classmethod
-    def of(cls, command: Import) -> Reading:
-        """What a command asks for; looks into the files for their format.
+    def of(cls, options: ImportOptions) -> Reading:
+        """What the options ask for; looks into the files for their format.
 
         Raises:
           InputError: an unknown format, options that it has no use for, or a run or data whose ids
             cannot be taken.
         """
-        form = command.format
+        form = options.format
         if form == "auto":
-            form = detect(command.source, command.label_file)
-        check_format(command, form)
-        like = None if command.like is None else ids_of(command.like)
+            form = detect(options.source, options.label_file)
+        check_format(options, form)
+        like = None if options.like is None else ids_of(options.like)
         if like is not None and READERS[form].entries:
-            raise InputError(str(command.source), f"features ({form})", "texts, for --like")
-        columns, labels, separator = command.text, command.labels, command.label_separator
-        mark = command.item_separator if command.same_items else None
+            raise InputError(str(options.source), f"features ({form})", "texts, for --like")
+        columns, labels, separator = options.text, options.labels, options.label_separator
+        mark = options.item_separator if options.same_items else None
         if like is not None:
             texts = like.vectorizer
-            columns, labels = columns or texts.columns or (), labels or texts.label_column
+            columns, labels = columns or texts.columns or (), labels or texts.label_columns or ()
             separator = separator or texts.label_separator
             mark = texts.item_separator
-        columns, labels, label_list = columns or ("text",), labels or "labels", None
+        columns, labels, label_lists = columns or ("text",), labels or ("labels",), {}
         if READERS[form].label_lists and separator is None:
-            label_list = first_label_list(command.source, columns, labels)
-        return cls(form, like, columns, labels, separator, mark, label_list)
+            label_lists = first_label_lists(options.source, columns, labels)
+        return cls(form, like, columns, labels, separator, mark, label_lists)
 
     def remembered_by(self, texts: Vectorizer) -> Vectorizer:
         """The vectoriser, with what later files are read like."""
@@ -85,7 +83,7 @@ class Reading:
         return dataclasses.replace(
             texts,
             columns=self.columns if fields else None,
-            label_column=self.labels if fields else None,
+            label_columns=self.labels if fields else None,
             label_separator=self.label_separator,
         )
 
@@ -94,7 +92,7 @@ class Rows:
     """Each pass reads the files again, so that no text stays in memory.
 
     Args:
-      command: what to read.
+      options: what to read.
       reading: how to read it.
       names: names of labels that are numbers; None where labels are names.
 
@@ -102,27 +100,27 @@ class Rows:
       spellings: of the names that were read.
     """
 
-    def __init__(self, command: Import, reading: Reading, names: LabelNames | None):
-        self._command, self._reading, self._names = command, reading, names
+    def __init__(self, options: ImportOptions, reading: Reading, names: LabelNames | None):
+        self._options, self._reading, self._names = options, reading, names
         self.spellings = Spellings()
         # Numbers have one spelling, and there may be millions.
         numbers = names is not None or reading.reader.entries
         self._name = normalize_name if numbers else self.spellings.name
-        self._drawn = _Draws(command.seed, command.test_fraction)
-        self._parts = ("train",) if command.test is None else ("train", "test")
+        self._drawn = _Draws(options.seed, options.test_fraction)
+        self._parts = ("train",) if options.test is None else ("train", "test")
 
     def of(self, part: str) -> Iterator[Row]:
         """The rows of a file: `train` is SOURCE, `test` what `--test` names."""
-        command = self._command
-        path, labels, weight = command.source, command.label_file, command.weight_column
+        asked = self._options
+        path, labels, weight = asked.source, asked.label_file, asked.weight_column
         if part == "test":
-            assert command.test is not None
-            path, labels, weight = command.test, command.test_label_file, None
+            assert asked.test is not None
+            path, labels, weight = asked.test, asked.test_label_file, None
         options = ReadOptions(
             text=self._reading.columns,
             labels=self._reading.labels,
             label_separator=self._reading.label_separator,
-            label_lists=self._reading.label_list is not None,
+            label_lists=self._reading.label_lists,
             label_file=labels,
             weight=weight,
             item_separator=self._reading.item_separator,

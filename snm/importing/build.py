@@ -1,0 +1,133 @@
+"""Makes a data set of files of texts or svmlight lines."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from snm.data.conversion import convert
+from snm.data.conversion.label_names import read_label_names
+from snm.data.conversion.passes import frequent_labels
+from snm.data.vectorizer import Vectorizer
+from snm.errors import InputError, counted
+from snm.importing.features import features_of
+from snm.importing.options import ImportOptions
+from snm.importing.rows import Reading, Rows
+from snm.system.files import atomic_folder
+from snm.system.terminal import counters
+
+__all__ = ["Imported", "build"]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Imported:
+    """What an import made.
+
+    Attributes:
+      counts: the sizes of the data.
+      vectorizer: of texts, or None.
+      rare_labels: number of labels that were left out because few training points have them.
+      numbered_names: label names that end with the label's number, which makes them different.
+      common_separator: a separator that most label names hold, where nobody said how to separate
+      them.
+      label_lists: the first cell of each column of labels whose cells are lists.
+      respelled: what is said of labels or items that came in several spellings, if some did.
+    """
+
+    counts: convert.Counts
+    vectorizer: Vectorizer | None
+    rare_labels: int
+    numbered_names: Sequence[str]
+    common_separator: str | None
+    label_lists: Mapping[str, str]
+    respelled: str | None
+
+
+def build(options: ImportOptions) -> Imported:
+    """Creates the folder of a data set.
+
+    Args:
+      options: that `check_import` passed.
+
+    Raises:
+      InputError: files or options that cannot be used; then no folder is left.
+    """
+    with atomic_folder("--out", options.out) as beside:
+        return _write(options, beside)
+
+
+def _write(options: ImportOptions, folder: Path) -> Imported:
+    """Writes a data set.
+
+    Raises:
+      InputError: files or options that cannot be used.
+    """
+    reading = Reading.of(options)
+    names, kept, rare = None, None, 0
+    with counters(bars=False) as passing:
+        if options.label_names is not None:
+            field, default = options.label_name_field, reading.columns[0]
+            told = passing("reading label names")
+            names = read_label_names(options.label_names, field, default, told)
+        rows = Rows(options, reading, names)
+        if options.min_label_count > 1:
+            told = passing("counting labels")
+            kept, rare = frequent_labels(rows.training(), options.min_label_count, told)
+        features = features_of(options, reading, rows, passing)
+        if features.vectorizer is not None:
+            features.vectorizer.write(folder / "vectorizer.json")
+        known = features.labels
+        if known is None:
+            known = () if names is None else tuple(names.names)
+        source = convert.Source(
+            name=str(options.source),
+            files=rows.by_part(kept),
+            part_of=rows.part_of,
+            features_of=features.of,
+            num_features=features.width,
+            known_labels=known,
+            new_labels="drop" if options.new_labels == "drop" else "append",
+            weighted=options.weight_column is not None,
+            item_marks=features.item_marks,
+        )
+        counts = convert.build(folder, source, passing("writing points"))
+    are_lists = reading.label_lists.keys() >= set(reading.labels)
+    separated = reading.reader.separated and names is None and not are_lists
+    _refuse_new_labels(options, counts, separated=separated)
+    # Where a separator was named, it is known what the names of new data hold. Later data may
+    # have another one.
+    separated = separated and (options.like is not None or options.label_separator is None)
+    return Imported(
+        counts,
+        features.vectorizer,
+        rare_labels=rare,
+        numbered_names=names.numbered if names else (),
+        common_separator=counts.common_separator if separated else None,
+        label_lists=reading.label_lists,
+        respelled=rows.spellings.joined("item" if reading.item_separator else "label"),
+    )
+
+
+def _refuse_new_labels(options: ImportOptions, counts: convert.Counts, *, separated: bool) -> None:
+    """Refuses labels that `--like` lacks, unless they are asked for and leave points with labels.
+
+    Args:
+      options: of the import.
+      counts: of what was written.
+      separated: whether another separator may be what is wrong.
+
+    Raises:
+      InputError: such labels.
+    """
+    if not (new := counts.new_labels):
+        return
+    found = f"{counted(len(new), 'label')} that {options.like} lacks, such as {new[0]!r}"
+    expected = "its labels, or --new-labels append or drop"
+    if counts.without_labels == counts.train + counts.test:
+        found, expected = f"no point with a label of {options.like}: {found}", "some of its labels"
+    elif options.new_labels != "refuse":
+        return
+    if separated and (mark := counts.common_separator) is not None:
+        expected += f"; if {mark!r} separates labels, --label-separator {mark!r}"
+    raise InputError(str(options.source), found, expected)

@@ -1,0 +1,196 @@
+"""What an import refuses before it reads a point.
+
+This module imports no NumPy, so that the command line refuses a file that is not there at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from snm.data.formats.foreign import READERS
+from snm.errors import InputError
+from snm.importing.options import ImportOptions, InteractionsOptions
+
+__all__ = ["check_format", "check_import", "check_interactions"]
+
+_MOST_FEATURES = 2**31 - 1  # ids are int32
+_OF_TEXTS = ("vectorizer", "features", "min_points", "max_share", "ngrams", "strip_accents",
+             "analyzer", "stop_words", "token_pattern", "lowercase", "binary")  # fmt: skip
+
+
+def check_import(options: ImportOptions) -> None:
+    """Checks what needs no look into the files.
+
+    Raises:
+      InputError: options that cannot be used, or not together.
+    """
+    _check_draws(options)
+    _check_files(options)
+    _check_numbers(options)
+    _check_texts(options)
+    _check_items(options)
+    if options.like is None:
+        if options.new_labels != "refuse":
+            raise InputError("--new-labels", "no --like", "the run or data that has the old ones")
+        return
+    _check_without_like(options, (*_OF_TEXTS, "min_label_count"))
+
+
+def check_interactions(options: InteractionsOptions) -> None:
+    """Checks what needs no look into the file.
+
+    Raises:
+      InputError: options that cannot be used, or not together.
+    """
+    _check_draws(options)
+    if not 0 < options.label_share < 1:
+        raise InputError("--label-share", f"{options.label_share}", "above 0, below 1")
+    for name, least in (("leave_last", 0), ("min_users", 1)):
+        _check_at_least(options, name, least)
+    _check_without_like(options, ("min_users", "separator"))
+    if options.leave_last and options.test_fraction:
+        raise InputError("--leave-last", "--test-fraction as well", "one of the two")
+    _check_separator("--separator", options.separator)
+
+
+def _check_without_like(options: ImportOptions | InteractionsOptions, names: Iterable[str]) -> None:
+    """Refuses options beside `--like`, whose run or data decides them."""
+    for name in names:
+        if options.like is not None and _is_given(options, name):
+            found = f"--like {options.like} as well"
+            raise InputError(_flag_of(options, name), found, "one of the two")
+
+
+def _check_at_least(options: ImportOptions | InteractionsOptions, name: str, least: int) -> None:
+    """Refuses a number that is too low; None is no number."""
+    value = getattr(options, name)
+    if value is not None and value < least:
+        raise InputError(_flag_of(options, name), f"{value}", f"{least} or more")
+
+
+def _check_items(options: ImportOptions) -> None:
+    """Refuses options that say nothing to items, and what separates none."""
+    if not options.same_items:
+        if _is_given(options, "item_separator"):
+            raise InputError("--item-separator", "no --same-items", "lists of items")
+        return
+    if options.like is not None:
+        raise InputError("--same-items", "--like as well", "--like alone, which knows its items")
+    for name in (*_OF_TEXTS, "min_label_count", "label_names"):
+        if _is_given(options, name):
+            found = f"{_flag_of(options, name)} as well"
+            raise InputError("--same-items", found, "one of the two")
+    _check_separator("--item-separator", options.item_separator, or_space=True)
+
+
+def _check_separator(flag: str, mark: str, *, or_space: bool = False) -> None:
+    """Refuses what cannot stand between the items of a text."""
+    if or_space and mark == " ":
+        return
+    if len(mark) != 1 or mark.isspace() or mark.isalnum():
+        expected = "one character such as , ; or |" + (", or a space" if or_space else "")
+        raise InputError(flag, repr(mark), expected)
+
+
+def _check_draws(options: ImportOptions | InteractionsOptions) -> None:
+    """Refuses a folder that is there, and a share of test points that cannot be drawn."""
+    if options.out.exists():
+        raise InputError(str(options.out), "a file or folder of that name", "a new folder")
+    if not 0 <= options.test_fraction < 1:
+        raise InputError("--test-fraction", f"{options.test_fraction}", "0 to below 1")
+    if options.seed < 0:
+        raise InputError("--seed", f"{options.seed}", "0 or more")
+
+
+def _check_files(options: ImportOptions) -> None:
+    """Refuses files that cannot be read or written, or not together."""
+    of_points = (options.source, options.test, options.label_file, options.test_label_file)
+    for path in (*of_points, options.label_names):
+        if path is not None and not path.is_file():
+            found = "a folder" if path.is_dir() else "no regular file"
+            if not path.exists():
+                found = "no such file"
+            expected = "a file of points" if path in of_points else "the texts of labels"
+            raise InputError(str(path), found, expected)
+    if options.label_name_field is not None and options.label_names is None:
+        raise InputError("--label-name-field", "no --label-names", "the file that has it")
+    if options.test_fraction and options.test is not None:
+        raise InputError("--test-fraction", "--test as well", "one of the two")
+    if options.test_label_file is not None and options.test is None:
+        raise InputError("--test-label-file", "no --test", "the test points that it labels")
+
+
+def _check_numbers(options: ImportOptions) -> None:
+    """Refuses numbers out of range."""
+    for name in ("features", "min_points", "min_label_count"):
+        _check_at_least(options, name, 1)
+    if (options.features or 0) > _MOST_FEATURES:
+        raise InputError("--features", f"{options.features}", f"at most {_MOST_FEATURES}")
+    if not 0 < options.max_share <= 1:
+        raise InputError("--max-share", f"{options.max_share}", "above 0, up to 1")
+    first, last = options.ngrams
+    if not 1 <= first <= last:
+        raise InputError("--ngrams", f"{first} {last}", "the shortest and the longest, from 1")
+
+
+def _check_texts(options: ImportOptions) -> None:
+    """Refuses options of texts that cannot be used."""
+    from snm.data.vectorizer import CLASSES, refuse_pattern  # imports NumPy
+
+    if options.label_separator == "":
+        raise InputError("--label-separator", "an empty text", "one character or more")
+    for flag, given in (
+        ("stop-words", options.stop_words),
+        ("token-pattern", options.token_pattern),
+    ):
+        if given is not None and options.analyzer != "word":
+            found = f"--analyzer {options.analyzer}"
+            raise InputError(f"--{flag}", found, "--analyzer word: characters have none")
+    if options.token_pattern is not None:
+        refuse_pattern(options.token_pattern)
+    if CLASSES.get(options.vectorizer, options.vectorizer) == "hashing":
+        for name in ("min_points", "max_share"):
+            if _is_given(options, name):
+                found = f"--vectorizer {options.vectorizer}"
+                expected = "counts or tfidf: hashing keeps all words"
+                raise InputError(_flag_of(options, name), found, expected)
+
+
+def check_format(options: ImportOptions, form: str) -> None:
+    """Refuses what points of this format have no use for.
+
+    Args:
+      options: of the import.
+      form: a key of `READERS`.
+
+    Raises:
+      InputError: an option that would be ignored, or test points without their label file.
+    """
+    reader = READERS[form]
+    if reader.label_file and options.test is not None and options.test_label_file is None:
+        expected = "a file with the labels of --test, one line a text"
+        raise InputError("--test-label-file", "none", expected)
+    for used, names, found, expected in (
+        (reader.label_file, ("label_file", "test_label_file"), "a file that holds its labels",
+         "--format raw, or --label-names for the texts of labels"),
+        (reader.fields, ("text", "labels", "weight_column"), "points without fields",
+         "CSV or JSON lines"),
+        (reader.separated, ("label_separator",), "labels that are apart already",
+         "CSV or raw text"),
+        (not reader.entries, ("item_separator",), "features", "lists of items"),
+        (not reader.entries, _OF_TEXTS, "features", "texts"),
+    ):  # fmt: skip
+        for name in names:
+            if not used and _is_given(options, name):
+                raise InputError(_flag_of(options, name), f"{found} ({form})", expected)
+
+
+def _is_given(options: object, name: str) -> bool:
+    """Whether an option is not the default."""
+    return bool(getattr(options, name) != getattr(type(options), name))
+
+
+def _flag_of(options: object, name: str) -> str:
+    """The option as it was given."""
+    no = "no-" if getattr(options, name) is False else ""
+    return f"--{no}{name.replace('_', '-')}"

@@ -1,0 +1,41 @@
+"""What `--like` names: a run or data whose ids of features and labels later data take."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from snm.data.formats.dispatch import read_lines
+from snm.data.formats.layouts import find_names
+from snm.data.load import fetched
+from snm.data.vectorizer import Vectorizer
+from snm.errors import InputError
+from snm.stores.copies import local
+
+__all__ = ["Ids", "ids_of"]
+
+
+class Ids(NamedTuple):
+    """The vectoriser and the label names of a run or a data set."""
+
+    vectorizer: Vectorizer
+    names: tuple[str, ...]
+
+
+def ids_of(like: str) -> Ids:
+    """What the ids of a run folder, a data folder or a fetched set stand for.
+
+    Raises:
+      InputError: it is none of these, or was not trained on or made of texts.
+    """
+    folder = fetched(like) or local(like)
+    vectorizer, names = folder / "vectorizer.json", find_names(folder)
+    if not vectorizer.is_file() or names is None:
+        found = "no such folder"
+        if folder.is_dir():
+            found = "no label names" if vectorizer.is_file() else "no vectorizer.json"
+        expected = "a run or data of texts (`snm data import`)"
+        raise InputError(f"--like {like}", found, expected)
+    known = tuple(read_lines(names))
+    if len(set(known)) < len(known):
+        raise InputError(str(names), "a label name twice", "different names")
+    return Ids(Vectorizer.read(vectorizer), known)

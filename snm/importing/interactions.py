@@ -1,0 +1,218 @@
+"""Makes a data set of a log of interactions, for the command and in Python."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from snm.data.conversion.interactions import Histories, UserPoints, points_of_users
+from snm.data.conversion.items import items_as_text
+from snm.data.formats.text_writer import write_text
+from snm.data.names import Spellings
+from snm.data.vectorizer import Vectorizer
+from snm.errors import InputError, counted
+from snm.importing.checks import check_interactions
+from snm.importing.ids import ids_of
+from snm.importing.log_rows import interactions_of
+from snm.importing.log_times import Disorder
+from snm.importing.options import InteractionsOptions
+from snm.system import disk
+from snm.system.files import atomic_folder
+
+__all__ = ["Made", "build", "import_interactions", "lines"]
+
+_COLUMN = "items"  # of a file of points to label
+
+
+class Made(NamedTuple):
+    """What a log became.
+
+    Attributes:
+      histories: of all users.
+      train: the training points.
+      test: the test points, where some were asked for.
+      hints: lines on what the log looks like.
+    """
+
+    histories: Histories
+    train: UserPoints
+    test: UserPoints | None
+    hints: list[str]
+
+    @property
+    def tests(self) -> int:
+        """The number of test points."""
+        return 0 if self.test is None else len(self.test.users)
+
+
+def import_interactions(
+    source: str | Path,
+    out: str | Path,
+    *,
+    user: str = "user",
+    item: str = "item",
+    time: str | None = None,
+    test_fraction: float = 0.0,
+    leave_last: int = 0,
+    label_share: float = 0.2,
+    min_users: int = 1,
+    separator: str = ",",
+    like: str | Path | None = None,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Converts a log of users and items to a data set for recommendations, as the command does.
+
+    A point is a user: its labels are the items that the user came to last, its features those
+    before. `snm.train` takes the folder, and a run of it lists of items in place of features.
+
+    Args:
+      source: CSV or JSON lines, with a user and an item a row; may be a .gz file.
+      out: folder to create; must not exist.
+      user: column or field with the user.
+      item: column or field with the item.
+      time: column or field with the time, numbers or ISO dates; None takes the rows to be in order.
+      test_fraction: share of the users to draw at random as test points, 0 to below 1.
+      leave_last: in place of `test_fraction`, every user is a test point too, whose labels are so
+        many of their last items; the training point has the items before these alone.
+      label_share: share of a user's items that are labels, above 0 and below 1; at least one is.
+      min_users: minimum number of users of an item; rarer items are left out.
+      separator: of items in a text that lists some.
+      like: a run or a data set, whose items and ids are taken; other items are left out.
+      seed: of `test_fraction`.
+
+    Returns:
+      `train_points`, `test_points` and `items`, their numbers; and `notes`, lines on what was left
+      out, and on rows that do not look as if they were in the order of time.
+
+    Raises:
+      InputError: files or arguments that cannot be used; then no folder is left.
+    """
+    options = InteractionsOptions(
+        source=Path(source),
+        out=Path(out),
+        user=user,
+        item=item,
+        time=time,
+        test_fraction=test_fraction,
+        leave_last=leave_last,
+        label_share=label_share,
+        min_users=min_users,
+        separator=separator,
+        like=None if like is None else str(like),
+        seed=seed,
+    )
+    check_interactions(options)
+    made = build(options, lambda doing: contextlib.nullcontext())
+    return {
+        "train_points": len(made.train.users),
+        "test_points": made.tests,
+        "items": len(made.histories.items),
+        "notes": list(_notes(options, made)),
+    }
+
+
+def build(
+    options: InteractionsOptions, telling: Callable[[str], AbstractContextManager[None]]
+) -> Made:
+    """Creates the folder.
+
+    Args:
+      options: that `check_interactions` passed.
+      telling: tells what is done, during a block.
+
+    Raises:
+      InputError: a file or `--like` that cannot be used; then no folder is left.
+    """
+    like = None if options.like is None else _items_of(options.like)
+    known, spellings = None if like is None else like.vocabulary, Spellings()
+    disorder = Disorder((options.user, options.item))
+    with telling(f"reading {options.source}"):
+        rows = interactions_of(options, known or (), spellings, disorder)
+        histories = Histories.of(rows, min_users=options.min_users, known=known)
+        train, test = _parts(options, histories)
+    if not len(train.users):
+        least = 2 + options.leave_last
+        expected = f"one with {least} different items (see --user, --item and --min-users)"
+        raise InputError(str(options.source), "no user to train on", expected)
+    with atomic_folder("--out", options.out) as folder, telling(f"writing {options.out}"):
+        for name, points in (("train", train), ("test", test)):
+            if points is not None and len(points.users):
+                write_text(folder / f"{name}.txt", points.features, points.labels)
+                users = "".join(f"{histories.users[user]}\n" for user in points.users)
+                disk.write(folder / f"{name}_rows.txt", users.encode())
+        disk.write(folder / "labels.txt", "".join(f"{i}\n" for i in histories.items).encode())
+        texts = like or items_as_text(histories.items, options.separator, (_COLUMN,))
+        texts.write(folder / "vectorizer.json")
+    hints = (spellings.joined("item"), disorder.hint)
+    return Made(histories, train, test, [hint for hint in hints if hint])
+
+
+def _items_of(like: str) -> Vectorizer:
+    """How lists of items become features in a run, or a data set, of interactions.
+
+    Raises:
+      InputError: it is neither.
+    """
+    ids = ids_of(like)
+    if ids.vectorizer.vocabulary != ids.names:
+        found, expected = "features that are not the labels", "one of `snm data interactions`"
+        raise InputError(f"--like {like}", found, expected)
+    return ids.vectorizer
+
+
+def _parts(
+    options: InteractionsOptions, histories: Histories
+) -> tuple[UserPoints, UserPoints | None]:
+    """The training points, and the test points where some are asked for."""
+    every, share = np.arange(len(histories.users)), options.label_share
+    if last := options.leave_last:
+        train = points_of_users(histories, every, share=share, skip=last)
+        return train, points_of_users(histories, every, share=share, last=last)
+    if not options.test_fraction:
+        return points_of_users(histories, every, share=share), None
+    drawn = np.random.default_rng(options.seed).random(len(every)) < options.test_fraction
+    train = points_of_users(histories, every[~drawn], share=share)
+    return train, points_of_users(histories, every[drawn], share=share)
+
+
+def lines(options: InteractionsOptions, made: Made) -> Iterator[str]:
+    """What to say of the data: sizes, what is odd, and the next command."""
+    items = made.histories.items
+    yield (
+        f"{len(made.train.users):,} training and {counted(made.tests, 'test point')} (users), "
+        f"{counted(len(items), 'item')} in {options.out}"
+    )
+    yield from _notes(options, made)
+    if options.like is not None:
+        run = "RUN" if not (Path(options.like) / "config.toml").is_file() else options.like
+        yield f"next: snm evaluate {shlex.quote(run)} --data {shlex.quote(str(options.out))}"
+        return
+    if not made.tests:
+        yield "there are no test points to evaluate on: --test-fraction or --leave-last makes some"
+    yield f"next: snm train {shlex.quote(str(options.out))} --run-dir RUN"
+    some = options.separator.join(items[:2])
+    yield f"then: snm predict RUN --text {shlex.quote(some)}, which lists the items of a user"
+
+
+def _notes(options: InteractionsOptions, made: Made) -> Iterator[str]:
+    """The hints, and what was left out."""
+    histories = made.histories
+    yield from made.hints
+    if histories.repeats:
+        what = counted(histories.repeats, "interaction")
+        yield f"{what} with an item that the user had come to before: left out"
+    if histories.others:
+        which = f"of fewer than {counted(options.min_users, 'user')}"
+        if options.like is not None:
+            which = f"that {options.like} lacks"
+        yield f"{counted(histories.others, 'item')} {which}: left out"
+    used = len(made.train.users) + (0 if options.leave_last else made.tests)
+    if few := len(histories.users) - used:
+        where = "training point" if options.leave_last else "training or test point"
+        yield f"{counted(few, 'user')} of fewer than {2 + options.leave_last} items: in no {where}"
