@@ -29,7 +29,7 @@ from snm.data.weighting import Weighting
 from snm.machine.versions import machine
 from snm.model.model import init_state
 from snm.model.train_step import centroid_step, train_step
-from snm.prediction.predictor import ROWS
+from snm.prediction.point_blocks import ROWS
 from snm.prediction.programs import jitted_queries, jitted_top
 from snm.runs.folder import write_json
 from snm.trainer.prepare import prepare

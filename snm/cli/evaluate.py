@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 from pathlib import Path
 from typing import Annotated, Any
@@ -115,25 +114,24 @@ def _compute_metrics(command: Evaluate) -> dict[str, Any]:
     from snm.trainer.evaluate_run import evaluate
 
     run, index = command.run, command.index
-    evaluate_run = functools.partial(
-        evaluate, run, command.data, same_ids=command.same_ids, ks=command.k
-    )
     with waiting(f"opening {run}"):
         predictor = load(run)
         # Before the evaluation, so that an index of another run is refused early.
-        index_predictor = None if index is None else with_index(predictor, index)
+        indexed = None if index is None else with_index(predictor, index)
     with waiting(f"evaluating {run}"):
-        results = evaluate_run(
-            predictor=predictor,
+        results = evaluate(
+            run,
+            command.data,
+            same_ids=command.same_ids,
+            ks=command.k,
             auc=command.auc if command.auc or command.no_auc else None,
             thresholds=command.threshold or (),
             by_label=command.by_label is not None,
+            predictor=predictor,
+            indexed=indexed,
         )
     if command.by_label is not None:
         write_label_table(command.by_label, results.pop("by_label"), predictor.label_names)
-    if index_predictor is not None:
-        with waiting(f"searching {index}"):
-            results["by_index"] = evaluate_run(predictor=index_predictor, auc=False)["metrics"]
     return results
 
 

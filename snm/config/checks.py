@@ -9,17 +9,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
-from snm.config.fields import GROUPS
-from snm.config.marks import TABLES, Limit, UsedIf, collect_marks, load_table
+from snm.config.fields import GROUPS, USED_IF, AllSettings
+from snm.config.marks import TABLES, Limit, collect_marks, load_table
 from snm.errors import InputError
 
-if TYPE_CHECKING:
-    from snm.config.settings import Config
-
 __all__ = [
-    "USED_IF",
     "check_name",
     "check_settings",
     "check_type",
@@ -27,14 +23,11 @@ __all__ = [
     "unused_settings",
 ]
 
-Settings = TypeVar("Settings", bound="Config")
+Settings = TypeVar("Settings", bound=AllSettings)
 
 _LIMITS = collect_marks(GROUPS, Limit)
 """Name of a setting -> its range."""
 _MAX_INT = 2**31 - 1
-
-USED_IF = collect_marks(GROUPS, UsedIf)
-"""Name of a setting -> the other setting that controls whether it is used."""
 
 
 def check_name(where: str, setting: str, name: str) -> None:
@@ -88,7 +81,7 @@ def check_settings(config: Settings, hints: Mapping[str, Any]) -> Settings:
     return config
 
 
-def _check_loss(config: Config) -> None:
+def _check_loss(config: AllSettings) -> None:
     """Rejects options out of range, and options that the loss does not use."""
     # Imports jax, which `--help` must not.
     from snm.config.loss_options import loss_options, unused_loss_options
@@ -136,7 +129,7 @@ _ALTERNATIVES = {"temperature": "--score-scale"}
 """Options of some losses -> the setting with the same effect for the others."""
 
 
-def unused_settings(config: Config) -> dict[str, Any]:
+def unused_settings(config: AllSettings) -> dict[str, Any]:
     """The settings that a run with these settings does not use: name -> default."""
     return {
         name: getattr(type(config), name)
@@ -145,7 +138,7 @@ def unused_settings(config: Config) -> dict[str, Any]:
     }
 
 
-def reject_unused_settings(config: Config, names: Collection[str] | None = None) -> None:
+def reject_unused_settings(config: AllSettings, names: Collection[str] | None = None) -> None:
     """Rejects unused settings whose value is not the default.
 
     Args:

@@ -5,11 +5,23 @@ from __future__ import annotations
 import dataclasses
 from typing import Annotated, Literal
 
-from snm.config.marks import Trait, above, at_least, between, used_by_object, used_if, used_unless
+from snm.config.marks import (
+    Trait,
+    UsedIf,
+    above,
+    at_least,
+    between,
+    collect_marks,
+    used_by_object,
+    used_if,
+    used_unless,
+)
 from snm.data.propensity import PROPENSITY
 
 __all__ = [
     "GROUPS",
+    "USED_IF",
+    "AllSettings",
     "AnswerSettings",
     "EvaluationSettings",
     "InputSettings",
@@ -261,3 +273,20 @@ GROUPS = (
     RunSettings,
 )
 """In the order of `snm train --help`."""
+
+USED_IF = collect_marks(GROUPS, UsedIf)
+"""Name of a setting -> the other setting that controls whether it is used."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AllSettings(
+    RunSettings,
+    EvaluationSettings,
+    OptimizationSettings,
+    AnswerSettings,
+    LossSettings,
+    ModelSettings,
+    InputSettings,
+    StartSettings,
+):
+    """The fields of all groups; the last base has the first fields."""

@@ -5,13 +5,12 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from snm.config.checks import USED_IF
-from snm.config.settings import Config
+from snm.config.fields import USED_IF, AllSettings
 from snm.losses.sampled import HeadLoss, LossOptions
 
 __all__ = ["loss_options", "unused_loss_options"]
 
-_SETTINGS = {field.name for field in dataclasses.fields(Config)}
+_SETTINGS = {field.name for field in dataclasses.fields(AllSettings)}
 _DEFAULTS: dict[str, Any] = {
     field.name: field.default
     for field in dataclasses.fields(LossOptions)
@@ -21,7 +20,7 @@ _USED_WITH_ANY_LOSS = {"retrieval_k"}
 """Options that `snm bounds` and `snm compare` read, whatever the loss is."""
 
 
-def loss_options(config: Config, *, list_grade: float = 1.0) -> LossOptions:
+def loss_options(config: AllSettings, *, list_grade: float = 1.0) -> LossOptions:
     """The options of the loss; none of these settings can be `auto`.
 
     Args:

@@ -10,16 +10,7 @@ from pathlib import Path
 from typing import Any, Self, get_type_hints
 
 from snm.config.checks import check_name, check_settings, check_type, reject_unused_settings
-from snm.config.fields import (
-    AnswerSettings,
-    EvaluationSettings,
-    InputSettings,
-    LossSettings,
-    ModelSettings,
-    OptimizationSettings,
-    RunSettings,
-    StartSettings,
-)
+from snm.config.fields import AllSettings
 from snm.config.marks import TABLES
 from snm.errors import InputError, nearest
 from snm.system.faults import read_error
@@ -41,17 +32,8 @@ __all__ = [
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(
-    RunSettings,
-    EvaluationSettings,
-    OptimizationSettings,
-    AnswerSettings,
-    LossSettings,
-    ModelSettings,
-    InputSettings,
-    StartSettings,
-):
-    """Settings of a training run; the last base has the first fields."""
+class Config(AllSettings):
+    """Settings of a training run."""
 
     def __eq__(self, other: object) -> bool:
         """Settings with equal values are equal, whether they are resolved or not."""

@@ -32,7 +32,7 @@ from snm.model.model import Model, TrainState, abstract_state
 from snm.model.placement import jitted_init, sharded_shapes
 from snm.planning.bytes_by_stage import Forecast, Needs, bytes_by_stage
 from snm.planning.programs import Programs, StageProgram
-from snm.prediction.predictor import ROWS
+from snm.prediction.point_blocks import ROWS
 from snm.prediction.programs import jitted_queries, jitted_top
 from snm.trainer.phase import first_phase
 from snm.trainer.prepare import Prepared, label_name_points, members_at_once, prepare

@@ -6,7 +6,6 @@ The candidates are passed by the caller, or found by an index.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,62 +14,42 @@ from scipy.sparse import csr_matrix
 from snm.losses.reductions import MASKED
 from snm.prediction.candidates import gather_values, top_k_of_pairs
 from snm.prediction.exclusion import Excluded
+from snm.prediction.fitted_model import FittedModel
 from snm.prediction.programs import score_pairs
 
-if TYPE_CHECKING:
-    from snm.prediction.predictor import Predictor
-
-__all__ = ["LabelIndex", "top_of_candidates"]
+__all__ = ["top_of_candidates"]
 
 _VOTED_LABELS = 128  # estimate of the labels per point that neighbours vote for
 
 
-class LabelIndex(Protocol):
-    """An approximate search index over the class rows; it may miss some labels."""
-
-    def search(self, queries: NDArray[np.float32], k: int) -> NDArray[np.int32]:
-        """The approximate top k labels, by the scores of the model without a memory.
-
-        Args:
-          queries: float32 [n, members * dim], from `Predictor.queries`.
-          k: the number of labels, up to K.
-
-        Returns:
-          int32 [n, k], best first, padded with -1.
-        """
-
-
 def top_of_candidates(
-    predictor: Predictor, rows: csr_matrix, among: csr_matrix | None, k: int, block_rows: int
+    fitted: FittedModel, rows: csr_matrix, among: csr_matrix | None, k: int, block_rows: int
 ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.float32]]]:
     """`Predictor.top` of n points, a block at a time.
 
     Args:
-      predictor: the model, perhaps with a memory.
+      fitted: the model, perhaps with a memory.
       rows: CSR [n, d], not weighted.
       among: CSR [n, K], whose non-zero entries are the candidates of each point; None are the
-        labels that the predictor's index finds or its memory votes for.
+        labels that the model's index finds or its memory votes for.
       k: the number of labels per point.
       block_rows: the most points of a block.
 
     Yields:
       int32 [m, k] labels and float32 [m, k] scores, best first; -1 where a point has fewer.
     """
-    model, memory, first = predictor.model, predictor.memory, 0
+    model, memory, first = fitted.model, fitted.memory, 0
     # Pairs per point to pad to: blocks differ in their pairs, and most then share one program.
     pairs_per_point = 0
     if among is None:
         pairs_per_point = k if memory is None else k + _VOTED_LABELS
-    for queries in predictor.queries(rows):
+    for queries in fitted.queries(rows):
         block = slice(first, first + len(queries))
         features, votes = rows[block], None
         if memory is not None:
-            weighted = predictor.weighting.apply(features, first_row=first)
+            weighted = fitted.weighting.apply(features, first_row=first)
             votes = memory.additions(weighted, queries)
-        if among is None:
-            mask = _search_index(predictor, queries, features, votes, k)
-        else:
-            mask = among[block]
+        mask = _search_index(fitted, queries, features, votes, k) if among is None else among[block]
         if model.drop_seen:
             seen = features.copy()
             seen.data = np.ones_like(seen.data)
@@ -78,8 +57,8 @@ def top_of_candidates(
             mask.eliminate_zeros()
         scores = score_pairs(
             model,
-            predictor.state,
-            predictor.mesh,
+            fitted.state,
+            fitted.mesh,
             queries,
             mask,
             block_rows,
@@ -92,7 +71,7 @@ def top_of_candidates(
 
 
 def _search_index(
-    predictor: Predictor,
+    fitted: FittedModel,
     queries: NDArray[np.float32],
     rows: csr_matrix,
     votes: csr_matrix | None,
@@ -103,11 +82,11 @@ def _search_index(
     The top k with votes are among the top k without votes and the labels with votes. If labels that
     are features of the point are dropped, the index finds as many more, and the first k are kept.
     """
-    assert predictor.index is not None
-    model = predictor.model
+    assert fitted.index is not None
+    model = fitted.model
     num_labels = model.spec.num_labels
     dropped = int(np.diff(rows.indptr).max()) if model.drop_seen else 0
-    labels = predictor.index.search(queries, min(k + dropped, num_labels))
+    labels = fitted.index.search(queries, min(k + dropped, num_labels))
     found = labels >= 0
     if dropped:
         shape = len(labels), num_labels  # of which the features may number the first ones only

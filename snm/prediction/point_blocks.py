@@ -25,9 +25,12 @@ from snm.machine.sorting import stable_argsort
 from snm.tables.table import SparseRows
 from snm.topk.blocks import Added
 
-__all__ = ["Blocks", "concatenate_blocks", "place_shared", "yield_delayed"]
+__all__ = ["ROWS", "Blocks", "concatenate_blocks", "place_shared", "yield_delayed"]
 
 T = TypeVar("T")
+
+ROWS = 512
+"""Points per block; the scores of a block fit into a CPU's cache."""
 
 _MIN_VOTES_PER_POINT = 1024  # room for votes per point in the smallest compiled shape
 # Sizes of blocks for few points, per data shard of a mesh. There is no size 1: a CPU rounds the

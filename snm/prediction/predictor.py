@@ -3,76 +3,29 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from jax.sharding import Mesh
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.data.vectorizer import Vectorizer
-from snm.data.weighting import Weighting
 from snm.errors import InputError, counted
-from snm.memory.memory import Memory, Witness
-from snm.model.model import Model, TrainState
-from snm.prediction.calibration import UNCALIBRATED, Calibration
-from snm.prediction.candidates import ids_by_name, ids_of_labels, parse_answers, parse_k
-from snm.prediction.inputs import as_rows
-from snm.prediction.own_candidates import LabelIndex
+from snm.memory.memory import Witness
+from snm.prediction.calibration import Calibration
+from snm.prediction.candidates import parse_answers, parse_k
+from snm.prediction.fitted_model import FittedModel
 from snm.prediction.point_blocks import concatenate_blocks
 from snm.prediction.reasons import Reason, explain_answers, name_features
 from snm.prediction.thresholds import Threshold, find_threshold
-from snm.prediction.top_labels import (
-    PredictRequest,
-    block_sizes,
-    embed_block,
-    memory_inputs,
-    predict_blocks,
-)
-from snm.tables.table import SparseRows
+from snm.prediction.top_labels import PredictRequest, memory_inputs, predict_blocks
 
-__all__ = ["ROWS", "Predictor"]
-
-ROWS = 512
-"""Points per block; the scores of a block fit into a CPU's cache."""
+__all__ = ["Predictor"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Predictor:
-    """A trained model with everything that prediction needs.
-
-    Attributes:
-      model: static description.
-      state: parameters.
-      weighting: of the features, fitted on the training points.
-      label_names: K names, or None.
-      mesh: the devices that hold the parameters, or None for one.
-      vectorizer: turns texts into features, if the model was trained on texts; else None.
-      memory: adds votes for the labels of a point's nearest training points, in one process; or
-        None. `queries` do not use it.
-      index: a search index that finds the labels to score for each point; None scores all labels.
-        A label that it misses is no answer, unless the memory votes for it or a caller passes it.
-      calibration: turns scores into probabilities; or None.
-      why_uncalibrated: without a calibration, what was found and what is expected, for messages.
-      block_rows: the most points per block. The last block is padded, so that all share one
-        program; calls with at most 64 or 8 points have blocks of that size.
-      block_entries: the fewest feature entries of a padded block, for the same reason.
-    """
-
-    model: Model
-    state: TrainState
-    weighting: Weighting
-    label_names: Sequence[str] | None = None
-    mesh: Mesh | None = None
-    vectorizer: Vectorizer | None = None
-    memory: Memory | None = None
-    index: LabelIndex | None = None
-    calibration: Calibration | None = None
-    why_uncalibrated: tuple[str, str] = UNCALIBRATED
-    block_rows: int = ROWS
-    block_entries: int = 8
+class Predictor(FittedModel):
+    """A trained model that answers: its arguments are the attributes of `FittedModel`."""
 
     def __repr__(self) -> str:
         """The sizes, without the arrays and the vocabulary."""
@@ -86,15 +39,6 @@ class Predictor:
             *(["with an index"] if self.index is not None else []),
         ]
         return f"Predictor({', '.join(parts)})"
-
-    @property
-    def words(self) -> Sequence[str] | None:
-        """The word of each feature, if the vectoriser keeps words; else None."""
-        return None if self.vectorizer is None else self.vectorizer.vocabulary
-
-    def blank(self, rows: csr_matrix) -> NDArray[np.bool_]:
-        """Which points of `as_rows` have no known word or feature: bool [n]; see `Weighting`."""
-        return self.weighting.blank(rows, of_texts=self.vectorizer is not None)
 
     def top(
         self,
@@ -252,32 +196,6 @@ class Predictor:
         blocks = ((ids, p) for ids, _, p in self._top_proba(request, chosen))
         return concatenate_blocks(blocks, request.k)
 
-    def ids_of(
-        self, labels: Iterable[int | str], *, skip_unknown: bool = False
-    ) -> NDArray[np.int32]:
-        """The ids of labels, int32 [S]: texts are names, whole numbers are ids.
-
-        Args:
-          labels: names, ids or both.
-          skip_unknown: skip names that no label has, such as in a list of all items in stock.
-
-        Raises:
-          InputError: an id that is not from 0 to K - 1, an unknown name, the name of several
-            labels, a name if the labels have none, or a value that is not a sequence of these.
-        """
-        if isinstance(labels, str) or not isinstance(labels, Iterable):
-            found = "one text" if isinstance(labels, str) else f"{labels!r}"[:40]
-            raise InputError("labels", found, "a sequence of ids or names")
-        labels = list(labels)
-        has_names = any(isinstance(label, str) for label in labels)
-        names, num_labels = self.id_of_name if has_names else {}, self.model.spec.num_labels
-        return ids_of_labels(labels, num_labels, names, skip_unknown=skip_unknown)
-
-    @functools.cached_property
-    def id_of_name(self) -> dict[str, int]:
-        """The id of each label name; with millions of labels the first use takes seconds."""
-        return ids_by_name(self.label_names or ())
-
     def checked_k(self, k: int | None) -> int:
         """The number of labels per point, without candidates.
 
@@ -342,37 +260,6 @@ class Predictor:
 
     def _check_answers(self, answers: Any, rows: csr_matrix) -> NDArray[np.int32]:
         return parse_answers(answers, rows.shape[0], self.model.spec.num_labels)
-
-    def queries(self, features: csr_matrix | Sequence[str]) -> Iterator[NDArray[np.float32]]:
-        """Queries: their inner products with the class rows are the scores without the biases.
-
-        Args:
-          features: as in `top`.
-
-        Yields:
-          float32 [m, members * dim], a block of points at a time.
-
-        Raises:
-          InputError: as in `top`.
-        """
-        for count, block in self._blocks(self.as_rows(features)):
-            yield embed_block(self, block, count)
-
-    def most_entries(self, features: csr_matrix) -> int:
-        """The largest number of feature entries of a block of these points, CSR [n, d]."""
-        return block_sizes(self, None).most_entries(features)
-
-    def as_rows(self, features: csr_matrix | Sequence[str]) -> csr_matrix:
-        """Features or texts as CSR [n, d], not weighted.
-
-        Raises:
-          InputError: as in `top`.
-        """
-        return as_rows(features, self.model.num_features, self.vectorizer)
-
-    def _blocks(self, rows: csr_matrix) -> Iterator[tuple[int, SparseRows]]:
-        """Blocks of weighted points, each with the number of its points."""
-        return block_sizes(self, self.mesh, rows.shape[0]).of(rows)
 
     def predict(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -13,10 +13,8 @@ from scipy.sparse import csr_matrix
 from snm.batches.csr_blocks import block_of, power_of_two
 from snm.memory.memory import LABEL_NAME, Witness
 from snm.prediction.candidates import gather_values
+from snm.prediction.fitted_model import FittedModel
 from snm.prediction.programs import jitted_contributions
-
-if TYPE_CHECKING:
-    from snm.prediction.predictor import Predictor
 
 __all__ = ["Reason", "explain_answers", "name_features"]
 
@@ -68,33 +66,33 @@ class Reason(NamedTuple):
 
 
 def explain_answers(
-    predictor: Predictor, rows: csr_matrix, answers: NDArray[np.int32], most: int
+    fitted: FittedModel, rows: csr_matrix, answers: NDArray[np.int32], most: int
 ) -> list[list[Reason]]:
     """The reasons of the answers of n points; see `Predictor.reasons`.
 
     Args:
-      predictor: on one device.
+      fitted: on one device.
       rows: CSR [n, d], not weighted.
       answers: int32 [n, k], checked; a label of -1 has a reason without terms.
       most: the number of features to list for each label.
     """
-    head, memory = predictor.state.head, predictor.memory
+    head, memory = fitted.state.head, fitted.memory
     labels = np.maximum(answers, 0)  # without the -1 of padding
     bias, votes = np.zeros(answers.shape), np.zeros(answers.shape)
     if head.bias is not None:
         bias = np.asarray(head.bias[jnp.asarray(labels)], np.float64)
-    weighted = predictor.weighting.apply(rows)
-    words, of_texts = predictor.words, predictor.vectorizer is not None
+    weighted = fitted.weighting.apply(rows)
+    words, of_texts = fitted.words, fitted.vectorizer is not None
     all_witnesses: list[list[list[Witness]]] | None = None
     if memory is not None and len(answers):
-        queries = None if memory.queries is None else np.concatenate([*predictor.queries(rows)])
+        queries = None if memory.queries is None else np.concatenate([*fitted.queries(rows)])
         mask = csr_matrix(
             (
                 np.ones(labels.size, np.float32),
                 labels.ravel(),
                 np.arange(len(labels) + 1) * labels.shape[1],
             ),
-            shape=(len(labels), predictor.model.spec.num_labels),
+            shape=(len(labels), fitted.model.spec.num_labels),
         )
         votes = gather_values(memory.additions(weighted, queries), mask).reshape(labels.shape)
         all_witnesses = name_features(
@@ -103,7 +101,7 @@ def explain_answers(
     reasons = []
     for first in range(0, len(answers), _BLOCK_POINTS):
         block = weighted[first : first + _BLOCK_POINTS]
-        contributions = _contributions(predictor, block, labels[first : first + _BLOCK_POINTS])
+        contributions = _contributions(fitted, block, labels[first : first + _BLOCK_POINTS])
         for row in range(block.shape[0]):
             entries = slice(block.indptr[row], block.indptr[row + 1])
             ids, point = block.indices[entries], first + row
@@ -145,7 +143,7 @@ def name_features(
 
 
 def _contributions(
-    predictor: Predictor, weighted: csr_matrix, labels: NDArray[np.int32]
+    fitted: FittedModel, weighted: csr_matrix, labels: NDArray[np.int32]
 ) -> NDArray[np.float64]:
     """`feature_contributions` of the points' labels [count, k], float64 [k, entries]."""
     count, k = labels.shape
@@ -153,7 +151,7 @@ def _contributions(
     padded = np.zeros((_BLOCK_POINTS, power_of_two(k, _MIN_LABELS)), np.int32)
     padded[:count, :k] = labels
     block = block_of(weighted, rows, _MIN_ENTRIES)
-    contributions = jitted_contributions(predictor.model)(predictor.state, block, padded)
+    contributions = jitted_contributions(fitted.model)(fitted.state, block, padded)
     return np.asarray(contributions, np.float64)[:k, : weighted.nnz]
 
 

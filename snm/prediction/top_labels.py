@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from jax.sharding import Mesh
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csr_matrix
@@ -15,16 +14,14 @@ from snm.losses.reductions import MASKED
 from snm.memory.memory import Memory
 from snm.prediction.candidates import pad_ids, parse_candidates, parse_k, select_columns
 from snm.prediction.exclusion import Excluded, parse_excluded
+from snm.prediction.fitted_model import FittedModel, block_sizes, embed_block
 from snm.prediction.own_candidates import top_of_candidates
-from snm.prediction.point_blocks import Blocks, place_shared, yield_delayed
+from snm.prediction.point_blocks import place_shared, yield_delayed
 from snm.prediction.programs import jitted_queries, jitted_top
 from snm.tables.table import SparseRows
 from snm.topk.blocks import Best
 
-if TYPE_CHECKING:
-    from snm.prediction.predictor import Predictor
-
-__all__ = ["PredictRequest", "block_sizes", "embed_block", "memory_inputs", "predict_blocks"]
+__all__ = ["PredictRequest", "memory_inputs", "predict_blocks"]
 
 _MAX_TO_EXCLUDE = 128  # excluded labels up to which finding k + as many labels is fast
 
@@ -49,7 +46,7 @@ class PredictRequest(NamedTuple):
     @classmethod
     def of(
         cls,
-        predictor: Predictor,
+        fitted: FittedModel,
         features: Any,
         k: int | None,
         labels: Any,
@@ -60,7 +57,7 @@ class PredictRequest(NamedTuple):
         """Checks the arguments.
 
         Args:
-          predictor: the model.
+          fitted: the model.
           features: as in `Predictor.top`.
           k: as in `Predictor.top`.
           labels: as in `Predictor.top`.
@@ -70,8 +67,8 @@ class PredictRequest(NamedTuple):
         Raises:
           InputError: as in `Predictor.top`.
         """
-        rows, num_labels = predictor.as_rows(features), predictor.model.spec.num_labels
-        ids_of, among = predictor.ids_of, None
+        rows, num_labels = fitted.as_rows(features), fitted.model.spec.num_labels
+        ids_of, among = fitted.ids_of, None
         if labels is not None:
             among = parse_candidates(labels, rows.shape[0], num_labels, ids_of=ids_of)
         k = parse_k(k, among, num_labels)
@@ -79,7 +76,7 @@ class PredictRequest(NamedTuple):
         if excluded is None:
             return cls(rows, k, among, None, k)
         shared = excluded.shared
-        scores_all = among is None and predictor.index is None and not ranked
+        scores_all = among is None and fitted.index is None and not ranked
         if scores_all and shared is not None and _MAX_TO_EXCLUDE < len(shared) < num_labels:
             # So many more labels take longer to find than to make the others the candidates.
             others = np.delete(np.arange(num_labels, dtype=np.int32), shared)
@@ -88,22 +85,22 @@ class PredictRequest(NamedTuple):
 
 
 def predict_blocks(
-    predictor: Predictor, request: PredictRequest
+    fitted: FittedModel, request: PredictRequest
 ) -> Iterator[tuple[NDArray, NDArray]]:
     """The top labels, a block of points at a time; excluded labels are still among them.
 
     Args:
-      predictor: the model.
+      fitted: the model.
       request: the checked arguments.
 
     Yields:
       int32 [m, to_find] labels, -1 where there are fewer, and float32 [m, to_find] scores.
     """
-    model, memory, mesh = predictor.model, predictor.memory, predictor.mesh
+    model, memory, mesh = fitted.model, fitted.memory, fitted.mesh
     rows, k, among = request.rows, request.to_find, request.among
-    blocks = block_sizes(predictor, mesh, rows.shape[0])
-    if sparse.issparse(among) or (among is None and predictor.index is not None):
-        yield from top_of_candidates(predictor, rows, among, k, blocks.rows)
+    blocks = block_sizes(fitted, mesh, rows.shape[0])
+    if sparse.issparse(among) or (among is None and fitted.index is not None):
+        yield from top_of_candidates(fitted, rows, among, k, blocks.rows)
         return
     ids = None if among is None else pad_ids(among, model.spec.num_labels)
     score = jitted_top(model, k if ids is None else min(k, len(ids)), mesh)
@@ -115,15 +112,15 @@ def predict_blocks(
         for count, block in blocks.of(rows):
             added, queries = None, []
             if mesh is None:  # a separate program, which other methods use too
-                queries = [jitted_queries(model, None)(predictor.state, block)]
+                queries = [jitted_queries(model, None)(fitted.state, block)]
             if memory is not None:
                 votes = memory.additions(
-                    *memory_inputs(predictor, memory, rows, first, count, block, *queries)
+                    *memory_inputs(fitted, memory, rows, first, count, block, *queries)
                 )
                 votes = votes if among is None else select_columns(votes, among)
                 added = blocks.pad_votes(votes, size)
                 size = added.rows.shape[-1]
-            yield count, score(predictor.state, block, *queries, added, ids_on_device)
+            yield count, score(fitted.state, block, *queries, added, ids_on_device)
             first += count
 
     for count, best in yield_delayed(started_blocks()):
@@ -137,14 +134,8 @@ def predict_blocks(
         yield labels, scores
 
 
-def block_sizes(predictor: Predictor, mesh: Mesh | None, num_points: int | None = None) -> Blocks:
-    """The block sizes of a predictor: the default ones, or smaller ones for few points."""
-    blocks = Blocks(predictor.weighting, predictor.block_rows, predictor.block_entries, mesh)
-    return blocks if num_points is None else blocks.for_points(num_points)
-
-
 def memory_inputs(
-    predictor: Predictor,
+    fitted: FittedModel,
     memory: Memory,
     features: csr_matrix,
     first: int,
@@ -155,7 +146,7 @@ def memory_inputs(
     """The inputs of a memory for a block: weighted features, and queries if it stores queries.
 
     Args:
-      predictor: the model.
+      fitted: the model.
       memory: its memory.
       features: of all points, CSR [n, d], not weighted.
       first: the index of the first point of the block.
@@ -163,13 +154,7 @@ def memory_inputs(
       block: the block.
       queries: of the block, if they are computed already; else None.
     """
-    weighted = predictor.weighting.apply(features[first : first + count], first_row=first)
+    weighted = fitted.weighting.apply(features[first : first + count], first_row=first)
     if memory.queries is None:
         return weighted, None
-    return weighted, embed_block(predictor, block, count) if queries is None else queries
-
-
-def embed_block(predictor: Predictor, block: SparseRows, count: int) -> NDArray[np.float32]:
-    """Queries of the first `count` points of a block, float32 [count, members * dim]."""
-    queries = jitted_queries(predictor.model, predictor.mesh)(predictor.state, block)
-    return np.asarray(queries)[:count]
+    return weighted, embed_block(fitted, block, count) if queries is None else queries

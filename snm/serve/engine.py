@@ -15,7 +15,7 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -174,40 +174,42 @@ class Engine:
         self._on_waiting(self._queue.qsize())
         return await future
 
-    async def answer_explained(
-        self,
-        rows: csr_matrix,
-        k: int,
-        labels: NDArray[np.int32] | csr_matrix | None,
-        is_disconnected: Callable[[], Awaitable[bool]],
-    ) -> tuple[Answer, list[list[Reason]] | None]:
-        """As `answer`, with the terms of the scores, as in `Predictor.reasons`.
-
-        Explanations have a thread of their own, so that other requests do not wait for them.
-
-        Args:
-          rows: as `answer`.
-          k: as `answer`.
-          labels: as `answer`.
-          is_disconnected: whether the client has gone; the reasons are then None.
+    @contextlib.contextmanager
+    def place_to_explain(self) -> Iterator[None]:
+        """Keeps one of the places for requests with explanations while such a request is answered.
 
         Raises:
-          FullError: the queue of requests or of explanations is full, or the server is stopping.
+          FullError: none is left.
         """
         max_waiting = self._queue.maxsize
         if self._num_explaining > max_waiting:  # one of them does not wait
             raise FullError(f"{counted(max_waiting, 'request')} waiting for explanations already")
         self._num_explaining += 1
         try:
-            answer = await self.answer(rows, k, labels)
-            async with self._explain_lock:
-                if await is_disconnected():
-                    return answer, None
-                loop = asyncio.get_running_loop()
-                reasons = loop.run_in_executor(self._explain_thread, self._reasons, rows, answer[0])
-                return answer, await reasons
+            yield
         finally:
             self._num_explaining -= 1
+
+    async def explain(
+        self,
+        rows: csr_matrix,
+        answers: NDArray[np.int32],
+        is_disconnected: Callable[[], Awaitable[bool]],
+    ) -> list[list[Reason]] | None:
+        """The terms of the scores of answers, as in `Predictor.reasons`.
+
+        Explanations have a thread of their own, so that other requests do not wait for them.
+
+        Args:
+          rows: raw features, CSR [n, d].
+          answers: int32 [n, k], padded with -1.
+          is_disconnected: whether the client has gone; there are no reasons then.
+        """
+        async with self._explain_lock:
+            if await is_disconnected():
+                return None
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._explain_thread, self._reasons, rows, answers)
 
     def _reasons(self, rows: csr_matrix, answers: NDArray[np.int32]) -> list[list[Reason]]:
         # With the batch size that is compiled for sure.

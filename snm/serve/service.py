@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -122,18 +123,18 @@ class PredictionService:
         excluded, unknown_excluded = excluded_labels(
             question.exclude, self._predictor, rows.shape[0]
         )
-        arguments = rows, self._search_k(count, excluded), candidates
-        reasons: list[list[Reason]] | None = None
-        if question.explain:
-            (labels, scores), reasons = await self._engine.answer_explained(
-                *arguments, is_disconnected
-            )
-        else:
-            labels, scores = await self._engine.answer(*arguments)
-        p = None
-        if self._predictor.calibration is not None:
-            p = self._predictor.probabilities(scores, ranked=candidates is None)
-        is_answer = _answer_mask(labels, p, threshold, excluded, count)
+        to_find = self._search_k(count, excluded)
+        p = reasons = None
+        place = self._engine.place_to_explain() if question.explain else contextlib.nullcontext()
+        with place:
+            labels, scores = await self._engine.answer(rows, to_find, candidates)
+            if self._predictor.calibration is not None:
+                p = self._predictor.probabilities(scores, ranked=candidates is None)
+            is_answer = _answer_mask(labels, p, threshold, excluded, count)
+            if question.explain:
+                first = np.argsort(~is_answer, axis=1, kind="stable")[:, :count]
+                shown = np.take_along_axis(np.where(is_answer, labels, -1), first, axis=1)
+                reasons = await self._engine.explain(rows, shown, is_disconnected)
         blank = self._predictor.blank(rows)
         answers = _make_answers(labels, scores, p, is_answer, blank, reasons, self._predictor)
         if unknown + unknown_excluded:
@@ -231,7 +232,7 @@ def _make_answers(
       p: float32 [n, k], probabilities, if the model has them.
       is_answer: bool [n, k].
       blank: bool [n], points without a known feature.
-      reasons: of each label, if the request asks for an explanation.
+      reasons: of each answer of a point, if the request asks for an explanation.
       predictor: the model.
     """
     names, answers = predictor.label_names, []
@@ -240,8 +241,7 @@ def _make_answers(
         ids = row[mask].tolist()
         explanation = {}
         if reasons is not None:
-            explained = [reasons[number][i] for i in np.flatnonzero(mask)]
-            explanation = _explanation(explained, predictor)
+            explanation = _explanation(reasons[number][: len(ids)], predictor)
         answers.append(
             Answer(
                 labels=ids,

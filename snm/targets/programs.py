@@ -25,7 +25,7 @@ from snm.model.inference import join_members
 from snm.model.model import Model, abstract_state
 from snm.model.placement import sharded_shapes
 from snm.model.train_step import train_step
-from snm.prediction.predictor import ROWS
+from snm.prediction.point_blocks import ROWS
 from snm.prediction.programs import jitted_queries, jitted_top
 from snm.tables.table import SparseRows
 from snm.targets.account import Account, account

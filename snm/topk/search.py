@@ -108,10 +108,7 @@ def best_scores(
         added=added is not None,
         compute_dtype=compute_dtype,
     )
-    arguments = queries, labels, masked, added
-    if on_tpu is not None:
-        return lax.platform_dependent(*arguments, default=accelerator, tpu=on_tpu)
-    return by_platform(*arguments, cpu=cpu, default=accelerator)
+    return by_platform(queries, labels, masked, added, cpu=cpu, default=on_tpu or accelerator)
 
 
 def _search_blocks(

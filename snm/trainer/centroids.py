@@ -18,8 +18,7 @@ from snm.data.weighting import Weighting
 from snm.machine.compiler import answer_options
 from snm.model.model import Model, TrainState
 from snm.model.train_step import centroid_step
-from snm.prediction.point_blocks import Blocks, yield_delayed
-from snm.prediction.predictor import ROWS
+from snm.prediction.point_blocks import ROWS, Blocks, yield_delayed
 from snm.prediction.programs import jitted_queries
 from snm.tables.rounding import as_float, round_to_nearest
 from snm.tables.table import RowTable, normalize

@@ -52,6 +52,7 @@ def evaluate(
     by_label: bool = False,
     on_progress: Callable[[int], None] | None = None,
     predictor: Predictor | None = None,
+    indexed: Predictor | None = None,
 ) -> dict[str, Any]:
     """Scores a trained model on the test points of its data set, or of another.
 
@@ -70,9 +71,11 @@ def evaluate(
         the training points.
       on_progress: called with the number of points done.
       predictor: the run's model, if it is open already, perhaps with an index; None opens it.
+      indexed: the run's model with an index, to compare with it.
 
     Returns:
-      As `evaluation.evaluate_points`; with `notes`, lines on how another data set was read.
+      As `evaluation.evaluate_points`; with `notes`, lines on how another data set was read; with
+      `by_index`, the `metrics` of `indexed`, without AUC, if it is given.
 
     Raises:
       InputError: no run, no test points or none with labels, data of other features or labels, a
@@ -82,8 +85,9 @@ def evaluate(
     stored = StoredRun.open(run)
     predictor = stored.load() if predictor is None else predictor
     model = dataclasses.replace(stored.model, members=stored.members)
-    if predictor.model != model:
-        raise InputError("predictor", "another model", f"that of {run}")
+    for name, given in (("predictor", predictor), ("indexed", indexed)):
+        if given is not None and given.model != model:
+            raise InputError(name, "another model", f"that of {run}")
     num_labels = predictor.model.spec.num_labels
     expected = f"1 to {num_labels}, the number of labels"
     ks = [] if ks is None else [parse_whole_k(k, num_labels, expected) for k in ks]
@@ -107,6 +111,7 @@ def evaluate(
         measures,
         trained_on=_seen_training_points(stored.origin, dataset),
         on_progress=on_progress,
+        indexed=indexed,
     )
     return {**result, "notes": notes} if notes else result
 
@@ -241,6 +246,7 @@ def score_test_points(
     *,
     trained_on: Sequence[Points] = (),
     on_progress: Callable[[int], None] | None = None,
+    indexed: Predictor | None = None,
 ) -> dict[str, Any]:
     """Metrics of a model on the test points of a data set.
 
@@ -252,10 +258,12 @@ def score_test_points(
       measures: the metrics to compute.
       trained_on: training points, to find test points that repeat them; by default the train part.
       on_progress: called with the number of points done.
+      indexed: the model with an index.
 
     Returns:
       As `evaluation.evaluate_points`; and `points_without_features`, the number of test points with
-      labels but without a feature that the model knows, if there are any.
+      labels but without a feature that the model knows, if there are any; and `by_index`, the
+      `metrics` of `indexed`, without AUC, if it is given.
     """
     assert dataset.test is not None
     blank = predictor.blank(dataset.test.features)
@@ -273,4 +281,9 @@ def score_test_points(
         duplicates=np.any(repeats, axis=0),
         on_progress=on_progress,
     )
-    return {**result, "points_without_features": empty} if empty else result
+    if empty:
+        result["points_without_features"] = empty
+    if indexed is not None:
+        found = evaluate_points(indexed, dataset.test, train, Measures(measures.ks))
+        result["by_index"] = found["metrics"]
+    return result

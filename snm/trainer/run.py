@@ -240,7 +240,6 @@ class _Run:
         """Marks the run in the folder as unfinished; all processes wait for it."""
         if is_first_process():
             self.inputs.folder.mark_unfinished()
-        self.write_inputs()
         barrier("the folder is open")
 
     def members(

@@ -15,7 +15,7 @@ import snm
 from snm.cli.main import base_settings
 from snm.config import auto as rules
 from snm.config import passes
-from snm.config.fields import GROUPS
+from snm.config.fields import GROUPS, AllSettings
 from snm.config.resolve import resolve
 from snm.config.settings import (
     PRESETS,
@@ -375,7 +375,7 @@ def test_a_feature_that_a_point_has_twice_is_refused():
 
 
 def test_every_group_is_part_of_the_settings():
-    assert Config.__bases__ == GROUPS[::-1]
+    assert AllSettings.__bases__ == GROUPS[::-1]
 
 
 def test_the_rate_of_auto_is_over_what_the_negatives_weigh():

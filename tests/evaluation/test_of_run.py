@@ -61,6 +61,12 @@ def test_an_open_model_is_not_opened_again(run, monkeypatch):
     poor = dataclasses.replace(model, index=FindsNothing())
     found = snm.evaluate(run, predictor=poor, auc=True)["metrics"]
     assert found["P@1"] == 0 and found["AUC"] == expected["metrics"]["AUC"]
+    both = snm.evaluate(run, predictor=model, indexed=poor, auc=True)
+    assert both.pop("by_index") == {name: one for name, one in found.items() if name != "AUC"}
+    assert both == expected
+    seen = dataclasses.replace(poor.model, drop_seen=not poor.model.drop_seen)
+    with pytest.raises(InputError, match="indexed: found another model, expected that of"):
+        snm.evaluate(run, predictor=model, indexed=dataclasses.replace(poor, model=seen))
 
 
 def test_metrics_at_other_numbers_of_answers(run, capsys):

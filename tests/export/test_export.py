@@ -7,6 +7,7 @@ import resource
 import shutil
 import sys
 import zlib
+from unittest import mock
 
 import jax
 import numpy as np
@@ -21,6 +22,7 @@ import snm
 from snm.cli.main import main
 from snm.data.weighting import Weighting
 from snm.errors import InputError
+from snm.evaluation.popularity import Popularity
 from snm.export.index import GraphIndex, bias_scale, build_index, with_index
 from snm.export.index_libraries import LIBRARIES, GraphSettings
 from snm.export.manifest import read_manifest, write_manifest
@@ -30,6 +32,7 @@ from snm.model.from_config import make_model
 from snm.model.placement import init_state_on
 from snm.prediction.predictor import Predictor
 from snm.runs.stored_run import StoredRun
+from snm.trainer import evaluate_run
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +123,7 @@ def test_features_of_texts_follow_from_the_manifest(tmp_path, kind):
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-def test_an_index_of_few_labels_is_exact(run, tmp_path, capsys, monkeypatch, library):
+def test_an_index_of_few_labels_is_exact(run, tmp_path, capsys, library):
     out = tmp_path / "index"
     call("export", run, "--to", library, "--output", out)
     shown = capsys.readouterr().out
@@ -136,12 +139,14 @@ def test_an_index_of_few_labels_is_exact(run, tmp_path, capsys, monkeypatch, lib
         np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-5)
     among = [searched.predict(test.features, 2, labels) for labels in ([3, 5, 8], iter([3, 5, 8]))]
     np.testing.assert_array_equal(*(labels for labels, _ in among))
-    opened, load = [], StoredRun.load
-    monkeypatch.setattr(
-        StoredRun, "load", lambda *words, **how: opened.append(load(*words, **how)) or opened[-1]
-    )
-    call("evaluate", run, "--index", out, "--json")
-    assert len(opened) == 1  # and not once more for the index
+    with (
+        mock.patch.object(StoredRun, "load", autospec=True, side_effect=StoredRun.load) as load,
+        mock.patch.object(evaluate_run, "load_dataset", side_effect=snm.load_data) as load_data,
+        mock.patch.object(Popularity, "of", side_effect=Popularity.of) as popularity,
+    ):
+        call("evaluate", run, "--index", out, "--json")
+    # And not once more for the index.
+    assert load.call_count == load_data.call_count == popularity.call_count == 1
     found = json.loads(capsys.readouterr().out)
     assert found["by_index"] == found["metrics"]
     call("evaluate", run, "--index", out)

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import shutil
 import tomllib
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -237,8 +238,10 @@ def test_a_finished_run_that_goes_on_is_not_finished(place, run):
     events.close()
     assert not RunFolder(run).finished()
     assert snm.load(run).model.members == 1
-    snm.train(place / "data", dataclasses.replace(CONFIG, epochs=4), run)
+    with mock.patch.object(RunFolder, "write", autospec=True, side_effect=RunFolder.write) as write:
+        snm.train(place / "data", dataclasses.replace(CONFIG, epochs=4), run)
     assert RunFolder(run).finished() and snm.load(run).model.members == 2
+    assert write.call_count == 1
 
 
 # -- contents --------------------------------------------------------------------------------

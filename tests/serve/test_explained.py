@@ -15,6 +15,11 @@ from snm.memory.memory import Memory, MemorySettings
 from snm.serve.engine import Engine
 
 
+def total(parts):
+    features = sum(part for _, part in parts["features"])
+    return features + parts["other_features"] + parts["bias"] + parts["votes"]
+
+
 def test_scores_are_explained(address, served, tiny_run):
     test = snm.load_data(tiny_run / "data").test.features[:3]
     body = {"features": as_question(test), "k": 2}
@@ -26,9 +31,7 @@ def test_scores_are_explained(address, served, tiny_run):
         known = {WORDS[f] for f in test[point].indices}
         for parts, score in zip(one["parts"], one["scores"], strict=True):
             assert parts["features"] and {word for word, _ in parts["features"]} <= known
-            total = sum(part for _, part in parts["features"])
-            total += parts["other_features"] + parts["bias"] + parts["votes"]
-            assert total == pytest.approx(score, abs=1e-3)
+            assert total(parts) == pytest.approx(score, abs=1e-3)
     features, labels = (sparse.csr_matrix(np.eye(2, width, dtype=np.float32))
                         for width in (tiny.FEATURES, tiny.LABELS))  # fmt: skip
     memory = Memory(features, labels, None, np.arange(2), MemorySettings(2, 1.0, 1.0, 50.0))
@@ -44,6 +47,26 @@ def test_scores_are_explained(address, served, tiny_run):
             "shares": ["word1"],
         }
         assert one["because"] == [[voted], []]
+
+
+def test_labels_that_are_not_shown_are_not_explained(address, monkeypatch):
+    explained, reasons = [], Engine._reasons
+
+    def seen(self, rows, labels):
+        explained.append(labels.tolist())
+        return reasons(self, rows, labels)
+
+    monkeypatch.setattr(Engine, "_reasons", seen)
+    body = {"texts": ["word1 word4", "word2"], "k": 2}
+    plain = post(f"{address}/predict", json=body).json()["answers"]
+    best = [one["labels"][:1] for one in plain]
+    body |= {"exclude": best, "explain": True}
+    answers = post(f"{address}/predict", json=body).json()["answers"]
+    assert explained == [[one["labels"] for one in answers]]
+    for one, without in zip(answers, best, strict=True):
+        assert len(one["labels"]) == 2 and not set(without) & set(one["labels"])
+        for parts, score in zip(one["parts"], one["scores"], strict=True):
+            assert total(parts) == pytest.approx(score, abs=1e-3)
 
 
 def test_explanations_wait_in_a_queue_and_not_for_clients_that_have_gone(served, monkeypatch):

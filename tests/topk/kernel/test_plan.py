@@ -77,3 +77,4 @@ def test_the_program_of_other_devices_stays_what_it_is():
             assert search("auto") == search("off") and "pallas" not in search("auto")
     with compiling_for("tpu", 1 << 34):
         assert "pallas" in search("auto") and "pallas" not in search("off")
+        assert "platform_index" not in search("auto")  # one form is traced, not both

@@ -1,0 +1,35 @@
+"""Modules import each other one way only: also for types alone, and inside functions."""
+
+import ast
+import graphlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import snm
+
+PACKAGE = Path(snm.__file__).parent
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported_by(path: Path, modules: set[str]) -> Iterator[str]:
+    """The modules of `snm` that a file imports anywhere, of packages or of names."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from modules.intersection(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path}:{node.lineno} imports relatively"
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield from modules & {inner if inner in modules else node.module}
+
+
+def test_no_module_imports_itself_through_others():
+    files = {module_of(path): path for path in PACKAGE.rglob("*.py")}
+    graph = {name: {*imported_by(path, {*files})} for name, path in files.items()}
+    assert "snm.errors" in graph["snm.config.checks"]
+    assert "snm.losses.transformations" in graph["snm.config.checks"]  # inside a function
+    graphlib.TopologicalSorter(graph).prepare()  # raises a CycleError with the circle
