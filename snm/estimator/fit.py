@@ -75,9 +75,9 @@ def fit_members(
 
     events = training()
     if shown:
-        from snm.runs.log.progress_bar import with_bar
+        from snm.runs.log.progress_bar import show_progress
 
-        events = with_bar(events)
+        events = show_progress(events)
     try:
         for event in events:
             if isinstance(event, Started):

@@ -259,7 +259,7 @@ class RunFolder:
         contents[CONFIG] = config_text(config).encode()
         try:
             make_folder(self.path)
-            (read_manifest(self.path) or Manifest({}, [])).put(self.path, contents)
+            (read_manifest(self.path) or Manifest({}, [])).write_files(self.path, contents)
         except OSError as error:
             reason = reason_of(error)
             raise InputError(f"--run-dir {self.path}", reason, "a folder to write to") from error

@@ -18,11 +18,11 @@ from snm.distributed.processes import AgreedStop, barrier, has_several_processes
 from snm.errors import InputError, StoppedError
 from snm.machine.versions import environment_record
 from snm.prediction.predictor import Predictor
-from snm.runs.agreement import agree_on_settings
+from snm.runs.agreement import check_same_settings
 from snm.runs.events import Event, Finished, Noted
 from snm.runs.folder import RunFolder
 from snm.runs.is_complete import result_is_current
-from snm.runs.log.held_out import scores_held_out
+from snm.runs.log.validation import validation_metrics
 from snm.runs.members import phase_names
 from snm.runs.mirror import RunLocation
 from snm.runs.schema import MemoryRecord, RunOrigin
@@ -90,7 +90,7 @@ def _run_events(
     _check_vectorizer(folder, config, dataset)
     warm_start = _warm_start(dataset, request)
     # No process passes before all have looked at the folder.
-    agree_on_settings(config, None if warm_start is None else warm_start.run)
+    check_same_settings(config, None if warm_start is None else warm_start.run)
     with contextlib.ExitStack() as locks:
         lock = locked(folder.path / LOCK, f"--run-dir {folder.path}")
         # The lock is a file in the folder, so a new folder is locked after the last check.
@@ -311,7 +311,7 @@ class _Run:
         config, dataset = self.inputs.config, self.inputs.dataset
         result = {
             **test_metrics(predictor, config, dataset, self.origin, _stop_check(stop, last_step)),
-            **(scores_held_out(folder, config) if config.validation_fraction else {}),
+            **(validation_metrics(folder, config) if config.validation_fraction else {}),
             **({} if memory_record is None else {"memory": as_json(memory_record)}),
             "data": data_summary(dataset, self.origin),
             **training_summary(config, trained, at_once),
