@@ -12,7 +12,7 @@ from compare.comparison import BASE, arm, full, many, results
 
 from snm.compare.report.markdown import markdown
 from snm.compare.report.page import page
-from snm.compare.report.plots import drawing
+from snm.compare.report.svg import plot_style
 from snm.compare.report.tables import all_sheets
 from snm.compare.report.verdict import verdict
 from snm.errors import InputError
@@ -195,7 +195,7 @@ def test_seconds_of_a_quick_run_are_told():
 
 def test_without_matplotlib(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(InputError, match="pip install matplotlib") as error, drawing():
+    with pytest.raises(InputError, match="pip install matplotlib") as error, plot_style():
         pass
     assert "\n" not in str(error.value)
 
