@@ -17,7 +17,7 @@ from tyro.conf import Positional, arg
 
 from snm.errors import InputError
 from snm.machine.cores import num_cores
-from snm.system.faults import reason_of
+from snm.system.faults import describe_error
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -183,7 +183,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
         for row in rows:
             _key(row), row["median_s"], row["quartiles_s"][1], row["ratio_to_floor"]
     except OSError as error:
-        reason = reason_of(error)
+        reason = describe_error(error)
         raise InputError(f"--vs {path}", reason, "a file written by --json") from error
     except (ValueError, TypeError, KeyError, IndexError) as error:
         raise InputError(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from tyro.conf import Positional, arg
 
 from snm.errors import InputError, counted
-from snm.system.faults import STANDARD_OUTPUT, naming, reason_of
+from snm.system.faults import STANDARD_OUTPUT, describe_error, naming
 
 if TYPE_CHECKING:
     import numpy as np
@@ -138,14 +138,14 @@ def _run(command: Predict) -> None:
     with contextlib.ExitStack() as holding:
         blocks = _blocks(command, predictor, holding)
         lines = holding.enter_context(_written(output))
-        tell = None if output is None else holding.enter_context(text_spinner("points"))
+        report = None if output is None else holding.enter_context(text_spinner("points"))
         form.begin(lines)
         for found in _answers(command, predictor, blocks, lists):
             lines.writelines(form.of(found))
             rows, unknown = rows + len(found.labels), unknown + int(found.unknown.sum())
             unlikely += int((~found.unknown & (found.labels < 0).all(axis=1)).sum())
-            if tell is not None:
-                tell(counted(rows, "point"))
+            if report is not None:
+                report(counted(rows, "point"))
         form.end(lines, rows)
     if unknown:
         what = "feature"
@@ -290,7 +290,7 @@ def _written(output: Path | None) -> Iterator[Any]:
         with sigterm_raises_exit(), atomic_file(output) as beside, _opened(beside, packed) as lines:
             yield lines
     except OSError as error:
-        reason = reason_of(error)
+        reason = describe_error(error)
         raise InputError(f"--output {output}", reason, "a file that can be written") from error
 
 

@@ -23,7 +23,7 @@ from snm.config.fields import GROUPS
 from snm.config.marks import Trait, settings_with
 from snm.errors import InputError
 from snm.system.checksums import checksum, fingerprint, read_sealed, write_sealed
-from snm.system.faults import read_error, reason_of
+from snm.system.faults import describe_error, read_error
 from snm.system.files import write_atomic
 
 __all__ = ["CONFIG", "MAY_CHANGE", "Manifest", "manifest_path", "read_manifest"]
@@ -153,7 +153,7 @@ def read_manifest(folder: Path) -> Manifest | None:
     except PermissionError as error:
         raise read_error(path, error, _OR_DELETE_IT) from error
     except (OSError, ValueError, TypeError) as error:
-        damage = f"a damaged manifest ({reason_of(error)})"
+        damage = f"a damaged manifest ({describe_error(error)})"
         raise InputError(str(path), damage, _OR_DELETE_IT) from error
     if manifest.format != _FORMAT:
         raise InputError(str(path), f"format {ascii(manifest.format)[:40]}", f"{_FORMAT!r}")

@@ -33,7 +33,7 @@ from snm.compare.report.summary import format_mean, format_seconds, spread
 from snm.compare.report.svg import plot_style
 from snm.compare.report.tables import all_sheets
 from snm.compare.report.verdict import listed, verdict
-from snm.system.escapes import plain
+from snm.system.escapes import escape_controls
 
 __all__ = ["environment", "page"]
 
@@ -86,7 +86,7 @@ def environment() -> Any:
 
     return Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True,
                        lstrip_blocks=True, keep_trailing_newline=True,
-                       finalize=lambda x: plain(x) if type(x) is str else x)  # fmt: skip
+                       finalize=lambda x: escape_controls(x) if type(x) is str else x)  # fmt: skip
 
 
 # -- the plots -------------------------------------------------------------------------------
