@@ -14,7 +14,7 @@ from snm.runs.events import Noted
 from snm.runs.folder import RunFolder
 from snm.runs.log.event_log import open_log
 from snm.runs.schema import MemoryRecord
-from snm.trainer.memory.trial import LEAST_ADJUSTED, memory_split
+from snm.trainer.memory.trial import MIN_ADJUSTMENT_POINTS, split_for_memory
 
 __all__ = ["log_memory_notes", "memory_notes", "why_no_adjustment", "why_no_memory"]
 
@@ -36,11 +36,11 @@ def why_no_adjustment(config: Config, dataset: Dataset) -> str | None:
         return None
     if dataset.train.num_points < MIN_POINTS:
         return None  # `resolve` refuses an adjustment without a memory
-    split = memory_split(config, dataset)
+    split = split_for_memory(config, dataset)
     points = 0 if split is None else len(split[1])
-    if points >= LEAST_ADJUSTED:
+    if points >= MIN_ADJUSTMENT_POINTS:
         return None
-    least = f"{counted(points, 'point')} could choose it, and at least {LEAST_ADJUSTED} must"
+    least = f"{counted(points, 'point')} could choose it, and at least {MIN_ADJUSTMENT_POINTS} must"
     return f"logit adjustment: not tried, since {least}"
 
 
