@@ -208,7 +208,7 @@ class _Run:
         """Whether the folder has an intact model and a result for the current settings."""
         folder, config = self.inputs.folder, self.inputs.config
         is_current = result_is_current(folder, config) and self.memory.is_carried_out(folder)
-        return is_current and self.stored.is_intact()
+        return is_current and self.stored.checkpoints.are_intact()
 
     @property
     def stored(self) -> StoredRun:
@@ -319,7 +319,7 @@ class _Run:
             **environment_record(),
         }
         if is_first_process():
-            folder.finish(result, self.stored.used_checkpoints())
+            folder.finish(result, self.stored.checkpoints.seals())
         barrier("the result is there")
         yield Finished(result)
 
