@@ -45,7 +45,7 @@ from snm.theory.generalization import (
 )
 from snm.theory.retrieval import Vector, margin_risk
 
-__all__ = ["Sample", "bounds_of_run", "measure", "sampled_vartheta"]
+__all__ = ["bounds_of_run", "measure", "sampled_vartheta"]
 
 _BATCH = 512  # points
 _MARGINS = 8  # margins in the default grid: the largest possible margin, halved 1 to 8 times

@@ -29,9 +29,9 @@ from snm.data.dataset import Dataset
 from snm.errors import InputError, StoppedError, counted
 from snm.losses.sampled import LOSSES
 
-__all__ = ["OWN", "TUNING_METRIC", "Campaign", "Plan", "sampled_range"]
+__all__ = ["OWN", "Campaign", "Plan", "sampled_range"]
 
-TUNING_METRIC = "R@1"
+_TUNING_METRIC = "R@1"
 """The metric that tuning maximises, on the held-out fifth of train."""
 
 OWN: dict[str, Any] = {
@@ -200,7 +200,7 @@ class Campaign:
             tuning[name]["trials"].append(trial)
         for arm_tuning in tuning.values():
             scored = [trial for trial in arm_tuning["trials"] if "validation" in trial]
-            best = max(scored, key=lambda trial: trial["validation"][TUNING_METRIC], default=None)
+            best = max(scored, key=lambda trial: trial["validation"][_TUNING_METRIC], default=None)
             arm_tuning["best"] = None if best is None else best["settings"]
         return tuning
 

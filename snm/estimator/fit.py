@@ -17,7 +17,7 @@ from snm.trainer.phase import PhaseInputs, first_phase
 from snm.trainer.phase_run import open_phase_in_memory
 from snm.trainer.prepare import members_at_once
 
-__all__ = ["FitResult", "fit_members"]
+__all__ = ["fit_members"]
 
 
 class FitResult(NamedTuple):

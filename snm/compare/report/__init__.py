@@ -2,7 +2,7 @@
 
 Public names, by module:
 
-- `summary`: `interval`, `ratios`, `spread`, `summarize`: means and intervals over seeds.
+- `summary`: `interval`, `spread`, `summarize`: means and intervals over seeds.
 - `tables`: `all_sheets`: the tables, each a `sheet.Sheet`.
 - `markdown`: `markdown`: `table.md`.
 - `flat`: `results_csv`: `results.csv`.
