@@ -170,14 +170,14 @@ class _Lists(NamedTuple):
         """Those of the files that are named.
 
         Raises:
-          InputError: as `labels_of`.
+          InputError: as `read_labels`.
         """
-        from snm.cli.label_lists import labels_of
+        from snm.cli.label_lists import read_labels
 
         among, exclude = command.labels, command.exclude
         return cls(
-            None if among is None else labels_of(among, predictor),
-            None if exclude is None else labels_of(exclude, predictor, may_be_none=True),
+            None if among is None else read_labels(among, predictor),
+            None if exclude is None else read_labels(exclude, predictor, may_be_none=True),
         )
 
 
@@ -368,10 +368,10 @@ def _reasons(
     """For each point and label what `--explain` adds, ready for JSON."""
     explained = []
     for of_point in predictor.reasons(features, labels):
-        labels_of: list[dict[str, Any]] = []
+        parts_of_labels: list[dict[str, Any]] = []
         for reason in of_point:
-            labels_of.append({"parts": reason.as_json()})
+            parts_of_labels.append({"parts": reason.as_json()})
             if predictor.memory is not None:
-                labels_of[-1]["because"] = reason.witnesses_as_json()
-        explained.append(labels_of)
+                parts_of_labels[-1]["because"] = reason.witnesses_as_json()
+        explained.append(parts_of_labels)
     return explained

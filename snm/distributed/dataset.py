@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.data.dataset import Dataset, count_ids
-from snm.data.load import SYNTHETIC, key_of, load, load_mapped
+from snm.data.load import SYNTHETIC, cache_key, load, load_mapped
 from snm.data.statistics import duplicate_test_rows
 from snm.data.weighting import Weighting, document_counts
 from snm.distributed.agreement import check_equal
@@ -89,7 +89,7 @@ def _key_of_first_process(source: str | Path) -> str | None:
     key = ""
     if is_first_process():
         with contextlib.suppress(InputError):
-            key = key_of(source)
+            key = cache_key(source)
     return gather_texts(key)[0] or None
 
 

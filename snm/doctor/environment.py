@@ -14,7 +14,7 @@ from typing import Any
 
 from snm.doctor.findings import Finding
 from snm.errors import InputError, first_line, pip_install
-from snm.machine.versions import version_of
+from snm.machine.versions import package_version
 from snm.system.cache_folder import folder as cache_folder
 from snm.system.faults import describe_error, is_out_of_memory
 
@@ -51,7 +51,7 @@ def _packages() -> Iterator[Finding]:
         yield Finding("error", "packages", "; ".join(wrong), advice)
     else:
         jax = metadata.version("jax")
-        found = f"Python {platform.python_version()}, snm {version_of('snm')}, jax {jax}"
+        found = f"Python {platform.python_version()}, snm {package_version('snm')}, jax {jax}"
         yield Finding("ok", "packages", found)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from jax.sharding import Mesh
 from scipy.sparse import csr_matrix
 
-from snm.batches.csr_blocks import block_of
+from snm.batches.csr_blocks import make_block
 from snm.batches.device_parts import spread_stack
 from snm.batches.sources.source import Source
 from snm.checkpoints.writer import has_memory_for_copy
@@ -135,7 +135,7 @@ def _scoring_bytes(
         together = sharded_shapes(together, mesh)
     parts = 1 if mesh is None else mesh.shape[DATA]
     rows = min(-(-ROWS // parts), source.features.shape[0])
-    block = block_of(source.features, np.arange(rows))
+    block = make_block(source.features, np.arange(rows))
     if parts > 1:
         block = jax.tree.map(lambda x: jax.ShapeDtypeStruct((parts, *x.shape), x.dtype), block)
     joined = dataclasses.replace(model, members=members)

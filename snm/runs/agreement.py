@@ -13,7 +13,7 @@ from snm.data.load import SYNTHETIC
 from snm.distributed.agreement import check_equal, check_same_folder
 from snm.distributed.dataset import dataset_facts
 from snm.distributed.processes import has_several_processes
-from snm.machine.versions import version_of
+from snm.machine.versions import package_version
 from snm.runs.manifest import manifest_path
 from snm.stores.address import Address
 from snm.system.checksums import fingerprint
@@ -43,7 +43,7 @@ def check_same_command(
         return
     address = Address.of(run_dir)
     facts = {
-        **{package: version_of(package) for package in ("snm", "jax")},
+        **{package: package_version(package) for package in ("snm", "jax")},
         **_settings_facts(config),
         **{name: repr(value) for name, value in options.items()},
         **_data_facts(data),

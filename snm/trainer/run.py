@@ -199,7 +199,7 @@ class _Run:
         )
         return cls(inputs, memory, memory.add_to_origin(origin), train_phase)
 
-    def first_phase_of(self, member: int) -> Phase:
+    def make_first_phase(self, member: int) -> Phase:
         """The first phase of a member; member 1 leaves out the points that choose a memory."""
         return self.train_phase.of_member(member, self.memory.kept)
 
@@ -219,7 +219,7 @@ class _Run:
         """Opens the first phase of member 1, which may be done already."""
         return open_phase(
             self.inputs.of_member(1),
-            self.first_phase_of(1),
+            self.make_first_phase(1),
             probe=request.probe,
             probe_every=request.probe_every,
         )
@@ -262,7 +262,7 @@ class _Run:
         self, member: int, first_phase_run: PhaseRun | None, profile: bool, stop: Stop
     ) -> Generator[Event, None, TrainedPhase]:
         inputs = self.inputs.of_member(member)
-        phase_run = first_phase_run or open_phase(inputs, self.first_phase_of(member), member)
+        phase_run = first_phase_run or open_phase(inputs, self.make_first_phase(member), member)
         yield from phase_run.run(stop, profile=profile)
         if inputs.config.refit:
             best_epochs = phase_run.progress.best_step / phase_run.source.steps_per_epoch

@@ -16,7 +16,7 @@ from snm.cli.main import main
 from snm.compare.arms import BASELINE, plan_arms
 from snm.compare.campaign import Campaign, Plan
 from snm.compare.cli import Compare
-from snm.compare.jobs import Job, result_of, run_jobs
+from snm.compare.jobs import Job, read_result, run_jobs
 from snm.compare.progress import Display
 from snm.compare.report.flat import results_csv
 from snm.compare.report.markdown import markdown
@@ -218,8 +218,8 @@ def test_a_failed_run_is_reported_and_retried(folder, tmp_path):
     bad = Job("bad", resolve(overflows, dataset), "test")
     standing = list(run_jobs(str(folder / "tiny"), tmp_path, [bad, good, good], 2))
     assert (standing[-1].done, standing[-1].total) == (2, 2)
-    assert result_of(tmp_path, good)["metrics"]["points"] == tiny.TEST_POINTS
-    assert "not finite" in result_of(tmp_path, bad)["error"]
+    assert read_result(tmp_path, good)["metrics"]["points"] == tiny.TEST_POINTS
+    assert "not finite" in read_result(tmp_path, bad)["error"]
     # A result is kept, a failure is retried.
     again = next(run_jobs(str(folder / "tiny"), tmp_path, [bad, good], 1))
     assert (again.done, again.working) == (1, [("bad (seed 0)", 0, 0)])

@@ -133,7 +133,7 @@ def test_an_interrupted_write_leaves_nothing(tmp_path, cache_folder, monkeypatch
 @pytest.mark.parametrize("mapped", [True, None])
 def test_files_that_change_while_they_are_read_are_not_cached(tmp_path, monkeypatch, mapped):
     """The cache would have their points under the key of the old content for good."""
-    folder, original = one_file(tmp_path / "data"), content_module.sha256_of
+    folder, original = one_file(tmp_path / "data"), content_module.hash_files
 
     def replaced(files):
         key = original(files)
@@ -141,7 +141,7 @@ def test_files_that_change_while_they_are_read_are_not_cached(tmp_path, monkeypa
         return key
 
     with monkeypatch.context() as patch:
-        patch.setattr(content_module, "sha256_of", replaced)
+        patch.setattr(content_module, "hash_files", replaced)
         with pytest.raises(InputError, match="found files that changed while they were read"):
             load(folder, mapped=mapped)
     assert not list((tmp_path / "cache").glob("v*"))
