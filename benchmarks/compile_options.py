@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import snm
-from snm.batches.csr_blocks import block_of
+from snm.batches.csr_blocks import make_block
 from snm.config.resolve import resolve
 from snm.data.weighting import Weighting
 from snm.machine.versions import machine
@@ -142,7 +142,7 @@ def programs_of(data: Path, preset: str) -> Iterator[Program]:
         )
 
     rows = np.arange(min(ROWS, points.train.features.shape[0]))
-    block = block_of(weighting.apply(points.train.features), rows)
+    block = make_block(weighting.apply(points.train.features), rows)
     queries = jitted_queries.__wrapped__(model, None)
     found = state, block, queries(state, block)
     answers = jitted_top.__wrapped__(model, min(100, points.train.num_labels), None)

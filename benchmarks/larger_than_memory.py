@@ -71,7 +71,7 @@ def measure(folder: Path, limit: int, times: float, *flags: str) -> dict[str, An
         "train": ("train", data, "--run-dir", run, "--preset", "fast", "--dim", 64, *flags),
         "predict": ("predict", run, texts, "--k", 1, "--output", folder / "answers.jsonl"),
     }  # fmt: skip
-    told = {name: run_limited(command, limit, folder) for name, command in commands.items()}
+    measured = {name: run_limited(command, limit, folder) for name, command in commands.items()}
     with (folder / "answers.jsonl").open(encoding="utf-8") as answers:
         right = sum(_is_right(line) for line in answers)
     result = json.loads((run / "result.json").read_text(encoding="utf-8"))
@@ -83,7 +83,7 @@ def measure(folder: Path, limit: int, times: float, *flags: str) -> dict[str, An
         "cache": sum(file.stat().st_size for file in (folder / "cache").rglob("*.npy")),
         "points": points,
         "labels": _TOPICS,
-        "commands": told,
+        "commands": measured,
         "P@1": result["metrics"]["P@1"],
         "right": right / points,
         "machine": machine(),

@@ -126,9 +126,9 @@ def run_child(folder: Path, *, verify: bool, calls: int) -> None:
     first = time.monotonic()
     model.predict(texts)
     after = time.monotonic()
-    told = {"load seconds": min(seconds), "every load": seconds, "first answer": first - begun,
+    row = {"load seconds": min(seconds), "every load": seconds, "first answer": first - begun,
             "next answer": after - first, "load average": os.getloadavg()[0]}  # fmt: skip
-    print(json.dumps(told), flush=True)
+    print(json.dumps(row), flush=True)
     sys.stdin.readline()  # once all that are held at a time have answered
     print(json.dumps(memory() | {"before": before}), flush=True)
     sys.stdin.readline()
@@ -154,9 +154,9 @@ def hold_open(folder: Path, count: int, *, verify: bool, calls: int) -> list[dic
         ]
         found: list[dict[str, Any]] = [{} for _ in processes]
         for _ in range(2):  # times, then memory
-            for told, process in zip(found, processes, strict=True):
+            for row, process in zip(found, processes, strict=True):
                 assert process.stdin is not None and process.stdout is not None
-                told |= json.loads(process.stdout.readline())
+                row |= json.loads(process.stdout.readline())
             for process in processes:
                 assert process.stdin is not None
                 process.stdin.write("\n")

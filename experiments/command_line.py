@@ -18,6 +18,6 @@ def run_command(main: Callable[..., Any], description: str | None = None) -> Non
     try:
         tyro.cli(main, description=description)
     except (InputError, FileNotFoundError, NotADirectoryError, PermissionError) as error:
-        told = error.as_flags if isinstance(error, InputError) else str(error)
-        print(f"error: {told}", file=sys.stderr)
+        text = error.as_flags if isinstance(error, InputError) else str(error)
+        print(f"error: {text}", file=sys.stderr)
         sys.exit(2)

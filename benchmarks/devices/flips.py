@@ -141,7 +141,7 @@ def gaps_of_flips(
 
 
 def compared(
-    data: Any, meshes: tuple[str, ...], steps: int, told: Callable[[str], None], **settings: Any
+    data: Any, meshes: tuple[str, ...], steps: int, report: Callable[[str], None], **settings: Any
 ) -> Iterator[tuple[str, str, int, Flips]]:
     """Takes `steps` training steps on one device and on each mesh.
 
@@ -149,7 +149,7 @@ def compared(
       data: a data set.
       meshes: meshes, written as for `--mesh`.
       steps: number of steps.
-      told: progress callback; called with a short text.
+      report: progress callback; called with a short text.
       settings: changes of the default preset.
 
     Yields:
@@ -195,7 +195,7 @@ def compared(
     own = {name: init_state_on(model, places[name]) for name in meshes}
     found = {(name, what): Flips() for name in meshes for what in ("same state", "own state")}
     for number in range(steps):
-        told(f"step {number + 1} of {steps}")
+        report(f"step {number + 1} of {steps}")
         after, mine = step("", one, number)
         for name in meshes:
             _, same = step(name, shard_state(one, places[name]), number)

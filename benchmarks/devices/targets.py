@@ -65,10 +65,10 @@ def compiled(target: str, program: str, shape: str, mined: int | str, head: dict
 
 def row_of(found: Any, target: str) -> dict[str, Any]:
     """The counts of a program, each step's."""
-    from snm.targets.report import seconds_of
+    from snm.targets.report import estimate_seconds
     from snm.targets.table import TARGETS
 
-    seconds, bound = seconds_of(found, TARGETS[target])
+    seconds, bound = estimate_seconds(found, TARGETS[target])
     return {
         "temporary_mib": round(found.temporaries / 2**20, 1),
         "aliased_mib": round(found.aliased / 2**20, 1),

@@ -76,7 +76,7 @@ def train_full_run(place: Path) -> Path:
              "bytes": 100, "seconds": 0.1, "adjustment": None,
              "calibration": dataclasses.asdict(Calibration(9, CURVE, CURVE))}  # fmt: skip
     write_json(folder.memory_record, record)
-    folder.finish({**result, "memory": record}, stored.used_checkpoints())
+    folder.finish({**result, "memory": record}, stored.checkpoints.seals())
     return folder.path
 
 

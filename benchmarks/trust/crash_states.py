@@ -182,7 +182,7 @@ def errors(bench: Bench, place: Path, every: int = 1) -> list[dict[str, Any]]:
     return found
 
 
-def measure(states: int, every: int = 1, told: Callable[[Any], None] = print) -> dict[str, Any]:
+def measure(states: int, every: int = 1, report: Callable[[Any], None] = print) -> dict[str, Any]:
     """Everything: so many states, most of them of runs, and an error at every `every`-th call."""
     begun = time.monotonic()
     # The inodes of a file system in memory are never used again, so that they tell files apart.
@@ -194,7 +194,7 @@ def measure(states: int, every: int = 1, told: Callable[[Any], None] = print) ->
         rows.append(cuts_of_the_cache(bench, states // 12, place))
         rows.append(cuts_of_a_comparison(bench, states // 12, place))
         rows.append(cuts_of_a_run(bench, states // 6, place))
-        told(rows)
+        report(rows)
         half = place / "half"
         with contextlib.suppress(StopIteration):
             events = snm.training(bench.data, CONFIG, half)
@@ -203,9 +203,9 @@ def measure(states: int, every: int = 1, told: Callable[[Any], None] = print) ->
             events.close()
         rest = states - sum(row["states"] for row in rows)
         rows.append(cuts_of_a_run(bench, rest, place, half))
-        told(rows[-1])
+        report(rows[-1])
         found = {"states": rows, "errors": errors(bench, place, every)}
-    told(found["errors"])
+    report(found["errors"])
     ends = sum(row.get("trained to the end", row.get("taken to the end", 0)) for row in rows)
     return {
         "total": sum(row["states"] for row in rows),

@@ -185,7 +185,7 @@ def inject_errors(
     folder: Path,
     every: int,
     late: Callable[[], bool],
-    told: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> dict[str, Any]:
     """Makes every n-th call of a command fail, until no call is left or time is up."""
     shim, step = Shim(), every * command.every
@@ -204,7 +204,7 @@ def inject_errors(
             break
         if outcome not in ("went on", "one line"):
             wrong.append({"call": call, "number": at, "error": kind, "found": outcome})
-            told(f"{command.name}: {wrong[-1]}")
+            report(f"{command.name}: {wrong[-1]}")
         outcomes[outcome.partition(":")[0]] += 1
         calls[call] += 1
     shutil.rmtree(folder)
@@ -212,7 +212,7 @@ def inject_errors(
             "failed": len(wrong), "calls": dict(calls), "wrong": wrong}  # fmt: skip
 
 
-def measure(every: int, seconds: float | None, told: Callable[[str], None]) -> dict[str, Any]:
+def measure(every: int, seconds: float | None, report: Callable[[str], None]) -> dict[str, Any]:
     """Makes every n-th call of each command fail, one command after the other."""
     from benchmarks.trust.crash_bench import Bench
 
@@ -227,8 +227,8 @@ def measure(every: int, seconds: float | None, told: Callable[[str], None]) -> d
         place = Path(name).resolve()
         for command in commands_of(Bench(place)):
             folder = place / f"of-{command.name.replace(' ', '-')}"
-            rows.append(inject_errors(command, folder, every, late, told))
-            told(json.dumps(rows[-1]))
+            rows.append(inject_errors(command, folder, every, late, report))
+            report(json.dumps(rows[-1]))
     return {"errors": sum(row["errors"] for row in rows),
             "failed": sum(row["failed"] for row in rows), "of": rows,
             "seconds": round(time.monotonic() - begun)}  # fmt: skip

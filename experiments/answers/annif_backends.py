@@ -121,8 +121,8 @@ def main(data: tyro.conf.Positional[tuple[Path, ...]], out: Path) -> None:
                 project = backend.replace(" ", "-")
                 seconds = {"train": annif("train", project, "train.tsv")}
                 seconds["eval"] = annif("eval", "-M", "metrics.json", project, "test.tsv")
-                told = json.loads((place / "metrics.json").read_text())
-                found = {metric: told[metric] for metric in METRICS}
+                figures = json.loads((place / "metrics.json").read_text())
+                found = {metric: figures[metric] for metric in METRICS}
                 sets[-1]["backends"][backend] = {**found, "seconds": seconds}
                 print(dataset.name, backend, sets[-1]["backends"][backend], flush=True)
                 peers = {"annif": version("annif"), "omikuji": version("omikuji")}

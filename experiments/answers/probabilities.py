@@ -62,10 +62,10 @@ def measure(run: Path, dataset: snm.Dataset) -> dict[str, Any]:
     right = np.asarray(test.labels[rows, labels.ravel()]).reshape(labels.shape) > 0
     found: dict[str, Any] = {}
     for k in KS:
-        told = Reliability.start().update(p[:, :k], right[:, :k]).result()
-        found |= {f"ECE@{k}": told["ECE"], f"by chance@{k}": told["ECE_by_chance"]}
+        measured = Reliability.start().update(p[:, :k], right[:, :k]).result()
+        found |= {f"ECE@{k}": measured["ECE"], f"by chance@{k}": measured["ECE_by_chance"]}
         if k == 5:
-            bins = told["bins"]
+            bins = measured["bins"]
     record = RunFolder(run).read_memory_record()
     return {
         **found,

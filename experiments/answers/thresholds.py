@@ -47,7 +47,7 @@ def main(data: tyro.conf.Positional[list[str]], runs: Path, out: Path | None = N
 
 def measure(run: Path, dataset: snm.Dataset) -> dict[str, Any]:
     """F1 at each threshold, and of the best number of answers."""
-    told = snm.evaluate(run, dataset, thresholds=GOALS)["at_threshold"]
+    by_threshold = snm.evaluate(run, dataset, thresholds=GOALS)["at_threshold"]
     model, test = snm.load(run), dataset.test
     assert test is not None
     answers, _ = model.predict(test.features, min(MOST, test.num_labels))
@@ -55,7 +55,7 @@ def measure(run: Path, dataset: snm.Dataset) -> dict[str, Any]:
     of_k = [start.update(answers[:, :k], test.labels).result() for k in range(1, MOST + 1)]
     macro = model.threshold("macro-f1")
     return {
-        "at": told,
+        "at": by_threshold,
         "best k": {name: max(one[name] for one in of_k) for name in ("micro-F1", "macro-F1", "F1")},
         "thresholds": {name: model.threshold(name).overall for name in GOALS[1:]},
         "labels of their own": len(macro.labels),

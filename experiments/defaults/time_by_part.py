@@ -67,9 +67,9 @@ def main(
                         "unit": "seconds", "runs": runs,
                     })  # fmt: skip
                     parts = sorted(runs[-1]["parts"].items(), key=lambda part: -part[1])
-                    told = ", ".join(f"{name} {seconds:.1f}" for name, seconds in parts[:5])
+                    text = ", ".join(f"{name} {seconds:.1f}" for name, seconds in parts[:5])
                     print(
-                        f"{folder.name:<18} {kind} {runs[-1]['whole']:6.1f} s: {told}", flush=True
+                        f"{folder.name:<18} {kind} {runs[-1]['whole']:6.1f} s: {text}", flush=True
                     )
 
 

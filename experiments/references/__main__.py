@@ -59,8 +59,8 @@ def main(
             before = read_json(out) if out.exists() else {"runs": []}  # others may write it too
             write_json(out, {**before, **machine(), "runs": [*before["runs"], run]})
             figures = run.get("metrics", {})
-            told = [f"{at} {figures[at]:.2f}" for at in ("P@1", "P@3", "P@5") if at in figures]
-            print(name, reference, *(told or [run["ended"]]), flush=True)
+            text = [f"{at} {figures[at]:.2f}" for at in ("P@1", "P@3", "P@5") if at in figures]
+            print(name, reference, *(text or [run["ended"]]), flush=True)
 
 
 def _measured(

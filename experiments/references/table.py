@@ -60,11 +60,11 @@ class Entry:
                 k,
             )
 
-        return Peer("scipy", f"written again after {self.source}: {told(settings)}",
+        return Peer("scipy", f"written again after {self.source}: {format_settings(settings)}",
                     train_and_predict)  # fmt: skip
 
 
-def told(settings: dict[str, Any]) -> str:
+def format_settings(settings: dict[str, Any]) -> str:
     """Settings as words."""
     return ", ".join(f"{key} {value:g}" for key, value in settings.items()) or "defaults"
 

@@ -80,13 +80,13 @@ def trial(dataset: snm.Dataset) -> dict[str, Any]:
 
 def runs(dataset: snm.Dataset, seeds: tuple[int, ...]) -> list[dict[str, Any]]:
     """Test metrics of each choice and seed."""
-    told: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     for seed in seeds:
         for choice in ("off", "on"):
             result = trained(dataset, choice, seed)[0]
             metrics = {name: result["metrics"][name] for name in MEASURES}
-            told.append({"label_text": choice, "seed": seed, **metrics})
-    return told
+            results.append({"label_text": choice, "seed": seed, **metrics})
+    return results
 
 
 def trained(dataset: snm.Dataset, choice: str, seed: int) -> tuple[dict[str, Any], snm.Predictor]:
@@ -110,7 +110,7 @@ def without_points(dataset: snm.Dataset) -> dict[str, Any]:
     truth = test.labels[:, held]
     rows = np.flatnonzero(np.diff(truth.indptr))
     chance = {"all": 500 / labels, "held_out": 500 / len(held)}
-    told: dict[str, Any] = {"labels": len(held), "test_points": len(rows), "chance": chance}
+    found: dict[str, Any] = {"labels": len(held), "test_points": len(rows), "chance": chance}
     for choice in ("off", "on"):
         result, model = trained(without, choice, 0)
         recall = {}
@@ -119,8 +119,8 @@ def without_points(dataset: snm.Dataset) -> dict[str, Any]:
             true = [set(held[row.indices].tolist()) for row in truth[rows]]
             shares = [len(t & set(b)) / len(t) for t, b in zip(true, best.tolist(), strict=True)]
             recall[among] = 100 * float(np.mean(shares))
-        told[choice] = {"recall@5": recall, "P@1": result["metrics"]["P@1"]}
-    return told
+        found[choice] = {"recall@5": recall, "P@1": result["metrics"]["P@1"]}
+    return found
 
 
 if __name__ == "__main__":

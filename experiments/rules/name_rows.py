@@ -72,7 +72,7 @@ def measure(data: Path, seed: int) -> list[dict[str, Any]]:
     shared = [
         predict_rows_from_names(rows, dataset.label_names, dataset.label_names) for rows in own
     ]
-    told = []
+    results = []
     for strength in STRENGTHS:
         mixed = trained
         if strength:
@@ -85,9 +85,9 @@ def measure(data: Path, seed: int) -> list[dict[str, Any]]:
             predictor, state=dataclasses.replace(predictor.state, head=head)
         )
         metrics = score_test_points(model, dataset, propensity)["metrics"]
-        told.append({"data": dataset.name, "seed": seed, "strength": strength}
+        results.append({"data": dataset.name, "seed": seed, "strength": strength}
                     | {name: metrics[name] for name in MEASURES})  # fmt: skip
-    return told
+    return results
 
 
 def mix(

@@ -20,7 +20,7 @@ import numpy as np
 
 from experiments.figures import COLOURS, DASHES, panels, save_results
 from snm.losses.transformations import exponential, linear, sigmoid
-from snm.theory import listwise
+from snm.theory import listwise, listwise_tables
 
 SLOPES = (0.25, 0.5, 1.0, 2.0)
 REACHES = (0.25, 0.5, 1.0, 2.0, 5.0)  # BM
@@ -42,25 +42,25 @@ def main() -> None:
 
     for a, reach, room in itertools.product(SLOPES, REACHES, ROOMS):
         b, k = a * reach + room, math.exp(-a * reach)
-        for claim in listwise.table_2(a, b, reach):
+        for claim in listwise_tables.table_2(a, b, reach):
             count(f"Table 2 (RankCosine): {claim.text}", claim.claimed, claim.printed, claim.exact)
         for m in LENGTHS:
             if room > k * k * (1 + k):
-                for claim in listwise.table_3(a, b, reach, m):
+                for claim in listwise_tables.table_3(a, b, reach, m):
                     name = f"Table 3 (ListMLE, ListNet): {claim.text}"
                     count(name, claim.claimed, claim.printed, claim.exact)
             for psi in (linear(a, b), exponential(a), sigmoid(a)):
-                computed, claimed = listwise.listmle_beats_rankcosine(psi, reach, m)
+                computed, claimed = listwise_tables.listmle_beats_rankcosine(psi, reach, m)
                 when = "m >= 6" if m >= 6 else "m < 6"
                 count(f"ListMLE before RankCosine, {when}", claimed, computed, computed)
-    example = {c.text: c for c in listwise.table_3(1.0, 11.0, 10.0, 1000)}
+    example = {c.text: c for c in listwise_tables.table_3(1.0, 11.0, 10.0, 1000)}
     for text in ("linear before sigmoid", "sigmoid before exponential"):
         # The example of the paper claims both for every m >= 1.
         name = f"Example of 3.3.2 (a 1, BM 10, b 11, m 1000): {text}"
         count(name, True, example[text].printed, example[text].exact)
     rows = [{"claim": name, **seen} for name, seen in counts.items()]
 
-    table_1 = listwise.table_1(EXAMPLE["a"], EXAMPLE["b"], EXAMPLE["reach"], 10)
+    table_1 = listwise_tables.table_1(EXAMPLE["a"], EXAMPLE["b"], EXAMPLE["reach"], 10)
     for name, values in table_1.items():
         print(f"Table 1, a 1, BM 1, b 3, m 10, {name:<11} "
               + "  ".join(f"{key} {value:.4g}" for key, value in values.items()))  # fmt: skip

@@ -14,8 +14,8 @@ from snm.tables.table import SparseRows
 
 __all__ = [
     "as_sparse_rows",
-    "block_of",
     "likely_max_entries",
+    "make_block",
     "padded_slice",
     "power_of_two",
     "repeat",
@@ -146,7 +146,7 @@ def power_of_two(count: int, at_least: int = 1) -> int:
     return 1 << (max(count, at_least) - 1).bit_length()
 
 
-def block_of(matrix: csr_matrix, points: np.ndarray, at_least: int = 8) -> SparseRows:
+def make_block(matrix: csr_matrix, points: np.ndarray, at_least: int = 8) -> SparseRows:
     """Rows of a matrix as a block, padded to a power of two entries.
 
     Args:

@@ -18,7 +18,6 @@ from snm.distributed.processes import make_global_array, replicate
 __all__ = [
     "local_data_parts",
     "points_specs",
-    "spread_data_parts",
     "spread_points",
     "spread_stack",
     "stack_specs",
@@ -61,7 +60,7 @@ def spread_points(points: Any, data_parts: int, mesh: Mesh) -> Any:
     """
     if data_parts == 1:
         return replicate(points, mesh)
-    return jax.tree.map(lambda leaf: spread_data_parts(leaf, 0, mesh), points)
+    return jax.tree.map(lambda leaf: _spread_data_parts(leaf, 0, mesh), points)
 
 
 def points_specs(resident: Any, data_parts: int) -> Any:
@@ -74,12 +73,12 @@ def spread_stack(stack: Any, data_parts: int, mesh: Mesh) -> Any:
     """Places the batches of a dispatch, of which this process has made only its own data parts."""
 
     def placed(leaf: Any, spec: PartitionSpec) -> jax.Array:
-        return spread_data_parts(leaf, 1, mesh) if len(spec) == 2 else replicate(leaf, mesh)
+        return _spread_data_parts(leaf, 1, mesh) if len(spec) == 2 else replicate(leaf, mesh)
 
     return jax.tree.map(placed, stack, stack_specs(stack, data_parts))
 
 
-def spread_data_parts(array: np.ndarray, axis: int, mesh: Mesh) -> jax.Array:
+def _spread_data_parts(array: np.ndarray, axis: int, mesh: Mesh) -> jax.Array:
     """Places an array, of which this process has its own data parts along an axis, on a mesh."""
     start, data_parts = local_data_parts(mesh).start, mesh.shape[DATA]
     shape = (*array.shape[:axis], data_parts, *array.shape[axis + 1 :])

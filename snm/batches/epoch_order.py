@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from snm.batches.streams import Stream
 
-__all__ = ["MAX_STRIPS", "Order"]
+__all__ = ["Order"]
 
-MAX_STRIPS = 64
+_MAX_STRIPS = 64
 """The number of strips if it divides the batch size. With more, two points of one strip would be
 in one batch less often."""
 
@@ -62,7 +62,7 @@ class Order:
           >>> [Order(1000, size, 0).strips for size in (256, 1024, 100, 33)]
           [64, 64, 4, 1]
         """
-        return math.gcd(self.batch_size, MAX_STRIPS)
+        return math.gcd(self.batch_size, _MAX_STRIPS)
 
     @property
     def steps(self) -> int:

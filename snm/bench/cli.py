@@ -17,12 +17,12 @@ from tyro.conf import Positional, arg
 
 from snm.errors import InputError
 from snm.machine.cores import num_cores
-from snm.system.faults import reason_of
+from snm.system.faults import describe_error
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["Bench", "slower", "table_of"]
+__all__ = ["Bench", "make_results_table", "slower"]
 
 _SAMPLED_PARTS = ("step", "epoch")  # the parts with settings for B and k'
 _DTYPES: dict[str, Literal["float32", "bfloat16"]] = {"cpu": "float32", "gpu": "bfloat16"}
@@ -104,7 +104,7 @@ def _run(command: Bench) -> None:
             for part in names:
                 part_rows = _time_part(part, shape, command, report)
                 rows += part_rows
-                console.print(table_of(part_rows))
+                console.print(make_results_table(part_rows))
                 if command.json is not None:
                     # A list of rows, each with the machine it was measured on.
                     write_json(command.json, [{**row, "on": machine_description} for row in rows])
@@ -183,7 +183,7 @@ def _read(path: Path) -> list[dict[str, Any]]:
         for row in rows:
             _key(row), row["median_s"], row["quartiles_s"][1], row["ratio_to_floor"]
     except OSError as error:
-        reason = reason_of(error)
+        reason = describe_error(error)
         raise InputError(f"--vs {path}", reason, "a file written by --json") from error
     except (ValueError, TypeError, KeyError, IndexError) as error:
         raise InputError(
@@ -229,7 +229,7 @@ def _measure(row: dict[str, Any]) -> tuple[float, float, float]:
 # -- what is shown ---------------------------------------------------------------------------
 
 
-def table_of(rows: list[dict[str, Any]]) -> Table:
+def make_results_table(rows: list[dict[str, Any]]) -> Table:
     """The table of one part: medians, with quartiles in parentheses."""
     from rich.table import Table
 

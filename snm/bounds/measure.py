@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_matrix
 
-from snm.batches.csr_blocks import block_of
+from snm.batches.csr_blocks import make_block
 from snm.data.dataset import Points
 from snm.errors import InputError
 from snm.head.spec import HeadSpec
@@ -45,7 +45,7 @@ from snm.theory.generalization import (
 )
 from snm.theory.retrieval import Vector, margin_risk
 
-__all__ = ["Sample", "bounds_of_run", "measure", "sampled_vartheta"]
+__all__ = ["bounds_of_run", "measure", "sampled_vartheta"]
 
 _BATCH = 512  # points
 _MARGINS = 8  # margins in the default grid: the largest possible margin, halved 1 to 8 times
@@ -128,7 +128,7 @@ def measure(
         rows = np.arange(first, min(first + _BATCH, len(kept)))
         padded = np.full(_BATCH, -1, np.int64)
         padded[: len(rows)] = rows
-        queries, best = embed_and_search(state, block_of(features, padded))
+        queries, best = embed_and_search(state, make_block(features, padded))
         z = np.asarray(queries, np.float64)[: len(rows)]
         gram += z.T @ z
         sums += z.sum(axis=0)

@@ -30,7 +30,6 @@ from snm.errors import InputError
 from snm.machine.ram import available_ram
 
 __all__ = [
-    "GatheringWriter",
     "MultiProcessWriter",
     "Store",
     "Writer",

@@ -14,10 +14,12 @@ if TYPE_CHECKING:
 
     from snm.prediction.predictor import Predictor
 
-__all__ = ["labels_of"]
+__all__ = ["read_labels"]
 
 
-def labels_of(path: Path, predictor: Predictor, *, may_be_none: bool = False) -> NDArray[np.int32]:
+def read_labels(
+    path: Path, predictor: Predictor, *, may_be_none: bool = False
+) -> NDArray[np.int32]:
     """The ids of the labels that a file lists, int32 [S]; prints a remark on unknown names.
 
     Args:

@@ -27,14 +27,14 @@ from snm.serve.background import has_background_work
 from snm.stores.address import Address, cache_address
 from snm.stores.objects import StoreError
 from snm.system import timing
-from snm.system.escapes import plain
+from snm.system.escapes import escape_controls
 from snm.system.faults import (
     OUT_OF_MEMORY,
     STANDARD_OUTPUT,
+    describe_error,
     is_disk_full,
     is_out_of_memory,
     naming,
-    reason_of,
 )
 from snm.system.files import check_reachable
 from snm.system.own_modules import import_own_modules
@@ -277,7 +277,7 @@ def _run_to_status(words: list[str]) -> int:
         return 1
     except OSError as error:  # a full disk, say
         where = "" if error.filename is None else f"{error.filename}: "
-        status = _print_error(f"{where}{reason_of(error)}", 1)
+        status = _print_error(f"{where}{describe_error(error)}", 1)
         return _ImmediateExit(status) if is_out_of_memory(error) else status
     except Exception as error:
         if is_out_of_memory(error):
@@ -307,7 +307,7 @@ def _no_device_message(error: BaseException) -> str | None:
 
 
 def _print_error(text: str, status: int) -> int:
-    line = plain(text).replace("\n", r"\n")  # names of files may hold any character
+    line = escape_controls(text).replace("\n", r"\n")  # names of files may hold any character
     with contextlib.suppress(OSError):  # the reader has gone; the status reports it too
         print(f"snm: error: {line}", file=sys.stderr)
     return status

@@ -130,7 +130,8 @@ def _compute_plan(command: Plan, limit: int | None) -> _PlanResult:
         not_timed_because = "one CPU simulates the devices"
     elif room.needed > device_memory():
         not_timed_because = "the run does not fit this machine"
-    seconds = None if not_timed_because else seconds_per_step(programs, expected.needs.at_once)
+    at_once = expected.sizes.parallel_members
+    seconds = None if not_timed_because else seconds_per_step(programs, at_once)
     return _PlanResult(config, expected, programs, room, seconds, not_timed_because)
 
 
@@ -148,7 +149,7 @@ def _as_json(plan: _PlanResult) -> dict[str, Any]:
         "ways_to_fit": [{"flags": flags, "bytes": size} for flags, size in room.ways],
         "steps_per_epoch": steps,
         "seconds_per_step": seconds,
-        "members_at_once": expected.needs.at_once,
+        "members_at_once": expected.sizes.parallel_members,
         "compile_seconds": plan.programs.compile_seconds,
         "seconds_per_epoch": None if seconds is None else seconds * steps,
     }
@@ -178,7 +179,7 @@ def _time_text(plan: _PlanResult) -> str:
     config, seconds, steps = plan.config, plan.seconds, plan.expected.steps_per_epoch
     if seconds is None:
         return f"time: not measured, because {plan.not_timed_because}"
-    at_once = plan.expected.needs.at_once
+    at_once = plan.expected.sizes.parallel_members
     total_steps = config.epochs * -(-config.members // at_once) * steps
     per_step = f" of {at_once} members at once" if at_once > 1 else ""
     return (

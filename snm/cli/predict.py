@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from tyro.conf import Positional, arg
 
 from snm.errors import InputError, counted
-from snm.system.faults import STANDARD_OUTPUT, naming, reason_of
+from snm.system.faults import STANDARD_OUTPUT, describe_error, naming
 
 if TYPE_CHECKING:
     import numpy as np
@@ -138,14 +138,14 @@ def _run(command: Predict) -> None:
     with contextlib.ExitStack() as holding:
         blocks = _blocks(command, predictor, holding)
         lines = holding.enter_context(_written(output))
-        tell = None if output is None else holding.enter_context(text_spinner("points"))
+        report = None if output is None else holding.enter_context(text_spinner("points"))
         form.begin(lines)
         for found in _answers(command, predictor, blocks, lists):
             lines.writelines(form.of(found))
             rows, unknown = rows + len(found.labels), unknown + int(found.unknown.sum())
             unlikely += int((~found.unknown & (found.labels < 0).all(axis=1)).sum())
-            if tell is not None:
-                tell(counted(rows, "point"))
+            if report is not None:
+                report(counted(rows, "point"))
         form.end(lines, rows)
     if unknown:
         what = "feature"
@@ -170,14 +170,14 @@ class _Lists(NamedTuple):
         """Those of the files that are named.
 
         Raises:
-          InputError: as `labels_of`.
+          InputError: as `read_labels`.
         """
-        from snm.cli.label_lists import labels_of
+        from snm.cli.label_lists import read_labels
 
         among, exclude = command.labels, command.exclude
         return cls(
-            None if among is None else labels_of(among, predictor),
-            None if exclude is None else labels_of(exclude, predictor, may_be_none=True),
+            None if among is None else read_labels(among, predictor),
+            None if exclude is None else read_labels(exclude, predictor, may_be_none=True),
         )
 
 
@@ -290,7 +290,7 @@ def _written(output: Path | None) -> Iterator[Any]:
         with sigterm_raises_exit(), atomic_file(output) as beside, _opened(beside, packed) as lines:
             yield lines
     except OSError as error:
-        reason = reason_of(error)
+        reason = describe_error(error)
         raise InputError(f"--output {output}", reason, "a file that can be written") from error
 
 
@@ -368,10 +368,10 @@ def _reasons(
     """For each point and label what `--explain` adds, ready for JSON."""
     explained = []
     for of_point in predictor.reasons(features, labels):
-        labels_of: list[dict[str, Any]] = []
+        parts_of_labels: list[dict[str, Any]] = []
         for reason in of_point:
-            labels_of.append({"parts": reason.as_json()})
+            parts_of_labels.append({"parts": reason.as_json()})
             if predictor.memory is not None:
-                labels_of[-1]["because"] = reason.witnesses_as_json()
-        explained.append(labels_of)
+                parts_of_labels[-1]["because"] = reason.witnesses_as_json()
+        explained.append(parts_of_labels)
     return explained

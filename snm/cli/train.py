@@ -122,8 +122,8 @@ def run_training(command: Train) -> None:
     with waiting("starting"), part("starting"):
         from snm.distributed.dataset import load_together
         from snm.distributed.processes import is_first_process
-        from snm.runs.agreement import agree_on_start
-        from snm.runs.log.trackers import check_trackers, tracked
+        from snm.runs.agreement import check_same_command
+        from snm.runs.log.trackers import check_trackers, log_to_trackers
 
     console.quiet = not is_first_process()
     command.settings.check()  # before the data are read, which may take long
@@ -140,7 +140,7 @@ def run_training(command: Train) -> None:
         "warm_start": command.warm_start is not None,
         "same_ids": command.same_ids,
     }
-    agree_on_start(command.data, command.settings, command.run_dir, asked)
+    check_same_command(command.data, command.settings, command.run_dir, asked)
     with waiting(f"reading {command.data}"), part("reading"):
         dataset = load_together(command.data)
     if command.dry_run:
@@ -173,7 +173,7 @@ def run_training(command: Train) -> None:
             )
             display = _Display(bar, run.config.members)
             services = command.log_to if is_first_process() else ()
-            for event in tracked(run.events(request), services, place.folder):
+            for event in log_to_trackers(run.events(request), services, place.folder):
                 display.show(event)
     if not display.started:
         console.print(f"{command.run_dir} is finished: nothing was trained", soft_wrap=True)

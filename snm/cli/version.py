@@ -7,7 +7,7 @@ import platform
 import subprocess
 import sys
 
-from snm.machine.versions import version_of
+from snm.machine.versions import package_version
 
 __all__ = ["version_lines"]
 
@@ -22,7 +22,7 @@ def version_lines() -> list[str]:
 
     jax looks for them in another process, because a broken driver may crash it or hang.
     """
-    versions = [f"{package} {version_of(package)}" for package in ("snm", "jax", "jaxlib")]
+    versions = [f"{package} {package_version(package)}" for package in ("snm", "jax", "jaxlib")]
     where = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
     return [versions[0], ", ".join([*versions[1:], where]), f"devices: {_describe_devices()}"]
 

@@ -5,7 +5,7 @@ Public names, by module:
 - `arms`: `Arm`, `plan_arms`, `tuning_grid`, `EXTRAS`: the settings to compare, and their tuning
   grids.
 - `campaign`: `Campaign`, `Plan`: runs all arms at equal steps, tuned, and at equal seconds.
-- `jobs`: `run_jobs`, `result_of`, `Job`: training runs as processes that can be resumed.
+- `jobs`: `run_jobs`, `read_result`, `Job`: training runs as processes that can be resumed.
 - `worker`: `run_task`: one such run, `python -m snm.compare.worker TASK.json`.
 - `processes`: what such processes, and who starts them, know of each other's end.
 - `probe`: `Probe`: measurements during training (scores, false negatives, gradient variance).

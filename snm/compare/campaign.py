@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from snm.compare.arms import EXTRAS, Arm, ResolvedArm, tuning_grid
-from snm.compare.jobs import Job, Running, result_of, run_jobs
+from snm.compare.jobs import Job, Running, read_result, run_jobs
 from snm.compare.records import read_record, write_record
 from snm.compare.report.flat import SETTINGS
 from snm.compare.report.summary import BY_LOSS, summarize
@@ -29,9 +29,9 @@ from snm.data.dataset import Dataset
 from snm.errors import InputError, StoppedError, counted
 from snm.losses.sampled import LOSSES
 
-__all__ = ["OWN", "TUNING_METRIC", "Campaign", "Plan", "sampled_range"]
+__all__ = ["OWN", "Campaign", "Plan", "sampled_range"]
 
-TUNING_METRIC = "R@1"
+_TUNING_METRIC = "R@1"
 """The metric that tuning maximises, on the held-out fifth of train."""
 
 OWN: dict[str, Any] = {
@@ -147,7 +147,7 @@ class Campaign:
         }  # fmt: skip
         self._run_jobs(stage, list(jobs.values()))
         differing = _differing(arms)
-        results = {key: result_of(self._runs, job) or {} for key, job in jobs.items()}
+        results = {key: read_result(self._runs, job) or {} for key, job in jobs.items()}
         successful = {
             arm.name: [results[arm.name, seed] for seed in range(self._plan.seeds)
                        if "metrics" in results[arm.name, seed]]
@@ -190,7 +190,7 @@ class Campaign:
         self._run_jobs("tuning", [job for _, job in trials.values()])
         tuning: dict[str, Any] = {arm.name: {"trials": []} for arm in self.arms}
         for (name, _), (settings, job) in trials.items():
-            result = result_of(self._runs, job) or {}
+            result = read_result(self._runs, job) or {}
             trial: dict[str, Any] = {"settings": settings}
             if "metrics" in result:
                 trial["validation"] = {k: v for k, v in result["metrics"].items() if "@" in k}
@@ -200,7 +200,7 @@ class Campaign:
             tuning[name]["trials"].append(trial)
         for arm_tuning in tuning.values():
             scored = [trial for trial in arm_tuning["trials"] if "validation" in trial]
-            best = max(scored, key=lambda trial: trial["validation"][TUNING_METRIC], default=None)
+            best = max(scored, key=lambda trial: trial["validation"][_TUNING_METRIC], default=None)
             arm_tuning["best"] = None if best is None else best["settings"]
         return tuning
 

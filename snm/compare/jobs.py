@@ -26,7 +26,7 @@ from snm.config.resolved import ResolvedConfig
 from snm.errors import STOPPED
 from snm.system.files import make_folder
 
-__all__ = ["Job", "Running", "result_of", "run_jobs"]
+__all__ = ["Job", "Running", "read_result", "run_jobs"]
 
 _POLL_SECONDS = 0.25
 _STOPPED_STATUSES = (
@@ -83,7 +83,7 @@ class Running:
     stopped: bool = False
 
 
-def result_of(folder: Path, job: Job) -> dict[str, Any] | None:
+def read_result(folder: Path, job: Job) -> dict[str, Any] | None:
     """The result of a finished job (metrics and more, or `error`); None if it is not finished."""
     path = folder / f"{job.name}.json"
     return read_record(path) if path.exists() else None
@@ -119,7 +119,7 @@ def run_jobs(data: str, folder: Path, jobs: Sequence[Job], num_parallel: int) ->
             for job, process in list(working.items()):
                 if process.poll() is not None:
                     _close_stdin(working.pop(job))
-                    if process.returncode in _STOPPED_STATUSES and result_of(folder, job) is None:
+                    if process.returncode in _STOPPED_STATUSES and read_result(folder, job) is None:
                         waiting.append(job)
                         stopped = True
                         continue
@@ -146,7 +146,7 @@ def run_jobs(data: str, folder: Path, jobs: Sequence[Job], num_parallel: int) ->
             process.wait()  # it writes a checkpoint first
             _close_stdin(process)
         for job in working:
-            if result_of(folder, job) is not None:  # it finished meanwhile
+            if read_result(folder, job) is not None:  # it finished meanwhile
                 _delete_files(folder, job)
 
 
@@ -157,7 +157,7 @@ def _close_stdin(process: subprocess.Popen[bytes]) -> None:
 
 def _is_unfinished(folder: Path, job: Job) -> bool:
     """Whether a job must run; deletes the record of a failure and files of a killed process."""
-    result = result_of(folder, job)
+    result = read_result(folder, job)
     if result is not None and "error" in result:
         (folder / f"{job.name}.json").unlink()
         return True
@@ -191,7 +191,7 @@ def _has_begun(folder: Path, job: Job) -> bool:
 def _record_end(folder: Path, job: Job, status: int) -> None:
     """Records why a worker failed; if it succeeded, deletes the other files of its job."""
     errors = folder / f"{job.name}.stderr"
-    if result_of(folder, job) is None:
+    if read_result(folder, job) is None:
         record = {"arm": job.arm, "error": failure_reason(errors, status)}
         write_record(folder / f"{job.name}.json", record)
         return

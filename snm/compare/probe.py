@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from snm.batches.csr_blocks import block_of
+from snm.batches.csr_blocks import make_block
 from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset, Points
 from snm.evaluation.evaluate import evaluate_points
@@ -89,7 +89,7 @@ class Probe:
             metrics = evaluate_points(predictor, self._test, None)["metrics"]
             results["test"] = {k: v for k, v in metrics.items() if k[:2] in ("R@", "P@")}
         features = predictor.weighting.apply(self._points.features)
-        block = block_of(features, np.arange(self._points.num_points))
+        block = make_block(features, np.arange(self._points.num_points))
         queries = _embedded(predictor.model, predictor.state, block)
         scale = float(jnp.exp(predictor.state.head.log_scale))
         positive_scores = np.asarray(_scores(predictor, queries, self._positives[:, None]))[:, 0]

@@ -22,7 +22,7 @@ from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_matrix
 
 from snm.data.formats.binary import DAMAGE, npy_header
-from snm.data.formats.text import Piece, pieces_of
+from snm.data.formats.text import Piece, split_pieces
 from snm.errors import InputError
 from snm.system import disk
 from snm.system.checksums import crc32, read_sealed, sealed
@@ -164,7 +164,7 @@ def write_pieces(
     Args:
       place: the cache folder.
       key: SHA-256 of the source.
-      parts: `train` and `test` with their files, as `pieces_of` takes them.
+      parts: `train` and `test` with their files, as `split_pieces` takes them.
       check: called when all files are read; raises InputError if they have changed since.
 
     Returns:
@@ -178,7 +178,7 @@ def write_pieces(
         with _new_entry(place, key) as (temporary, recorded_parts):
             try:
                 for part, files in parts:
-                    widths, pieces = pieces_of(files)
+                    widths, pieces = split_pieces(files)
                     recorded_parts[part] = _write_part(temporary, part, widths, pieces)
                 check()
             except InputError as error:  # in the files, not in the cache

@@ -10,7 +10,7 @@ from snm.errors import InputError
 from snm.system.checksums import file_sha256
 from snm.system.faults import read_error
 
-__all__ = ["Content", "sha256_of"]
+__all__ = ["Content", "hash_files"]
 
 
 class Content(NamedTuple):
@@ -20,7 +20,7 @@ class Content(NamedTuple):
       folder: the folder of the files, for messages.
       files: the files.
       stamps: inode, size and modification time of each file.
-      key: `sha256_of` the files.
+      key: `hash_files` the files.
     """
 
     folder: Path
@@ -35,7 +35,7 @@ class Content(NamedTuple):
         Raises:
           InputError: a file cannot be read.
         """
-        return cls(folder, files, _stamps(files), sha256_of(files))
+        return cls(folder, files, _stamps(files), hash_files(files))
 
     def refuse_changed(self) -> None:
         """Rejects files that have changed since: the cache would store them under a wrong key.
@@ -45,7 +45,7 @@ class Content(NamedTuple):
         Raises:
           InputError: a file has changed, or cannot be read.
         """
-        if _stamps(self.files) != self.stamps and sha256_of(self.files) != self.key:
+        if _stamps(self.files) != self.stamps and hash_files(self.files) != self.key:
             found = "files that changed while they were read"
             raise InputError(str(self.folder), found, "the same command again")
 
@@ -59,7 +59,7 @@ def _stamps(files: list[Path]) -> list[tuple[int, int, int]]:
     return [(stat.st_ino, stat.st_size, stat.st_mtime_ns) for stat in stats]
 
 
-def sha256_of(files: list[Path]) -> str:
+def hash_files(files: list[Path]) -> str:
     """SHA-256 over the names and content hashes of the files, sorted by path.
 
     Raises:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from scipy.sparse import csr_matrix
 
 from snm.data import cache as binary_cache
-from snm.data.content import Content, sha256_of
+from snm.data.content import Content, hash_files
 from snm.data.dataset import Dataset, Points
 from snm.data.formats import dispatch as formats
 from snm.data.formats.binary import DAMAGE, npy_header
@@ -28,8 +28,8 @@ from snm.system.files import check_reachable
 
 __all__ = [
     "absolute_source",
+    "cache_key",
     "fetched",
-    "key_of",
     "load",
     "load_mapped",
 ]
@@ -134,14 +134,14 @@ def _cached(place: Path | None, key: str, **options: Any) -> binary_cache.Parts 
     return parts
 
 
-def key_of(source: str | Path) -> str:
+def cache_key(source: str | Path) -> str:
     """SHA-256 of the files of a data set: its key in the cache.
 
     Raises:
       InputError: a folder or file cannot be read.
     """
     _check_is_path(source)
-    return sha256_of(_files_of(source).all)
+    return hash_files(_files_of(source).all)
 
 
 def absolute_source(source: str | Path) -> str:
@@ -154,7 +154,7 @@ def load_mapped(source: str | Path, key: str, checks: Callable[[int], bool]) -> 
 
     Args:
       source: as for `load`.
-      key: the result of `key_of(source)`.
+      key: the result of `cache_key(source)`.
       checks: array number -> whether to verify its checksum; see `cache.read`.
 
     Returns:

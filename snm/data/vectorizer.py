@@ -26,7 +26,6 @@ from snm.system.faults import read_error
 __all__ = [
     "CLASSES",
     "NO_TEXT",
-    "Analyzer",
     "Kind",
     "Vectorizer",
     "are_names",

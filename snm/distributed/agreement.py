@@ -1,7 +1,6 @@
-"""What the processes of a run must have in common, compared before it can do harm.
+"""Checks that the processes of a run have the same settings, data and run folder.
 
-With other settings or other data in one of them, processes train a wrong model together, or wait
-for each other without end; so they do with a folder that is not the same one for all.
+Otherwise they would train a wrong model together, or wait for each other for ever.
 """
 
 from __future__ import annotations
@@ -22,81 +21,87 @@ from snm.distributed.processes import (
 from snm.errors import InputError, counted
 from snm.system import disk
 
-__all__ = ["agree", "agree_on_folder", "difference", "is_mark"]
+__all__ = ["check_equal", "check_same_folder", "find_difference", "is_mark"]
 
-_MOST_TOLD = 3  # differences, and processes, that an error line names
-_SEEN_WITHIN = 15.0  # seconds: a network disk may show a new file late
+_MAX_NAMED = 3  # facts, and processes, that an error line names
+_MARK_TIMEOUT = 15.0  # seconds: a network disk may show a new file late
 _MARK = ".snm-same-disk-"
 Facts = Mapping[str, str]
 
 
-def agree(facts: Facts, remedy: str) -> None:
-    """Compares facts of all processes, which must call it at the same point.
+def check_equal(facts: Facts, remedy: str) -> None:
+    """Checks that the facts are equal in all processes. A collective: all must call it.
 
     Args:
-      facts: name -> value in words.
-      remedy: what to do where they differ, the end of the error line.
+      facts: name -> value as text.
+      remedy: the end of the error line: what to do if they differ.
 
     Raises:
-      InputError: they differ; the same line in all processes, which names the facts.
+      InputError: they differ. All processes raise the same line, which names the facts.
     """
     if not has_several_processes():
         return
     gathered = gather_texts(json.dumps(dict(facts)))
-    error = difference([json.loads(text) for text in gathered], remedy)
+    error = find_difference([json.loads(text) for text in gathered], remedy)
     if error is not None:
         raise error
 
 
-def difference(gathered: list[Facts], remedy: str) -> InputError | None:
-    """What to raise where the facts of some process are not those of process 0.
+def find_difference(gathered: list[Facts], remedy: str) -> InputError | None:
+    """Finds the first process whose facts differ from those of process 0.
 
     Args:
-      gathered: of each process.
-      remedy: as in `agree`.
+      gathered: the facts of each process.
+      remedy: as in `check_equal`.
+
+    Returns:
+      The error to raise. It also names the further processes with the same values. None if all
+      facts are equal.
 
     Example:
-      >>> told = difference([{"seed": "0"}, {"seed": "7"}], "start both alike")
-      >>> str(told)
+      >>> error = find_difference([{"seed": "0"}, {"seed": "7"}], "start both alike")
+      >>> str(error)
       'process 1: found seed = 7, expected seed = 0 as in process 0: start both alike'
     """
     first = gathered[0]
-    others = [_other_than(first, facts) for facts in gathered]
-    odd = next((names for names in others if names), None)
-    if odd is None:
+    differing = [_differing_names(first, facts) for facts in gathered]
+    names = next((names for names in differing if names), None)
+    if names is None:
         return None
-    found = _in_words(gathered[others.index(odd)], odd)
-    same = [
+    found = _format_facts(gathered[differing.index(names)], names)
+    processes = [
         number
-        for number, names in enumerate(others)
-        if names == odd and _in_words(gathered[number], odd) == found
+        for number, facts in enumerate(gathered)
+        if differing[number] == names and _format_facts(facts, names) == found
     ]
-    return InputError(_named(same), found, f"{_in_words(first, odd)} as in process 0: {remedy}")
+    expected = f"{_format_facts(first, names)} as in process 0: {remedy}"
+    return InputError(_format_processes(processes), found, expected)
 
 
-def _other_than(first: Facts, facts: Facts) -> list[str]:
-    """The names of facts that are not those of process 0."""
+def _differing_names(first: Facts, facts: Facts) -> list[str]:
+    """The names of the facts that differ from those of process 0."""
     return [name for name in {**first, **facts} if facts.get(name) != first.get(name)]
 
 
-def _in_words(facts: Facts, names: list[str]) -> str:
-    told = ", ".join(f"{name} = {facts.get(name, 'nothing')}" for name in names[:_MOST_TOLD])
-    more = len(names) - _MOST_TOLD
-    return f"{told} and {more} more" if more > 0 else told
+def _format_facts(facts: Facts, names: list[str]) -> str:
+    """The named facts as text: `seed = 7, dim = 64`."""
+    text = ", ".join(f"{name} = {facts.get(name, 'nothing')}" for name in names[:_MAX_NAMED])
+    more = len(names) - _MAX_NAMED
+    return f"{text} and {more} more" if more > 0 else text
 
 
-def _named(numbers: list[int]) -> str:
-    """Some processes in words: `process 1`, `processes 1, 2`."""
-    told = ", ".join(str(number) for number in numbers[:_MOST_TOLD])
-    more = len(numbers) - _MOST_TOLD
+def _format_processes(numbers: list[int]) -> str:
+    """The processes as text: `process 1`, `processes 1, 2`."""
+    text = ", ".join(str(number) for number in numbers[:_MAX_NAMED])
+    more = len(numbers) - _MAX_NAMED
     noun = "process" if len(numbers) == 1 else "processes"
-    return f"{noun} {told}" + (f" and {counted(more, 'other')}" if more > 0 else "")
+    return f"{noun} {text}" + (f" and {counted(more, 'other')}" if more > 0 else "")
 
 
-def agree_on_folder(folder: Path, where: str) -> None:
-    """Checks that a path is the same folder for all processes, which must call it together.
+def check_same_folder(folder: Path, where: str) -> None:
+    """Checks that a path is the same folder for all processes. A collective: all must call it.
 
-    Process 0 writes a mark into the folder, or into the nearest one above it that exists, and the
+    Process 0 writes a marker file into the folder, or into its nearest parent that exists. The
     others look for it; then it is removed.
 
     Args:
@@ -104,27 +109,27 @@ def agree_on_folder(folder: Path, where: str) -> None:
       where: what an error names, such as `--run-dir runs/a`.
 
     Raises:
-      InputError: a process does not see the mark; raised in all.
+      InputError: a process does not see the marker; raised in all.
     """
     if not has_several_processes():
         return
-    with _marked(folder) if is_first_process() else contextlib.nullcontext("") as mine:
-        mark = gather_texts(mine)[0]
-        seen = gather_texts("yes" if not mark or _is_seen(Path(mark)) else "")
+    with _marker_file(folder) if is_first_process() else contextlib.nullcontext("") as own_path:
+        path = gather_texts(own_path)[0]
+        seen = gather_texts("yes" if not path or _wait_for_file(Path(path)) else "")
     barrier("the mark is removed")  # before a process looks at what is in the folder
-    blind = [number for number, answer in enumerate(seen) if not answer]
-    if blind:
-        found = f"another folder in {_named(blind)} than in process 0"
+    without = [number for number, answer in enumerate(seen) if not answer]
+    if without:
+        found = f"another folder in {_format_processes(without)} than in process 0"
         raise InputError(where, found, "a folder on a disk of all, or an address in a store")
 
 
 @contextlib.contextmanager
-def _marked(folder: Path) -> Iterator[str]:
-    """The path of a new file there; empty where none can be written, which others find out."""
-    place = folder.absolute()
+def _marker_file(folder: Path) -> Iterator[str]:
+    """The path of a new file in the folder; empty if none can be written: a later write fails."""
+    folder = folder.absolute()
     mark = None
     with contextlib.suppress(OSError):
-        nearest = next(path for path in (place, *place.parents) if path.is_dir())
+        nearest = next(path for path in (folder, *folder.parents) if path.is_dir())
         mark = nearest / f"{_MARK}{secrets.token_hex(8)}"
         mark.touch(exist_ok=False)
     try:
@@ -136,16 +141,16 @@ def _marked(folder: Path) -> Iterator[str]:
 
 
 def is_mark(path: Path) -> bool:
-    """Whether a file is a mark of `agree_on_folder`, left where process 0 was killed beside it."""
+    """Whether a file is a marker of `check_same_folder`, which a killed process 0 left behind."""
     return path.name.startswith(_MARK)
 
 
-def _is_seen(mark: Path) -> bool:
-    """Whether a file that another process has just written is there, at once or soon."""
-    last = time.monotonic() + _SEEN_WITHIN
-    while time.monotonic() < last:
+def _wait_for_file(path: Path) -> bool:
+    """Waits until a file exists that another process has just written; False after a timeout."""
+    deadline = time.monotonic() + _MARK_TIMEOUT
+    while time.monotonic() < deadline:
         with contextlib.suppress(OSError):
-            if mark.exists():
+            if path.exists():
                 return True
         time.sleep(0.1)
     return False

@@ -51,7 +51,7 @@ class Shard(NamedTuple):
         return cls(first, jnp.clip(total - first, 0, rows.shape[0]), row_axis, data_axis)
 
     @property
-    def alone(self) -> bool:
+    def is_single_device(self) -> bool:
         """Whether this device holds all rows and all examples."""
         return self.row_axis is None and self.data_axis is None
 

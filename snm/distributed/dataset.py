@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.data.dataset import Dataset, count_ids
-from snm.data.load import SYNTHETIC, key_of, load, load_mapped
+from snm.data.load import SYNTHETIC, cache_key, load, load_mapped
 from snm.data.statistics import duplicate_test_rows
 from snm.data.weighting import Weighting, document_counts
-from snm.distributed.agreement import agree
+from snm.distributed.agreement import check_equal
 from snm.distributed.processes import (
     barrier,
     gather_texts,
@@ -61,12 +61,12 @@ def load_together(source: str | Path) -> Dataset:
         return load(source)
     dataset = _load_together(source)
     # Before counts of the processes' parts are added up.
-    agree(dataset_facts(dataset), "give all processes the same files")
+    check_equal(dataset_facts(dataset), "give all processes the same files")
     return dataset
 
 
 def dataset_facts(dataset: Dataset) -> dict[str, str]:
-    """What `agree` compares of a data set."""
+    """The facts of a data set that `check_equal` compares."""
     return {"SHA-256 of the data": dataset.sha256[:_HASH_DIGITS]}
 
 
@@ -89,7 +89,7 @@ def _key_of_first_process(source: str | Path) -> str | None:
     key = ""
     if is_first_process():
         with contextlib.suppress(InputError):
-            key = key_of(source)
+            key = cache_key(source)
     return gather_texts(key)[0] or None
 
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from snm.doctor.findings import Finding
 from snm.errors import InputError, first_line, pip_install
-from snm.machine.versions import version_of
+from snm.machine.versions import package_version
 from snm.system.cache_folder import folder as cache_folder
-from snm.system.faults import is_out_of_memory, reason_of
+from snm.system.faults import describe_error, is_out_of_memory
 
 __all__ = ["devices", "examine_environment"]
 
@@ -51,7 +51,7 @@ def _packages() -> Iterator[Finding]:
         yield Finding("error", "packages", "; ".join(wrong), advice)
     else:
         jax = metadata.version("jax")
-        found = f"Python {platform.python_version()}, snm {version_of('snm')}, jax {jax}"
+        found = f"Python {platform.python_version()}, snm {package_version('snm')}, jax {jax}"
         yield Finding("ok", "packages", found)
 
 
@@ -143,7 +143,7 @@ def _cache() -> Iterator[Finding]:
     try:
         there = next(parent for parent in (place, *place.parents) if parent.exists())
     except OSError as error:  # a folder above it may not be searched, or the name is too long
-        found = f"{place} cannot be reached: {reason_of(error)}"
+        found = f"{place} cannot be reached: {describe_error(error)}"
         yield Finding("warning", "cache", found, "set SNM_CACHE to another folder")
         return
     if not there.is_dir() or not os.access(there, os.W_OK):

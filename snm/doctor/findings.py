@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal
 
-__all__ = ["PERMIT", "Finding", "Level"]
+__all__ = ["PERMIT", "Finding"]
 
 PERMIT = "give this user the right to read it"
 """The advice on a file that may not be read."""

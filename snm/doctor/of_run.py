@@ -15,7 +15,7 @@ from snm.data.load import load as load_dataset
 from snm.doctor.environment import devices
 from snm.doctor.findings import PERMIT, Finding
 from snm.errors import InputError, counted, first_line
-from snm.machine.versions import version_of
+from snm.machine.versions import package_version
 from snm.runs.folder import RunFolder
 from snm.runs.members import phase_names
 from snm.runs.schema import RunOrigin
@@ -166,7 +166,7 @@ def _check_versions(result: dict[str, Any]) -> Iterator[Finding]:
     for package, old in result.get("versions", {}).items():
         if package == "python":
             continue
-        if (now := version_of(package)) != old:
+        if (now := package_version(package)) != old:
             changed.append(f"{package} {old}, now {now}")
     if changed:
         found = f"trained with {'; '.join(changed)}"

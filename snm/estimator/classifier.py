@@ -23,7 +23,7 @@ from snm.estimator.parameters import with_early_stopping
 from snm.estimator.predict_mixin import PredictMixin
 from snm.estimator.targets import Targets
 from snm.runs.typed_json import as_json
-from snm.trainer.memory.trial import find_memory, memory_split
+from snm.trainer.memory.trial import choose_memory, split_for_memory
 
 __all__ = ["SNMClassifier"]
 
@@ -197,10 +197,10 @@ class SNMClassifier(PredictMixin, FitMixin, ClassifierMixin, BaseEstimator):
         if self.early_stopping:
             config = with_early_stopping(config, self.validation_fraction, self.n_iter_no_change)
         # The points that early stopping watches choose the memory, too.
-        split = memory_split(config, dataset)
+        split = split_for_memory(config, dataset)
         self._train(config, dataset, None if split is None else split[0])
         if split is not None:
-            record, self._memory, self._shifts = find_memory(
+            record, self._memory, self._shifts = choose_memory(
                 config, dataset, self._make_predictor(self._states[:1]), self.predictor_
             )
             self.memory_, self._calibration = as_json(record), record.calibration

@@ -11,7 +11,7 @@ from snm.data.weighting import Weighting
 from snm.memory.memory import Memory
 from snm.memory.merge import merge_memories
 from snm.prediction.predictor import Predictor
-from snm.trainer.memory.stored import memory_of, unit_queries
+from snm.trainer.memory.stored import make_memory, normalized_queries
 
 __all__ = ["extend_memory"]
 
@@ -25,8 +25,9 @@ def extend_memory(memory: Memory, points: Points, predictor: Predictor) -> Memor
       predictor: the updated model, whose queries of the stored points differ from those before.
     """
     if memory.queries is not None:
-        plain = Weighting.fit("none", memory.features)  # stored features are weighted already
-        queries = unit_queries(dataclasses.replace(predictor, weighting=plain), memory.features)
+        identity = Weighting.fit("none", memory.features)  # stored features are weighted already
+        unweighted = dataclasses.replace(predictor, weighting=identity)
+        queries = normalized_queries(unweighted, memory.features)
         memory = dataclasses.replace(memory, queries=queries)
-    new = memory_of(predictor, points, np.arange(points.num_points), memory.settings)
+    new = make_memory(predictor, points, np.arange(points.num_points), memory.settings)
     return merge_memories(memory, dataclasses.replace(new, rows=new.rows + memory.rows.max() + 1))

@@ -17,7 +17,7 @@ from snm.trainer.phase import PhaseInputs, first_phase
 from snm.trainer.phase_run import open_phase_in_memory
 from snm.trainer.prepare import members_at_once
 
-__all__ = ["FitResult", "fit_members"]
+__all__ = ["fit_members"]
 
 
 class FitResult(NamedTuple):
@@ -75,9 +75,9 @@ def fit_members(
 
     events = training()
     if shown:
-        from snm.runs.log.progress_bar import with_bar
+        from snm.runs.log.progress_bar import show_progress
 
-        events = with_bar(events)
+        events = show_progress(events)
     try:
         for event in events:
             if isinstance(event, Started):

@@ -19,7 +19,7 @@ from sklearn.utils.validation import assert_all_finite, column_or_1d
 from snm.errors import InputError, counted, first_line
 from snm.estimator.inputs import label_weights
 
-__all__ = ["Form", "Targets"]
+__all__ = ["Targets"]
 
 Form = Literal["classes", "lists", "dense", "sparse"]
 

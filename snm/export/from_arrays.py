@@ -29,7 +29,7 @@ from snm.runs.typed_json import parse_json
 from snm.tables.int8 import as_bytes, row_type
 from snm.tables.table import RowTable
 
-__all__ = ["ExpectedManifest", "ReadArray", "build_predictor", "matches_shape"]
+__all__ = ["ExpectedManifest", "build_predictor", "matches_shape"]
 
 
 class ReadArray(Protocol):

@@ -11,7 +11,7 @@ from snm.data.dataset import Dataset, Points
 from snm.memory.memory import EARLIER_POINT, LABEL_NAME, Memory
 from snm.memory.merge import merge_memories
 from snm.prediction.predictor import Predictor
-from snm.trainer.memory.stored import memory_of
+from snm.trainer.memory.stored import make_memory
 
 __all__ = ["grown_memory"]
 
@@ -42,12 +42,12 @@ def grown_memory(
         before = dataclasses.replace(memory, rows=rows)
         all_rows = np.arange(dataset.train.num_points)
         return merge_memories(
-            before, memory_of(predictor, dataset.train, all_rows, memory.settings, names)
+            before, make_memory(predictor, dataset.train, all_rows, memory.settings, names)
         )
     if names is not None:
         no_rows = np.arange(0)
         return merge_memories(
-            memory, memory_of(predictor, names.take(no_rows), no_rows, memory.settings, names)
+            memory, make_memory(predictor, names.take(no_rows), no_rows, memory.settings, names)
         )
     labels = csr_matrix(memory.labels, copy=True)
     labels.resize(labels.shape[0], num_labels)

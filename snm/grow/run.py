@@ -94,7 +94,7 @@ def write_grown(
         if (shifts := folder.read_adjustment(first)) is not None:
             save_shifts(new.adjustment, _grown_shifts(shifts, record, len(names) - first, dataset))
     result |= {"metrics": {}, "grown_from": origin.grown_from}
-    new.finish(result, StoredRun(new, config, origin, all_trained=True).used_checkpoints())
+    new.finish(result, StoredRun(new, config, origin, all_trained=True).checkpoints.seals())
     return origins, memory
 
 

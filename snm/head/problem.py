@@ -74,7 +74,7 @@ class Problem:
     def plan(self) -> StepPlan:
         """How the step is computed."""
         n = self.queries.shape[0]
-        return plan_step(self.spec, n, self.num_slots, single_device=self.shard.alone)
+        return plan_step(self.spec, n, self.num_slots, single_device=self.shard.is_single_device)
 
     @property
     def num_slots(self) -> int:

@@ -28,7 +28,7 @@ from jax.errors import JaxRuntimeError
 
 from snm.machine.platform import on_chip_bytes, platform
 
-__all__ = ["Options", "OptionsOf", "answer_options", "step_options"]
+__all__ = ["OptionsOf", "answer_options", "step_options"]
 
 Options = dict[str, bool | int | float | str]
 

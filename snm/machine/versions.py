@@ -12,7 +12,7 @@ from typing import Any
 from snm.machine.cores import xla_threads
 from snm.machine.ram import peak_ram
 
-__all__ = ["environment_record", "machine", "version_of", "versions"]
+__all__ = ["environment_record", "machine", "package_version", "versions"]
 
 
 def environment_record() -> dict[str, Any]:
@@ -45,11 +45,11 @@ def versions() -> dict[str, str]:
     packages = ("snm", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy", "scipy")
     return {
         "python": platform.python_version(),
-        **{package: version_of(package) for package in packages},
+        **{package: package_version(package) for package in packages},
     }
 
 
-def version_of(package: str) -> str:
+def package_version(package: str) -> str:
     """The version of a package, or "not installed", as where snm runs from a clone."""
     try:
         return metadata.version(package)

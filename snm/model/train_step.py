@@ -28,9 +28,7 @@ from snm.tables.table import RowTable, SparseRows
 from snm.tables.updates import update_rows
 
 __all__ = [
-    "ForwardBackward",
     "Step",
-    "StepMetrics",
     "StepStream",
     "centroid_step",
     "forward_backward",

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 
-__all__ = ["PARTS", "STAGES", "Bytes", "Forecast", "Needs", "bytes_by_stage"]
+__all__ = ["PARTS", "STAGES", "Bytes", "Forecast", "RunSizes", "bytes_by_stage"]
 
 PARTS = ("programs", "data", "tables", "optimiser", "activations", "batches", "checkpoint",
          "neighbours")  # fmt: skip
@@ -34,50 +34,51 @@ Bytes = dict[str, dict[str, int]]
 
 
 @dataclasses.dataclass(frozen=True)
-class Needs:
-    """The sizes that the forecast adds up: counted, compiled or measured.
+class RunSizes:
+    """The sizes that a forecast adds up: counted, compiled or measured.
 
     On a mesh, sizes on devices are per device.
 
     Attributes:
       tables: bytes of one member's feature rows, class rows, biases and tower.
       optimiser: bytes of one member's optimiser state.
-      read: bytes of the data set on the host, as the files have it.
-      weighted: bytes of the weighted training data on the host.
-      programs: bytes of Python and the libraries on the host.
-      stack: bytes of the batches of a dispatch.
-      start: temporary bytes of the program that draws the tables.
-      step: temporary bytes of a training step.
-      scores: temporary bytes of scoring a block of points.
-      resident: bytes of training data on a device; 0 if the host keeps it.
-      aside: whether checkpoints before the last are written from a copy in the background.
-      watches: whether held-out points are scored during training.
+      dataset: bytes of the data set on the host, as it was read.
+      weighted_data: bytes of the weighted training data on the host.
+      libraries: bytes of Python and the libraries on the host.
+      batch_stack: bytes of the batches of a dispatch.
+      init_temporaries: temporary bytes of the program that draws the tables.
+      step_temporaries: temporary bytes of a training step.
+      scoring_temporaries: temporary bytes of scoring a block of points.
+      device_data: bytes of training data on a device; 0 if the host keeps it.
+      background_checkpoints: whether checkpoints before the last are written from a copy in the
+        background.
+      validates: whether validation points are scored during training.
       members: number of models.
-      at_once: how many of them train in parallel.
+      parallel_members: how many of them train in parallel.
       devices: number of devices of this process.
-      whole: bytes of one member's tables and optimiser state, over all shards.
-      neighbours: bytes of a memory of the training points, on the host, if one is tried.
-      queries: bytes of the neighbours' queries, which are part of `neighbours`.
+      unsharded_state: bytes of one member's tables and optimiser state, over all shards.
+      memory: bytes of a memory of the training points, on the host; 0 if none is tried.
+      memory_queries: bytes of the queries in the memory; part of `memory`.
     """
 
     tables: int
     optimiser: int
-    read: int
-    weighted: int
-    programs: int
-    stack: int
-    start: int
-    step: int
-    scores: int
-    resident: int
-    aside: bool
-    watches: bool
+    dataset: int
+    weighted_data: int
+    libraries: int
+    batch_stack: int
+    init_temporaries: int
+    step_temporaries: int
+    scoring_temporaries: int
+    device_data: int
+    background_checkpoints: bool
+    validates: bool
     members: int
-    at_once: int = 1
+    parallel_members: int = 1
     devices: int = 1
-    whole: int = 0
-    neighbours: int = 0
-    queries: int = 0
+    unsharded_state: int = 0
+    memory: int = 0
+    memory_queries: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,13 +88,13 @@ class Forecast:
     Attributes:
       host: bytes by stage and part; on a CPU they include those of the devices.
       device: bytes of an accelerator, or of each device of a mesh; empty for one CPU device.
-      needs: the sizes that were added up.
+      sizes: the sizes that were added up.
       steps_per_epoch: steps of one member per epoch.
     """
 
     host: Bytes
     device: Bytes
-    needs: Needs
+    sizes: RunSizes
     steps_per_epoch: int
 
     @property
@@ -109,74 +110,77 @@ class Forecast:
         return max(sum(parts.values()) for parts in self.device.values())
 
 
-def bytes_by_stage(needs: Needs, on_cpu: bool) -> tuple[Bytes, Bytes]:
+def bytes_by_stage(sizes: RunSizes, on_cpu: bool) -> tuple[Bytes, Bytes]:
     """Bytes by stage and part, of the host and of a device; on a CPU all are on the host."""
-    host, device = _on_host(needs), _on_device(needs)
+    host, device = _on_host(sizes), _on_device(sizes)
     if not on_cpu:
         return host, device
     device["training"]["batches"] = 0  # counted on the host already
     for stage, parts in device.items():
         for part, size in parts.items():
-            host[stage][part] = host[stage].get(part, 0) + size * needs.devices
-    return host, device if needs.devices > 1 else {}
+            host[stage][part] = host[stage].get(part, 0) + size * sizes.devices
+    return host, device if sizes.devices > 1 else {}
 
 
-def _on_host(needs: Needs) -> Bytes:
+def _on_host(sizes: RunSizes) -> Bytes:
     """Bytes of the host, without the arrays of its devices."""
-    on_mesh, parallel = needs.devices > 1, needs.at_once
-    checkpoint = needs.whole if on_mesh else needs.tables + needs.optimiser  # of a member
-    data = needs.read + needs.weighted
+    on_mesh, parallel = sizes.devices > 1, sizes.parallel_members
+    checkpoint = sizes.unsharded_state if on_mesh else sizes.tables + sizes.optimiser  # of a member
+    data = sizes.dataset + sizes.weighted_data
     training = (
-        needs.programs + _START_PROGRAM + _TRAINING_PROGRAMS + (needs.members - 1) * _MEMBER_PROGRAM
+        sizes.libraries
+        + _START_PROGRAM
+        + _TRAINING_PROGRAMS
+        + (sizes.members - 1) * _MEMBER_PROGRAM
     )
     # The state in memory is used if it is the only and best one. Otherwise a checkpoint is read,
     # and its bytes are in memory beside its arrays.
-    is_read = needs.members > 1 or on_mesh or needs.watches
+    is_read = sizes.members > 1 or on_mesh or sizes.validates
     host: Bytes = {
-        "start": {"programs": needs.programs + _START_PROGRAM, "data": data},
+        "start": {"programs": sizes.libraries + _START_PROGRAM, "data": data},
         "training": {
             "programs": training,
-            "data": needs.read + parallel * needs.weighted,
-            "batches": parallel * _PREFETCHED * needs.stack,
+            "data": sizes.dataset + parallel * sizes.weighted_data,
+            "batches": parallel * _PREFETCHED * sizes.batch_stack,
             # On a mesh, a checkpoint is gathered before it is written.
-            "checkpoint": parallel * checkpoint if needs.aside or on_mesh else 0,
+            "checkpoint": parallel * checkpoint if sizes.background_checkpoints or on_mesh else 0,
         },
         "loading": {"programs": training, "data": data, "checkpoint": checkpoint if is_read else 0},
         "evaluation": {"programs": training + _SCORING_PROGRAM, "data": data},
     }
-    if needs.neighbours:
-        host["evaluation"]["neighbours"] = needs.neighbours
+    if sizes.memory:
+        host["evaluation"]["neighbours"] = sizes.memory
     return host
 
 
-def _on_device(needs: Needs) -> Bytes:
+def _on_device(sizes: RunSizes) -> Bytes:
     """Bytes of a device."""
-    members, parallel = needs.members, needs.at_once
-    step = max(needs.step, needs.scores if needs.watches else 0)
+    members, parallel = sizes.members, sizes.parallel_members
+    step = max(sizes.step_temporaries, sizes.scoring_temporaries if sizes.validates else 0)
     # Members are joined one after another as they are read; on a mesh all at once.
-    extra = (members if needs.devices > 1 else 1) if members > 1 else 0
+    extra = (members if sizes.devices > 1 else 1) if members > 1 else 0
     device: Bytes = {
         "start": {
-            "tables": needs.tables,
-            "optimiser": needs.optimiser,
-            "activations": needs.start,
+            "tables": sizes.tables,
+            "optimiser": sizes.optimiser,
+            "activations": sizes.init_temporaries,
         },
         "training": {
-            "tables": parallel * needs.tables,
-            "optimiser": parallel * needs.optimiser,
+            "tables": parallel * sizes.tables,
+            "optimiser": parallel * sizes.optimiser,
             "activations": parallel * step,
-            "batches": parallel * needs.stack,
+            "batches": parallel * sizes.batch_stack,
         },
         "loading": {
-            "tables": (members + extra) * needs.tables,
-            "optimiser": max(extra, 1) * needs.optimiser,
+            "tables": (members + extra) * sizes.tables,
+            "optimiser": max(extra, 1) * sizes.optimiser,
         },
         "evaluation": {
-            "tables": members * needs.tables,
-            "optimiser": needs.optimiser if members == 1 else 0,
-            "activations": needs.scores,
+            "tables": members * sizes.tables,
+            "optimiser": sizes.optimiser if members == 1 else 0,
+            "activations": sizes.scoring_temporaries,
         },
     }
-    if needs.resident:
-        device["training"]["data"] = needs.resident
+    if sizes.device_data:
+        device["training"]["data"] = sizes.device_data
     return device

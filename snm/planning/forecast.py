@@ -16,7 +16,7 @@ import numpy as np
 from jax.sharding import Mesh
 from scipy.sparse import csr_matrix
 
-from snm.batches.csr_blocks import block_of
+from snm.batches.csr_blocks import make_block
 from snm.batches.device_parts import spread_stack
 from snm.batches.sources.source import Source
 from snm.checkpoints.writer import has_memory_for_copy
@@ -30,7 +30,7 @@ from snm.machine.ram import resident_ram
 from snm.model.inference import join_members
 from snm.model.model import Model, TrainState, abstract_state
 from snm.model.placement import jitted_init, sharded_shapes
-from snm.planning.bytes_by_stage import Forecast, Needs, bytes_by_stage
+from snm.planning.bytes_by_stage import Forecast, RunSizes, bytes_by_stage
 from snm.planning.programs import Programs, StageProgram
 from snm.prediction.point_blocks import ROWS
 from snm.prediction.programs import jitted_queries, jitted_top
@@ -66,31 +66,33 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
     shard = whole if mesh is None else jax.tree.map(_shard_shape, shapes)  # of one device
     optimiser = _optimiser_bytes(shard)
     read = _bytes_read(dataset)
-    watches = phase.held_out is not None  # then the best state is saved when it is found
+    validates = phase.held_out is not None  # then each best state is saved
     neighbours, queries = _memory_bytes(config, dataset)
-    needs = Needs(
+    sizes = RunSizes(
         tables=state_bytes(shard) - optimiser,
         optimiser=optimiser,
-        read=read,
-        weighted=_bytes_weighted(source, dataset),
-        programs=max(before - read, 0),
-        stack=stack,
-        start=start,
-        step=max(int(stage.step.memory_analysis().temp_size_in_bytes) for stage in programs.stages),
-        scores=scores,
-        resident=state_bytes(source.resident_shapes()) // source.data_parts,
-        aside=(watches or prepared.checkpoint_every < prepared.total_steps)
+        dataset=read,
+        weighted_data=_bytes_weighted(source, dataset),
+        libraries=max(before - read, 0),
+        batch_stack=stack,
+        init_temporaries=start,
+        step_temporaries=max(
+            int(stage.step.memory_analysis().temp_size_in_bytes) for stage in programs.stages
+        ),
+        scoring_temporaries=scores,
+        device_data=state_bytes(source.resident_shapes()) // source.data_parts,
+        background_checkpoints=(validates or prepared.checkpoint_every < prepared.total_steps)
         and has_memory_for_copy(shapes),
-        watches=watches,
+        validates=validates,
         members=config.members,
-        at_once=members_at_once(config, mesh),
+        parallel_members=members_at_once(config, mesh),
         devices=1 if mesh is None else len(mesh.local_devices),
-        whole=state_bytes(whole),
-        neighbours=neighbours + queries,
-        queries=queries,
+        unsharded_state=state_bytes(whole),
+        memory=neighbours + queries,
+        memory_queries=queries,
     )
-    host, device = bytes_by_stage(needs, jax.default_backend() == "cpu")
-    return Forecast(host, device, needs, source.steps_per_epoch), programs
+    host, device = bytes_by_stage(sizes, jax.default_backend() == "cpu")
+    return Forecast(host, device, sizes, source.steps_per_epoch), programs
 
 
 # -- compiled ----------------------------------------------------------------------------------
@@ -133,7 +135,7 @@ def _scoring_bytes(
         together = sharded_shapes(together, mesh)
     parts = 1 if mesh is None else mesh.shape[DATA]
     rows = min(-(-ROWS // parts), source.features.shape[0])
-    block = block_of(source.features, np.arange(rows))
+    block = make_block(source.features, np.arange(rows))
     if parts > 1:
         block = jax.tree.map(lambda x: jax.ShapeDtypeStruct((parts, *x.shape), x.dtype), block)
     joined = dataclasses.replace(model, members=members)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from snm.config.resolved import ResolvedConfig
 from snm.distributed.mesh import DATA, LABEL, feature_axis, parse_mesh
 from snm.model.model import Model
-from snm.planning.bytes_by_stage import Forecast, Needs, bytes_by_stage
+from snm.planning.bytes_by_stage import Forecast, RunSizes, bytes_by_stage
 from snm.tables.optimizers import ROW_OPTIMIZERS
 from snm.trainer.prepare import dim_multiple
 
@@ -37,7 +37,7 @@ def ways_to_fit(
     Yields:
       The flags, and the bytes at the peak with them. Activations are scaled in proportion.
     """
-    for flags, changed in _changes(expected.needs, config, model):
+    for flags, changed in _changes(expected.sizes, config, model):
         host, device = bytes_by_stage(changed, on_cpu)
         forecast = Forecast(host, device, changed, expected.steps_per_epoch)
         peak = forecast.peak_host if together else forecast.peak_device
@@ -45,47 +45,62 @@ def ways_to_fit(
             yield flags, peak
 
 
-def _changes(needs: Needs, config: ResolvedConfig, model: Model) -> Iterator[tuple[str, Needs]]:
+def _changes(
+    sizes: RunSizes, config: ResolvedConfig, model: Model
+) -> Iterator[tuple[str, RunSizes]]:
     data, label = parse_mesh(config.mesh)
-    for fewer in range(needs.at_once - 1, 0, -1):
-        yield f"--members-at-once {fewer}", dataclasses.replace(needs, at_once=fewer)
-    if needs.resident:
-        yield "--data-on host", dataclasses.replace(needs, resident=0)
+    for fewer in range(sizes.parallel_members - 1, 0, -1):
+        yield f"--members-at-once {fewer}", dataclasses.replace(sizes, parallel_members=fewer)
+    if sizes.device_data:
+        yield "--data-on host", dataclasses.replace(sizes, device_data=0)
     if ROW_OPTIMIZERS[config.row_optimizer].has_accumulator:
         feature_shards = {DATA: data, LABEL: label}[feature_axis(data, label)]
         rows = 4 * (-(-model.num_features // feature_shards) + -(-model.spec.num_labels // label))
         reduced = dataclasses.replace(
-            needs,
-            optimiser=max(needs.optimiser - rows, 0),
-            whole=max(needs.whole - 4 * (model.num_features + model.spec.num_labels), 0),
+            sizes,
+            optimiser=max(sizes.optimiser - rows, 0),
+            unsharded_state=max(
+                sizes.unsharded_state - 4 * (model.num_features + model.spec.num_labels), 0
+            ),
         )
         yield "--row-optimizer sgd", reduced
-    if needs.neighbours:
-        yield "--memory off", dataclasses.replace(needs, neighbours=0, queries=0)
-    for members in range(needs.members - 1, 0, -1):
-        reduced = dataclasses.replace(needs, members=members, at_once=min(needs.at_once, members))
-        yield f"--members {members}", _scale_queries(reduced, members / needs.members)
+    if sizes.memory:
+        yield "--memory off", dataclasses.replace(sizes, memory=0, memory_queries=0)
+    for members in range(sizes.members - 1, 0, -1):
+        reduced = dataclasses.replace(
+            sizes, members=members, parallel_members=min(sizes.parallel_members, members)
+        )
+        yield f"--members {members}", _scale_queries(reduced, members / sizes.members)
     for batch in (config.batch_size // 2, config.batch_size // 4, config.batch_size // 8):
         if batch and batch % data == 0:
             share = batch / config.batch_size
             reduced = dataclasses.replace(
-                needs, step=round(needs.step * share), stack=round(needs.stack * share)
+                sizes,
+                step_temporaries=round(sizes.step_temporaries * share),
+                batch_stack=round(sizes.batch_stack * share),
             )
             yield f"--batch-size {batch}", reduced
     for dim in _smaller(model.dim):
         share = dim / model.dim
         scaled = {
-            name: round(getattr(needs, name) * share)
-            for name in ("tables", "optimiser", "whole", "start", "step", "scores")
+            name: round(getattr(sizes, name) * share)
+            for name in (
+                "tables",
+                "optimiser",
+                "unsharded_state",
+                "init_temporaries",
+                "step_temporaries",
+                "scoring_temporaries",
+            )
         }
-        yield f"--dim {dim}", _scale_queries(dataclasses.replace(needs, **scaled), share)
+        yield f"--dim {dim}", _scale_queries(dataclasses.replace(sizes, **scaled), share)
 
 
-def _scale_queries(needs: Needs, share: float) -> Needs:
+def _scale_queries(sizes: RunSizes, share: float) -> RunSizes:
     """Scales the bytes of the queries of a memory by a share."""
-    queries = round(needs.queries * share)
-    neighbours = needs.neighbours - needs.queries + queries
-    return dataclasses.replace(needs, neighbours=neighbours, queries=queries)
+    queries = round(sizes.memory_queries * share)
+    memory = sizes.memory - sizes.memory_queries + queries
+    return dataclasses.replace(sizes, memory=memory, memory_queries=queries)
 
 
 def _smaller(dim: int) -> Iterator[int]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.batches.csr_blocks import block_of, power_of_two
+from snm.batches.csr_blocks import make_block, power_of_two
 from snm.distributed.processes import replicate
 from snm.prediction.point_blocks import Blocks
 from snm.prediction.predictor import Predictor
@@ -44,7 +44,7 @@ def count_concordant_pairs(
     for count, block in blocks.of(predictor.as_rows(features)):
         rows = np.full(predictor.block_rows, -1, np.int64)
         rows[:count] = np.arange(first, first + count)
-        relevant = block_of(labels, rows, predictor.block_entries)
+        relevant = make_block(labels, rows, predictor.block_entries)
         pairs = left_out[slice(*np.searchsorted(left_out[:, 0], [first, first + count]))]
         # Padded to a power of two with slots of no label, so that few lengths are compiled.
         size = power_of_two(len(pairs))

@@ -16,7 +16,7 @@ from jax.sharding import Mesh
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.batches.csr_blocks import block_of
+from snm.batches.csr_blocks import make_block
 from snm.batches.device_parts import local_data_parts, spread_points
 from snm.data.weighting import Weighting
 from snm.distributed.mesh import DATA
@@ -93,7 +93,7 @@ class Blocks(NamedTuple):
         weighted = self.weighting.apply(features[first:last], first_row=first)
         rows = np.full(self.rows_per_part, -1, np.int64)
         rows[: last - first] = np.arange(last - first)
-        return block_of(weighted, rows, entries)
+        return make_block(weighted, rows, entries)
 
     def _sharded_block(
         self, features: csr_matrix, first: int, last: int, entries: int

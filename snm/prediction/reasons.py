@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.batches.csr_blocks import block_of, power_of_two
+from snm.batches.csr_blocks import make_block, power_of_two
 from snm.memory.memory import LABEL_NAME, Witness
 from snm.prediction.candidates import gather_values
 from snm.prediction.fitted_model import FittedModel
@@ -150,7 +150,7 @@ def _contributions(
     rows = np.where(np.arange(_BLOCK_POINTS) < count, np.arange(_BLOCK_POINTS), -1)
     padded = np.zeros((_BLOCK_POINTS, power_of_two(k, _MIN_LABELS)), np.int32)
     padded[:count, :k] = labels
-    block = block_of(weighted, rows, _MIN_ENTRIES)
+    block = make_block(weighted, rows, _MIN_ENTRIES)
     contributions = jitted_contributions(fitted.model)(fitted.state, block, padded)
     return np.asarray(contributions, np.float64)[:k, : weighted.nnz]
 

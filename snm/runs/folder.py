@@ -39,7 +39,7 @@ from snm.runs.manifest import CONFIG, MAY_CHANGE, Manifest, manifest_path, read_
 from snm.runs.schema import MemoryRecord, RunOrigin, RunResult
 from snm.runs.typed_json import Kind, as_json, parse_json
 from snm.system.checksums import fingerprint
-from snm.system.faults import read_error, reason_of
+from snm.system.faults import describe_error, read_error
 from snm.system.files import make_folder, write_atomic
 from snm.system.locks import LOCK
 
@@ -259,9 +259,9 @@ class RunFolder:
         contents[CONFIG] = config_text(config).encode()
         try:
             make_folder(self.path)
-            (read_manifest(self.path) or Manifest({}, [])).put(self.path, contents)
+            (read_manifest(self.path) or Manifest({}, [])).write_files(self.path, contents)
         except OSError as error:
-            reason = reason_of(error)
+            reason = describe_error(error)
             raise InputError(f"--run-dir {self.path}", reason, "a folder to write to") from error
 
     def mark_unfinished(self) -> None:

@@ -8,7 +8,7 @@ The checksum of `config.toml` is one of values, not of bytes: its layout and com
 and the settings of `MAY_CHANGE` may be edited.
 
 Before a file changes, the manifest is written with the checksums of the old and the new content;
-afterwards with those of the new content alone. So after a crash the folder fits its manifest.
+afterwards only with those of the new content. So after a crash the folder matches its manifest.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from snm.config.fields import GROUPS
 from snm.config.marks import Trait, settings_with
 from snm.errors import InputError
 from snm.system.checksums import checksum, fingerprint, read_sealed, write_sealed
-from snm.system.faults import read_error, reason_of
+from snm.system.faults import describe_error, read_error
 from snm.system.files import write_atomic
 
 __all__ = ["CONFIG", "MAY_CHANGE", "Manifest", "manifest_path", "read_manifest"]
@@ -34,7 +34,7 @@ MAY_CHANGE = settings_with(GROUPS, Trait.MAY_CHANGE)
 CONFIG = "config.toml"
 _FORMAT = "snm-run-1"
 _WRITTEN = "what `snm` wrote"
-_ORIGIN_NAME = "run.json"  # `snm train` needs it, so it cannot write it anew
+_ORIGIN_NAME = "run.json"  # `snm train` reads it, so it cannot write a new one
 _WRITTEN_ANEW = f"{_WRITTEN}: the same `snm train` command makes it anew"
 _OR_DELETE_IT = f"{_WRITTEN}: without it, the same `snm train` command makes it anew"
 
@@ -44,7 +44,7 @@ class Manifest:
     """The contents of a run folder.
 
     Attributes:
-      files: name -> the valid contents of the file, as [size, CRC-32]; two while it changes.
+      files: name -> the valid contents of the file, each as [size, CRC-32]; two while it changes.
       settings: the valid checksums of the settings; two while they change.
       finished: phase -> [step, checksum] of the checkpoint that the result belongs to; None until
         the run is finished.
@@ -65,15 +65,15 @@ class Manifest:
         if path.name == CONFIG:
             self._check_settings(path)
             return
-        wanted = self.files.get(path.name)
-        if wanted is None:
+        valid = self.files.get(path.name)
+        if valid is None:
             raise InputError(str(path), "a file that the run did not write", "no such file")
         expected = _WRITTEN if path.name == _ORIGIN_NAME else _WRITTEN_ANEW
         try:
             found = fingerprint(path)
         except OSError as error:
             raise read_error(path, error, expected) from error
-        if found not in wanted:
+        if found not in valid:
             what = "a damaged or changed file (its checksum differs)"
             raise InputError(str(path), what, expected)
 
@@ -81,16 +81,16 @@ class Manifest:
         try:
             found = settings_checksum(path.read_bytes())
         except (OSError, ValueError, RecursionError):
-            return  # reading it raises a better error
+            return  # reading the settings raises a clearer error
         if found not in self.settings:
-            may = ", ".join(MAY_CHANGE)
+            names = ", ".join(MAY_CHANGE)
             expected = (
-                f"{_WRITTEN}, or another {may}: for other settings, copy the file and use --config "
-                "with a new --run-dir"
+                f"{_WRITTEN}, or another {names}: for other settings, copy the file and use "
+                "--config with a new --run-dir"
             )
             raise InputError(str(path), "damaged or changed settings", expected)
 
-    def put(self, folder: Path, contents: dict[str, bytes]) -> Manifest:
+    def write_files(self, folder: Path, contents: dict[str, bytes]) -> Manifest:
         """Writes the files that differ from `contents`, in this order, and updates the manifest.
 
         Args:
@@ -100,18 +100,22 @@ class Manifest:
         Returns:
           The manifest with these contents.
         """
-        prints = {n: [len(raw), zlib.crc32(raw)] for n, raw in contents.items() if n != CONFIG}
+        fingerprints = {
+            name: [len(raw), zlib.crc32(raw)] for name, raw in contents.items() if name != CONFIG
+        }
         settings = [settings_checksum(contents[CONFIG])] if CONFIG in contents else self.settings
         after = dataclasses.replace(
             self,
-            files=self.files | {name: [new] for name, new in prints.items()},
+            files=self.files | {name: [new] for name, new in fingerprints.items()},
             settings=settings,
         )
-        old_and_new = {name: [*self.files.get(name, []), new] for name, new in prints.items()}
+        old_and_new = {name: [*self.files.get(name, []), new] for name, new in fingerprints.items()}
         during = dataclasses.replace(
             after, files=self.files | old_and_new, settings=sorted({*self.settings, *settings})
         )
-        changed = {n: raw for n, raw in contents.items() if not _has_content(folder / n, raw)}
+        changed = {
+            name: raw for name, raw in contents.items() if not _has_content(folder / name, raw)
+        }
         if changed:
             during.write(folder)
         for name, raw in changed.items():
@@ -121,13 +125,13 @@ class Manifest:
 
     def write(self, folder: Path) -> None:
         """Writes `manifest.json`, unless it has this content already."""
-        path, value = manifest_path(folder), dataclasses.asdict(self)
+        path, content = manifest_path(folder), dataclasses.asdict(self)
         try:
-            if read_sealed(path) == value:
+            if read_sealed(path) == content:
                 return
         except (OSError, ValueError):
             pass
-        write_sealed(path, value)
+        write_sealed(path, content)
 
 
 def manifest_path(folder: Path) -> Path:
@@ -136,33 +140,34 @@ def manifest_path(folder: Path) -> Path:
 
 
 def read_manifest(folder: Path) -> Manifest | None:
-    """The manifest of a run folder, or None if it has none.
+    """Reads the manifest of a run folder; None if it has none.
 
     Raises:
       InputError: the manifest is damaged.
     """
     path = manifest_path(folder)
     try:
-        found = Manifest(**read_sealed(path))
+        manifest = Manifest(**read_sealed(path))
     except FileNotFoundError:
         return None
     except PermissionError as error:
         raise read_error(path, error, _OR_DELETE_IT) from error
     except (OSError, ValueError, TypeError) as error:
-        damage = f"a damaged manifest ({reason_of(error)})"
+        damage = f"a damaged manifest ({describe_error(error)})"
         raise InputError(str(path), damage, _OR_DELETE_IT) from error
-    if found.format != _FORMAT:
-        raise InputError(str(path), f"format {ascii(found.format)[:40]}", f"{_FORMAT!r}")
-    if not _is_well_formed(found):
+    if manifest.format != _FORMAT:
+        raise InputError(str(path), f"format {ascii(manifest.format)[:40]}", f"{_FORMAT!r}")
+    if not _is_well_formed(manifest):
         raise InputError(str(path), "a damaged manifest (no lists of contents)", _OR_DELETE_IT)
-    return found
+    return manifest
 
 
-def _is_well_formed(found: Manifest) -> bool:
-    by_name: tuple[Any, ...] = (found.files, {} if found.finished is None else found.finished)
-    return isinstance(found.settings, list) and all(
-        isinstance(lists, dict) and all(isinstance(one, list) for one in lists.values())
-        for lists in by_name
+def _is_well_formed(manifest: Manifest) -> bool:
+    finished = {} if manifest.finished is None else manifest.finished
+    tables: tuple[Any, ...] = (manifest.files, finished)
+    return isinstance(manifest.settings, list) and all(
+        isinstance(table, dict) and all(isinstance(value, list) for value in table.values())
+        for table in tables
     )
 
 

@@ -26,7 +26,7 @@ from snm.errors import StoppedError
 from snm.runs.events import Event, Finished, Noted, Saved
 from snm.runs.folder import WRITTEN_IN_PLACE
 from snm.stores.address import Address
-from snm.stores.copies import cache_folder_of
+from snm.stores.copies import address_cache_folder
 from snm.stores.objects import Objects, StoreError
 from snm.stores.uploads import RECORD, Uploads, download_newest
 from snm.system import disk
@@ -74,7 +74,7 @@ def open_location(run_dir: str | Path) -> Iterator[RunLocation]:
         yield RunLocation(Path(run_dir))
         return
     # Several processes on one machine may share the cache folder.
-    home = cache_folder_of(
+    home = address_cache_folder(
         address, "runs" if is_first_process() else f"runs-of-process-{jax.process_index()}"
     )
     with locked(home / LOCK, f"--run-dir {address}"):

@@ -5,40 +5,30 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 from jax.sharding import Mesh
 
-from snm.checkpoints.manifest import DamagedError
-from snm.checkpoints.store import Checkpoints
 from snm.config.resolved import ResolvedConfig
 from snm.data.formats.dispatch import read_names
 from snm.data.id_space import IdSpace
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Kind, Weighting
-from snm.distributed.processes import has_several_processes
 from snm.errors import InputError
 from snm.memory.store import load_memory
 from snm.model.from_config import make_model
 from snm.model.inference import add_to_biases, join_members_one_by_one
 from snm.model.model import Model, TrainState
-from snm.model.placement import abstract_state_on, join_members_on_mesh
+from snm.model.placement import join_members_on_mesh
 from snm.prediction.calibration import NOT_LOADED
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder, read_json
-from snm.runs.manifest import read_manifest
-from snm.runs.members import member_seed, phase_names
+from snm.runs.member_checkpoints import MemberCheckpoints
 from snm.runs.schema import RunOrigin
 from snm.runs.uncalibrated import why_uncalibrated
 from snm.stores.copies import local
 
 __all__ = ["StoredRun", "is_exported", "load", "read_vectorizer", "read_weighting"]
-
-Read = TypeVar("Read")
-
-_MOST_READS = 5  # of a run in training; the first is slow, as it imports orbax
 
 
 def load(run: str | Path, *, memory: bool = True, verify: bool = True) -> Predictor:
@@ -161,9 +151,14 @@ class StoredRun:
         return make_model(self.config, self.origin.num_features, self.origin.num_labels)
 
     @property
+    def checkpoints(self) -> MemberCheckpoints:
+        """The checkpoints with which the members predict."""
+        return MemberCheckpoints(self.folder, self.config, self.all_trained)
+
+    @property
     def members(self) -> int:
         """The number of members that predict."""
-        return self.config.members if self.all_trained else 1
+        return self.checkpoints.members
 
     def ids(self) -> IdSpace:
         """The feature and label ids of the run, with the names of the labels and the vectoriser.
@@ -221,15 +216,7 @@ class StoredRun:
         Raises:
           InputError: no checkpoint, or one of another seed or another result.
         """
-
-        def read() -> TrainState:
-            checkpoints, step = self._checked_checkpoint(min(number, self.members))
-            state: TrainState = checkpoints.load(
-                step, abstract_state_on(mesh, self.model), verify=verify
-            )
-            return state
-
-        return self.model, _while_training(read)
+        return self.model, self.checkpoints.load(number, self.model, mesh, verify)
 
     def member_before_refit(self, mesh: Mesh | None = None) -> tuple[Model, TrainState]:
         """Member 1 as it was trained without the held-out points, before any refit.
@@ -293,92 +280,6 @@ class StoredRun:
             num_labels=num_labels,
         )
         return dataclasses.replace(predictor, memory=memory)
-
-    def is_intact(self) -> bool:
-        """Whether the checkpoints that predict are present and undamaged."""
-        try:
-            for number in range(1, self.members + 1):
-                checkpoints, step = self._checked_checkpoint(number)
-                checkpoints.verify(step)
-        except InputError:
-            return False
-        return True
-
-    def used_checkpoints(self) -> dict[str, list[int]]:
-        """The checkpoints that predict: phase -> [step, seal].
-
-        Raises:
-          InputError: a checkpoint is missing or damaged.
-        """
-        used = {}
-        for number in range(1, self.members + 1):
-            phase, checkpoints, step = self._best_checkpoint(number)
-            used[phase] = [step, checkpoints.seal(step)]
-        return used
-
-    def step_of(self, number: int) -> int:
-        """The step of the checkpoint with which a member predicts.
-
-        Raises:
-          InputError: the member has no checkpoint, or a damaged one.
-        """
-        return _while_training(lambda: self._best_checkpoint(number)[2])
-
-    def _checked_checkpoint(self, number: int) -> tuple[Checkpoints, int]:
-        """The checkpoints of a member and the step of the best one, checked to be of this run.
-
-        Raises:
-          InputError: there is none, or its seed or result is another.
-        """
-        folder = self.folder
-        phase, checkpoints, step = self._best_checkpoint(number)
-        note = checkpoints.read(step)
-        seed = member_seed(self.config.seed, number)
-        if note.about["seed"] != seed:
-            found = f"a checkpoint of seed {note.about['seed']}"
-            raise InputError(str(checkpoints.path(step)), found, f"{seed}, that of member {number}")
-        recorded = read_manifest(folder.path)
-        if self.all_trained and recorded is not None and recorded.finished is not None:
-            wanted = recorded.finished.get(phase)
-            if wanted != [step, checkpoints.seal(step)]:
-                expected = (
-                    "the one that result.json is of: the same `snm train` command makes it anew"
-                )
-                if wanted is not None and wanted[0] != step:
-                    where, found = checkpoints.path(wanted[0]), "no whole checkpoint"
-                else:
-                    where, found = checkpoints.path(step), "another checkpoint"
-                raise InputError(str(where), found, expected)
-        return checkpoints, step
-
-    def _best_checkpoint(self, number: int) -> tuple[str, Checkpoints, int]:
-        """The phase with which a member predicts, its checkpoints, and the step of the best one."""
-        folder, config = self.folder, self.config
-        train, refit = phase_names(number)
-        checkpoints = folder.checkpoints(config.keep_checkpoints, train)
-        phase, step = train, checkpoints.best()
-        # An unfinished refit is worse than the checkpoint before it.
-        if config.refit and self.all_trained:
-            refit_checkpoints = folder.checkpoints(config.keep_checkpoints, refit)
-            if (last := refit_checkpoints.latest()) is not None:
-                phase, checkpoints, step = refit, refit_checkpoints, last
-        if step is None:
-            found = "no checkpoint" + f" of member {number}" * (config.members > 1)
-            expected = "one: the same `snm train` command goes on"
-            raise InputError(str(folder.path), found, expected)
-        return phase, checkpoints, step
-
-
-def _while_training(read: Callable[[], Read]) -> Read:
-    """What `read` finds, of newer checkpoints where a training deletes those that it has chosen."""
-    for _ in range(_MOST_READS - 1):
-        try:
-            return read()
-        except (DamagedError, FileNotFoundError) as error:
-            # Several processes read together, and must not disagree on which checkpoint.
-            if has_several_processes() or (isinstance(error, DamagedError) and error.path.exists()):
-                raise
-    return read()
 
 
 def _describe_other_folder(folder: Path, run: str | Path) -> tuple[str, str]:

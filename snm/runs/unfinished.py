@@ -27,6 +27,6 @@ def remark_unfinished(run: str | Path) -> None:
     if not folder.config.exists() or folder.finished():
         return
     stored = StoredRun.open(folder.path)
-    step, members = f"step {stored.step_of(1):,}", stored.config.members
+    step, members = f"step {stored.checkpoints.step(1):,}", stored.config.members
     what = step if members == 1 else f"member 1 of {members} alone, at {step}"
     remark(f"{run} is not finished, this is {what}; the same `snm train` command goes on")

@@ -1,4 +1,4 @@
-"""The bodies of requests and answers of the HTTP service."""
+"""The JSON bodies of requests and responses of the HTTP service."""
 
 from __future__ import annotations
 
@@ -21,28 +21,29 @@ from snm import __version__
 __all__ = ["Answer", "Answers", "Health", "Label", "Parts", "Problem", "Question", "Witness"]
 
 Label = StrictInt | StrictStr
-"""An id, or a name."""
+"""The id or the name of a label."""
 
 
-def _point_form(point: Any) -> str:
+def _detect_point_form(point: Any) -> str:
     return VECTOR if isinstance(point, list) else ENTRIES
 
 
 ENTRIES, VECTOR = "entries", "vector"
-"""The forms of a point; pydantic names them in the locations of its errors."""
+"""The forms of a point, as pydantic names them in the locations of its errors."""
 _Point = Annotated[
     Annotated[dict[str, StrictFloat], Tag(ENTRIES)] | Annotated[list[StrictFloat], Tag(VECTOR)],
-    Discriminator(_point_form),
+    Discriminator(_detect_point_form),
 ]
 
 
-def _text_form(text: Any) -> str:
+def _detect_text_form(text: Any) -> str:
     return LIST if isinstance(text, list) else TEXT
 
 
 TEXT, LIST = "a text", "a list"
 _Text = Annotated[
-    Annotated[str, Tag(TEXT)] | Annotated[list[StrictStr], Tag(LIST)], Discriminator(_text_form)
+    Annotated[str, Tag(TEXT)] | Annotated[list[StrictStr], Tag(LIST)],
+    Discriminator(_detect_text_form),
 ]
 
 
@@ -54,53 +55,53 @@ class Question(BaseModel):
     )
 
     texts: list[_Text] | None = Field(
-        None, description="one text per point; of a recommender also a list of its items"
+        None, description="one text per point; for a recommender, a text or a list of items"
     )
     features: list[_Point] | None = Field(
         None, description="for each point, feature id -> raw value, or a list of all values"
     )
     k: StrictInt | None = Field(
         None,
-        description="labels per point; by default 5, or as many as a threshold by name looks at",
+        description="labels per point; by default 5, or the k of the named threshold",
         ge=1,
     )
     threshold: StrictFloat | StrictStr | None = Field(
         None,
-        description="leave out labels of a lower probability, 0 to 1, or than the one that makes "
-        "micro-f1, macro-f1 or f1@k highest",
+        description="omit labels whose probability is lower, 0 to 1; or micro-f1, macro-f1 or "
+        "f1@k, for the threshold that maximises this metric",
     )
     labels: list[Label] | list[list[Label]] | None = Field(
         None,
         description="names or ids of the labels to choose from, by default all; or a list of them "
-        "for each point. Names that no label has are left out, if there are others",
+        "for each point. Unknown names are ignored, unless all are unknown",
         min_length=1,
     )
     exclude: list[Label] | list[list[Label]] | None = Field(
         None,
-        description="names or ids of labels that are no answers; or a list for each point. Names "
-        "that no label has are left out",
+        description="names or ids of labels to exclude; or a list of them for each point. Unknown "
+        "names are ignored",
     )
-    explain: StrictBool = Field(False, description="tell what the scores are sums of")
+    explain: StrictBool = Field(False, description="explain the scores: `parts` and `because`")
 
 
 class Parts(BaseModel):
-    """What a score is the sum of."""
+    """The terms of a score."""
 
     features: list[tuple[int | str, float]] = Field(
-        description="features or words that add or take most, and how much"
+        description="the features or words with the largest contributions, and these contributions"
     )
-    other_features: float = Field(description="what the other features add")
-    bias: float = Field(description="of the label")
-    votes: float = Field(description="of similar training points, where the run has a memory")
+    other_features: float = Field(description="sum of the contributions of the other features")
+    bias: float = Field(description="bias of the label")
+    votes: float = Field(description="votes of similar training points, if the run has a memory")
 
 
 class Witness(BaseModel):
-    """A training point, or the name of the label, that voted for it."""
+    """A training point, or the name of the label, that voted for a label."""
 
-    train_row: int | None = Field(description="its number in the training file, from 0")
-    label_name: bool = Field(description="whether it is the label's own name")
+    train_row: int | None = Field(description="its row in the training file, from 0")
+    label_name: bool = Field(description="whether it is the name of the label")
     similarity: float
-    shares: list[int | str] = Field(description="features or words that both points have")
+    shares: list[int | str] = Field(description="features or words that it shares with the point")
 
 
 class Answer(BaseModel):
@@ -110,17 +111,17 @@ class Answer(BaseModel):
     names: list[str] | None
     scores: list[float]
     probabilities: list[float] | None = Field(
-        description="that each label is right, if the run has fitted them"
+        description="probability that each label is right, if the run has a calibration"
     )
     unknown: bool = Field(
         description="whether the point has no feature, or its text no word or item that the model "
-        "knows; its labels are then those that the model gives without any"
+        "knows; its labels are then those of an empty point"
     )
-    parts: list[Parts] | None = Field(None, description="of each score, with `explain`")
+    parts: list[Parts] | None = Field(None, description="with `explain`, the terms of each score")
     because: list[list[Witness]] | None = Field(
         None,
-        description="with `explain`, who voted for each label, if the run has a memory of "
-        "neighbours",
+        description="with `explain`, the training points that voted for each label, if the run "
+        "has a memory",
     )
 
 
@@ -129,34 +130,34 @@ class Answers(BaseModel):
 
     answers: list[Answer]
     unknown_labels: int | None = Field(
-        default=None, description="names in labels and exclude that no label has, if there are some"
+        default=None, description="number of unknown names in labels and exclude, if there are any"
     )
 
 
 class Health(BaseModel):
-    """That the server answers, and what its model is."""
+    """The state of the server, and a description of its model."""
 
     status: Literal["ok"] = Field(
         default="ok",
-        description="always ok: a server that cannot answer requests does not answer this one",
+        description="always ok: a server that cannot answer requests does not answer this either",
     )
     snm_version: str = Field(default=__version__, description="the version of snm that answers")
-    num_labels: int = Field(description="labels that the model knows; their ids begin at 0")
-    num_features: int = Field(description="features that the model knows; their ids begin at 0")
+    num_labels: int = Field(description="labels of the model; their ids begin at 0")
+    num_features: int = Field(description="features of the model; their ids begin at 0")
     inputs: list[Literal["texts", "features"]] = Field(
-        description="what a request may have: texts, if the model was trained on texts; features"
+        description="the inputs that a request may have; texts, if the model was trained on texts"
     )
     label_names: bool = Field(
-        description="whether labels have names, which answers tell and requests may use"
+        description="whether labels have names, which answers contain and requests may use"
     )
     probabilities: bool = Field(
         description="whether answers have probabilities, and requests may have a threshold"
     )
     search: Literal["exact", "index"] = Field(
-        description="exact: every label is scored; index: those that a search index finds"
+        description="exact: all labels are scored; index: those that a search index finds"
     )
-    max_k: int = Field(description="most labels that a request may ask for")
-    opened: str = Field(description="when the model was opened, by ISO 8601; SIGHUP opens another")
+    max_k: int = Field(description="largest number of labels that a request may ask for")
+    opened: str = Field(description="when the model was opened, in ISO 8601; SIGHUP opens it anew")
 
 
 class Problem(BaseModel):

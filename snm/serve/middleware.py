@@ -18,7 +18,7 @@ from fastapi.responses import JSONResponse
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from snm.system.escapes import plain
+from snm.system.escapes import escape_controls
 
 __all__ = ["BodyMiddleware", "HostMiddleware", "Metrics", "MetricsMiddleware", "error_response"]
 
@@ -30,7 +30,7 @@ def error_response(
     status: int, text: str, headers: Mapping[str, str] | None = None
 ) -> JSONResponse:
     """The response to a request that failed; control characters in the text are escaped."""
-    return JSONResponse({"error": plain(text)}, status, headers)
+    return JSONResponse({"error": escape_controls(text)}, status, headers)
 
 
 class Metrics:

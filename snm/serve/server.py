@@ -14,7 +14,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from snm.errors import InputError
 from snm.serve.middleware import error_response
-from snm.system.faults import is_out_of_memory, reason_of
+from snm.system.faults import describe_error, is_out_of_memory
 from snm.system.signals import SIGNALS, signal_handlers
 
 __all__ = ["listen", "make_server", "run"]
@@ -40,14 +40,14 @@ def listen(host: str, port: int) -> socket.socket:
         )[0]
         listening = socket.socket(family, kind, number)
     except (OSError, OverflowError, UnicodeError) as error:
-        raise InputError(where, reason_of(error), "an address of this machine") from error
+        raise InputError(where, describe_error(error), "an address of this machine") from error
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
         listening.listen(_BACKLOG)  # two sockets may be bound to one address until one listens
     except (OSError, OverflowError) as error:
         listening.close()
-        raise InputError(where, reason_of(error), "a free address of this machine") from error
+        raise InputError(where, describe_error(error), "a free address of this machine") from error
     return listening
 
 

@@ -30,7 +30,7 @@ from snm.serve.reloading import Reload, describe_error, ignore_output_errors
 from snm.system.faults import is_out_of_memory
 from snm.system.signals import SIGNALS, signal_handlers
 
-__all__ = ["WorkerContext", "WorkerMain", "supervise"]
+__all__ = ["WorkerContext", "supervise"]
 
 Model = TypeVar("Model")
 

@@ -24,7 +24,7 @@ from snm.system.checksums import difference
 from snm.system.files import atomic_folder, file_lock
 from snm.system.locks import LOCK, locked
 
-__all__ = ["cache_folder_of", "local"]
+__all__ = ["address_cache_folder", "local"]
 
 _UNUSED = 86400.0  # seconds after which another copy of the same folder is removed
 _COPIES = 5  # tries, if the store changes meanwhile
@@ -32,7 +32,7 @@ _used: dict[Path, contextlib.ExitStack] = {}
 """Copies used by this process -> the context that holds their lock until the process ends."""
 
 
-def cache_folder_of(address: Address, kind: str) -> Path:
+def address_cache_folder(address: Address, kind: str) -> Path:
     """The folder of the local cache for the data of an address.
 
     Args:
@@ -63,7 +63,7 @@ def local(source: str | Path, select: Callable[[str], bool] = lambda _: True) ->
     address = Address.of(source)
     if address is None:
         return Path(source)
-    objects, home = Objects(address), cache_folder_of(address, "copies")
+    objects, home = Objects(address), address_cache_folder(address, "copies")
     gone: GoneError | None = None
     with locked(home / LOCK, str(address), wait=True):
         for _ in range(_COPIES):

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from snm.errors import InputError
 from snm.stores.address import Address, describe_error
-from snm.system.escapes import plain
+from snm.system.escapes import escape_controls
 
 __all__ = ["GoneError", "ObjectInfo", "Objects", "RetryPolicy", "StoreError", "safe_name"]
 
@@ -259,7 +259,7 @@ def _print(line: str) -> None:
     with _print_lock:
         if not _printed_at or monotonic() - _printed_at[0] >= _PRINT_AFTER:
             _printed_at[:] = [monotonic()]
-            print(f"snm: {plain(line)}", file=sys.stderr, flush=True)
+            print(f"snm: {escape_controls(line)}", file=sys.stderr, flush=True)
 
 
 def safe_name(name: str, where: str) -> str:

@@ -21,7 +21,7 @@ from snm.stores.objects import GoneError, Objects, StoreError, safe_name
 from snm.system import disk
 from snm.system.checksums import are_records, difference, file_sha256, fingerprint, sealed, unsealed
 
-__all__ = ["Snapshot", "download", "file_names", "newest", "number_of", "snapshot_names"]
+__all__ = ["Snapshot", "download", "file_names", "newest", "snapshot_names", "snapshot_number"]
 
 FILES, SNAPSHOTS = "files", "snapshots"
 _FORMAT = "snm snapshot 1"
@@ -104,10 +104,10 @@ def _read_snapshot(objects: Objects, name: str) -> Snapshot | None:
         raise InputError(where, "a list of files of another form", "size and SHA-256 of each file")
     for path in files:
         safe_name(path, where)
-    return Snapshot(number_of(name), _parts(name)[1], files)
+    return Snapshot(snapshot_number(name), _parts(name)[1], files)
 
 
-def number_of(name: str) -> int:
+def snapshot_number(name: str) -> int:
     """The number of a snapshot, from its name."""
     return int(_parts(name)[0])
 

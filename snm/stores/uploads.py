@@ -20,8 +20,8 @@ from snm.stores.snapshots import (
     download,
     file_names,
     newest,
-    number_of,
     snapshot_names,
+    snapshot_number,
 )
 from snm.system import disk
 from snm.system.checksums import file_sha256, read_sealed, write_sealed
@@ -116,7 +116,7 @@ class Uploads:
         self._check_is_run()
         snapshot = download_newest(self._objects, folder, self._record)
         # An incomplete snapshot counts too.
-        number = max((number_of(name) for name in self._known), default=0)
+        number = max((snapshot_number(name) for name in self._known), default=0)
         files = {} if snapshot is None else snapshot.files
         self._last = dataclasses.replace(snapshot or self._last, number=number)
         # List before the claim: a later writer may upload at once, and its objects must not be

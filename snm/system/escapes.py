@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["plain"]
+__all__ = ["escape_controls"]
 
 # C0 except tab and newline, DEL and C1; marks that change the direction of text; lone surrogates,
 # which stand for bytes of file names that are not UTF-8.
@@ -13,11 +13,11 @@ _UNSAFE = re.compile(
 )
 
 
-def plain(text: str) -> str:
+def escape_controls(text: str) -> str:
     r"""Escapes the characters that a terminal or a page would interpret.
 
     Example:
-      >>> plain("a\x1b[31mb\u202e")
+      >>> escape_controls("a\x1b[31mb\u202e")
       'a\\x1b[31mb\\u202e'
     """
     return _UNSAFE.sub(lambda match: ascii(match[0])[1:-1], text)

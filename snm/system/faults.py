@@ -13,23 +13,23 @@ from snm.errors import InputError
 __all__ = [
     "OUT_OF_MEMORY",
     "STANDARD_OUTPUT",
+    "describe_error",
     "is_disk_full",
     "is_out_of_memory",
     "naming",
     "read_error",
-    "reason_of",
 ]
 
 
-def reason_of(error: Exception) -> str:
-    """The reason of a system error, in a few words.
+def describe_error(error: Exception) -> str:
+    """Describes a system error in a few words, without the path.
 
     Example:
-      >>> reason_of(PermissionError(13, "Permission denied", "a.txt")), reason_of(OSError("No"))
-      ('permission denied', 'no')
-      >>> reason_of(OSError("25600 requested and 25568 written"))
+      >>> describe_error(PermissionError(13, "Permission denied", "a.txt"))
+      'permission denied'
+      >>> describe_error(OSError("25600 requested and 25568 written"))
       'no space left, or a limit on the size of files'
-      >>> reason_of(OSError("Not at runs/A")), reason_of(ValueError("CRC of A"))
+      >>> describe_error(OSError("Not at runs/A")), describe_error(ValueError("CRC of A"))
       ('not at runs/A', 'CRC of A')
     """
     if _is_short_write(error):
@@ -72,7 +72,7 @@ def naming(what: object) -> Iterator[None]:
         if error.filename is not None or not is_disk_full(error):
             raise
         number = error.errno or errno.ENOSPC
-        raise OSError(number, reason_of(error), str(what)) from error
+        raise OSError(number, describe_error(error), str(what)) from error
 
 
 def _is_short_write(error: Exception) -> bool:
@@ -105,7 +105,9 @@ def read_error(where: object, error: Exception, expected: str) -> InputError:
       a.toml: found no such file, expected a TOML file
     """
     denied = isinstance(error, PermissionError)
-    return InputError(str(where), reason_of(error), "permission to read it" if denied else expected)
+    return InputError(
+        str(where), describe_error(error), "permission to read it" if denied else expected
+    )
 
 
 def is_out_of_memory(error: BaseException | None) -> bool:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from snm.errors import InputError
 from snm.system import disk
-from snm.system.faults import is_disk_full, naming, reason_of
+from snm.system.faults import describe_error, is_disk_full, naming
 
 __all__ = [
     "atomic_file",
@@ -68,7 +68,7 @@ def check_reachable(path: Path) -> None:
     except (FileNotFoundError, NotADirectoryError, ValueError):  # the last: a null byte
         return
     except OSError as error:
-        raise InputError(str(path), reason_of(error), "a path that can be reached") from error
+        raise InputError(str(path), describe_error(error), "a path that can be reached") from error
 
 
 def check_writable(flag: str, path: Path) -> None:
@@ -155,7 +155,7 @@ def atomic_folder(flag: str, out: Path, *, lasting: bool = True) -> Iterator[Pat
     except OSError as error:
         room = "room for it, on the disk and under `ulimit -f`"
         expected = room if is_disk_full(error) else "a folder that can be created"
-        raise InputError(f"{flag} {out}", reason_of(error), expected) from error
+        raise InputError(f"{flag} {out}", describe_error(error), expected) from error
     finally:
         disk.remove_tree(partial)
 

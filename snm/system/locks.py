@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from snm.errors import InputError
-from snm.system.faults import reason_of
+from snm.system.faults import describe_error
 from snm.system.files import make_folder
 
 __all__ = ["LOCK", "locked"]
@@ -39,7 +39,7 @@ def locked(path: Path, where: str, *, wait: bool = False) -> Iterator[None]:
         # Mode a+ does not truncate: until this process holds the lock, the file names the holder.
         file = path.open("a+", encoding="utf-8")
     except OSError as error:
-        reason = reason_of(error)
+        reason = describe_error(error)
         raise InputError(where, reason, "a folder to write to") from error
     with file:
         try:

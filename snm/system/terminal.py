@@ -30,7 +30,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from snm.system.escapes import plain
+from snm.system.escapes import escape_controls
 
 __all__ = [
     "console",
@@ -59,7 +59,9 @@ class _Escaped:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for segment in console.render(self._inner, options):
-            yield segment if segment.control else segment._replace(text=plain(segment.text))
+            yield (
+                segment if segment.control else segment._replace(text=escape_controls(segment.text))
+            )
 
 
 class _Escaping(RenderHook):
@@ -109,7 +111,7 @@ def say(text: str) -> None:
 
 def remark(text: str) -> None:
     """Prints a note on standard error, apart from the results."""
-    print(f"snm: {plain(text)}", file=sys.stderr, flush=True)
+    print(f"snm: {escape_controls(text)}", file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager

@@ -19,7 +19,6 @@ from typing import NamedTuple, TypeVar
 
 __all__ = [
     "COMPILING",
-    "Times",
     "part",
     "process_started",
     "restart",

@@ -17,7 +17,7 @@ from jax import lax
 from snm.tables.rounding import as_float
 from snm.tables.table import RowTable, normalize
 
-__all__ = ["ROW_OPTIMIZERS", "SGD", "RowOptimizer", "RowRule", "step_rows"]
+__all__ = ["ROW_OPTIMIZERS", "SGD", "RowOptimizer", "step_rows"]
 
 
 _ADAGRAD_EPSILON = 1e-10

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from snm.targets.module import Instruction
 
-__all__ = ["KernelWork", "kernel_work"]
+__all__ = ["kernel_work"]
 
 _NAME = re.compile(r"product_top_k_([a-z0-9]+)_(\d+)_blocks")
 

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
 
-from snm.batches.csr_blocks import block_of
+from snm.batches.csr_blocks import make_block
 from snm.batches.device_parts import points_specs, stack_specs
 from snm.batches.sources.source import Source
 from snm.config.resolved import ResolvedConfig
@@ -108,7 +108,9 @@ def compile_run(
         batches = source.with_spec(stage.spec)
         program = compile_training(name, model, batches, target, devices, (data, label), count)
         programs.append(dataclasses.replace(program, share=share))
-    entries = block_of(source.features, np.arange(min(ROWS, source.features.shape[0]))).ids.shape[0]
+    entries = make_block(source.features, np.arange(min(ROWS, source.features.shape[0]))).ids.shape[
+        0
+    ]
     scoring = prepared.model, config.members, entries, target
     programs.append(compile_scoring("evaluation", *scoring, devices, (data, label)))
     if len(devices) > 1:

@@ -20,7 +20,7 @@ from snm.system.terminal import console, make_table, say
 from snm.targets.programs import Program, compile_run
 from snm.targets.table import Target, find_target
 
-__all__ = ["limits", "plan_target", "report", "seconds_of"]
+__all__ = ["estimate_seconds", "limits", "plan_target", "report"]
 
 _ASSUMPTIONS = (
     "Times are arithmetic, not measured: peak rates, every byte counted from the compiled program "
@@ -81,7 +81,7 @@ def report(
     """
     peak = max(program.peak for program in programs)
     training = [program for program in programs if program.name.startswith("training")]
-    step = sum(program.share * seconds_of(program, target)[0] for program in training)
+    step = sum(program.share * estimate_seconds(program, target)[0] for program in training)
     return {
         "target": target.name,
         "source": target.source,
@@ -111,7 +111,7 @@ def limits(program: Program, target: Target) -> dict[str, float]:
     }
 
 
-def seconds_of(program: Program, target: Target) -> tuple[float, str]:
+def estimate_seconds(program: Program, target: Target) -> tuple[float, str]:
     """Seconds of a step, and the peak that bounds it."""
     seconds = limits(program, target)
     bound = max(seconds, key=lambda name: seconds[name])
@@ -120,7 +120,7 @@ def seconds_of(program: Program, target: Target) -> tuple[float, str]:
 
 def _program_entries(program: Program, target: Target) -> dict[str, Any]:
     account, steps = program.account, program.steps
-    seconds, bound = seconds_of(program, target)
+    seconds, bound = estimate_seconds(program, target)
     kinds: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
     for exchange in account.exchanges:

@@ -21,7 +21,8 @@ Tewari and Chaudhuri (2015), on the length of document lists in learning to rank
 
 Lan, Liu, Ma, Li (2009), generalization of listwise learning to rank:
 
-- `listwise`: factors, bounds and Tables 1-3.
+- `listwise`: factors and bounds.
+- `listwise_tables`: Tables 1-3.
 
 Agarwal, Har-Peled, Roth (2005), generalization bounds for the area under the ROC curve:
 

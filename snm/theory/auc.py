@@ -15,7 +15,6 @@ from snm.errors import InputError
 __all__ = [
     "corollary_1",
     "empirical_auc",
-    "freund_bound",
     "linear_1d_bounds",
     "rank_shatter_bound",
     "shatter_linear",
@@ -188,7 +187,7 @@ def theorem_5(m: int, n: int, d: int) -> float:
     return d * math.log(2 * math.e * m * n / d)
 
 
-def freund_bound(delta: float, m: int, n: int, log_s_2m: float, log_s_2n: float) -> float:
+def _freund_bound(delta: float, m: int, n: int, log_s_2m: float, log_s_2n: float) -> float:
     r"""The deviation in the bound of Freund et al. (2003), in general form.
 
     .. math::
@@ -244,7 +243,7 @@ def linear_1d_bounds(delta: float, m: int, n: int) -> tuple[float, float]:
       Agarwal et al. (2005), section 5, Figure 1.
     """
     agarwal = corollary_1(delta, m, n, math.log(3))
-    freund = freund_bound(
+    freund = _freund_bound(
         delta, m, n, math.log(shatter_linear(2 * m)), math.log(shatter_linear(2 * n))
     )
     return agarwal, freund

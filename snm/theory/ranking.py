@@ -49,14 +49,12 @@ class RankingConstants:
       smoothness: The smallest H with ||l'(s) - l'(s')||_1 <= H ||s - s'||_inf; None if the loss
         has no such H, or it is not derived here.
       printed_lipschitz: The paper's value of `lipschitz`.
-      printed_smoothness: The paper's value of `smoothness`.
     """
 
     lipschitz: float
     lipschitz_l2: float
     smoothness: float | None
     printed_lipschitz: float
-    printed_smoothness: float | None = None
 
 
 def listnet_constants() -> RankingConstants:
@@ -70,7 +68,7 @@ def listnet_constants() -> RankingConstants:
     References:
       Tewari, Chaudhuri (2015), Proposition 1.
     """
-    return RankingConstants(2.0, math.sqrt(2), 1.0, 2.0, 2.0)
+    return RankingConstants(2.0, math.sqrt(2), 1.0, 2.0)
 
 
 def smoothed_dcg_constants(sigma: float, largest_grade: float) -> RankingConstants:

@@ -10,7 +10,6 @@ from snm.errors import InputError
 __all__ = [
     "bayes_compatible",
     "bayes_predictor",
-    "check_distribution",
     "margin_risk",
     "margins",
     "margins_from_top",
@@ -20,7 +19,7 @@ __all__ = [
 Vector = npt.NDArray[np.float64]
 
 
-def check_distribution(distribution: npt.ArrayLike) -> Vector:
+def _check_distribution(distribution: npt.ArrayLike) -> Vector:
     """Checks label distributions and returns them as float64 [..., K].
 
     Raises:
@@ -40,8 +39,8 @@ def check_distribution(distribution: npt.ArrayLike) -> Vector:
 
 
 def check_one_distribution(distribution: npt.ArrayLike) -> Vector:
-    """As `check_distribution`, for a single distribution [K]."""
-    values = check_distribution(distribution)
+    """As `_check_distribution`, for a single distribution [K]."""
+    values = _check_distribution(distribution)
     if values.ndim != 1:
         raise InputError("distribution", f"shape {values.shape}", "one distribution, [K]")
     return values
@@ -70,7 +69,7 @@ def bayes_predictor(distribution: npt.ArrayLike, k: int) -> npt.NDArray[np.int64
     References:
       Reddi et al. (2019), Lemma 1.
     """
-    values = check_distribution(distribution)
+    values = _check_distribution(distribution)
     check_k(k, values.shape[-1])
     return np.argsort(-values, axis=-1, kind="stable")[..., :k]
 
@@ -97,7 +96,7 @@ def retrieval_risk(
     References:
       Reddi et al. (2019), equation 1 and the proof of Lemma 1.
     """
-    values, ids = check_distribution(distribution), np.asarray(answers, np.int64)
+    values, ids = _check_distribution(distribution), np.asarray(answers, np.int64)
     if ids.ndim != 2 or values.ndim != 2 or len(ids) != len(values):
         found = f"answers {ids.shape}, distribution {values.shape}"
         raise InputError("retrieval risk", found, "[n, k] and [n, K]")
@@ -135,7 +134,7 @@ def bayes_compatible(
       Reddi et al. (2019), Definition 1.
     """
     v, probability = np.broadcast_arrays(
-        np.asarray(scores, np.float64), check_distribution(distribution)
+        np.asarray(scores, np.float64), _check_distribution(distribution)
     )
     check_k(k, v.shape[-1])
     order = np.argsort(-v, axis=-1, kind="stable")

@@ -18,7 +18,7 @@ from jax import lax
 
 from snm.losses.reductions import MASKED, unmasked
 
-__all__ = ["ThresholdRange", "TopThreshold", "collect_above", "find_threshold", "top_by_bisection"]
+__all__ = ["TopThreshold", "collect_above", "find_threshold", "top_by_bisection"]
 
 _WORD_BITS = 32
 # Bisection closes any interval of float32 numbers in fewer passes: there are 277 powers of two

@@ -41,7 +41,7 @@ from snm.trainer.warm_start import WarmStart, initial_state
 
 __all__ = ["PhaseRun", "open_phase", "open_phase_in_memory"]
 
-_IMPORTED_EARLY = ("snm.runs.log.curves", "orbax.checkpoint.v1", "scipy.optimize")
+_IMPORTED_EARLY = ("snm.runs.log.tensorboard", "orbax.checkpoint.v1", "scipy.optimize")
 """Modules that a run needs at its first event, its first checkpoint and its end."""
 _PROFILED_EVENTS = (1, 5)  # the first and the last one; event 0 has the compilation
 
@@ -317,7 +317,7 @@ class PhaseRun:
                     log.write(event)
                     yield event
             except NonFiniteError as error:
-                log.line(event="nonfinite", step=error.step, tensor=error.tensor,
+                log.write_line(event="nonfinite", step=error.step, tensor=error.tensor,
                          points=error.points, culprits=error.culprits)  # fmt: skip
                 raise
 

@@ -18,11 +18,11 @@ from snm.distributed.processes import AgreedStop, barrier, has_several_processes
 from snm.errors import InputError, StoppedError
 from snm.machine.versions import environment_record
 from snm.prediction.predictor import Predictor
-from snm.runs.agreement import agree_on_settings
+from snm.runs.agreement import check_same_settings
 from snm.runs.events import Event, Finished, Noted
 from snm.runs.folder import RunFolder
 from snm.runs.is_complete import result_is_current
-from snm.runs.log.held_out import scores_held_out
+from snm.runs.log.validation import validation_metrics
 from snm.runs.members import phase_names
 from snm.runs.mirror import RunLocation
 from snm.runs.schema import MemoryRecord, RunOrigin
@@ -90,7 +90,7 @@ def _run_events(
     _check_vectorizer(folder, config, dataset)
     warm_start = _warm_start(dataset, request)
     # No process passes before all have looked at the folder.
-    agree_on_settings(config, None if warm_start is None else warm_start.run)
+    check_same_settings(config, None if warm_start is None else warm_start.run)
     with contextlib.ExitStack() as locks:
         lock = locked(folder.path / LOCK, f"--run-dir {folder.path}")
         # The lock is a file in the folder, so a new folder is locked after the last check.
@@ -199,7 +199,7 @@ class _Run:
         )
         return cls(inputs, memory, memory.add_to_origin(origin), train_phase)
 
-    def first_phase_of(self, member: int) -> Phase:
+    def make_first_phase(self, member: int) -> Phase:
         """The first phase of a member; member 1 leaves out the points that choose a memory."""
         return self.train_phase.of_member(member, self.memory.kept)
 
@@ -208,7 +208,7 @@ class _Run:
         """Whether the folder has an intact model and a result for the current settings."""
         folder, config = self.inputs.folder, self.inputs.config
         is_current = result_is_current(folder, config) and self.memory.is_carried_out(folder)
-        return is_current and self.stored.is_intact()
+        return is_current and self.stored.checkpoints.are_intact()
 
     @property
     def stored(self) -> StoredRun:
@@ -219,7 +219,7 @@ class _Run:
         """Opens the first phase of member 1, which may be done already."""
         return open_phase(
             self.inputs.of_member(1),
-            self.first_phase_of(1),
+            self.make_first_phase(1),
             probe=request.probe,
             probe_every=request.probe_every,
         )
@@ -261,7 +261,7 @@ class _Run:
         self, member: int, first_phase_run: PhaseRun | None, profile: bool, stop: Stop
     ) -> Generator[Event, None, TrainedPhase]:
         inputs = self.inputs.of_member(member)
-        phase_run = first_phase_run or open_phase(inputs, self.first_phase_of(member), member)
+        phase_run = first_phase_run or open_phase(inputs, self.make_first_phase(member), member)
         yield from phase_run.run(stop, profile=profile)
         if inputs.config.refit:
             best_epochs = phase_run.progress.best_step / phase_run.source.steps_per_epoch
@@ -310,7 +310,7 @@ class _Run:
         config, dataset = self.inputs.config, self.inputs.dataset
         result = {
             **test_metrics(predictor, config, dataset, self.origin, _stop_check(stop, last_step)),
-            **(scores_held_out(folder, config) if config.validation_fraction else {}),
+            **(validation_metrics(folder, config) if config.validation_fraction else {}),
             **({} if memory_record is None else {"memory": as_json(memory_record)}),
             "data": data_summary(dataset, self.origin),
             **training_summary(config, trained, at_once),
@@ -318,7 +318,7 @@ class _Run:
             **environment_record(),
         }
         if is_first_process():
-            folder.finish(result, self.stored.used_checkpoints())
+            folder.finish(result, self.stored.checkpoints.seals())
         barrier("the result is there")
         yield Finished(result)
 

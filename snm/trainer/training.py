@@ -18,10 +18,10 @@ from snm.data.dataset import Dataset
 from snm.distributed.dataset import load_together
 from snm.errors import InputError
 from snm.prediction.predictor import Predictor
-from snm.runs.agreement import agree_on_start
+from snm.runs.agreement import check_same_command
 from snm.runs.events import Event, Finished, Noted
 from snm.runs.folder import RunFolder
-from snm.runs.log.progress_bar import in_notebook, with_bar
+from snm.runs.log.progress_bar import in_notebook, show_progress
 from snm.runs.mirror import RunLocation, open_location
 from snm.runs.settings import resolve_for_run
 from snm.system.timing import part, timed_separately
@@ -119,7 +119,7 @@ def training(
         if not isinstance(config, Config):
             expected = "a Config, such as snm.preset('default')"
             raise InputError("config", f"{config!r}"[:80], expected)
-        agree_on_start(
+        check_same_command(
             data,
             config,
             run_dir,
@@ -141,7 +141,7 @@ def training(
             yield from PlannedRun.of(dataset, config, place).events(request)
 
     events = timed_separately(run())
-    return with_bar(events) if (in_notebook() if progress is None else progress) else events
+    return show_progress(events) if (in_notebook() if progress is None else progress) else events
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

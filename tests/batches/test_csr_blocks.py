@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from snm.batches.csr_blocks import as_sparse_rows, block_of, repeat, take
+from snm.batches.csr_blocks import as_sparse_rows, make_block, repeat, take
 
 jitted_take = jax.jit(take, static_argnums=2)
 
@@ -41,7 +41,7 @@ def test_a_block_has_the_rows_of_the_matrix(points, share, seed):
         assert not ids[total:].any() and not values[total:].any()
         rows = sparse.csr_matrix((values[:total], ids[:total], starts), (len(points), 9))
         np.testing.assert_array_equal(rows.toarray(), expected)
-    padded = block_of(matrix, np.array(points))
+    padded = make_block(matrix, np.array(points))
     assert len(padded.ids) & (len(padded.ids) - 1) == 0 and padded.starts[-1] == total
 
 

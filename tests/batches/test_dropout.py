@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 from snm.batches import dropout
-from snm.batches.csr_blocks import block_of
+from snm.batches.csr_blocks import make_block
 from snm.batches.sources.build import make_source
 from snm.batches.sources.source import BatchSettings
 from snm.head.spec import HeadSpec
@@ -75,7 +75,7 @@ def dense_of(block, width=FEATURES):
 
 
 def test_host_and_device_leave_out_the_same_features(points):
-    block = block_of(points[0], np.append(np.arange(POINTS), -1))
+    block = make_block(points[0], np.append(np.arange(POINTS), -1))
     of_points = keys(POINTS + 1)
     left = dropout.count_kept(of_points, np.diff(block.starts), SHARE)
     on_host = dropout.drop_entries(block, of_points, SHARE, int(left.sum()) + 3)
@@ -157,7 +157,7 @@ def test_batches_in_parts_have_the_same_features(points):
         order, _ = parts.order.epoch(0)
         here = order[step]
         of_points = dropout.dropout_keys(7, 0, here)
-        block = block_of(points[0], here)
+        block = make_block(points[0], here)
         left = dropout.count_kept(of_points, np.diff(block.starts), SHARE)
         wanted = dropout.drop_entries(block, of_points, SHARE, int(left.sum()))
         np.testing.assert_array_equal(mixed, dense_of(wanted).toarray())

@@ -12,7 +12,7 @@ from bench.small_shape import TINY
 from benchmarks.summary import markdown
 from snm.bench import contest as contest_module
 from snm.bench import kernels, peers
-from snm.bench.cli import slower, table_of
+from snm.bench.cli import make_results_table, slower
 from snm.bench.contest import Contest, Contestant, Missing, Ours, quartiles, ratios, run_contest
 from snm.bench.machine import Machine, Rates, Work
 from snm.bench.parts import PARTS
@@ -133,7 +133,7 @@ def test_rows_of_a_contest(clock):
     assert twice["median_s"] == 2  # of 1, 2, 6: a call does the job twice
     assert twice["floor_s"] is None
     assert twice["ratio_to_floor"] is None
-    table_of([fast, twice])
+    make_results_table([fast, twice])
 
 
 def test_rows_are_json_with_the_promised_names(clock):
@@ -149,7 +149,7 @@ def test_tables_that_are_in_memory_together_have_no_peak(clock):
         Contest("growth", "tiny", Steady(), ours, has_peaks=False), 2, lambda text: None
     )
     assert [row["peak_bytes"] for row in rows] == [None, None]
-    assert [column.header for column in table_of(rows).columns][-1] == "times faster than"
+    assert [column.header for column in make_results_table(rows).columns][-1] == "times faster than"
     told = "\n".join(markdown([{**row, "on": {"malloc": "default"}} for row in rows]))
     assert "peak" not in told
     assert "| tiny | many | 1500 (1250-1750) |" in told.replace(",", "")

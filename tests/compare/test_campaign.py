@@ -1,4 +1,4 @@
-"""`snm compare`: statistics over seeds, arms, the probe, and runs that resume after a kill."""
+"""`snm compare`: its options, and runs that resume after a kill."""
 
 import dataclasses
 import os
@@ -16,12 +16,11 @@ from snm.cli.main import main
 from snm.compare.arms import BASELINE, plan_arms
 from snm.compare.campaign import Campaign, Plan
 from snm.compare.cli import Compare
-from snm.compare.jobs import Job, result_of, run_jobs
-from snm.compare.probe import Probe
+from snm.compare.jobs import Job, read_result, run_jobs
 from snm.compare.progress import Display
 from snm.compare.report.flat import results_csv
 from snm.compare.report.markdown import markdown
-from snm.compare.report.summary import half_range, interval, summarize
+from snm.compare.report.summary import summarize
 from snm.compare.report.tables import all_sheets
 from snm.compare.report.terminal import layout_tables
 from snm.config.resolve import resolve
@@ -54,35 +53,6 @@ SIZES = dict(epochs=1, dim=8, sampled=8, mined=3)
 def command(folder, out, *more):
     return ["compare", str(folder / "tiny"), "--out", str(out), "--config",
             str(folder / "short.toml"), *more]  # fmt: skip
-
-
-# -- arithmetic ------------------------------------------------------------------------------
-
-
-def run(seed, value):
-    return {"seed": seed, "metrics": {"R@1": value, "points": 9}}
-
-
-def test_interval_by_hand():
-    # Deviation of 2, 4, 9 is sqrt(13); t for 2 degrees of freedom at 97.5% is 4.302653.
-    assert interval([2.0, 4.0, 9.0]) == pytest.approx(4.302653 * np.sqrt(13 / 3), rel=1e-6)
-    assert interval([5.0]) is None
-    assert interval([5.0, 6.0]) is None
-    assert half_range([5.0, 6.0]) == 0.5 and half_range([5.0, 6.0, 7.0]) is None
-
-
-def test_ratios_are_taken_seed_by_seed():
-    arm = [run(0, 6.0), run(1, 9.0), run(2, 4.0)]
-    base = [run(1, 3.0), run(0, 4.0)]  # seed 2 failed there
-    found = summarize(arm, base)
-    assert found["mean"] == {"R@1": pytest.approx(19 / 3)}
-    # The mean of 6/4 and 9/3, not the quotient of the means (which would be 15/7).
-    assert found["ratio"]["R@1"] == pytest.approx((1.5 + 3.0) / 2)
-    # Two ratios have a range, half of which is (3 - 1.5) / 2, and no interval.
-    assert found["ratio_ci95"]["R@1"] is None and found["ratio_half_range"]["R@1"] == 0.75
-    assert found["ci95"]["R@1"] == interval([6.0, 9.0, 4.0]) and found["half_range"]["R@1"] is None
-    assert all(each == {} for each in summarize([], base).values())
-    assert summarize([run(0, 1.0)], [run(0, 0.0)])["ratio"]["R@1"] is None
 
 
 # -- options -------------------------------------------------------------------------------
@@ -193,63 +163,6 @@ def test_epochs_at_equal_time_are_of_the_settings_that_were_timed(folder, tmp_pa
 # -- the probe -------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("exclude", ["positive", "all"])
-def test_the_probe_equals_a_brute_force(folder, tmp_path, exclude):
-    dataset = snm.load_data(folder / "tiny")
-    settings = dataclasses.replace(tiny.CONFIG, exclude=exclude, sampled="all", score_scale=2.0)
-    snm.train(dataset, settings, tmp_path / "run")
-    predictor = snm.load(tmp_path / "run")
-    probe = Probe(dataset, resolve(settings, dataset))
-    found = probe(predictor)
-
-    train = dataset.train
-    labels, sorted_scores = predictor.predict(train.features, tiny.LABELS)
-    scores = np.zeros((tiny.POINTS, tiny.LABELS))
-    np.put_along_axis(scores, labels, sorted_scores / 2.0, axis=1)
-    known = train.labels.toarray() != 0
-    positives = probe._positives
-    assert known[np.arange(tiny.POINTS), positives].all()
-    own = scores[np.arange(tiny.POINTS), positives]
-    ids = np.asarray(probe._sample(0, tiny.LABELS - 1).ids)
-    mined, others, sampled = [], [], []
-    for i in range(tiny.POINTS):
-        barred = set(np.flatnonzero(known[i])) if exclude == "all" else {positives[i]}
-        rest = [j for j in ids if j not in barred]
-        sampled += [(i, j) for j in rest]
-        mined += [(i, j) for j in sorted(rest, key=lambda j: -scores[i, j])[:3]]
-        others.append(max(scores[i, j] for j in range(tiny.LABELS) if j != positives[i]))
-    negatives = found["negatives"]
-    assert negatives["false_share_mined"] == pytest.approx(np.mean([known[p] for p in mined]))
-    assert negatives["false_share_sampled"] == pytest.approx(np.mean([known[p] for p in sampled]))
-    quantiles = (0.05, 0.25, 0.5, 0.75, 0.95)
-    for name, pairs in (("mined", mined), ("sampled", sampled)):
-        wanted = np.quantile([scores[p] for p in pairs], quantiles)
-        np.testing.assert_allclose(negatives[name], wanted, atol=2e-6)
-    np.testing.assert_allclose(negatives["positive"], np.quantile(own, quantiles), atol=2e-6)
-    margins = own - others
-    np.testing.assert_allclose(found["margin"]["quantiles"][20], np.median(margins), atol=2e-6)
-    assert found["margin"]["share_not_positive"] == np.mean(margins <= 0)
-    deciles = np.bincount([probe._deciles[j] for _, j in mined], minlength=10) / len(mined)
-    np.testing.assert_allclose(negatives["mined_by_decile"], deciles, atol=1e-6)
-    test = snm.evaluate(tmp_path / "run", dataset)["metrics"]
-    assert found["test"]["R@1"] == pytest.approx(test["R@1"])
-    # If all labels are sampled, there is one sample and the deviation is 0.
-    assert found["gradient"]["norm"] > 0
-    assert found["gradient"]["deviation"] == 0
-
-
-def test_gradient_deviation_and_a_probe_without_side_effects(folder, tiny_run):
-    dataset = snm.load_data(folder / "tiny")
-    predictor = snm.load(tiny_run / "run")
-    rows = np.array(predictor.state.head.table.rows)
-    probe = Probe(dataset, resolve(tiny.CONFIG, dataset))
-    first, second = probe(predictor), probe(predictor)
-    assert first == second
-    assert first["gradient"]["deviation"] > 0
-    np.testing.assert_array_equal(rows, predictor.state.head.table.rows)
-
-
 # -- runs ------------------------------------------------------------------------------------
 
 
@@ -305,8 +218,8 @@ def test_a_failed_run_is_reported_and_retried(folder, tmp_path):
     bad = Job("bad", resolve(overflows, dataset), "test")
     standing = list(run_jobs(str(folder / "tiny"), tmp_path, [bad, good, good], 2))
     assert (standing[-1].done, standing[-1].total) == (2, 2)
-    assert result_of(tmp_path, good)["metrics"]["points"] == tiny.TEST_POINTS
-    assert "not finite" in result_of(tmp_path, bad)["error"]
+    assert read_result(tmp_path, good)["metrics"]["points"] == tiny.TEST_POINTS
+    assert "not finite" in read_result(tmp_path, bad)["error"]
     # A result is kept, a failure is retried.
     again = next(run_jobs(str(folder / "tiny"), tmp_path, [bad, good], 1))
     assert (again.done, again.working) == (1, [("bad (seed 0)", 0, 0)])

@@ -12,7 +12,7 @@ import tiny
 import snm
 from snm.compare.arms import plan_arms
 from snm.compare.campaign import Campaign, Plan
-from snm.compare.jobs import Job, result_of, run_jobs
+from snm.compare.jobs import Job, read_result, run_jobs
 from snm.compare.records import write_record
 from snm.config.resolve import resolve
 from snm.errors import STOPPED, StoppedError
@@ -58,7 +58,7 @@ def test_a_run_that_was_told_to_stop_has_not_failed(folder, tmp_path, monkeypatc
     job = job_of(folder)
     *_, last = run_jobs("tiny", tmp_path, [job], 1)
     assert last.stopped and last.left == (("top-2", 2),) and last.done == 0
-    assert result_of(tmp_path, job) is None
+    assert read_result(tmp_path, job) is None
     base = dataclasses.replace(snm.preset("paper"), sampled=8, epochs=2, mined="all")
     arms = plan_arms(base, mined=(2,), losses=("bowl",))
     plan = Plan("tiny", arms, seeds=1, tune=False, tune_epochs=None, equal_seconds=False, jobs=1)

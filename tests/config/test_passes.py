@@ -11,7 +11,7 @@ from snm.config import auto as rules
 from snm.config import passes
 from snm.config.resolve import resolve
 from snm.config.settings import preset
-from snm.trainer.memory.trial import memory_split
+from snm.trainer.memory.trial import split_for_memory
 
 
 def test_few_passes_have_no_dropout_and_split_items_take_fewer_negatives(monkeypatch):
@@ -78,7 +78,7 @@ def test_few_points_are_visited_4000_times(points, preset_name, expected):
     found = resolve(preset(preset_name), data)
     assert (found.epochs, found.memory) == expected
     if found.memory == "on":
-        _, held = memory_split(found, data)
+        _, held = split_for_memory(found, data)
         assert len(held) == max(50, points // 10)
 
 

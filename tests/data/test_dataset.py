@@ -1,28 +1,19 @@
-"""Data sets: all folder layouts, inconsistent files, and a cache that never changes the result."""
+"""Data sets: all folder layouts, and inconsistent files."""
 
 import gzip
-import json
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from data.toy_folders import TEST, TEST_X, TEST_Y, TRAIN, TRAIN_X, TRAIN_Y, check, one_file, put
 from real_data import real_data_folder
 from scipy import sparse
 
-from snm.data import content as content_module
 from snm.data.dataset import Dataset, Points
-from snm.data.formats import dispatch as formats
 from snm.data.load import absolute_source, load
 from snm.errors import InputError
-
-TRAIN = "3 5 4\n1,3 0:1 4:2\n 2:1\n0 1:1\n"
-TEST = "2 5 4\n3 4:1\n2 0:1 2:2\n"
-TRAIN_X = [[1, 0, 0, 0, 2], [0, 0, 1, 0, 0], [0, 1, 0, 0, 0]]
-TRAIN_Y = [[0, 1, 0, 1], [0, 0, 0, 0], [1, 0, 0, 0]]
-TEST_X = [[0, 0, 0, 0, 1], [1, 0, 2, 0, 0]]
-TEST_Y = [[0, 0, 0, 1], [0, 0, 1, 0]]
 
 
 @pytest.fixture(autouse=True)
@@ -30,17 +21,6 @@ def cache_folder(tmp_path, monkeypatch):
     """Keeps the tests away from the user's cache."""
     monkeypatch.setenv("SNM_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
-
-
-def put(folder, **files):
-    folder.mkdir(exist_ok=True)
-    for name, text in files.items():
-        (folder / name).write_text(text)
-    return folder
-
-
-def one_file(folder):
-    return put(folder, **{"train.txt": TRAIN, "test.txt": TEST})
 
 
 def pairs(folder):
@@ -75,20 +55,6 @@ def arrays(folder, dense=False):
 
 def dense_arrays(folder):
     return arrays(folder, dense=True)
-
-
-def check(data):
-    assert data.train.features.toarray().tolist() == TRAIN_X
-    assert data.train.labels.toarray().tolist() == TRAIN_Y
-    assert data.test.features.toarray().tolist() == TEST_X
-    assert data.test.labels.toarray().tolist() == TEST_Y
-    for points in (data.train, data.test):
-        for matrix in (points.features, points.labels):
-            assert matrix.dtype == np.float32
-            assert matrix.format == "csr"
-            assert matrix.has_sorted_indices
-        assert (points.num_features, points.num_labels) == (5, 4)
-    assert (data.train.num_points, data.test.num_points) == (3, 2)
 
 
 @pytest.mark.parametrize("make", [one_file, gzipped, pairs, arrays, dense_arrays])
@@ -194,116 +160,6 @@ def test_no_folder(tmp_path):
         load(folder / "other.txt")
 
 
-def entries(cache_folder):
-    return sorted(path.name for path in cache_folder.iterdir())
-
-
-def test_a_cached_data_set_is_not_parsed_again(tmp_path, cache_folder, monkeypatch):
-    folder = one_file(tmp_path / "toy")
-    data = load(folder)
-    assert entries(cache_folder) == [f"v3-{data.sha256}"]
-    with monkeypatch.context() as patch:
-        patch.setattr(formats, "read_text", lambda path: pytest.fail("parsed again"))
-        check(load(folder))
-        with pytest.raises(pytest.fail.Exception):
-            load(folder, cache=None)
-    (folder / "test.txt").write_text(TEST.replace("4:1", "4:7"))
-    assert load(folder).test.features[0, 4] == 7
-    assert len(entries(cache_folder)) == 2
-
-
-def test_location_of_the_cache(tmp_path, monkeypatch):
-    folder = one_file(tmp_path / "toy")
-    load(folder, cache=tmp_path / "given")
-    monkeypatch.delenv("SNM_CACHE")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    load(folder)
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    load(folder)
-    for place in ("given", "xdg/snm", "home/.cache/snm"):
-        assert len(entries(tmp_path / place)) == 1
-
-
-def damage_cut(entry):
-    file = entry / "train.features.data.npy"
-    file.write_bytes(file.read_bytes()[:-3])
-
-
-def damage_flip(entry):
-    file = entry / "test.labels.indices.npy"
-    raw = bytearray(file.read_bytes())
-    raw[-4] ^= 1
-    file.write_bytes(raw)
-
-
-def damage_missing(entry):
-    (entry / "train.labels.indptr.npy").unlink()
-
-
-def damage_manifest(entry):
-    (entry / "manifest.json").write_text("{")
-
-
-def damage_shape(entry):
-    manifest = json.loads((entry / "manifest.json").read_text())
-    manifest["train"]["features"]["shape"] = [9, 5]
-    (entry / "manifest.json").write_text(json.dumps(manifest))
-
-
-def damage_type(entry):
-    np.save(entry / "train.features.data.npy", np.ones(4, np.float64))
-
-
-def damage_all(entry):
-    for file in entry.iterdir():
-        file.unlink()
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        damage_cut,
-        damage_flip,
-        damage_missing,
-        damage_manifest,
-        damage_shape,
-        damage_type,
-        damage_all,
-    ],
-)
-def test_a_damaged_cache_is_ignored_and_rewritten(tmp_path, cache_folder, monkeypatch, damage):
-    folder = one_file(tmp_path / "toy")
-    entry = cache_folder / f"v3-{load(folder).sha256}"
-    damage(entry)
-    check(load(folder))
-    monkeypatch.setattr(formats, "read_text", lambda path: pytest.fail("was not mended"))
-    check(load(folder))
-    assert entries(cache_folder) == [entry.name]
-
-
-def test_an_unwritable_cache_is_no_error(tmp_path):
-    folder = one_file(tmp_path / "toy")
-    in_the_way = tmp_path / "file"
-    in_the_way.write_text("not a folder")
-    check(load(folder, cache=in_the_way))
-    check(load(folder, cache=in_the_way / "below"))
-    check(load(folder, cache=Path("/proc/snm-cache")))
-    assert in_the_way.read_text() == "not a folder"
-
-
-def test_an_interrupted_write_leaves_nothing(tmp_path, cache_folder, monkeypatch):
-    folder = one_file(tmp_path / "toy")
-
-    def full_disk(path, array):
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(np, "save", full_disk)
-        check(load(folder))
-    assert entries(cache_folder) == []
-
-
 def test_split_is_a_seeded_partition():
     n = 50
     features = sparse.csr_matrix(np.arange(1, n + 1, dtype=np.float32)[:, None])
@@ -373,25 +229,6 @@ def test_loading_data_does_not_import_jax():
     )
     code += "sys.exit('jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-@pytest.mark.parametrize("mapped", [True, None])
-def test_files_that_change_while_they_are_read_are_not_cached(tmp_path, monkeypatch, mapped):
-    """The cache would have their points under the key of the old content for good."""
-    folder, original = one_file(tmp_path / "data"), content_module.sha256_of
-
-    def replaced(files):
-        key = original(files)
-        put(folder, **{"train.txt": "3 5 4\n0 2:9\n0 2:9\n0 2:9\n"})
-        return key
-
-    with monkeypatch.context() as patch:
-        patch.setattr(content_module, "sha256_of", replaced)
-        with pytest.raises(InputError, match="found files that changed while they were read"):
-            load(folder, mapped=mapped)
-    assert not list((tmp_path / "cache").glob("v*"))
-    one_file(folder)
-    assert load(folder, mapped=mapped).train.features.toarray().tolist() == TRAIN_X
 
 
 @pytest.mark.parametrize("pair", [(TRAIN_X, TRAIN_Y), np.ones((2, 2)), None])

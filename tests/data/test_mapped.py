@@ -11,7 +11,7 @@ import snm
 from snm.config.resolve import resolve
 from snm.data import cache as binary_cache
 from snm.data import load as loading
-from snm.data.load import key_of, load
+from snm.data.load import cache_key, load
 from snm.data.mapped import is_mapped, mapped_zeros, select_rows
 from snm.data.statistics import duplicate_test_rows
 from snm.data.weighting import Weighting
@@ -44,7 +44,7 @@ def test_mapped_data_are_the_same(folder, tmp_path, cached):
 
 
 def test_pieces_are_the_entry_that_is_written_whole(folder, tmp_path):
-    key = key_of(folder)
+    key = cache_key(folder)
     for name, mapped in (("whole", False), ("pieces", True)):
         load(folder, cache=tmp_path / name, mapped=mapped)
     files = {}

@@ -5,17 +5,17 @@ import json
 import pytest
 
 from snm.distributed import agreement
-from snm.distributed.agreement import agree, agree_on_folder, difference
+from snm.distributed.agreement import check_equal, check_same_folder, find_difference
 from snm.errors import InputError
 
 
 def test_processes_that_agree_are_left_alone():
-    assert difference([{"seed": "0"}] * 3, "") is None
-    agree({"seed": "0"}, "")  # one process
+    assert find_difference([{"seed": "0"}] * 3, "") is None
+    check_equal({"seed": "0"}, "")  # one process
 
 
 @pytest.mark.parametrize(
-    ("gathered", "told"),
+    ("gathered", "line"),
     [
         ([{"a": "1"}, {"a": "1"}, {"a": "2"}], "process 2: found a = 2, expected a = 1"),
         ([{"a": "1"}, {"a": "2"}, {"a": "2"}], "processes 1, 2: found a = 2, expected a = 1"),
@@ -27,9 +27,9 @@ def test_processes_that_agree_are_left_alone():
          "process 1: found a = 2, b = 2, c = 2 and 2 more, expected a = 1, b = 1, c = 1 and 2"),
     ],
 )  # fmt: skip
-def test_the_line_names_what_differs_and_where(gathered, told):
-    error = difference(gathered, "mend it")
-    assert str(error).startswith(told) and str(error).endswith(" as in process 0: mend it")
+def test_the_line_names_what_differs_and_where(gathered, line):
+    error = find_difference(gathered, "mend it")
+    assert str(error).startswith(line) and str(error).endswith(" as in process 0: mend it")
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -38,53 +38,53 @@ def test_every_process_raises_the_same_line(number, monkeypatch):
     monkeypatch.setattr(agreement, "has_several_processes", lambda: True)
     monkeypatch.setattr(agreement, "gather_texts", lambda text: [json.dumps(one) for one in facts])
     with pytest.raises(InputError, match="process 1: found seed = 7, expected seed = 0 as in"):
-        agree(facts[number], "start both alike")
+        check_equal(facts[number], "start both alike")
 
 
 @pytest.fixture
 def several(monkeypatch):
     """Plays process 0 or 1 of two; `others` says what the other one answers."""
     monkeypatch.setattr(agreement, "has_several_processes", lambda: True)
-    monkeypatch.setattr(agreement, "_SEEN_WITHIN", 0.2)
+    monkeypatch.setattr(agreement, "_MARK_TIMEOUT", 0.2)
 
     def play(number, others):
-        answers, told = iter(others), []
+        answers, sent = iter(others), []
 
         def texts(mine):
-            told.append(mine)
+            sent.append(mine)
             return [mine, next(answers)] if number == 0 else [next(answers), mine]
 
         monkeypatch.setattr(agreement, "is_first_process", lambda: number == 0)
         monkeypatch.setattr(agreement, "gather_texts", texts)
-        return told
+        return sent
 
     return play
 
 
 @pytest.mark.parametrize("folder", [".", "new", "new/below"])
 def test_process_0_marks_the_nearest_folder_for_a_moment(folder, several, tmp_path):
-    told = several(0, ["", "yes"])
-    agree_on_folder(tmp_path / folder, "--run-dir a")
-    assert told[0].startswith(f"{tmp_path}/.snm-same-disk-") and told[1] == "yes"
+    sent = several(0, ["", "yes"])
+    check_same_folder(tmp_path / folder, "--run-dir a")
+    assert sent[0].startswith(f"{tmp_path}/.snm-same-disk-") and sent[1] == "yes"
     assert not list(tmp_path.iterdir())
     several(0, ["", ""])
     with pytest.raises(InputError, match=r"^run_dir a: found another folder in process 1 than in"):
-        agree_on_folder(tmp_path / folder, "--run-dir a")
+        check_same_folder(tmp_path / folder, "--run-dir a")
     assert not list(tmp_path.iterdir())
 
 
 def test_a_process_with_a_folder_of_its_own_is_refused(several, tmp_path):
     (mark := tmp_path / ".snm-same-disk-1").touch()
     assert several(1, [str(mark), "yes"]) == []
-    agree_on_folder(tmp_path, "--run-dir a")
+    check_same_folder(tmp_path, "--run-dir a")
     mark.unlink()
     several(1, [str(mark), "yes"])
     with pytest.raises(InputError, match="found another folder in process 1 than in process 0"):
-        agree_on_folder(tmp_path, "--run-dir a")
+        check_same_folder(tmp_path, "--run-dir a")
 
 
 def test_a_folder_that_cannot_be_marked_is_for_others_to_refuse(several, tmp_path, monkeypatch):
     monkeypatch.setattr(agreement.Path, "touch", lambda *_, **__: tmp_path.joinpath("a/b").stat())
-    told = several(0, ["", "yes"])
-    agree_on_folder(tmp_path, "--run-dir a")
-    assert told == ["", "yes"]
+    sent = several(0, ["", "yes"])
+    check_same_folder(tmp_path, "--run-dir a")
+    assert sent == ["", "yes"]

@@ -228,9 +228,9 @@ def test_names_propensities_and_negative_values(folder, tmp_path):
 def test_memory_equals_the_forecast_of_plan(folder, monkeypatch):
     dataset = snm.load_data(folder)
     expected, programs = forecast(dataset, resolve(tiny.CONFIG, dataset))
-    big = dataclasses.replace(expected.needs, members=3, tables=100 << 20)
+    big = dataclasses.replace(expected.sizes, members=3, tables=100 << 20)
     host, _ = bytes_by_stage(big, on_cpu=True)
-    expected = dataclasses.replace(expected, needs=big, host=host)
+    expected = dataclasses.replace(expected, sizes=big, host=host)
     monkeypatch.setattr(plan_verb, "forecast", lambda *_: (expected, programs))
     monkeypatch.setattr(plan_verb, "device_memory", lambda: expected.peak_host)
     said = found(folder)["memory"]

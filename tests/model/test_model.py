@@ -12,7 +12,7 @@ import tiny
 from devices import all_24_bits as all_24_bits  # a fixture
 from scipy import sparse
 
-from snm.batches.csr_blocks import block_of
+from snm.batches.csr_blocks import make_block
 from snm.batches.schedule import Schedule
 from snm.batches.sources.build import make_source
 from snm.batches.sources.source import BatchSettings
@@ -137,7 +137,7 @@ def test_points_without_features_are_finite(points, encoder):
     state, metrics = one_step(model, init_state(model), batch._replace(features=empty))
     assert bool(metrics.ok) and np.isfinite(metrics.loss)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state))
-    block = block_of(sparse.csr_matrix((3, FEATURES)), np.arange(3))
+    block = make_block(sparse.csr_matrix((3, FEATURES)), np.arange(3))
     queries = jax.jit(scaled_queries, static_argnums=0)(model, state, block)
     best = jax.jit(best_labels, static_argnums=(0, 4))(model, state, block, queries, 4)
     # All scores are 0: the tie goes to the lowest labels.

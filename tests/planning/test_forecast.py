@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import tiny
 from command_line import call, refused
-from planning.example_needs import MIB
+from planning.example_sizes import MIB
 
 import snm
 from snm.config.resolve import resolve
@@ -39,11 +39,11 @@ def test_tables_and_optimiser_by_hand(folder):
     dataset = snm.load_data(folder)
     for optimizer, accumulators in (("sgd", 0), ("adagrad", 30 + 20)):
         settings = dataclasses.replace(tiny.CONFIG, row_optimizer=optimizer, encoder="relu")
-        found = forecast(dataset, resolve(settings, dataset))[0].needs
+        found = forecast(dataset, resolve(settings, dataset))[0].sizes
         tower = 8 * 8  # and its momentum, and a step's count
         assert found.tables == 4 * ((30 + 20) * 8 + 20 + 1 + tower)
         assert found.optimiser == 4 * (accumulators + tower + 1)
-        assert found.read == sum(
+        assert found.dataset == sum(
             4 * m.nnz + 4 * m.nnz + m.indptr.nbytes
             for part in (dataset.train, dataset.test)
             for m in (part.features, part.labels)
@@ -62,15 +62,15 @@ def test_a_mesh_divides_tables_and_batches(mesh, of_features, of_labels, folder,
         tiny.CONFIG, encoder="relu", mesh=mesh, row_optimizer="adagrad", learning_rate=0.1
     )
     found, programs = forecast(dataset, resolve(settings, dataset))
-    needs = found.needs
-    assert programs.mesh.size == needs.devices == 8
-    assert needs.tables == 4 * ((of_features + of_labels) * 8 + of_labels + 1 + 64)
-    assert needs.optimiser == 4 * (of_features + of_labels + 64 + 1)
-    assert needs.whole == 4 * ((30 + 20) * (8 + 1) + 20 + 1 + 64 + 64 + 1)
-    assert needs.stack < planned[0].needs.stack  # of points half, of the sample all
-    assert found.device["training"]["tables"] == needs.tables
-    assert found.host["training"]["tables"] == 8 * needs.tables  # which one CPU plays
-    assert found.host["training"]["checkpoint"] == needs.whole
+    sizes = found.sizes
+    assert programs.mesh.size == sizes.devices == 8
+    assert sizes.tables == 4 * ((of_features + of_labels) * 8 + of_labels + 1 + 64)
+    assert sizes.optimiser == 4 * (of_features + of_labels + 64 + 1)
+    assert sizes.unsharded_state == 4 * ((30 + 20) * (8 + 1) + 20 + 1 + 64 + 64 + 1)
+    assert sizes.batch_stack < planned[0].sizes.batch_stack  # of points half, of the sample all
+    assert found.device["training"]["tables"] == sizes.tables
+    assert found.host["training"]["tables"] == 8 * sizes.tables  # which one CPU plays
+    assert found.host["training"]["checkpoint"] == sizes.unsharded_state
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_a_mesh_divides_tables_and_batches(mesh, of_features, of_labels, folder,
 def test_a_copy_is_counted_where_a_checkpoint_comes_before_the_last(folder, changes, aside):
     dataset = snm.load_data(folder)
     settings = dataclasses.replace(tiny.CONFIG, epochs=3, **changes)
-    assert forecast(dataset, resolve(settings, dataset))[0].needs.aside == aside
+    assert forecast(dataset, resolve(settings, dataset))[0].sizes.background_checkpoints == aside
 
 
 def test_a_memory_of_neighbours_is_counted_as_it_is_kept():
@@ -98,15 +98,15 @@ def test_a_memory_of_neighbours_is_counted_as_it_is_kept():
         np.arange(600),
         MemorySettings(10, 1.0, 0.5, 1.0),
     )
-    assert found.needs.neighbours == whole.nbytes
+    assert found.sizes.memory == whole.nbytes
     off, _ = forecast(made, resolve(dataclasses.replace(settings, memory="off"), made))
-    assert off.needs.neighbours == 0
+    assert off.sizes.memory == 0
     # What would fit is counted as it would be kept, too.
-    ways = dict(_changes(found.needs, resolved, programs.model))
+    ways = dict(_changes(found.sizes, resolved, programs.model))
     for flag, change in (("--members 1", {"members": 1}), ("--dim 8", {"dim": 8})):
         fresh, _ = forecast(made, resolve(dataclasses.replace(settings, **change), made))
-        assert ways[flag].neighbours == fresh.needs.neighbours < whole.nbytes
-        assert ways[flag].whole == pytest.approx(fresh.needs.whole, rel=0.1)
+        assert ways[flag].memory == fresh.sizes.memory < whole.nbytes
+        assert ways[flag].unsharded_state == pytest.approx(fresh.sizes.unsharded_state, rel=0.1)
 
 
 @pytest.mark.parametrize("at_once", [1, 3])
@@ -160,7 +160,8 @@ def test_a_plan_counts_every_stage_of_b(folder, monkeypatch):
         )
     )
     assert [stage.model.spec.sampled for stage in three[1].stages] == [16, 8, 4]
-    assert (three[0].needs.step, three[0].needs.stack) == (one[0].needs.step, one[0].needs.stack)
+    for name in ("step_temporaries", "batch_stack"):
+        assert getattr(three[0].sizes, name) == getattr(one[0].sizes, name)
     seconds = {16: 3.0, 8: 2.0, 4: 0.1}
     monkeypatch.setattr(
         module, "_seconds_of_stage", lambda _, stage, start: seconds[stage.model.spec.sampled]

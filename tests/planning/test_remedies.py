@@ -6,7 +6,7 @@ import itertools
 import pytest
 import tiny
 from devices import mesh_here
-from planning.example_needs import MIB, needs
+from planning.example_sizes import MIB, run_sizes
 
 from snm.machine.platform import compiling_for
 from snm.planning.bytes_by_stage import Forecast, bytes_by_stage
@@ -18,22 +18,22 @@ def test_ways_to_fit_do_and_cost_little_first(planned):
     expected, programs = planned
     at_most = expected.peak_device
     assert list(ways_to_fit(expected, tiny.CONFIG, programs.model, at_most))
-    big = needs(members=2, optimiser=60 * MIB)
+    big = run_sizes(members=2, optimiser=60 * MIB)
     host, _ = bytes_by_stage(big, on_cpu=True)
-    expected = dataclasses.replace(expected, needs=big, host=host)
+    expected = dataclasses.replace(expected, sizes=big, host=host)
     settings = dataclasses.replace(tiny.CONFIG, row_optimizer="adagrad", dim=256)
     model = dataclasses.replace(programs.model, dim=256, num_features=8 * MIB)
     ways = list(ways_to_fit(expected, settings, model, expected.peak_host - 40 * MIB))
     assert [flags.split()[0] for flags, _ in ways][:2] == ["--row-optimizer", "--members"]
     assert all(size <= expected.peak_host - 40 * MIB for _, size in ways)
     # Members in turns take time only, so that is what is proposed first.
-    beside = dataclasses.replace(expected, needs=dataclasses.replace(big, at_once=2))
+    beside = dataclasses.replace(expected, sizes=dataclasses.replace(big, parallel_members=2))
     first = next(ways_to_fit(beside, settings, model, expected.peak_host))
     assert first == ("--members-at-once 1", expected.peak_host)
     # A memory of neighbours is given up before members are.
-    remembering = dataclasses.replace(big, neighbours=1 << 33)
+    remembering = dataclasses.replace(big, memory=1 << 33)
     host, _ = bytes_by_stage(remembering, on_cpu=True)
-    full = dataclasses.replace(expected, needs=remembering, host=host)
+    full = dataclasses.replace(expected, sizes=remembering, host=host)
     assert full.peak_host > 1 << 33
     first = next(ways_to_fit(full, settings, model, 1 << 33))
     assert first[0] == "--memory off" and first[1] < 1 << 33
@@ -82,10 +82,10 @@ def test_without_accumulators_a_device_saves_its_own(mesh, rows, planned):
     """Of 30 features over the longer axis and 20 labels over `label`, one number each."""
     settings = dataclasses.replace(tiny.CONFIG, row_optimizer="adagrad", mesh=mesh)
     expected = dataclasses.replace(
-        planned[0], device=bytes_by_stage(planned[0].needs, on_cpu=False)[1]
+        planned[0], device=bytes_by_stage(planned[0].sizes, on_cpu=False)[1]
     )
-    big = dataclasses.replace(expected.needs, optimiser=MIB, devices=8 if mesh else 1)
-    ways = dict(ways_to_fit(dataclasses.replace(expected, needs=big), settings,
+    big = dataclasses.replace(expected.sizes, optimiser=MIB, devices=8 if mesh else 1)
+    ways = dict(ways_to_fit(dataclasses.replace(expected, sizes=big), settings,
                             planned[1].model, 1 << 40, on_cpu=False))  # fmt: skip
     _, device = bytes_by_stage(dataclasses.replace(big, optimiser=MIB - 4 * rows), on_cpu=False)
     assert ways["--row-optimizer sgd"] == max(sum(parts.values()) for parts in device.values())
@@ -95,8 +95,9 @@ def test_what_fits_a_mesh_that_a_cpu_simulates_is_judged_as_the_run(planned):
     """By this machine's memory all devices together, by a limit that is named each."""
     settings = dataclasses.replace(tiny.CONFIG, mesh="data=4")
     programs = dataclasses.replace(planned[1], mesh=mesh_here("data=4", tiny.LABELS, 16))
-    big = needs(devices=4, whole=110 * MIB, step=800 * MIB)
-    less = dataclasses.replace(big, step=400 * MIB, stack=MIB // 2)  # of half a batch
+    big = run_sizes(devices=4, unsharded_state=110 * MIB, step_temporaries=800 * MIB)
+    half_batch = {"step_temporaries": 400 * MIB, "batch_stack": MIB // 2}
+    less = dataclasses.replace(big, **half_batch)
     expected = Forecast(*bytes_by_stage(big, on_cpu=True), big, 4)
     changed = Forecast(*bytes_by_stage(less, on_cpu=True), less, 4)
     for named, now in ((False, changed.peak_host), (True, changed.peak_device)):

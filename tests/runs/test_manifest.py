@@ -51,7 +51,7 @@ def place(tmp_path_factory):
     save_memory(folder.memory, Memory(train.features, train.labels, None, np.arange(tiny.POINTS),
                                       MemorySettings(**RECORD["settings"])))  # fmt: skip
     write_json(folder.memory_record, RECORD)
-    folder.finish({**result, "memory": RECORD}, stored.used_checkpoints())
+    folder.finish({**result, "memory": RECORD}, stored.checkpoints.seals())
     return place
 
 

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from snm.compare.report import page
-from snm.system.escapes import plain
+from snm.system.escapes import escape_controls
 from snm.system.terminal import console, progress_bar, say, wide_console
 
 EVIL = "a\x1b[31m\x9b2J\u202eb<script>"  # bells and returns, rich leaves out
@@ -25,11 +25,11 @@ def printed(monkeypatch):
 
 def test_what_is_plain_stays():
     text = "tab\tline\nnaïve 日本 🙂 e\u0301"
-    assert plain(text) == text
+    assert escape_controls(text) == text
 
 
 def test_a_name_that_is_not_utf8_can_be_printed():
-    assert plain(b"a\xffb".decode("utf-8", "surrogateescape")).encode() == rb"a\udcffb"
+    assert escape_controls(b"a\xffb".decode("utf-8", "surrogateescape")).encode() == rb"a\udcffb"
 
 
 def test_everything_that_is_printed_is_escaped(printed):

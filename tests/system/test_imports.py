@@ -54,11 +54,11 @@ def test_an_import_meanwhile_misses_no_finder(monkeypatch):
         importlib.import_module("colorsys")
 
 
-def test_curves_do_not_import_pytorch(tmp_path):
+def test_event_files_do_not_import_pytorch(tmp_path):
     """With a package of that name on the path, as where PyTorch is installed."""
     (tmp_path / "torch.py").write_text("Tensor = int\n")
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import snm.runs.log.curves; "
+        "import sys; sys.path.insert(0, sys.argv[1]); import snm.runs.log.tensorboard; "
         "assert 'torch' not in sys.modules; import torch; assert torch.Tensor is int"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)

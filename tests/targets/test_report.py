@@ -15,7 +15,7 @@ from snm.machine.platform import compiling_for, for_platform, platform
 from snm.targets import programs
 from snm.targets.account import Account, Exchange
 from snm.targets.programs import Program
-from snm.targets.report import _print, limits, report, seconds_of, with_mesh_of_target
+from snm.targets.report import _print, estimate_seconds, limits, report, with_mesh_of_target
 from snm.targets.table import TARGETS, find_target
 
 SOURCES = ("/tpu/docs/v5e)", "/tpu/docs/v5p)", "/tpu/docs/v6e)", ".txtpb`")
@@ -33,7 +33,7 @@ def test_times_are_amounts_over_peaks():
     """1 ms of memory, 1 ms of each product, and 2 * 3/4 ms of links, each a step."""
     found = limits(program(), TARGETS["h100"])
     assert found == pytest.approx({"memory": 1e-3, "products": 2e-3, "links": 1.5e-3})
-    assert seconds_of(program(), TARGETS["h100"]) == (pytest.approx(2e-3), "products")
+    assert estimate_seconds(program(), TARGETS["h100"]) == (pytest.approx(2e-3), "products")
     # What a TPU rounds to bfloat16 by default, and makes of six products in float32.
     tpu = limits(program(), TARGETS["v5e"])["products"]
     assert tpu == pytest.approx(67e9 / (197e12 / 6) + 495e9 / 197e12)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from snm.errors import InputError
 from snm.losses.listwise import listmle, listnet_permutations, rankcosine
 from snm.losses.transformations import TransformationFamily, exponential, linear, sigmoid
-from snm.theory import listwise
+from snm.theory import listwise, listwise_tables
 
 properties = settings(max_examples=200, deadline=None, derandomize=True)
 PSI = {
@@ -101,15 +101,15 @@ def test_bounds_by_hand_and_beyond_the_range_of_numbers():
         assert listwise.slope(psi, 800.0, "printed") == math.inf
         assert listwise.factor("listmle", psi, 800.0, 5) == math.inf
     assert listwise.slope(sigmoid(1.0), 800.0) == pytest.approx(0.25)
-    assert listwise.table_1(1.0, 801.0, 800.0, 5)["exponential"]["C listmle"] == math.inf
-    assert [claim.exact for claim in listwise.table_3(1.0, 801.0, 800.0, 5)] == [True] * 3
+    assert listwise_tables.table_1(1.0, 801.0, 800.0, 5)["exponential"]["C listmle"] == math.inf
+    assert [claim.exact for claim in listwise_tables.table_3(1.0, 801.0, 800.0, 5)] == [True] * 3
     with pytest.raises(InputError, match="b of the linear"):
         listwise.factor("listmle", linear(1, 0.5), 1.0, 4)
 
 
 def test_table_1_by_hand():
     """a = 1, b = 3, BM = 1, m = 10: the table's own formulas."""
-    e, found = math.e, listwise.table_1(1.0, 3.0, 1.0, 10)
+    e, found = math.e, listwise_tables.table_1(1.0, 3.0, 1.0, 10)
     log = math.log(10)
     assert found["linear"]["C listmle"] == pytest.approx(2 / (2 * (log + math.log(2))))
     assert found["exponential"]["C listmle"] == pytest.approx(2 * e / (log + 2))
@@ -127,7 +127,7 @@ numbers = (st.floats(0.05, 3), st.floats(0.05, 4), st.floats(1e-4, 6))
 @properties
 @given(*numbers)
 def test_table_2_follows_from_the_printed_slope(a, reach, room):
-    for claim in listwise.table_2(a, a * reach + room, reach):
+    for claim in listwise_tables.table_2(a, a * reach + room, reach):
         assert claim.claimed == claim.printed, claim.text
 
 
@@ -136,7 +136,7 @@ def test_table_2_follows_from_the_printed_slope(a, reach, room):
 def test_table_3_follows_from_the_printed_slope(a, reach, room, m):
     k = math.exp(-a * reach)
     b = a * reach + room + k * k * (1 + k)
-    for claim in listwise.table_3(a, b, reach, m):
+    for claim in listwise_tables.table_3(a, b, reach, m):
         assert claim.claimed == claim.printed, claim.text
 
 
@@ -144,23 +144,23 @@ def test_table_3_follows_from_the_printed_slope(a, reach, room, m):
 @given(*numbers, st.integers(3, 10_000))
 def test_with_the_exact_slope_the_sigmoid_always_beats_the_exponential(a, reach, room, m):
     b = a * reach + room
-    assert listwise.table_2(a, b, reach)[2].exact
+    assert listwise_tables.table_2(a, b, reach)[2].exact
     k = math.exp(-a * reach)
-    assert listwise.table_3(a, b + k * k * (1 + k), reach, m)[2].exact
+    assert listwise_tables.table_3(a, b + k * k * (1 + k), reach, m)[2].exact
     # RankCosine: the linear transformation needs a larger b - aBM than Table 2 says.
     threshold = 4 / (1 + math.exp(a * reach))
     if abs(room - threshold) > 1e-9:
-        assert listwise.table_2(a, b, reach)[1].exact == (room > threshold)
+        assert listwise_tables.table_2(a, b, reach)[1].exact == (room > threshold)
     assert threshold > k * k * (1 + k)
 
 
 def test_the_disagreements_with_the_paper():
     # a = 1, BM = 1, b = 1.6: linear is first by Table 2, sigmoid with exact slopes.
-    claims = {c.text: c for c in listwise.table_2(1.0, 1.6, 1.0)}
+    claims = {c.text: c for c in listwise_tables.table_2(1.0, 1.6, 1.0)}
     claim = claims["linear before sigmoid"]
     assert claim.claimed and claim.printed and not claim.exact and not claim.agrees
     # The example of section 3.3.2 at m = 1000 contradicts Table 3 and agrees with exact slopes.
-    example = {c.text: c for c in listwise.table_3(1.0, 11.0, 10.0, 1000)}
+    example = {c.text: c for c in listwise_tables.table_3(1.0, 11.0, 10.0, 1000)}
     assert example["linear before sigmoid"].claimed and example["linear before sigmoid"].exact
     claim = example["sigmoid before exponential"]
     assert not claim.claimed and not claim.printed and claim.exact
@@ -176,7 +176,7 @@ def test_the_disagreements_with_the_paper():
 @given(st.sampled_from(sorted(PSI)), *numbers, st.integers(3, 60))
 def test_when_listmle_beats_rankcosine(name, a, reach, room, m):
     psi, _ = PSI[name](a, a * reach + room)
-    computed, claimed = listwise.listmle_beats_rankcosine(psi, reach, m)
+    computed, claimed = listwise_tables.listmle_beats_rankcosine(psi, reach, m)
     assert computed == claimed
 
 
@@ -188,9 +188,9 @@ def test_a_transformation_that_the_paper_does_not_have():
     for kind in ("exact", "printed"):
         found = listwise.factor("rankcosine", tripled(2.0), 1.5, 4, kind)
         assert found == pytest.approx(listwise.factor("rankcosine", exponential(2.0), 1.5, 4))
-    assert listwise.listmle_beats_rankcosine(tripled(1.0), 1.0, 6) == (True, True)
+    assert listwise_tables.listmle_beats_rankcosine(tripled(1.0), 1.0, 6) == (True, True)
     with pytest.raises(InputError, match="found tripled, expected one of linear, exponential, sig"):
-        listwise.listmle_beats_rankcosine(tripled(1.0), 1.0, 5)
+        listwise_tables.listmle_beats_rankcosine(tripled(1.0), 1.0, 5)
 
 
 def test_factors_are_monotone_in_the_length_of_lists():

@@ -12,7 +12,7 @@ from snm.batches.dropout import count_kept, dropout_keys
 from snm.batches.epoch_order import Order
 from snm.batches.sources.counts import PointCounts
 
-__all__ = ["Entries", "EpochSizes"]
+__all__ = ["EpochSizes"]
 
 
 class Entries(NamedTuple):

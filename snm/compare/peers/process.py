@@ -36,7 +36,7 @@ from snm.evaluation.filters import apply_filter, first_unfiltered, max_filtered,
 from snm.evaluation.metrics import KS, Metrics, propensities
 from snm.machine.cores import num_cores
 from snm.machine.ram import peak_ram, peak_ram_of_children, resident_ram
-from snm.system.faults import reason_of
+from snm.system.faults import describe_error
 
 __all__ = ["check", "main", "measure", "run_peer"]
 
@@ -286,7 +286,7 @@ def _make_parent(out: Path) -> None:
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(str(out), reason_of(error), "a file to write") from error
+        raise InputError(str(out), describe_error(error), "a file to write") from error
     if out.is_dir():
         raise InputError(str(out), "a folder", "a file to write")
 

@@ -14,7 +14,7 @@ from scipy.sparse import csr_matrix
 
 from snm.compare.peers.homes import HERE, Home
 
-__all__ = ["Answers", "Peer", "Rows", "TrainAndPredict", "padded", "pairs", "timed"]
+__all__ = ["Answers", "Peer", "Rows", "TrainAndPredict", "pairs", "timed"]
 
 Answers = tuple[NDArray[np.int64], float, float]
 """Labels int64 [m, k], seconds of training, seconds of prediction."""
@@ -86,11 +86,11 @@ def timed(train: Callable[[], Any], predict: Callable[[Any], Rows], rows: int, k
     model = train()
     seconds = time.perf_counter() - start
     start = time.perf_counter()
-    answers_array = padded(predict(model), rows, k)
+    answers_array = _pad_answers(predict(model), rows, k)
     return answers_array, seconds, time.perf_counter() - start
 
 
-def padded(answers: Rows, rows: int, k: int) -> NDArray[np.int64]:
+def _pad_answers(answers: Rows, rows: int, k: int) -> NDArray[np.int64]:
     """Predictions as int64 [rows, k], padded with -1."""
     answers_array = np.full((rows, k), -1, np.int64)
     for row, answer in enumerate(answers):

@@ -2,13 +2,14 @@
 
 Public names, by module:
 
-- `summary`: `interval`, `ratios`, `spread`, `summarize`: means and intervals over seeds.
+- `summary`: `interval`, `spread`, `summarize`: means and intervals over seeds.
 - `tables`: `all_sheets`: the tables, each a `sheet.Sheet`.
 - `markdown`: `markdown`: `table.md`.
 - `flat`: `results_csv`: `results.csv`.
 - `paired`: `best_arm`, `difference`: differences to the best arm, seed by seed.
 - `series`: `over_probes`, `over_seeds`: the numbers that plots show.
-- `plots`: `lines_of`, `bars_of`, `scores_of`: the plots as inline SVG.
+- `plots`: `draw_lines`, `draw_bars`, `draw_score_quantiles`: the plots.
+- `svg`: `draw_panel`, `plot_style`: the panels of the plots as inline SVG.
 - `published`: `published_for`: published figures of a data set.
 - `verdict`: `verdict`: the findings in sentences.
 - `page`: `page`: `report.html`.

@@ -6,7 +6,7 @@ import csv
 import io
 from typing import Any
 
-from snm.system.escapes import plain
+from snm.system.escapes import escape_controls
 
 __all__ = ["PARTS", "SETTINGS", "results_csv"]
 
@@ -61,4 +61,4 @@ def results_csv(results: dict[str, Any]) -> str:
                 *(seed.get(name) for name in (*_COSTS, "failed")),
             )
         )  # fmt: skip
-    return plain(table.getvalue())
+    return escape_controls(table.getvalue())

@@ -6,7 +6,7 @@ from typing import Any
 
 from snm.compare.report.tables import all_sheets
 from snm.errors import counted
-from snm.system.escapes import plain
+from snm.system.escapes import escape_controls
 
 __all__ = ["device_words", "markdown"]
 
@@ -29,7 +29,7 @@ def markdown(results: dict[str, Any]) -> str:
         lines.append("| " + " | ".join(sheet.columns) + " |")
         lines.append("|---|" + "---:|" * (len(sheet.columns) - 1))
         lines += ["| " + " | ".join(_escaped(cell) for cell in row) + " |" for row in sheet.rows]
-    return plain("\n".join(lines) + "\n")  # the name of a folder may not be valid UTF-8
+    return escape_controls("\n".join(lines) + "\n")  # the name of a folder may not be valid UTF-8
 
 
 def device_words(device: str) -> str:

@@ -16,10 +16,9 @@ from snm.compare.report.plots import (
     Lines,
     Plot,
     Row,
-    bars_of,
-    drawing,
-    lines_of,
-    scores_of,
+    draw_bars,
+    draw_lines,
+    draw_score_quantiles,
 )
 from snm.compare.report.series import (
     Points,
@@ -31,9 +30,10 @@ from snm.compare.report.series import (
     probe_value,
 )
 from snm.compare.report.summary import format_mean, format_seconds, spread
+from snm.compare.report.svg import plot_style
 from snm.compare.report.tables import all_sheets
 from snm.compare.report.verdict import listed, verdict
-from snm.system.escapes import plain
+from snm.system.escapes import escape_controls
 
 __all__ = ["environment", "page"]
 
@@ -52,7 +52,7 @@ def page(results: Record) -> str:
     Raises:
       InputError: matplotlib is not installed.
     """
-    with drawing():
+    with plot_style():
         sections = [
             ("curves", "During training and at its end", [_curves(results), _ratios(results)]),
             ("why", "Why", _why(results["arms"])),
@@ -86,7 +86,7 @@ def environment() -> Any:
 
     return Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True,
                        lstrip_blocks=True, keep_trailing_newline=True,
-                       finalize=lambda x: plain(x) if type(x) is str else x)  # fmt: skip
+                       finalize=lambda x: escape_controls(x) if type(x) is str else x)  # fmt: skip
 
 
 # -- the plots -------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ def _curves(results: Record) -> Plot:
         f"On {points:,} test points, the same at every measurement; evaluation is left out of the "
         "seconds. Lines: mean of the seeds."
     )
-    return lines_of("R@1 during training", note + _bands(arms), arms, panels)
+    return draw_lines("R@1 during training", note + _bands(arms), arms, panels)
 
 
 def _r1(arm: Record, by: str) -> Points:
@@ -128,8 +128,8 @@ def _ratios(results: Record) -> Plot:
             heading = f"{metric}, {title}: ratio to the baseline"
             if bars:
                 alt_text = f"Ratios: {listed(f'{bar.name} {bar.text}' for bar in bars)}."
-                panels.append(bars_of(heading, alt_text, heading, bars, level=1.0))
-            has_whiskers = has_whiskers or any(bar.half is not None for bar in bars)
+                panels.append(draw_bars(heading, alt_text, heading, bars, reference=1.0))
+            has_whiskers = has_whiskers or any(bar.half_width is not None for bar in bars)
         if panels:
             rows.append(Row((), tuple(panels)))
     note = "Ratio to the arm's own baseline, taken seed by seed; dashed: no difference."
@@ -149,7 +149,8 @@ def _why(arms: list[Record]) -> list[Plot]:
         _false_share, _ends,
     )  # fmt: skip
     mined = Lines("Mined labels by frequency", _TENTHS, "share of the mined, %", _mined,
-                  _first_and_last_tenth, level=(10.0, "uniform"), ticks=range(1, 11))  # fmt: skip
+                  _first_and_last_tenth, horizontal=(10.0, "uniform"),
+                  ticks=range(1, 11))  # fmt: skip
     gradient = [
         Lines(f"Gradient's {key}", "steps", f"{key} of the gradient",
               functools.partial(_gradient, key=key), _ends)
@@ -157,7 +158,7 @@ def _why(arms: list[Record]) -> list[Plot]:
     ]  # fmt: skip
     margins = Lines(
         "Margins at the end", "margin of at most rho", "share of points, %",
-        _margins, lambda drawn: _share_missed(drawn, arms), upright=0.0, marked=False,
+        _margins, lambda drawn: _share_missed(drawn, arms), vertical=0.0, markers=False,
     )  # fmt: skip
     gradient_note = "By the points' embeddings: norm of the mean over samples of labels"
     if any(y for arm in arms for _, y, _, _ in gradient[1].points(arm)):
@@ -170,7 +171,7 @@ def _why(arms: list[Record]) -> list[Plot]:
             " It grows with the score scale, and losses differ in it: compare the heights of arms "
             "of one loss and scale only."
         )
-    row = scores_of(arms)
+    row = draw_score_quantiles(arms)
     scores = Plot(
         "Scores of positives and negatives",
         "A label of each point, the sampled negatives, and those of them that are mined. Line: "
@@ -180,13 +181,13 @@ def _why(arms: list[Record]) -> list[Plot]:
     )
     return [
         scores,
-        lines_of("Known positives among the mined", "Mined labels that the point carries. Where "
+        draw_lines("Known positives among the mined", "Mined labels that the point carries. Where "
                  "all known labels are excluded there are none." + missing + _bands(arms),
                  arms, [known]),
-        lines_of("Mined labels by frequency", "At the end; each tenth of the labels, by the "
+        draw_lines("Mined labels by frequency", "At the end; each tenth of the labels, by the "
                  "training points that carry them." + missing + _bands(arms), arms, [mined]),
-        lines_of("Gradient", gradient_note + missing + _bands(arms), arms, gradient),
-        lines_of("Margins at the end", "Score of a point's label less the best of all others. "
+        draw_lines("Gradient", gradient_note + missing + _bands(arms), arms, gradient),
+        draw_lines("Margins at the end", "Score of a point's label less the best of all others. "
                  "The empirical term of Theorem 6 of Reddi et al. (2019), k = 1; lower is "
                  "better.", arms, [margins]),
     ]  # fmt: skip
@@ -225,7 +226,7 @@ def _by_frequency(arms: list[Record]) -> Plot:
         "All test points, first answer. Recall: share of the occurrences of the tenth's labels "
         "that are found. The parts of P@1 add up to it. Lines: mean of the seeds."
     )
-    return lines_of("Rare and frequent labels", note + _bands(arms), arms, panels)
+    return draw_lines("Rare and frequent labels", note + _bands(arms), arms, panels)
 
 
 def _tenths(arm: Record, key: str) -> Points:
@@ -242,12 +243,12 @@ def _cost(arms: list[Record]) -> Plot:
     ):
         bars = [
             Bar(arm["name"], arm[key] / size, format_value(arm[key] / size),
-                dots=[seed[key] / size for seed in good_seeds(arm)])
+                seeds=[seed[key] / size for seed in good_seeds(arm)])
             for arm in arms if arm[key] is not None
         ]  # fmt: skip
         if bars:
             alt_text = f"{listed(f'{bar.name} {bar.text}' for bar in bars)} {unit}."
-            panels.append(bars_of(title, alt_text, f"{title}, {unit}", bars))
+            panels.append(draw_bars(title, alt_text, f"{title}, {unit}", bars))
     note = "The runs of the first table. Bars: mean of the seeds; dots: each seed."
     return Plot("Time and memory", note, (Row((), tuple(panels)),) if panels else ())
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["COLUMNS", "FIGURES", "NOTE", "SOURCES", "published_for"]
+__all__ = ["FIGURES", "SOURCES", "published_for"]
 
-NOTE = (
+_NOTE = (
     "Published, not measured here; percent, test points. Splits, features and texts of the points "
     "can differ from those here."
 )
 
-COLUMNS = ("P@1", "P@3", "P@5")
+_COLUMNS = ("P@1", "P@3", "P@5")
 """Metrics of a row of `FIGURES`."""
 
 Figures = tuple[float | None, float | None, float | None]
@@ -161,10 +161,10 @@ def published_for(name: str) -> dict[str, Any] | None:
     rows = [
         {
             "method": f"{method} [{i}]",
-            "metrics": dict(zip(COLUMNS, figures, strict=True)),
+            "metrics": dict(zip(_COLUMNS, figures, strict=True)),
             "published": True,
         }
         for i, methods in enumerate(FIGURES[found].values(), 1)
         for method, figures in methods.items()
     ]
-    return {"source": " ".join([NOTE, *sources]), "columns": COLUMNS, "rows": rows}
+    return {"source": " ".join([_NOTE, *sources]), "columns": _COLUMNS, "rows": rows}

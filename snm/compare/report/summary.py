@@ -16,7 +16,6 @@ __all__ = [
     "format_seconds",
     "half_range",
     "interval",
-    "ratios",
     "spread",
     "spread_over_seeds",
     "summarize",
@@ -86,7 +85,7 @@ def spread_over_seeds(values: Sequence[float]) -> Spread | None:
     return None if half is None else Spread(half, "range of two seeds")
 
 
-def ratios(values: Mapping[int, float], others: Mapping[int, float]) -> list[float]:
+def _ratios(values: Mapping[int, float], others: Mapping[int, float]) -> list[float]:
     """Ratios to another arm for the seeds that both have, without zero denominators.
 
     Args:
@@ -120,7 +119,7 @@ def summarize(
         summary["mean"][name] = float(np.mean(list(values.values())))
         summary["ci95"][name] = interval(list(values.values()))
         summary["half_range"][name] = half_range(list(values.values()))
-        by_seed = ratios(values, others)
+        by_seed = _ratios(values, others)
         summary["ratio"][name] = float(np.mean(by_seed)) if by_seed else None
         summary["ratio_ci95"][name] = interval(by_seed)
         summary["ratio_half_range"][name] = half_range(by_seed)

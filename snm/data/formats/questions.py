@@ -22,7 +22,7 @@ from snm.data.formats.records import (
 )
 from snm.errors import InputError
 
-__all__ = ["InputForm", "Question", "Questions", "read_questions"]
+__all__ = ["Question", "read_questions"]
 
 InputForm = Literal["text", "csv", "jsonl", "sparse"]
 
@@ -67,7 +67,7 @@ def read_questions(
     """Opens a file of points to label.
 
     Args:
-      path: the file, or `STDIN`.
+      path: the file, or `-` for standard input.
       form: its format; `auto` detects it from the name and the first line.
       columns: names of the columns or fields that hold the text; several are joined by a space.
         By default those of the training texts, if the file has them, otherwise `text`.

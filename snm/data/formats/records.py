@@ -28,7 +28,6 @@ from snm.system.repeated_keys import repeated_key
 
 __all__ = [
     "NUMBER",
-    "STDIN",
     "column_index",
     "csv_rows",
     "detect_delimiter",
@@ -41,7 +40,7 @@ __all__ = [
     "parse_number",
 ]
 
-STDIN = Path("-")
+_STDIN = Path("-")
 """Stands for standard input."""
 
 _LARGEST_CSV_FIELD = 1 << 28  # characters
@@ -66,7 +65,7 @@ def parse_number(text: str) -> float:
 
 def display_name(path: Path) -> str:
     """The name of a file in messages."""
-    return "standard input" if path == STDIN else str(path)
+    return "standard input" if path == _STDIN else str(path)
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -76,10 +75,10 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
       InputError: a file that cannot be read, a line of over 16 MiB, a NUL byte, or bytes that are
         not UTF-8.
     """
-    if path == STDIN and sys.stdin is None:
+    if path == _STDIN and sys.stdin is None:
         raise InputError(display_name(path), "closed", "points to label")
     try:
-        with sys.stdin.buffer if path == STDIN else open_bytes(path) as stream:
+        with sys.stdin.buffer if path == _STDIN else open_bytes(path) as stream:
             lines = iter(lambda: stream.readline(LONGEST_LINE + 1), b"")
             for number, line in enumerate(lines, 1):
                 if len(line) > LONGEST_LINE:

@@ -41,7 +41,7 @@ from snm.data.formats.text_errors import (
 from snm.data.formats.text_parser import Block, parse_block
 from snm.errors import InputError
 
-__all__ = ["Piece", "TextReader", "pieces_of", "read_pair", "read_text", "to_csr"]
+__all__ = ["Piece", "TextReader", "read_pair", "read_text", "split_pieces", "to_csr"]
 
 # The parser's temporaries take about 30 bytes a byte of text: a small block suits the CPU caches.
 _BLOCK_BYTES = 1 << 20
@@ -170,7 +170,7 @@ class Piece(NamedTuple):
     values: NDArray[np.float32] | None
 
 
-def pieces_of(files: list[Path]) -> tuple[dict[str, int], Iterator[Piece]]:
+def split_pieces(files: list[Path]) -> tuple[dict[str, int], Iterator[Piece]]:
     """Reads features and labels in memory bounded by a block of the files.
 
     Args:

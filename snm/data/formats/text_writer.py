@@ -12,7 +12,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from snm.errors import InputError
-from snm.system.faults import reason_of
+from snm.system.faults import describe_error
 from snm.system.files import atomic_file
 
 __all__ = ["TextWriter", "write_text"]
@@ -51,7 +51,7 @@ def write_text(path: str | Path, features: csr_matrix, labels: csr_matrix) -> No
             for first in range(0, features.shape[0], _CHUNK_ROWS):
                 out.writelines(_as_lines(features, labels, first))
     except OSError as error:
-        reason = reason_of(error)
+        reason = describe_error(error)
         raise InputError(str(path), reason, "a file that can be written") from error
 
 

@@ -17,7 +17,7 @@ from snm.data.repository.unpack import unpack
 from snm.data.statistics import describe
 from snm.errors import InputError
 from snm.system.cache_folder import folder as cache_folder
-from snm.system.faults import reason_of
+from snm.system.faults import describe_error
 from snm.system.files import atomic_folder, make_folder
 from snm.system.locks import locked
 
@@ -77,7 +77,7 @@ def fetch(
         if archive is None:
             downloads.mkdir(exist_ok=True)
     except OSError as error:
-        found, expected = reason_of(error), "a folder that can be created"
+        found, expected = describe_error(error), "a folder that can be created"
         raise InputError(f"--out {out}", found, expected) from error
     try:
         mirrors: tuple[Mirror, ...] = entry.mirrors

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from snm.data.propensity import PROPENSITY
 from snm.errors import InputError
-from snm.system.faults import reason_of
+from snm.system.faults import describe_error
 
 __all__ = ["SIZES", "Entry", "Mirror", "find", "read_registry"]
 
@@ -88,7 +88,7 @@ def read_registry(path: Path | None = None) -> tuple[Entry, ...]:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
         return tuple(_entry(table, found.get("licence", "")) for table in found["set"])
     except OSError as error:
-        raise InputError(str(path), reason_of(error), "a registry") from error
+        raise InputError(str(path), describe_error(error), "a registry") from error
     except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
         raise InputError(str(path), f"no registry ({error})", "TOML with tables [[set]]") from error
 

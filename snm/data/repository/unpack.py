@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from snm.errors import InputError
-from snm.system.faults import reason_of
+from snm.system.faults import describe_error
 
 __all__ = ["unpack"]
 
@@ -86,7 +86,7 @@ def _copy(
                     raise InputError(str(archive), found, expected)
                 target.write(piece)
     except OSError as error:  # of the output: `_pieces` raises none
-        reason = reason_of(error)
+        reason = describe_error(error)
         raise InputError(str(out), reason, "a folder to write to") from error
     return written
 

@@ -32,7 +32,7 @@ from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
 from snm.runs.schema import Export
 from snm.system import disk
-from snm.system.faults import reason_of
+from snm.system.faults import describe_error
 
 __all__ = ["CONFIG", "FILES", "is_hub", "open_hub", "write_hub"]
 
@@ -184,7 +184,7 @@ def _array(
     except InputError:
         raise
     except OSError as error:
-        reason = reason_of(error)
+        reason = describe_error(error)
         raise InputError(str(path), reason, _EXPECTED) from error
     except (SafetensorError, KeyError, TypeError, ValueError, AttributeError) as error:
         # The last two: a dtype that NumPy lacks, such as bfloat16.

@@ -40,7 +40,7 @@ from snm.losses.transformations import (
     exponential,
 )
 
-__all__ = ["ListLoss", "ListMLE", "ListNet", "RankCosine", "SmoothedDCG"]
+__all__ = ["ListMLE", "ListNet", "RankCosine", "SmoothedDCG"]
 
 _LOW = MASKED  # a finite stand-in for log(0)
 _OFFSET = 1.1  # makes the linear psi 21 times as large at the highest score as at the lowest

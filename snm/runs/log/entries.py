@@ -1,4 +1,4 @@
-"""The lines of `log.jsonl`: an event as an entry, entries read back, and the numbers in one."""
+"""The entries of `log.jsonl`: made of events, read back, and the scalars in them."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ import numpy as np
 
 from snm.runs.events import COUNTS, Event
 
-__all__ = ["entry_of", "numbers_of", "read_entries", "scalars_of"]
+__all__ = ["finite_numbers", "get_scalars", "make_entry", "read_entries"]
 
 
-def entry_of(event: Event) -> dict[str, Any]:
-    """An event as its line has it, but for the time and the phase."""
+def make_entry(event: Event) -> dict[str, Any]:
+    """The entry of an event, without `time` and `phase`."""
     return {"event": type(event).__name__.lower(), **dataclasses.asdict(event)}
 
 
 def read_entries(log: Path, *events: str) -> list[dict[str, Any]]:
-    """The entries of some events, by step; none where there is no log.
+    """Reads the entries of some events, sorted by step; empty if there is no log.
 
-    A run that was killed may have left half a line, which is passed over, as entries of another
-    form are; it repeats the steps after its checkpoint, of which the last entry counts.
+    Skips malformed lines: a killed run may leave an incomplete one. A run that resumes repeats the
+    steps after its checkpoint; the last entry of a step counts.
 
     Args:
-      log: the file.
-      events: what the entries are of, such as `stepped`.
+      log: path of `log.jsonl`.
+      events: names of events, such as `stepped`.
     """
     found: dict[Any, dict[str, Any]] = {}
     if not log.exists():
@@ -41,26 +41,26 @@ def read_entries(log: Path, *events: str) -> list[dict[str, Any]]:
             with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
                 entry = json.loads(line)
                 if entry["event"] in events and isinstance(entry["step"], int):
-                    scalars_of(entry)  # has what an entry of its event has
+                    get_scalars(entry)  # raises if a key is missing
                     found[entry["event"], entry["phase"], entry["step"]] = entry
     return sorted(found.values(), key=lambda entry: entry["step"])
 
 
-def scalars_of(entry: dict[str, Any]) -> dict[str, float]:
-    """The numbers of an entry that are drawn over the steps, by name; none where none is finite."""
+def get_scalars(entry: dict[str, Any]) -> dict[str, float]:
+    """The finite numbers of an entry that are plotted over the steps: name -> value."""
     if entry["event"] == "stepped":
-        return numbers_of({"loss": entry["loss"]})  # NaN where all of its steps were skipped
+        return finite_numbers({"loss": entry["loss"]})  # NaN if all steps were skipped
     if entry["event"] == "evaluated":
-        scores = {name: one for name, one in entry["metrics"].items() if name not in COUNTS}
-        return numbers_of({f"validation/{name}": one for name, one in scores.items()})
+        metrics = {name: value for name, value in entry["metrics"].items() if name not in COUNTS}
+        return finite_numbers({f"validation/{name}": value for name, value in metrics.items()})
     if entry["event"] == "probed":
-        floats = {name: one for name, one in entry["found"].items() if not isinstance(one, int)}
-        return numbers_of({f"probe/{name}": one for name, one in floats.items()})
+        probes = {k: value for k, value in entry["found"].items() if not isinstance(value, int)}
+        return finite_numbers({f"probe/{name}": value for name, value in probes.items()})
     return {}
 
 
-def numbers_of(values: dict[str, Any]) -> dict[str, float]:
-    """Those of the values that are finite numbers."""
+def finite_numbers(values: dict[str, Any]) -> dict[str, float]:
+    """The values that are finite numbers: name -> value."""
     return {
         name: float(value)
         for name, value in values.items()

@@ -14,7 +14,7 @@ import numpy as np
 
 from snm.distributed.processes import is_first_process
 from snm.runs.events import Event
-from snm.runs.log.entries import entry_of, scalars_of
+from snm.runs.log.entries import get_scalars, make_entry
 from snm.system.files import lacks_final_newline
 
 __all__ = ["EventLog", "open_log"]
@@ -31,23 +31,24 @@ class EventLog:
     """
 
     def __init__(self, folder: Path, phase: str, step: int):
-        from snm.runs.log.curves import curves
+        from snm.runs.log.tensorboard import make_summary_writer
 
         self._phase, self._path = phase, folder / "log.jsonl"
-        self._lines = self._path.open("a", encoding="utf-8")
-        if lacks_final_newline(self._path):  # a full disk, or a kill: the half line stays alone
-            self._lines.write("\n")
+        self._file = self._path.open("a", encoding="utf-8")
+        if lacks_final_newline(self._path):  # a kill or a full disk left an incomplete line
+            self._file.write("\n")
         # Steps after the last checkpoint are repeated: TensorBoard drops their old points.
-        self._board = curves(folder / "tensorboard" / phase, step + 1 if step else None)
+        purge_step = step + 1 if step else None
+        self._summary_writer = make_summary_writer(folder / "tensorboard" / phase, purge_step)
 
     def write(self, event: Event) -> None:
         """Writes an event as a line, and its numbers as TensorBoard scalars."""
-        entry = entry_of(event)
-        self.line(**entry)
-        for name, value in scalars_of(entry).items():
-            self._board.add_scalar(name, value, entry["step"])
+        entry = make_entry(event)
+        self.write_line(**entry)
+        for name, value in get_scalars(entry).items():
+            self._summary_writer.add_scalar(name, value, entry["step"])
 
-    def line(self, **values: Any) -> None:
+    def write_line(self, **values: Any) -> None:
         """Writes a JSON line that starts with the time and the phase.
 
         Arrays and NumPy scalars become lists and numbers. JSON has no NaN and no infinity: those
@@ -55,17 +56,17 @@ class EventLog:
         """
         entry = {"time": round(time.time(), 3), "phase": self._phase, **values}
         try:
-            text = json.dumps(_finite(entry), allow_nan=False)
-            self._lines.write(text + "\n")
-            self._lines.flush()
+            text = json.dumps(_to_json(entry), allow_nan=False)
+            self._file.write(text + "\n")
+            self._file.flush()
         except OSError as error:  # adds the file name
             raise OSError(error.errno, error.strerror, str(self._path)) from error
 
     def close(self) -> None:
         """Flushes both files."""
-        self._board.close()
-        with contextlib.suppress(OSError):  # `line` has raised it already
-            self._lines.close()
+        self._summary_writer.close()
+        with contextlib.suppress(OSError):  # `write_line` has raised it already
+            self._file.close()
 
     def __enter__(self) -> EventLog:
         return self
@@ -74,20 +75,20 @@ class EventLog:
         self.close()
 
 
-def _finite(value: Any) -> Any:
-    """A value as JSON has it, with None for numbers that are not finite."""
+def _to_json(value: Any) -> Any:
+    """Converts arrays to lists, and numbers that are not finite to None."""
     if isinstance(value, np.ndarray | np.generic) or hasattr(value, "__array__"):
         value = np.asarray(value).tolist()
     if isinstance(value, dict):
-        return {key: _finite(one) for key, one in value.items()}
+        return {key: _to_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
+        return [_to_json(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @contextlib.contextmanager
 def open_log(folder: Path | None, phase: str, step: int) -> Iterator[Any]:
-    """The run's log; of several processes only the first writes it, and without a folder none."""
+    """Opens the log of a run. It writes nothing without a folder, or in a process but the first."""
     if folder is None or not is_first_process():
         yield _NoLog()
         return
@@ -99,5 +100,5 @@ class _NoLog:
     def write(self, event: Event) -> None:
         """Writes nothing."""
 
-    def line(self, **values: Any) -> None:
+    def write_line(self, **values: Any) -> None:
         """Writes nothing."""

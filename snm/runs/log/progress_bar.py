@@ -18,7 +18,7 @@ from rich.progress import (
 
 from snm.runs.events import Evaluated, Event, Started, Stepped
 
-__all__ = ["in_notebook", "with_bar"]
+__all__ = ["in_notebook", "show_progress"]
 
 
 def in_notebook() -> bool:
@@ -26,27 +26,27 @@ def in_notebook() -> bool:
     return Console().is_jupyter and importlib.util.find_spec("ipywidgets") is not None
 
 
-def with_bar(events: Iterable[Event], console: Console | None = None) -> Generator[Event]:
-    """Yields the events of `snm.training` unchanged, and draws a progress bar for each phase.
+def show_progress(events: Iterable[Event], console: Console | None = None) -> Generator[Event]:
+    """Yields the events of `snm.training` unchanged, and shows a progress bar for each phase.
 
     Args:
       events: from `snm.training`.
-      console: where to draw; by default the notebook cell or the terminal.
+      console: where to show it; by default the notebook cell or the terminal.
     """
     columns = [TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
                TimeElapsedColumn(), TimeRemainingColumn()]  # fmt: skip
     with Progress(*columns, console=console or Console()) as bar:
-        task, words = None, {"loss": "", "score": ""}
+        task, status = None, {"loss": "", "score": ""}
         phase = ""
         for event in events:
             if isinstance(event, Started):
-                phase, words = event.phase, {"loss": "", "score": ""}
+                phase, status = event.phase, {"loss": "", "score": ""}
                 task = bar.add_task(phase, total=event.last_step, completed=event.step)
             elif isinstance(event, Stepped) and not math.isnan(event.loss):
-                words["loss"] = f"  loss {event.loss:.4f}"
+                status["loss"] = f"  loss {event.loss:.4f}"
             elif isinstance(event, Evaluated) and "P@1" in event.metrics:
-                words["score"] = f"  validation P@1 {event.metrics['P@1']:.2f}"
+                status["score"] = f"  validation P@1 {event.metrics['P@1']:.2f}"
             if task is not None and isinstance(event, Stepped | Evaluated):
-                text = "".join([phase, *words.values()])
+                text = "".join([phase, *status.values()])
                 bar.update(task, completed=event.step, description=text)
             yield event

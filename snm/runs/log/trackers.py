@@ -1,9 +1,9 @@
 """Logs a run to Weights & Biases and MLflow, through their own packages.
 
-`tracked` yields the events of a run unchanged and logs the numbers of `log.jsonl` to the services.
-A run that continues after an interruption also continues in the service, under the same id and with
-each step once. A service first receives the numbers of `log.jsonl` that it lacks: all of them where
-it is added in the middle of a run, and what did not reach it before an interruption.
+`log_to_trackers` yields the events of a run unchanged and logs the numbers of `log.jsonl` to the
+services. A run that resumes after an interruption also resumes in the service, under the same id
+and with each step once. A service first receives the numbers of `log.jsonl` that it lacks: all of
+them if it is added in the middle of a run, and those that an interruption kept from it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from snm.config.settings import read_config
 from snm.errors import InputError, StoppedError, first_line, pip_install
 from snm.runs.events import Event, Finished, Noted, Started
 from snm.runs.folder import RunFolder, read_json, write_json
-from snm.runs.log.entries import entry_of, numbers_of, read_entries, scalars_of
+from snm.runs.log.entries import finite_numbers, get_scalars, make_entry, read_entries
 
-__all__ = ["TRACKERS", "Point", "Tracker", "check_trackers", "tracked"]
+__all__ = ["TRACKERS", "Point", "Tracker", "check_trackers", "log_to_trackers"]
 
-_EVERY = 2.0  # seconds between two requests to a service
+_SEND_INTERVAL = 2.0  # seconds between two requests to a service, at least
 _PROJECT = "snm"
 _EXPECTED = {
     "wandb": "a service that answers (`wandb login`; or WANDB_MODE=offline)",
@@ -62,17 +62,17 @@ class Tracker(Protocol):
 class _WandB:
     """A Weights & Biases run; honours WANDB_PROJECT, WANDB_NAME, WANDB_MODE and so on."""
 
-    def __init__(self, folder: Path, about: dict[str, Any], known: str | None):
+    def __init__(self, folder: Path, settings: dict[str, Any], run_id: str | None):
         import wandb
 
-        self.id = known or secrets.token_hex(8)
+        self.id = run_id or secrets.token_hex(8)
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", _PROJECT),
             name=os.environ.get("WANDB_NAME", folder.resolve().name),
             id=self.id,
             resume="allow",
             dir=folder,
-            config=about,
+            config=settings,
             settings=wandb.Settings(silent=True),
         )
         self._defined: set[str] = set()
@@ -95,22 +95,22 @@ class _WandB:
 class _MLflow:
     """An MLflow run; honours MLFLOW_TRACKING_URI and MLFLOW_EXPERIMENT_NAME."""
 
-    def __init__(self, folder: Path, about: dict[str, Any], known: str | None):
+    def __init__(self, folder: Path, settings: dict[str, Any], run_id: str | None):
         from mlflow import MlflowClient
         from mlflow.entities import Param
 
         self._client = MlflowClient()
-        if known is None:
+        if run_id is None:
             name = os.environ.get("MLFLOW_EXPERIMENT_NAME", _PROJECT)
             found = self._client.get_experiment_by_name(name)
-            place = found.experiment_id if found else self._client.create_experiment(name)
-            run = self._client.create_run(place, run_name=folder.resolve().name)
+            experiment_id = found.experiment_id if found else self._client.create_experiment(name)
+            run = self._client.create_run(experiment_id, run_name=folder.resolve().name)
             self.id = run.info.run_id
-            params = [Param(key, str(value)) for key, value in about.items()]
+            params = [Param(key, str(value)) for key, value in settings.items()]
             self._client.log_batch(self.id, params=params)
         else:
-            self.id = known
-            self._client.update_run(known, status="RUNNING")
+            self.id = run_id
+            self._client.update_run(run_id, status="RUNNING")
 
     def log(self, points: list[Point]) -> None:
         """Logs numbers in batches, because the client waits for each answer."""
@@ -119,8 +119,8 @@ class _MLflow:
     def finish(self, metrics: dict[str, float], status: str) -> None:
         """Ends the run; the metrics are logged at step 0."""
         self._send({(f"test/{name}", 0): value for name, value in metrics.items()})
-        words = {"done": "FINISHED", "stopped": "KILLED", "failed": "FAILED"}
-        self._client.set_terminated(self.id, words[status])
+        statuses = {"done": "FINISHED", "stopped": "KILLED", "failed": "FAILED"}
+        self._client.set_terminated(self.id, statuses[status])
 
     def _send(self, values: dict[tuple[str, int], float]) -> None:
         from mlflow.entities import Metric
@@ -151,7 +151,9 @@ def check_trackers(names: Iterable[str]) -> None:
             raise InputError(f"--log-to {name}", found, expected)
 
 
-def tracked(events: Iterable[Event], names: Iterable[str], run_dir: str | Path) -> Iterator[Event]:
+def log_to_trackers(
+    events: Iterable[Event], names: Iterable[str], run_dir: str | Path
+) -> Iterator[Event]:
     """Yields the events of `snm.training` unchanged, and logs them to services.
 
     A service that fails during the run is reported once and not used again, so that it does not end
@@ -168,21 +170,23 @@ def tracked(events: Iterable[Event], names: Iterable[str], run_dir: str | Path) 
     """
     names = list(dict.fromkeys(names))
     check_trackers(names)
-    return _tracked(events, _Services(names, RunFolder(Path(run_dir)))) if names else iter(events)
+    if not names:
+        return iter(events)
+    return _log_to_services(events, _Services(names, RunFolder(Path(run_dir))))
 
 
-def _tracked(events: Iterable[Event], services: _Services) -> Iterator[Event]:
+def _log_to_services(events: Iterable[Event], services: _Services) -> Iterator[Event]:
     phase, metrics, status = "train", {}, "failed"
     try:
         for event in events:
-            if isinstance(event, Started | Finished):  # those before come before the run's checks
+            if isinstance(event, Started | Finished):  # earlier events precede the run's checks
                 services.open()
             if isinstance(event, Started):
                 phase = event.phase
             elif isinstance(event, Finished):
-                metrics, status = numbers_of(event.result["metrics"]), "done"
-            services.take(_points(entry_of(event), phase))
-            for text in services.notes():
+                metrics, status = finite_numbers(event.result["metrics"]), "done"
+            services.add(_make_points(make_entry(event), phase))
+            for text in services.pop_notes():
                 yield Noted(getattr(event, "step", 0), text)
             yield event
     except StoppedError:
@@ -190,7 +194,7 @@ def _tracked(events: Iterable[Event], services: _Services) -> Iterator[Event]:
         raise
     finally:
         services.finish(metrics, status)
-    for text in services.notes():
+    for text in services.pop_notes():
         yield Noted(0, text)
 
 
@@ -201,44 +205,44 @@ class _Services:
         self._names, self._folder = names, folder
         # Read now, before the run continues and appends to the log.
         entries = read_entries(folder.log, "stepped", "evaluated", "probed")
-        self._past = [point for entry in entries for point in _points(entry, entry["phase"])]
-        self._known: dict[str, dict[str, Any]] = {}
+        self._past = [point for entry in entries for point in _make_points(entry, entry["phase"])]
+        self._records: dict[str, dict[str, Any]] = {}
         self._trackers: dict[str, Tracker] | None = None
         self._pending: list[Point] = []
         self._notes: list[str] = []
-        self._sent = time.monotonic()
+        self._last_sent = time.monotonic()
 
     def open(self) -> None:
         """Opens a run in each service, once, and sends the numbers of the log that it lacks."""
         if self._trackers is not None:
             return
         self._trackers = {}
-        self._known = self._read()
+        self._records = self._read_records()
         settings = dataclasses.asdict(read_config(self._folder.checked(self._folder.config)))
-        about = {**settings, "data": self._folder.read_origin().data}
+        settings = {**settings, "data": self._folder.read_origin().data}
         for name in self._names:
-            known = self._known.get(name, {"id": None, "sent": {}})
+            record = self._records.get(name, {"id": None, "sent": {}})
             try:
-                tracker = TRACKERS[name](self._folder.path, about, known["id"])
-                if missing := _above(known["sent"], self._past):
+                tracker = TRACKERS[name](self._folder.path, settings, record["id"])
+                if missing := _select_new(record["sent"], self._past):
                     tracker.log(missing)
             except Exception as error:  # clients raise errors of any type
                 found = first_line(error)
                 expected = _EXPECTED.get(name, "a service that answers")
                 raise InputError(f"--log-to {name}", found, expected) from error
             self._trackers[name] = tracker
-            self._known[name] = {"id": tracker.id, "sent": known["sent"] | _steps(missing)}
-            write_json(self._place, self._known)  # before the next service, which may fail
-        self._past = []  # of a long run it takes memory
+            self._records[name] = {"id": tracker.id, "sent": record["sent"] | _last_steps(missing)}
+            write_json(self._record_path, self._records)  # before the next service, which may fail
+        self._past = []  # takes memory after a long run
 
-    def take(self, points: Iterable[Point]) -> None:
-        """Collects numbers, and sends them every few seconds."""
+    def add(self, points: Iterable[Point]) -> None:
+        """Adds numbers to send, and sends them every few seconds."""
         self._pending += points
-        if time.monotonic() - self._sent > _EVERY:
+        if time.monotonic() - self._last_sent > _SEND_INTERVAL:
             self._send()
 
-    def notes(self) -> list[str]:
-        """The messages for the user since the last call."""
+    def pop_notes(self) -> list[str]:
+        """Returns and removes the messages for the user."""
         notes, self._notes = self._notes, []
         return notes
 
@@ -250,17 +254,17 @@ class _Services:
 
     def _send(self) -> None:
         """Sends to each service the numbers that it does not have yet."""
-        pending, self._pending, self._sent = self._pending, [], time.monotonic()
-        news = False
+        pending, self._pending, self._last_sent = self._pending, [], time.monotonic()
+        any_sent = False
         for name in list(self._trackers or {}):
-            sent = self._known[name]["sent"]
-            points = _above(sent, pending)
+            sent = self._records[name]["sent"]
+            points = _select_new(sent, pending)
             if points and self._call(name, "log", points):
-                sent.update(_steps(points))
-                news = True
-        if news:
-            with contextlib.suppress(OSError):  # then some are sent again, if the run is continued
-                write_json(self._place, self._known)
+                sent.update(_last_steps(points))
+                any_sent = True
+        if any_sent:
+            with contextlib.suppress(OSError):  # a resumed run then sends some again
+                write_json(self._record_path, self._records)
 
     def _call(self, name: str, method: str, *values: Any) -> bool:
         """Calls a method of a tracker; if it fails, notes the error and drops the tracker."""
@@ -274,33 +278,36 @@ class _Services:
         return True
 
     @property
-    def _place(self) -> Path:
+    def _record_path(self) -> Path:
         return self._folder.path / "trackers.json"
 
-    def _read(self) -> dict[str, dict[str, Any]]:
+    def _read_records(self) -> dict[str, dict[str, Any]]:
         """The id of the run in each service, and the last step of each number that it received."""
-        found = read_json(self._place) if self._place.exists() else {}
+        found = read_json(self._record_path) if self._record_path.exists() else {}
         try:
             return {
-                name: {"id": str(one["id"]), "sent": {k: int(v) for k, v in one["sent"].items()}}
-                for name, one in found.items()
+                name: {
+                    "id": str(record["id"]),
+                    "sent": {key: int(step) for key, step in record["sent"].items()},
+                }
+                for name, record in found.items()
             }
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             what = "no ids of runs by service", "what `snm train` wrote"
-            raise InputError(str(self._place), *what) from error
+            raise InputError(str(self._record_path), *what) from error
 
 
-def _above(sent: dict[str, int], points: Iterable[Point]) -> list[Point]:
-    """The numbers of later steps than the last ones that were sent."""
-    return [one for one in points if one.step > sent.get(f"{one.phase}/{one.name}", -1)]
+def _select_new(sent: dict[str, int], points: Iterable[Point]) -> list[Point]:
+    """The numbers of steps after the last ones that were sent."""
+    return [point for point in points if point.step > sent.get(f"{point.phase}/{point.name}", -1)]
 
 
-def _steps(points: Iterable[Point]) -> dict[str, int]:
+def _last_steps(points: Iterable[Point]) -> dict[str, int]:
     """The last step of each number, by phase and name."""
-    return {f"{one.phase}/{one.name}": one.step for one in points}
+    return {f"{point.phase}/{point.name}": point.step for point in points}
 
 
-def _points(entry: dict[str, Any], phase: str) -> Iterator[Point]:
+def _make_points(entry: dict[str, Any], phase: str) -> Iterator[Point]:
     """The numbers of an entry of the log."""
-    for name, value in scalars_of(entry).items():
+    for name, value in get_scalars(entry).items():
         yield Point(phase, name, value, entry["step"])

@@ -13,9 +13,9 @@ from snm.machine.platform import platform
 from snm.topk.blocks import Added, Best, LabelRows, Masked
 from snm.topk.kernel.plan import Sizes, Tiles, choose_tiles, moves_fewer_bytes
 
-__all__ = ["CHOICES", "kernel_form"]
+__all__ = ["kernel_form"]
 
-CHOICES = ("auto", "off")
+_CHOICES = ("auto", "off")
 
 
 def kernel_form(
@@ -43,8 +43,8 @@ def kernel_form(
     Raises:
       ValueError: an unknown choice.
     """
-    if kernel not in CHOICES:
-        raise ValueError(f"kernel is one of {', '.join(CHOICES)}, not {kernel!r}")
+    if kernel not in _CHOICES:
+        raise ValueError(f"kernel is one of {', '.join(_CHOICES)}, not {kernel!r}")
     if kernel == "off" or added or platform() != "tpu":
         return None
     (n, dim), size = queries.shape, labels.table.dtype.itemsize

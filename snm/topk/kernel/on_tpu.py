@@ -48,7 +48,6 @@ def top_on_tpu(
     tiles: Tiles,
     compute_dtype: jnp.dtype,
     interpret: bool = False,
-    vmem: int = VMEM,
 ) -> Best:
     """The best slots of each query; see `snm.topk.product_top_k` for arguments and result.
 
@@ -61,7 +60,6 @@ def top_on_tpu(
       tiles: `queries` a multiple of 128 unless interpreted; `slots` of 32, and of `searched`.
       compute_dtype: type of the factors.
       interpret: run it by XLA, on any device.
-      vmem: bytes that Mosaic may use.
     """
     n, dim = queries.shape
     num_slots = rows.shape[0]
@@ -107,7 +105,7 @@ def top_on_tpu(
             pltpu.VMEM((padded_count, block), jnp.int32),
         ],
         compiler_params=pltpu.CompilerParams(
-            dimension_semantics=("parallel", "arbitrary"), vmem_limit_bytes=vmem
+            dimension_semantics=("parallel", "arbitrary"), vmem_limit_bytes=VMEM
         ),
         interpret=interpret,
         name=_kernel_name(compute_dtype, precision, grid[0]),

@@ -10,7 +10,6 @@ from snm.topk.kernel.excluded import BITS, num_words
 
 __all__ = [
     "LANES",
-    "MAX_COUNT",
     "VMEM",
     "Sizes",
     "Tiles",
@@ -20,7 +19,7 @@ __all__ = [
     "product_bytes",
 ]
 
-MAX_COUNT = 256
+_MAX_COUNT = 256
 """The largest count that is tested."""
 LANES = 128
 """Numbers of a row of a TPU's registers."""
@@ -79,7 +78,7 @@ def choose_tiles(sizes: Sizes) -> Tiles | None:
     Args:
       sizes: the sizes of the search.
     """
-    if not 1 <= sizes.count <= min(MAX_COUNT, sizes.num_slots) or not sizes.queries:
+    if not 1 <= sizes.count <= min(_MAX_COUNT, sizes.num_slots) or not sizes.queries:
         return None
     padded = -(-sizes.queries // LANES) * LANES
     for block in (512, 256, 128):

@@ -1,5 +1,5 @@
-"""The memory of a run: tried at its end, kept where it pays, or taken over from another run.
+"""The memory of a run: chosen at its end if it pays, or inherited from another run.
 
-Public names: `plan.MemoryPlan`; `trial.find_memory`, `trial.memory_split`; `stored.memory_of`;
-`files.try_memory`; `inherited.inherit_memory`; `notes.why_no_memory`.
+Public names: `plan.MemoryPlan`; `trial.choose_memory`, `trial.split_for_memory`;
+`stored.make_memory`; `files.try_memory`; `inherited.inherit_memory`; `notes.why_no_memory`.
 """

@@ -1,4 +1,4 @@
-"""The files of a run's memory: written where one was tried or taken over, and removed."""
+"""Writes and removes the files of the memory of a run."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from snm.runs.folder import RunFolder, write_json
 from snm.runs.schema import MemoryRecord
 from snm.runs.typed_json import as_json
 from snm.system import disk
-from snm.trainer.memory.trial import Remembered, find_memory
+from snm.trainer.memory.trial import ChosenMemory, choose_memory
 
-__all__ = ["forget_memory", "keep_memory", "try_memory"]
+__all__ = ["remove_memory", "try_memory", "write_memory"]
 
 
 def try_memory(
@@ -26,35 +26,35 @@ def try_memory(
     """Chooses a memory, and writes it to the run folder if it pays.
 
     Args:
-      folder: of the run; gets `memory.json`, `memory.npz` if the memory pays, and `adjustment.npy`
+      folder: the run; gets `memory.json`, `memory.npz` if the memory pays, and `adjustment.npy`
         if a logit adjustment does.
-      config: as in `find_memory`.
+      config: as in `choose_memory`.
       dataset: as loaded.
-      first_member: as in `find_memory`.
-      all_members: as in `find_memory`.
+      first_member: as in `choose_memory`.
+      all_members: as in `choose_memory`.
 
     Returns:
       the content of `memory.json`.
     """
     disk.remove(folder.memory_record)
-    return keep_memory(folder, find_memory(config, dataset, first_member, all_members))
+    return write_memory(folder, choose_memory(config, dataset, first_member, all_members))
 
 
-def forget_memory(folder: RunFolder) -> None:
-    """Removes what held-out points once chose for a run, in which they choose no more."""
+def remove_memory(folder: RunFolder) -> None:
+    """Removes the memory, the adjustment and their record from a run folder."""
     for path in (folder.memory_record, folder.memory, folder.adjustment):
         disk.remove(path)
 
 
-def keep_memory(folder: RunFolder, remembered: Remembered) -> MemoryRecord:
+def write_memory(folder: RunFolder, chosen: ChosenMemory) -> MemoryRecord:
     """Writes the files of a run, and returns the content of `memory.json`."""
-    if remembered.memory is None:
+    if chosen.memory is None:
         disk.remove(folder.memory)
     else:
-        save_memory(folder.memory, remembered.memory)
-    if remembered.shifts is None:
+        save_memory(folder.memory, chosen.memory)
+    if chosen.shifts is None:
         disk.remove(folder.adjustment)
     else:
-        save_shifts(folder.adjustment, remembered.shifts)
-    write_json(folder.memory_record, as_json(remembered.record))
-    return remembered.record
+        save_shifts(folder.adjustment, chosen.shifts)
+    write_json(folder.memory_record, as_json(chosen.record))
+    return chosen.record

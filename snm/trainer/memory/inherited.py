@@ -1,8 +1,7 @@
-"""What a run takes over from the run that it starts from: memory, adjustment and probabilities.
+"""Inherits the memory, the logit adjustment and the calibration of the run of `--warm-start`.
 
-The points of a run may be among those that the other one was trained on. What a model answers for
-these tells nothing of new points, so that they cannot choose. Those that chose for the other run
-were new to it.
+The parent run may have been trained on the held-out points of this run, which therefore cannot
+choose a memory. The held-out points of the parent run were new to it.
 """
 
 from __future__ import annotations
@@ -22,60 +21,62 @@ from snm.prediction.thresholds import Threshold
 from snm.runs.folder import RunFolder
 from snm.runs.schema import MemoryRecord, RunOrigin
 from snm.system import disk
-from snm.trainer.memory.files import keep_memory
-from snm.trainer.memory.stored import memory_of, stored_rows
-from snm.trainer.memory.trial import Remembered
+from snm.trainer.memory.files import write_memory
+from snm.trainer.memory.stored import make_memory, stored_rows
+from snm.trainer.memory.trial import ChosenMemory
 from snm.trainer.prepare import label_name_points
 from snm.trainer.warm_start import WarmStart
 
-__all__ = ["inherit_memory", "inherited"]
+__all__ = ["find_inherited_memory", "inherit_memory"]
 
-_OF_SCORES = ("loss", "transformation", "temperature", "score_scale", "learn_score_scale")
-"""Settings that give scores another unit, in which the weight of votes and curves are."""
+_SCORE_SETTINGS = ("loss", "transformation", "temperature", "score_scale", "learn_score_scale")
+"""Settings that change the unit of scores, and so of the weight of votes and the calibration."""
 
 
-def inherited(
+def find_inherited_memory(
     folder: RunFolder, config: ResolvedConfig, start: WarmStart, origin: RunOrigin
 ) -> tuple[MemoryRecord | None, str | None]:
-    """Looks for what can be taken over.
+    """Finds the memory, the logit adjustment and the calibration that a run can inherit.
 
     Args:
-      folder: of the run. One that was begun goes on with what it found then.
+      folder: the run. A run that resumes keeps what it found at its first start.
       config: its settings.
-      start: the run that it starts from.
-      origin: of the run; it names that one, and says which settings were given.
+      start: the parent run.
+      origin: the origin of the run; it names the parent run, and the settings that were given.
 
     Returns:
-      The content of `memory.json`, for the labels and members of this run; None is nothing. And why
-      that is nothing, or not all; None where there is no reason to tell.
+      The content of `memory.json`, adapted to the labels and members of this run; None to inherit
+      nothing. And a note for the user if nothing, or not all, is inherited; else None.
 
     Raises:
-      InputError: a damaged file of that run.
+      InputError: a file of the parent run is damaged.
     """
     parent, name = RunFolder(start.run), str(origin.warm_start)
     if config.memory == "off":
-        by = {True: "auto tries none here", False: "--memory off", None: "--memory off, or auto"}
-        off = (
+        reasons = {
+            True: "auto tries none here", False: "--memory off", None: "--memory off, or auto"
+        }  # fmt: skip
+        unused = (
             f"memory: none, so that that of {name} and its probabilities are not taken over "
-            f"({by[origin.chosen('memory')]})"
+            f"({reasons[origin.chosen('memory')]})"
         )
-        return None, off if parent.has(parent.memory_record) else None
-    if folder.config.exists():  # the other run may be gone by now
-        begun = folder.read_origin()
-        if not isinstance(begun.inherited, str):
-            return begun.inherited, None
+        return None, unused if parent.has(parent.memory_record) else None
+    if folder.config.exists():  # the parent run may be gone by now
+        first_origin = folder.read_origin()
+        if not isinstance(first_origin.inherited, str):
+            return first_origin.inherited, None
     if not parent.has(parent.memory_record):
         return None, (
             f"memory: not tried, as {name} has chosen none, and may have been trained on the "
             "points that would choose it"
         )
-    record, theirs = parent.read_memory_record(), parent.settings()
-    others = [one for one in _OF_SCORES if getattr(config, one) != getattr(theirs, one)]
-    if others:
-        found = f"{getattr(theirs, others[0])} there, {getattr(config, others[0])} here"
-        why = f"{others[0]} is {found}, which gives other scores"
-        return None, f"memory: none of {name} can be taken over, as {why}"
-    factor = config.members / theirs.members  # scores of the members are added
+    record, parent_config = parent.read_memory_record(), parent.settings()
+    for setting in _SCORE_SETTINGS:
+        there, here = getattr(parent_config, setting), getattr(config, setting)
+        if there != here:
+            reason = f"{setting} is {there} there, {here} here, which gives other scores"
+            return None, f"memory: none of {name} can be taken over, as {reason}"
+    factor = config.members / parent_config.members  # the scores of the members are added
     settings = dataclasses.replace(record.settings, weight=record.settings.weight * factor)
     adjustment, calibration = record.adjustment, record.calibration
     note: str | None = None
@@ -85,60 +86,65 @@ def inherited(
     if adjustment is not None:
         adjustment = dataclasses.replace(adjustment, strength=adjustment.strength * factor)
     if calibration is not None and (slots := start.slots) is not None:
-        calibration = _renumbered(calibration, slots)
-    taken = dataclasses.replace(
+        calibration = _renumber_labels(calibration, slots)
+    inherited = dataclasses.replace(
         record,
         settings=settings,
         adjustment=adjustment,
         calibration=calibration,
         inherited_from=name,
     )
-    return taken, note
+    return inherited, note
 
 
 def inherit_memory(
     folder: RunFolder,
     config: ResolvedConfig,
     dataset: Dataset,
-    taken: MemoryRecord,
+    inherited: MemoryRecord,
     all_members: Predictor,
 ) -> MemoryRecord:
-    """Takes over what `inherited` found.
+    """Makes the inherited memory, and writes it to the run folder.
 
     Args:
-      folder: of the run; gets the files of `try_memory`.
+      folder: the run; gets the files of `try_memory`.
       config: its settings.
-      dataset: as loaded; a memory stores its training points.
-      taken: what was found.
-      all_members: their predictor.
+      dataset: as loaded; the memory stores its training points.
+      inherited: the record that `find_inherited_memory` returned.
+      all_members: the predictor of all members.
 
     Returns:
-      the content of `memory.json`.
+      The content of `memory.json`.
     """
-    begun = time.perf_counter()
+    start_time = time.perf_counter()
     disk.remove(folder.memory_record)
     memory, shifts = None, None
-    if taken.used:
+    if inherited.used:
         rows, names = stored_rows(config, dataset), label_name_points(config, dataset)
-        memory = memory_of(all_members, dataset.train, rows, taken.settings, names)
-    if taken.adjustment is not None:
-        shifts = label_shifts(dataset.label_frequency(), taken.adjustment.strength)
+        memory = make_memory(all_members, dataset.train, rows, inherited.settings, names)
+    if inherited.adjustment is not None:
+        shifts = label_shifts(dataset.label_frequency(), inherited.adjustment.strength)
     record = dataclasses.replace(
-        taken,
+        inherited,
         points=0 if memory is None else len(memory.rows),
         bytes=0 if memory is None else memory.nbytes,
-        seconds=time.perf_counter() - begun,
+        seconds=time.perf_counter() - start_time,
     )
-    return keep_memory(folder, Remembered(record, memory, shifts))
+    return write_memory(folder, ChosenMemory(record, memory, shifts))
 
 
-def _renumbered(calibration: Calibration, slots: NDArray[np.int64]) -> Calibration:
-    """Curves whose thresholds are of the labels here; `slots` has the id of each there, or -1."""
-    here = {int(there): label for label, there in enumerate(slots) if there >= 0}
+def _renumber_labels(calibration: Calibration, slots: NDArray[np.int64]) -> Calibration:
+    """Replaces the label ids of the parent run in the thresholds by those of this run.
 
-    def one(threshold: Threshold) -> Threshold:
+    Args:
+      calibration: of the parent run.
+      slots: int64 [K], the id of each label in the parent run; -1 for a new label.
+    """
+    new_ids = {int(old): label for label, old in enumerate(slots) if old >= 0}
+
+    def renumber(threshold: Threshold) -> Threshold:
         pairs = zip(threshold.labels, threshold.own, strict=True)
-        kept = sorted((here[label], own) for label, own in pairs if label in here)
+        kept = sorted((new_ids[label], own) for label, own in pairs if label in new_ids)
         return Threshold(
             threshold.overall,
             None if threshold.k is None else min(threshold.k, len(slots)),
@@ -146,5 +152,5 @@ def _renumbered(calibration: Calibration, slots: NDArray[np.int64]) -> Calibrati
             own=tuple(own for _, own in kept),
         )
 
-    thresholds = {name: one(found) for name, found in calibration.thresholds.items()}
+    thresholds = {name: renumber(threshold) for name, threshold in calibration.thresholds.items()}
     return dataclasses.replace(calibration, thresholds=thresholds)

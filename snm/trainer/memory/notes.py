@@ -14,9 +14,9 @@ from snm.runs.events import Noted
 from snm.runs.folder import RunFolder
 from snm.runs.log.event_log import open_log
 from snm.runs.schema import MemoryRecord
-from snm.trainer.memory.trial import LEAST_ADJUSTED, memory_split
+from snm.trainer.memory.trial import MIN_ADJUSTMENT_POINTS, split_for_memory
 
-__all__ = ["log_memory_notes", "memory_notes", "why_no_adjustment", "why_no_memory"]
+__all__ = ["log_memory_notes", "why_no_adjustment", "why_no_memory"]
 
 
 def why_no_memory(config: Config, dataset: Dataset) -> str | None:
@@ -36,15 +36,15 @@ def why_no_adjustment(config: Config, dataset: Dataset) -> str | None:
         return None
     if dataset.train.num_points < MIN_POINTS:
         return None  # `resolve` refuses an adjustment without a memory
-    split = memory_split(config, dataset)
+    split = split_for_memory(config, dataset)
     points = 0 if split is None else len(split[1])
-    if points >= LEAST_ADJUSTED:
+    if points >= MIN_ADJUSTMENT_POINTS:
         return None
-    least = f"{counted(points, 'point')} could choose it, and at least {LEAST_ADJUSTED} must"
+    least = f"{counted(points, 'point')} could choose it, and at least {MIN_ADJUSTMENT_POINTS} must"
     return f"logit adjustment: not tried, since {least}"
 
 
-def _memory_note(record: MemoryRecord) -> str:
+def _format_memory(record: MemoryRecord) -> str:
     where = record.inherited_from
     if where is not None and not record.used:
         return f"memory: off, as for {where}, whose probabilities are taken over"
@@ -60,9 +60,9 @@ def _memory_note(record: MemoryRecord) -> str:
     return f"memory: {nearest}, {what}; {cost}"
 
 
-def memory_notes(record: MemoryRecord) -> list[str]:
+def _format_notes(record: MemoryRecord) -> list[str]:
     """The results of `try_memory`, a line for the memory and a line for an adjustment in use."""
-    lines = [_memory_note(record)]
+    lines = [_format_memory(record)]
     if (adjustment := record.adjustment) is not None:
         before, after = (
             _format_precision(adjustment.before),
@@ -86,7 +86,7 @@ def log_memory_notes(folder: RunFolder, record: MemoryRecord, step: int) -> Iter
       record: the result of `try_memory`.
       step: the last step of the run.
     """
-    lines = [Noted(step, line) for line in memory_notes(record)]
+    lines = [Noted(step, line) for line in _format_notes(record)]
     with open_log(folder.path, "memory", step) as log:
         for line in lines:
             log.write(line)

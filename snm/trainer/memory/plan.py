@@ -15,9 +15,9 @@ from snm.runs.is_complete import memory_is_readable
 from snm.runs.schema import MemoryRecord, RunOrigin
 from snm.runs.stored_run import StoredRun
 from snm.system.timing import part
-from snm.trainer.memory.files import forget_memory, try_memory
-from snm.trainer.memory.inherited import inherit_memory, inherited
-from snm.trainer.memory.trial import memory_split
+from snm.trainer.memory.files import remove_memory, try_memory
+from snm.trainer.memory.inherited import find_inherited_memory, inherit_memory
+from snm.trainer.memory.trial import split_for_memory
 from snm.trainer.warm_start import WarmStart
 
 __all__ = ["MemoryPlan"]
@@ -30,13 +30,13 @@ class MemoryPlan:
     Attributes:
       kept: int [n], ascending, the points that member 1 trains on; None if no memory is tried.
       inherits: whether the run starts from another one.
-      taken: the `memory.json` that it inherits from that run; None for nothing.
+      inherited: the `memory.json` that it inherits from that run; None for nothing.
       note: a line for the user before the training, or None.
     """
 
     kept: NDArray[Any] | None = None
     inherits: bool = False
-    taken: MemoryRecord | None = None
+    inherited: MemoryRecord | None = None
     note: str | None = None
 
     @classmethod
@@ -61,9 +61,9 @@ class MemoryPlan:
           InputError: a damaged file of the run that it starts from.
         """
         if start is not None:
-            taken, note = inherited(folder, config, start, origin)
-            return cls(inherits=True, taken=taken, note=note)
-        split = memory_split(config, dataset)
+            inherited, note = find_inherited_memory(folder, config, start, origin)
+            return cls(inherits=True, inherited=inherited, note=note)
+        split = split_for_memory(config, dataset)
         if split is not None:
             return cls(kept=split[0])
         note = "memory: not tried, since no point that could choose it has a label and a feature"
@@ -71,11 +71,11 @@ class MemoryPlan:
 
     def add_to_origin(self, origin: RunOrigin) -> RunOrigin:
         """The origin with the inherited memory, so that a resumed run needs no other run."""
-        return dataclasses.replace(origin, inherited=self.taken) if self.inherits else origin
+        return dataclasses.replace(origin, inherited=self.inherited) if self.inherits else origin
 
     def is_carried_out(self, folder: RunFolder) -> bool:
         """Whether a run that ended has the files of the memory that is planned."""
-        return (self.kept is None and self.taken is None) or memory_is_readable(folder)
+        return (self.kept is None and self.inherited is None) or memory_is_readable(folder)
 
     def carry_out(
         self, stored: StoredRun, dataset: Dataset, all_members: Predictor
@@ -98,9 +98,9 @@ class MemoryPlan:
                     model, state = stored.member_before_refit(all_members.mesh)
                     first_member = dataclasses.replace(all_members, model=model, state=state)
                 return try_memory(folder, config, dataset, first_member, all_members)
-        if self.taken is not None:
+        if self.inherited is not None:
             with part("memory"):
-                return inherit_memory(folder, config, dataset, self.taken, all_members)
+                return inherit_memory(folder, config, dataset, self.inherited, all_members)
         if self.inherits:  # files of an earlier end of this run belong to other parameters
-            forget_memory(folder)
+            remove_memory(folder)
         return None

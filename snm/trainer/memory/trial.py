@@ -1,4 +1,4 @@
-"""Chooses a memory of the training points, and a logit adjustment, on points new to member 1."""
+"""Chooses a memory and a logit adjustment on points that are held out from member 1."""
 
 from __future__ import annotations
 
@@ -24,48 +24,60 @@ from snm.prediction.calibration import Calibration
 from snm.prediction.predictor import Predictor
 from snm.prediction.thresholds import DEFAULT_THRESHOLD_K, HeldOut, fit_thresholds
 from snm.runs.schema import Adjustment, MemoryRecord
-from snm.trainer.memory.stored import as_stored, memory_of, stored_rows, unit_queries, with_labels
+from snm.trainer.memory.stored import (
+    make_memory,
+    normalized_queries,
+    select_usable_rows,
+    stored_points,
+    stored_rows,
+)
 from snm.trainer.prepare import label_name_points
 
-__all__ = ["LEAST_ADJUSTED", "Remembered", "find_memory", "memory_split"]
+__all__ = ["MIN_ADJUSTMENT_POINTS", "ChosenMemory", "choose_memory", "split_for_memory"]
 
-_SHARE, _LEAST, _MOST = 0.1, 50, 2000  # of the points, those that choose the memory
-_LABELS = 100  # of the model's best labels, those that the choice looks at
-_TOLD = 10  # of a point's answers, those that curves of probabilities are fitted on
+_HELD_OUT_FRACTION = 0.1  # of the points, without a validation set
+_MIN_HELD_OUT, _MAX_HELD_OUT = 50, 2000  # points
+_NUM_LABELS = 100  # labels of a point that memories are compared on
+_CALIBRATION_LABELS = 10  # labels of a point that the calibration is fitted on
 
-LEAST_ADJUSTED = 500
-"""Points that choose the memory, below which their choice of a logit adjustment is chance."""
+MIN_ADJUSTMENT_POINTS = 500
+"""Held-out points that a logit adjustment needs; with fewer, its choice is chance."""
 
 
-def memory_split(
+def split_for_memory(
     config: Config, dataset: Dataset
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
-    """The rows of train that the first member trains on, and those that choose the memory.
+    """The rows that member 1 trains on, and the held-out rows that choose the memory.
 
-    The latter are the validation points where there are some, else a tenth of all points, at least
-    50 and at most 2000. None where no memory is tried, or either part has no point with a label and
-    a feature; the labels of the latter points that are filtered do not count.
+    The latter are the validation points, if there are some; else a tenth of all points, at least
+    50 and at most 2000.
+
+    Returns:
+      Two int64 arrays of rows of the training set. None if no memory is tried, or if either part
+      has no point with a label and a feature. Filtered labels of held-out points do not count.
     """
     if config.memory == "off":
         return None
     total = dataset.train.num_points
-    share = config.validation_fraction or min(max(_SHARE, _LEAST / total), _MOST / total)
+    share = config.validation_fraction or min(
+        max(_HELD_OUT_FRACTION, _MIN_HELD_OUT / total), _MAX_HELD_OUT / total
+    )
     kept, held = dataset.rows_of_split(share, config.seed)
-    held = with_labels(dataset.train, held)
+    held = select_usable_rows(dataset.train, held)
     if dataset.train.filter is not None:
         held = held[np.diff(remove_filtered_labels(dataset.train.take(held)).labels.indptr) > 0]
-    if not len(held) or not len(with_labels(dataset.train, kept)):
+    if not len(held) or not len(select_usable_rows(dataset.train, kept)):
         return None
-    return kept, held[:: max(1, -(-len(held) // _MOST))]
+    return kept, held[:: max(1, -(-len(held) // _MAX_HELD_OUT))]
 
 
-class Remembered(NamedTuple):
-    """What held-out points chose.
+class ChosenMemory(NamedTuple):
+    """The memory and the logit adjustment that held-out points chose.
 
     Attributes:
       record: the content of `memory.json`.
-      memory: or None, if it does not pay.
-      shifts: float32 [K], of the logit adjustment; or None, if none pays.
+      memory: None if no memory pays.
+      shifts: float32 [K], the logit adjustment; None if no adjustment pays.
     """
 
     record: MemoryRecord
@@ -73,48 +85,45 @@ class Remembered(NamedTuple):
     shifts: NDArray[np.float32] | None
 
 
-def find_memory(
+def choose_memory(
     config: ResolvedConfig, dataset: Dataset, first_member: Predictor, all_members: Predictor
-) -> Remembered:
-    """Chooses a memory, and a logit adjustment.
+) -> ChosenMemory:
+    """Chooses a memory and a logit adjustment, and fits the calibration, on held-out points.
 
     Args:
       config: the settings, with `memory` on.
       dataset: with the training points.
-      first_member: the predictor of member 1, which did not see the points that choose.
-      all_members: the predictor of all.
-
-    Returns:
-      What was found, the memory, and the shifts of the adjustment. The same points tell the
-      curves from scores to probabilities, if they can.
+      first_member: the predictor of member 1, which did not train on the held-out points.
+      all_members: the predictor of all members.
     """
-    begun = time.perf_counter()
-    split = memory_split(config, dataset)
+    start_time = time.perf_counter()
+    split = split_for_memory(config, dataset)
     assert split is not None
-    # Room for the fullest block of all points, so that one program serves all blocks here.
-    room = first_member.most_entries(dataset.train.features)
+    # The size of the largest block of all points, so that one program serves all blocks.
+    block_entries = first_member.most_entries(dataset.train.features)
     first_member, all_members = (
-        dataclasses.replace(one, block_entries=room) for one in (first_member, all_members)
+        dataclasses.replace(predictor, block_entries=block_entries)
+        for predictor in (first_member, all_members)
     )
-    kept, held = with_labels(dataset.train, split[0]), split[1]
+    kept, held = select_usable_rows(dataset.train, split[0]), split[1]
     frequency = None
-    if config.logit_adjustment == "on" and len(held) >= LEAST_ADJUSTED:
+    if config.logit_adjustment == "on" and len(held) >= MIN_ADJUSTMENT_POINTS:
         frequency = dataset.label_frequency()
     names = label_name_points(config, dataset)
     stored = dataset.train.take(kept).concatenate(names)
-    choosing = remove_filtered_labels(dataset.train.take(held))
-    choice = _choice(first_member, stored, choosing, frequency)
+    held_out = remove_filtered_labels(dataset.train.take(held))
+    choice = _choose(first_member, stored, held_out, frequency)
     tried = choice.tried
-    # Scores of the members are added, so that the votes must grow with their number.
+    # The scores of the members are added, so the weight of the votes grows with their number.
     settings = dataclasses.replace(tried.settings, weight=tried.settings.weight * config.members)
     memory = None
     if tried.pays:
-        every = stored_rows(config, dataset)
-        memory = memory_of(all_members, dataset.train, every, settings, names)
-    calibration = _calibration(choice, choosing)
+        rows = stored_rows(config, dataset)
+        memory = make_memory(all_members, dataset.train, rows, settings, names)
+    calibration = _fit_calibration(choice, held_out)
     shifts, adjustment = None, None
     if frequency is not None and choice.strength > 0:
-        strength = choice.strength * config.members  # as the weight
+        strength = choice.strength * config.members  # like the weight
         shifts = label_shifts(frequency, strength)
         adjustment = Adjustment(strength, choice.unadjusted, choice.adjusted)
     record = MemoryRecord(
@@ -129,46 +138,55 @@ def find_memory(
         calibration=calibration,
         points=0 if memory is None else len(memory.rows),
         bytes=0 if memory is None else memory.nbytes,
-        seconds=time.perf_counter() - begun,
+        seconds=time.perf_counter() - start_time,
     )
-    return Remembered(record, memory, shifts)
+    return ChosenMemory(record, memory, shifts)
 
 
-def _calibration(choice: Choice, held: Points) -> Calibration | None:
-    """Curves from scores to probabilities, and the thresholds of these."""
-    best = (slice(None), slice(_TOLD))
-    fitted = Calibration.fit(choice.scores[best], choice.right[best], held.weights)
-    if fitted is None:
+def _fit_calibration(choice: Choice, held_out: Points) -> Calibration | None:
+    """Fits curves from scores to probabilities, and thresholds of the probabilities."""
+    best = (slice(None), slice(_CALIBRATION_LABELS))
+    calibration = Calibration.fit(choice.scores[best], choice.right[best], held_out.weights)
+    if calibration is None:
         return None
-    likely = fitted(choice.scores)
-    thresholds = fit_thresholds(HeldOut(choice.labels, likely, choice.right, held.labels))
-    return dataclasses.replace(fitted, thresholds=thresholds)
+    probabilities = calibration(choice.scores)
+    answers = HeldOut(choice.labels, probabilities, choice.right, held_out.labels)
+    return dataclasses.replace(calibration, thresholds=fit_thresholds(answers))
 
 
-def _choice(
-    predictor: Predictor, stored: Points, held: Points, frequency: NDArray[np.int64] | None
+def _choose(
+    predictor: Predictor, stored: Points, held_out: Points, frequency: NDArray[np.int64] | None
 ) -> Choice:
-    """Tries memories of `stored` on the points `held`, `remove_filtered_labels`."""
-    stored = as_stored(predictor, stored)
-    never = np.zeros((0, 2), np.int64) if held.filter is None else held.filter
-    count = min(_LABELS, stored.num_labels)
+    """Tries memories of the points `stored` on the points `held_out`.
+
+    Args:
+      predictor: of member 1.
+      stored: the points that member 1 trains on, and those made of label names.
+      held_out: without filtered labels.
+      frequency: int64 [K], of the labels, to try logit adjustments; None to try none.
+    """
+    stored = stored_points(predictor, stored)
+    excluded = np.zeros((0, 2), np.int64) if held_out.filter is None else held_out.filter
+    count = min(_NUM_LABELS, stored.num_labels)
     labels, scores = predictor.predict(
-        held.features, min(count + max_filtered(never), stored.num_labels)
+        held_out.features, min(count + max_filtered(excluded), stored.num_labels)
     )
-    labels, places = first_unfiltered(labels, never, stored.num_labels, count)
-    scores = np.take_along_axis(scores, places, axis=1)
-    among = StoredPoints(predictor.weighting.apply(stored.features))
-    found = among.similar(predictor.weighting.apply(held.features), NUM_FOUND)
-    queries = np.concatenate(list(predictor.queries(held.features)))
-    cosines = joint_cosines(found.ids, queries, unit_queries(predictor, stored.features))
+    labels, columns = first_unfiltered(labels, excluded, stored.num_labels, count)
+    scores = np.take_along_axis(scores, columns, axis=1)
+    search = StoredPoints(predictor.weighting.apply(stored.features))
+    neighbors = search.similar(predictor.weighting.apply(held_out.features), NUM_FOUND)
+    queries = np.concatenate(list(predictor.queries(held_out.features)))
+    stored_queries = normalized_queries(predictor, stored.features)
+    cosines = joint_cosines(neighbors.ids, queries, stored_queries)
     if predictor.model.drop_seen:
-        never = np.concatenate([never, nonzero_pairs(held.features)])
-    own = None
-    if len(never):
-        own = csr_matrix((np.ones(len(never), np.float32), never.T), shape=held.labels.shape)
+        excluded = np.concatenate([excluded, nonzero_pairs(held_out.features)])
+    mask = None
+    if len(excluded):
+        ones = np.ones(len(excluded), np.float32)
+        mask = csr_matrix((ones, excluded.T), shape=held_out.labels.shape)
     return choose(
-        ModelAnswers(labels, scores, held.labels, own),
-        Voters(found, cosines, stored.labels, stored.weights),
+        ModelAnswers(labels, scores, held_out.labels, mask),
+        Voters(neighbors, cosines, stored.labels, stored.weights),
         frequency=frequency,
         ks=tuple(k for k in KS if k <= stored.num_labels),
         answers=DEFAULT_THRESHOLD_K,

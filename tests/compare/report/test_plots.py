@@ -6,7 +6,14 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from snm.compare.report import plots
-from snm.compare.report.plots import Bar, Lines, bars_of, drawing, lines_of, scores_of
+from snm.compare.report.plots import (
+    Bar,
+    Lines,
+    draw_bars,
+    draw_lines,
+    draw_score_quantiles,
+)
+from snm.compare.report.svg import plot_style
 
 
 @pytest.fixture
@@ -14,13 +21,13 @@ def axes(monkeypatch):
     """The axes of the panels that are drawn, in their order."""
     drawn = []
 
-    def panel(title, says, draw, size):
+    def panel(title, description, draw, size):
         drawn.append(Figure().add_subplot())
         draw(drawn[-1])
         return Markup(title)
 
-    monkeypatch.setattr(plots, "_panel", panel)
-    with drawing():
+    monkeypatch.setattr(plots, "draw_panel", panel)
+    with plot_style():
         yield drawn
 
 
@@ -29,7 +36,7 @@ def data_of(line):
 
 
 def test_bars(axes):
-    bars_of("t", "", "x", [Bar("a", 2.0, "2.00", 0.5, (1.5, 2.5)), Bar("b", 1.0, "1.00")], 1.25)
+    draw_bars("t", "", "x", [Bar("a", 2.0, "2.00", 0.5, (1.5, 2.5)), Bar("b", 1.0, "1.00")], 1.25)
     (ax,) = axes
     assert [(bar.get_y() + bar.get_height() / 2, bar.get_width()) for bar in ax.patches] == [
         (0, 2.0),
@@ -51,8 +58,8 @@ def test_lines_of_arms_and_their_intervals(axes):
     }
     arms = [{"name": name, "baseline": "base"} for name in points]
     panel = Lines("t", "steps", "loss", lambda arm: points[arm["name"]], lambda found: "",
-                  level=(2.5, "level"), upright=5)  # fmt: skip
-    plot = lines_of("title", "note", arms, [panel])
+                  horizontal=(2.5, "level"), vertical=5)  # fmt: skip
+    plot = draw_lines("title", "note", arms, [panel])
     (ax,) = axes
     first, second, upright, level = (data_of(line) for line in ax.lines)
     assert first == [[0, 1.0], [10, 2.0]] and second == [[0, 4.0], [10, 3.0]]
@@ -60,7 +67,7 @@ def test_lines_of_arms_and_their_intervals(axes):
     (band,) = ax.collections  # the other has an interval of no width
     corners = {tuple(corner) for corner in band.get_paths()[0].vertices.tolist()}
     assert corners == {(0, 0.5), (0, 1.5), (10, 1.0), (10, 3.0)}
-    assert [name for name, _ in plot.rows[0].keys] == ["base", "other"]
+    assert [name for name, _ in plot.rows[0].legend] == ["base", "other"]
     assert ax.get_ylim()[0] == 0 and ax.get_ylim()[1] > 4
 
 
@@ -72,7 +79,7 @@ def test_quantiles_of_scores(axes, monkeypatch):
         return [(step, of[kind][place] + step, 0, 0) for step in (0, 8)] if kind in of else []
 
     monkeypatch.setattr(plots, "over_probes", over_probes)
-    row = scores_of([{"name": "arm"}])
+    row = draw_score_quantiles([{"name": "arm"}])
     (ax,) = axes
     assert [data_of(line) for line in ax.lines] == [[[0, 3.0], [8, 11.0]], [[0, 0.2], [8, 8.2]]]
     outer = {tuple(corner) for corner in ax.collections[0].get_paths()[0].vertices.tolist()}

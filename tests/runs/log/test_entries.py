@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from snm.runs.events import Evaluated, Noted, Probed, Saved, Stepped
-from snm.runs.log.entries import entry_of, read_entries, scalars_of
+from snm.runs.log.entries import get_scalars, make_entry, read_entries
 from snm.runs.log.event_log import EventLog
 
 
@@ -47,7 +47,7 @@ FOUND = {"x": np.float32(0.5), "y": np.array([1.0]), "z": 3, "a": float("inf")}
     ],
 )
 def test_numbers_of_an_event_are_those_of_its_line(tmp_path, event, wanted):
-    assert scalars_of(entry_of(event)) == wanted
+    assert get_scalars(make_entry(event)) == wanted
     with EventLog(tmp_path, "train", 0) as log:
         log.write(event)
-    assert scalars_of(json.loads((tmp_path / "log.jsonl").read_text())) == wanted
+    assert get_scalars(json.loads((tmp_path / "log.jsonl").read_text())) == wanted

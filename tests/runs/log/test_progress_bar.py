@@ -7,7 +7,7 @@ from rich.console import Console
 
 from snm.runs.events import Evaluated, Finished, Started, Stepped
 from snm.runs.log import progress_bar as progress
-from snm.runs.log.progress_bar import with_bar
+from snm.runs.log.progress_bar import show_progress
 from snm.trainer import training as trainer
 
 EVENTS = [
@@ -23,7 +23,9 @@ EVENTS = [
 def drawn(**options):
     """The final text of the screen, and the events that were passed on."""
     screen = io.StringIO()
-    events = list(with_bar(EVENTS, Console(file=screen, force_terminal=True, width=100, **options)))
+    events = list(
+        show_progress(EVENTS, Console(file=screen, force_terminal=True, width=100, **options))
+    )
     return screen.getvalue().rsplit("\r", 1)[-1], events
 
 
@@ -36,7 +38,7 @@ def test_the_bar_and_the_events():
 def test_a_notebook_shows_the_bar_by_default(tmp_path, monkeypatch):
     assert not progress.in_notebook()
     seen = []
-    monkeypatch.setattr(trainer, "with_bar", lambda events: seen.append(1) or events)
+    monkeypatch.setattr(trainer, "show_progress", lambda events: seen.append(1) or events)
     data = tiny.dataset(tmp_path / "data")
     trainer.training(data, tiny.CONFIG, tmp_path / "run")
     assert seen == []

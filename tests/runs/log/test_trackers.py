@@ -16,7 +16,7 @@ from snm.runs.events import Evaluated, Finished, Noted, Started, Stepped
 from snm.runs.folder import RunFolder, write_json
 from snm.runs.log import trackers
 from snm.runs.log.event_log import EventLog
-from snm.runs.log.trackers import tracked
+from snm.runs.log.trackers import log_to_trackers
 
 
 class Recorder:
@@ -42,7 +42,7 @@ def service(monkeypatch):
     """Registers the recorder under the name of a standard-library package, which is installed."""
     _made.clear()
     monkeypatch.setitem(trackers.TRACKERS, "json", Recorder)
-    monkeypatch.setattr(trackers, "_EVERY", 0.0)
+    monkeypatch.setattr(trackers, "_SEND_INTERVAL", 0.0)
     return _made
 
 
@@ -72,7 +72,7 @@ END = Finished({"metrics": {"P@1": 60.0, "points": 20}})
 def test_a_service_receives_losses_and_metrics(service, folder):
     looked = Evaluated(4, {"points": 20, "P@1": 50.0, "R@1": float("nan")}, True)
     events = [Started("train", 0, 4, 4, 60), *STEPS, looked, Stepped(6, 32, float("nan"), 0.1), END]
-    assert list(tracked(logged(folder, events), ["json"], folder)) == events
+    assert list(log_to_trackers(logged(folder, events), ["json"], folder)) == events
     (heard,) = service
     assert heard.heard == [
         ("train", "loss", 1.5, 2),
@@ -93,11 +93,11 @@ def test_a_continued_run_logs_each_step_once(service, folder):
         raise StoppedError(2)
 
     with pytest.raises(StoppedError):
-        list(tracked(killed(), ["json"], folder))
+        list(log_to_trackers(killed(), ["json"], folder))
     # Its checkpoint was of step 2: step 4 is taken again.
     again = [Started("train", 2, 8, 4, 60), STEPS[1], Stepped(6, 32, 1.0, 0.1)]
     member = [Started("member-2", 0, 8, 4, 60), Stepped(2, 32, 1.75, 0.1), END]
-    list(tracked(logged(folder, again + member), ["json"], folder))
+    list(log_to_trackers(logged(folder, again + member), ["json"], folder))
     first, second = service
     assert first.end == ({}, "stopped") and second.known == "run-1"
     assert [(p.phase, p.step) for p in first.heard] == [("train", 2), ("train", 4)]
@@ -119,16 +119,20 @@ def test_a_continued_run_logs_what_did_not_arrive(service, folder, monkeypatch):
 
     more = [Stepped(step, 32, 1.0, 0.1) for step in (6, 8, 10)]
     with pytest.raises(Killed):
-        list(tracked(killed(STEPS[0]), ["json"], folder))
+        list(log_to_trackers(killed(STEPS[0]), ["json"], folder))
     with monkeypatch.context() as patch:
         patch.setattr(Recorder, "log", broken)
         with pytest.raises(Killed):
-            list(tracked(killed(STEPS[1]), ["json"], folder))
+            list(log_to_trackers(killed(STEPS[1]), ["json"], folder))
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(trackers, "_EVERY", 60.0)
+        patch.setattr(trackers, "_SEND_INTERVAL", 60.0)
         patch.setattr(trackers._Services, "finish", lambda *_: None)  # as after SIGKILL
-        list(tracked(killed(more[0]), ["json"], folder))
-    list(tracked(logged(folder, [Started("train", 4, 12, 4, 60), *more, END]), ["json"], folder))
+        list(log_to_trackers(killed(more[0]), ["json"], folder))
+    list(
+        log_to_trackers(
+            logged(folder, [Started("train", 4, 12, 4, 60), *more, END]), ["json"], folder
+        )
+    )
     heard = [[p.step for p in one.heard] for one in service]
     assert heard == [[2], [], [4], [6, 8, 10]]
 
@@ -144,14 +148,14 @@ def test_a_file_of_other_content_is_refused(service, folder):
     ):
         write_json(folder / "trackers.json", wrong)
         with pytest.raises(InputError, match="no ids of runs by service"):
-            list(tracked([Started("train", 0, 4, 4, 60)], ["json"], folder))
+            list(log_to_trackers([Started("train", 0, 4, 4, 60)], ["json"], folder))
 
 
 def test_a_service_that_is_added_later_receives_earlier_numbers(service, folder):
     list(logged(folder, [*STEPS, Evaluated(4, {"P@1": 50.0}, True)]))
     with (folder / "log.jsonl").open("a") as log:
         log.write('{"event": "stepped", "ste')  # a kill in the middle of a line
-    list(tracked([END], ["json"], folder))  # of a run that is done there is only the end
+    list(log_to_trackers([END], ["json"], folder))  # of a run that is done there is only the end
     (heard,) = service
     assert [(p.name, p.step) for p in heard.heard] == [
         ("loss", 2), ("loss", 4), ("validation/P@1", 4),
@@ -173,7 +177,7 @@ def test_a_failing_service_is_reported_once_and_dropped(service, folder, monkeyp
             raise ConnectionError("no route to host\nand more")
 
     monkeypatch.setattr(Recorder, "log", broken)
-    seen = list(tracked([Started("train", 0, 4, 4, 60), *STEPS, END], ["json"], folder))
+    seen = list(log_to_trackers([Started("train", 0, 4, 4, 60), *STEPS, END], ["json"], folder))
     (note,) = [event for event in seen if isinstance(event, Noted)]
     assert note.text == "json: no route to host; no more is logged there"
     assert [event for event in seen if not isinstance(event, Noted)][1:] == [*STEPS, END]
@@ -185,7 +189,7 @@ def test_a_service_that_fails_at_the_start_is_an_error(service, folder, monkeypa
 
     monkeypatch.setitem(trackers.TRACKERS, "json", closed)
     with pytest.raises(InputError, match=r"^log_to json: found no key"):
-        list(tracked([Started("train", 0, 4, 4, 60)], ["json"], folder))
+        list(log_to_trackers([Started("train", 0, 4, 4, 60)], ["json"], folder))
 
 
 def test_a_missing_package_is_an_error_before_anything_is_written(tmp_path, capsys, monkeypatch):
@@ -199,7 +203,7 @@ def test_a_missing_package_is_an_error_before_anything_is_written(tmp_path, caps
     )
     assert not run.exists()
     with pytest.raises(InputError, match="no such service"):
-        tracked([], ["comet"], run)
+        log_to_trackers([], ["comet"], run)
 
 
 # -- the packages themselves, offline --------------------------------------------------------

@@ -6,7 +6,7 @@ import pytest
 import tiny
 from runs.processes.several_processes import ended, start
 
-from snm.runs.agreement import agree_on_settings, agree_on_start
+from snm.runs.agreement import check_same_command, check_same_settings
 
 
 @pytest.fixture(scope="module")
@@ -15,8 +15,8 @@ def data(tmp_path_factory):
 
 
 def test_one_process_agrees_with_itself(tmp_path):
-    agree_on_start("synthetic", tiny.CONFIG, tmp_path / "run", {})
-    agree_on_settings(tiny.CONFIG, None)
+    check_same_command("synthetic", tiny.CONFIG, tmp_path / "run", {})
+    check_same_settings(tiny.CONFIG, None)
     assert not list(tmp_path.iterdir())
 
 

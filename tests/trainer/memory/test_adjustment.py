@@ -32,7 +32,7 @@ def adjusted(merged, weight, frequency, ks):
 
 def choosing(patch):
     patch.setattr(choose_module, "_adjusted", adjusted)
-    patch.setattr(trial, "LEAST_ADJUSTED", 1)
+    patch.setattr(trial, "MIN_ADJUSTMENT_POINTS", 1)
 
 
 @pytest.fixture(scope="module")
@@ -91,11 +91,11 @@ def test_few_points_choose_none(trained, monkeypatch):
     config = resolve(CONFIG, dataset)
     first = snm.Predictor(*StoredRun.open(run).member(1), whole.weighting)
     monkeypatch.setattr(choose_module, "_adjusted", adjusted)
-    few = trial.find_memory(config, dataset, first, whole)
-    assert few.record.held_out == 60 < trial.LEAST_ADJUSTED
+    few = trial.choose_memory(config, dataset, first, whole)
+    assert few.record.held_out == 60 < trial.MIN_ADJUSTMENT_POINTS
     assert few.record.adjustment is None and few.shifts is None
-    monkeypatch.setattr(trial, "LEAST_ADJUSTED", 60)
-    enough = trial.find_memory(config, dataset, first, whole)
+    monkeypatch.setattr(trial, "MIN_ADJUSTMENT_POINTS", 60)
+    enough = trial.choose_memory(config, dataset, first, whole)
     assert enough.record.adjustment is not None and enough.shifts is not None
 
 

@@ -23,7 +23,7 @@ from snm.prediction.thresholds import Threshold
 from snm.runs.folder import RunFolder
 from snm.runs.stored_run import load
 from snm.runs.typed_json import parse_json
-from snm.trainer.memory.inherited import _renumbered, inherited
+from snm.trainer.memory.inherited import _renumber_labels, find_inherited_memory
 from snm.trainer.warm_start import WarmStart
 
 CONFIG = tiny.REMEMBERING
@@ -129,13 +129,13 @@ def test_thresholds_are_of_the_labels_here(first):
     calibration = parse_json(Calibration, old["calibration"], "memory.json")
     calibration.thresholds["macro-f1"] = Threshold(0.5, 50, tuple(own), tuple(own.values()))
     slots = np.arange(snm.load_data(place / "data").train.num_labels - 1)[::-1]
-    found = _renumbered(calibration, slots).thresholds
+    found = _renumber_labels(calibration, slots).thresholds
     macro = found["macro-f1"]
     there = slots[list(macro.labels)].tolist()
     assert dict(zip(there, macro.own, strict=True)) == own
     assert macro.labels == tuple(sorted(macro.labels))
     assert found["micro-f1"] == calibration.thresholds["micro-f1"]
-    few = _renumbered(calibration, np.array([8, 40, 41])).thresholds["macro-f1"]
+    few = _renumber_labels(calibration, np.array([8, 40, 41])).thresholds["macro-f1"]
     assert few == Threshold(0.5, 3, (0,), (own[8],))
 
 
@@ -153,7 +153,7 @@ def test_what_does_not_fit_is_not_taken_over(first, tmp_path, changes, said):
     origin = RunFolder(place / "run").read_origin()
     settings = read_resolved(place / "run" / "config.toml")
     asked = dataclasses.replace(settings, **changes)
-    taken, note = inherited(RunFolder(tmp_path / "b"), asked, start, origin)
+    taken, note = find_inherited_memory(RunFolder(tmp_path / "b"), asked, start, origin)
     if said is None:
         assert taken is not None and note is None
     else:
@@ -171,7 +171,7 @@ def test_curves_of_adjusted_scores_are_not_those_of_others(first, tmp_path):
     config = read_resolved(place / "run" / "config.toml")
     for choice, kept in (("on", True), ("off", False)):
         asked = dataclasses.replace(config, logit_adjustment=choice)
-        taken, note = inherited(RunFolder(tmp_path / "b"), asked, start, origin)
+        taken, note = find_inherited_memory(RunFolder(tmp_path / "b"), asked, start, origin)
         assert (taken.calibration is not None) == kept
         assert (taken.adjustment is not None) == kept
         assert (note is None) == kept

@@ -19,8 +19,8 @@ from snm.data.formats.dispatch import write_text
 from snm.errors import InputError
 from snm.memory.memory import Memory, MemorySettings
 from snm.runs.stored_run import StoredRun, load
-from snm.trainer.memory.stored import memory_of
-from snm.trainer.memory.trial import memory_split
+from snm.trainer.memory.stored import make_memory
+from snm.trainer.memory.trial import split_for_memory
 
 CONFIG = tiny.REMEMBERING
 
@@ -360,11 +360,11 @@ def test_points_of_weight_0_neither_choose_nor_vote(trained, model):
     weights = (np.arange(600) % 4 / 2).astype(np.float32)
     train = dataclasses.replace(loaded.train, weights=weights)
     config = snm.read_config(run / "config.toml")
-    _, held = memory_split(config, dataclasses.replace(loaded, train=train))
-    _, every = memory_split(config, loaded)
+    _, held = split_for_memory(config, dataclasses.replace(loaded, train=train))
+    _, every = split_for_memory(config, loaded)
     np.testing.assert_array_equal(held, every[every % 4 > 0])
     settings = MemorySettings(10, 1.0, 1.0, 1.0)
-    memory = memory_of(model, train, np.arange(600), settings)
+    memory = make_memory(model, train, np.arange(600), settings)
     np.testing.assert_array_equal(memory.rows, np.flatnonzero(weights))
     np.testing.assert_array_equal(memory.weights, weights[weights > 0])
 
@@ -374,7 +374,7 @@ def test_at_most_two_thousand_points_choose():
     points, share = 6000, 0.75
     made = snm.generate(points=points, test_points=0, features=40, labels=60, seed=0)
     config = dataclasses.replace(CONFIG, validation_fraction=share)
-    kept, held = memory_split(resolve(config, made), made)
+    kept, held = split_for_memory(resolve(config, made), made)
     _, validation = made.rows_of_split(share, config.seed)
     assert len(validation) > 4000 and len(held) == -(-len(validation) // 3) <= 2000
     assert np.isin(held, validation).all() and not np.isin(held, kept).any()

@@ -6,7 +6,7 @@ import types
 import pytest
 
 from snm.runs.folder import RunFolder
-from snm.runs.log.held_out import scores_held_out
+from snm.runs.log.validation import validation_metrics
 
 CONFIG = types.SimpleNamespace(members=2, monitor="P@3")
 
@@ -30,7 +30,7 @@ def test_each_member_counts_at_its_best_and_the_last_word_on_a_step(tmp_path):
         line("member-2", 10, 4.0), line("member-2", 20, 4.0), line("member-2", 30, None),
         line("member-2", 30, 7.0, event="probed"),
     )  # fmt: skip
-    assert scores_held_out(folder, CONFIG)["validation"] == {
+    assert validation_metrics(folder, CONFIG)["validation"] == {
         "monitor": "P@3",
         "steps": [20, 10],
         "metrics": {"points": 30, "points_without_labels": 1, "P@1": 7.5, "P@3": 3.0},
@@ -40,12 +40,12 @@ def test_each_member_counts_at_its_best_and_the_last_word_on_a_step(tmp_path):
 def test_a_score_of_0_counts_and_a_metric_that_is_no_number_is_left_out(tmp_path):
     some = line("train", 10, 0.0).replace('"P@1": 5.0', '"AUC": null, "P@1": 5.0')
     folder = folder_of(tmp_path, some, line("member-2", 10, 0.0))
-    found = scores_held_out(folder, CONFIG)["validation"]
+    found = validation_metrics(folder, CONFIG)["validation"]
     assert found["metrics"] == {"points": 30, "points_without_labels": 1, "P@1": 5.0, "P@3": 0.0}
 
 
 @pytest.mark.parametrize("lines", [(), (line("train", 10, 1.0),), (line("train", 10, None),)])
 def test_nothing_is_said_where_a_member_was_not_evaluated(tmp_path, lines):
-    assert scores_held_out(folder_of(tmp_path, *lines), CONFIG) == {}
+    assert validation_metrics(folder_of(tmp_path, *lines), CONFIG) == {}
     (tmp_path / "log.jsonl").unlink()
-    assert scores_held_out(RunFolder(tmp_path), CONFIG) == {}
+    assert validation_metrics(RunFolder(tmp_path), CONFIG) == {}

@@ -10,7 +10,7 @@ from small_runs import stop_after
 from tensorboardX.proto.event_pb2 import Event
 
 import snm
-from snm.runs.log.curves import curves
+from snm.runs.log.tensorboard import make_summary_writer
 
 
 def scalars(folder):
@@ -30,7 +30,7 @@ def scalars(folder):
     return found
 
 
-def test_curves_have_the_numbers_of_the_log(tmp_path):
+def test_scalars_are_the_numbers_of_the_log(tmp_path):
     """Also of a run that was broken off within an epoch, and goes on from step 4 a moment later."""
     data = tiny.dataset(tmp_path / "data")
     config = dataclasses.replace(tiny.CONFIG, validation_fraction=0.2, evaluate_every=4)
@@ -50,7 +50,7 @@ def test_curves_have_the_numbers_of_the_log(tmp_path):
 def test_events_start_no_thread_of_their_own(tmp_path):
     """Where it could not start, closing the file would wait for ever."""
     before = set(threading.enumerate())
-    board = curves(tmp_path / "train", None)
+    board = make_summary_writer(tmp_path / "train", None)
     board.add_scalar("loss", 0.5, 3)
     assert len(set(threading.enumerate()) - before) == 1
     board.close()

@@ -20,48 +20,48 @@ with without("torch"):
     from tensorboardX import SummaryWriter, event_file_writer
     from tensorboardX.record_writer import register_writer_factory
 
-__all__ = ["curves"]
+__all__ = ["make_summary_writer"]
 
-_PREFIX = "snm-curves"
+_PREFIX = "snm-events"
 
 
-def curves(folder: Path, purge_step: int | None) -> SummaryWriter:
-    """A writer of event files.
+def make_summary_writer(folder: Path, purge_step: int | None) -> SummaryWriter:
+    """Opens a writer of event files.
 
     Args:
-      folder: for the files.
-      purge_step: the first step that is written again, or None.
+      folder: where the files are written.
+      purge_step: TensorBoard drops the earlier points from this step on; None to keep all.
     """
-    register_writer_factory(_PREFIX, _CurveFiles())
-    with _within_a_process():
+    register_writer_factory(_PREFIX, _EventFileSystem())
+    with _without_multiprocessing():
         return SummaryWriter(f"{_PREFIX}:{folder}", purge_step=purge_step)
 
 
-_CHANGING = threading.Lock()  # of the module below
+_PATCH_LOCK = threading.Lock()  # held while the module of tensorboardX is patched
 
 
 @contextlib.contextmanager
-def _within_a_process() -> Iterator[None]:
-    """Writers that are made within pass events to their thread without multiprocessing.
+def _without_multiprocessing() -> Iterator[None]:
+    """Writers that are made in this block pass events to their thread by a `queue.Queue`.
 
-    Its queue starts a second thread with the first event. Where no thread is left for it, nothing
-    takes the events, and whoever closes the writer waits for ever.
+    A `multiprocessing.Queue` starts a second thread with the first event. If the system allows no
+    further thread, nothing reads the queue, and closing the writer hangs.
     """
-    with _CHANGING:
-        usual = event_file_writer.multiprocessing
-        event_file_writer.multiprocessing = types.SimpleNamespace(Queue=_Events)
+    with _PATCH_LOCK:
+        original = event_file_writer.multiprocessing
+        event_file_writer.multiprocessing = types.SimpleNamespace(Queue=_EventQueue)
         try:
             yield
         finally:
-            event_file_writer.multiprocessing = usual
+            event_file_writer.multiprocessing = original
 
 
-class _Events(queue.Queue[Any]):
+class _EventQueue(queue.Queue[Any]):
     def close(self) -> None:
-        """Does nothing; multiprocessing's ends a thread."""
+        """Does nothing; `multiprocessing.Queue.close` ends its thread."""
 
 
-class _CurveFile:
+class _EventFile:
     """An event file that is closed silently if the disk fails.
 
     tensorboardX writes from a thread and at interpreter exit, where an error cannot be caught and
@@ -69,10 +69,11 @@ class _CurveFile:
     """
 
     def __init__(self, path: Path):
-        # The name has whole seconds: a run that goes on at once adds to the file of before.
+        # The file name has whole seconds: a run that resumes at once appends to the same file.
         self._file: IO[bytes] | None = path.open("ab")
 
-    def _try(self, action: Callable[[IO[bytes]], object]) -> None:
+    def _call(self, action: Callable[[IO[bytes]], object]) -> None:
+        """Calls `action` with the file, and closes the file at the first error."""
         if self._file is not None:
             try:
                 action(self._file)
@@ -82,24 +83,24 @@ class _CurveFile:
                     file.close()
 
     def write(self, data: bytes) -> None:
-        self._try(lambda file: file.write(data))
+        self._call(lambda file: file.write(data))
 
     def flush(self) -> None:
-        self._try(lambda file: file.flush())
+        self._call(lambda file: file.flush())
 
     def close(self) -> None:
-        self._try(lambda file: file.close())
+        self._call(lambda file: file.close())
         self._file = None
 
 
-class _CurveFiles:
-    """The file system that tensorboardX uses for paths that start with the prefix."""
+class _EventFileSystem:
+    """The file system that tensorboardX uses for paths that start with `_PREFIX`."""
 
     def directory_check(self, path: str) -> None:
         self._path(path).mkdir(parents=True, exist_ok=True)
 
-    def open(self, path: str) -> _CurveFile:
-        return _CurveFile(self._path(path))
+    def open(self, path: str) -> _EventFile:
+        return _EventFile(self._path(path))
 
     def _path(self, path: str) -> Path:
         return Path(path.removeprefix(f"{_PREFIX}:"))

@@ -1,0 +1,138 @@
+"""The findings of a comparison in sentences."""
+
+from compare.comparison import BASE, arm, full, results
+
+from snm.compare.report.page import page
+from snm.compare.report.tables import all_sheets
+from snm.compare.report.verdict import verdict
+
+
+def test_verdict_on_a_significant_gain():
+    base, values = [2.0, 3.0, 4.0], [4.0, 6.0, 8.0]
+    said = verdict(results(arm(BASE, base), arm("top-16", values, base), seeds=3))
+    # 4, 6 and 8: mean 6, half 4.3027 * 2 / sqrt(3) = 4.97. Less 2, 3 and 4, seed by seed, that is
+    # 3 and 2.48: no 0 in it, although the intervals of the two arms overlap.
+    assert said == [
+        "At equal steps, top-16 has the highest mean in all 11 metrics. Its R@1 is 6.00 ± 4.97 "
+        "percent: 2.00 times that of negative-sampling, 95% interval 2.00 to 2.00, which is above "
+        "1.",
+        "Intervals are over seeds, on one data set and one split.",
+    ]
+
+
+def test_the_headline_weighs_all_metrics():
+    base, one = arm(BASE, [4.0, 4.5, 5.0]), arm("top-1", [5.0, 5.5, 6.0], [4.0, 4.5, 5.0])
+    for name in one["mean"]:
+        if name != "R@1":
+            one["mean"][name] = 4.0
+            # 0.5 less with every seed, but for P@5: more with one seed, less with the others.
+            for seed, value in zip(one["seeds"], (3.5, 4.0, 4.5), strict=True):
+                seed["metrics"][name] = value + (1.0 if (name, value) == ("P@5", 3.5) else 0.0)
+    said = verdict(results(base, one, seeds=3))[0]
+    assert said.startswith(
+        "At equal steps, negative-sampling has the highest mean in 10 of 11 metrics (top-1 in R@1);"
+        " seed by seed, its difference from top-1 is not settled in P@5. Its R@1 is 4.50 ± 1.24 "
+        "percent. "
+    )
+
+
+def test_arms_that_are_as_close_to_the_best_are_named_together():
+    close = [arm(f"top-{k}", [5.0, 3.5], [2.0, 2.0]) for k in (4, 64)]  # less 4 and 6: 1 and -2.5
+    best = arm("top-16", [4.0, 6.0], [2.0, 2.0])
+    assert (
+        "in all 11 metrics; seed by seed, its difference from top-4 and top-64 is not settled in "
+        "any metric. " in verdict(results(arm(BASE, [2.0, 2.0]), best, *close))[0]
+    )
+
+
+def test_arms_that_are_close_in_other_metrics_follow():
+    close = [arm(f"top-{k}", [5.0, 3.5], [2.0, 2.0]) for k in (4, 64)]
+    for seed in close[1]["seeds"]:
+        for name in seed["metrics"]:
+            if name not in ("R@1", "P@5"):
+                seed["metrics"][name] = 0.0
+    best = arm("top-16", [4.0, 6.0], [2.0, 2.0])
+    assert (
+        "its difference from top-4 is not settled in any metric, nor that from top-64 in R@1 and "
+        "P@5. "
+    ) in verdict(results(arm(BASE, [2.0, 2.0]), best, *close))[0]
+
+
+def test_arms_are_compared_with_the_best_seed_by_seed():
+    base, best = arm(BASE, [2.0, 3.0, 4.0]), arm("top-16", [4.0, 6.0, 8.0], [2.0, 3.0, 4.0])
+    other = arm("softmax", [5.0, None, 7.0], baseline="softmax")
+    found = results(base, best, other, seeds=3, equal_seconds=[best])
+    sheet = {sheet.title: sheet for sheet in all_sheets(found)}["Against the best arm"]
+    assert sheet.columns == ("arm", "R@1, equal steps", "P@1, equal steps",
+                             "R@1, equal seconds", "P@1, equal seconds")  # fmt: skip
+    # 2, 3 and 4 less than the best: mean 3, half 4.3027 / sqrt(3). Two shared seeds: +1 and -1.
+    assert sheet.rows == (
+        (BASE, "-3.00 ± 2.48", "-3.00 ± 2.48", "-", "-"),
+        ("top-16", "best", "best", "best", "best"),
+        ("softmax", "+0.00 ± 1.00", "+0.00 ± 1.00", "-", "-"),
+    )
+    one = results(arm(BASE, [2.0]), arm("top-1", [3.0], [2.0]), seeds=1)
+    assert "Against the best arm" not in {sheet.title for sheet in all_sheets(one)}
+
+
+def test_two_seeds_have_a_range():
+    found = results(arm(BASE, [2.0, 4.0]), arm("top-16", [4.0, 8.0], [2.0, 4.0]))
+    said = verdict(found)
+    assert said == [
+        "At equal steps, top-16 has the highest mean in all 11 metrics. Its R@1 is 6.00 ± 2.00 "
+        "percent: 2.00 times that of negative-sampling, range of two seeds 2.00 to 2.00, which is "
+        "above 1.",
+        "Two seeds show a range, no interval, on one data set and one split.",
+    ]
+    sheet = all_sheets(found)[0]
+    assert "Mean of 2 seeds ± half their range" in sheet.note and "95%" not in sheet.note
+    assert sheet.rows[1][2] == "6.00 ± 2.00 (2.00x)"
+    assert "95% interval" not in page(found)
+
+
+def test_verdict_on_an_insignificant_gain():
+    # Ratios 1.5 and 0.7: mean 1.1, half of the range 0.4.
+    said = verdict(results(arm(BASE, [2.0, 2.0]), arm("top-16", [3.0, 1.4], [2.0, 2.0])))[0]
+    assert said.endswith("1.10 times that of negative-sampling, range of two seeds 0.70 to "
+                         "1.50, which includes 1, so these seeds do not settle it.")  # fmt: skip
+
+
+def test_verdict_on_losses_of_top_1():
+    base, one = arm(BASE, [2.0, 4.0]), arm("top-1", [1.0, 2.0], [2.0, 4.0])
+    one["ratio"]["R@1"], one["ratio_ci95"]["R@1"] = 1.25, 0.125
+    one["ratio"]["P@5"], one["ratio_ci95"]["P@5"] = 0.9, 0.3
+    assert verdict(results(base, one))[1] == (
+        "Against negative-sampling, top-1 gains in R@1 (1.25); loses in R@3 (0.50), R@5 (0.50), "
+        "P@1 (0.50), P@3 (0.50); is not settled (its interval or range includes 1) in P@5 (0.90)."
+    )
+
+
+def test_verdict_when_the_baseline_leads():
+    base = arm(BASE, [4.0])
+    said = verdict(results(base, arm("top-16", [3.0], [4.0]), seeds=1))
+    assert said[0] == (
+        "At equal steps, negative-sampling has the highest mean in all 11 metrics. Its R@1 is 4.00 "
+        "percent. No arm's mean is above its baseline's; nearest is top-16: 0.75 times that of "
+        "negative-sampling, from one seed."
+    )
+    assert said[-1].startswith("One seed")
+    other = "softmax-negative-sampling"
+    more = [arm(other, [1.0], baseline=other), arm("softmax-top-4", [2.0], [1.0], baseline=other)]
+    assert (
+        "Farthest above its own baseline is softmax-top-4: 2.00"
+        in (verdict(results(base, *more, seeds=1))[0])
+    )
+
+
+def test_verdict_on_failures_tuning_and_seconds():
+    said = verdict(full())
+    assert [s.split(",")[0] for s in said] == [
+        "At equal steps", "Against negative-sampling", "With each arm at its best settings",
+        "In equal seconds", "5 of 24 runs failed and are missing from these figures.",
+        "Two seeds show a range",
+    ]  # fmt: skip
+    assert said[1].endswith("loses in R@1 (0.50), R@3 (0.50), R@5 (0.50), P@1 (0.50), P@3 (0.50), "
+                            "P@5 (0.50), from one seed.")  # fmt: skip
+    assert said[3].endswith("Arms took 4.5 to 4.5 seconds.")
+    unfinished = results(arm(BASE, [None]), arm("top-1", [None]), seeds=1)
+    assert verdict(unfinished)[0] == "At equal steps, no run finished."
