@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.data.names import composed, normalize_list, normalize_name, original_spellings
-from snm.errors import InputError, pip_install
+from snm.errors import InputError
 from snm.system import disk
 from snm.system.faults import read_error
+from snm.system.imports import of_extra
 
 __all__ = [
     "CLASSES",
@@ -360,9 +361,6 @@ def english_stop_words() -> list[str]:
 
 
 def _text_module() -> Any:
-    try:
+    with of_extra("texts", "sklearn", "scikit-learn"):
         from sklearn.feature_extraction import text
-    except ImportError as error:
-        found, expected = "no scikit-learn", pip_install("sklearn")
-        raise InputError("texts", found, expected) from error
     return text

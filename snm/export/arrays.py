@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from snm.data.vectorizer import CLASSES, Vectorizer
-from snm.errors import InputError, pip_install
 from snm.prediction.predictor import Predictor
+from snm.system.imports import of_extra
 from snm.tables.rounding import as_float
 
 __all__ = [
@@ -166,12 +166,9 @@ def write_arrays(
     if form == "npz":
         np.savez(folder / file, allow_pickle=False, **arrays)
         return file
-    try:
+    with of_extra("--to safetensors", "export"):
         from safetensors import SafetensorError
         from safetensors.numpy import save_file
-    except ImportError as error:
-        expected = pip_install("export")
-        raise InputError("--to safetensors", "no safetensors", expected) from error
     # save_file replaces the file by a private one; restore the permissions of the other files.
     path = folder / file
     path.touch()

@@ -22,7 +22,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from snm.config.resolved import ResolvedConfig, parse_resolved
 from snm.data.formats.dispatch import read_names
-from snm.errors import InputError, pip_install
+from snm.errors import InputError
 from snm.export.arrays import make_manifest, model_arrays, run_origin, write_arrays
 from snm.export.from_arrays import ExpectedManifest, build_predictor, matches_shape
 from snm.export.hub.card import Card, model_card
@@ -33,6 +33,7 @@ from snm.runs.folder import RunFolder
 from snm.runs.schema import Export
 from snm.system import disk
 from snm.system.faults import reason_of
+from snm.system.imports import of_extra
 
 __all__ = ["CONFIG", "FILES", "is_hub", "open_hub", "write_hub"]
 
@@ -169,10 +170,8 @@ def _array(
     folder: Path, stem: str, name: str, dtype: DTypeLike | None, shape: tuple[int, ...]
 ) -> NDArray:
     """An array of a safetensors file; see `from_arrays.ReadArray`."""
-    try:
+    with of_extra(str(folder), "hub"):
         from safetensors import SafetensorError, safe_open
-    except ImportError as error:
-        raise InputError(str(folder), "no safetensors", pip_install("hub")) from error
     path = folder / f"{stem}.safetensors"
     try:
         with safe_open(path, framework="np") as arrays:

@@ -6,8 +6,9 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from snm.errors import InputError, first_line, pip_install
+from snm.errors import InputError, first_line
 from snm.export.hub.folder import FILES
+from snm.system.imports import of_extra
 
 __all__ = ["HubAddress", "check_client", "pull", "push"]
 
@@ -117,10 +118,8 @@ def pull(address: HubAddress) -> Path:
 
 
 def _client(where: str) -> Any:
-    try:
+    with of_extra(where, "hub"):
         import huggingface_hub
-    except ImportError as error:
-        raise InputError(where, "no huggingface_hub", pip_install("hub")) from error
     return huggingface_hub
 
 
