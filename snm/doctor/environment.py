@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from snm.doctor.findings import Finding
-from snm.errors import InputError, first_line, pip_install
+from snm.errors import InputError, first_line, format_bytes, pip_install
 from snm.machine.versions import version_of
 from snm.system.cache_folder import folder as cache_folder
 from snm.system.faults import is_out_of_memory, reason_of
@@ -135,7 +135,7 @@ def _cache() -> Iterator[Finding]:
         yield Finding("warning", "cache", found, "set SNM_CACHE to another folder")
         return
     free = shutil.disk_usage(there).free
-    found = f"{place}, {free / 2**30:.1f} GiB free"
+    found = f"{place}, {format_bytes(free)} free"
     if free < _LITTLE_DISK:
         yield Finding("warning", "cache", found, "make room, or set SNM_CACHE to another disk")
     else:
