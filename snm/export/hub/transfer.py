@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from snm.errors import InputError, first_line
 from snm.export.hub.folder import FILES
+from snm.stores.address import is_hub_address
 from snm.system.imports import of_extra
 
 __all__ = ["HubAddress", "check_client", "pull", "push"]
@@ -42,7 +43,7 @@ class HubAddress(NamedTuple):
           >>> HubAddress.of("hf://owner/name@v1"), HubAddress.of("runs/a")
           (HubAddress(repository='owner/name', revision='v1'), None)
         """
-        if not text.startswith("hf:/"):
+        if not is_hub_address(text):
             return None
         if (found := _URL.fullmatch(text)) is None:
             raise InputError(ascii(text)[1:-1], "no address", "hf://owner/name, or with @revision")
