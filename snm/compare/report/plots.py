@@ -23,7 +23,6 @@ from markupsafe import Markup
 
 from snm.compare.probe import QUANTILES
 from snm.compare.report.series import Points, Record, over_probes, probe_value
-from snm.errors import InputError
 
 __all__ = [
     "Bar",
@@ -158,16 +157,9 @@ class Bar:
 
 @contextlib.contextmanager
 def drawing() -> Iterator[None]:
-    """A context with the style of the plots, independent of the user's matplotlib settings.
+    """A context with the style of the plots, independent of the user's matplotlib settings."""
+    import matplotlib
 
-    Raises:
-      InputError: matplotlib is not installed.
-    """
-    try:
-        import matplotlib
-    except ImportError as error:
-        found = "no matplotlib, which draws report.html"
-        raise InputError("snm compare", found, "pip install matplotlib") from error
     with matplotlib.rc_context(), warnings.catch_warnings():
         # The browser renders the text, so glyphs missing from matplotlib's font do not matter.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
