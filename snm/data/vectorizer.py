@@ -235,7 +235,7 @@ class Vectorizer:
         try:
             if found["format"] != _FORMAT:
                 raise InputError(str(path), f"format {found['format']!r:.40}", expected)
-            if missing := [name for name in _FIELDS if name not in (*found, *_OF_LABELS)]:
+            if missing := [name for name in _FIELDS if name not in found]:
                 other = f"{expected}: it is of another version of snm (import the texts again)"
                 raise InputError(str(path), f"no {missing[0]}", other)
             first, last = found["ngrams"]
@@ -248,8 +248,8 @@ class Vectorizer:
                 vocabulary=None if words is None else tuple(map(str, words)),
                 idf=None if idf is None else np.asarray(idf, np.float64),
                 columns=None if columns is None else tuple(map(str, columns)),
-                label_column=found.get("label_column"),
-                label_separator=found.get("label_separator"),
+                label_column=found["label_column"],
+                label_separator=found["label_separator"],
                 analyzer=found["analyzer"],
                 stop_words=tuple(map(str, found["stop_words"])),
                 token_pattern=found["token_pattern"],
@@ -290,7 +290,6 @@ class Vectorizer:
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(Vectorizer))
 """What a file has beside its format."""
-_OF_LABELS = ("label_column", "label_separator")  # files of earlier versions lack them
 
 
 def _join_items(text: str | Sequence[str], separator: str) -> Any:

@@ -54,10 +54,9 @@ def inherited(
     """
     parent, name = RunFolder(start.run), str(origin.warm_start)
     if config.memory == "off":
-        by = {True: "auto tries none here", False: "--memory off", None: "--memory off, or auto"}
+        by = "auto tries none here" if "memory" in origin.given else "--memory off"
         off = (
-            f"memory: none, so that that of {name} and its probabilities are not taken over "
-            f"({by[origin.chosen('memory')]})"
+            f"memory: none, so that that of {name} and its probabilities are not taken over ({by})"
         )
         return None, off if parent.has(parent.memory_record) else None
     if folder.config.exists():  # the other run may be gone by now
