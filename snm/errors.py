@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable
 
 __all__ = [
-    "STOPPED", "InputError", "StoppedError", "counted", "duration", "first_line", "nearest",
-    "pip_install",
+    "STOPPED", "InputError", "StoppedError", "counted", "duration", "first_line", "format_bytes",
+    "nearest", "pip_install",
 ]  # fmt: skip
 
 
@@ -38,6 +38,19 @@ def duration(seconds: float) -> str:
 
 
 _UNITS = (("s", 1, 100), ("min", 60, 6000), ("h", 3600, float("inf")))  # and below what seconds
+
+
+def format_bytes(size: float) -> str:
+    """A number of bytes.
+
+    Example:
+      >>> format_bytes(80 * 2**30), format_bytes(12 * 2**20), format_bytes(300 * 2**10)
+      ('80.00 GiB', '12 MiB', '0.3 MiB')
+    """
+    value = size / 2**20
+    if value >= 1024:
+        return f"{value / 1024:,.2f} GiB"
+    return f"{round(value, 0 if value >= 10 else 1):g} MiB"
 
 
 def nearest(word: str, known: Iterable[str], otherwise: str) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 
 import snm
 from snm.cli.main import main as command_line
-from snm.compare import jobs
+from snm.compare import processes
 from snm.compare.worker import run_task
 from snm.config.resolve import resolve
 from snm.data.formats.dispatch import write_text
@@ -148,11 +148,11 @@ def jobs_here() -> Iterator[None]:
 
         wait = terminate = poll
 
-    real = jobs.subprocess
+    real = processes.subprocess
     # In that module alone: matplotlib starts processes of its own where it looks for fonts.
     stand_in = SimpleNamespace(Popen=Here, PIPE=real.PIPE, DEVNULL=real.DEVNULL)
-    jobs.subprocess = stand_in
+    processes.subprocess = stand_in
     try:
         yield
     finally:
-        jobs.subprocess = real
+        processes.subprocess = real

@@ -175,10 +175,10 @@ def archive(place: Path, raw: bytes) -> None:
 # -- our own files ---------------------------------------------------------------------------
 
 
-def with_valid_checksum(raw: bytes, **more: Any) -> bytes:
+def with_valid_checksum(raw: bytes) -> bytes:
     """A JSON object with a valid checksum, so that a reader does not stop at the checksum."""
     try:
-        return json.dumps(with_checksum({**json.loads(raw), **more})).encode()
+        return json.dumps(with_checksum(dict(json.loads(raw)))).encode()
     except (ValueError, TypeError, RecursionError):
         return raw
 
@@ -228,7 +228,7 @@ def record(place: Path, raw: bytes) -> None:
     """A result of a comparison: with its checksum it is read, with another refused."""
     path = place / "record.json"
     read_or_refuse(read_record, path, raw)
-    found = read_or_refuse(read_record, path, with_valid_checksum(raw, format="snm-record-1"))
+    found = read_or_refuse(read_record, path, with_valid_checksum(raw))
     assert found is None or isinstance(found, dict)
 
 

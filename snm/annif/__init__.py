@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from snm.errors import InputError, pip_install
+from snm.errors import InputError
+from snm.system.imports import of_extra
 
 __all__ = ["create_app", "main", "register"]
 
@@ -21,12 +22,8 @@ def register() -> None:
     Raises:
       InputError: Annif is not installed.
     """
-    try:
+    with of_extra("snm.annif", "annif", constrained=False):
         from annif.backend import _backend_fns
-    except ImportError as error:
-        raise InputError(
-            "snm.annif", f"no {error.name}", pip_install("annif", constrained=False)
-        ) from error
     _backend_fns["snm"] = _load
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
 import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -30,6 +29,7 @@ from scipy.sparse import csr_matrix, vstack
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from snm.config.settings import Config, parse_config
+from snm.data.content import hash_matrices
 from snm.data.dataset import Dataset, Points
 from snm.errors import InputError
 from snm.export.load import load
@@ -196,13 +196,11 @@ class SnmBackend(TfidfVectorizerMixin, AnnifLearningBackend):
             found = "no document with both a known word and a subject"
             raise NotSupportedException(found, backend_id=self.backend_id)
         points = Points(features[kept], labels[kept])
-        digest = hashlib.sha256(repr((features.shape, labels.shape)).encode())
-        for matrix in (points.features, points.labels):
-            for array in (matrix.data, matrix.indices, matrix.indptr.astype(np.int64)):
-                digest.update(np.ascontiguousarray(array).data)
+        shapes = repr((features.shape, labels.shape))
+        digest = hash_matrices((points.features, points.labels), shapes)
         # URIs, because the labels of subjects depend on the language.
         names = tuple(str(subjects[number].uri) for number in range(len(subjects)))
-        return Dataset(self.project.project_id, points, None, names, digest.hexdigest())
+        return Dataset(self.project.project_id, points, None, names, digest)
 
     def _path(self, name: str) -> Path:
         return Path(self.datadir) / name

@@ -26,7 +26,7 @@ from snm.distributed.processes import (
     is_first_process,
     min_over_processes,
 )
-from snm.errors import InputError
+from snm.errors import InputError, format_bytes
 from snm.machine.ram import available_ram
 
 __all__ = [
@@ -235,7 +235,7 @@ def _check_memory_to_gather(state: Any) -> None:
     """Raises in all processes if process 0 has no memory to gather the state."""
     size = state_bytes(state)
     if not min_over_processes(int(not is_first_process() or size <= available_ram())):
-        found = f"{size / 2**30:.1f} GiB of tables, more than process 0 has free host memory for"
+        found = f"{format_bytes(size)} of tables, more than process 0 has free host memory for"
         raise InputError("--run-dir in a store", found, "a folder that all processes share")
 
 

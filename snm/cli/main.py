@@ -24,7 +24,7 @@ from snm.config.settings import Config, preset, read_config
 from snm.distributed.launch import leave
 from snm.errors import STOPPED, InputError, StoppedError, nearest
 from snm.serve.background import has_background_work
-from snm.stores.address import Address, cache_address
+from snm.stores.address import Address, cache_address, is_hub_address
 from snm.stores.objects import StoreError
 from snm.system import timing
 from snm.system.escapes import escape_controls
@@ -158,7 +158,7 @@ def with_local_copies(command: Any) -> Any:
 
 def _is_on_hub(name: str, value: object) -> bool:
     """Whether a field is a run on the Hugging Face Hub, `hf://owner/name`; no other field is."""
-    return name == "run" and str(value).startswith("hf:/")
+    return name == "run" and is_hub_address(str(value))
 
 
 def _check_run_exists(run: Path) -> None:

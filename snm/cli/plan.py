@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from snm.config.settings import Config
-from snm.errors import counted, duration
+from snm.errors import counted, duration, format_bytes
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -157,7 +157,6 @@ def _as_json(plan: _PlanResult) -> dict[str, Any]:
 
 def _print(plan: _PlanResult) -> None:
     """Prints tables of bytes, the time of an epoch, and whether the run fits."""
-    from snm.planning.byte_sizes import format_bytes
     from snm.system.terminal import console, say
 
     expected, mesh, room = plan.expected, plan.programs.mesh, plan.room

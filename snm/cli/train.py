@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from snm.config.settings import Config
-from snm.errors import STOPPED, InputError, counted, duration
+from snm.errors import STOPPED, InputError, counted, duration, format_bytes
 from snm.machine.cores import num_cores
 
 if TYPE_CHECKING:
@@ -312,7 +312,7 @@ def _print_result(result: dict[str, Any], name: str, run_dir: Path | Address) ->
     say(
         f"{result['epochs']:.4g} epoch{'s' * (result['epochs'] != 1)} in {result['seconds']:.1f} s "
         f"({result['examples_per_second']:,.0f} examples/s), "
-        f"{result['peak_memory_bytes'] / 2**20:,.0f} MiB of memory at the peak; "
+        f"{format_bytes(result['peak_memory_bytes'])} of memory at the peak; "
         f"written to {run_dir}"
     )
     if result["skipped_steps"]:
@@ -372,7 +372,7 @@ def _print_settings(dataset: Dataset, config: Config) -> None:
     parameters *= resolved.members
     total_steps = steps * resolved.epochs * resolved.members
     console.print(
-        f"{parameters:,} parameters, {parameters * 4 / 2**20:,.0f} MiB; about "
+        f"{parameters:,} parameters, {format_bytes(parameters * 4)}; about "
         f"{counted(steps, 'step')} an epoch, {total_steps:,} in all. "
         "Nothing was trained (--dry-run)."
     )

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -20,7 +19,7 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
-from snm.compare.processes import failure_reason
+from snm.compare.processes import failure_reason, spawn_tied
 from snm.compare.records import read_record, write_record
 from snm.config.resolved import ResolvedConfig
 from snm.errors import STOPPED
@@ -170,17 +169,8 @@ def _start(data: str, folder: Path, job: Job) -> subprocess.Popen[bytes]:
     task = folder / f"{job.name}.task.json"
     write_record(task, {"data": data, "arm": job.arm, "split": job.split, "probes": job.probes,
                         "config": dataclasses.asdict(job.config)})  # fmt: skip
-    with (folder / f"{job.name}.stderr").open("wb") as errors:
-        return subprocess.Popen(
-            [sys.executable, "-m", "snm.compare.worker", str(task)],
-            # The pipe closes when this process ends for any reason, and the worker then exits.
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=errors,
-            # Ctrl-C then reaches this process only, which stops its workers.
-            start_new_session=True,
-            env=os.environ.copy(),
-        )
+    worker = [sys.executable, "-m", "snm.compare.worker", str(task)]
+    return spawn_tied(worker, folder / f"{job.name}.stderr")
 
 
 def _has_begun(folder: Path, job: Job) -> bool:

@@ -1,13 +1,35 @@
-"""Ends the processes of a comparison with their parent, and explains why one failed."""
+"""Starts the processes of a comparison, ends them with their parent, and says why one failed."""
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["end_with_parent", "failure_reason"]
+__all__ = ["end_with_parent", "failure_reason", "spawn_tied"]
+
+
+def spawn_tied(command: Sequence[str], errors: Path, **environment: str) -> subprocess.Popen[bytes]:
+    """Starts a program that can notice the end of this process, in a session of its own.
+
+    Args:
+      command: the program and its arguments. Its standard input is a pipe that closes when this
+        process ends for any reason.
+      errors: file for its standard error.
+      **environment: variables to set for it.
+    """
+    with errors.open("wb") as stderr:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+            start_new_session=True,  # Ctrl-C reaches this process only, which stops the others
+            env={**os.environ, **environment},
+        )
 
 
 def end_with_parent() -> None:

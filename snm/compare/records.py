@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from snm.errors import InputError
-from snm.runs.folder import read_json, write_json
-from snm.system.checksums import checksum, sealed
+from snm.system.checksums import read_sealed, write_sealed
+from snm.system.faults import read_error
 
 __all__ = ["read_record", "write_record"]
 
-_FORMAT = "snm-record-1"
+_EXPECTED = "what `snm compare` wrote: without it, the same command makes it anew"
 
 
 def read_record(path: Path) -> dict[str, Any]:
@@ -22,15 +22,15 @@ def read_record(path: Path) -> dict[str, Any]:
     Raises:
       InputError: the file is missing or damaged.
     """
-    record = read_json(path)
-    seal = (record.pop("format", None), record.pop("crc", None)) if type(record) is dict else ()
-    if seal != (_FORMAT, checksum(record)):
-        expected = "what `snm compare` wrote: without it, the same command makes it anew"
-        raise InputError(str(path), "a damaged or changed file (its checksum differs)", expected)
-    return record
+    try:
+        return read_sealed(path)
+    except OSError as error:
+        raise read_error(path, error, _EXPECTED) from error
+    except ValueError as error:
+        found = "a damaged or changed file (its checksum differs)"
+        raise InputError(str(path), found, _EXPECTED) from error
 
 
 def write_record(path: Path, value: dict[str, Any]) -> None:
     """Writes a JSON object atomically; arrays and NumPy scalars become lists and numbers."""
-    plain = sealed(value, default=lambda x: np.asarray(x).tolist())
-    write_json(path, {"format": _FORMAT, **plain})
+    write_sealed(path, value, default=lambda x: np.asarray(x).tolist())

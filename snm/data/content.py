@@ -1,16 +1,20 @@
-"""The content hash of a data set's files, which is its cache key, and a check for changes."""
+"""The content hash of a data set, which is its cache key, and a check of files for changes."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_matrix
 
 from snm.errors import InputError
 from snm.system.checksums import file_sha256
 from snm.system.faults import read_error
 
-__all__ = ["Content", "hash_files"]
+__all__ = ["Content", "hash_files", "hash_matrices"]
 
 
 class Content(NamedTuple):
@@ -72,4 +76,13 @@ def hash_files(files: list[Path]) -> str:
         except OSError as error:
             raise read_error(file, error, "a readable file") from error
         total.update(f"{file.name} {content}\n".encode())
+    return total.hexdigest()
+
+
+def hash_matrices(matrices: Iterable[csr_matrix], about: str = "") -> str:
+    """SHA-256 over a text and the arrays of matrices, for data that no files hold."""
+    total = hashlib.sha256(about.encode())
+    for matrix in matrices:
+        for array in (matrix.data, matrix.indices, matrix.indptr.astype(np.int64)):
+            total.update(np.ascontiguousarray(array).data)
     return total.hexdigest()

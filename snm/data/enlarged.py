@@ -14,15 +14,14 @@ fewer training points, or if most entries are frequent words, which do not depen
 
 from __future__ import annotations
 
-import hashlib
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import block_diag, csr_matrix, vstack
 
+from snm.data.content import hash_matrices
 from snm.data.dataset import Dataset, Points, count_ids
 from snm.errors import InputError
-from snm.machine.ram import available_ram
+from snm.machine.ram import check_available_ram
 
 __all__ = ["enlarge", "frequent_share"]
 
@@ -70,7 +69,7 @@ def enlarge(
                                ("labels", labels, 1), ("seed", seed, 0)):  # fmt: skip
         if value < minimum:
             raise InputError(f"--{name.replace('_', '-')}", f"{value}", f"{minimum} or more")
-    _check_memory(original.train, points + test_points)
+    check_available_ram("--points", _bytes_needed(original.train, points + test_points))
     rng = np.random.default_rng(seed)
     sizes = _domains(original, points, labels)
     tests = _domain_sizes(test_points, len(sizes), original.test.num_points)
@@ -117,14 +116,11 @@ def _domains(original: Dataset, points: int, labels: int) -> NDArray[np.int64]:
     return sizes
 
 
-def _check_memory(points: Points, count: int) -> None:
-    """Raises `InputError` if there is not enough memory for a number of points."""
+def _bytes_needed(points: Points, count: int) -> float:
+    """The memory for a number of points."""
     entries = (points.features.nnz + points.labels.nnz) / points.num_points
     # Ids, values and row ends: of the domains, joined, and shuffled.
-    needed, free = 3 * count * (8 * entries + 16), available_ram()
-    if needed > free:
-        found = f"a size that needs {needed / 2**30:,.1f} GiB of memory"
-        raise InputError("--points", found, f"one for the {free / 2**30:,.1f} GiB that are free")
+    return 3 * count * (8 * entries + 16)
 
 
 def _domain_sizes(total: int, count: int, max_size: int) -> NDArray[np.int64]:
@@ -180,13 +176,7 @@ def _join_domains(
         rows = rng.permutation(x.shape[0])
         both.append((x[rows], y[rows]))
     occurring = np.unique(both[0][1].indices)
-    digest = hashlib.sha256()
-    joined = []
-    for x, y in both:
-        points = Points(x, csr_matrix(y[:, occurring], dtype=np.float32))
-        for matrix in (points.features, points.labels):
-            for array in (matrix.data, matrix.indices, matrix.indptr.astype(np.int64)):
-                digest.update(array.data)
-        joined.append(points)
+    joined = [Points(x, csr_matrix(y[:, occurring], dtype=np.float32)) for x, y in both]
+    digest = hash_matrices(m for points in joined for m in (points.features, points.labels))
     test = joined[1] if joined[1].num_points else None
-    return Dataset(name, joined[0], test, None, digest.hexdigest())
+    return Dataset(name, joined[0], test, None, digest)

@@ -36,16 +36,16 @@ train (0.7% in `citeulike-t-14k`).
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from snm.data.content import hash_matrices
 from snm.data.dataset import Dataset, Points
 from snm.data.formats.text import to_csr
 from snm.errors import InputError
-from snm.machine.ram import available_ram
+from snm.machine.ram import check_available_ram
 
 __all__ = ["default", "generate"]
 
@@ -285,11 +285,8 @@ def generate(
     y = to_csr(label_counts, label_ids, None, labels)
     train = Points(x[:points], y[:points])
     test = Points(x[points:], y[points:]) if test_points else None
-    digest = hashlib.sha256(f"{points} {test_points} {features} {labels}".encode())
-    for matrix in (x, y):
-        for array in (matrix.data, matrix.indices, matrix.indptr.astype(np.int64)):
-            digest.update(array.data)
-    return Dataset(name, train, test, None, digest.hexdigest())
+    digest = hash_matrices((x, y), f"{points} {test_points} {features} {labels}")
+    return Dataset(name, train, test, None, digest)
 
 
 def _refuse_too_large(entries: float, features: int, labels: int, topics: int) -> None:
@@ -305,11 +302,7 @@ def _refuse_too_large(entries: float, features: int, labels: int, topics: int) -
         "--labels": (8 * _LABEL_WORDS + 64) * labels,
         "topics": (16 * _TOPIC_WORDS + 16) * topics,
     }
-    needed, free = sum(sizes.values()), available_ram()
-    if needed > free:
-        found = f"a size that needs {needed / 2**30:,.0f} GiB of memory"
-        raise InputError(max(sizes, key=lambda name: sizes[name]), found,
-                         f"one for the {free / 2**30:,.1f} GiB that are free")  # fmt: skip
+    check_available_ram(max(sizes, key=lambda name: sizes[name]), sum(sizes.values()))
 
 
 def default() -> Dataset:

@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.data.names import composed, normalize_list, normalize_name, original_spellings
-from snm.errors import InputError, pip_install
+from snm.errors import InputError
 from snm.system import disk
 from snm.system.faults import read_error
+from snm.system.imports import of_extra
 
 __all__ = [
     "CLASSES",
@@ -233,7 +234,7 @@ class Vectorizer:
         try:
             if found["format"] != _FORMAT:
                 raise InputError(str(path), f"format {found['format']!r:.40}", expected)
-            if missing := [name for name in _FIELDS if name not in (*found, *_OF_LABELS)]:
+            if missing := [name for name in _FIELDS if name not in found]:
                 other = f"{expected}: it is of another version of snm (import the texts again)"
                 raise InputError(str(path), f"no {missing[0]}", other)
             first, last = found["ngrams"]
@@ -247,7 +248,7 @@ class Vectorizer:
                 idf=None if idf is None else np.asarray(idf, np.float64),
                 columns=None if columns is None else tuple(map(str, columns)),
                 label_columns=_label_columns(found),
-                label_separator=found.get("label_separator"),
+                label_separator=found["label_separator"],
                 analyzer=found["analyzer"],
                 stop_words=tuple(map(str, found["stop_words"])),
                 token_pattern=found["token_pattern"],
@@ -291,14 +292,12 @@ _OF_LABELS = ("label_columns", "label_separator")  # files of earlier versions l
 
 
 def _label_columns(found: dict[str, Any]) -> tuple[str, ...] | None:
-    """The `label_columns` of a file; earlier versions wrote one `label_column`, or none.
+    """The `label_columns` of a file.
 
     Raises:
       TypeError: no names.
     """
-    columns = found.get("label_columns")
-    if columns is None and (column := found.get("label_column")) is not None:
-        columns = [column]
+    columns = found["label_columns"]
     if columns is None:
         return None
     if not isinstance(columns, list) or not all(isinstance(name, str) for name in columns):
@@ -374,9 +373,6 @@ def english_stop_words() -> list[str]:
 
 
 def _text_module() -> Any:
-    try:
+    with of_extra("texts", "sklearn", "scikit-learn"):
         from sklearn.feature_extraction import text
-    except ImportError as error:
-        found, expected = "no scikit-learn", pip_install("sklearn")
-        raise InputError("texts", found, expected) from error
     return text

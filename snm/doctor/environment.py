@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -12,8 +11,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
 from snm.doctor.findings import Finding
-from snm.errors import InputError, first_line, pip_install
+from snm.errors import InputError, first_line, format_bytes, pip_install
 from snm.machine.versions import package_version
 from snm.system.cache_folder import folder as cache_folder
 from snm.system.faults import describe_error, is_out_of_memory
@@ -23,7 +25,7 @@ __all__ = ["devices", "examine_environment"]
 _LITTLE_DISK = 2 * 2**30
 _HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 _TUNABLE = "glibc.malloc.hugetlb=1"
-_TUNABLE_SINCE = "2.35"  # version of glibc
+_HAS_TUNABLE = SpecifierSet(">=2.35")  # versions of glibc
 
 
 def examine_environment() -> list[Finding]:
@@ -33,19 +35,20 @@ def examine_environment() -> list[Finding]:
 
 def _packages() -> Iterator[Finding]:
     wrong = []
-    for line in _required():
-        requirement, _, marker = line.partition(";")
-        if "extra" in marker:
+    for requirement in map(Requirement, _required()):
+        # An extra is for those who want it.
+        if requirement.marker and not requirement.marker.evaluate({"extra": ""}):
             continue
-        name = re.split(r"[<>=!~ ]", requirement, maxsplit=1)[0]
         try:
-            version = metadata.version(name)
+            version = metadata.version(requirement.name)
         except metadata.PackageNotFoundError:
-            wrong.append(f"{name} is not installed")
+            wrong.append(f"{requirement.name} is not installed")
             continue
-        for bound in requirement.removeprefix(name).strip().split(","):
-            if bound and not _fits(version, bound):
-                wrong.append(f"{name} {version} is not {bound}")
+        wrong += [
+            f"{requirement.name} {version} is not {bound}"
+            for bound in requirement.specifier
+            if not bound.contains(version, prereleases=True)
+        ]
     if wrong:
         advice = "pip install -e . -c constraints.txt"
         yield Finding("error", "packages", "; ".join(wrong), advice)
@@ -61,25 +64,6 @@ def _required() -> list[str]:
         return metadata.requires("snm") or []
     except metadata.PackageNotFoundError:
         return []
-
-
-def _fits(version: str, bound: str) -> bool:
-    """Whether a version satisfies one bound, such as `>=1.2` or `<3`."""
-    operator, wanted = re.fullmatch(r"(>=|<=|==|<|>)\s*(\S+)", bound.strip()).groups()  # type: ignore[union-attr]
-    mine, theirs = (
-        [int(part) for part in re.findall(r"\d+", text.split("+")[0])[:4]]
-        for text in (version, wanted)
-    )
-    length = max(len(mine), len(theirs))
-    mine += [0] * (length - len(mine))
-    theirs += [0] * (length - len(theirs))
-    return {
-        ">=": mine >= theirs,
-        "<=": mine <= theirs,
-        "==": mine == theirs,
-        "<": mine < theirs,
-        ">": mine > theirs,
-    }[operator]
 
 
 def devices() -> list[Any] | str:
@@ -151,7 +135,7 @@ def _cache() -> Iterator[Finding]:
         yield Finding("warning", "cache", found, "set SNM_CACHE to another folder")
         return
     free = shutil.disk_usage(there).free
-    found = f"{place}, {free / 2**30:.1f} GiB free"
+    found = f"{place}, {format_bytes(free)} free"
     if free < _LITTLE_DISK:
         yield Finding("warning", "cache", found, "make room, or set SNM_CACHE to another disk")
     else:
@@ -165,7 +149,7 @@ def _pages() -> Iterator[Finding]:
     except OSError:
         return
     library, version = platform.libc_ver()
-    can = library == "glibc" and _fits(version, f">={_TUNABLE_SINCE}")
+    can = library == "glibc" and _HAS_TUNABLE.contains(version)
     if on_request and can and _TUNABLE not in os.environ.get("GLIBC_TUNABLES", ""):
         found = "small pages: on a CPU, steps with hundreds of thousands of labels take longer"
         yield Finding("note", "memory pages", found, f"set GLIBC_TUNABLES={_TUNABLE}")

@@ -23,7 +23,7 @@ from snm.doctor.environment import devices
 from snm.doctor.findings import PERMIT, Finding
 from snm.doctor.of_files import advice_on_files
 from snm.doctor.text_scan import Scan, scan, sniff
-from snm.errors import InputError, counted
+from snm.errors import InputError, counted, format_bytes
 from snm.runs.stored_run import is_exported
 
 __all__ = ["examine_data"]
@@ -293,7 +293,6 @@ def _check_memory(source: str, dataset: Dataset) -> Iterator[Finding]:
     if isinstance(devices(), str):
         return  # JAX cannot start, which `examine_environment` reports
     from snm.config.resolve import resolve
-    from snm.planning.byte_sizes import format_bytes
     from snm.planning.fit_check import check_memory
 
     try:

@@ -14,7 +14,7 @@ from snm.config.resolved import ResolvedConfig
 from snm.data.load import load as load_dataset
 from snm.doctor.environment import devices
 from snm.doctor.findings import PERMIT, Finding
-from snm.errors import InputError, counted, first_line
+from snm.errors import InputError, counted, first_line, format_bytes
 from snm.machine.versions import package_version
 from snm.runs.folder import RunFolder
 from snm.runs.members import phase_names
@@ -136,7 +136,7 @@ def _check_prediction(
     rows = csr_matrix((1, origin.num_features), dtype=np.float32)
     predictor.predict(rows, 1)
     size = sum(leaf.nbytes for leaf in leaves)
-    found = f"{size / 2**20:,.1f} MiB of parameters, all finite; the model predicts"
+    found = f"{format_bytes(size)} of parameters, all finite; the model predicts"
     yield Finding("ok", "model", found)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +15,22 @@ import jax.numpy as jnp
 import numpy as np
 
 from snm.data.vectorizer import CLASSES, Vectorizer
-from snm.errors import InputError, pip_install
+from snm.export.memory_arrays import by_feature_arrays, stored_arrays, voting_entries
 from snm.prediction.predictor import Predictor
+from snm.runs.folder import RunFolder
+from snm.system.imports import of_extra
+from snm.tables.int8 import int8_rows
 from snm.tables.rounding import as_float
 
 __all__ = [
     "FORMAT",
     "class_rows_sha256",
+    "copy_run_files",
     "make_manifest",
     "model_arrays",
     "run_origin",
     "write_arrays",
+    "write_model",
 ]
 
 FORMAT = "snm-export-1"
@@ -78,8 +85,6 @@ def class_rows_sha256(predictor: Predictor) -> str:
 
 def run_origin(run: Path) -> dict[str, Any]:
     """The entries of a manifest that describe the run of an export."""
-    from snm.runs.folder import RunFolder
-
     folder = RunFolder(run)
     origin = folder.read_origin()
     return {
@@ -97,7 +102,6 @@ def make_manifest(predictor: Predictor, origin: dict[str, Any]) -> dict[str, Any
       origin: JSON values that describe its source, such as `run_origin(run)`.
     """
     from snm.machine.versions import versions
-    from snm.runs.folder import RunFolder
 
     model, text = predictor.model, {}
     if predictor.vectorizer is not None:
@@ -145,6 +149,45 @@ def _text_entries(vectorizer: Vectorizer, file: str) -> dict[str, Any]:
     }
 
 
+def write_model(
+    predictor: Predictor, form: str, folder: Path, rows: str = "float32"
+) -> dict[str, Any]:
+    """Writes the arrays of a model and of its memory, for an export that opens alone.
+
+    Args:
+      predictor: the model.
+      form: npy or safetensors; with npy, a memory has its features by feature too, to be mapped.
+      folder: the folder to write to.
+      rows: how feature rows and class rows are stored, float32 or int8.
+
+    Returns:
+      Their entries of the manifest.
+    """
+    arrays, memory = model_arrays(predictor), predictor.memory
+    if rows == "int8":
+        arrays |= {name: int8_rows(arrays[name]) for name in ("feature_rows", "class_rows")}
+    log_multipliers = np.atleast_1d(np.asarray(predictor.state.head.log_scale))
+    entries: dict[str, Any] = {
+        "file": write_arrays(arrays, form, folder),
+        "rows": rows,
+        "log_multipliers": log_multipliers.tolist(),  # exactly those of the run
+    }
+    if predictor.calibration is not None:
+        entries["calibration"] = dataclasses.asdict(predictor.calibration)
+    if memory is not None:
+        stored = stored_arrays(memory) | (by_feature_arrays(memory) if form == "npy" else {})
+        file = write_arrays(stored, form, folder, "memory")
+        entries["memory"] = {"file": file, "arrays": sorted(stored), **voting_entries(memory)}
+    return entries
+
+
+def copy_run_files(run: RunFolder, out: Path) -> None:
+    """Copies the label names, the vectoriser and the weighting of a run, as far as it has them."""
+    for file in (run.names, run.vectorizer, run.fitted_weighting):
+        if run.has(file):
+            shutil.copyfile(run.checked(file), out / file.name)
+
+
 def write_arrays(
     arrays: dict[str, np.ndarray], form: str, folder: Path, stem: str = "model"
 ) -> str:
@@ -166,12 +209,9 @@ def write_arrays(
     if form == "npz":
         np.savez(folder / file, allow_pickle=False, **arrays)
         return file
-    try:
+    with of_extra("--to safetensors", "export"):
         from safetensors import SafetensorError
         from safetensors.numpy import save_file
-    except ImportError as error:
-        expected = pip_install("export")
-        raise InputError("--to safetensors", "no safetensors", expected) from error
     # save_file replaces the file by a private one; restore the permissions of the other files.
     path = folder / file
     path.touch()

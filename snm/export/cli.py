@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro.conf import Positional, arg
 from tyro.extras import literal_type_from_choices
 
-from snm.errors import InputError, counted
+from snm.errors import InputError, counted, format_bytes
 from snm.export.index_libraries import LIBRARIES, GraphSettings
 
 if TYPE_CHECKING:
@@ -123,7 +122,7 @@ def _run(command: Export) -> None:
       InputError: no run, a missing library, a folder that exists, or no points to measure an index
         on.
     """
-    from snm.export.arrays import make_manifest, run_origin
+    from snm.export.arrays import copy_run_files, make_manifest, run_origin
     from snm.export.manifest import write_manifest
     from snm.runs.folder import RunFolder
     from snm.runs.stored_run import load
@@ -145,9 +144,7 @@ def _run(command: Export) -> None:
             manifest["index"] = _write_index(command, predictor, points, manifest, partial)
         else:
             manifest |= _write_model_arrays(command, predictor, folder, partial)
-        for extra in (folder.names, folder.vectorizer, folder.fitted_weighting):
-            if folder.has(extra):
-                shutil.copyfile(folder.checked(extra), partial / extra.name)
+        copy_run_files(folder, partial)
         if command.quantizes:
             manifest["measured"] = _measure_quantized(command, predictor, points, manifest, partial)
         write_manifest(partial, manifest)
@@ -262,7 +259,7 @@ def _report_size(out: Path) -> None:
     from snm.system.terminal import console
 
     size = sum(file.stat().st_size for file in out.iterdir())
-    console.print(f"{size / 2**20:,.1f} MiB in {out}", soft_wrap=True)
+    console.print(f"{format_bytes(size)} in {out}", soft_wrap=True)
 
 
 def _measured_points(command: Export) -> Any:

@@ -10,7 +10,8 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from snm.errors import InputError, pip_install
+from snm.errors import InputError
+from snm.system.imports import of_extra
 
 if TYPE_CHECKING:
     import numpy as np
@@ -158,10 +159,8 @@ LIBRARIES: dict[str, IndexLibrary] = {library.name: library for library in (_Fai
 
 
 def _import(name: str) -> Any:
-    try:
+    with of_extra(f"--to {name}", "export", name):
         return importlib.import_module(name)
-    except ImportError as error:
-        raise InputError(f"--to {name}", f"no {name}", pip_install("export")) from error
 
 
 def _padded_knn(index: Any, queries: NDArray[np.float32], k: int) -> NDArray[np.integer]:

@@ -41,7 +41,7 @@ def load(run: str | Path, *, memory: bool = True, verify: bool = True) -> Predic
         return open_hub(folder, memory=memory, verify=verify)
     if is_export(folder):
         return open_export(folder, memory=memory, verify=verify)
-    if any((folder / f"model.{form}").is_file() for form in ("safetensors", "npz")):
+    if stored_run.is_exported(folder):
         found, expected = "arrays that do not open alone", "a whole export as hub or npy, or a run"
         raise InputError(str(run), found, expected)
     return stored_run.load(folder, memory=memory, verify=verify)

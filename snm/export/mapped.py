@@ -6,7 +6,6 @@ Scores are computed from the same numbers by the same program as those of the ru
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from pathlib import Path
 from typing import Any
@@ -18,15 +17,13 @@ from snm.config.resolved import ResolvedConfig, read_resolved
 from snm.config.settings import config_text
 from snm.data.formats.binary import DAMAGE, headers_unwarned
 from snm.errors import InputError
-from snm.export.arrays import FORMAT, model_arrays, write_arrays
+from snm.export.arrays import FORMAT, write_arrays, write_model
 from snm.export.from_arrays import ExpectedManifest, build_predictor, matches_shape
 from snm.export.manifest import read_manifest
 from snm.export.mapped_names import MappedNames, line_starts
-from snm.export.memory_arrays import by_feature_arrays, stored_arrays, voting_entries
 from snm.prediction.predictor import Predictor
 from snm.runs.schema import Export
 from snm.system import disk
-from snm.tables.int8 import int8_rows
 
 __all__ = ["is_export", "open_export", "write_export"]
 
@@ -59,26 +56,10 @@ def write_export(
     Returns:
       Their entries of the manifest.
     """
-    arrays: dict[str, NDArray] = {**model_arrays(predictor)}
-    memory = predictor.memory
-    if rows == "int8":
-        arrays |= {name: int8_rows(arrays[name]) for name in ("feature_rows", "class_rows")}
-    log_multipliers = np.atleast_1d(np.asarray(predictor.state.head.log_scale))
-    entries: dict[str, Any] = {
-        "file": write_arrays(arrays, "npy", folder),
-        "rows": rows,
-        "log_multipliers": log_multipliers.tolist(),  # exactly those of the run
-    }
     disk.write(folder / _SETTINGS, config_text(config).encode())
     if names is not None:
         write_arrays({"starts": line_starts(names)}, "npy", folder, "labels")
-    if predictor.calibration is not None:
-        entries["calibration"] = dataclasses.asdict(predictor.calibration)
-    if memory is not None:
-        stored = stored_arrays(memory) | by_feature_arrays(memory)
-        name = write_arrays(stored, "npy", folder, "memory")
-        entries["memory"] = {"file": name, "arrays": sorted(stored), **voting_entries(memory)}
-    return entries
+    return write_model(predictor, "npy", folder, rows)
 
 
 def open_export(folder: Path, *, memory: bool = True, verify: bool = True) -> Predictor:

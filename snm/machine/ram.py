@@ -9,10 +9,12 @@ import resource
 import sys
 from pathlib import Path
 
+from snm.errors import InputError, format_bytes
 from snm.machine.groups import control_groups
 
 __all__ = [
     "available_ram",
+    "check_available_ram",
     "peak_ram",
     "peak_ram_of_children",
     "reset_peak",
@@ -75,6 +77,22 @@ def available_ram() -> int:
     with contextlib.suppress(OSError, ValueError):
         limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     return max(min(limits), 0) if limits else 0
+
+
+def check_available_ram(where: str, needed: float) -> None:
+    """Refuses a size for which there is no memory.
+
+    Args:
+      where: the option of the size.
+      needed: its bytes.
+
+    Raises:
+      InputError: more than is available.
+    """
+    free = available_ram()
+    if needed > free:
+        found = f"a size that needs {format_bytes(needed)} of memory"
+        raise InputError(where, found, f"one for the {format_bytes(free)} that are free")
 
 
 def _number(file: Path) -> int:

@@ -1,4 +1,4 @@
-"""Parses and formats numbers of bytes."""
+"""Parses numbers of bytes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from snm.errors import InputError
 
-__all__ = ["format_bytes", "parse_bytes"]
+__all__ = ["parse_bytes"]
 
 _UNITS = {"": 1, "b": 1}
 _UNITS |= {f"{letter}ib": 1 << 10 * power for power, letter in enumerate("kmgt", 1)}
@@ -27,8 +27,3 @@ def parse_bytes(text: str) -> int:
     if match is None or match[2] not in _UNITS or int(float(match[1]) * _UNITS[match[2]]) < 1:
         raise InputError("--device-memory", repr(text), "a size such as 80GiB, 16GB or 500MiB")
     return int(float(match[1]) * _UNITS[match[2]])
-
-
-def format_bytes(size: int) -> str:
-    """A number of bytes as text: `80.00 GiB`, `12 MiB`."""
-    return f"{size / 2**30:.2f} GiB" if size >= 2**30 else f"{size / 2**20:.0f} MiB"

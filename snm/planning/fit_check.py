@@ -16,12 +16,12 @@ from snm.data.dataset import Dataset
 from snm.distributed.host_copy import state_bytes
 from snm.distributed.mesh import parse_mesh
 from snm.distributed.processes import broadcast_from_first
-from snm.errors import InputError
+from snm.errors import InputError, format_bytes
 from snm.machine.platform import device_bytes, platform
 from snm.machine.ram import available_ram, resident_ram
 from snm.model.from_config import make_model
 from snm.model.model import abstract_state
-from snm.planning.byte_sizes import format_bytes, parse_bytes
+from snm.planning.byte_sizes import parse_bytes
 from snm.planning.bytes_by_stage import Forecast
 from snm.planning.forecast import forecast
 from snm.planning.programs import Programs

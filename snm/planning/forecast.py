@@ -23,7 +23,6 @@ from snm.checkpoints.writer import has_memory_for_copy
 from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset
 from snm.data.mapped import is_mapped
-from snm.data.weighting import Weighting
 from snm.distributed.host_copy import state_bytes
 from snm.distributed.mesh import DATA
 from snm.machine.ram import resident_ram
@@ -34,8 +33,8 @@ from snm.planning.bytes_by_stage import Forecast, RunSizes, bytes_by_stage
 from snm.planning.programs import Programs, StageProgram
 from snm.prediction.point_blocks import ROWS
 from snm.prediction.programs import jitted_queries, jitted_top
-from snm.trainer.phase import first_phase
-from snm.trainer.prepare import Prepared, label_name_points, members_at_once, prepare
+from snm.trainer.phase import prepare_first_phase
+from snm.trainer.prepare import Prepared, label_name_points, members_at_once
 from snm.trainer.programs import jitted_steps
 
 __all__ = ["forecast"]
@@ -52,11 +51,7 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
       InputError: settings that training would reject: an invalid mesh, or a part without labels.
     """
     before = resident_ram()
-    phase = first_phase(config, dataset)
-    weighting = Weighting.fit(config.weighting, dataset.train.features)
-    prepared = prepare(
-        config, dataset.train, weighting, phase.rows, label_name_points(config, dataset)
-    )
+    phase, prepared = prepare_first_phase(config, dataset)
     mesh, source, model = prepared.mesh, prepared.source, prepared.model
     whole = abstract_state(model)
     shapes = whole if mesh is None else sharded_shapes(whole, mesh)

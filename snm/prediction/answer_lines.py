@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from snm.errors import InputError
-from snm.prediction.digits import round_values
 
-__all__ = ["FORMATS", "AnswerBlock", "AnswerFormat"]
+__all__ = ["FORMATS", "AnswerBlock", "AnswerFormat", "round_values"]
+
+
+def round_values(values: Iterable[float]) -> list[float]:
+    """Rounds float32 scores or probabilities to six decimals.
+
+    Example:
+      >>> round_values([43.53745651245117, 0.25])
+      [43.537457, 0.25]
+    """
+    return [round(value, 6) for value in values]
 
 
 class AnswerBlock(NamedTuple):

@@ -82,7 +82,7 @@ class RunOrigin:
       inherited: the memory inherited from the run of `warm_start`; None is no memory, and
         `unknown` is a run of an earlier version.
       given: the settings whose value was chosen for the data, with the given value, such as `auto`;
-        the others were given as in `config.toml`. None if it was not recorded.
+        the others were given as in `config.toml`.
     """
 
     data: str
@@ -93,11 +93,7 @@ class RunOrigin:
     in_memory: bool = False
     grown_from: str | None = None
     inherited: MemoryRecord | Literal["unknown"] | None = "unknown"
-    given: dict[str, Any] | None = None
-
-    def chosen(self, setting: str) -> bool | None:
-        """Whether the value of a setting was chosen for the data; None if it was not recorded."""
-        return None if self.given is None else setting in self.given
+    given: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

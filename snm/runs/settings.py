@@ -35,13 +35,11 @@ def resolve_for_run(folder: RunFolder, config: Config, dataset: Dataset) -> Reso
     return resolve(_keep_recorded_choices(folder, config, dataset.sha256), dataset)
 
 
-def given_settings(
-    folder: RunFolder, config: Config, resolved: ResolvedConfig
-) -> dict[str, Any] | None:
+def given_settings(folder: RunFolder, config: Config, resolved: ResolvedConfig) -> dict[str, Any]:
     """The settings as they were given, for `RunOrigin.given` of `run.json`.
 
     A resumed run keeps the values that it started with. Settings that may change take the values of
-    the last call. A run of an earlier version, which recorded nothing, keeps None.
+    the last call.
 
     Args:
       folder: of the run; it need not exist. If it does, it is a run with these settings.
@@ -55,8 +53,6 @@ def given_settings(
     if not folder.config.exists():
         return given_now
     given_at_start = folder.read_origin().given
-    if given_at_start is None:
-        return None
     given = {}
     for name in RESOLVED:
         source = given_now if name in MAY_CHANGE else given_at_start

@@ -43,11 +43,11 @@ def why_uncalibrated(
         found = "a run without a point to hold out that has a label and a feature"
         return found, "other training points"
     expected = "one trained with --memory on"
-    by_auto = origin.chosen("memory")
+    by_auto = "memory" in origin.given
     if config.preset == "paper" and not by_auto:
         return "a run of the preset paper, which fits no probabilities", expected
-    by = {True: "by auto", False: "by its settings", None: "by its settings or by auto"}[by_auto]
+    by = "auto" if by_auto else "its settings"
     return (
-        f"a run with memory = off, {by}, which fits no probabilities",
+        f"a run with memory = off, by {by}, which fits no probabilities",
         f"{expected}, in one process, from data that fit into memory",
     )

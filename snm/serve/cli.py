@@ -8,14 +8,15 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
-from snm.errors import InputError, pip_install
+from snm.errors import InputError
 from snm.serve.limits import Limits
+from snm.system.imports import of_extra
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -99,7 +100,7 @@ def _run(options: Serve, reload_requested: threading.Event) -> None:
     """
     from snm.system.terminal import remark, say
 
-    with _require_extra():
+    with of_extra("snm serve", "serve"):
         from snm.serve.reloading import Reload, describe_error
         from snm.serve.server import listen
         from snm.serve.workers import supervise
@@ -156,16 +157,6 @@ def _run(options: Serve, reload_requested: threading.Event) -> None:
             on_end=worker_ended,
             reload=reload_workers,
         )
-
-
-@contextlib.contextmanager
-def _require_extra() -> Iterator[None]:
-    """Within it, a missing package is an `InputError` that names the extra."""
-    try:
-        yield
-    except ImportError as error:
-        found, expected = f"no {error.name}", pip_install("serve")
-        raise InputError("snm serve", found, expected) from error
 
 
 def _run_worker(listening: socket.socket, context: WorkerContext[Serve]) -> None:
@@ -238,7 +229,7 @@ def _load(options: Serve) -> Predictor:
 
 def _app(options: Serve, predictor: Predictor, reload: Reload[Predictor]) -> FastAPI:
     """Makes the application; only it may refer to the model, so that a reload can free it."""
-    with _require_extra():
+    with of_extra("snm serve", "serve"):
         from snm.serve.app import make_app
 
     names = (options.host, *options.allowed_host)

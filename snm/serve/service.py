@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.errors import InputError
+from snm.prediction.answer_lines import round_values
 from snm.prediction.candidates import DEFAULT_K
-from snm.prediction.digits import round_values
 from snm.prediction.exclusion import Excluded
 from snm.prediction.predictor import Predictor
 from snm.prediction.reasons import Reason

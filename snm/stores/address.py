@@ -19,6 +19,7 @@ __all__ = [
     "absolute",
     "cache_address",
     "describe_error",
+    "is_hub_address",
     "mask_secrets",
 ]
 
@@ -155,6 +156,11 @@ class Address:
         except Exception as error:  # for example a missing credentials file
             expected = f"settings that {kind.package} takes"
             raise InputError(str(self), describe_error(error), expected) from error
+
+
+def is_hub_address(text: str) -> bool:
+    """Whether a text is meant as a model on the Hugging Face Hub, `hf://owner/name`."""
+    return text.startswith("hf:/")  # a `Path` writes two slashes as one
 
 
 def cache_address() -> Address | None:

@@ -121,7 +121,6 @@ def _copy_listing(objects: Objects, select: Callable[[str], bool], home: Path) -
 
             def download_object(name: str) -> None:
                 path, size = temporary / copy.name / name, listing[name].size
-                path.parent.mkdir(parents=True, exist_ok=True)
                 objects.fetch(name, path, lambda path: difference([size], [path.stat().st_size]))
 
             failed: StoreError | None = None

@@ -159,7 +159,7 @@ class Objects:
         self._retry(name, put, writing=True)
 
     def fetch(self, name: str, path: Path, check: Callable[[Path], str | None]) -> None:
-        """Downloads an object.
+        """Downloads an object; makes the folder of the file.
 
         Args:
           name: the object.
@@ -176,6 +176,7 @@ class Objects:
             if (message := check(path)) is not None:
                 raise OSError(message)
 
+        path.parent.mkdir(parents=True, exist_ok=True)
         self._retry(name, get)
 
     def remove(self, names: Iterable[str]) -> None:

@@ -49,7 +49,6 @@ def download_entry(place: Path, name: str) -> bool:
 
             def download(file: str) -> None:
                 path = to / safe_name(file, str(objects.address))
-                path.parent.mkdir(parents=True, exist_ok=True)
                 objects.fetch(file, path, lambda path: None)  # its checksum is in the manifest
 
             objects.run_parallel(download, found)

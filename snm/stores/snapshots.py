@@ -135,8 +135,8 @@ def download(objects: Objects, snapshot: Snapshot, folder: Path, have: Path | No
     def download_file(item: tuple[str, str]) -> None:
         path, name = item
         target, record = folder / path, snapshot.files[path]
-        target.parent.mkdir(parents=True, exist_ok=True)
         if have is not None and _file_error(have / path, record) is None:
+            target.parent.mkdir(parents=True, exist_ok=True)
             disk.link(have / path, target)
         else:
             objects.fetch(name, target, lambda file: _file_error(file, record))

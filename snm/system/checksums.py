@@ -133,6 +133,14 @@ def read_sealed(path: Path) -> dict[str, Any]:
     return unsealed(path.read_bytes())
 
 
-def write_sealed(path: Path, value: dict[str, Any]) -> None:
-    """Writes a JSON object with its checksum, atomically, and waits until it is on the disk."""
-    write_atomic(path, json.dumps(sealed(value), indent=1) + "\n")
+def write_sealed(
+    path: Path, value: dict[str, Any], default: Callable[[Any], Any] | None = None
+) -> None:
+    """Writes a JSON object with its checksum, atomically, and waits until it is on the disk.
+
+    Args:
+      path: the file.
+      value: the object, and
+      default: as in `sealed`.
+    """
+    write_atomic(path, json.dumps(sealed(value, default), indent=1) + "\n")

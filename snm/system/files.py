@@ -174,7 +174,7 @@ def _partial_name(path: Path) -> Path:
 
 def _remove_stale(path: Path) -> None:
     """Removes the temporary files and folders of `path` whose processes have ended."""
-    name = re.compile(rf"\.\d+\.([0-9a-f]{{8}}\.)?{re.escape(path.name)}")
+    name = re.compile(rf"\.\d+\.[0-9a-f]{{8}}\.{re.escape(path.name)}")
     with contextlib.suppress(OSError):  # for example a folder that is not there yet
         for stale in list(path.parent.iterdir()):
             if name.fullmatch(stale.name):

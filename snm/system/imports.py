@@ -1,4 +1,4 @@
-"""Imports modules in the background, and hides packages that are not needed."""
+"""Imports modules in the background or of extras, and hides packages that are not needed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from importlib.abc import MetaPathFinder
 from typing import Any
 
-__all__ = ["import_in_background", "without"]
+from snm.errors import InputError, pip_install
+
+__all__ = ["import_in_background", "of_extra", "without"]
 
 _FINDERS_LOCK = threading.Lock()  # held while the list of finders changes
 
@@ -28,6 +30,26 @@ def import_in_background(*names: str) -> None:
                 importlib.import_module(name)
 
     threading.Thread(target=import_them, name="importing").start()
+
+
+@contextlib.contextmanager
+def of_extra(
+    where: str, extra: str, package: str | None = None, *, constrained: bool = True
+) -> Iterator[None]:
+    """Within it, a failed import is an `InputError` that says how to install the extra.
+
+    Args:
+      where: what needs the package.
+      extra: the name of the extra.
+      package: what to say is missing; None says which one is.
+      constrained: as in `pip_install`.
+    """
+    try:
+        yield
+    except ImportError as error:
+        expected = pip_install(extra, constrained=constrained)
+        found = f"no {package or str(error.name).partition('.')[0]}"
+        raise InputError(where, found, expected) from error
 
 
 @contextlib.contextmanager

@@ -16,7 +16,6 @@ from snm.batches.device_parts import points_specs, stack_specs
 from snm.batches.sources.source import Source
 from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset
-from snm.data.weighting import Weighting
 from snm.distributed.mesh import DATA, LABEL, parse_mesh
 from snm.head.by_blocks import mean_blocks
 from snm.machine.compiler import step_options
@@ -33,8 +32,7 @@ from snm.targets.devices import compile_for_target, make_devices
 from snm.targets.faults import faults
 from snm.targets.module import Module
 from snm.targets.table import Target
-from snm.trainer.phase import first_phase
-from snm.trainer.prepare import label_name_points, prepare
+from snm.trainer.phase import prepare_first_phase
 from snm.trainer.programs import jitted_assembly
 
 __all__ = ["Program", "compile_and_analyse", "compile_run", "compile_scoring", "compile_training"]
@@ -95,11 +93,7 @@ def compile_run(
     data, label = parse_mesh(config.mesh)
     devices = make_devices(target, data * label)
     with compiling_for(target.backend, target.memory, target.on_chip):
-        phase = first_phase(config, dataset)
-        weighting = Weighting.fit(config.weighting, dataset.train.features)
-        prepared = prepare(
-            config, dataset.train, weighting, phase.rows, label_name_points(config, dataset)
-        )
+        _, prepared = prepare_first_phase(config, dataset)
     source, count = prepared.source, prepared.steps_per_dispatch
     programs = []
     for stage, share in prepared.stage_shares:

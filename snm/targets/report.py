@@ -14,7 +14,7 @@ from snm.config.resolve import resolve
 from snm.config.settings import Config
 from snm.data.load import load
 from snm.distributed.mesh import parse_mesh
-from snm.errors import InputError, counted, duration
+from snm.errors import InputError, counted, duration, format_bytes
 from snm.machine.platform import compiling_for
 from snm.system.terminal import console, make_table, say
 from snm.targets.programs import Program, compile_run
@@ -208,8 +208,8 @@ def _remarks(result: dict[str, Any]) -> Iterator[str]:
     text = f"{counted(steps, 'step')} an epoch: at least {duration(epoch)}{mean}."
     yield f"{text} {result['assumptions']}"
     peak, limit = result["peak_bytes"], result["limit_bytes"]
-    text = f"{peak / 2**30:.2f} GiB at the peak, {limit / 2**30:.2f} GiB available: "
-    difference = f"{abs(limit - peak) / 2**30:.2f} GiB"
+    text = f"{format_bytes(peak)} at the peak, {format_bytes(limit)} available: "
+    difference = format_bytes(abs(limit - peak))
     yield (
         f"fits: {text}{difference} to spare"
         if result["fits"]

@@ -22,7 +22,7 @@ from snm.model.model import TrainState
 from snm.runs.events import Progress
 from snm.runs.folder import RunFolder
 from snm.runs.members import member_seed, phase_names
-from snm.trainer.prepare import add_training_points, label_name_points
+from snm.trainer.prepare import Prepared, add_training_points, label_name_points, prepare
 from snm.trainer.warm_start import WarmStart
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "TrainedPhase",
     "count_steps_per_epoch",
     "first_phase",
+    "prepare_first_phase",
 ]
 
 
@@ -152,3 +153,14 @@ def first_phase(config: ResolvedConfig, dataset: Dataset) -> Phase:
         expected = "points with labels that are not filtered, for AUC some that lack other labels"
         raise InputError("--monitor", found, expected)
     return Phase("train", validation, train_rows)
+
+
+def prepare_first_phase(config: ResolvedConfig, dataset: Dataset) -> tuple[Phase, Prepared]:
+    """The first phase of a run and what it needs, without a run.
+
+    Raises:
+      InputError: as `first_phase` and `prepare`.
+    """
+    phase, names = first_phase(config, dataset), label_name_points(config, dataset)
+    weighting = Weighting.fit(config.weighting, dataset.train.features)
+    return phase, prepare(config, dataset.train, weighting, phase.rows, names)

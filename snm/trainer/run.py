@@ -21,7 +21,6 @@ from snm.prediction.predictor import Predictor
 from snm.runs.agreement import check_same_settings
 from snm.runs.events import Event, Finished, Noted
 from snm.runs.folder import RunFolder
-from snm.runs.is_complete import result_is_current
 from snm.runs.log.validation import validation_metrics
 from snm.runs.members import phase_names
 from snm.runs.mirror import RunLocation
@@ -29,6 +28,7 @@ from snm.runs.schema import MemoryRecord, RunOrigin
 from snm.runs.settings import given_settings
 from snm.runs.stored_run import StoredRun
 from snm.runs.typed_json import as_json
+from snm.runs.unfinished import result_is_current
 from snm.stores.copies import local
 from snm.system.locks import LOCK, locked
 from snm.system.timing import part, times

@@ -139,7 +139,7 @@ def test_errors(wrong, message):
 
 @pytest.mark.parametrize("size", ["points", "features", "labels"])
 def test_sizes_that_need_too_much_memory_are_named_by_their_flags(size, monkeypatch):
-    monkeypatch.setattr(synthetic, "available_ram", lambda: 16 << 30)
+    monkeypatch.setattr("snm.machine.ram.available_ram", lambda: 16 << 30)
     with pytest.raises(InputError) as error:
         generate(**SMALL | {size: 2**31 - 1})
     assert error.value.as_flags.startswith(f"--{size}: found a size that needs ")

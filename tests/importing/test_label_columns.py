@@ -160,25 +160,13 @@ def test_like_reads_the_same_columns(tmp_path):
     assert found == (names, [["fruit", "hw"], []])
 
 
-def test_like_reads_what_earlier_versions_wrote(tmp_path):
-    """They had one column, whose name stood alone."""
-    source = write(tmp_path / "in.csv", ROWS)
-    names, _ = imported(source, tmp_path / "jan", "--labels", "tags")
+@pytest.mark.parametrize("wrong", ["tags", ["tags", 3]])
+def test_label_columns_that_are_no_names(tmp_path, wrong):
+    imported(write(tmp_path / "in.csv", ROWS), tmp_path / "jan", "--labels", "tags")
     path = tmp_path / "jan" / "vectorizer.json"
-    content = json.loads(path.read_text())
-    assert content.pop("label_columns") == ["tags"]
-    path.write_text(json.dumps({**content, "label_column": "tags"}))
-    later = write(tmp_path / "later.csv", [("a saw", "new", "fruit,hw")])
-    assert imported(later, tmp_path / "feb", "--like", tmp_path / "jan") == (
-        names,
-        [["fruit", "hw"]],
-    )
-    path.write_text(json.dumps({**content, "label_column": None}))
-    assert Vectorizer.read(path).label_columns is None
-    for wrong in ({"label_column": 3}, {"label_columns": "tags"}, {"label_columns": ["tags", 3]}):
-        path.write_text(json.dumps({**content, **wrong}))
-        with pytest.raises(InputError, match="no vectoriser"):
-            Vectorizer.read(path)
+    path.write_text(json.dumps({**json.loads(path.read_text()), "label_columns": wrong}))
+    with pytest.raises(InputError, match="no vectoriser"):
+        Vectorizer.read(path)
 
 
 @pytest.mark.parametrize(

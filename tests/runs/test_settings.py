@@ -1,10 +1,8 @@
 """What a run keeps of its settings as they were given, beside the resolved ones."""
 
 import dataclasses
-import json
 
 import tiny
-from edits import accept_edits
 
 import snm
 from snm.config.settings import Config
@@ -39,18 +37,3 @@ def test_a_run_that_goes_on_keeps_what_it_began_with(tmp_path):
     now = given(run)
     assert begun.pop("epochs") == "few" and begun.pop("members_at_once") == "auto"
     assert now == begun and now["members"] == "auto"
-
-
-def test_a_run_of_a_version_that_noted_nothing_goes_on_so(tmp_path):
-    data, run = tiny.dataset(tmp_path / "data"), tmp_path / "run"
-    result = snm.train(data, tiny.CONFIG, run)
-    content = json.loads((run / "run.json").read_text())
-    assert content.pop("given")
-    (run / "run.json").write_text(json.dumps(content))
-    accept_edits(run)
-    origin = RunFolder(run).read_origin()
-    assert origin.given is None and origin.chosen("memory") is None
-    assert snm.train(data, tiny.CONFIG, run) == result
-    longer = dataclasses.replace(tiny.CONFIG, epochs=tiny.CONFIG.epochs + 1)
-    assert snm.train(data, longer, run)["epochs"] == longer.epochs
-    assert given(run) is None

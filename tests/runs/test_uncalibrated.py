@@ -45,10 +45,8 @@ def test_the_cause_that_holds(tiny_run, monkeypatch, points, settings, start, sa
     [
         ("default", {"memory": "auto"}, "a run with memory = off, by auto, which"),
         ("default", {"epochs": "few"}, "a run with memory = off, by its settings, which"),
-        ("default", None, "a run with memory = off, by its settings or by auto, which"),
         ("paper", {"memory": "auto"}, "a run with memory = off, by auto, which"),
         ("paper", {}, "a run of the preset paper, which"),
-        ("paper", None, "a run of the preset paper, which"),
     ],
 )
 def test_who_chose_to_have_no_memory(tiny_run, monkeypatch, preset, given, said):

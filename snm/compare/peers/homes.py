@@ -14,7 +14,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Protocol
 
-from snm.compare.processes import failure_reason
+from snm.compare.processes import failure_reason, spawn_tied
 from snm.errors import StoppedError, pip_install
 
 __all__ = ["HERE", "Elsewhere", "Here", "Home", "run_tied"]
@@ -117,11 +117,10 @@ def run_tied(
     stop: Callable[[], bool] = lambda: False,
     **environment: str,
 ) -> str | None:
-    """Runs a program that can notice the end of this process, in a session of its own.
+    """Runs a program to its end.
 
     Args:
-      command: the program and its arguments. Its standard input is a pipe that closes when this
-        process ends for any reason.
+      command: as in `spawn_tied`.
       errors: file for its standard error, which is removed.
       stop: asked several times a second whether to kill the program, with those it started; and
         asked once more if it fails.
@@ -134,15 +133,7 @@ def run_tied(
       StoppedError: `stop` returned True.
     """
     try:
-        with errors.open("wb") as stderr, subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=stderr,
-            # Ctrl-C reaches this process only, which `stop` then knows of.
-            start_new_session=True,
-            env={**os.environ, **environment},
-        ) as process:  # fmt: skip
+        with spawn_tied(command, errors, **environment) as process:
             try:
                 status = _status(process, stop)
             except BaseException:

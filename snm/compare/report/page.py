@@ -48,9 +48,6 @@ def page(results: Record) -> str:
 
     Args:
       results: the content of `results.json`.
-
-    Raises:
-      InputError: matplotlib is not installed.
     """
     with plot_style():
         sections = [

@@ -17,8 +17,6 @@ from typing import Any
 
 from markupsafe import Markup
 
-from snm.errors import InputError
-
 __all__ = [
     "COLOURS",
     "INK",
@@ -72,16 +70,9 @@ _STYLE: Any = {
 
 @contextlib.contextmanager
 def plot_style() -> Iterator[None]:
-    """Applies the style of the plots in a block, whatever the user's matplotlib settings are.
+    """Applies the style of the plots in a block, whatever the user's matplotlib settings are."""
+    import matplotlib
 
-    Raises:
-      InputError: matplotlib is not installed.
-    """
-    try:
-        import matplotlib
-    except ImportError as error:
-        found = "no matplotlib, which draws report.html"
-        raise InputError("snm compare", found, "pip install matplotlib") from error
     with matplotlib.rc_context(), warnings.catch_warnings():
         # The browser renders the text, so glyphs missing from matplotlib's font do not matter.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")

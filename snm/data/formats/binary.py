@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.data.formats.gzipped import ALWAYS_ALLOWED, MAX_RATIO, TOO_LARGE
+from snm.data.formats.gzipped import TOO_LARGE, most_unpacked
 from snm.errors import InputError
 from snm.system.faults import read_error
 
@@ -78,11 +78,9 @@ def refuse_bomb(path: Path, archive: zipfile.ZipFile, expected: str = "less") ->
     """Refuses an archive whose members unpack to far more than its size.
 
     Raises:
-      InputError: more than `gzipped.MAX_RATIO` times, and `gzipped.ALWAYS_ALLOWED` bytes.
+      InputError: more than `gzipped.most_unpacked`.
     """
-    if sum(one.file_size for one in archive.infolist()) > max(
-        ALWAYS_ALLOWED, MAX_RATIO * path.stat().st_size
-    ):
+    if sum(one.file_size for one in archive.infolist()) > most_unpacked(path):
         raise InputError(str(path), TOO_LARGE, expected)
 
 

@@ -1,6 +1,6 @@
 """Opens plain and gzipped files, and turns read errors into `InputError`.
 
-A gzipped file may unpack to `MAX_RATIO` times its size, or to `ALWAYS_ALLOWED` bytes. Text packs
+A packed file may unpack to `MAX_RATIO` times its size, or to `ALWAYS_ALLOWED` bytes. Text packs
 about 10 times, a bomb of equal bytes 1000 times.
 """
 
@@ -23,6 +23,7 @@ __all__ = [
     "TOO_LARGE",
     "UNREADABLE",
     "is_damage",
+    "most_unpacked",
     "open_bytes",
     "unreadable",
 ]
@@ -41,11 +42,16 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 TOO_LARGE = f"more than {MAX_RATIO} times its size unpacked"
 
 
+def most_unpacked(path: Path) -> int:
+    """The bytes that a packed file may unpack to."""
+    return max(ALWAYS_ALLOWED, MAX_RATIO * path.stat().st_size)
+
+
 class _Unpacked(io.RawIOBase):
     """The unpacked bytes of a gzip file, up to the limit."""
 
     def __init__(self, path: Path):
-        self._left = max(ALWAYS_ALLOWED, MAX_RATIO * path.stat().st_size)
+        self._left = most_unpacked(path)
         self._packed = gzip.open(path, "rb")  # noqa: SIM115 (closed by `close`)
 
     def readable(self) -> bool:

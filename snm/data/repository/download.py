@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from snm.data.repository.registry import Entry, Mirror
-from snm.errors import InputError, first_line, pip_install
+from snm.errors import InputError, first_line
+from snm.system.imports import of_extra
 
 __all__ = ["fetch_archive"]
 
@@ -39,12 +40,9 @@ def fetch_archive(entry: Entry, folder: Path, on_progress: OnProgress) -> tuple[
     Raises:
       InputError: no mirror works. The message lists the failure of each.
     """
-    try:
+    with of_extra("snm data fetch", "download"):
         import pooch
         import requests
-    except ImportError as error:
-        found, expected = "no pooch", pip_install("download")
-        raise InputError("snm data fetch", found, expected) from error
     pooch.get_logger().setLevel(logging.ERROR)
     failures = []
     for mirror in entry.mirrors:
@@ -174,11 +172,8 @@ class _Downloader:
             raise requests.ConnectionError(f"{have} of {total} bytes")
 
     def _from_drive(self) -> None:
-        try:
+        with of_extra("snm data fetch", "download"):
             import gdown
-        except ImportError as error:
-            found, expected = "no gdown", pip_install("download")
-            raise InputError("snm data fetch", found, expected) from error
         try:
             gdown.download(
                 id=self._mirror.drive,

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
-import lzma
 import struct
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO
 
+from snm.data.formats.binary import DAMAGE
+from snm.data.formats.gzipped import MAX_RATIO, most_unpacked
 from snm.errors import InputError
 from snm.system.faults import describe_error
 
 __all__ = ["unpack"]
 
 _PIECE = 1 << 20  # bytes
-# Limit on extracted bytes: ratio times the archive's size, plus room. Text compresses about 5
-# times; a ratio near 60 means a decompression bomb.
-_RATIO, _ROOM = 60, 1 << 28
 _MEMBERS = 100_000
-_DAMAGE = (zipfile.BadZipFile, tarfile.TarError, zlib.error, gzip.BadGzipFile, lzma.LZMAError,
-           EOFError, NotImplementedError, RuntimeError, OSError, ValueError, IndexError,
-           struct.error)  # fmt: skip
+_DAMAGE = (*DAMAGE, tarfile.TarError, IndexError, struct.error)
 
 
 def unpack(archive: Path, wanted: dict[str, str], optional: dict[str, str], out: Path) -> None:
@@ -43,7 +37,7 @@ def unpack(archive: Path, wanted: dict[str, str], optional: dict[str, str], out:
         instead of a wanted file; a missing wanted file; or more bytes than an archive of this size
         plausibly holds.
     """
-    limit = _RATIO * archive.stat().st_size + _ROOM
+    limit = most_unpacked(archive)
     with _open_archive(archive) as (names, stream_of):
         for name in names:
             path = PurePosixPath(name.replace("\\", "/"))
@@ -82,7 +76,7 @@ def _copy(
                 written += len(piece)
                 if written > limit:
                     found = f"more than {limit} bytes in {name}"
-                    expected = f"at most {_RATIO} times the archive's size (decompression bomb?)"
+                    expected = f"at most {MAX_RATIO} times the archive's size (decompression bomb?)"
                     raise InputError(str(archive), found, expected)
                 target.write(piece)
     except OSError as error:  # of the output: `_pieces` raises none

@@ -1,7 +1,7 @@
 """Writes and opens a hub folder: safetensors, `config.json` and a model card.
 
-- `model.safetensors`: the arrays of `model_arrays`
-- `memory.safetensors`: the arrays of `stored_arrays`, if the run has a memory
+- `model.safetensors`: the arrays of `arrays.model_arrays`
+- `memory.safetensors`: the arrays of `memory_arrays.stored_arrays`, if the run has a memory
 - `config.json`: sizes, settings, the formula of a score, and checksums of the other files
 - `README.md`: the model card, which anybody may edit: it has no checksum
 - `weighting.npz`, and `labels.txt` and `vectorizer.json` if the run has them
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import shutil
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,17 +21,17 @@ from numpy.typing import DTypeLike, NDArray
 
 from snm.config.resolved import ResolvedConfig, parse_resolved
 from snm.data.formats.dispatch import read_names
-from snm.errors import InputError, pip_install
-from snm.export.arrays import make_manifest, model_arrays, run_origin, write_arrays
+from snm.errors import InputError
+from snm.export.arrays import copy_run_files, make_manifest, run_origin, write_model
 from snm.export.from_arrays import ExpectedManifest, build_predictor, matches_shape
 from snm.export.hub.card import Card, model_card
 from snm.export.manifest import read_manifest, write_manifest
-from snm.export.memory_arrays import stored_arrays, voting_entries
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
 from snm.runs.schema import Export
 from snm.system import disk
 from snm.system.faults import describe_error
+from snm.system.imports import of_extra
 
 __all__ = ["CONFIG", "FILES", "is_hub", "open_hub", "write_hub"]
 
@@ -91,20 +90,10 @@ def write_hub(
         "library_name": "snm",
         "run": name,
         "data": data,
-        "file": write_arrays(model_arrays(predictor), "safetensors", folder),
-        "rows": "float32",
-        "log_multipliers": np.atleast_1d(np.asarray(predictor.state.head.log_scale)).tolist(),
         "settings": dataclasses.asdict(settings),
+        **write_model(predictor, "safetensors", folder),
     }
-    if predictor.calibration is not None:
-        manifest["calibration"] = dataclasses.asdict(predictor.calibration)
-    if memory is not None:
-        stored = stored_arrays(memory)
-        file = write_arrays(stored, "safetensors", folder, "memory")
-        manifest["memory"] = {"file": file, "arrays": sorted(stored), **voting_entries(memory)}
-    for extra in (source.names, source.vectorizer, source.fitted_weighting):
-        if source.has(extra):
-            shutil.copyfile(source.checked(extra), folder / extra.name)
+    copy_run_files(source, folder)
     write_manifest(folder, manifest, CONFIG)
     points = result.get("data", {}).get("points")
     card = Card(
@@ -169,10 +158,8 @@ def _array(
     folder: Path, stem: str, name: str, dtype: DTypeLike | None, shape: tuple[int, ...]
 ) -> NDArray:
     """An array of a safetensors file; see `from_arrays.ReadArray`."""
-    try:
+    with of_extra(str(folder), "hub"):
         from safetensors import SafetensorError, safe_open
-    except ImportError as error:
-        raise InputError(str(folder), "no safetensors", pip_install("hub")) from error
     path = folder / f"{stem}.safetensors"
     try:
         with safe_open(path, framework="np") as arrays:

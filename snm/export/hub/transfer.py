@@ -6,8 +6,10 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from snm.errors import InputError, first_line, pip_install
+from snm.errors import InputError, first_line
 from snm.export.hub.folder import FILES
+from snm.stores.address import is_hub_address
+from snm.system.imports import of_extra
 
 __all__ = ["HubAddress", "check_client", "pull", "push"]
 
@@ -41,7 +43,7 @@ class HubAddress(NamedTuple):
           >>> HubAddress.of("hf://owner/name@v1"), HubAddress.of("runs/a")
           (HubAddress(repository='owner/name', revision='v1'), None)
         """
-        if not text.startswith("hf:/"):
+        if not is_hub_address(text):
             return None
         if (found := _URL.fullmatch(text)) is None:
             raise InputError(ascii(text)[1:-1], "no address", "hf://owner/name, or with @revision")
@@ -117,10 +119,8 @@ def pull(address: HubAddress) -> Path:
 
 
 def _client(where: str) -> Any:
-    try:
+    with of_extra(where, "hub"):
         import huggingface_hub
-    except ImportError as error:
-        raise InputError(where, "no huggingface_hub", pip_install("hub")) from error
     return huggingface_hub
 
 

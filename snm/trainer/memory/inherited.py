@@ -53,12 +53,10 @@ def find_inherited_memory(
     """
     parent, name = RunFolder(start.run), str(origin.warm_start)
     if config.memory == "off":
-        reasons = {
-            True: "auto tries none here", False: "--memory off", None: "--memory off, or auto"
-        }  # fmt: skip
+        reason = "auto tries none here" if "memory" in origin.given else "--memory off"
         unused = (
             f"memory: none, so that that of {name} and its probabilities are not taken over "
-            f"({reasons[origin.chosen('memory')]})"
+            f"({reason})"
         )
         return None, unused if parent.has(parent.memory_record) else None
     if folder.config.exists():  # the parent run may be gone by now

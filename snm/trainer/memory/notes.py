@@ -8,7 +8,7 @@ from snm.config.settings import Config
 from snm.data.dataset import Dataset
 from snm.data.mapped import is_mapped
 from snm.distributed.processes import has_several_processes
-from snm.errors import counted
+from snm.errors import counted, format_bytes
 from snm.memory.sizes import MIN_POINTS
 from snm.runs.events import Noted
 from snm.runs.folder import RunFolder
@@ -48,7 +48,7 @@ def _format_memory(record: MemoryRecord) -> str:
     where = record.inherited_from
     if where is not None and not record.used:
         return f"memory: off, as for {where}, whose probabilities are taken over"
-    cost = f"{record.bytes / 2**20:,.0f} MiB, {record.seconds:.1f} s"
+    cost = f"{format_bytes(record.bytes)}, {record.seconds:.1f} s"
     nearest = f"{record.settings.neighbors} nearest of {record.points:,} training points"
     if where is not None:
         return f"memory: {nearest}, as chosen for {where}, and its probabilities; {cost}"

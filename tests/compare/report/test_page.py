@@ -5,17 +5,14 @@ import functools
 import html.parser
 import re
 import shutil
-import sys
 
 import pytest
 from compare.comparison import BASE, arm, full, many, results
 
 from snm.compare.report.markdown import markdown
 from snm.compare.report.page import page
-from snm.compare.report.svg import plot_style
 from snm.compare.report.tables import all_sheets
 from snm.compare.report.verdict import verdict
-from snm.errors import InputError
 
 
 class Read(html.parser.HTMLParser):
@@ -191,13 +188,6 @@ def test_seconds_of_a_quick_run_are_told():
     assert tables["Time and memory"][1] == tables["Equal seconds"][2] == "0.031"
     assert verdict(found)[-2].endswith("Arms took 0.031 to 0.031 seconds.")
     assert "negative-sampling 0.031 seconds." in page(found)
-
-
-def test_without_matplotlib(monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(InputError, match="pip install matplotlib") as error, plot_style():
-        pass
-    assert "\n" not in str(error.value)
 
 
 # -- in a browser ----------------------------------------------------------------------------

@@ -158,7 +158,7 @@ def test_deep_json_lines(tmp_path):
 @pytest.mark.parametrize("size", ["points", "test_points", "features", "labels", "topics"])
 @pytest.mark.parametrize("count", [2**31 - 1, 2**31, 10**15])
 def test_generating_more_than_fits(size, count, monkeypatch):
-    monkeypatch.setattr("snm.data.synthetic.available_ram", lambda: 16 << 30)
+    monkeypatch.setattr("snm.machine.ram.available_ram", lambda: 16 << 30)
     sizes = {"points": 10, "test_points": 0, "features": 10, "labels": 10, "labels_per_point": 2,
              "nonzeros_per_point": 2}  # fmt: skip
     said = refused(size, lambda: snm.generate(**{**sizes, size: count}))
