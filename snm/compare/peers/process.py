@@ -2,7 +2,7 @@
 
 The package gets the features with snm's weighting and predicts the test points. snm's metrics score
 the predictions. The package has a process of its own, so that the peak memory is its own; jax is
-imported there only after all measurements.
+not imported there.
 
 Seconds are those of the package's own calls. They include reading its input file, but not our
 writing it.
@@ -27,6 +27,7 @@ from snm.compare.peers.homes import run_tied
 from snm.compare.peers.protocol import Peer
 from snm.compare.peers.table import PEERS
 from snm.compare.processes import end_with_parent
+from snm.compare.records import read_record, write_record
 from snm.data.dataset import Points
 from snm.data.load import load
 from snm.data.propensity import PROPENSITY
@@ -249,8 +250,6 @@ def run_peer(
       InputError: an unknown name, or an output file that cannot be written.
       StoppedError: `stop` returned True.
     """
-    from snm.compare.records import read_record
-
     reason = check([name])[name]
     asked = _arguments(name, data, weighting, seed, threads, 0.0, seen, propensity)
     if out.exists() and (found := read_record(out)).get("asked") == asked:
@@ -315,8 +314,6 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         _make_parent(out)
         found = measure(**asked)
-        from snm.compare.records import write_record
-
         write_record(out, found)
     except InputError as error:
         print(f"snm: error: {error.as_flags}", file=sys.stderr)

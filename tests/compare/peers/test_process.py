@@ -144,7 +144,7 @@ def answer(x, y, x_test, *, k, seed, threads):
     return np.tile(np.arange(k), (x_test.shape[0], 1)), 1.0, 1.0
 peers.PEERS["fake"] = Peer("json", "made up", answer)
 status = peers.main()
-assert status or {{"jax"}} & set(sys.modules)
+assert "jax" not in sys.modules
 sys.exit(status)
 """
 
