@@ -239,6 +239,8 @@ class Vectorizer:
                 raise InputError(str(path), f"no {missing[0]}", other)
             first, last = found["ngrams"]
             words, idf, columns = found["vocabulary"], found["idf"], found["columns"]
+            if (labels := found["label_columns"]) is not None and not are_names(labels):
+                raise TypeError("label_columns")
             result = cls(
                 kind=found["kind"],
                 num_features=int(found["num_features"]),
@@ -247,7 +249,7 @@ class Vectorizer:
                 vocabulary=None if words is None else tuple(map(str, words)),
                 idf=None if idf is None else np.asarray(idf, np.float64),
                 columns=None if columns is None else tuple(map(str, columns)),
-                label_columns=_label_columns(found),
+                label_columns=None if labels is None else tuple(labels),
                 label_separator=found["label_separator"],
                 analyzer=found["analyzer"],
                 stop_words=tuple(map(str, found["stop_words"])),
@@ -288,21 +290,6 @@ class Vectorizer:
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(Vectorizer))
 """What a file has beside its format."""
-_OF_LABELS = ("label_columns", "label_separator")  # files of earlier versions lack them
-
-
-def _label_columns(found: dict[str, Any]) -> tuple[str, ...] | None:
-    """The `label_columns` of a file.
-
-    Raises:
-      TypeError: no names.
-    """
-    columns = found["label_columns"]
-    if columns is None:
-        return None
-    if not isinstance(columns, list) or not all(isinstance(name, str) for name in columns):
-        raise TypeError("label_columns")
-    return tuple(columns)
 
 
 def _join_items(text: str | Sequence[str], separator: str) -> Any:
