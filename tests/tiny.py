@@ -36,7 +36,7 @@ CONFIG: Config = dataclasses.replace(
 REMEMBERING = dataclasses.replace(
     CONFIG, members=2, epochs=2, sampled=40, memory="on", checkpoint_every=1000
 )
-"""For `told_by_neighbours`."""
+"""For `neighbour_data`."""
 FLAGS = [
     f"--{name.replace('_', '-')}={getattr(CONFIG, name)}"
     for name in (
@@ -96,8 +96,8 @@ def dataset(folder: Path) -> Dataset:
     return load(write(folder))
 
 
-def told_by_neighbours(folder: Path, seed: int = 5) -> Path:
-    """A folder with 600 points whose labels are well told by their neighbours, and 150 of test."""
+def neighbour_data(folder: Path, seed: int = 5) -> Path:
+    """A folder with 600 training points whose neighbours have their labels, and 150 test points."""
     made = generate(points=600, test_points=150, features=120, labels=60, seed=seed,
                     labels_per_point=2, nonzeros_per_point=8)  # fmt: skip
     folder.mkdir()

@@ -184,7 +184,7 @@ def test_repeated_rows_are_found_in_blocks(monkeypatch):
 
 
 def test_no_memory_of_neighbours_of_mapped_data(tmp_path):
-    folder = tiny.told_by_neighbours(tmp_path / "data")
+    folder = tiny.neighbour_data(tmp_path / "data")
     whole = load(folder, cache=None)
     mapped = load(folder, cache=tmp_path / "cache", mapped=True)
     config = dataclasses.replace(tiny.REMEMBERING, memory="auto")

@@ -22,7 +22,7 @@ def remembering(everyone, _own_cache):
             shutil.rmtree(place, ignore_errors=True)
             place.mkdir()
             # By features alone, as with the other seed, a memory would keep no queries.
-            tiny.told_by_neighbours(place / "data", seed=1)
+            tiny.neighbour_data(place / "data", seed=1)
             names = "".join(f"näme {label}\n" for label in range(60))
             (place / "data" / "labels.txt").write_text(names, encoding="utf-8")
             snm.train(place / "data", tiny.REMEMBERING, place / "run")

@@ -81,10 +81,10 @@ def ended(processes, within=400):
 def together(data, run, *flags, **options):
     for status, said in ended(start(data, run, *flags, **options)):
         assert status == 0, said
-    return told(run), json.loads((run / "result.json").read_text())["metrics"]
+    return logged_values(run), json.loads((run / "result.json").read_text())["metrics"]
 
 
-def told(run, event="stepped", field="loss"):
+def logged_values(run, event="stepped", field="loss"):
     """A field of the events of one kind, by member: the lines of those side by side alternate."""
     lines = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
     lines.sort(key=lambda line: line["phase"])
@@ -93,13 +93,13 @@ def told(run, event="stepped", field="loss"):
 
 def alone(data, run, **changes):
     result = train(data, dataclasses.replace(tiny.CONFIG, **changes), run)
-    return told(run), result["metrics"]
+    return logged_values(run), result["metrics"]
 
 
 def of_one(tiny_run):
     """What `alone` returns of `tiny.CONFIG`: from the run that all tests share."""
     run = tiny_run / "run"
-    return told(run), json.loads((run / "result.json").read_text())["metrics"]
+    return logged_values(run), json.loads((run / "result.json").read_text())["metrics"]
 
 
 def assert_same(found, expected):

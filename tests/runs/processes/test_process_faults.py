@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pytest
 import tiny
-from runs.processes.several_processes import TIMEOUT, alone, ended, start, together, told
+from runs.processes.several_processes import TIMEOUT, alone, ended, logged_values, start, together
 from small_runs import arrays
 
 from snm.checkpoints.store import Checkpoints, SavingError
@@ -58,9 +58,9 @@ def test_a_dead_process_ends_the_others_and_the_run_can_continue(data, tmp_path)
     # On with fewer epochs than asked at first: what the run was told of is done already.
     epochs = -(-newest // 4) + 2
     together(data, run, "--mesh=data=2", f"--epochs={epochs}")
-    assert told(run, field="step")[-1] == 4 * epochs
+    assert logged_values(run, field="step")[-1] == 4 * epochs
     whole = alone(data, tmp_path / "whole", epochs=epochs)
-    assert told(run)[-1] == pytest.approx(whole[0][-1], rel=1e-3)
+    assert logged_values(run)[-1] == pytest.approx(whole[0][-1], rel=1e-3)
 
 
 @pytest.mark.slow
@@ -111,7 +111,7 @@ def test_all_processes_skip_a_damaged_checkpoint(data, tmp_path):
     content[len(content) // 2] ^= 1
     largest.write_bytes(content)
     found = together(data, run, "--mesh=label=2", "--epochs=3")
-    assert any("a damaged checkpoint" in text for text in told(run, "noted", "text"))
+    assert any("a damaged checkpoint" in text for text in logged_values(run, "noted", "text"))
     whole = alone(data, tmp_path / "whole", epochs=3)
     assert found[1]["P@1"] == pytest.approx(whole[1]["P@1"], abs=0.3)
 
@@ -205,7 +205,7 @@ def test_a_failed_write_of_one_process_ends_all_with_one_line(data, tmp_path):
         assert f"file too large; the checkpoint was not written, and that of step {newest}" in line
     epochs = -(-newest // 4) + 1
     together(data, run, "--mesh=label=2", f"--epochs={epochs}")
-    assert told(run, field="step")[-1] == 4 * epochs
+    assert logged_values(run, field="step")[-1] == 4 * epochs
 
 
 def test_the_status_of_a_write_arrives_one_exchange_later(tmp_path, monkeypatch):

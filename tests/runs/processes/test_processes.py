@@ -15,7 +15,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import tiny
-from runs.processes.several_processes import alone, assert_same, free_port, of_one, together, told
+from runs.processes.several_processes import (
+    alone,
+    assert_same,
+    free_port,
+    logged_values,
+    of_one,
+    together,
+)
 from scipy import sparse
 from small_runs import arrays
 
@@ -81,7 +88,7 @@ def test_warm_start_with_several_processes(data, tiny_run, tmp_path):
     train(data, tiny.CONFIG, tmp_path / "one", warm_start=old)
     for mesh in ("label=2", "data=2"):
         found = together(data, tmp_path / mesh, f"--mesh={mesh}", f"--warm-start={old}")
-        np.testing.assert_allclose(found[0], told(tmp_path / "one"), rtol=1e-4)
+        np.testing.assert_allclose(found[0], logged_values(tmp_path / "one"), rtol=1e-4)
 
 
 @pytest.mark.slow
@@ -94,7 +101,7 @@ def test_warm_start_with_several_processes_maps_labels_by_name(data, tmp_path):
     start_from = f"--warm-start={tmp_path / 'run'}"
     found = together(tmp_path / "new", tmp_path / "two", "--mesh=label=2", start_from)
     train(tmp_path / "new", tiny.CONFIG, tmp_path / "one", warm_start=tmp_path / "run")
-    np.testing.assert_allclose(found[0], told(tmp_path / "one"), rtol=1e-4)
+    np.testing.assert_allclose(found[0], logged_values(tmp_path / "one"), rtol=1e-4)
 
 
 @pytest.mark.parametrize("resident", [False, True])
@@ -218,13 +225,13 @@ with process_group(ProcessOptions(f"127.0.0.1:{port}", processes, number, 20)):
             mapped[name] = mapped.get(name, 0) + int(line.split()[1]) * 1024
         elif not line[0].isalpha():
             name = "other"
-    told = {
+    row = {
         "points": source.features.shape[0], "first": source.counts.first, "mapped": mapped,
         "frequency": label_frequency_together(data).tolist(), "idf": weighting.idf.tolist(),
         "duplicates": np.flatnonzero(duplicate_test_rows_together(data)).tolist(),
         "features": float(source.features.sum()), "dropout": config.input_dropout,
     }
-    print(json.dumps(told))
+    print(json.dumps(row))
     barrier("the end")
     leave(0)
 """
@@ -240,7 +247,7 @@ def readers(folder, processes):
     ]  # fmt: skip
     found = [process.communicate(timeout=300) for process in started]
     assert all(process.returncode == 0 for process in started), [said[-2000:] for _, said in found]
-    return [json.loads(told.strip().splitlines()[-1]) for told, _ in found]
+    return [json.loads(output.strip().splitlines()[-1]) for output, _ in found]
 
 
 @pytest.mark.slow

@@ -38,7 +38,7 @@ def choosing(patch):
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     place = tmp_path_factory.mktemp("adjustment")
-    data = tiny.told_by_neighbours(place / "data")
+    data = tiny.neighbour_data(place / "data")
     with pytest.MonkeyPatch.context() as patch:
         choosing(patch)
         events = list(snm.training(data, CONFIG, place / "run"))

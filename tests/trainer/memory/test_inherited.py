@@ -36,7 +36,7 @@ def notes(events):
 @pytest.fixture(scope="module")
 def first(tmp_path_factory):
     place = tmp_path_factory.mktemp("first")
-    data = tiny.told_by_neighbours(place / "data")
+    data = tiny.neighbour_data(place / "data")
     result = snm.train(data, CONFIG, place / "run")
     assert result["memory"]["used"]
     return place, json.loads((place / "run" / "memory.json").read_text())

@@ -28,7 +28,7 @@ CONFIG = tiny.REMEMBERING
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     place = tmp_path_factory.mktemp("memory")
-    data = tiny.told_by_neighbours(place / "data")
+    data = tiny.neighbour_data(place / "data")
     events = list(snm.training(data, CONFIG, place / "run"))
     return data, place / "run", events
 

@@ -41,7 +41,7 @@ def test_validation_points_choose_and_are_stored_after_a_refit(tmp_path):
     """Without a refit they are not stored: `tests/estimator/test_memory.py`."""
     refit = dict(validation_fraction=0.2, patience=1, refit=True)
     config = dataclasses.replace(CONFIG, members=1, **refit)
-    data = tiny.told_by_neighbours(tmp_path / "data")
+    data = tiny.neighbour_data(tmp_path / "data")
     record = snm.train(data, config, tmp_path / "run")["memory"]
     assert record["held_out"] == 120
     assert record["used"] and record["points"] == 600
@@ -49,7 +49,7 @@ def test_validation_points_choose_and_are_stored_after_a_refit(tmp_path):
 
 def test_held_out_points_choose_without_the_pairs_that_are_filtered(tmp_path):
     """Each point's first label is filtered, as that of a product that is its own label."""
-    data = snm.load_data(tiny.told_by_neighbours(tmp_path / "data"))
+    data = snm.load_data(tiny.neighbour_data(tmp_path / "data"))
     first = data.train.labels.indices[data.train.labels.indptr[:-1]]
     pairs = np.stack([np.arange(600), first], axis=1).astype(np.int64)
     data = dataclasses.replace(data, train=dataclasses.replace(data.train, filter=pairs))
