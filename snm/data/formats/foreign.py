@@ -190,7 +190,9 @@ def _weight(where: str, field: str, value: object) -> float:
 def _jsonl(path: Path, options: ReadOptions) -> Iterator[Row]:
     for where, record in json_objects(path, numbered_lines(path)):
         parts = [_text(where, record, field, options) for field in options.text]
-        names = [name for field in options.labels for name in _labels(where, record, field)]
+        names: list[Any] = []
+        for field in options.labels:
+            names += _labels(where, record, field)
         weight = 1.0
         if options.weight is not None:
             if options.weight not in record:
@@ -264,12 +266,11 @@ def _csv(path: Path, options: ReadOptions) -> Iterator[Row]:
     if options.weight is not None:
         weights = column(options.weight, "weights'", "--weight-column")
     for where, row in rows:
-        text = options.join_texts(row[index] for index in texts)
-        names = options.distinct_names(
-            name
-            for field, index in labels
-            for name in _split_cell(where, field, row[index], options)
-        )
+        text = options.join_texts([row[index] for index in texts])
+        spellings: list[str] = []
+        for field, index in labels:
+            spellings += _split_cell(where, field, row[index], options)
+        names = options.distinct_names(spellings)
         weight = 1.0 if weights is None else _weight(where, header[weights], row[weights])
         yield Row(where, text, None, names, weight)
 
