@@ -128,7 +128,7 @@ def _missing(lines: Sequence[str]) -> InputError:
     help_text = " ".join(line.strip() for line in lines if re.match(r" {5}", line))
     help_text = help_text.partition(" (required)")[0].partition(". ")[0].rstrip(".")
     if names == usages:  # a positional argument
-        return InputError(verb, f"no {usages[0]}", f"{usages[0]}: {help_text}")
+        return InputError(verb, f"no {usages[0]}", f"{usages[0]} ahead of the options: {help_text}")
     return InputError(
         names[0], "no value", f"{usages[0].removeprefix(names[0]).strip()}: {help_text}"
     )

@@ -161,7 +161,8 @@ WRONG_WORDS = [
     ("train", "snm train: found no DATA and no --run-dir, expected DATA and --run-dir PATH"),
     (
         "data stats",
-        "snm data stats: found no DATA, expected DATA: Folder of the data set, or `synthetic`",
+        "snm data stats: found no DATA, expected DATA ahead of the options: Folder of the data "
+        "set, or `synthetic`",
     ),
     (
         "data",

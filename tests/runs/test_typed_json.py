@@ -98,6 +98,7 @@ MEMORY = {
     "points": 60, "bytes": 100, "seconds": 0.1,
 }  # fmt: skip
 ORIGIN = {"data": "a", "sha256": "0", "num_features": 30, "num_labels": 20, "warm_start": None}
+GIVEN = {"given": {"epochs": "auto"}}
 
 
 @pytest.mark.parametrize(
@@ -105,10 +106,13 @@ ORIGIN = {"data": "a", "sha256": "0", "num_features": 30, "num_labels": 20, "war
     [
         (MemoryRecord, MEMORY),
         (MemoryRecord, MEMORY | {"adjustment": None, "calibration": None, "inherited_from": "b"}),
-        (RunOrigin, ORIGIN),
-        (RunOrigin, ORIGIN | {"in_memory": True, "grown_from": "c"}),
-        (RunOrigin, ORIGIN | {"warm_start": "b", "inherited": None}),
-        (RunOrigin, ORIGIN | {"warm_start": "b", "inherited": MEMORY | {"inherited_from": "b"}}),
+        (RunOrigin, ORIGIN | GIVEN),
+        (RunOrigin, ORIGIN | GIVEN | {"in_memory": True, "grown_from": "c"}),
+        (RunOrigin, ORIGIN | {"warm_start": "b", "inherited": None} | GIVEN),
+        (
+            RunOrigin,
+            ORIGIN | {"warm_start": "b", "inherited": MEMORY | {"inherited_from": "b"}} | GIVEN,
+        ),
     ],
 )
 def test_a_file_is_written_as_it_was_read(kind, content):
