@@ -51,6 +51,11 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_num_cpu_devices", 8)
 
 
+def pytest_collection() -> None:
+    """Collecting makes objects that live on: the garbage collector would be a seventh of it."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Modules and tests live to the end: the garbage collector need not walk them each time.
 
@@ -59,6 +64,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20)
+    gc.enable()
 
 
 @pytest.fixture(scope="session")
