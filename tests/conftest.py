@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from real_data import real_data_folder
 
+# Read once, when numpy starts: the threads of OpenBLAS busily wait for each other, and for a core.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Read once, when jax starts: the tests want float64 references beside float32 code.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # Compiling dominates the tests, and most of it is optimising: LLVM's passes, and MLIR's for each
