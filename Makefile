@@ -2,20 +2,30 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Where this is set, each worker rewrites the assertions of all tests in every run, and each process
+# that tests start compiles snm.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup demo test test-slow test-accelerators test-all check format bench clean
 
 setup: $(VENV)/.installed
 
-$(VENV)/.installed: pyproject.toml constraints.txt
+# pip compiles to bytecode on one core. compileall takes all.
+define install
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v < (3, 14) else f"snm needs Python 3.11 to 3.13, and $(PYTHON) is {v[0]}.{v[1]}: run make PYTHON=python3.12 (or another)")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -e . -c constraints.txt
-	@touch $@
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile -e '.$(1)' -c constraints.txt
+	-$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib
+	@touch $(VENV)/.installed
+endef
 
-# A second stamp, so that somebody who only wants the demo does not fetch the test tools.
-$(VENV)/.installed-dev: $(VENV)/.installed
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]' -c constraints.txt
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(call install)
+
+# A second stamp, so that somebody who only wants the demo does not fetch the test tools. Its
+# environment has what the first one has: pip runs once.
+$(VENV)/.installed-dev: pyproject.toml constraints.txt
+	$(call install,[dev])
 	@touch $@
 
 demo: setup
@@ -24,7 +34,7 @@ demo: setup
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers 2
 	$(BIN)/lint-imports
 
 # Modules stay whole (`loadfile`): what one of its tests trained or compiled, the next one uses.

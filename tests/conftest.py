@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from real_data import real_data_folder
 
+# Read once, when numpy starts: the threads of OpenBLAS busily wait for each other, and for a core.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Read once, when jax starts: the tests want float64 references beside float32 code.
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 # Compiling dominates the tests, and most of it is optimising: LLVM's passes, and MLIR's for each
@@ -51,6 +53,11 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_num_cpu_devices", 8)
 
 
+def pytest_collection() -> None:
+    """Collecting makes objects that live on: the garbage collector would be a seventh of it."""
+    gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Modules and tests live to the end: the garbage collector need not walk them each time.
 
@@ -59,6 +66,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20)
+    gc.enable()
 
 
 @pytest.fixture(scope="session")
