@@ -114,6 +114,8 @@ def test_a_header_with_wrong_numbers(folder):
     assert "feature ids reach 29: the header needs at least 30" in (
         found(folder, "error")["reading"].advice
     )
+    write_lines(folder, ["60 12 20", *lines_of(folder)[1:], "", ""])  # blank lines are the end
+    assert found(folder, "error")["reading"].advice.startswith("feature ids reach 29")
     write_lines(folder, lines_of(folder)[1:])
     assert "header" in found(folder, "error")["reading"].found
 

@@ -13,6 +13,7 @@ from typing import NoReturn
 
 import numpy as np
 
+from snm.data.formats.gzipped import BYTE_ORDER_MARK
 from snm.data.formats.records import NUMBER
 from snm.errors import InputError
 
@@ -83,12 +84,13 @@ def read_header(path: Path, start: bytes, forms: tuple[Form, ...]) -> tuple[Form
       forms: the accepted forms, of different header lengths.
 
     Returns:
-      the form, the header, and the length of the line in bytes.
+      the form, the header, and the length of the line in bytes, with a byte order mark before it.
 
     Raises:
       InputError: an empty file, or a first line that is none of the accepted headers.
     """
     where = f"{path}:1"
+    whole, start = start, start.removeprefix(BYTE_ORDER_MARK)
     expected = " or ".join(f"a header `{' '.join(form.header)}`" for form in forms)
     if not start:
         raise InputError(where, "an empty file", expected)
@@ -106,7 +108,7 @@ def read_header(path: Path, start: bytes, forms: tuple[Form, ...]) -> tuple[Form
         if column != "points" and number > _LARGEST_WIDTH:
             raise InputError(where, f"{number} {column}", f"at most {_LARGEST_WIDTH}")
     header = Header(numbers["points"], numbers.get("features", 0), numbers.get("labels", 0))
-    return form, header, len(line) + len(newline)
+    return form, header, len(whole) - len(start) + len(line) + len(newline)
 
 
 def explain(path: Path, first_line: int, text: bytes, form: Form, header: Header) -> NoReturn:
