@@ -24,6 +24,7 @@ class Scan:
     """The content of the lines of a text file.
 
     Attributes:
+      first: the first line, or its first 4096 bytes.
       header: the numbers of the first line, or () if it is not a header.
       rows: the number of scanned lines after the header, without blank ones at the end that the
         header does not promise.
@@ -32,6 +33,7 @@ class Scan:
       labels: the lowest and highest label id (at the start of a line), or None if there is none.
     """
 
+    first: bytes
     header: tuple[int, ...]
     rows: int
     whole: bool
@@ -47,7 +49,7 @@ def scan(path: Path) -> Scan | None:
     whole = False
     try:
         with open_bytes(path) as stream:
-            first = stream.readline(4096).removeprefix(BYTE_ORDER_MARK).split()
+            first = stream.readline(4096).removeprefix(BYTE_ORDER_MARK)
             for line in itertools.islice(stream, _LINES):
                 lines += 1
                 filled = lines if line.strip(b"\r\n") else filled
@@ -60,8 +62,10 @@ def scan(path: Path) -> Scan | None:
             whole = not stream.read(1)
     except (*UNREADABLE, ValueError):
         return None
-    header = tuple(int(word) for word in first) if all(w.isdigit() for w in first) else ()
+    words = first.split()
+    header = tuple(map(int, words)) if all(word.isdigit() for word in words) else ()
     return Scan(
+        first,
         header,
         max(filled, min(lines, header[0] if header else lines)),
         whole,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -24,6 +25,7 @@ __all__ = [
     "Form",
     "Header",
     "explain",
+    "import_command",
     "read_header",
     "shown",
 ]
@@ -32,6 +34,7 @@ _INDEX = re.compile(rb"[0-9]{1,16}")
 _NEGATIVE = re.compile(rb"-[0-9]+")
 _NUMBER = re.compile(NUMBER.encode())
 _NOT_FINITE = re.compile(rb"[+-]?(nan|inf|infinity)", re.IGNORECASE)
+_POINT = re.compile(rb"\S*[ \t]+[0-9]+:\S")
 _LARGEST_WIDTH = 2**31 - 1  # ids are int32
 
 
@@ -75,6 +78,19 @@ def shown(token: bytes) -> str:
     return text + ("..." if len(token) > _SHOWN else "")
 
 
+def import_command(path: Path, first: bytes) -> str | None:
+    """The command that reads a training file whose first line is a point, not a header; or None.
+
+    Not for test points alone: an import gives labels ids of their own.
+    """
+    if path.name.removesuffix(".gz") != "train.txt" or not _POINT.match(first):
+        return None
+    words = ["snm", "data", "import", str(path)]
+    for test in (path.with_name("test.txt"), path.with_name("test.txt.gz")):
+        words += ["--test", str(test)] if test.is_file() else []
+    return shlex.join([*words, "--format", "svmlight", "--out", "DATA"])
+
+
 def read_header(path: Path, start: bytes, forms: tuple[Form, ...]) -> tuple[Form, Header, int]:
     """Reads the first line of a file.
 
@@ -97,6 +113,8 @@ def read_header(path: Path, start: bytes, forms: tuple[Form, ...]) -> tuple[Form
     line, newline, _ = start.partition(b"\n")
     tokens = line.split()
     if len(line) == 4096 or not all(_INDEX.fullmatch(token) for token in tokens) or not tokens:
+        if (command := import_command(path, line)) is not None:
+            expected = f"{expected}; `{command}` reads points without one"
         raise InputError(where, shown(line), expected)
     form = next((form for form in forms if len(form.header) == len(tokens)), None)
     if form is None:
