@@ -75,7 +75,9 @@ class Predict:
     """File of labels that are no answers, as --labels, such as items that are sold out: the answers
     are the best of the others. It may be empty, and --labels may be given too."""
     format: Literal["jsonl", "sparse"] = "jsonl"
-    """JSON lines with names and scores, or rows of `label:score` as in the repository's files."""
+    """JSON lines with names and scores, or rows of `label:score` as in the repository's files. Rows
+    need --output, and a name that does not end in .gz: the number of points, in the first line, is
+    written last."""
     input_format: Literal["auto", "text", "csv", "jsonl", "sparse"] = "auto"
     """What INPUT holds: one text a line, CSV, JSON lines, or features; auto finds out."""
     columns: tuple[str, ...] = ()

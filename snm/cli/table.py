@@ -19,6 +19,7 @@ from snm.bounds.cli import Bounds
 from snm.cli.data_verbs.fetch import Fetch, List
 from snm.cli.data_verbs.import_files import Import
 from snm.cli.data_verbs.interactions import Interactions
+from snm.cli.data_verbs.split import Split
 from snm.cli.data_verbs.stats import Stats
 from snm.cli.data_verbs.synth import Synth
 from snm.cli.evaluate import Evaluate
@@ -63,6 +64,7 @@ VERBS = (
     Verb("data synth", Synth, "OUT", "generate a data set"),
     Verb("data import", Import, "FILE --out DATA", "convert texts and labels to a data set"),
     Verb("data interactions", Interactions, "FILE --out DATA", "a data set of users and items"),
+    Verb("data split", Split, "FILE --out DATA", "cut a file of points by row numbers"),
     Verb("data list", List, "", "list public data sets"),
     Verb("data fetch", Fetch, "NAME", "download a public data set"),
     Verb("train", Train, "DATA --run-dir RUN", "train and evaluate a model"),

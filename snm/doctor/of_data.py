@@ -14,6 +14,7 @@ from snm.config.auto import auto_weighting
 from snm.config.settings import Config
 from snm.data.dataset import Dataset
 from snm.data.formats.layouts import find_files
+from snm.data.formats.text_errors import import_command
 from snm.data.load import SYNTHETIC, fetched, load
 from snm.data.names import case_variants
 from snm.data.repository.registry import read_registry
@@ -55,16 +56,16 @@ def examine_data(source: str) -> tuple[list[Finding], dict[str, Any]]:
         found = "files of `snm export`"
         raise InputError(source, found, "the folder of a data set or of a run")
     findings: list[Finding] = []
-    data_files: list[Path] = []
+    train: list[Path] = []
+    test: list[Path] = []
     try:
         if source != SYNTHETIC:
             layout, train, test = find_files(Path(source))
-            data_files = train + test
-            files = ", ".join(file.name for file in data_files)
+            files = ", ".join(file.name for file in train + test)
             findings.append(Finding("ok", "format", f"{layout}: {files}"))
         dataset = load(source)
     except InputError as error:
-        advice = _advice(Path(source), data_files, error)
+        advice = _advice(Path(source), train, test, error)
         findings.append(Finding("error", "reading", error.as_flags, advice))
         return findings, {}
     statistics = describe(dataset)
@@ -87,16 +88,21 @@ def _sizes(statistics: dict[str, Any]) -> str:
 # -- data that cannot be read ----------------------------------------------------------------
 
 
-def _advice(folder: Path, data_files: list[Path], error: InputError) -> str:
-    """Advice for data that cannot be read. Only `data_files` have a header."""
+def _advice(folder: Path, train: list[Path], test: list[Path], error: InputError) -> str:
+    """Advice for data that cannot be read. Only the files of `train` and `test` have a header."""
     if isinstance(error.__cause__, PermissionError):
         return PERMIT
-    matches = [path for path in data_files if error.where.startswith(str(path))]
+    matches = [path for path in train + test if error.where.startswith(str(path))]
     path = max(matches, key=lambda match: len(str(match)), default=Path(error.where))
-    if path.suffix in (".txt", ".gz") and path in data_files:
+    if path.suffix in (".txt", ".gz") and path in train + test:
         scanned = scan(path)
         if scanned is not None and (advice := _advice_on_text(path, scanned)):
             return advice
+        if scanned is not None and path in test:
+            of_train = train[test.index(path)]
+            other = scan(of_train)
+            if other is not None and (advice := _advice_on_widths(of_train, other, path, scanned)):
+                return advice
     if error.where == str(folder):
         return advice_on_files(folder)
     return f"correct it, so that it has {error.expected}"
@@ -105,6 +111,8 @@ def _advice(folder: Path, data_files: list[Path], error: InputError) -> str:
 def _advice_on_text(path: Path, scanned: Scan) -> str:
     """Advice for a text file, from a scan of its header and ids; empty if nothing is wrong."""
     if len(scanned.header) not in (2, 3):
+        if (command := import_command(path, scanned.first)) is not None:
+            return f"write a first line `points features labels`, or bring it in with `{command}`"
         form = sniff(path)
         if form and not form.startswith("the repository"):
             return f"these look like {form}: bring them in with `snm data import`"
@@ -131,6 +139,19 @@ def _advice_on_text(path: Path, scanned: Scan) -> str:
             f"the header says {scanned.header[0]} points, the file has {scanned.rows} lines"
         )
     return "; ".join(problems)
+
+
+def _advice_on_widths(train: Path, of_train: Scan, test: Path, of_test: Scan) -> str:
+    """Advice where the headers of both parts have other widths; empty if they have the same."""
+    widths = tuple(map(max, zip(of_train.header[1:], of_test.header[1:], strict=False)))
+    wider = [
+        f"`{' '.join(map(str, (scanned.header[0], *widths)))}` as the header of {path.name}"
+        for path, scanned in ((train, of_train), (test, of_test))
+        if scanned.header[1:] != widths
+    ]
+    if not wider:
+        return ""
+    return f"write {' and '.join(wider)}: both parts have the widths of the wider one"
 
 
 # -- data that can be read -------------------------------------------------------------------

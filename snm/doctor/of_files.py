@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 
 from snm.data.formats.records import json_objects, numbered_lines
+from snm.data.formats.split_files import SplitFiles, is_split
 from snm.doctor.text_scan import sniff
 from snm.errors import InputError
 
@@ -24,8 +25,11 @@ def advice_on_files(folder: Path) -> str:
     files = sorted(path for path in folder.rglob("*") if path.is_file())[:1000]
     if advice := _advice_on_raw_text(files):
         return advice
+    if (split := SplitFiles.among(files)) is not None:
+        found = f"{split.train.name} and {split.test.name} have rows of {split.points.name}"
+        return f"{found}: make a data set of them with `{split.command}`"
     for path in sorted(files, key=_order):
-        form = None if path.name.startswith(_FILTER) else sniff(path)
+        form = None if path.name.startswith(_FILTER) or is_split(path) else sniff(path)
         if form is None:
             continue
         shown = path.relative_to(folder)
@@ -36,7 +40,7 @@ def advice_on_files(folder: Path) -> str:
                 where = "" if shown.parent == Path() else f" and give {path.parent} as DATA"
                 return f"{shown} looks like {form}: name it {part}.txt{where}"
     names = ", ".join(str(path.relative_to(folder)) for path in files[:_FILES_LISTED])
-    return f"the folder holds {names or 'nothing'}; README, `A data set is a folder`, lists layouts"
+    return f"the folder holds {names or 'nothing'}; docs/formats.md lists the files of a data set"
 
 
 def _is_in_part(part: str, path: Path) -> bool:

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from snm.data.formats.gzipped import UNREADABLE, open_bytes
+from snm.data.formats.gzipped import BYTE_ORDER_MARK, UNREADABLE, open_bytes
 
 __all__ = ["Scan", "scan", "sniff"]
 
@@ -24,13 +24,16 @@ class Scan:
     """The content of the lines of a text file.
 
     Attributes:
+      first: the first line, or its first 4096 bytes.
       header: the numbers of the first line, or () if it is not a header.
-      rows: the number of scanned lines after the header.
+      rows: the number of scanned lines after the header, without blank ones at the end that the
+        header does not promise.
       whole: whether the scan reached the end of the file.
       entries: the lowest and highest feature id (before a colon), or None if there is none.
       labels: the lowest and highest label id (at the start of a line), or None if there is none.
     """
 
+    first: bytes
     header: tuple[int, ...]
     rows: int
     whole: bool
@@ -42,12 +45,14 @@ def scan(path: Path) -> Scan | None:
     """Scans the first lines of a text file, ignoring faults; None if it cannot be read as text."""
     entries: list[int] = []
     labels: list[int] = []
-    rows, whole = 0, False
+    lines = filled = 0  # of the rows, and of those up to the last that is not blank
+    whole = False
     try:
         with open_bytes(path) as stream:
-            first = stream.readline(4096).split()
+            first = stream.readline(4096).removeprefix(BYTE_ORDER_MARK)
             for line in itertools.islice(stream, _LINES):
-                rows += 1
+                lines += 1
+                filled = lines if line.strip(b"\r\n") else filled
                 ids = [int(found) for found in _ENTRY.findall(line)]
                 entries += [min(ids), max(ids)] if ids else []
                 front = line.split(b" ", 1)[0].strip()
@@ -57,10 +62,12 @@ def scan(path: Path) -> Scan | None:
             whole = not stream.read(1)
     except (*UNREADABLE, ValueError):
         return None
-    header = tuple(int(word) for word in first) if all(w.isdigit() for w in first) else ()
+    words = first.split()
+    header = tuple(map(int, words)) if all(word.isdigit() for word in words) else ()
     return Scan(
+        first,
         header,
-        rows,
+        max(filled, min(lines, header[0] if header else lines)),
         whole,
         (min(entries), max(entries)) if entries else None,
         (min(labels), max(labels)) if labels else None,
@@ -80,7 +87,7 @@ def sniff(path: Path) -> str | None:
     """The format that a file's first line indicates, or None."""
     try:
         with open_bytes(path) as stream:
-            line = stream.readline(1 << 16)
+            line = stream.readline(1 << 16).removeprefix(BYTE_ORDER_MARK)
     except UNREADABLE:
         return None
     return next((name for pattern, name in _SNIFFED if pattern.search(line)), None)

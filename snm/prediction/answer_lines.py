@@ -113,6 +113,9 @@ class JsonFormat(AnswerFormat):
         return answer
 
 
+_COUNT_DIGITS = 12
+
+
 class SparseFormat(AnswerFormat):
     """Rows as in label files of the Extreme Classification Repository, by ascending label.
 
@@ -122,8 +125,12 @@ class SparseFormat(AnswerFormat):
     seeks = True
 
     def begin(self, stream: Any) -> None:
-        """A header with blanks for the number of rows, which is known only at the end."""
-        stream.write(f"{'':>20} {self._num_labels}\n")
+        """A header with zeros for the number of rows, which is known only at the end.
+
+        Zeros in front of a number read as the number everywhere; readers that split a line at each
+        space, as pyxclib's does, take no further spaces.
+        """
+        stream.write(f"{0:0{_COUNT_DIGITS}} {self._num_labels}\n")
 
     def of(self, block: AnswerBlock) -> Iterator[str]:
         """See `AnswerFormat.of`."""
@@ -136,7 +143,7 @@ class SparseFormat(AnswerFormat):
     def end(self, stream: Any, rows: int) -> None:
         """Completes the header."""
         stream.seek(0)
-        stream.write(f"{rows:<20}")
+        stream.write(f"{rows:0{_COUNT_DIGITS}}")
 
 
 FORMATS: dict[str, type[AnswerFormat]] = {"jsonl": JsonFormat, "sparse": SparseFormat}

@@ -350,7 +350,8 @@ def test_predict(run, data, tmp_path):
     assert (np.diff(scores) <= 0).all()
 
     call("predict", run, test, "--k=4", "--output", table, "--format=sparse")
-    assert table.read_text().split("\n")[0].split() == [str(tiny.TEST_POINTS), str(tiny.LABELS)]
+    head = table.read_text().split("\n")[0]
+    assert [int(number) for number in head.split(" ")] == [tiny.TEST_POINTS, tiny.LABELS]
     (again,) = iter_features(table, tiny.LABELS)
     expected = np.zeros((tiny.TEST_POINTS, tiny.LABELS))
     np.put_along_axis(expected, labels, scores, axis=1)

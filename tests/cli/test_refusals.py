@@ -167,7 +167,7 @@ WRONG_WORDS = [
     (
         "data",
         "snm data: found no command, "
-        "expected one of stats, synth, import, interactions, list, fetch",
+        "expected one of stats, synth, import, interactions, split, list, fetch",
     ),
     ("train data --run-dir", "--run-dir: found no value, expected one after it"),
     ("train data --preset", "--preset: found no value, expected one after it"),

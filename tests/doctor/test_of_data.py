@@ -3,6 +3,8 @@
 import dataclasses
 import gzip
 import json
+import re
+import shlex
 import shutil
 from dataclasses import replace
 
@@ -114,8 +116,41 @@ def test_a_header_with_wrong_numbers(folder):
     assert "feature ids reach 29: the header needs at least 30" in (
         found(folder, "error")["reading"].advice
     )
+    write_lines(folder, ["60 12 20", *lines_of(folder)[1:], "", ""])  # blank lines are the end
+    assert found(folder, "error")["reading"].advice.startswith("feature ids reach 29")
     write_lines(folder, lines_of(folder)[1:])
     assert "header" in found(folder, "error")["reading"].found
+
+
+def test_points_without_a_header(folder):
+    """The command that the doctor and the error name makes a data set of both parts."""
+    for part in ("train", "test"):
+        write_lines(folder, lines_of(folder, part)[1:], part)
+    said = found(folder, "error")["reading"]
+    (command,) = re.findall("`(snm .*)`", said.advice)
+    assert f"expected a header `points features labels`; `{command}` reads points" in said.found
+    words = shlex.split(command)
+    assert words[:2] == ["snm", "data"] and words[-2:] == ["--out", "DATA"]
+    call(*words[1:-1], folder / "imported")
+    data = snm.load_data(folder / "imported")
+    assert (data.train.num_points, data.test.num_points) == (60, 20)
+    # Of test points alone, an import would give labels other ids.
+    write_lines(folder, ["60 30 20", *lines_of(folder)])
+    said = found(folder, "error")["reading"]
+    assert "test.txt:1: found" in said.found and "data import" not in said.found
+
+
+def test_parts_of_other_widths(folder):
+    """The usual remedy is a wider header: a label of test points need not have a training point."""
+    points = lines_of(folder, "test")[1:]
+    write_lines(folder, ["20 30 21", *points], "test")
+    said = found(folder, "error")["reading"]
+    assert said.found.endswith("test.txt:1: found 21 labels, expected 20, as in train")
+    wider = "both parts have the widths of the wider one"
+    assert said.advice == f"write `60 30 21` as the header of train.txt: {wider}"
+    write_lines(folder, ["20 31 19", *points], "test")
+    first, second = "`60 31 20` as the header of train.txt", "`20 31 20` as the header of test.txt"
+    assert found(folder, "error")["reading"].advice == f"write {first} and {second}: {wider}"
 
 
 def test_label_ids_that_start_at_1_in_a_folder_with_a_colon(tmp_path):

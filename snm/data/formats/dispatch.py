@@ -112,13 +112,22 @@ def read_lines(path: Path) -> list[str]:
     return lines[:-1] if lines[-1] == "" else lines
 
 
+def _without_blank_end(lines: list[str], count: int) -> list[str]:
+    """The lines without blank ones at the end that are past the first `count`."""
+    last = len(lines)
+    while last > count and not lines[last - 1]:
+        last -= 1
+    return lines[:last]
+
+
 def read_names(path: str | Path, num_labels: int) -> tuple[str, ...]:
     """Reads label names, one a line, in the order of the label ids.
 
     Raises:
-      InputError: not exactly `num_labels` lines, or bytes that are not UTF-8.
+      InputError: not exactly `num_labels` lines (blank ones may follow), or bytes that are not
+        UTF-8.
     """
-    names = read_lines(Path(path))
+    names = _without_blank_end(read_lines(Path(path)), num_labels)
     if len(names) != num_labels:
         where = f"{path}:{min(len(names), num_labels) + 1}"
         raise InputError(where, counted(len(names), "name"), f"{num_labels}, one a label")
@@ -137,10 +146,10 @@ def read_weights(
       zero: whether a weight may be 0.
 
     Raises:
-      InputError: not exactly n lines, a line that is no finite float32 number of at least 0 (or
-        above it), or only zeros.
+      InputError: not exactly n lines (blank ones may follow), a line that is no finite float32
+        number of at least 0 (or above it), or only zeros.
     """
-    lines = read_lines(Path(path))
+    lines = _without_blank_end(read_lines(Path(path)), count)
     weights = np.zeros(len(lines), np.float32)
     most = float(np.finfo(np.float32).max)
     for row, line in enumerate(lines):
@@ -160,7 +169,7 @@ def read_weights(
 def read_filter(path: str | Path, num_rows: int, num_labels: int) -> NDArray[np.int64]:
     """Reads a label filter: pairs `row label` that evaluation leaves out.
 
-    Repeated pairs are allowed. An empty file filters nothing.
+    Repeated pairs are allowed, and blank lines at the end. An empty file filters nothing.
 
     Returns:
       int64 [pairs, 2], 0-based, in the order of the file.
@@ -169,7 +178,7 @@ def read_filter(path: str | Path, num_rows: int, num_labels: int) -> NDArray[np.
       InputError: a line that does not hold two indices in range.
     """
     pairs = []
-    for number, line in enumerate(read_lines(Path(path)), 1):
+    for number, line in enumerate(_without_blank_end(read_lines(Path(path)), 0), 1):
         tokens = line.split()
         if len(tokens) != 2 or not all(re.fullmatch("[0-9]{1,16}", token) for token in tokens):
             found = shown(line.encode())

@@ -25,6 +25,7 @@ from snm.data.formats.records import (
     numbered_lines,
     parse_number,
 )
+from snm.data.formats.split_files import HEADER, SplitFiles
 from snm.data.names import normalize_name
 from snm.errors import InputError
 
@@ -150,8 +151,10 @@ def detect(path: Path, label_file: Path | None) -> str:
     if label_file is not None:
         return "raw"
     found = f"a first line {first[:40]!a}"
-    if re.fullmatch(r"\s*\d+\s+\d+\s+\d+\s*", first):
+    if HEADER.fullmatch(first):
         expected = "a folder with it as train.txt, which needs no import (or --format)"
+        if (split := SplitFiles.beside(path)) is not None:
+            expected = f"`{split.command}`, as {split.train.name} has the training points"
         raise InputError(str(path), f"{found}, a header of features", expected)
     raise InputError(str(path), found, f"--format, one of {', '.join(READERS)}")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from snm.data.formats.split_files import SplitFiles
 from snm.errors import InputError
 
 __all__ = ["DATA_FILES", "DataFiles", "find_files", "find_names", "holds_data"]
@@ -134,7 +135,10 @@ def find_files(folder: Path) -> tuple[str, list[Path], list[Path]]:
             present.append((layout, train, test))
     wanted = "; ".join(" + ".join(layout.train) for layout in _LAYOUTS)
     if not present:
-        raise InputError(str(folder), "no training file", f"one of {wanted} (text also as .gz)")
+        expected = f"one of {wanted} (text also as .gz)"
+        if (split := SplitFiles.in_folder(folder)) is not None:
+            expected = f"what `{split.command}` makes of its files"
+        raise InputError(str(folder), "no training file", expected)
     if len(present) > 1:
         found = " and ".join(layout.name for layout, _, _ in present)
         raise InputError(str(folder), f"several layouts ({found})", "one of them")

@@ -7,6 +7,9 @@ Three forms share one grammar. Ids are 0-based. A file whose name ends in `.gz` 
 - features only (`X_Xf.txt`): header `points features`, lines `f:v f:v ...`;
 - labels only (`X_Y.txt`): header `points labels`, lines `l:1 l:1 ...`.
 
+A blank line is a point without labels and features; blank lines after the last point that the
+header promises are the end of the file. A byte order mark at its start is skipped.
+
 `text_parser` parses a whole block fast, or refuses it. `text_errors` then reads the refused block
 line by line to find and report its first fault.
 """
@@ -114,10 +117,14 @@ class TextReader:
                     text += b"\n"
                 if text:
                     block = self._parse(text, num_ids)
-                    if block is None or rows + block.rows > self.header.rows:
+                    left = self.header.rows - rows
+                    if block is None or (block.rows > left and not _blank_after(text, left)):
                         explain(self.path, rows + 2, text, self.form, self.header)
+                    if block.rows > left:
+                        block = block.first(left)
                     rows += block.rows
-                    yield block if self.form is LABELS else block.without_zeros()
+                    if block.rows:
+                        yield block if self.form is LABELS else block.without_zeros()
                 if not piece:
                     break
         if rows < self.header.rows:
@@ -152,6 +159,11 @@ class TextReader:
             self.header.num_labels,
         )
         return entries, labels
+
+
+def _blank_after(text: bytes, count: int) -> bool:
+    """Whether all lines after the first `count` are blank."""
+    return not text.split(b"\n", count)[count].strip(b"\r\n")
 
 
 class Piece(NamedTuple):

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
 
+from snm.data.formats.gzipped import BYTE_ORDER_MARK
 from snm.data.formats.records import NUMBER
 from snm.errors import InputError
 
@@ -23,6 +25,7 @@ __all__ = [
     "Form",
     "Header",
     "explain",
+    "import_command",
     "read_header",
     "shown",
 ]
@@ -31,6 +34,7 @@ _INDEX = re.compile(rb"[0-9]{1,16}")
 _NEGATIVE = re.compile(rb"-[0-9]+")
 _NUMBER = re.compile(NUMBER.encode())
 _NOT_FINITE = re.compile(rb"[+-]?(nan|inf|infinity)", re.IGNORECASE)
+_POINT = re.compile(rb"\S*[ \t]+[0-9]+:\S")
 _LARGEST_WIDTH = 2**31 - 1  # ids are int32
 
 
@@ -74,6 +78,19 @@ def shown(token: bytes) -> str:
     return text + ("..." if len(token) > _SHOWN else "")
 
 
+def import_command(path: Path, first: bytes) -> str | None:
+    """The command that reads a training file whose first line is a point, not a header; or None.
+
+    Not for test points alone: an import gives labels ids of their own.
+    """
+    if path.name.removesuffix(".gz") != "train.txt" or not _POINT.match(first):
+        return None
+    words = ["snm", "data", "import", str(path)]
+    for test in (path.with_name("test.txt"), path.with_name("test.txt.gz")):
+        words += ["--test", str(test)] if test.is_file() else []
+    return shlex.join([*words, "--format", "svmlight", "--out", "DATA"])
+
+
 def read_header(path: Path, start: bytes, forms: tuple[Form, ...]) -> tuple[Form, Header, int]:
     """Reads the first line of a file.
 
@@ -83,18 +100,21 @@ def read_header(path: Path, start: bytes, forms: tuple[Form, ...]) -> tuple[Form
       forms: the accepted forms, of different header lengths.
 
     Returns:
-      the form, the header, and the length of the line in bytes.
+      the form, the header, and the length of the line in bytes, with a byte order mark before it.
 
     Raises:
       InputError: an empty file, or a first line that is none of the accepted headers.
     """
     where = f"{path}:1"
+    whole, start = start, start.removeprefix(BYTE_ORDER_MARK)
     expected = " or ".join(f"a header `{' '.join(form.header)}`" for form in forms)
     if not start:
         raise InputError(where, "an empty file", expected)
     line, newline, _ = start.partition(b"\n")
     tokens = line.split()
     if len(line) == 4096 or not all(_INDEX.fullmatch(token) for token in tokens) or not tokens:
+        if (command := import_command(path, line)) is not None:
+            expected = f"{expected}; `{command}` reads points without one"
         raise InputError(where, shown(line), expected)
     form = next((form for form in forms if len(form.header) == len(tokens)), None)
     if form is None:
@@ -106,7 +126,7 @@ def read_header(path: Path, start: bytes, forms: tuple[Form, ...]) -> tuple[Form
         if column != "points" and number > _LARGEST_WIDTH:
             raise InputError(where, f"{number} {column}", f"at most {_LARGEST_WIDTH}")
     header = Header(numbers["points"], numbers.get("features", 0), numbers.get("labels", 0))
-    return form, header, len(line) + len(newline)
+    return form, header, len(whole) - len(start) + len(line) + len(newline)
 
 
 def explain(path: Path, first_line: int, text: bytes, form: Form, header: Header) -> NoReturn:

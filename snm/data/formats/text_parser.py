@@ -71,6 +71,11 @@ class Block:
     label_counts: NDArray[np.int64]
     labels: NDArray[np.int32]
 
+    def first(self, rows: int) -> Block:
+        """The first `rows` rows, if those after them have no entries and no labels."""
+        counts, label_counts = self.counts[:rows], self.label_counts[:rows]
+        return replace(self, rows=rows, counts=counts, label_counts=label_counts)
+
     def without_zeros(self) -> Block:
         """The block without the entries of value 0; itself where there are none."""
         if self.values.all():

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import tempfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from snm.data.formats.dispatch import read_text, write_text
+from snm.data.conversion.split import write_parts
+from snm.data.formats.split_files import SplitFiles
 from snm.data.load import load
 from snm.data.repository.download import OnProgress, fetch_archive
 from snm.data.repository.registry import SIZES, Entry, Mirror
@@ -146,8 +146,7 @@ def _unpack(archive: Path, mirrors: tuple[Mirror, ...], out: Path) -> None:
     for mirror in mirrors:
         try:
             if mirror.split:
-                unpack(archive, mirror.split, {}, out)
-                _write_split(out)
+                _write_split(archive, mirror, out)
             else:
                 unpack(archive, mirror.files, mirror.optional, out)
             _check_blobs(archive, mirror, out)
@@ -176,32 +175,22 @@ def git_blob_id(path: Path) -> str:
     return total.hexdigest()
 
 
-def _write_split(folder: Path) -> None:
-    """Writes train.txt and test.txt from a file of points and two files of row numbers."""
-    points = folder / "points"
-    features, labels = read_text(points)
-    for part in ("train", "test"):
-        rows = _row_numbers(folder / part, features.shape[0])
-        write_text(folder / f"{part}.txt", features[rows], labels[rows])
-        (folder / part).unlink()
-    points.unlink()
+def _write_split(archive: Path, mirror: Mirror, out: Path) -> None:
+    """Writes train.txt and test.txt from a file of points and two files of row numbers.
 
-
-def _row_numbers(path: Path, num_rows: int) -> np.ndarray:
-    """Reads the first column, which counts from 1, as 0-based rows, int64 [rows].
-
-    The other columns are further splits of the same points, and are ignored.
+    The first column of these files is the split; the others are further ones of the same points.
     """
-    rows = []
-    for number, line in enumerate(path.read_text(encoding="ascii", errors="replace").split("\n")):
-        words = line.split()
-        if not words:
-            continue
-        if not words[0].isdigit() or not 1 <= int(words[0]) <= num_rows:
-            found, expected = ascii(words[0][:40]), f"a row from 1 to {num_rows}"
-            raise InputError(f"{path.name} split:{number + 1}", found, expected)
-        rows.append(int(words[0]) - 1)
-    return np.array(rows, np.int64)
+    with tempfile.TemporaryDirectory(dir=out) as folder:
+        unpacked = Path(folder)
+        unpack(archive, mirror.split, {}, unpacked)
+        files = SplitFiles(*(unpacked / name for name in SplitFiles._fields))
+        try:
+            write_parts(files, out)
+        except InputError as error:
+            where = error.where
+            for name, path in mirror.split.items():
+                where = where.replace(str(unpacked / name), path)
+            raise InputError(where, error.found, error.expected) from error
 
 
 def _check_sizes(entry: Entry, facts: dict[str, Any], any_statistics: bool) -> None:

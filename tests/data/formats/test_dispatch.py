@@ -119,18 +119,22 @@ def test_filters(tmp_path):
         ("0 4\n", "txt:1: found label index 4, expected an index from 0 to 3"),
         ("0 1\n0\n", "txt:2: found '0', expected two indices"),
         ("0 -1\n", "txt:1: found '0 -1', expected two indices"),
-        ("0 1\n\n", "txt:2: found '', expected two indices"),
+        ("0 1\n\n1 1\n", "txt:2: found '', expected two indices"),
     ]:
         with pytest.raises(InputError, match=message):
             formats.read_filter(written(tmp_path, text, path.name), 3, 4)
     assert formats.read_filter(written(tmp_path, "", path.name), 3, 4).shape == (0, 2)
+    for end in ("\n", "\r\n\n"):
+        read = formats.read_filter(written(tmp_path, f"0 1\n2 3\n{end}", path.name), 3, 4)
+        assert read.tolist() == [[0, 1], [2, 3]]
 
 
 def test_names(tmp_path):
     path = written(tmp_path, "a\nnaïve\u2028one \n\n", "labels.txt")
     assert formats.read_names(path, 3) == ("a", "naïve\u2028one ", "")
-    with pytest.raises(InputError, match=r"labels\.txt:3: found 3 names, expected 2, one a label"):
-        formats.read_names(path, 2)
+    with pytest.raises(InputError, match=r"labels\.txt:2: found 2 names, expected 1, one a label"):
+        formats.read_names(path, 1)
+    assert formats.read_names(path, 2) == ("a", "naïve\u2028one ")  # blank lines are the end
     with pytest.raises(InputError, match=r"labels\.txt:4: found 3 names, expected 4"):
         formats.read_names(path, 4)
     with pytest.raises(InputError, match=r"labels\.txt:2: found bytes that are not UTF-8"):
@@ -147,6 +151,8 @@ def test_names(tmp_path):
 def test_weights(tmp_path):
     path = written(tmp_path, "0\n1.5\r\n3e-2\n", "weights.txt")
     weights = formats.read_weights(path, 3)
+    ended = written(tmp_path, "0\n1.5\n3e-2\n\n\n", "ended.txt")
+    assert formats.read_weights(ended, 3).tolist() == weights.tolist()
     assert weights.dtype == np.float32
     np.testing.assert_array_equal(weights, np.array([0, 1.5, 0.03], np.float32))
     for text, message in [

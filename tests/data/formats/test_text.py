@@ -126,7 +126,8 @@ ERRORS = [
     ("3 5 4\n0 0:1\n1 1:1\n", 4, "the end of the file after 2 rows", "3 rows, as the header"),
     ("9999999999999999 5 4\n0 0:1\n", 3, "the end of the file after 1 rows", "9999999999999999"),
     ("1 5 4\n0 0:1\n1 1:1\n", 3, "row 2", "1 rows, as the header says"),
-    ("1 5 4\n0 0:1\n\n", 3, "row 2", "1 rows, as the header says"),
+    ("1 5 4\n0 0:1\n \n", 3, "row 2", "1 rows, as the header says"),
+    ("1 5 4\n0 0:1\n\n1 1:1\n", 3, "row 2", "1 rows, as the header says"),
     ("2 5 4\n0 0:1\n1 1:1 3:1 1:2\n", 3, "feature 1 twice", "each feature once in a row"),
     ("2 5 4\n0 0:1\n1,2,1 1:1\n", 3, "label 1 twice", "each label once in a row"),
     (b"2 5 4\n0 0:1\n\xff\xfe\x00 1:1\n", 3, "bytes that are not text", "text"),
@@ -195,6 +196,43 @@ def test_the_block_size_does_not_matter(tmp_path, block_bytes):
     expected_features, expected_labels = brute_force(path)
     assert np.array_equal(features.toarray(), expected_features)
     assert np.array_equal(labels.toarray(), expected_labels)
+
+
+BLANK_ENDS = ["\n", "\r\n", "\n\r\n\n", "\n" * 100]
+
+
+@pytest.mark.parametrize("block_bytes", [1, 7, 64, 1 << 20])
+@pytest.mark.parametrize("end", BLANK_ENDS)
+def test_blank_lines_after_the_last_point_are_the_end(tmp_path, end, block_bytes):
+    """A blank line inside is a point, as the second one here."""
+    path = written(tmp_path, f"3 5 4\n1,3 4:1 0:2.5\n\n2 3:1e1\n{end}")
+    features, labels = TextReader(path, text_errors.ONE_FILE, block_bytes=block_bytes).read()
+    expected_features, expected_labels = brute_force(path)
+    assert np.array_equal(features.toarray(), expected_features)
+    assert np.array_equal(labels.toarray(), expected_labels)
+    pieces = list(formats.iter_features(path, 5, 2))
+    assert [piece.shape[0] for piece in pieces] == [2, 1]
+    assert np.array_equal(np.vstack([piece.toarray() for piece in pieces]), expected_features)
+
+
+@pytest.mark.parametrize("end", BLANK_ENDS)
+def test_blank_lines_after_the_last_point_of_a_pair(tmp_path, end):
+    inputs = written(tmp_path, f"2 5\n4:2.5 0:1\n\n{end}", "trn_X_Xf.txt")
+    targets = written(tmp_path, f"2 4\n3:1\n0:1\n{end}", "trn_X_Y.txt")
+    features, labels = formats.read_pair(inputs, targets)
+    assert features.toarray().tolist() == [[1, 0, 0, 0, 2.5], [0] * 5]
+    assert labels.toarray().tolist() == [[0, 0, 0, 1], [1, 0, 0, 0]]
+
+
+@pytest.mark.parametrize("name", ["train.txt", "train.txt.gz"])
+def test_a_byte_order_mark_is_skipped(tmp_path, name):
+    """Editors and spreadsheets begin UTF-8 files with it."""
+    path = written(tmp_path, b"\xef\xbb\xbf" + GOOD.encode(), name)
+    features, labels = formats.read_text(path)
+    assert features.toarray().tolist() == [[1, 0, 0, 0, 2.5], [0, 0, 1, 0, 0], [0] * 5]
+    assert labels.toarray().tolist() == [[0, 1, 0, 1], [0] * 4, [1, 0, 0, 0]]
+    (again,) = formats.iter_features(path, 5)
+    assert np.array_equal(again.toarray(), features.toarray())
 
 
 def test_truncated_gzip_names_the_line_it_breaks_off_in(tmp_path):
