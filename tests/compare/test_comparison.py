@@ -34,6 +34,19 @@ def test_each_cell_is_of_its_own_metric():
         assert found[title].rows[1][before:] == tuple(f"{own[name]:.2f}" for name in names)
 
 
+def test_all_labels_are_told_by_their_number():
+    """The results have 33 labels, so that a point's label has 32 others."""
+    sizes = [
+        ({"mined": 16}, "16 of 32"),
+        ({"mined": "all", "sampled": "all"}, "all of 32"),
+        ({"mined": 16, "sampled": "all", "mined_start": "all"}, "all to 16 of 32"),
+        ({"mined": 4, "sampled": 8, "sampled_start": "all"}, "4 of 32 to 8"),
+    ]
+    arms = [arm(BASE, [1.0, 2.0]) | changed for changed, _ in sizes]
+    (sheet,) = [each for each in all_sheets(results(*arms)) if each.title == "Equal steps"]
+    assert [row[1] for row in sheet.rows] == [cell for _, cell in sizes]
+
+
 def test_what_else_stands_in_the_tables():
     found = {sheet.title: sheet for sheet in all_sheets(full())}
     assert found["Time and memory"].columns == ("arm", "seconds", "examples/s", "memory, MiB")

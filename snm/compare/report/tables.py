@@ -32,7 +32,8 @@ def _equal_steps(results: Results) -> Sheet:
         f"{_legend(results)} Percent, test points. Arms without a loss in their name have "
         f"{results['plan']['settings']['loss']}, or the one that they are named for."
     )
-    rows = [sheet.row(arm, RETRIEVAL, [sheet.mined(arm)]) for arm in results["arms"]]
+    labels = results["data"]["labels"]
+    rows = [sheet.row(arm, RETRIEVAL, [sheet.mined(arm, labels)]) for arm in results["arms"]]
     return Sheet("Equal steps", note, ("arm", "k'", *RETRIEVAL), tuple(rows))
 
 
