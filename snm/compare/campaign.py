@@ -29,7 +29,7 @@ from snm.data.dataset import Dataset
 from snm.errors import InputError, StoppedError, counted
 from snm.losses.sampled import LOSSES
 
-__all__ = ["OWN", "Campaign", "Plan", "sampled_range"]
+__all__ = ["OWN", "WITHOUT_MEMORY", "Campaign", "Plan", "sampled_range"]
 
 _TUNING_METRIC = "R@1"
 """The metric that tuning maximises, on the held-out fifth of train."""
@@ -40,6 +40,10 @@ OWN: dict[str, Any] = {
 }  # fmt: skip
 """Settings of all arms: one model per run, and no validation, which the comparison does itself. The
 seed is set for each run."""
+
+WITHOUT_MEMORY: dict[str, Any] = {"memory": "off", "logit_adjustment": "off"}
+"""Settings of all arms, unless a memory is asked for: its votes do not depend on the loss, and can
+hide most of the difference between losses."""
 
 _PROBES = 8  # probe calls during each run of the first table
 _MAX_EPOCH_FACTOR = 20  # limit of the epochs at equal time, relative to the requested epochs
@@ -93,7 +97,7 @@ class Campaign:
         self._runs, self._epochs_file = folder / "runs", folder / "decided.json"
         configs = [_resolved(arm, dataset) for arm in plan.arms]
         self.arms = [
-            ResolvedArm(arm.name, config, arm.baseline, arm.about)
+            ResolvedArm(arm.name, config, arm.baseline, arm.about + _with_memory(config))
             for arm, config in zip(plan.arms, configs, strict=True)
         ]
 
@@ -260,6 +264,11 @@ def _resolved(arm: Arm, dataset: Dataset) -> ResolvedConfig:
         # The extra sets the sampler; `snm compare` has no flag --sampler.
         expected = "fewer --sampled, or no such arm: otherwise none is drawn"
         raise InputError(f"--extras {arm.name}", error.found, expected) from error
+
+
+def _with_memory(config: ResolvedConfig) -> str:
+    """Says that the votes of a memory are part of an arm's answers."""
+    return "; with a memory of neighbours" if config.memory == "on" else ""
 
 
 def _rate_and_scale(config: ResolvedConfig, first: ResolvedConfig) -> str:

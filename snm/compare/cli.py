@@ -41,6 +41,10 @@ _STOPPING = (
 class Compare:
     """Compare SNM with negative sampling over several seeds, and write a report.
 
+    A comparison sets some settings itself: each run is one model, trained on all training points
+    without validation, and without a memory of neighbours and the logit adjustment that its points
+    choose, unless --memory or a file asks for it. A memory can hide differences between losses.
+
     If the comparison was interrupted, the same command resumes it: finished runs are kept, the
     others continue from their checkpoints. SIGTERM and Ctrl-C have running runs write a checkpoint,
     and exit with status 75; another signal, a second later or more, stops at once. Writes
@@ -92,6 +96,9 @@ class Compare:
     config: Path | None = None
     """TOML file with settings of all arms, which override the preset. Members, validation and seed
     are refused there: a comparison sets them itself."""
+    memory: Literal["auto", "on", "off"] | None = None
+    """Memory of neighbours of each run, whose votes can hide most of the difference between losses:
+    by default that of the file, or off, whatever the preset says."""
     epochs: int | None = None
     """Epochs of each run; by default those of the file or the preset."""
     dim: int | None = None
@@ -107,11 +114,13 @@ class Compare:
         Raises:
           InputError: a file or a value is not valid.
         """
-        from snm.compare.campaign import OWN
+        from snm.compare.campaign import OWN, WITHOUT_MEMORY
 
         # Each arm sets its own k'; the preset's may exceed what is sampled here.
         values = {} if self.config is None else read_toml(self.config)
         start = dataclasses.replace(preset(self._preset(values)), mined="all")
+        if self.memory is None and "memory" not in values:
+            start = dataclasses.replace(start, **WITHOUT_MEMORY)
         if self.config is not None:
             before, start = start, parse_config(values, str(self.config), base=start)
             for name, own in OWN.items():
@@ -119,8 +128,10 @@ class Compare:
                 if value not in (own, getattr(before, name)):
                     expected = f"{own!r}, as a comparison sets it, or none"
                     raise InputError(f"{self.config}: {name}", repr(value), expected)
-        names = ("sampled", "epochs", "dim", "batch_size")
+        names = ("sampled", "epochs", "dim", "batch_size", "memory")
         given = {name: value for name in names if (value := getattr(self, name)) is not None}
+        if self.memory == "off":
+            given |= WITHOUT_MEMORY
         return dataclasses.replace(start, **given, mined="all")
 
     def _preset(self, values: dict[str, Any]) -> str:

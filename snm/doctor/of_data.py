@@ -30,9 +30,9 @@ from snm.runs.stored_run import is_exported
 __all__ = ["examine_data"]
 
 _MANY = 0.01  # fraction of rows above which a note becomes a warning
-# A and B of Jain, Prabhu and Varma (KDD 2016), by a pattern in the name of the data set. AmazonCat
-# and Wiki10 use those of other data sets.
-_PROPENSITIES = ((r"amazon(?!cat)", 0.6, 2.6), (r"wiki(?!10)", 0.5, 0.4))
+# A and B of Jain, Prabhu and Varma (KDD 2016), by a pattern in the name of the data set. AmazonCat,
+# Wiki10 and WikiSeeAlso use those of other data sets.
+_PROPENSITIES = ((r"amazon(?!cat)", 0.6, 2.6), (r"wiki(?!10|seealso)", 0.5, 0.4))
 
 
 def examine_data(source: str) -> tuple[list[Finding], dict[str, Any]]:

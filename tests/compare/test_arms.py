@@ -10,7 +10,7 @@ import tiny
 import snm
 from snm.cli.main import main
 from snm.compare.arms import BASELINE, EXTRAS, plan_arms, tuning_grid
-from snm.compare.campaign import Campaign
+from snm.compare.campaign import WITHOUT_MEMORY, Campaign, Plan
 from snm.compare.cli import Compare
 from snm.config.resolve import resolve
 from snm.errors import InputError
@@ -28,7 +28,7 @@ def folder(tmp_path_factory):
 def test_a_comparison_starts_from_the_preset_of_its_file(tmp_path):
     path = tmp_path / "fast.toml"
     path.write_text('preset = "fast"\ndim = 7\n')
-    expected = dataclasses.replace(snm.preset("fast"), dim=7, mined="all")
+    expected = dataclasses.replace(snm.preset("fast"), dim=7, mined="all", **WITHOUT_MEMORY)
     for asked in (None, "fast"):
         assert Compare("tiny", tmp_path, config=path, preset=asked).base() == expected
     with pytest.raises(InputError, match=r"fast\.toml: preset: found 'fast', expected 'paper', as"):
@@ -39,6 +39,42 @@ def test_a_comparison_starts_from_the_preset_of_its_file(tmp_path):
     path.write_text('preset = ["fast"]\n')
     with pytest.raises(InputError, match=r"fast\.toml: preset: found"):
         Compare("tiny", tmp_path, config=path).base()
+
+
+@pytest.mark.parametrize(
+    ("flag", "lines", "memory", "adjustment"),
+    [
+        (None, "", "off", "off"),
+        ("on", "", "on", "auto"),
+        ("auto", "", "auto", "auto"),
+        (None, 'memory = "auto"', "auto", "auto"),
+        (None, 'memory = "on"\nlogit_adjustment = "off"', "on", "off"),
+        ("off", 'memory = "on"\nlogit_adjustment = "on"', "off", "off"),
+        (None, 'logit_adjustment = "auto"', "off", "auto"),
+    ],
+)
+def test_arms_have_a_memory_only_if_it_is_asked_for(tmp_path, flag, lines, memory, adjustment):
+    path = tmp_path / "own.toml"
+    path.write_text(lines)
+    base = Compare("tiny", tmp_path, config=path, preset="default", memory=flag).base()
+    assert (base.memory, base.logit_adjustment) == (memory, adjustment)
+
+
+def test_no_arm_has_a_memory_that_the_preset_would_try(tmp_path):
+    """Of 240 points in few epochs the preset fast tries one."""
+    dataset = snm.load_data("synthetic")
+    assert resolve(snm.preset("fast"), dataset).memory == "on"
+    for flag, memory in ((None, "off"), ("auto", "on")):
+        base = Compare("synthetic", tmp_path, preset="fast", memory=flag, sampled=64).base()
+        base = dataclasses.replace(base, loss="bowl")
+        arms = plan_arms(base, mined=(2,), losses=("bowl", "softmax"), extras=list(EXTRAS))
+        plan = Plan("synthetic", arms, seeds=1, tune=True, tune_epochs=None, equal_seconds=True,
+                    jobs=1)  # fmt: skip
+        made = Campaign(plan, dataset, tmp_path, lambda *_: None).arms
+        assert {arm.config.memory for arm in made} == {memory}
+        assert {arm.config.logit_adjustment for arm in made} == {memory}
+        told = [arm.about.endswith("; with a memory of neighbours") for arm in made]
+        assert told == [memory == "on"] * len(made)
 
 
 def test_arms_have_names_and_baselines():

@@ -245,8 +245,9 @@ def test_tables_show_failures():
            "differing": {}, "seeds": [{"seed": 0, "failed": "ended by SIGKILL"}], "seconds": None,
            "peak_memory_bytes": None, **summarize([], [])}  # fmt: skip
     found = all_sheets(
-        {"arms": [arm], "plan": {"seeds": 1, "settings": {"loss": "bowl"}}, "equal_seconds": []}
-    )
+        {"arms": [arm], "equal_seconds": [], "data": {"labels": 9},
+         "plan": {"seeds": 1, "settings": {"loss": "bowl", "memory": "off"}}}
+    )  # fmt: skip
     assert all(list(layout_tables(sheet, 80)) for sheet in found)
     failed = next(sheet for sheet in found if sheet.title == "Failed")
     assert failed.rows == ((BASELINE, "0", "ended by SIGKILL"),)

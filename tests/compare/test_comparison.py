@@ -15,6 +15,8 @@ from snm.compare.cli import Compare, _peers, _plan
 from snm.compare.jobs import Job
 from snm.compare.records import write_record
 from snm.compare.report.flat import results_csv
+from snm.compare.report.markdown import markdown
+from snm.compare.report.page import page
 from snm.compare.report.tables import all_sheets
 from snm.compare.report.verdict import verdict
 from snm.compare.worker import run_task
@@ -32,6 +34,19 @@ def test_each_cell_is_of_its_own_metric():
     ):
         assert found[title].columns[before:] == names
         assert found[title].rows[1][before:] == tuple(f"{own[name]:.2f}" for name in names)
+
+
+def test_all_labels_are_told_by_their_number():
+    """The results have 33 labels, so that a point's label has 32 others."""
+    sizes = [
+        ({"mined": 16}, "16 of 32"),
+        ({"mined": "all", "sampled": "all"}, "all of 32"),
+        ({"mined": 16, "sampled": "all", "mined_start": "all"}, "all to 16 of 32"),
+        ({"mined": 4, "sampled": 8, "sampled_start": "all"}, "4 of 32 to 8"),
+    ]
+    arms = [arm(BASE, [1.0, 2.0]) | changed for changed, _ in sizes]
+    (sheet,) = [each for each in all_sheets(results(*arms)) if each.title == "Equal steps"]
+    assert [row[1] for row in sheet.rows] == [cell for _, cell in sizes]
 
 
 def test_what_else_stands_in_the_tables():
@@ -58,6 +73,22 @@ def test_settings_in_which_arms_differ_are_told():
     same = results(arm(BASE, [1.0, 2.0]), arm("top-1", [2.0, 3.0]))
     assert "Settings of the arms" not in {sheet.title for sheet in all_sheets(same)}
     assert "not equal" not in verdict(same)[0]
+
+
+def test_what_a_comparison_sets_itself_is_told_beside_the_arms():
+    """Votes of a memory are the same for all losses, so a report of arms that have one says so."""
+    found = results(arm(BASE, [1.0, 2.0]), arm("top-1", [2.0, 3.0]))
+    alone = "Each run is one model of all training points, without validation, a memory of"
+    votes = "Each run is one model, without validation, and has a memory of neighbours where"
+    settings = found["plan"]["settings"]
+    for memory, adjustment, said in (("off", "off", alone), ("on", "off", votes),
+                                     ("on", "on", votes)):  # fmt: skip
+        settings |= {"memory": memory, "logit_adjustment": adjustment}
+        for text in (markdown(found), page(found), all_sheets(found)[0].note):
+            assert said in text
+            assert ("can hide differences between arms" in text) == (memory == "on")
+            assert ("and a logit adjustment where" in text) == (adjustment == "on")
+        assert ("All arms have a memory" in verdict(found)[0]) == (memory == "on")
 
 
 @pytest.fixture(scope="module")

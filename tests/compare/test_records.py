@@ -46,6 +46,14 @@ def test_settings_that_a_plan_of_another_version_has(tmp_path):
         _check_same_plan(tmp_path, {**dict.fromkeys(_FIXED), "settings": {"dim": 8}})
 
 
+def test_a_comparison_with_a_memory_is_not_resumed_without_one(tmp_path):
+    write_record(tmp_path / "plan.json", {"settings": {"memory": "on", "dim": 8}})
+    with pytest.raises(InputError, match=r"memory = 'on', expected 'off': choose another folder"):
+        _check_same_plan(
+            tmp_path, {**dict.fromkeys(_FIXED), "settings": {"memory": "off", "dim": 8}}
+        )
+
+
 def test_a_comparison_of_other_data_is_named(tmp_path):
     write_record(tmp_path / "plan.json", {"data": "/sets/wood", "sha256": "a", "settings": {}})
     with pytest.raises(InputError, match=r"of other data \(/sets/wood\), expected the same data"):

@@ -245,6 +245,8 @@ def test_names_propensities_and_negative_values(folder, tmp_path):
         ("amazoncat", None, None),
         ("AmazonCat-13K.bow", None, None),
         ("Wiki10-31K.bow", None, None),
+        ("LF-WikiSeeAlso-320K", None, None),
+        ("WikiSeeAlsoTitles.bow", None, None),
         ("WikiLSHTC-325K", 0.5, 0.4),
         ("LF-WikiTitles", 0.5, 0.4),
         ("Amazon-670K.bow", 0.6, 2.6),

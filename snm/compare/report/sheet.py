@@ -47,13 +47,23 @@ def _cell(arm: dict[str, Any], name: str) -> str:
     return text if ratio is None or arm["name"] == arm["baseline"] else f"{text} ({ratio:.2f}x)"
 
 
-def mined(arm: dict[str, Any]) -> str:
-    """The cell with k' and B, and their values at the start if they change."""
-    k, b = (
-        f"{start} to {arm[name]}" if (start := arm.get(f"{name}_start")) else f"{arm[name]}"
-        for name in ("mined", "sampled")
+def mined(arm: dict[str, Any], num_labels: int) -> str:
+    """The cell with k' and B, and their values at the start if they change.
+
+    Args:
+      arm: an arm of the results.
+      num_labels: K. Where all labels are sampled, B is K - 1.
+    """
+    start, end = (
+        num_labels - 1 if value == "all" else value
+        for value in (arm.get("sampled_start"), arm["sampled"])
     )
-    return f"{k} of {b}"
+    return f"{_from_start(arm.get('mined_start'), arm['mined'])} of {_from_start(start, end)}"
+
+
+def _from_start(start: Any, end: Any) -> str:
+    """A size; with its value at the start, unless that is 0 or None."""
+    return f"{start} to {end}" if start else str(end)
 
 
 def chosen(settings: dict[str, Any] | None) -> str:

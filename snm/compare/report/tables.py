@@ -30,10 +30,28 @@ def all_sheets(results: Results) -> list[Sheet]:
 def _equal_steps(results: Results) -> Sheet:
     note = (
         f"{_legend(results)} Percent, test points. Arms without a loss in their name have "
-        f"{results['plan']['settings']['loss']}, or the one that they are named for."
+        f"{results['plan']['settings']['loss']}, or the one that they are named for. "
+        f"{_own_settings(results)}"
     )
-    rows = [sheet.row(arm, RETRIEVAL, [sheet.mined(arm)]) for arm in results["arms"]]
+    labels = results["data"]["labels"]
+    rows = [sheet.row(arm, RETRIEVAL, [sheet.mined(arm, labels)]) for arm in results["arms"]]
     return Sheet("Equal steps", note, ("arm", "k'", *RETRIEVAL), tuple(rows))
+
+
+def _own_settings(results: Results) -> str:
+    """What the comparison sets itself, and whether the answers have the votes of a memory."""
+    settings = results["plan"]["settings"]
+    if settings["memory"] == "off":
+        return (
+            "Each run is one model of all training points, without validation, a memory of "
+            "neighbours or a logit adjustment."
+        )
+    adjusted = ", and a logit adjustment where that pays" * (settings["logit_adjustment"] == "on")
+    return (
+        "Each run is one model, without validation, and has a memory of neighbours where that "
+        f"raises precision on held-out points{adjusted}. Its votes can hide differences between "
+        "arms."
+    )
 
 
 def _settings(results: Results) -> Sheet | None:

@@ -21,6 +21,8 @@ def verdict(results: Record) -> list[str]:
     """The findings as sentences: who leads in each table, gains of top-1, failures, spread."""
     sentences = [_leader(words, results[part]) for part, words in _PARTS.items() if part in results]
     sentences[0] += _unequal(results["arms"])
+    if results["plan"]["settings"]["memory"] == "on":
+        sentences[0] += " All arms have a memory of neighbours, which can hide their differences."
     if "equal_seconds" in results:
         sentences[-1] += _time_range(results["equal_seconds"])
     sentences[1:1] = [_gains_and_losses(arm) for arm in results["arms"]

@@ -286,6 +286,14 @@ def test_the_packages_registry():
                 len("md5:") + 32,
                 len("sha256:") + 64,
             )
+    # The `A` and `B` of the configurations of DeepXML and ECLARE.
+    for name, a, b in (
+        ("LF-WikiSeeAlsoTitles-320K", 0.55, 1.5),
+        ("LF-WikiSeeAlso-320K", 0.55, 1.5),
+        ("LF-WikiTitles-500K", 0.5, 0.4),
+        ("LF-AmazonTitles-131K", 0.6, 2.6),
+    ):
+        assert find(name).propensity == (a, b)
     assert find("EURLEX").name == "EURLex-4K"
     with pytest.raises(InputError, match="expected for example EURLex-4K"):
         find("eurlex-4")
