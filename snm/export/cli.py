@@ -128,7 +128,7 @@ def _run(command: Export) -> None:
     from snm.runs.stored_run import load
     from snm.runs.unfinished import remark_unfinished
     from snm.system.files import atomic_folder
-    from snm.system.terminal import console, waiting
+    from snm.system.terminal import console, say, waiting
 
     _check(command)
     points = _measured_points(command) if command.is_approximate else None
@@ -152,7 +152,7 @@ def _run(command: Export) -> None:
         measured = (manifest["index"] if command.builds_index else manifest)["measured"]
         console.print(_table(measured, command))
         for line in _warnings(measured, command):
-            console.print(line, soft_wrap=True)
+            say(line)
     if predictor.memory is not None:
         _report_memory(command, predictor.memory)
     _report_size(out)
@@ -245,21 +245,21 @@ def _write_model_arrays(
 
 
 def _report_memory(command: Export, memory: Memory) -> None:
-    from snm.system.terminal import console
+    from snm.system.terminal import say
 
     file = f"memory{'-*' if command.to == 'npy' else ''}.{command.to}"
     if command.builds_index:
         message = "not in the index, nor in its recall; `snm evaluate` and `serve` add the votes"
     else:
         message = f"{counted(len(memory.rows), 'point')} in {file}; the manifest says how they vote"
-    console.print(f"memory of neighbours: {message}", soft_wrap=True)
+    say(f"memory of neighbours: {message}")
 
 
 def _report_size(out: Path) -> None:
-    from snm.system.terminal import console
+    from snm.system.terminal import say
 
     size = sum(file.stat().st_size for file in out.iterdir())
-    console.print(f"{format_bytes(size)} in {out}", soft_wrap=True)
+    say(f"{format_bytes(size)} in {out}")
 
 
 def _measured_points(command: Export) -> Any:

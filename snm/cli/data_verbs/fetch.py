@@ -76,7 +76,7 @@ def _columns() -> tuple[str, ...]:
 def _print_list(*, as_json: bool) -> None:
     """Prints the registry: the columns of Table 1, and what was verified."""
     from snm.data.repository.registry import read_registry
-    from snm.system.terminal import wide_console
+    from snm.system.terminal import say, wide_console
 
     entries = read_registry()
     if as_json:
@@ -88,14 +88,13 @@ def _print_list(*, as_json: bool) -> None:
     console.print(table)
     if left_out:
         more = f"left out, as the terminal is narrow: {', '.join(left_out)}"
-        console.print(more, soft_wrap=True)
+        say(more)
     if "verified" not in left_out:
-        console.print(
+        say(
             "verified: yes, if address, hash and sizes were compared with the archive; sizes, if "
-            "the sizes were compared with a copy; no, if the entry may be out of date.",
-            soft_wrap=True,
+            "the sizes were compared with a copy; no, if the entry may be out of date."
         )
-    console.print("--json prints all columns, citations and licence notes.", soft_wrap=True)
+    say("--json prints all columns, citations and licence notes.")
 
 
 def _cells(entry: Entry) -> dict[str, str]:
@@ -132,12 +131,13 @@ def _fitting(rows: Sequence[dict[str, str]], console: Console) -> tuple[Table, l
       console: what they must fit on.
     """
     from rich.measure import Measurement
-    from rich.table import Table
+
+    from snm.system.terminal import make_table
 
     unlimited = console.options.update(width=1 << 16)
     for count in range(len(_BY_USE), 0, -1):
         shown = [name for name in rows[0] if name in _BY_USE[:count]]
-        table = Table(title="data sets by name", title_justify="left")
+        table = make_table("data sets by name")
         for name in shown:
             words = name if name == "A, B" else name.replace(" ", "\n")
             right = name not in ("name", "A, B", "verified", "cached")
@@ -170,7 +170,7 @@ def _run_fetch(command: Fetch) -> None:
     from snm.data.repository.fetch import OtherSizesError, fetch, place_of
     from snm.data.repository.registry import find
     from snm.errors import InputError
-    from snm.system.terminal import console, wide_console
+    from snm.system.terminal import say, wide_console
 
     entry = find(command.name)
     out = command.out or place_of(entry)
@@ -178,7 +178,7 @@ def _run_fetch(command: Fetch) -> None:
         raise InputError(f"--out {out}", "a file or folder of that name", "a new folder")
     if out.exists():
         unread = "" if command.from_file is None else f"; {command.from_file} was not read"
-        console.print(f"{entry.name} is already in {out}{unread}", soft_wrap=True)
+        say(f"{entry.name} is already in {out}{unread}")
         return
     with _bar() as bar:
         task = bar.add_task(entry.name, total=None)
@@ -199,25 +199,22 @@ def _run_fetch(command: Fetch) -> None:
             wide_console().print(_compared(entry, error.facts))
             raise
     wide_console().print(_compared(entry, facts))
-    console.print(f"{entry.name} is in {out}", soft_wrap=True)
+    say(f"{entry.name} is in {out}")
     if entry.note:
-        console.print(f"note: {entry.note}", soft_wrap=True)
-    console.print(f"licence: {entry.licence}", soft_wrap=True)
-    console.print("please cite: " + "; ".join(entry.cite), soft_wrap=True)
+        say(f"note: {entry.note}")
+    say(f"licence: {entry.licence}")
+    say("please cite: " + "; ".join(entry.cite))
     a, b = entry.propensity
     flags = "" if (a, b) == PROPENSITY else f" --propensity-a {a} --propensity-b {b}"
     data = shlex.quote(str(command.out or entry.name))
-    console.print(f"next: snm train {data} --run-dir RUN{flags}", soft_wrap=True)
+    say(f"next: snm train {data} --run-dir RUN{flags}")
 
 
 def _compared(entry: Entry, facts: dict[str, Any]) -> Table:
     """The sizes of the registry and of the data, side by side: narrow, so that none is cut."""
-    from rich.table import Table
+    from snm.system.terminal import make_table
 
-    table = Table(title=entry.name, title_justify="left")
-    table.add_column("")
-    table.add_column("registry", justify="right", no_wrap=True)
-    table.add_column("found", justify="right", no_wrap=True)
+    table = make_table(entry.name, [""], ["registry", "found"], no_wrap=True)
     for column in _columns():
         known = _number(entry.statistics.get(column))
         table.add_row(column.replace("_", " "), known, _number(facts[column]))

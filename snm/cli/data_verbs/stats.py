@@ -32,20 +32,17 @@ class Stats:
 
 
 def _print_stats(command: Stats) -> None:
-    from rich.table import Table
-
     from snm.data.load import load
     from snm.data.statistics import describe
-    from snm.system.terminal import console, format_value, say, waiting
+    from snm.system.terminal import console, format_value, make_table, say, waiting
 
     with waiting(f"reading {command.data}"):
         found = describe(load(command.data))
     if command.json:
         print(json.dumps(found))
         return
-    table = Table(title=found.pop("name", command.data), title_justify="left", show_header=False)
-    table.add_column()
-    table.add_column(justify="right", no_wrap=True)
+    title = found.pop("name", command.data)
+    table = make_table(title, [""], [""], no_wrap=True, show_header=False)
     sha256 = found.pop("sha256")
     for name, value in found.items():
         if name == "label_frequency_deciles":
