@@ -22,7 +22,7 @@ from snm.cli.parse_errors import error_from_box, wide_terminal
 from snm.cli.setting_groups import flatten_settings
 from snm.config.settings import Config, preset, read_config
 from snm.distributed.launch import leave
-from snm.errors import STOPPED, InputError, StoppedError, nearest
+from snm.errors import STOPPED, InputError, StoppedError, flag_of, nearest
 from snm.serve.background import has_background_work
 from snm.stores.address import Address, cache_address, is_hub_address
 from snm.stores.objects import StoreError
@@ -148,9 +148,8 @@ def with_local_copies(command: Any) -> Any:
         elif field.name == "run" and address is None:
             _check_run_exists(value)
         elif address is not None and isinstance(value, Path):
-            flag = "--" + field.name.replace("_", "-")
-            where, found = flag, f"the address {address}"
-            if flag not in table.options(type(command)):
+            where, found = flag_of(field.name), f"the address {address}"
+            if where not in table.options(type(command)):
                 where, found = str(address), "an address of a store"
             raise InputError(where, found, "a path of this machine")
     return dataclasses.replace(command, **copies)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro.conf import Positional, arg
 from tyro.extras import literal_type_from_choices
 
-from snm.errors import InputError, counted, format_bytes
+from snm.errors import InputError, counted, flag_of, format_bytes
 from snm.export.index_libraries import LIBRARIES, GraphSettings
 
 if TYPE_CHECKING:
@@ -164,21 +164,19 @@ def _check(command: Export) -> None:
     Raises:
       InputError: a folder that exists, options that do nothing here, or a library that is missing.
     """
-    if command.output.exists():
-        raise InputError(
-            f"--output {command.output}", "a file or folder of that name", "a new folder"
-        )
+    from snm.system.files import check_new
+
+    check_new("--output", command.output)
     if command.quantizes and command.to != "npy":
         raise InputError(f"--rows {command.rows}", f"--to {command.to}", "--to npy")
     _check_hub(command)
     for name in (*_INDEX_OPTIONS, *_MEASURE_OPTIONS):
         allowed = command.builds_index or (command.quantizes and name in _MEASURE_OPTIONS)
         if getattr(command, name) != getattr(Export, name) and not allowed:
-            flag = "--" + name.replace("_", "-")
             expected = f"--to {' or '.join(LIBRARIES)}" + ", or --rows int8" * (
                 name in _MEASURE_OPTIONS
             )
-            raise InputError(flag, f"--to {command.to}", expected)
+            raise InputError(flag_of(name), f"--to {command.to}", expected)
     if command.min_recall is not None and not 0 <= command.min_recall <= 1:
         raise InputError("--min-recall", f"{command.min_recall:g}", "0 to 1")
 

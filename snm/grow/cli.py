@@ -70,12 +70,11 @@ def _run(command: Grow) -> None:
     from snm.grow.run import write_grown
     from snm.runs.folder import RunFolder
     from snm.runs.stored_run import StoredRun
-    from snm.system.files import atomic_folder
+    from snm.system.files import atomic_folder, check_new
     from snm.system.terminal import say, waiting
 
     out = command.output
-    if out.exists():
-        raise InputError(f"--output {out}", "a file or folder of that name", "a new folder")
+    check_new("--output", out)
     if command.same_ids and command.data is None:
         raise InputError("--same-ids", "no --data", "the data that have the same ids")
     old = StoredRun.open(command.run)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
-from snm.errors import InputError
+from snm.errors import InputError, flag_of
 from snm.serve.limits import Limits
 from snm.system.imports import of_extra
 
@@ -75,7 +75,7 @@ class Serve:
 
         for name, value in {**dataclasses.asdict(self.limits), "workers": self.workers}.items():
             if value < 1:
-                raise InputError("--" + name.replace("_", "-"), str(value), "1 or more")
+                raise InputError(flag_of(name), str(value), "1 or more")
         if not 0 <= self.port <= _LAST_PORT:
             raise InputError("--port", str(self.port), f"0 to {_LAST_PORT}")
         say(f"loading {self.run}")  # before the imports, which take a second or two

@@ -169,13 +169,13 @@ def _run_fetch(command: Fetch) -> None:
     from snm.data.propensity import PROPENSITY
     from snm.data.repository.fetch import OtherSizesError, fetch, place_of
     from snm.data.repository.registry import find
-    from snm.errors import InputError
+    from snm.system.files import check_new
     from snm.system.terminal import say, wide_console
 
     entry = find(command.name)
     out = command.out or place_of(entry)
-    if command.out is not None and out.exists():
-        raise InputError(f"--out {out}", "a file or folder of that name", "a new folder")
+    if command.out is not None:
+        check_new("--out", out)
     if out.exists():
         unread = "" if command.from_file is None else f"; {command.from_file} was not read"
         say(f"{entry.name} is already in {out}{unread}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from snm.errors import InputError, counted
+from snm.errors import InputError, counted, flag_of
 
 if TYPE_CHECKING:
     from snm.data.dataset import Dataset
@@ -62,12 +62,11 @@ def _write_synthetic(command: Synth) -> None:
       InputError: sizes that do not fit together, or a folder that exists or cannot be created.
     """
     from snm.data.formats.dispatch import write_text
-    from snm.system.files import atomic_folder
+    from snm.system.files import atomic_folder, check_new
     from snm.system.terminal import say, waiting
 
     out = command.out
-    if out.exists():
-        raise InputError(str(out), "a file or folder of that name", "a new folder")
+    check_new("", out)
     dataset = _generated(command) if command.like is None else _made_of_another(command)
     with atomic_folder("OUT", out) as beside:
         for name, part in (("train.txt", dataset.train), ("test.txt", dataset.test)):
@@ -103,8 +102,7 @@ def _made_of_another(command: Synth) -> Dataset:
 
     for name in ("labels_per_point", "nonzeros_per_point"):
         if (value := getattr(command, name)) is not None:
-            flag = f"--{name.replace('_', '-')}"
-            raise InputError(flag, f"{value} beside --like", "one of the two")
+            raise InputError(flag_of(name), f"{value} beside --like", "one of the two")
     tests = command.test_points
     with waiting(f"enlarging {command.like}"):
         original = load(str(command.like))
