@@ -27,7 +27,6 @@ from snm.serve.background import has_background_work
 from snm.stores.address import Address, cache_address, is_hub_address
 from snm.stores.objects import StoreError
 from snm.system import timing
-from snm.system.escapes import escape_controls
 from snm.system.faults import (
     OUT_OF_MEMORY,
     STANDARD_OUTPUT,
@@ -39,6 +38,7 @@ from snm.system.faults import (
 from snm.system.files import check_reachable
 from snm.system.own_modules import import_own_modules
 from snm.system.signals import sigterm_ends_process_1
+from snm.system.stderr import print_error
 
 __all__ = ["base_settings", "main", "parse", "with_local_copies"]
 
@@ -306,7 +306,5 @@ def _no_device_message(error: BaseException) -> str | None:
 
 
 def _print_error(text: str, status: int) -> int:
-    line = escape_controls(text).replace("\n", r"\n")  # names of files may hold any character
-    with contextlib.suppress(OSError):  # the reader has gone; the status reports it too
-        print(f"snm: error: {line}", file=sys.stderr)
+    print_error(text)
     return status

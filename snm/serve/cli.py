@@ -98,7 +98,8 @@ def _run(options: Serve, reload_requested: threading.Event) -> None:
       InputError: no run, an index of another run, an address that cannot be used, several workers
         of a run, or a missing package.
     """
-    from snm.system.terminal import remark, say
+    from snm.system.stderr import remark
+    from snm.system.terminal import say
 
     with of_extra("snm serve", "serve"):
         from snm.serve.reloading import Reload, describe_error
@@ -168,7 +169,7 @@ def _run_worker(listening: socket.socket, context: WorkerContext[Serve]) -> None
     """
     from snm.serve.reloading import Reload, describe_error
     from snm.system.cache_folder import enable_compilation_cache
-    from snm.system.terminal import remark
+    from snm.system.stderr import remark
 
     enable_compilation_cache()  # before the first program is compiled, or JAX caches none
 

@@ -40,7 +40,6 @@ __all__ = [
     "make_bar",
     "make_table",
     "progress_bar",
-    "remark",
     "say",
     "text_spinner",
     "waiting",
@@ -107,11 +106,6 @@ def wide_console() -> Console:
 def say(text: str | Text) -> None:
     """Prints a line without wrapping it, so that long paths stay in one piece."""
     console.print(text, soft_wrap=True)
-
-
-def remark(text: str) -> None:
-    """Prints a note on standard error, apart from the results."""
-    print(f"snm: {escape_controls(text)}", file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
