@@ -111,51 +111,48 @@ class Export:
         return self.builds_index or self.quantizes
 
     def __call__(self) -> None:
-        """Runs the verb."""
-        _run(self)
+        """Exports a run.
 
+        Raises:
+          InputError: no run, a missing library, a folder that exists, or no points to measure an
+            index on.
+        """
+        from snm.export.arrays import copy_run_files, make_manifest, run_origin
+        from snm.export.manifest import write_manifest
+        from snm.runs.folder import RunFolder
+        from snm.runs.stored_run import load
+        from snm.runs.unfinished import remark_unfinished
+        from snm.system.files import atomic_folder
+        from snm.system.terminal import console, say, waiting
 
-def _run(command: Export) -> None:
-    """Exports a run.
-
-    Raises:
-      InputError: no run, a missing library, a folder that exists, or no points to measure an index
-        on.
-    """
-    from snm.export.arrays import copy_run_files, make_manifest, run_origin
-    from snm.export.manifest import write_manifest
-    from snm.runs.folder import RunFolder
-    from snm.runs.stored_run import load
-    from snm.runs.unfinished import remark_unfinished
-    from snm.system.files import atomic_folder
-    from snm.system.terminal import console, say, waiting
-
-    _check(command)
-    points = _measured_points(command) if command.is_approximate else None
-    predictor = load(command.run)
-    remark_unfinished(command.run)
-    if command.to == "hub":
-        _write_hub(command, predictor)
-        return
-    out, folder = command.output, RunFolder(command.run)
-    manifest = make_manifest(predictor, run_origin(command.run))
-    with atomic_folder("--output", out) as partial, waiting(f"writing {out}"):
-        if command.builds_index:
-            manifest["index"] = _write_index(command, predictor, points, manifest, partial)
-        else:
-            manifest |= _write_model_arrays(command, predictor, folder, partial)
-        copy_run_files(folder, partial)
-        if command.quantizes:
-            manifest["measured"] = _measure_quantized(command, predictor, points, manifest, partial)
-        write_manifest(partial, manifest)
-    if command.is_approximate:
-        measured = (manifest["index"] if command.builds_index else manifest)["measured"]
-        console.print(_table(measured, command))
-        for line in _warnings(measured, command):
-            say(line)
-    if predictor.memory is not None:
-        _report_memory(command, predictor.memory)
-    _report_size(out)
+        _check(self)
+        points = _measured_points(self) if self.is_approximate else None
+        predictor = load(self.run)
+        remark_unfinished(self.run)
+        if self.to == "hub":
+            _write_hub(self, predictor)
+            return
+        out, folder = self.output, RunFolder(self.run)
+        manifest = make_manifest(predictor, run_origin(self.run))
+        with atomic_folder("--output", out) as partial, waiting(f"writing {out}"):
+            if self.builds_index:
+                manifest["index"] = _write_index(self, predictor, points, manifest, partial)
+            else:
+                manifest |= _write_model_arrays(self, predictor, folder, partial)
+            copy_run_files(folder, partial)
+            if self.quantizes:
+                manifest["measured"] = _measure_quantized(
+                    self, predictor, points, manifest, partial
+                )
+            write_manifest(partial, manifest)
+        if self.is_approximate:
+            measured = (manifest["index"] if self.builds_index else manifest)["measured"]
+            console.print(_table(measured, self))
+            for line in _warnings(measured, self):
+                say(line)
+        if predictor.memory is not None:
+            _report_memory(self, predictor.memory)
+        _report_size(out)
 
 
 def _check(command: Export) -> None:
