@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable
 
 __all__ = [
-    "STOPPED", "InputError", "StoppedError", "counted", "duration", "first_line", "format_bytes",
-    "nearest", "pip_install",
+    "STOPPED", "InputError", "StoppedError", "counted", "duration", "first_line", "flag_of",
+    "format_bytes", "nearest", "pip_install",
 ]  # fmt: skip
 
 
@@ -91,6 +91,16 @@ def first_line(error: BaseException) -> str:
 
 
 _LONGEST = 160  # characters of a line that quotes another package
+
+
+def flag_of(name: str) -> str:
+    """The option of a field or setting, as `InputError` takes it.
+
+    Example:
+      >>> flag_of("batch_size")
+      '--batch-size'
+    """
+    return "--" + name.replace("_", "-")
 
 
 class InputError(ValueError):

@@ -12,6 +12,7 @@ from typing import Any
 
 from snm.errors import InputError
 from snm.system.imports import of_extra
+from snm.system.stderr import print_error
 
 __all__ = ["create_app", "main", "register"]
 
@@ -42,7 +43,7 @@ def main() -> None:
     try:
         register()
     except InputError as error:
-        print(f"snm: error: {error.as_flags}", file=sys.stderr)
+        print_error(error.as_flags)
         sys.exit(2)
     from annif.cli import cli
 

@@ -71,53 +71,48 @@ class Bench:
     """Compare with the file of an earlier run; exit with status 1 if a part is slower."""
 
     def __call__(self) -> None:
-        """Runs the verb."""
-        _run(self)
+        """Times the given parts, prints tables, and writes JSON.
 
+        Raises:
+          InputError: an unknown part, too few repeats, or an invalid file for `--vs`.
+          SystemExit: with status 1 if `--vs` finds something slower.
+        """
+        import jax
 
-def _run(command: Bench) -> None:
-    """Times the given parts, prints tables, and writes JSON.
+        from snm.bench.parts import PARTS
+        from snm.runs.folder import write_json
+        from snm.system.terminal import text_spinner, wide_console
 
-    Raises:
-      InputError: an unknown part, too few repeats, or an invalid file for `--vs`.
-      SystemExit: with status 1 if `--vs` finds something slower.
-    """
-    import jax
-
-    from snm.bench.parts import PARTS
-    from snm.runs.folder import write_json
-    from snm.system.terminal import text_spinner, wide_console
-
-    console = wide_console()
-    _check(command)
-    before = None if command.vs is None else _read(command.vs)
-    if command.device == "gpu" and jax.default_backend() == "cpu":
-        console.print("skipped: jax finds no GPU (is its CUDA extra installed?)")
-        return
-    if command.device == "cpu":
-        jax.config.update("jax_platforms", "cpu")
-    names = command.parts or tuple(PARTS)
-    rows: list[dict[str, Any]] = []
-    machine_description = describe_machine()
-    with text_spinner("", timed=True) as report:
-        for shape in command.shape:
-            for part in names:
-                part_rows = _time_part(part, shape, command, report)
-                rows += part_rows
-                console.print(make_results_table(part_rows))
-                if command.json is not None:
-                    # A list of rows, each with the machine it was measured on.
-                    write_json(command.json, [{**row, "on": machine_description} for row in rows])
-    if before is not None:
-        lines = slower(rows, before)
-        for line in lines:
-            console.print(line)
-        if lines:
-            raise SystemExit(1)
-        known = {_key(row) for row in before}
-        new = sum(_key(row) not in known for row in rows)
-        rest = f" ({new} of {len(rows)} rows are not in it)" if new else ""
-        console.print(f"nothing is slower than in {command.vs}{rest}")
+        console = wide_console()
+        _check(self)
+        before = None if self.vs is None else _read(self.vs)
+        if self.device == "gpu" and jax.default_backend() == "cpu":
+            console.print("skipped: jax finds no GPU (is its CUDA extra installed?)")
+            return
+        if self.device == "cpu":
+            jax.config.update("jax_platforms", "cpu")
+        names = self.parts or tuple(PARTS)
+        rows: list[dict[str, Any]] = []
+        machine_description = describe_machine()
+        with text_spinner("", timed=True) as report:
+            for shape in self.shape:
+                for part in names:
+                    part_rows = _time_part(part, shape, self, report)
+                    rows += part_rows
+                    console.print(make_results_table(part_rows))
+                    if self.json is not None:
+                        # A list of rows, each with the machine it was measured on.
+                        write_json(self.json, [{**row, "on": machine_description} for row in rows])
+        if before is not None:
+            lines = slower(rows, before)
+            for line in lines:
+                console.print(line)
+            if lines:
+                raise SystemExit(1)
+            known = {_key(row) for row in before}
+            new = sum(_key(row) not in known for row in rows)
+            rest = f" ({new} of {len(rows)} rows are not in it)" if new else ""
+            console.print(f"nothing is slower than in {self.vs}{rest}")
 
 
 def _check(command: Bench) -> None:

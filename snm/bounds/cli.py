@@ -55,62 +55,59 @@ class Bounds:
     """Print one JSON object."""
 
     def __call__(self) -> None:
-        """Runs the verb."""
-        _run(self)
+        """Measures a run and prints its bounds.
 
+        Raises:
+          InputError: no run, data that do not fit or cannot be read, or an option out of range.
+        """
+        import numpy as np
 
-def _run(command: Bounds) -> None:
-    """Measures a run and prints its bounds.
+        from snm.bounds.measure import bounds_of_run, measure
+        from snm.runs.stored_run import StoredRun
+        from snm.runs.unfinished import remark_unfinished
+        from snm.system.cache_folder import enable_compilation_cache
+        from snm.system.terminal import counters, say, waiting
+        from snm.trainer.evaluate_run import evaluation_data
 
-    Raises:
-      InputError: no run, data that do not fit or cannot be read, or an option out of range.
-    """
-    import numpy as np
-
-    from snm.bounds.measure import bounds_of_run, measure
-    from snm.runs.stored_run import StoredRun
-    from snm.runs.unfinished import remark_unfinished
-    from snm.system.cache_folder import enable_compilation_cache
-    from snm.system.terminal import counters, say, waiting
-    from snm.trainer.evaluate_run import evaluation_data
-
-    if not 0 < command.delta < 1:
-        raise InputError("--delta", str(command.delta), "a probability between 0 and 1")
-    if command.points is not None and command.points < 1:
-        raise InputError("--points", str(command.points), "at least 1")
-    enable_compilation_cache()
-    remark_unfinished(command.run)
-    with waiting(f"reading {command.run}"):
-        stored = StoredRun.open(command.run)
-        predictor, config = stored.load(), stored.config
-        dataset, notes = evaluation_data(stored, command.data, own_train=True)
-    for note in () if command.json else notes:
-        say(note)
-    k = config.retrieval_k if command.k is None else command.k
-    assert dataset.test is not None
-    samples = []
-    with counters() as counter:
-        for name, points, max_points in (
-            ("training points", dataset.train, command.points),
-            ("test points", dataset.test, None),
-        ):
-            labelled = int(np.count_nonzero(np.diff(points.labels.indptr)))
-            shown = counter(name, min(max_points or labelled, labelled))
-            samples.append(measure(predictor, points, k, max_points=max_points, on_progress=shown))
-    bounds = bounds_of_run(
-        predictor,
-        *samples,
-        k=k,
-        delta=command.delta,
-        rhos=command.rho,
-        sampler=config.sampler,
-        positive_weights=config.positive_weights,
-    )
-    bounds = {"run": str(command.run), **bounds, "verdicts": verdicts(bounds)}
-    if command.json:
-        print(json.dumps(bounds))
-        return
-    _print(bounds)
+        if not 0 < self.delta < 1:
+            raise InputError("--delta", str(self.delta), "a probability between 0 and 1")
+        if self.points is not None and self.points < 1:
+            raise InputError("--points", str(self.points), "at least 1")
+        enable_compilation_cache()
+        remark_unfinished(self.run)
+        with waiting(f"reading {self.run}"):
+            stored = StoredRun.open(self.run)
+            predictor, config = stored.load(), stored.config
+            dataset, notes = evaluation_data(stored, self.data, own_train=True)
+        for note in () if self.json else notes:
+            say(note)
+        k = config.retrieval_k if self.k is None else self.k
+        assert dataset.test is not None
+        samples = []
+        with counters() as counter:
+            for name, points, max_points in (
+                ("training points", dataset.train, self.points),
+                ("test points", dataset.test, None),
+            ):
+                labelled = int(np.count_nonzero(np.diff(points.labels.indptr)))
+                shown = counter(name, min(max_points or labelled, labelled))
+                samples.append(
+                    measure(predictor, points, k, max_points=max_points, on_progress=shown)
+                )
+        bounds = bounds_of_run(
+            predictor,
+            *samples,
+            k=k,
+            delta=self.delta,
+            rhos=self.rho,
+            sampler=config.sampler,
+            positive_weights=config.positive_weights,
+        )
+        bounds = {"run": str(self.run), **bounds, "verdicts": verdicts(bounds)}
+        if self.json:
+            print(json.dumps(bounds))
+            return
+        _print(bounds)
 
 
 def verdicts(bounds: dict[str, Any]) -> list[str]:

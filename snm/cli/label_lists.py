@@ -35,7 +35,7 @@ def read_labels(
 
     from snm.data.formats.dispatch import read_lines
     from snm.prediction.candidates import unknown_labels_error
-    from snm.system.terminal import remark
+    from snm.system.stderr import remark
 
     lines, names = read_lines(path), set(predictor.label_names or ())
     if not may_be_none and not any(map(str.strip, lines)):

@@ -22,12 +22,11 @@ from snm.cli.parse_errors import error_from_box, wide_terminal
 from snm.cli.setting_groups import flatten_settings
 from snm.config.settings import Config, preset, read_config
 from snm.distributed.launch import leave
-from snm.errors import STOPPED, InputError, StoppedError, nearest
+from snm.errors import STOPPED, InputError, StoppedError, flag_of, nearest
 from snm.serve.background import has_background_work
 from snm.stores.address import Address, cache_address, is_hub_address
 from snm.stores.objects import StoreError
 from snm.system import timing
-from snm.system.escapes import escape_controls
 from snm.system.faults import (
     OUT_OF_MEMORY,
     STANDARD_OUTPUT,
@@ -39,6 +38,7 @@ from snm.system.faults import (
 from snm.system.files import check_reachable
 from snm.system.own_modules import import_own_modules
 from snm.system.signals import sigterm_ends_process_1
+from snm.system.stderr import print_error
 
 __all__ = ["base_settings", "main", "parse", "with_local_copies"]
 
@@ -148,9 +148,8 @@ def with_local_copies(command: Any) -> Any:
         elif field.name == "run" and address is None:
             _check_run_exists(value)
         elif address is not None and isinstance(value, Path):
-            flag = "--" + field.name.replace("_", "-")
-            where, found = flag, f"the address {address}"
-            if flag not in table.options(type(command)):
+            where, found = flag_of(field.name), f"the address {address}"
+            if where not in table.options(type(command)):
                 where, found = str(address), "an address of a store"
             raise InputError(where, found, "a path of this machine")
     return dataclasses.replace(command, **copies)
@@ -307,7 +306,5 @@ def _no_device_message(error: BaseException) -> str | None:
 
 
 def _print_error(text: str, status: int) -> int:
-    line = escape_controls(text).replace("\n", r"\n")  # names of files may hold any character
-    with contextlib.suppress(OSError):  # the reader has gone; the status reports it too
-        print(f"snm: error: {line}", file=sys.stderr)
+    print_error(text)
     return status

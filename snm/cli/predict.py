@@ -123,7 +123,8 @@ def _run(command: Predict) -> None:
     from snm.export.load import load
     from snm.prediction.answer_lines import FORMATS
     from snm.runs.unfinished import remark_unfinished
-    from snm.system.terminal import remark, say, text_spinner
+    from snm.system.stderr import remark
+    from snm.system.terminal import say, text_spinner
 
     _check(command)
     output = command.output
@@ -309,7 +310,7 @@ def _blocks(
     """The points of the input, some at a time; says how it is read."""
     from snm.data.formats.questions import read_questions
     from snm.data.formats.records import display_name
-    from snm.system.terminal import remark
+    from snm.system.stderr import remark
 
     width, texts = predictor.model.num_features, predictor.vectorizer
     if command.input is None:

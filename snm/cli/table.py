@@ -31,6 +31,7 @@ from snm.cli.train import Train
 from snm.compare.cli import Compare
 from snm.config.settings import Config
 from snm.doctor.cli import Doctor
+from snm.errors import flag_of
 from snm.export.cli import Export
 from snm.grow.cli import Grow
 from snm.serve.cli import Serve
@@ -170,10 +171,10 @@ def options(kind: Any) -> list[str]:
     for field in dataclasses.fields(kind):
         hint = hints[field.name]
         plain, markers = getattr(hint, "__origin__", hint), getattr(hint, "__metadata__", ())
-        name = field.name.replace("_", "-")
+        name = flag_of(field.name)
         if dataclasses.is_dataclass(plain):
             names += options(plain)
         elif _POSITIONAL not in markers:
             has_negation = plain is bool and _NO_NEGATION not in markers
-            names += [f"--{name}", f"--no-{name}"] if has_negation else [f"--{name}"]
+            names += [name, flag_of(f"no_{field.name}")] if has_negation else [name]
     return names

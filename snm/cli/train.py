@@ -116,7 +116,7 @@ def run_training(command: Train) -> None:
     Raises:
       InputError: data, settings or a folder that cannot be used.
     """
-    from snm.system.terminal import console, progress_bar, waiting
+    from snm.system.terminal import console, progress_bar, say, waiting
     from snm.system.timing import part
 
     with waiting("starting"), part("starting"):
@@ -162,7 +162,7 @@ def run_training(command: Train) -> None:
             check_fits(dataset, run.config, command.device_memory)
             warning = disk_warning(dataset, run.config, place.folder)
             if warning is not None and not RunFolder(place.folder).result.exists():
-                console.print(warning, soft_wrap=True)
+                say(warning)
         with progress_bar() as bar, announced_stop(_STOP_NOTE, _RESUME_NOTE) as stop:
             request = RunRequest(
                 source=command.data,  # as typed, so that `evaluate` finds the data again
@@ -176,7 +176,7 @@ def run_training(command: Train) -> None:
             for event in log_to_trackers(run.events(request), services, place.folder):
                 display.show(event)
     if not display.started:
-        console.print(f"{command.run_dir} is finished: nothing was trained", soft_wrap=True)
+        say(f"{command.run_dir} is finished: nothing was trained")
     place_of_run = Address.of(command.run_dir) or command.run_dir
     _print_result(display.result, dataset.name, place_of_run)
     _print_times(command.profile_time)

@@ -170,7 +170,7 @@ def _run(command: Compare) -> None:
     from snm.compare.report.terminal import layout_tables
     from snm.system.locks import LOCK, locked
     from snm.system.signals import announced_stop
-    from snm.system.terminal import console
+    from snm.system.terminal import console, say
 
     _check(command)
     arms, dataset = _arms_and_data(command)
@@ -207,7 +207,7 @@ def _run(command: Compare) -> None:
         _write(command.out, results)
     for sheet in all_sheets(results):
         console.print(*layout_tables(sheet, console.width), sep="\n")
-    console.print(f"\n{command.out / 'report.html'}", soft_wrap=True)
+    say(f"\n{command.out / 'report.html'}")
 
 
 def _check(command: Compare) -> None:

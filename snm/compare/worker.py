@@ -22,6 +22,7 @@ from snm.stores.objects import StoreError
 from snm.system.locks import locked
 from snm.system.own_modules import import_own_modules
 from snm.system.signals import stop_requested
+from snm.system.stderr import print_error
 
 __all__ = ["main", "run_task"]
 
@@ -131,7 +132,7 @@ def main() -> int:
     except StoppedError:
         return STOPPED
     except (InputError, StoreError, ArithmeticError, OSError) as error:
-        print(f"snm: error: {getattr(error, 'as_flags', error)}", file=sys.stderr)
+        print_error(str(getattr(error, "as_flags", error)))
         return 2 if isinstance(error, InputError) else 1
     return 0
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, get_args
 
 from snm.config.fields import GROUPS, USED_IF, AllSettings
 from snm.config.marks import TABLES, Limit, collect_marks, load_table
-from snm.errors import InputError
+from snm.errors import InputError, flag_of
 
 __all__ = [
     "check_name",
@@ -53,19 +53,19 @@ def check_settings(config: Settings, hints: Mapping[str, Any]) -> Settings:
         if not isinstance(values[name], str):
             found = repr(values[name])
             raise InputError(
-                _flag(name), found, f"a name; add your own object to {table} under one"
+                flag_of(name), found, f"a name; add your own object to {table} under one"
             )
-    values = {name: check_type(_flag(name), value, hints[name]) for name, value in values.items()}
+    values = {name: check_type(flag_of(name), value, hints[name]) for name, value in values.items()}
     config = dataclasses.replace(config, **values)
     for name, value in values.items():
         if isinstance(value, float) and not math.isfinite(value):
-            raise InputError(_flag(name), f"{value}", "a finite number")
+            raise InputError(flag_of(name), f"{value}", "a finite number")
         if type(value) is int and value > _MAX_INT:
-            raise InputError(_flag(name), f"{value}", f"at most {_MAX_INT}")
+            raise InputError(flag_of(name), f"{value}", f"at most {_MAX_INT}")
     for name, limit in _LIMITS.items():
         value = values[name]
         if not isinstance(value, str) and not limit.allows(value):
-            raise InputError(_flag(name), f"{value}", limit.expected)
+            raise InputError(flag_of(name), f"{value}", limit.expected)
     if (config.patience or config.refit) and not config.validation_fraction:
         where = "--patience" if config.patience else "--refit"
         raise InputError(where, "no validation set", "--validation-fraction above 0")
@@ -76,7 +76,7 @@ def check_settings(config: Settings, hints: Mapping[str, Any]) -> Settings:
         found = f"{mined} mined of {sampled} sampled labels"
         raise InputError("--mined", found, "at most as many as --sampled")
     for setting in TABLES:
-        check_name(_flag(setting), setting, getattr(config, setting))
+        check_name(flag_of(setting), setting, getattr(config, setting))
     _check_loss(config)
     return config
 
@@ -92,7 +92,7 @@ def _check_loss(config: AllSettings) -> None:
         loss_options(config)
     except InputError as error:
         name = error.where.removeprefix("LossOptions ")
-        raise InputError(_flag(name), error.found, error.expected) from error
+        raise InputError(flag_of(name), error.found, error.expected) from error
     loss, losses = config.loss, load_table("loss")
     head_loss = losses[loss]
     if not isinstance(head_loss, HeadLoss):
@@ -108,7 +108,7 @@ def _check_loss(config: AllSettings) -> None:
                 if isinstance(other, HeadLoss) and name in other.option_names
             ]
             expected = f"--loss {' or '.join(readers)}, or {_ALTERNATIVES.get(name, default)}"
-            raise InputError(_flag(name), found, expected)
+            raise InputError(flag_of(name), found, expected)
     learned = config.learn_score_scale is True
     psi = load_table("transformation")[config.transformation]
     if not isinstance(psi, TransformationFamily):
@@ -153,10 +153,10 @@ def reject_unused_settings(config: AllSettings, names: Collection[str] | None = 
         value = getattr(config, name)
         is_set = name in defaults and value != defaults[name]
         if is_set and (names is None or name in names):
-            flag = _flag(control.setting)
+            flag = flag_of(control.setting)
             found = f"{value} with {flag} {getattr(config, control.setting)}"
             expected = f"{defaults[name]}, or {flag} {control.values(name)}"
-            raise InputError(_flag(name), found, expected)
+            raise InputError(flag_of(name), found, expected)
 
 
 _TYPES = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
@@ -190,7 +190,3 @@ def check_type(where: str, value: Any, hint: Any) -> Any:
     if isinstance(value, str) and value in words:
         return value
     raise InputError(where, repr(value), " or ".join(words))
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")

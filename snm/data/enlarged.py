@@ -20,7 +20,7 @@ from scipy.sparse import block_diag, csr_matrix, vstack
 
 from snm.data.content import hash_matrices
 from snm.data.dataset import Dataset, Points, count_ids
-from snm.errors import InputError
+from snm.errors import InputError, flag_of
 from snm.machine.ram import check_available_ram
 
 __all__ = ["enlarge", "frequent_share"]
@@ -68,7 +68,7 @@ def enlarge(
     for name, value, minimum in (("points", points, 1), ("test_points", test_points, 0),
                                ("labels", labels, 1), ("seed", seed, 0)):  # fmt: skip
         if value < minimum:
-            raise InputError(f"--{name.replace('_', '-')}", f"{value}", f"{minimum} or more")
+            raise InputError(flag_of(name), f"{value}", f"{minimum} or more")
     check_available_ram("--points", _bytes_needed(original.train, points + test_points))
     rng = np.random.default_rng(seed)
     sizes = _domains(original, points, labels)

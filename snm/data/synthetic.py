@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 from snm.data.content import hash_matrices
 from snm.data.dataset import Dataset, Points
 from snm.data.formats.text import to_csr
-from snm.errors import InputError
+from snm.errors import InputError, flag_of
 from snm.machine.ram import check_available_ram
 
 __all__ = ["default", "generate"]
@@ -257,7 +257,7 @@ def generate(
     for argument, (value, least, most) in limits.items():
         if not least <= value <= most:
             expected = f"{least} or more" if most == np.inf else f"a number from {least} to {most}"
-            raise InputError(f"--{argument.replace('_', '-')}", f"{value}", expected)
+            raise InputError(flag_of(argument), f"{value}", expected)
     topics = topics or max(2, labels // _LABELS_PER_TOPIC)
     _refuse_too_large(
         (points + test_points) * (labels_per_point + nonzeros_per_point), features, labels, topics

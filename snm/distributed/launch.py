@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from snm.errors import InputError, first_line
+from snm.errors import InputError, first_line, flag_of
 
 __all__ = ["EXIT_PEER_GONE", "ProcessOptions", "leave", "process_group"]
 
@@ -63,7 +63,7 @@ class ProcessOptions:
         names = ("coordinator", "num_processes", "process_id")
         missing = [name for name in names if getattr(self, name) is None]
         if missing and not launched:
-            flags = ", ".join(f"--{name.replace('_', '-')}" for name in missing)
+            flags = ", ".join(map(flag_of, missing))
             expected = "all of --coordinator, --num-processes and --process-id, or a launcher"
             found = "nothing, and no launcher (SLURM, Open MPI, GKE)"
             raise InputError(flags, found, expected)

@@ -95,16 +95,16 @@ def _run(path: str, *, as_json: bool) -> None:
 def _print(findings: list[Finding]) -> None:
     from rich.text import Text
 
-    from snm.system.terminal import console
+    from snm.system.terminal import console, say
 
     width = max(len(finding.what) for finding in findings)
     for finding in findings:
         sign, style = _SIGNS[finding.level]
         line = Text.assemble((f"{sign:<8}", style), f"{finding.what:<{width}}  ", finding.found)
-        console.print(line, soft_wrap=True)
+        say(line)
         if finding.advice:
             advice = Text.assemble(" " * (10 + width), ("-> ", style), finding.advice)
-            console.print(advice, soft_wrap=True)
+            say(advice)
     counts = {level: sum(f.level == level for f in findings) for level in ("error", "warning")}
     if not any(counts.values()):
         console.print("no problems found")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro.conf import Positional, arg
 from tyro.extras import literal_type_from_choices
 
-from snm.errors import InputError, counted, format_bytes
+from snm.errors import InputError, counted, flag_of, format_bytes
 from snm.export.index_libraries import LIBRARIES, GraphSettings
 
 if TYPE_CHECKING:
@@ -111,51 +111,48 @@ class Export:
         return self.builds_index or self.quantizes
 
     def __call__(self) -> None:
-        """Runs the verb."""
-        _run(self)
+        """Exports a run.
 
+        Raises:
+          InputError: no run, a missing library, a folder that exists, or no points to measure an
+            index on.
+        """
+        from snm.export.arrays import copy_run_files, make_manifest, run_origin
+        from snm.export.manifest import write_manifest
+        from snm.runs.folder import RunFolder
+        from snm.runs.stored_run import load
+        from snm.runs.unfinished import remark_unfinished
+        from snm.system.files import atomic_folder
+        from snm.system.terminal import console, say, waiting
 
-def _run(command: Export) -> None:
-    """Exports a run.
-
-    Raises:
-      InputError: no run, a missing library, a folder that exists, or no points to measure an index
-        on.
-    """
-    from snm.export.arrays import copy_run_files, make_manifest, run_origin
-    from snm.export.manifest import write_manifest
-    from snm.runs.folder import RunFolder
-    from snm.runs.stored_run import load
-    from snm.runs.unfinished import remark_unfinished
-    from snm.system.files import atomic_folder
-    from snm.system.terminal import console, waiting
-
-    _check(command)
-    points = _measured_points(command) if command.is_approximate else None
-    predictor = load(command.run)
-    remark_unfinished(command.run)
-    if command.to == "hub":
-        _write_hub(command, predictor)
-        return
-    out, folder = command.output, RunFolder(command.run)
-    manifest = make_manifest(predictor, run_origin(command.run))
-    with atomic_folder("--output", out) as partial, waiting(f"writing {out}"):
-        if command.builds_index:
-            manifest["index"] = _write_index(command, predictor, points, manifest, partial)
-        else:
-            manifest |= _write_model_arrays(command, predictor, folder, partial)
-        copy_run_files(folder, partial)
-        if command.quantizes:
-            manifest["measured"] = _measure_quantized(command, predictor, points, manifest, partial)
-        write_manifest(partial, manifest)
-    if command.is_approximate:
-        measured = (manifest["index"] if command.builds_index else manifest)["measured"]
-        console.print(_table(measured, command))
-        for line in _warnings(measured, command):
-            console.print(line, soft_wrap=True)
-    if predictor.memory is not None:
-        _report_memory(command, predictor.memory)
-    _report_size(out)
+        _check(self)
+        points = _measured_points(self) if self.is_approximate else None
+        predictor = load(self.run)
+        remark_unfinished(self.run)
+        if self.to == "hub":
+            _write_hub(self, predictor)
+            return
+        out, folder = self.output, RunFolder(self.run)
+        manifest = make_manifest(predictor, run_origin(self.run))
+        with atomic_folder("--output", out) as partial, waiting(f"writing {out}"):
+            if self.builds_index:
+                manifest["index"] = _write_index(self, predictor, points, manifest, partial)
+            else:
+                manifest |= _write_model_arrays(self, predictor, folder, partial)
+            copy_run_files(folder, partial)
+            if self.quantizes:
+                manifest["measured"] = _measure_quantized(
+                    self, predictor, points, manifest, partial
+                )
+            write_manifest(partial, manifest)
+        if self.is_approximate:
+            measured = (manifest["index"] if self.builds_index else manifest)["measured"]
+            console.print(_table(measured, self))
+            for line in _warnings(measured, self):
+                say(line)
+        if predictor.memory is not None:
+            _report_memory(self, predictor.memory)
+        _report_size(out)
 
 
 def _check(command: Export) -> None:
@@ -164,21 +161,19 @@ def _check(command: Export) -> None:
     Raises:
       InputError: a folder that exists, options that do nothing here, or a library that is missing.
     """
-    if command.output.exists():
-        raise InputError(
-            f"--output {command.output}", "a file or folder of that name", "a new folder"
-        )
+    from snm.system.files import check_new
+
+    check_new("--output", command.output)
     if command.quantizes and command.to != "npy":
         raise InputError(f"--rows {command.rows}", f"--to {command.to}", "--to npy")
     _check_hub(command)
     for name in (*_INDEX_OPTIONS, *_MEASURE_OPTIONS):
         allowed = command.builds_index or (command.quantizes and name in _MEASURE_OPTIONS)
         if getattr(command, name) != getattr(Export, name) and not allowed:
-            flag = "--" + name.replace("_", "-")
             expected = f"--to {' or '.join(LIBRARIES)}" + ", or --rows int8" * (
                 name in _MEASURE_OPTIONS
             )
-            raise InputError(flag, f"--to {command.to}", expected)
+            raise InputError(flag_of(name), f"--to {command.to}", expected)
     if command.min_recall is not None and not 0 <= command.min_recall <= 1:
         raise InputError("--min-recall", f"{command.min_recall:g}", "0 to 1")
 
@@ -245,21 +240,21 @@ def _write_model_arrays(
 
 
 def _report_memory(command: Export, memory: Memory) -> None:
-    from snm.system.terminal import console
+    from snm.system.terminal import say
 
     file = f"memory{'-*' if command.to == 'npy' else ''}.{command.to}"
     if command.builds_index:
         message = "not in the index, nor in its recall; `snm evaluate` and `serve` add the votes"
     else:
         message = f"{counted(len(memory.rows), 'point')} in {file}; the manifest says how they vote"
-    console.print(f"memory of neighbours: {message}", soft_wrap=True)
+    say(f"memory of neighbours: {message}")
 
 
 def _report_size(out: Path) -> None:
-    from snm.system.terminal import console
+    from snm.system.terminal import say
 
     size = sum(file.stat().st_size for file in out.iterdir())
-    console.print(f"{format_bytes(size)} in {out}", soft_wrap=True)
+    say(f"{format_bytes(size)} in {out}")
 
 
 def _measured_points(command: Export) -> Any:

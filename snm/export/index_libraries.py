@@ -10,7 +10,7 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from snm.errors import InputError
+from snm.errors import InputError, flag_of
 from snm.system.imports import of_extra
 
 if TYPE_CHECKING:
@@ -45,8 +45,9 @@ class GraphSettings:
         for field in dataclasses.fields(self):
             low = 2 if field.name == "links" else 1
             if getattr(self, field.name) < low:
-                flag = "--" + field.name.replace("_", "-")
-                raise InputError(flag, str(getattr(self, field.name)), f"{low} or more")
+                raise InputError(
+                    flag_of(field.name), str(getattr(self, field.name)), f"{low} or more"
+                )
 
 
 class IndexLibrary(Protocol):

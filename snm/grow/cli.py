@@ -54,56 +54,50 @@ class Grow:
     """Take labels without names to mean the same in DATA as in the run."""
 
     def __call__(self) -> None:
-        """Runs the verb."""
-        _run(self)
+        """Writes the grown run.
 
+        Raises:
+          InputError: no finished run, names that exist already, data with other labels, neither new
+            labels nor a memory that could store new points, or a folder that exists.
+        """
+        from snm.data.id_space import renumber_labels
+        from snm.data.load import load as load_data
+        from snm.grow.run import write_grown
+        from snm.runs.folder import RunFolder
+        from snm.runs.stored_run import StoredRun
+        from snm.system.files import atomic_folder, check_new
+        from snm.system.terminal import say, waiting
 
-def _run(command: Grow) -> None:
-    """Writes the grown run.
-
-    Raises:
-      InputError: no finished run, names that exist already, data with other labels, neither new
-        labels nor a memory that could store new points, or a folder that exists.
-    """
-    from snm.data.id_space import renumber_labels
-    from snm.data.load import load as load_data
-    from snm.grow.run import write_grown
-    from snm.runs.folder import RunFolder
-    from snm.runs.stored_run import StoredRun
-    from snm.system.files import atomic_folder
-    from snm.system.terminal import say, waiting
-
-    out = command.output
-    if out.exists():
-        raise InputError(f"--output {out}", "a file or folder of that name", "a new folder")
-    if command.same_ids and command.data is None:
-        raise InputError("--same-ids", "no --data", "the data that have the same ids")
-    old = StoredRun.open(command.run)
-    predictor = old.load()
-    if not old.all_trained:
-        raise InputError(str(command.run), "a run that is not finished", "a finished one")
-    before = tuple(predictor.label_names or map(str, range(predictor.model.spec.num_labels)))
-    dataset = None if command.data is None else load_data(command.data)
-    run_ids = old.ids()
-    names = _new_names(command, before, dataset, run_ids)
-    _check_growth(command, predictor, names)
-    if dataset is not None:
-        grown = dataclasses.replace(
-            run_ids,
-            num_labels=len(before) + len(names),
-            label_names=None if run_ids.label_names is None else before + names,
-        )
-        # New labels come with new data, whose hash is not comparable.
-        same_ids = command.same_ids or bool(names)
-        dataset, mapped = renumber_labels(dataset, grown, same_ids=same_ids, train_too=True)
-        if mapped is not None:
-            say(mapped)
-    with atomic_folder("--output", out) as partial, waiting(f"growing {command.run}"):
-        origins, memory = write_grown(
-            old, RunFolder(partial), predictor, before + names, dataset, command.data
-        )
-    for line in _report(command, predictor, origins, memory):
-        say(line)
+        out = self.output
+        check_new("--output", out)
+        if self.same_ids and self.data is None:
+            raise InputError("--same-ids", "no --data", "the data that have the same ids")
+        old = StoredRun.open(self.run)
+        predictor = old.load()
+        if not old.all_trained:
+            raise InputError(str(self.run), "a run that is not finished", "a finished one")
+        before = tuple(predictor.label_names or map(str, range(predictor.model.spec.num_labels)))
+        dataset = None if self.data is None else load_data(self.data)
+        run_ids = old.ids()
+        names = _new_names(self, before, dataset, run_ids)
+        _check_growth(self, predictor, names)
+        if dataset is not None:
+            grown = dataclasses.replace(
+                run_ids,
+                num_labels=len(before) + len(names),
+                label_names=None if run_ids.label_names is None else before + names,
+            )
+            # New labels come with new data, whose hash is not comparable.
+            same_ids = self.same_ids or bool(names)
+            dataset, mapped = renumber_labels(dataset, grown, same_ids=same_ids, train_too=True)
+            if mapped is not None:
+                say(mapped)
+        with atomic_folder("--output", out) as partial, waiting(f"growing {self.run}"):
+            origins, memory = write_grown(
+                old, RunFolder(partial), predictor, before + names, dataset, self.data
+            )
+        for line in _report(self, predictor, origins, memory):
+            say(line)
 
 
 def _check_growth(command: Grow, predictor: Predictor, names: tuple[str, ...]) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from snm.data.formats.foreign import READERS
-from snm.errors import InputError
+from snm.errors import InputError, flag_of
 from snm.importing.options import ImportOptions, InteractionsOptions
+from snm.system.files import check_new
 
 __all__ = ["check_format", "check_import", "check_interactions"]
 
@@ -94,8 +95,7 @@ def _check_separator(flag: str, mark: str, *, or_space: bool = False) -> None:
 
 def _check_draws(options: ImportOptions | InteractionsOptions) -> None:
     """Refuses a folder that is there, and a share of test points that cannot be drawn."""
-    if options.out.exists():
-        raise InputError(str(options.out), "a file or folder of that name", "a new folder")
+    check_new("", options.out)
     if not 0 <= options.test_fraction < 1:
         raise InputError("--test-fraction", f"{options.test_fraction}", "0 to below 1")
     if options.seed < 0:
@@ -139,13 +139,10 @@ def _check_texts(options: ImportOptions) -> None:
 
     if options.label_separator == "":
         raise InputError("--label-separator", "an empty text", "one character or more")
-    for flag, given in (
-        ("stop-words", options.stop_words),
-        ("token-pattern", options.token_pattern),
-    ):
-        if given is not None and options.analyzer != "word":
+    for name in ("stop_words", "token_pattern"):
+        if getattr(options, name) is not None and options.analyzer != "word":
             found = f"--analyzer {options.analyzer}"
-            raise InputError(f"--{flag}", found, "--analyzer word: characters have none")
+            raise InputError(flag_of(name), found, "--analyzer word: characters have none")
     if options.token_pattern is not None:
         refuse_pattern(options.token_pattern)
     if CLASSES.get(options.vectorizer, options.vectorizer) == "hashing":
@@ -192,5 +189,4 @@ def _is_given(options: object, name: str) -> bool:
 
 def _flag_of(options: object, name: str) -> str:
     """The option as it was given."""
-    no = "no-" if getattr(options, name) is False else ""
-    return f"--{no}{name.replace('_', '-')}"
+    return flag_of(f"no_{name}" if getattr(options, name) is False else name)

@@ -11,7 +11,7 @@ from snm.runs.folder import RunFolder
 from snm.runs.stored_run import StoredRun
 from snm.stores.address import is_hub_address
 from snm.stores.copies import local
-from snm.system.terminal import remark
+from snm.system.stderr import remark
 
 __all__ = ["memory_is_readable", "remark_unfinished", "result_is_current"]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
-from snm.errors import InputError
+from snm.errors import InputError, flag_of
 from snm.serve.limits import Limits
 from snm.system.imports import of_extra
 
@@ -75,7 +75,7 @@ class Serve:
 
         for name, value in {**dataclasses.asdict(self.limits), "workers": self.workers}.items():
             if value < 1:
-                raise InputError("--" + name.replace("_", "-"), str(value), "1 or more")
+                raise InputError(flag_of(name), str(value), "1 or more")
         if not 0 <= self.port <= _LAST_PORT:
             raise InputError("--port", str(self.port), f"0 to {_LAST_PORT}")
         say(f"loading {self.run}")  # before the imports, which take a second or two
@@ -98,7 +98,8 @@ def _run(options: Serve, reload_requested: threading.Event) -> None:
       InputError: no run, an index of another run, an address that cannot be used, several workers
         of a run, or a missing package.
     """
-    from snm.system.terminal import remark, say
+    from snm.system.stderr import remark
+    from snm.system.terminal import say
 
     with of_extra("snm serve", "serve"):
         from snm.serve.reloading import Reload, describe_error
@@ -168,7 +169,7 @@ def _run_worker(listening: socket.socket, context: WorkerContext[Serve]) -> None
     """
     from snm.serve.reloading import Reload, describe_error
     from snm.system.cache_folder import enable_compilation_cache
-    from snm.system.terminal import remark
+    from snm.system.stderr import remark
 
     enable_compilation_cache()  # before the first program is compiled, or JAX caches none
 

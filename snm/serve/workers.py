@@ -12,7 +12,6 @@ import multiprocessing
 import os
 import signal
 import socket
-import sys
 import tempfile
 import threading
 import time
@@ -29,6 +28,7 @@ from snm.serve.background import has_background_work, run_in_background
 from snm.serve.reloading import Reload, describe_error, ignore_output_errors
 from snm.system.faults import is_out_of_memory
 from snm.system.signals import SIGNALS, signal_handlers
+from snm.system.stderr import print_error
 
 __all__ = ["WorkerContext", "supervise"]
 
@@ -236,7 +236,7 @@ def _worker_main(
     except Exception as error:
         if not isinstance(error, InputError) and not is_out_of_memory(error):
             raise
-        print(f"snm: error: {describe_error(error)}", file=sys.stderr, flush=True)
+        print_error(describe_error(error))
         if isinstance(error, InputError):
             raise SystemExit(2) from None
         os._exit(1)  # at once: threads may wait for others, which could not start

@@ -12,7 +12,6 @@ import contextlib
 import dataclasses
 import errno
 import random
-import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
@@ -21,7 +20,7 @@ from typing import Any, TypeVar
 
 from snm.errors import InputError
 from snm.stores.address import Address, describe_error
-from snm.system.escapes import escape_controls
+from snm.system.stderr import remark
 
 __all__ = ["GoneError", "ObjectInfo", "Objects", "RetryPolicy", "StoreError", "safe_name"]
 
@@ -260,7 +259,7 @@ def _print(line: str) -> None:
     with _print_lock:
         if not _printed_at or monotonic() - _printed_at[0] >= _PRINT_AFTER:
             _printed_at[:] = [monotonic()]
-            print(f"snm: {escape_controls(line)}", file=sys.stderr, flush=True)
+            remark(line)
 
 
 def safe_name(name: str, where: str) -> str:

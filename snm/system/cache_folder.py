@@ -54,7 +54,7 @@ def _warn_once(place: Path | str) -> None:
             show(message, *args, **kwargs)
         elif not has_warned:
             has_warned = True
-            from snm.system.terminal import remark
+            from snm.system.stderr import remark
 
             reason = str(message).partition("': ")[2]  # after the name of the program
             with contextlib.suppress(OSError):  # nobody reads

@@ -23,6 +23,7 @@ from snm.system.faults import describe_error, is_disk_full, naming
 __all__ = [
     "atomic_file",
     "atomic_folder",
+    "check_new",
     "check_reachable",
     "check_writable",
     "file_lock",
@@ -83,6 +84,21 @@ def check_writable(flag: str, path: Path) -> None:
         raise InputError(f"{flag} {path}", found, "a file in a folder that exists")
     if path.exists() and not path.is_file():
         raise InputError(f"{flag} {path}", "no regular file", "a file to write or replace")
+
+
+def check_new(flag: str, path: Path) -> None:
+    """Checks the output folder of an option, before anything is computed for it.
+
+    Args:
+      flag: the option; empty for an argument without one.
+      path: the folder.
+
+    Raises:
+      InputError: there is something of its name.
+    """
+    if path.exists():
+        where = f"{flag} {path}" if flag else str(path)
+        raise InputError(where, "a file or folder of that name", "a new folder")
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:

@@ -7,11 +7,12 @@ import math
 import os
 import signal
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
+
+from snm.system.stderr import remark
 
 __all__ = [
     "SIGNALS",
@@ -175,7 +176,7 @@ def _print_message(line: str) -> None:
 
     with contextlib.suppress(SystemExit):  # by rich, if the pipe is closed
         console.show_cursor(True)  # the bar hides it
-    print(f"snm: {line}", file=sys.stderr, flush=True)
+    remark(line)
 
 
 @contextlib.contextmanager
@@ -188,7 +189,7 @@ def announced_stop(begins: str, again: str) -> Iterator[Callable[[], bool]]:
     """
 
     def first(signal: signal.Signals) -> None:
-        print(f"snm: {signal.name}: {begins}", file=sys.stderr, flush=True)
+        remark(f"{signal.name}: {begins}")
 
     def second() -> None:
         _print_message(f"error: stopped at once; the same command {again}")

@@ -40,7 +40,6 @@ __all__ = [
     "make_bar",
     "make_table",
     "progress_bar",
-    "remark",
     "say",
     "text_spinner",
     "waiting",
@@ -104,14 +103,9 @@ def wide_console() -> Console:
     return console if console.is_terminal else _console(_WIDE)
 
 
-def say(text: str) -> None:
+def say(text: str | Text) -> None:
     """Prints a line without wrapping it, so that long paths stay in one piece."""
     console.print(text, soft_wrap=True)
-
-
-def remark(text: str) -> None:
-    """Prints a note on standard error, apart from the results."""
-    print(f"snm: {escape_controls(text)}", file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
@@ -141,7 +135,12 @@ def format_value(value: Any) -> str:
 
 
 def make_table(
-    title: str | None, words: Iterable[str] = (), numbers: Iterable[str] = (), **options: Any
+    title: str | None,
+    words: Iterable[str] = (),
+    numbers: Iterable[str] = (),
+    *,
+    no_wrap: bool = False,
+    **options: Any,
 ) -> Table:
     """Creates an empty table.
 
@@ -149,13 +148,14 @@ def make_table(
       title: the title, left-aligned.
       words: headings of the first columns, which are left-aligned text.
       numbers: headings of the following columns, which are right-aligned.
+      no_wrap: whether each number stays on one line.
       **options: options of `rich.table.Table`.
     """
     table = Table(title=title, title_justify="left", **options)
     for heading in words:
         table.add_column(heading)
     for heading in numbers:
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=no_wrap)
     return table
 
 

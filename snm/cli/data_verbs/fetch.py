@@ -35,8 +35,27 @@ class List:
     """Print JSON, with mirrors, licence notes and citations."""
 
     def __call__(self) -> None:
-        """Runs the verb."""
-        _print_list(as_json=self.json)
+        """Prints the registry: the columns of Table 1, and what was verified."""
+        from snm.data.repository.registry import read_registry
+        from snm.system.terminal import say, wide_console
+
+        entries = read_registry()
+        if self.json:
+            print(json.dumps([dataclasses.asdict(entry) for entry in entries]))
+            return
+        console = wide_console()
+        rows = [_cells(entry) for entry in entries]
+        table, left_out = _fitting(rows, console)
+        console.print(table)
+        if left_out:
+            more = f"left out, as the terminal is narrow: {', '.join(left_out)}"
+            say(more)
+        if "verified" not in left_out:
+            say(
+                "verified: yes, if address, hash and sizes were compared with the archive; sizes, "
+                "if the sizes were compared with a copy; no, if the entry may be out of date."
+            )
+        say("--json prints all columns, citations and licence notes.")
 
 
 @dataclasses.dataclass
@@ -63,39 +82,60 @@ class Fetch:
     """Accept a data set whose sizes differ from the registry's."""
 
     def __call__(self) -> None:
-        """Runs the verb."""
-        _run_fetch(self)
+        """Downloads a data set with a progress bar, and says what to do next.
+
+        Raises:
+          InputError: an unknown name, no mirror that answers, or data that differ from the
+            registry's.
+        """
+        from snm.data.propensity import PROPENSITY
+        from snm.data.repository.fetch import OtherSizesError, fetch, place_of
+        from snm.data.repository.registry import find
+        from snm.system.files import check_new
+        from snm.system.terminal import say, wide_console
+
+        entry = find(self.name)
+        out = self.out or place_of(entry)
+        if self.out is not None:
+            check_new("--out", out)
+        if out.exists():
+            unread = "" if self.from_file is None else f"; {self.from_file} was not read"
+            say(f"{entry.name} is already in {out}{unread}")
+            return
+        with _bar() as bar:
+            task = bar.add_task(entry.name, total=None)
+
+            def on_progress(have: int, total: int | None) -> None:
+                bar.update(task, completed=have, total=total)
+
+            try:
+                facts = fetch(
+                    entry,
+                    out,
+                    on_progress,
+                    archive=self.from_file,
+                    any_statistics=self.any_statistics,
+                )
+            except OtherSizesError as error:
+                bar.stop()
+                wide_console().print(_compared(entry, error.facts))
+                raise
+        wide_console().print(_compared(entry, facts))
+        say(f"{entry.name} is in {out}")
+        if entry.note:
+            say(f"note: {entry.note}")
+        say(f"licence: {entry.licence}")
+        say("please cite: " + "; ".join(entry.cite))
+        a, b = entry.propensity
+        flags = "" if (a, b) == PROPENSITY else f" --propensity-a {a} --propensity-b {b}"
+        data = shlex.quote(str(self.out or entry.name))
+        say(f"next: snm train {data} --run-dir RUN{flags}")
 
 
 def _columns() -> tuple[str, ...]:
     from snm.data.repository.registry import SIZES
 
     return (*SIZES, "points_per_label", "labels_per_point")
-
-
-def _print_list(*, as_json: bool) -> None:
-    """Prints the registry: the columns of Table 1, and what was verified."""
-    from snm.data.repository.registry import read_registry
-    from snm.system.terminal import wide_console
-
-    entries = read_registry()
-    if as_json:
-        print(json.dumps([dataclasses.asdict(entry) for entry in entries]))
-        return
-    console = wide_console()
-    rows = [_cells(entry) for entry in entries]
-    table, left_out = _fitting(rows, console)
-    console.print(table)
-    if left_out:
-        more = f"left out, as the terminal is narrow: {', '.join(left_out)}"
-        console.print(more, soft_wrap=True)
-    if "verified" not in left_out:
-        console.print(
-            "verified: yes, if address, hash and sizes were compared with the archive; sizes, if "
-            "the sizes were compared with a copy; no, if the entry may be out of date.",
-            soft_wrap=True,
-        )
-    console.print("--json prints all columns, citations and licence notes.", soft_wrap=True)
 
 
 def _cells(entry: Entry) -> dict[str, str]:
@@ -132,12 +172,13 @@ def _fitting(rows: Sequence[dict[str, str]], console: Console) -> tuple[Table, l
       console: what they must fit on.
     """
     from rich.measure import Measurement
-    from rich.table import Table
+
+    from snm.system.terminal import make_table
 
     unlimited = console.options.update(width=1 << 16)
     for count in range(len(_BY_USE), 0, -1):
         shown = [name for name in rows[0] if name in _BY_USE[:count]]
-        table = Table(title="data sets by name", title_justify="left")
+        table = make_table("data sets by name")
         for name in shown:
             words = name if name == "A, B" else name.replace(" ", "\n")
             right = name not in ("name", "A, B", "verified", "cached")
@@ -160,64 +201,11 @@ def _is_cached(entry: Entry) -> bool:
         return False
 
 
-def _run_fetch(command: Fetch) -> None:
-    """Downloads a data set with a progress bar, and says what to do next.
-
-    Raises:
-      InputError: an unknown name, no mirror that answers, or data that differ from the registry's.
-    """
-    from snm.data.propensity import PROPENSITY
-    from snm.data.repository.fetch import OtherSizesError, fetch, place_of
-    from snm.data.repository.registry import find
-    from snm.errors import InputError
-    from snm.system.terminal import console, wide_console
-
-    entry = find(command.name)
-    out = command.out or place_of(entry)
-    if command.out is not None and out.exists():
-        raise InputError(f"--out {out}", "a file or folder of that name", "a new folder")
-    if out.exists():
-        unread = "" if command.from_file is None else f"; {command.from_file} was not read"
-        console.print(f"{entry.name} is already in {out}{unread}", soft_wrap=True)
-        return
-    with _bar() as bar:
-        task = bar.add_task(entry.name, total=None)
-
-        def on_progress(have: int, total: int | None) -> None:
-            bar.update(task, completed=have, total=total)
-
-        try:
-            facts = fetch(
-                entry,
-                out,
-                on_progress,
-                archive=command.from_file,
-                any_statistics=command.any_statistics,
-            )
-        except OtherSizesError as error:
-            bar.stop()
-            wide_console().print(_compared(entry, error.facts))
-            raise
-    wide_console().print(_compared(entry, facts))
-    console.print(f"{entry.name} is in {out}", soft_wrap=True)
-    if entry.note:
-        console.print(f"note: {entry.note}", soft_wrap=True)
-    console.print(f"licence: {entry.licence}", soft_wrap=True)
-    console.print("please cite: " + "; ".join(entry.cite), soft_wrap=True)
-    a, b = entry.propensity
-    flags = "" if (a, b) == PROPENSITY else f" --propensity-a {a} --propensity-b {b}"
-    data = shlex.quote(str(command.out or entry.name))
-    console.print(f"next: snm train {data} --run-dir RUN{flags}", soft_wrap=True)
-
-
 def _compared(entry: Entry, facts: dict[str, Any]) -> Table:
     """The sizes of the registry and of the data, side by side: narrow, so that none is cut."""
-    from rich.table import Table
+    from snm.system.terminal import make_table
 
-    table = Table(title=entry.name, title_justify="left")
-    table.add_column("")
-    table.add_column("registry", justify="right", no_wrap=True)
-    table.add_column("found", justify="right", no_wrap=True)
+    table = make_table(entry.name, [""], ["registry", "found"], no_wrap=True)
     for column in _columns():
         known = _number(entry.statistics.get(column))
         table.add_row(column.replace("_", " "), known, _number(facts[column]))

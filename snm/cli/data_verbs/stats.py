@@ -28,33 +28,26 @@ class Stats:
 
     def __call__(self) -> None:
         """Runs the verb."""
-        _print_stats(self)
+        from snm.data.load import load
+        from snm.data.statistics import describe
+        from snm.system.terminal import console, format_value, make_table, say, waiting
 
-
-def _print_stats(command: Stats) -> None:
-    from rich.table import Table
-
-    from snm.data.load import load
-    from snm.data.statistics import describe
-    from snm.system.terminal import console, format_value, say, waiting
-
-    with waiting(f"reading {command.data}"):
-        found = describe(load(command.data))
-    if command.json:
-        print(json.dumps(found))
-        return
-    table = Table(title=found.pop("name", command.data), title_justify="left", show_header=False)
-    table.add_column()
-    table.add_column(justify="right", no_wrap=True)
-    sha256 = found.pop("sha256")
-    for name, value in found.items():
-        if name == "label_frequency_deciles":
-            for what, count in _training_points_of_labels(value):
-                table.add_row(what, count)
-        else:
-            table.add_row(name.replace("_", " "), format_value(value))
-    console.print(table)
-    say(f"SHA-256 {sha256}")  # as a whole, which no narrow table has room for
+        with waiting(f"reading {self.data}"):
+            found = describe(load(self.data))
+        if self.json:
+            print(json.dumps(found))
+            return
+        title = found.pop("name", self.data)
+        table = make_table(title, [""], [""], no_wrap=True, show_header=False)
+        sha256 = found.pop("sha256")
+        for name, value in found.items():
+            if name == "label_frequency_deciles":
+                for what, count in _training_points_of_labels(value):
+                    table.add_row(what, count)
+            else:
+                table.add_row(name.replace("_", " "), format_value(value))
+        console.print(table)
+        say(f"SHA-256 {sha256}")  # as a whole, which no narrow table has room for
 
 
 def _training_points_of_labels(deciles: Sequence[int]) -> Iterator[tuple[str, str]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from snm.errors import InputError, counted
+from snm.errors import InputError, counted, flag_of
 
 if TYPE_CHECKING:
     from snm.data.dataset import Dataset
@@ -51,32 +51,26 @@ class Synth:
     """Random seed; the same seed gives the same data."""
 
     def __call__(self) -> None:
-        """Runs the verb."""
-        _write_synthetic(self)
+        """Writes the data set as text files into a new folder.
 
+        Raises:
+          InputError: sizes that do not fit together, or a folder that exists or cannot be created.
+        """
+        from snm.data.formats.dispatch import write_text
+        from snm.system.files import atomic_folder, check_new
+        from snm.system.terminal import say, waiting
 
-def _write_synthetic(command: Synth) -> None:
-    """Writes the data set as text files into a new folder.
-
-    Raises:
-      InputError: sizes that do not fit together, or a folder that exists or cannot be created.
-    """
-    from snm.data.formats.dispatch import write_text
-    from snm.system.files import atomic_folder
-    from snm.system.terminal import say, waiting
-
-    out = command.out
-    if out.exists():
-        raise InputError(str(out), "a file or folder of that name", "a new folder")
-    dataset = _generated(command) if command.like is None else _made_of_another(command)
-    with atomic_folder("OUT", out) as beside:
-        for name, part in (("train.txt", dataset.train), ("test.txt", dataset.test)):
-            if part is not None:
-                with waiting(f"writing {out / name}"):
-                    write_text(beside / name, part.features, part.labels)
-    points, labels = counted(command.points, "training point"), dataset.train.num_labels
-    tests = counted(0 if dataset.test is None else dataset.test.num_points, "test point")
-    say(f"{points}, {tests} and {counted(labels, 'label')} in {out}")
+        out = self.out
+        check_new("", out)
+        dataset = _generated(self) if self.like is None else _made_of_another(self)
+        with atomic_folder("OUT", out) as beside:
+            for name, part in (("train.txt", dataset.train), ("test.txt", dataset.test)):
+                if part is not None:
+                    with waiting(f"writing {out / name}"):
+                        write_text(beside / name, part.features, part.labels)
+        points, labels = counted(self.points, "training point"), dataset.train.num_labels
+        tests = counted(0 if dataset.test is None else dataset.test.num_points, "test point")
+        say(f"{points}, {tests} and {counted(labels, 'label')} in {out}")
 
 
 def _generated(command: Synth) -> Dataset:
@@ -103,8 +97,7 @@ def _made_of_another(command: Synth) -> Dataset:
 
     for name in ("labels_per_point", "nonzeros_per_point"):
         if (value := getattr(command, name)) is not None:
-            flag = f"--{name.replace('_', '-')}"
-            raise InputError(flag, f"{value} beside --like", "one of the two")
+            raise InputError(flag_of(name), f"{value} beside --like", "one of the two")
     tests = command.test_points
     with waiting(f"enlarging {command.like}"):
         original = load(str(command.like))

@@ -38,6 +38,7 @@ from snm.evaluation.metrics import KS, Metrics, propensities
 from snm.machine.cores import num_cores
 from snm.machine.ram import peak_ram, peak_ram_of_children, resident_ram
 from snm.system.faults import describe_error
+from snm.system.stderr import print_error
 
 __all__ = ["check", "main", "measure", "run_peer"]
 
@@ -316,11 +317,11 @@ def main(words: Sequence[str] | None = None) -> int:
         found = measure(**asked)
         write_record(out, found)
     except InputError as error:
-        print(f"snm: error: {error.as_flags}", file=sys.stderr)
+        print_error(error.as_flags)
         return 2
     except Exception as error:  # report any exception of the package as the reason
         text = " ".join(f"{type(error).__name__}: {error}".split())
-        print(f"snm: error: {name}: {text}", file=sys.stderr)
+        print_error(f"{name}: {text}")
         return 1
     return 0
 
