@@ -22,6 +22,9 @@ class Evaluate:
     for labels that the model leaves out of its answers too. A model that is no better has learned
     no more than how frequent labels are.
 
+    A test point without a known feature or word is measured by the labels with the highest biases.
+    `snm predict` gives no labels then, so that metrics of its answers can be lower.
+
     For example:
 
       snm evaluate runs/eurlex
