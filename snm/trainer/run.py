@@ -1,4 +1,4 @@
-"""A run from its resolved settings to its result: `run_training`."""
+"""A run from its resolved settings to its result: `run_events`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from snm.trainer.prepare import members_at_once
 from snm.trainer.result import data_summary, run_origin, test_metrics, training_summary
 from snm.trainer.warm_start import WarmStart
 
-__all__ = ["RunRequest", "run_training"]
+__all__ = ["RunRequest", "run_events"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -57,27 +57,19 @@ class RunRequest:
     stop: Callable[[], bool] | None = None
 
 
-def run_training(
-    dataset: Dataset, config: ResolvedConfig, given: Config, place: RunLocation, request: RunRequest
-) -> Generator[Event]:
-    """`snm.training` with settings that are resolved for the data set, without a progress bar.
-
-    Args:
-      dataset: as loaded.
-      config: the settings, from `snm.runs.settings.resolve_for_run`.
-      given: the settings as the user gave them.
-      place: where the run is kept; it follows the events.
-      request: the other arguments.
-    """
-    return place.follow(_run_events(dataset, config, given, place, request))
-
-
-def _run_events(
+def run_events(
     dataset: Dataset, config: ResolvedConfig, given: Config, place: RunLocation, request: RunRequest
 ) -> Generator[Event]:
     """The events of a run: train all members, load and measure the model, write the result.
 
     If each process has its own folder, each copies the folder of process 0 before the end.
+
+    Args:
+      dataset: as loaded.
+      config: the settings, from `snm.runs.settings.resolve_for_run`.
+      given: the settings as the user gave them.
+      place: where the run is kept; it is to follow the events.
+      request: the other arguments.
     """
     folder = RunFolder(place.folder, apart=place.share is not None)
     origin = run_origin(dataset, request.source, request.warm_start)

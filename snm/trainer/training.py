@@ -27,7 +27,7 @@ from snm.runs.settings import resolve_for_run
 from snm.system.timing import part, timed_separately
 from snm.trainer.memory.notes import why_no_adjustment, why_no_memory
 from snm.trainer.prepare import why_no_label_names
-from snm.trainer.run import RunRequest, run_training
+from snm.trainer.run import RunRequest, run_events
 
 __all__ = ["PlannedRun", "train", "training"]
 
@@ -183,7 +183,8 @@ class PlannedRun:
           request: the arguments beside the settings.
         """
         yield from (Noted(0, note) for note in _notes_on_untried(self.given, self.dataset))
-        yield from run_training(self.dataset, self.config, self.given, self.place, request)
+        events = run_events(self.dataset, self.config, self.given, self.place, request)
+        yield from self.place.follow(events)
 
 
 def _notes_on_untried(config: Config, dataset: Dataset) -> list[str]:
