@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 __all__ = [
     "STOPPED", "InputError", "StoppedError", "counted", "duration", "first_line", "flag_of",
-    "format_bytes", "nearest", "pip_install",
+    "format_bytes", "nearest", "one_line", "pip_install",
 ]  # fmt: skip
 
 
@@ -88,6 +88,17 @@ def first_line(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
     text = lines[0] if lines else type(error).__name__
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ..."
+
+
+def one_line(error: BaseException) -> str:
+    r"""The kind of an error of another package, and its whole text in one line.
+
+    Example:
+      >>> one_line(OSError("no access:\n  to a")), one_line(ValueError())
+      ('OSError: no access: to a', 'ValueError')
+    """
+    kind, text = type(error).__name__, " ".join(str(error).split())
+    return f"{kind}: {text}" if text else kind
 
 
 _LONGEST = 160  # characters of a line that quotes another package

@@ -102,7 +102,7 @@ def _run(options: Serve, reload_requested: threading.Event) -> None:
     from snm.system.terminal import say
 
     with of_extra("snm serve", "serve"):
-        from snm.serve.reloading import Reload, describe_error
+        from snm.serve.reloading import Reload, why_not_opened
         from snm.serve.server import listen
         from snm.serve.workers import supervise
     resolved = _resolve_links(options)
@@ -128,7 +128,7 @@ def _run(options: Serve, reload_requested: threading.Event) -> None:
         say(f"serving {options.run}, opened again")
 
     def reload_failed(error: Exception) -> None:
-        remark(f"the old model stays, as the new one does not open: {describe_error(error)}")
+        remark(f"the old model stays, as the new one does not open: {why_not_opened(error)}")
 
     def reopen() -> Predictor:
         return _open_model(_resolve_links(options))
@@ -167,7 +167,7 @@ def _run_worker(listening: socket.socket, context: WorkerContext[Serve]) -> None
       listening: the socket to serve on.
       context: sends the options, with the folder of each new model.
     """
-    from snm.serve.reloading import Reload, describe_error
+    from snm.serve.reloading import Reload, why_not_opened
     from snm.system.cache_folder import enable_compilation_cache
     from snm.system.stderr import remark
 
@@ -177,7 +177,7 @@ def _run_worker(listening: socket.socket, context: WorkerContext[Serve]) -> None
         return _load(dataclasses.replace(context.newest_model(), verify=False))
 
     def reload_failed(error: Exception) -> None:
-        why = f"as the new model does not open beside its old: {describe_error(error)}"
+        why = f"as the new model does not open beside its old: {why_not_opened(error)}"
         try:
             remark(f"a worker ends, {why}")
         finally:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # a process that starts others imports this, and no model
     from snm.prediction.predictor import Predictor
     from snm.serve.service import PredictionService
 
-__all__ = ["CurrentService", "Reload", "describe_error", "ignore_output_errors"]
+__all__ = ["CurrentService", "Reload", "ignore_output_errors", "why_not_opened"]
 
 Model = TypeVar("Model")
 
@@ -49,7 +49,7 @@ def ignore_output_errors() -> contextlib.AbstractContextManager[None]:
     return contextlib.suppress(Exception, SystemExit)
 
 
-def describe_error(error: Exception) -> str:
+def why_not_opened(error: Exception) -> str:
     """Why a model could not be opened, in one line."""
     if isinstance(error, InputError):
         return error.as_flags

@@ -25,7 +25,7 @@ from prometheus_client.multiprocess import mark_process_dead
 
 from snm.errors import InputError
 from snm.serve.background import has_background_work, run_in_background
-from snm.serve.reloading import Reload, describe_error, ignore_output_errors
+from snm.serve.reloading import Reload, ignore_output_errors, why_not_opened
 from snm.system.faults import is_out_of_memory
 from snm.system.signals import SIGNALS, signal_handlers
 from snm.system.stderr import print_error
@@ -236,7 +236,7 @@ def _worker_main(
     except Exception as error:
         if not isinstance(error, InputError) and not is_out_of_memory(error):
             raise
-        print_error(describe_error(error))
+        print_error(why_not_opened(error))
         if isinstance(error, InputError):
             raise SystemExit(2) from None
         os._exit(1)  # at once: threads may wait for others, which could not start

@@ -18,8 +18,8 @@ __all__ = [
     "Kind",
     "absolute",
     "cache_address",
-    "describe_error",
     "is_hub_address",
+    "mask_error",
     "mask_secrets",
 ]
 
@@ -73,8 +73,9 @@ def absolute(place: str | Path) -> str:
     return str(Path(place).resolve()) if Path(place).exists() else str(place)
 
 
-def describe_error(error: Exception) -> str:
+def mask_error(error: Exception) -> str:
     """A one-line description of an error of a store's package, without secrets."""
+    # Without the kind: after KeyError, a colon would make the rest a secret.
     text = " ".join(mask_secrets(str(error)).split())[:_MAX_ERROR_LENGTH]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
@@ -155,7 +156,7 @@ class Address:
             raise InputError(str(self), found, pip_install(kind.extra)) from error
         except Exception as error:  # for example a missing credentials file
             expected = f"settings that {kind.package} takes"
-            raise InputError(str(self), describe_error(error), expected) from error
+            raise InputError(str(self), mask_error(error), expected) from error
 
 
 def is_hub_address(text: str) -> bool:

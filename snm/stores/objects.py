@@ -19,7 +19,7 @@ from time import monotonic
 from typing import Any, TypeVar
 
 from snm.errors import InputError
-from snm.stores.address import Address, describe_error
+from snm.stores.address import Address, mask_error
 from snm.system.stderr import remark
 
 __all__ = ["GoneError", "ObjectInfo", "Objects", "RetryPolicy", "StoreError", "safe_name"]
@@ -227,7 +227,7 @@ class Objects:
                 last: Exception = error
             except Exception as error:  # stores' packages raise errors of many types
                 last = error
-            reason = describe_error(last)
+            reason = mask_error(last)
             if tried == max_tries or _is_permanent(last) or self._ended.is_set():
                 count = "1 try" if tried == 1 else f"{tried} tries"
                 raise StoreError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 
-from snm.errors import InputError
+from snm.errors import InputError, one_line
 from snm.system.faults import is_out_of_memory
 
 __all__ = ["import_own_modules"]
@@ -29,5 +29,6 @@ def import_own_modules() -> None:
         except Exception as error:  # whatever the module raises
             if is_out_of_memory(error):
                 raise
-            text = " ".join(f"{type(error).__name__}: {error}".split())
-            raise InputError(f"{_VARIABLE}={name}", text, "a module on PYTHONPATH") from error
+            raise InputError(
+                f"{_VARIABLE}={name}", one_line(error), "a module on PYTHONPATH"
+            ) from error

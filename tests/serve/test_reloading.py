@@ -25,7 +25,7 @@ from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError
 from snm.serve import cli
 from snm.serve.engine import Engine
-from snm.serve.reloading import Reload, describe_error
+from snm.serve.reloading import Reload, why_not_opened
 from snm.system import terminal
 
 
@@ -59,7 +59,7 @@ class Told:
         return found
 
     def failed(self, error):
-        self.tell(describe_error(error))
+        self.tell(why_not_opened(error))
 
     def tell(self, what):
         self.events.append(what)

@@ -13,7 +13,7 @@ from snm.stores.address import (
     Address,
     Kind,
     cache_address,
-    describe_error,
+    mask_error,
     mask_secrets,
 )
 
@@ -38,12 +38,12 @@ def test_an_address_has_no_credentials(text):
 def test_errors_are_told_without_secrets(text):
     told = mask_secrets(text)
     assert "hush" not in told and "***" in told
-    assert "hush" not in describe_error(OSError(f"Forbidden: https://host/a\n\n{text}"))
+    assert "hush" not in mask_error(OSError(f"Forbidden: https://host/a\n\n{text}"))
 
 
 def test_an_error_of_several_lines_is_one():
     """gcsfs tells the reason in the second."""
-    told = describe_error(OSError("Forbidden: https://host/o\nwho@host has no storage.objects.get"))
+    told = mask_error(OSError("Forbidden: https://host/o\nwho@host has no storage.objects.get"))
     assert told == "OSError: Forbidden: https://host/o who@host has no storage.objects.get"
 
 

@@ -32,7 +32,7 @@ from snm.data.dataset import Points
 from snm.data.load import load
 from snm.data.propensity import PROPENSITY
 from snm.data.weighting import Weighting
-from snm.errors import InputError, nearest
+from snm.errors import InputError, nearest, one_line
 from snm.evaluation.filters import apply_filter, first_unfiltered, max_filtered, nonzero_pairs
 from snm.evaluation.metrics import KS, Metrics, propensities
 from snm.machine.cores import num_cores
@@ -79,8 +79,7 @@ def _peers_of(module: str) -> dict[str, Peer]:
     try:
         peers = importlib.import_module(module).PEERS
     except Exception as error:  # whatever the module raises
-        text = " ".join(f"{type(error).__name__}: {error}".split())
-        raise InputError("--peers", f"{module!r}: {text}", expected) from error
+        raise InputError("--peers", f"{module!r}: {one_line(error)}", expected) from error
     if not isinstance(peers, dict) or not peers:
         raise InputError("--peers", f"{module!r}: PEERS is no table with a peer", expected)
     return peers
@@ -320,8 +319,7 @@ def main(words: Sequence[str] | None = None) -> int:
         print_error(error.as_flags)
         return 2
     except Exception as error:  # report any exception of the package as the reason
-        text = " ".join(f"{type(error).__name__}: {error}".split())
-        print_error(f"{name}: {text}")
+        print_error(f"{name}: {one_line(error)}")
         return 1
     return 0
 
