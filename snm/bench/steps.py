@@ -22,7 +22,7 @@ from snm.bench.shapes import Shape, model_of, source_of, state_of
 from snm.checkpoints.store import Checkpoints
 from snm.machine.compiler import step_options
 from snm.model.train_step import train_step, train_steps
-from snm.runs.events import Progress, Stepped
+from snm.runs.events import Counters, Stepped
 from snm.trainer.loop import LoopPlan, run_steps
 from snm.trainer.prepare import steps_per_dispatch
 from snm.trainer.programs import StepPrograms
@@ -196,7 +196,7 @@ def _loop_contest(shape: Shape, machine: Machine, mined: int) -> Iterator[Contes
         events = run_steps(
             StepPrograms(model_of(shape, mined), source),
             state_of(shape),
-            Progress(),
+            Counters(),
             LoopPlan(_LOOP_STEPS, steps_per_dispatch(), checkpoint_every=_LOOP_STEPS),
             Checkpoints(Path(folder) / "checkpoints"),
         )

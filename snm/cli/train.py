@@ -101,10 +101,10 @@ class Train:
                 from snm.system.cache_folder import enable_compilation_cache
 
                 enable_compilation_cache()
-            meeting = ProcessOptions(
+            asked = ProcessOptions(
                 self.coordinator, self.num_processes, self.process_id, self.peer_timeout
             )
-            with process_group(meeting):
+            with process_group(asked):
                 run_training(self)
 
 

@@ -48,18 +48,18 @@ def entry(key: str) -> str:
 
 
 def read(
-    place: Path, key: str, *, mapped: bool = False, checks: Callable[[int], bool] = lambda _: True
+    place: Path, key: str, *, mapped: bool = False, is_mine: Callable[[int], bool] = lambda _: True
 ) -> Parts | None:
     """Reads a cache entry.
 
-    The dtype and length of every array are checked against the manifest, and its CRC-32 if `checks`
-    returns True.
+    The dtype and length of every array are checked against the manifest, and its CRC-32 if
+    `is_mine` returns True.
 
     Args:
       place: the cache folder.
       key: SHA-256 of the source.
       mapped: memory-map the arrays instead of reading them.
-      checks: array number -> whether to verify its CRC-32, which reads the whole array. Several
+      is_mine: array number -> whether to verify its CRC-32, which reads the whole array. Several
         processes can divide that work among them.
 
     Returns:
@@ -72,7 +72,7 @@ def read(
         numbers = itertools.count()
         for part, matrices in manifest.items():
             features, labels = (
-                _load(folder, part, name, matrices[name], mapped, checks, numbers)
+                _load(folder, part, name, matrices[name], mapped, is_mine, numbers)
                 for name in _MATRICES
             )
             parts[part] = (features, labels)
@@ -87,7 +87,7 @@ def _load(
     name: str,
     recorded: dict[str, Any],
     mapped: bool,
-    checks: Callable[[int], bool],
+    is_mine: Callable[[int], bool],
     numbers: Iterator[int],
 ) -> csr_matrix:
     arrays = {}
@@ -104,7 +104,7 @@ def _load(
             else:
                 values = np.fromfile(stream, dtype, size)
         wrong = values.size != size
-        if checks(next(numbers)) and not wrong:
+        if is_mine(next(numbers)) and not wrong:
             # Read a mapped array from its file: pages read through the map would stay in memory.
             actual = crc32(file, last=values.nbytes) if mapped else _size_and_crc(values)[1]
             wrong = actual != crc

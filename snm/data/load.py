@@ -149,13 +149,13 @@ def absolute_source(source: str | Path) -> str:
     return SYNTHETIC if source == SYNTHETIC else absolute(source)
 
 
-def load_mapped(source: str | Path, key: str, checks: Callable[[int], bool]) -> Dataset | None:
+def load_mapped(source: str | Path, key: str, is_mine: Callable[[int], bool]) -> Dataset | None:
     """Memory-maps a data set from the default cache.
 
     Args:
       source: as for `load`.
       key: the result of `cache_key(source)`.
-      checks: array number -> whether to verify its checksum; see `cache.read`.
+      is_mine: array number -> whether to verify its checksum; see `cache.read`.
 
     Returns:
       The data set; None if the cache does not hold it, or a checked array is damaged.
@@ -165,7 +165,7 @@ def load_mapped(source: str | Path, key: str, checks: Callable[[int], bool]) -> 
     """
     files = _files_of(source)
     place = cache_folder("default")
-    parts = _cached(place, key, mapped=True, checks=checks)
+    parts = _cached(place, key, mapped=True, is_mine=is_mine)
     return None if parts is None else _assemble(files, parts, key)
 
 

@@ -88,31 +88,31 @@ _state: dict[str, Any] = {"joined": False, "status": None, "line": ""}
 
 
 @contextlib.contextmanager
-def process_group(meeting: ProcessOptions) -> Iterator[None]:
+def process_group(asked: ProcessOptions) -> Iterator[None]:
     """Connects to the other processes, if there are any; call `leave` before the process exits.
 
     Raises:
       InputError: the options are inconsistent, or JAX cannot use them.
     """
-    options = (meeting.coordinator, meeting.num_processes, meeting.process_id)
+    options = (asked.coordinator, asked.num_processes, asked.process_id)
     by_launcher = launched(os.environ)
-    if meeting.num_processes == 1 or (not by_launcher and options == (None, None, None)):
+    if asked.num_processes == 1 or (not by_launcher and options == (None, None, None)):
         yield
         return
-    meeting.check(by_launcher)
+    asked.check(by_launcher)
     import jax
 
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.config.update("jax_enable_preemption_service", False)  # snm.system.signals handles them
-    where = meeting.coordinator or "the coordinator that the launcher names"
+    where = asked.coordinator or "the coordinator that the launcher names"
     _state["line"] = f"could not connect to {where} (see JAX's message above)"
     _handle_abort()
     try:
         jax.distributed.initialize(
-            meeting.coordinator,
-            meeting.num_processes,
-            meeting.process_id,
-            heartbeat_timeout_seconds=meeting.timeout,
+            asked.coordinator,
+            asked.num_processes,
+            asked.process_id,
+            heartbeat_timeout_seconds=asked.timeout,
             shutdown_timeout_seconds=_LEAVE_SECONDS,
         )
     except (ValueError, RuntimeError) as error:
@@ -128,7 +128,7 @@ def process_group(meeting: ProcessOptions) -> Iterator[None]:
     except jax.errors.JaxRuntimeError as error:
         # A collective may fail before the runtime detects a dead process: give it time to abort.
         if jax.process_count() > 1 and "RESOURCE_EXHAUSTED" not in str(error):
-            time.sleep(meeting.timeout + _MAX_PRINT_SECONDS)
+            time.sleep(asked.timeout + _MAX_PRINT_SECONDS)
         raise
 
 

@@ -18,7 +18,7 @@ from snm.memory.adjustment import label_shifts, save_shifts
 from snm.memory.memory import Memory
 from snm.memory.store import save_memory
 from snm.prediction.predictor import Predictor
-from snm.runs.events import Progress
+from snm.runs.events import Counters
 from snm.runs.folder import RunFolder, write_json
 from snm.runs.members import member_seed, phase_names
 from snm.runs.schema import MemoryRecord
@@ -124,7 +124,7 @@ def _write_members(
             bias = predict_biases(np.asarray(state.head.bias), frequency, len(names) - first)
         name, _ = phase_names(member)
         step = old.folder.checkpoints(config.keep_checkpoints, name).latest() or 0
-        progress = dataclasses.asdict(Progress(step=step))
+        progress = dataclasses.asdict(Counters(step=step))
         about = {"data_sha256": sha256, "seed": seed, "versions": versions()}
         store = new.checkpoints(config.keep_checkpoints, name, about)
         store.save(step, grow_state(state, rows, bias), progress, None)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 __all__ = [
     "COUNTS",
+    "Counters",
     "Evaluated",
     "Event",
     "Finished",
@@ -15,7 +16,6 @@ __all__ = [
     "NonFiniteError",
     "Noted",
     "Probed",
-    "Progress",
     "Saved",
     "Skipped",
     "Started",
@@ -98,7 +98,7 @@ def _first_rows(rows: list[int]) -> str:
 
 
 @dataclasses.dataclass
-class Progress:
+class Counters:
     """The counters of the training loop, saved with every checkpoint.
 
     Attributes:

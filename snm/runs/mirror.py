@@ -16,7 +16,7 @@ import contextlib
 import shutil
 import time
 import warnings
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import jax
@@ -51,9 +51,12 @@ class RunLocation:
         self.folder = folder
 
     @property
-    def share(self) -> Callable[[], None] | None:
-        """Copies the folder of process 0 to all processes; None if they share one folder."""
-        return None
+    def is_apart(self) -> bool:
+        """Whether each process has a folder of its own, rather than all share one."""
+        return False
+
+    def copy_to_all(self) -> None:
+        """Copies the folder of process 0 to all processes, which must call it at the same point."""
 
     def follow(self, events: Generator[Event]) -> Generator[Event]:
         """Yields the events of the run unchanged; see `Mirror`."""
@@ -145,16 +148,17 @@ class Mirror(RunLocation):
             raise
 
     def begin(self) -> None:
-        """Shares the folder with the other processes; it may be newer than the store."""
-        if has_several_processes():
-            self._share()
+        """Copies the folder to the other processes; it may be newer than the store."""
+        if self.is_apart:
+            self.copy_to_all()
 
     @property
-    def share(self) -> Callable[[], None] | None:
-        """As `RunLocation.share`; all processes must call it at the same point."""
-        return self._share if has_several_processes() else None
+    def is_apart(self) -> bool:
+        """As `RunLocation.is_apart`."""
+        return has_several_processes()
 
-    def _share(self) -> None:
+    def copy_to_all(self) -> None:
+        """As `RunLocation.copy_to_all`."""
         self._stage_folder()
         self._wait_for_uploads()
         barrier(_UPLOADED)
@@ -239,14 +243,15 @@ class Replica(RunLocation):
     def __init__(self, folder: Path, objects: Objects):
         super().__init__(folder)
         self._objects = objects
-        self._download()
+        self.copy_to_all()
 
     @property
-    def share(self) -> Callable[[], None]:
-        """As `RunLocation.share`."""
-        return self._download
+    def is_apart(self) -> bool:
+        """As `RunLocation.is_apart`."""
+        return True
 
-    def _download(self) -> None:
+    def copy_to_all(self) -> None:
+        """As `RunLocation.copy_to_all`."""
         barrier(_UPLOADED)
         record = self.folder.parent / RECORD
         if (found := download_newest(self._objects, self.folder, record)) is not None:

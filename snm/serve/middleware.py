@@ -71,7 +71,7 @@ class MetricsMiddleware:
     """
 
     def __init__(self, app: Any, metrics: Metrics, paths: Collection[str]):
-        self._app, self._meters, self._paths = app, metrics, paths
+        self._app, self._metrics, self._paths = app, metrics, paths
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answers one request."""
@@ -90,8 +90,8 @@ class MetricsMiddleware:
             await self._app(scope, receive, record_status)
         finally:
             path = scope["path"] if scope["path"] in self._paths else "other"
-            self._meters.requests.labels(path, str(status)).inc()
-            self._meters.seconds.labels(path).observe(time.perf_counter() - start)
+            self._metrics.requests.labels(path, str(status)).inc()
+            self._metrics.seconds.labels(path).observe(time.perf_counter() - start)
 
 
 class HostMiddleware:

@@ -42,7 +42,7 @@ _EVALUATION_K = 5  # labels per point that an evaluation finds
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """A compile_and_analyse program of a run; sizes are those of each device.
+    """A compiled program of a run; sizes are those of each device.
 
     Attributes:
       name: the name of the program.

@@ -55,8 +55,8 @@ def start_at_centroids(prepared: Prepared, state: TrainState) -> TrainState:
     """
     large = state.head.table.rows.size > _MAX_VALUES_ON_HOST
     many = prepared.source.num_points * prepared.model.dim > _MAX_QUERY_VALUES
-    make_global_array = large or many or prepared.mesh is not None
-    return (_sum_on_devices if make_global_array else _sum_on_host)(prepared, state)
+    on_devices = large or many or prepared.mesh is not None
+    return (_sum_on_devices if on_devices else _sum_on_host)(prepared, state)
 
 
 def _sum_on_host(prepared: Prepared, state: TrainState) -> TrainState:

@@ -29,12 +29,12 @@ from snm.errors import StoppedError
 from snm.model.model import TrainState
 from snm.model.placement import remove_padding_rows
 from snm.runs.events import (
+    Counters,
     Evaluated,
     Event,
     NonFinite,
     NonFiniteError,
     Probed,
-    Progress,
     Saved,
     Skipped,
     Stepped,
@@ -119,7 +119,7 @@ class LoopPlan(NamedTuple):
 def run_steps(
     programs: StepPrograms,
     state: TrainState,
-    progress: Progress,
+    progress: Counters,
     plan: LoopPlan,
     checkpoints: Store,
     hooks: LoopHooks | None = None,
@@ -233,7 +233,7 @@ class _PendingDispatches:
     def __init__(
         self,
         source: Source,
-        progress: Progress,
+        progress: Counters,
         diagnose_step: Callable[[int, float], NonFinite],
         plan: LoopPlan,
     ):
@@ -285,7 +285,7 @@ class _PendingDispatches:
         yield Stepped(first + count, int(points.sum()), mean_loss, seconds)
 
 
-def _update_skipped(progress: Progress, ok: np.ndarray) -> None:
+def _update_skipped(progress: Counters, ok: np.ndarray) -> None:
     """Counts the skipped steps of a dispatch, and those at its end in a row."""
     progress.skipped += int((~ok).sum())
     taken = np.flatnonzero(ok)

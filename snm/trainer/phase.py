@@ -19,7 +19,7 @@ from snm.errors import InputError, nearest
 from snm.evaluation.evaluate import can_evaluate
 from snm.evaluation.metrics import metric_names
 from snm.model.model import TrainState
-from snm.runs.events import Progress
+from snm.runs.events import Counters
 from snm.runs.folder import RunFolder
 from snm.runs.members import member_seed, phase_names
 from snm.trainer.prepare import Prepared, add_training_points, label_name_points, prepare
@@ -77,7 +77,7 @@ class TrainedPhase:
         device; else None.
     """
 
-    progress: Progress
+    progress: Counters
     steps_per_epoch: int
     points: float
     mesh: Mesh | None

@@ -28,7 +28,7 @@ from snm.machine.versions import versions
 from snm.model.model import TrainState
 from snm.model.placement import abstract_state_on
 from snm.prediction.predictor import Predictor
-from snm.runs.events import Event, NonFiniteError, Noted, Progress, Started
+from snm.runs.events import Counters, Event, NonFiniteError, Noted, Started
 from snm.runs.log.event_log import open_log
 from snm.runs.members import phase_names
 from snm.system.imports import import_in_background
@@ -85,14 +85,14 @@ def open_phase(
         abstract_state_on(prepared.mesh, prepared.model)
     )
     if note is None:
-        progress = Progress()
+        progress = Counters()
         import_in_background(*_IMPORTED_EARLY)
         state = _initial_state(prepared, programs, inputs.warm_start, member)
         notes = [f"{error}; beginning again" for error in damaged]
         if phase.name == phase_names(1)[0]:
             notes += _start_notes(inputs, prepared.source)
     else:
-        progress = Progress(**note.progress)
+        progress = Counters(**note.progress)
         _check_same_run(checkpoints.path(progress.step), note.about, run_info)
         if progress.step > last_step:
             asked = config.epochs if epochs is None else epochs
@@ -142,7 +142,7 @@ def open_phase_in_memory(
         checkpoints=best,
         folder=None,
         last_step=prepared.total_steps,
-        progress=Progress(),
+        progress=Counters(),
         state=_initial_state(prepared, programs) if state is None else state,
     )
 
@@ -257,7 +257,7 @@ class PhaseRun:
     checkpoints: Store
     folder: Path | None
     last_step: int
-    progress: Progress
+    progress: Counters
     state: TrainState | None
     notes: list[str] = dataclasses.field(default_factory=list)
     probe: Callable[[Predictor], dict[str, Any]] | None = None

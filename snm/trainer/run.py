@@ -71,7 +71,7 @@ def run_events(
       place: where the run is kept; it is to follow the events.
       request: the other arguments.
     """
-    folder = RunFolder(place.folder, apart=place.share is not None)
+    folder = RunFolder(place.folder, apart=place.is_apart)
     origin = run_origin(dataset, request.source, request.warm_start)
     stop = request.stop
     if has_several_processes() and stop is not None:
@@ -113,9 +113,9 @@ def run_events(
         del first_phase_run  # only member 1 holds it now
         trained = yield from run_members(members, at_once, stop)
         del members  # frees the weighted training points
-        if place.share is not None:
+        if place.is_apart:
             with part("reading the checkpoints"):
-                place.share()
+                place.copy_to_all()
         yield from run.finish(trained, at_once, stop)
 
 

@@ -9,7 +9,7 @@ import tiny
 from command_line import call
 
 import snm
-from snm.runs.events import Progress
+from snm.runs.events import Counters
 from snm.trainer.phase import TrainedPhase
 from snm.trainer.result import training_summary
 
@@ -73,7 +73,7 @@ def test_trainings_in_turns_measure_themselves(folder, tmp_path, monkeypatch):
 def test_examples_a_second_of_members_side_by_side(at_once, seconds):
     """Two members, of 120 points each, in 3 and in 1 second."""
     done = [
-        TrainedPhase(Progress(step=8, seconds=alone), 4, 120.0, None, None) for alone in (3.0, 1.0)
+        TrainedPhase(Counters(step=8, seconds=alone), 4, 120.0, None, None) for alone in (3.0, 1.0)
     ]
     resolved = tiny.resolved(dataclasses.replace(tiny.CONFIG, members=2, score_scale=1.0))
     found = training_summary(resolved, done, at_once)

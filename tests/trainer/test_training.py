@@ -19,10 +19,10 @@ from snm.errors import InputError
 from snm.evaluation.evaluate import TrainCounts, evaluate_points
 from snm.losses.sampled import LOSSES, SampleSizes
 from snm.runs.events import (
+    Counters,
     Evaluated,
     Noted,
     Probed,
-    Progress,
     Saved,
     Started,
 )
@@ -361,7 +361,7 @@ def test_end_to_end_on_real_data(tmp_path):
 
 def test_a_score_that_is_no_number_is_below_each_that_is_one():
     """Such as an AUC of held-out points without labels."""
-    progress = Progress()
+    progress = Counters()
     best = [progress.record(score, step, 2) for step, score in enumerate([np.nan, np.nan, 0.5])]
     assert best == [True, False, True] and (progress.best_step, progress.stale) == (2, 0)
     best = [progress.record(score, 3, 2) for score in (np.nan, 0.4)]
