@@ -56,7 +56,6 @@ class TextReader:
     Args:
       path: the file; `.gz` is unpacked.
       forms: the accepted forms; the number of columns in the header tells them apart.
-      block_bytes: bytes to read at once.
 
     Attributes:
       form: the form of this file.
@@ -66,8 +65,8 @@ class TextReader:
       InputError: at the first fault, naming file and line (the header is line 1).
     """
 
-    def __init__(self, path: Path, *forms: Form, block_bytes: int = _BLOCK_BYTES):
-        self.path, self._block_bytes = path, block_bytes
+    def __init__(self, path: Path, *forms: Form):
+        self.path = path
         with self._open() as stream:
             first = self._read(stream, 4096)
         self.header: Header
@@ -99,13 +98,13 @@ class TextReader:
         return line
 
     def blocks(self) -> Iterator[Block]:
-        """Yields the rows in order, in blocks of about `block_bytes` of text."""
+        """Yields the rows in order, in blocks of about 1 MiB of text."""
         rows, rest = 0, b""
         num_ids = self.header.num_labels if self.form is LABELS else self.header.num_features
         with self._open() as stream:
             self._read(stream, self._skip)
             while True:
-                piece = self._read(stream, self._block_bytes)
+                piece = self._read(stream, _BLOCK_BYTES)
                 text = rest + piece
                 if piece:
                     cut = text.rfind(b"\n") + 1

@@ -26,16 +26,15 @@ def in_notebook() -> bool:
     return Console().is_jupyter and importlib.util.find_spec("ipywidgets") is not None
 
 
-def show_progress(events: Iterable[Event], console: Console | None = None) -> Generator[Event]:
+def show_progress(events: Iterable[Event]) -> Generator[Event]:
     """Yields the events of `snm.training` unchanged, and shows a progress bar for each phase.
 
     Args:
       events: from `snm.training`.
-      console: where to show it; by default the notebook cell or the terminal.
     """
     columns = [TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(),
                TimeElapsedColumn(), TimeRemainingColumn()]  # fmt: skip
-    with Progress(*columns, console=console or Console()) as bar:
+    with Progress(*columns, console=Console()) as bar:
         task, status = None, {"loss": "", "score": ""}
         phase = ""
         for event in events:

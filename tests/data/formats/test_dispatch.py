@@ -99,9 +99,10 @@ def test_streaming_equals_reading(tmp_path, chunk_rows):
             next(formats.iter_features(path, 9, chunk_rows))
 
 
-def test_streaming_yields_what_comes_before_a_fault(tmp_path):
+def test_streaming_yields_what_comes_before_a_fault(tmp_path, monkeypatch):
+    monkeypatch.setattr("snm.data.formats.text._BLOCK_BYTES", 6)
     path = written(tmp_path, "3 5 4\n0 0:1\n1 1:1\n1 9:1\n")
-    reader = TextReader(path, text_errors.ONE_FILE, block_bytes=6)
+    reader = TextReader(path, text_errors.ONE_FILE)
     blocks = reader.blocks()
     assert next(blocks).ids.tolist() == [0]
     assert next(blocks).ids.tolist() == [1]

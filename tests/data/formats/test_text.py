@@ -179,20 +179,22 @@ def test_explain_finds_a_fault_exactly_where_parse_block_refuses(tmp_path_factor
             text_errors.explain(path, 2, body.encode(), form, header)
 
 
-def test_line_numbers_are_right_in_later_blocks(tmp_path):
+def test_line_numbers_are_right_in_later_blocks(tmp_path, monkeypatch):
     rows = [f"{i % 7} {i % 11}:1 {11 + i % 13}:0.25" for i in range(5000)]
     rows[3210] = "1 3:1 3:2"
     path = written(tmp_path, "5000 24 7\n" + "\n".join(rows) + "\n")
     for block_bytes in (50, 1000, 1 << 20):
-        reader = TextReader(path, text_errors.ONE_FILE, block_bytes=block_bytes)
+        monkeypatch.setattr("snm.data.formats.text._BLOCK_BYTES", block_bytes)
+        reader = TextReader(path, text_errors.ONE_FILE)
         with pytest.raises(InputError, match=r"train\.txt:3212: found feature 3 twice"):
             reader.read()
 
 
 @pytest.mark.parametrize("block_bytes", [1, 7, 64, 1 << 20])
-def test_the_block_size_does_not_matter(tmp_path, block_bytes):
+def test_the_block_size_does_not_matter(tmp_path, monkeypatch, block_bytes):
+    monkeypatch.setattr("snm.data.formats.text._BLOCK_BYTES", block_bytes)
     path = written(tmp_path, "4 5 4\n1,3 4:1 0:2.5\n \n\n2 3:1e1")
-    features, labels = TextReader(path, text_errors.ONE_FILE, block_bytes=block_bytes).read()
+    features, labels = TextReader(path, text_errors.ONE_FILE).read()
     expected_features, expected_labels = brute_force(path)
     assert np.array_equal(features.toarray(), expected_features)
     assert np.array_equal(labels.toarray(), expected_labels)

@@ -20,18 +20,13 @@ EVENTS = [
 ]
 
 
-def drawn(**options):
-    """The final text of the screen, and the events that were passed on."""
+def test_the_bar_and_the_events(monkeypatch):
     screen = io.StringIO()
-    events = list(
-        show_progress(EVENTS, Console(file=screen, force_terminal=True, width=100, **options))
+    monkeypatch.setattr(
+        progress, "Console", lambda: Console(file=screen, force_terminal=True, width=100)
     )
-    return screen.getvalue().rsplit("\r", 1)[-1], events
-
-
-def test_the_bar_and_the_events():
-    last, events = drawn()
-    assert events == EVENTS
+    assert list(show_progress(EVENTS)) == EVENTS
+    last = screen.getvalue().rsplit("\r", 1)[-1]
     assert "train  loss 1.2500  validation P@1 62.50" in last and "12/12" in last
 
 
