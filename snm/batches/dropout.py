@@ -14,6 +14,7 @@ import numpy as np
 
 from snm.batches.csr_blocks import repeat
 from snm.batches.streams import Stream
+from snm.data.csr import row_starts
 from snm.data.mapped import row_blocks
 from snm.tables.hashing import GOLDEN, mix_bits
 from snm.tables.table import SparseRows
@@ -50,11 +51,11 @@ def count_kept(keys: np.ndarray, counts: np.ndarray, share: float) -> np.ndarray
       int64 [n].
     """
     left = np.zeros(len(counts), np.int64)
-    starts_of_points = np.append(0, np.cumsum(counts))
+    starts_of_points = row_starts(counts)
     for first, last in row_blocks(starts_of_points, _BLOCK):  # limits the memory of the draws
         starts = starts_of_points[first : last + 1] - starts_of_points[first]
         kept = _kept(keys[first:last], starts, int(starts[-1]), share)
-        left[first:last] = np.diff(np.append(0, np.cumsum(kept))[starts])
+        left[first:last] = np.diff(row_starts(kept)[starts])
     return left
 
 
@@ -71,7 +72,7 @@ def drop_entries(block: SparseRows, keys: np.ndarray, share: float, entries: int
     """
     total = int(block.starts[-1])
     kept = _kept(keys, block.starts, total, share)
-    starts = np.append(0, np.cumsum(kept))[block.starts].astype(np.int32)
+    starts = row_starts(kept)[block.starts].astype(np.int32)
     ids: Any = np.zeros(entries, np.int32)
     values: Any = np.zeros(entries, np.float32)
     ids[: starts[-1]] = block.ids[:total][kept]

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.batches.streams import Stream
+from snm.data.csr import row_starts, rows_of_entries
 from snm.data.dataset import Points
 
 __all__ = ["add_splits"]
@@ -56,13 +57,13 @@ def add_splits(
 def _split(points: Points, rng: np.random.Generator) -> tuple[csr_matrix, csr_matrix]:
     features = points.features
     counts = np.diff(features.indptr)
-    owner = np.repeat(np.arange(points.num_points), counts)
+    owner = rows_of_entries(features.indptr)
     hidden = rng.random(features.nnz) < _HIDDEN
     none_left = np.bincount(owner[~hidden], minlength=points.num_points) == 0
     hidden[features.indptr[:-1][none_left & (counts > 0)]] = False
     parts = [
         csr_matrix(
-            (features.data[keep], features.indices[keep], _starts(owner[keep], len(counts))),
+            (features.data[keep], features.indices[keep], row_starts(keep)[features.indptr]),
             shape=features.shape,
         )
         for keep in (~hidden, hidden)
@@ -72,7 +73,3 @@ def _split(points: Points, rng: np.random.Generator) -> tuple[csr_matrix, csr_ma
     labels = csr_matrix(parts[1] + points.labels)
     labels.data[:] = 1
     return parts[0], labels
-
-
-def _starts(owner: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
-    return np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=rows))])

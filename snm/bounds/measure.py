@@ -21,6 +21,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_matrix
 
 from snm.batches.csr_blocks import make_block
+from snm.data.csr import rows_of_entries
 from snm.data.dataset import Points
 from snm.errors import InputError
 from snm.head.spec import HeadSpec
@@ -134,7 +135,7 @@ def measure(
         sums += z.sum(axis=0)
         squares[rows] = np.einsum("ij,ij->i", z, z)
         row_labels = labels[rows]
-        owner = np.repeat(np.arange(len(rows)), np.diff(row_labels.indptr))
+        owner = rows_of_entries(row_labels.indptr)
         own = _scores(z, table, bias, owner, row_labels.indices)
         ids, scores = np.asarray(best.slots)[: len(rows)], np.asarray(best.scores)[: len(rows)]
         margins.append(_margins(ids, scores.astype(np.float64), owner, row_labels.indices, own, k))

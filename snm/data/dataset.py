@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, vstack
 
+from snm.data.csr import with_ones
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError, counted
 
@@ -169,9 +170,8 @@ class Points:
         features = self.features.copy()
         features.resize(self.labels.shape)
         items = csr_matrix(features + self.labels)
-        ones = np.ones(items.nnz, np.float32)
-        labels = csr_matrix((ones, items.indices, items.indptr), shape=items.shape)
-        return replace(self, features=items[:, : self.num_features], labels=labels, filter=None)
+        features = items[:, : self.num_features]
+        return replace(self, features=features, labels=with_ones(items), filter=None)
 
 
 def points_from_names(names: Sequence[str], vectorizer: Vectorizer, first: int = 0) -> Points:

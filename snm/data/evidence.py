@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from snm.data.csr import row_starts, rows_of_entries, with_ones
 from snm.data.dataset import Points
 from snm.data.mapped import row_blocks
 
@@ -22,7 +23,9 @@ _ENTRIES = 1 << 22  # entries of the pair counts that are read at once: about 10
 
 def evidence_lost(
     points: Points,
-    take: Callable[[csr_matrix, NDArray[np.int64]], csr_matrix] = lambda m, rows: _ones(m[rows]),
+    take: Callable[[csr_matrix, NDArray[np.int64]], csr_matrix] = lambda m, rows: with_ones(
+        m[rows], np.float64
+    ),
 ) -> float:
     """The evidence of a point's best feature that is lost if half of its features are dropped.
 
@@ -62,7 +65,7 @@ def evidence_lost(
     for first in range(0, len(rows), _CHUNK):
         chunk = rows[first : first + _CHUNK]
         # Limits the memory: the pair counts of a frequent feature are read for each of its points.
-        entries = np.concatenate([[0], np.cumsum(features[chunk] @ np.diff(pair_counts.indptr))])
+        entries = row_starts(features[chunk] @ np.diff(pair_counts.indptr))
         lost = np.concatenate([
             _lost(features[part], labels[part], pair_counts, with_feature, base_rate)
             for part in (chunk[begin:end] for begin, end in row_blocks(entries, _ENTRIES))
@@ -81,7 +84,7 @@ def _lost(
     base_rate: NDArray[np.float64],
 ) -> NDArray[np.float64]:
     """The evidence lost by each point, summed over its labels: float64 [m]."""
-    point = np.repeat(np.arange(features.shape[0]), np.diff(features.indptr))
+    point = rows_of_entries(features.indptr)
     counts = pair_counts[features.indices].multiply(labels[point]).tocoo()
     others = with_feature[features.indices][counts.row] - 1  # the point itself is left out
     shares = np.where(others > 0, (counts.data - 1) / np.maximum(others, 1), 0.0)
@@ -103,9 +106,3 @@ def _spaced(count: int, limit: int) -> NDArray[np.int64]:
     """Evenly spaced numbers below `count`, at most `limit` of them."""
     size = max(1, min(count, limit))
     return np.arange(size, dtype=np.int64) * count // size
-
-
-def _ones(matrix: csr_matrix) -> csr_matrix:
-    """A matrix with the same entries, all of value 1."""
-    ones = np.ones(len(matrix.indices))
-    return csr_matrix((ones, matrix.indices, matrix.indptr), shape=matrix.shape)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from snm.data.csr import row_starts
 from snm.data.dataset import Dataset, Points
 from snm.data.names import normalize_name
 from snm.data.vectorizer import Vectorizer
@@ -207,7 +208,7 @@ def _renumbered(points: Points, slots: NDArray[np.int64], num_labels: int) -> Po
     labels, pairs = points.labels, points.filter
     new = slots[labels.indices]
     kept = new >= 0
-    ends = np.concatenate([[0], np.cumsum(kept)])[labels.indptr]
+    ends = row_starts(kept)[labels.indptr]
     renumbered = csr_matrix(
         (labels.data[kept], new[kept].astype(np.int32), ends),
         shape=(labels.shape[0], num_labels),

@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_matrix
 
+from snm.data.csr import row_starts
+
 __all__ = ["is_mapped", "mapped_zeros", "row_blocks", "select_rows"]
 
 _ENTRIES = 1 << 20  # copied at once
@@ -98,7 +100,7 @@ def select_rows(matrix: csr_matrix, rows: NDArray[np.int64]) -> csr_matrix:
     if not is_mapped(matrix.indices):
         return matrix[rows]
     counts = np.diff(matrix.indptr)[rows]
-    starts = np.concatenate([[0], np.cumsum(counts)]).astype(matrix.indptr.dtype)
+    starts = row_starts(counts).astype(matrix.indptr.dtype)
     ids = mapped_zeros(matrix.indices, int(starts[-1]), matrix.indices.dtype)
     values = mapped_zeros(matrix.data, int(starts[-1]), matrix.data.dtype)
     for first, last in row_blocks(starts, _ENTRIES):

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from snm.data.csr import row_starts, rows_of_entries
 from snm.data.formats.binary import DAMAGE, headers_unwarned, refuse_bomb
 from snm.data.mapped import mapped_zeros, row_blocks
 from snm.errors import InputError, counted
@@ -95,7 +96,7 @@ class Weighting:
         """
         if self.mean is not None and not of_texts:
             return np.zeros(features.shape[0], bool)
-        counts = np.concatenate([[0], np.cumsum(features.data != 0)])[features.indptr]
+        counts = row_starts(features.data != 0)[features.indptr]
         return np.diff(counts) == 0
 
     @classmethod
@@ -172,7 +173,7 @@ class Weighting:
         """The values of rows, divided by the lengths of these."""
         if self.kind != "none":
             rows = len(starts) - 1
-            row = np.repeat(np.arange(rows), np.diff(starts))
+            row = rows_of_entries(starts)
             length = np.sqrt(np.bincount(row, values * values, minlength=rows))
             length[length == 0] = 1
             values /= length[row]

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from snm.data.csr import csr_of_ones, row_starts, with_ones
 from snm.data.dataset import Dataset, count_ids
 from snm.data.load import SYNTHETIC, cache_key, load, load_mapped
 from snm.data.statistics import duplicate_test_rows
@@ -156,7 +157,7 @@ def binarized_rows(matrix: csr_matrix, rows: NDArray[np.int64]) -> csr_matrix:
       rows: int64 [m], ascending.
     """
     counts = np.diff(matrix.indptr)[rows]
-    starts = np.concatenate([[0], np.cumsum(counts)])
+    starts = row_starts(counts)
     part = _row_range(matrix.shape[0])
     first, last = np.searchsorted(rows, [part.start, part.stop])
     begin = matrix.indptr[rows[first:last]] - starts[first:last]
@@ -164,7 +165,7 @@ def binarized_rows(matrix: csr_matrix, rows: NDArray[np.int64]) -> csr_matrix:
     ids = np.zeros(starts[-1], np.int64)
     ids[starts[first] : starts[last]] = matrix.indices[entries]
     ids = sum_over_processes(ids)
-    return csr_matrix((np.ones(len(ids)), ids, starts), shape=(len(rows), matrix.shape[1]))
+    return csr_of_ones(ids, starts, (len(rows), matrix.shape[1]), np.float64)
 
 
 def has_negative(matrix: csr_matrix) -> bool:
@@ -191,18 +192,11 @@ def count_seen_labels(dataset: Dataset) -> tuple[int, float]:
     part, local_count = _row_range(train.num_points), 0
     for begin in range(part.start, part.stop, _BLOCK_ROWS):  # in blocks, to avoid a copy of all
         rows = slice(begin, min(begin + _BLOCK_ROWS, part.stop))
-        local_count += (
-            _ones(train.features[rows]).multiply(_ones(train.labels[rows])[:, :width]).nnz
-        )
+        features, labels = train.features[rows], train.labels[rows][:, :width]
+        local_count += with_ones(features, np.int8).multiply(with_ones(labels, np.int8)).nnz
     count = sum_over_processes(np.array([local_count], np.int64))
     expected = column_counts(train.features).astype(float) @ column_counts(train.labels)[:width]
     return int(count[0]), float(expected) / train.num_points
-
-
-def _ones(matrix: csr_matrix) -> csr_matrix:
-    """A matrix with the same entries, all of value 1."""
-    ones = np.ones(len(matrix.indices), np.int8)
-    return csr_matrix((ones, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
 def fit_weighting(kind: str, features: csr_matrix) -> Weighting:

@@ -16,6 +16,7 @@ from sklearn.preprocessing import MultiLabelBinarizer
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, column_or_1d
 
+from snm.data.csr import csr_of_ones, row_starts
 from snm.errors import InputError, counted, first_line
 from snm.estimator.inputs import label_weights
 
@@ -114,7 +115,7 @@ class Targets:
                 first = np.argmax(differs)
                 expected = f"{self.classes[first]!r}, as before"
                 raise InputError("y", f"the column {names[first]!r}", expected)
-            return _csr_of_ones(indicator.indices, indicator.indptr, indicator.shape)
+            return csr_of_ones(indicator.indices, indicator.indptr, indicator.shape)
         if form == "classes":
             flat: Any = _column(y)
             counts = np.ones(len(flat), np.int64)
@@ -128,8 +129,8 @@ class Targets:
             raise InputError("y", found, "one of the known classes")
         row = np.repeat(np.arange(len(counts)), counts)[known]
         counts = np.bincount(row, minlength=len(counts))
-        starts = np.concatenate([[0], np.cumsum(counts)])
-        labels = _csr_of_ones(columns[known], starts, (len(starts) - 1, len(self.classes)))
+        starts = row_starts(counts)
+        labels = csr_of_ones(columns[known], starts, (len(starts) - 1, len(self.classes)))
         labels.sort_indices()
         return labels
 
@@ -197,8 +198,8 @@ class Targets:
             return self.classes[columns[:, 0]]
         if self.form == "lists":
             return [list(self.classes[row[row >= 0]]) for row in columns]
-        starts = np.append(0, np.cumsum((columns >= 0).sum(axis=1)))
-        labels = _csr_of_ones(columns[columns >= 0], starts, (len(columns), len(self.classes)))
+        starts = row_starts((columns >= 0).sum(axis=1))
+        labels = csr_of_ones(columns[columns >= 0], starts, (len(columns), len(self.classes)))
         labels.sort_indices()
         labels = labels.astype(self.dtype)
         return labels.toarray() if self.form == "dense" else labels
@@ -319,8 +320,3 @@ def _is_lists(y: Any, *, pairs: bool) -> bool:
 
 def _column(y: Any) -> NDArray[Any]:
     return column_or_1d(y, warn=True)
-
-
-def _csr_of_ones(ids: Any, starts: Any, shape: tuple[int, int]) -> sparse.csr_matrix:
-    ids = np.asarray(ids, np.int32)
-    return sparse.csr_matrix((np.ones(len(ids), np.float32), ids, starts), shape=shape)

@@ -12,6 +12,8 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from snm.data.csr import row_starts, rows_of_entries
+
 __all__ = [
     "apply_filter",
     "canonical",
@@ -93,7 +95,7 @@ def in_pairs(ids: NDArray, pairs: NDArray, num_labels: int) -> NDArray[np.bool_]
 
 def nonzero_pairs(matrix: CSR) -> NDArray[np.int64]:
     """The row and column of each entry of a CSR matrix, int64 [entries, 2]."""
-    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    rows = rows_of_entries(matrix.indptr)
     return np.stack([rows, matrix.indices], axis=1).astype(np.int64)
 
 
@@ -104,7 +106,7 @@ def remove_filtered(labels: CSR, pairs: NDArray) -> CSR:
     label_pairs = nonzero_pairs(labels)
     rows = label_pairs[:, 0]
     keep = ~np.isin(rows * num_labels + label_pairs[:, 1], pairs[:, 0] * num_labels + pairs[:, 1])
-    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows[keep], minlength=num_rows))])
+    indptr = row_starts(np.bincount(rows[keep], minlength=num_rows))
     return sp.csr_array((labels.data[keep], labels.indices[keep], indptr), shape=labels.shape)
 
 

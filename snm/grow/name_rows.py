@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from snm.data.csr import csr_of_ones, row_starts
 from snm.memory.neighbors import unit_rows
 
 __all__ = ["names_predict_rows", "predict_rows_from_names"]
@@ -113,9 +114,9 @@ def _ngrams(name: str) -> list[str]:
 def _counts(names: Sequence[str], ids: dict[str, int]) -> csr_matrix:
     """Counts the known n-grams of each name, CSR [names, n-grams]."""
     columns = [[ids[ngram] for ngram in _ngrams(name) if ngram in ids] for name in names]
-    starts = np.concatenate([[0], np.cumsum([len(row) for row in columns])]).astype(np.int64)
+    starts = row_starts([len(row) for row in columns])
     flat = np.array([column for row in columns for column in row], np.int64)
-    counts = csr_matrix((np.ones(len(flat)), flat, starts), shape=(len(names), len(ids)))
+    counts = csr_of_ones(flat, starts, (len(names), len(ids)), np.float64)
     counts.sum_duplicates()
     return counts
 

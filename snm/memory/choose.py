@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from snm.data.csr import rows_of_entries
 from snm.machine.cores import on_all_cores
 from snm.memory.adjustment import STRENGTHS, label_shifts
 from snm.memory.gain import Gain, measure_gain
@@ -302,7 +303,7 @@ def _entries(
     """The (row, column) indices of the entries of some rows, and their slice of `data`."""
     starts = matrix.indptr[rows.start : rows.stop + 1]
     entries = slice(starts[0], starts[-1])
-    at = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    at = rows_of_entries(starts)
     return (at, matrix.indices[entries]), entries
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_matrix
 
+from snm.data.csr import row_starts
 from snm.machine.cores import items_per_core, on_all_cores
 from snm.machine.sorting import stable_argsort
 from snm.memory.neighbors import Neighbors, StoredPoints
@@ -296,6 +297,6 @@ def votes(
     sums = weights.sum(axis=1, keepdims=True)
     weights /= np.where(sums > 0, sums, 1)
     keep = weights > 0
-    starts = np.concatenate([[0], np.cumsum(keep.sum(axis=1))])
+    starts = row_starts(keep.sum(axis=1))
     shape = (ids.shape[0], labels.shape[0])
     return csr_matrix((weights[keep], ids[keep], starts), shape=shape) @ labels

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from snm.data.csr import row_starts, rows_of_entries
 from snm.data.mapped import row_blocks
 from snm.machine.cores import num_cores, on_all_cores
 from snm.memory.row_top_k import top_k_of_rows
@@ -114,7 +115,7 @@ def _products(
     """
     used, at = np.unique(points.indices, return_inverse=True)
     dense = np.zeros((points.shape[0], len(used) + 1), np.float32)
-    dense[np.repeat(np.arange(len(dense)), np.diff(points.indptr)), at + 1] = points.data
+    dense[rows_of_entries(points.indptr), at + 1] = points.data
     column = np.zeros(points.shape[1], np.intp)  # column 0: features that no point has
     column[used] = np.arange(1, len(used) + 1)
     point = np.nonzero(ids >= 0)[0]
@@ -136,15 +137,15 @@ def _keep_rare_features(features: csr_matrix, counts: NDArray[np.int64], most: i
     Of each point, the rarest features are kept as long as the sum of their counts, as
     `_count_points` returns them, is at most `most`, and one of them that any stored point has.
     """
-    rows = np.repeat(np.arange(features.shape[0]), np.diff(features.indptr))
+    rows = rows_of_entries(features.indptr)
     order = np.lexsort((counts, rows))
-    read = np.concatenate([[0], np.cumsum(counts[order])])
+    read = row_starts(counts[order])
     before = read[:-1] - read[features.indptr[:-1]][rows]
     keep = np.empty(len(order), bool)
     keep[order] = (before + counts[order] <= most) | (before == 0)
     if keep.all():
         return features
-    starts = np.concatenate([[0], np.cumsum(keep)])[features.indptr]
+    starts = row_starts(keep)[features.indptr]
     return csr_matrix((features.data[keep], features.indices[keep], starts), features.shape)
 
 
@@ -175,7 +176,7 @@ def nearest(features: csr_matrix, by_feature: csr_matrix, count: int) -> Neighbo
         ids[rows] = np.take_along_axis(near, order, axis=1)
         cosines[rows] = np.take_along_axis(near_cosines, order, axis=1)
 
-    read = np.append(0, np.cumsum(_count_points(features, by_feature)))
+    read = row_starts(_count_points(features, by_feature))
     entries = np.minimum(np.diff(read[features.indptr]), num_stored)
     if _is_dense(by_feature):
         by_feature.sort_indices()  # before threads read it as a dense matrix
@@ -187,7 +188,7 @@ def nearest(features: csr_matrix, by_feature: csr_matrix, count: int) -> Neighbo
 
 def _blocks(entries: NDArray[np.int64]) -> list[slice]:
     """Cuts rows with [m] entries each into blocks: one per core if there is enough work."""
-    starts = np.append(0, np.cumsum(entries))
+    starts = row_starts(entries)
     size = min(
         max(_MIN_BLOCK, int(starts[-1]) // num_cores()), _MAX_BLOCK, _MAX_TOTAL // num_cores()
     )

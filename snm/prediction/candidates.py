@@ -17,6 +17,7 @@ from scipy import sparse
 from scipy.sparse import csr_matrix
 
 from snm.batches.csr_blocks import power_of_two
+from snm.data.csr import csr_of_ones, row_starts, rows_of_entries
 from snm.data.names import normalize_name
 from snm.errors import InputError, counted
 
@@ -96,9 +97,9 @@ def parse_candidates(
     ids_of_points = [
         np.unique(_parse_ids(point_labels, num_labels, ids_of)) for point_labels in labels
     ]
-    starts = np.cumsum([0, *map(len, ids_of_points)])
+    starts = row_starts([*map(len, ids_of_points)])
     ids = np.concatenate(ids_of_points)
-    return csr_matrix((np.ones(len(ids), np.float32), ids, starts), (num_points, num_labels))
+    return csr_of_ones(ids, starts, (num_points, num_labels))
 
 
 def _parse_ids(
@@ -253,7 +254,7 @@ def select_columns(values: csr_matrix, ids: NDArray[np.int32]) -> csr_matrix:
     """The columns `ids` int32 [S], ascending, of CSR [m, K], as CSR [m, S]; never O(K)."""
     columns = np.minimum(np.searchsorted(ids, values.indices), len(ids) - 1)
     kept = ids[columns] == values.indices
-    starts = np.concatenate([[0], np.cumsum(kept)])[values.indptr]
+    starts = row_starts(kept)[values.indptr]
     return csr_matrix((values.data[kept], columns[kept], starts), (values.shape[0], len(ids)))
 
 
@@ -263,7 +264,7 @@ def gather_values(values: csr_matrix, mask: csr_matrix) -> NDArray:
 
     def positions(matrix: csr_matrix) -> NDArray:
         """The position of each entry in a dense matrix of this width."""
-        rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+        rows = rows_of_entries(matrix.indptr)
         return rows * width + matrix.indices
 
     keys, wanted = positions(values), positions(mask)
@@ -289,10 +290,9 @@ def top_k_of_pairs(
     Returns:
       int32 [m, k] labels and float32 [m, k] scores, best first.
     """
-    counts = np.diff(mask.indptr)
-    rows = np.repeat(np.arange(mask.shape[0]), counts)
+    rows = rows_of_entries(mask.indptr)
     order = np.lexsort((mask.indices, -scores, rows))
-    rank = np.arange(len(order)) - np.repeat(mask.indptr[:-1], counts)
+    rank = np.arange(len(order)) - mask.indptr[:-1][rows]
     order, rank = order[rank < k], rank[rank < k]
     order, rank = order[scores[order] > lowest], rank[scores[order] > lowest]
     labels = np.full((mask.shape[0], k), -1, np.int32)

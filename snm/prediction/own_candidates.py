@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from snm.data.csr import csr_of_ones, row_starts
 from snm.losses.reductions import MASKED
 from snm.prediction.candidates import gather_values, top_k_of_pairs
 from snm.prediction.exclusion import Excluded
@@ -92,7 +93,6 @@ def _search_index(
         shape = len(labels), num_labels  # of which the features may number the first ones only
         seen = csr_matrix((rows.data, rows.indices, rows.indptr), shape)
         found = Excluded(seen, dropped).kept(labels, k)
-    starts = np.concatenate([[0], np.cumsum(found.sum(axis=1))])
-    ones = np.ones(starts[-1], np.float32)
-    mask = csr_matrix((ones, labels[found], starts), (len(labels), num_labels))
+    starts = row_starts(found.sum(axis=1))
+    mask = csr_of_ones(labels[found], starts, (len(labels), num_labels))
     return mask if votes is None else mask + votes

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.batches.csr_blocks import make_block, power_of_two
+from snm.data.csr import csr_of_ones
 from snm.memory.memory import LABEL_NAME, Witness
 from snm.prediction.candidates import gather_values
 from snm.prediction.fitted_model import FittedModel
@@ -86,14 +87,8 @@ def explain_answers(
     all_witnesses: list[list[list[Witness]]] | None = None
     if memory is not None and len(answers):
         queries = None if memory.queries is None else np.concatenate([*fitted.queries(rows)])
-        mask = csr_matrix(
-            (
-                np.ones(labels.size, np.float32),
-                labels.ravel(),
-                np.arange(len(labels) + 1) * labels.shape[1],
-            ),
-            shape=(len(labels), fitted.model.spec.num_labels),
-        )
+        starts = np.arange(len(labels) + 1) * labels.shape[1]
+        mask = csr_of_ones(labels.ravel(), starts, (len(labels), fitted.model.spec.num_labels))
         votes = gather_values(memory.additions(weighted, queries), mask).reshape(labels.shape)
         all_witnesses = name_features(
             memory.witnesses(weighted, queries, answers, of_texts=of_texts), words

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, issparse, vstack
 
+from snm.data.csr import csr_of_ones
 from snm.errors import counted
 from snm.prediction.candidates import pad_ids
 from snm.prediction.predictor import Predictor
@@ -125,7 +126,7 @@ class Engine:
             self._predictor.model.spec.num_labels,
         )
         ids, starts = np.zeros(size, np.int32), np.arange(size + 1)
-        rows = csr_matrix((np.ones(size, np.float32), ids, starts), shape=(size, width))
+        rows = csr_of_ones(ids, starts, (size, width))
         labels = np.arange(min(num_candidates, num_labels)) if num_candidates else None
         self._predictors[size].predict(rows, count, labels)
         self._compiled.add((size, count, num_candidates))

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from snm.compare.peers.protocol import Answers, Rows, timed
+from snm.data.csr import row_starts
 
 __all__ = ["are_counts", "as_words", "fasttext"]
 
@@ -76,6 +77,6 @@ def as_words(features: csr_matrix, counted: bool) -> Iterator[str]:
     times = np.clip(values, 0, _MAX_REPEATS) if counted else values != 0
     times = times.astype(np.int64)
     ids = np.repeat(features.indices, times)
-    ends = np.concatenate([[0], np.cumsum(times)])[features.indptr]
+    ends = row_starts(times)[features.indptr]
     for first, last in pairwise(ends.tolist()):
         yield " ".join(map(str, ids[first:last].tolist()))

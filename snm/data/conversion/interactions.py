@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from snm.data.csr import csr_of_ones, row_starts
+
 __all__ = ["Histories", "Interaction", "UserPoints", "points_of_users"]
 
 
@@ -86,9 +88,9 @@ class Histories:
         new_ids = np.array([ids.get(name, -1) for name in items], np.int32)
         kept = new_ids[entry] >= 0
         user, entry = user[kept], new_ids[entry[kept]]
-        starts = np.concatenate([[0], np.cumsum(np.bincount(user, minlength=len(users)))])
+        starts = row_starts(np.bincount(user, minlength=len(users)))
         return cls(
-            tuple(users), tuple(known), starts.astype(np.int64), entry,
+            tuple(users), tuple(known), starts, entry,
             repeats=len(order) - len(first), others=int(np.count_nonzero(new_ids < 0)),
         )  # fmt: skip
 
@@ -139,9 +141,8 @@ def _rows(
     entries: NDArray[np.int32], starts: NDArray[np.int64], counts: NDArray[np.int64], width: int
 ) -> csr_matrix:
     """CSR of ones; row i has the entries `starts[i]` to `starts[i] + counts[i] - 1`."""
-    indptr = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    indptr = row_starts(counts)
     places = np.arange(indptr[-1]) + np.repeat(starts - indptr[:-1], counts)
-    ones = np.ones(len(places), np.float32)
-    matrix = csr_matrix((ones, entries[places], indptr), shape=(len(starts), width))
+    matrix = csr_of_ones(entries[places], indptr, (len(starts), width))
     matrix.sort_indices()
     return matrix

@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from snm.data.csr import csr_of_ones, row_starts
 from snm.data.formats.foreign import SEPARATORS, Row
 from snm.data.names import original_spellings
 
@@ -68,10 +69,9 @@ class LabelIds:
             elif name not in self._ids:
                 self._dropped[name] = None
         ids = [sorted(self._ids[name] for name in row.labels if name in self._ids) for row in rows]
-        starts = np.concatenate([[0], np.cumsum([len(row) for row in ids])]).astype(np.int64)
+        starts = row_starts([len(row) for row in ids])
         indices = np.fromiter(itertools.chain.from_iterable(ids), np.int32, count=int(starts[-1]))
-        ones = np.ones(len(indices), np.float32)
-        return csr_matrix((ones, indices, starts), shape=(len(rows), max(1, len(self._ids))))
+        return csr_of_ones(indices, starts, (len(rows), max(1, len(self._ids))))
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from snm.data.csr import row_starts
 from snm.data.formats.foreign import Row
 from snm.data.vectorizer import Kind, Vectorizer
 from snm.errors import InputError, counted
@@ -127,7 +128,7 @@ def index_base(rows: Iterable[Row], on_progress: OnProgress) -> tuple[int, int]:
 def feature_matrix(rows: list[Row], base: int, width: int) -> csr_matrix:
     """The numeric features of rows: float32 CSR [rows, width]; ids are counted from `base`."""
     pairs = [row.entries for row in rows if row.entries is not None]
-    starts = np.concatenate([[0], np.cumsum([len(ids) for ids, _ in pairs])]).astype(np.int64)
+    starts = row_starts([len(ids) for ids, _ in pairs])
     ids = np.concatenate([ids for ids, _ in pairs]) - base
     values = np.concatenate([values for _, values in pairs])
     return csr_matrix((values, ids.astype(np.int32), starts), shape=(len(rows), width))
