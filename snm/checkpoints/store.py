@@ -22,7 +22,7 @@ from typing import Any
 
 import jax
 
-from snm.checkpoints.disk_errors import REASONS, check_free_space, disk_reason, reason_number
+from snm.checkpoints.disk_errors import REASONS, check_free_space, reason_number
 from snm.checkpoints.manifest import MANIFEST, DamagedError, Manifest, UnfinishedError, unreadable
 from snm.checkpoints.orbax_lock import ORBAX_LOCK, quiet, quiet_tasks, without_consistency_check
 from snm.distributed.processes import (
@@ -35,7 +35,7 @@ from snm.distributed.processes import (
 from snm.errors import InputError, first_line
 from snm.system import disk
 from snm.system.checksums import checksum, difference, fingerprints
-from snm.system.faults import is_out_of_memory
+from snm.system.faults import disk_reason, is_out_of_memory
 from snm.system.files import sync_names, sync_tree
 
 __all__ = ["Checkpoints", "SavingError"]

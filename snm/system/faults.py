@@ -1,4 +1,4 @@
-"""Describes errors of the system, and recognises a full disk and a lack of memory."""
+"""Describes errors of the system, and recognises those of the disk and a lack of memory."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from snm.errors import InputError
 
 __all__ = [
+    "DISK_REASONS",
     "OUT_OF_MEMORY",
     "STANDARD_OUTPUT",
     "describe_error",
+    "disk_reason",
     "is_disk_full",
     "is_out_of_memory",
     "naming",
@@ -54,6 +56,28 @@ def is_disk_full(error: OSError) -> bool:
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return True
     return _is_short_write(error) or _is_no_space(error)
+
+
+DISK_REASONS = {
+    code: os.strerror(code).lower()
+    for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EACCES, errno.EROFS, errno.EPERM,
+                 errno.EIO, errno.EINTR)
+}  # fmt: skip
+"""errno -> why a disk does not take a file."""
+
+
+def disk_reason(error: BaseException | None) -> str | None:
+    """The disk's reason for an error or one of its causes, or None if it is another kind of error.
+
+    The text is searched as well as the errno, because tensorstore reports errors as text.
+    """
+    for cause in _causes(error):
+        if isinstance(cause, OSError) and cause.errno in DISK_REASONS:
+            return DISK_REASONS[cause.errno]
+        for reason in DISK_REASONS.values():
+            if reason in str(cause).lower():
+                return reason
+    return None
 
 
 @contextlib.contextmanager
@@ -121,15 +145,21 @@ def is_out_of_memory(error: BaseException | None) -> bool:
       >>> is_out_of_memory(RuntimeError("another reason"))
       False
     """
+    for cause in _causes(error):
+        if isinstance(cause, MemoryError) or getattr(cause, "errno", None) == errno.ENOMEM:
+            return True
+        if any(text in str(cause) for text in _OUT_OF_MEMORY_TEXTS):
+            return True
+    return False
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and its causes."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
-        if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
-            return True
-        if any(text in str(error) for text in _OUT_OF_MEMORY_TEXTS):
-            return True
+        yield error
         error = error.__cause__ or error.__context__
-    return False
 
 
 STANDARD_OUTPUT = "standard output"

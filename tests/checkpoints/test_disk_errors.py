@@ -11,8 +11,9 @@ import sys
 
 import pytest
 
-from snm.checkpoints.disk_errors import REASONS, disk_reason, reason_number
+from snm.checkpoints.disk_errors import REASONS, reason_number
 from snm.checkpoints.orbax_lock import quiet_tasks
+from snm.system.faults import disk_reason
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC, errno.EINTR, errno.EROFS])
