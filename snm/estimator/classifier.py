@@ -22,6 +22,7 @@ from snm.estimator.fit_mixin import FitMixin, make_dataset
 from snm.estimator.parameters import for_one_pass, with_early_stopping
 from snm.estimator.predict_mixin import PredictMixin
 from snm.estimator.targets import Targets
+from snm.estimator.temperature import held_out_temperature
 from snm.runs.typed_json import as_json
 from snm.trainer.memory.trial import choose_memory, split_for_memory
 
@@ -198,10 +199,12 @@ class SNMClassifier(PredictMixin, FitMixin, ClassifierMixin, BaseEstimator):
         split = split_for_memory(config, dataset)
         self._train(config, dataset, None if split is None else split[0])
         if split is not None:
-            record, self._memory, self._shifts = choose_memory(
-                config, dataset, self._make_predictor(self._states[:1]), self.predictor_
-            )
-            self.memory_, self._calibration = as_json(record), record.calibration
+            first = self._make_predictor(self._states[:1])
+            chosen = choose_memory(config, dataset, first, self.predictor_)
+            self.memory_, self._calibration = as_json(chosen.record), chosen.record.calibration
+            self._memory, self._shifts = chosen.memory, chosen.shifts
+            if targets.form == "classes" and first.model.spec.head_loss.takes_exponentials:
+                self._temperature = held_out_temperature(config, dataset, first, chosen)
             self.predictor_ = self._make_predictor(self._states)
         return self
 

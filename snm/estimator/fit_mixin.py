@@ -71,6 +71,7 @@ class FitMixin:
     _states: list[TrainState]
     _memory: Memory | None
     _calibration: Calibration | None = None
+    _temperature: float | None = None
     _shifts: np.ndarray | None = None
 
     def _reset(self) -> None:
@@ -118,7 +119,8 @@ class FitMixin:
         config = resolve(unresolved, make_dataset(points))
         if in_parts and self.learning_rate is None and "learning_rate" not in (self.settings or {}):
             config = with_constant_rate(config)
-        self.memory_ = self._memory = self._shifts = self._calibration = None
+        self.memory_ = self._memory = self._shifts = None
+        self._calibration = self._temperature = None
         self.config_ = config
         self.classes_ = targets.classes
         self._targets = targets
