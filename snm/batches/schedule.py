@@ -16,7 +16,7 @@ import numpy as np
 
 from snm.config.resolved import ResolvedConfig
 
-__all__ = ["CONSTANT", "SCHEDULES", "Rates", "Schedule"]
+__all__ = ["CONSTANT", "SCHEDULES", "Rates", "Schedule", "last_epoch_factor"]
 
 SCHEDULES: dict[str, Callable[[float], float]] = {
     "constant": lambda share: 1.0,
@@ -24,6 +24,23 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
     "cosine": lambda share: (1.0 + math.cos(math.pi * share)) / 2.0,
 }
 """Name -> the factor of the learning rates, as a function of the fraction of steps done."""
+
+_MIDPOINTS = 100  # of an epoch, at which the factor is averaged
+
+
+def last_epoch_factor(name: str, epochs: int) -> float:
+    """The mean factor of the learning rates in the last of so many epochs.
+
+    Args:
+      name: a key of `SCHEDULES`.
+      epochs: passes of the schedule, at least 1.
+
+    Example:
+      >>> [round(last_epoch_factor(name, 5), 3) for name in ("constant", "linear", "cosine")]
+      [1.0, 0.1, 0.032]
+    """
+    left = ((place + 0.5) / _MIDPOINTS / epochs for place in range(_MIDPOINTS))
+    return math.fsum(SCHEDULES[name](1.0 - share) for share in left) / _MIDPOINTS
 
 
 class Rates(NamedTuple):

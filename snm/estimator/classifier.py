@@ -19,15 +19,14 @@ except ImportError as error:
 
 from snm.estimator.extended_memory import extend_memory
 from snm.estimator.fit_mixin import FitMixin, make_dataset
-from snm.estimator.parameters import with_early_stopping
+from snm.estimator.parameters import for_one_pass, with_early_stopping
 from snm.estimator.predict_mixin import PredictMixin
 from snm.estimator.targets import Targets
+from snm.estimator.temperature import held_out_temperature
 from snm.runs.typed_json import as_json
 from snm.trainer.memory.trial import choose_memory, split_for_memory
 
 __all__ = ["SNMClassifier"]
-
-_SEED_STRIDE = 7_368_787  # between the seeds of consecutive `partial_fit` calls
 
 
 class SNMClassifier(PredictMixin, FitMixin, ClassifierMixin, BaseEstimator):
@@ -63,7 +62,7 @@ class SNMClassifier(PredictMixin, FitMixin, ClassifierMixin, BaseEstimator):
       epochs: passes over the points, `auto` or `few`.
       batch_size: points a step; None is the preset's, or less where the points are few.
       learning_rate: of feature and class rows.
-      schedule: `constant`, `linear` or `cosine`; `partial_fit` keeps the rate constant.
+      schedule: `constant`, `linear` or `cosine`; in `partial_fit` the rate is constant.
       row_optimizer: `sgd` or `adagrad`.
       compute_dtype: `float32` or `bfloat16` factors of matrix products.
       settings: further fields of `snm.Config`, a mapping from name to value.
@@ -200,10 +199,12 @@ class SNMClassifier(PredictMixin, FitMixin, ClassifierMixin, BaseEstimator):
         split = split_for_memory(config, dataset)
         self._train(config, dataset, None if split is None else split[0])
         if split is not None:
-            record, self._memory, self._shifts = choose_memory(
-                config, dataset, self._make_predictor(self._states[:1]), self.predictor_
-            )
-            self.memory_, self._calibration = as_json(record), record.calibration
+            first = self._make_predictor(self._states[:1])
+            chosen = choose_memory(config, dataset, first, self.predictor_)
+            self.memory_, self._calibration = as_json(chosen.record), chosen.record.calibration
+            self._memory, self._shifts = chosen.memory, chosen.shifts
+            if targets.form == "classes" and first.model.spec.head_loss.takes_exponentials:
+                self._temperature = held_out_temperature(config, dataset, first, chosen)
             self.predictor_ = self._make_predictor(self._states)
         return self
 
@@ -212,11 +213,17 @@ class SNMClassifier(PredictMixin, FitMixin, ClassifierMixin, BaseEstimator):
     ) -> SNMClassifier:
         """One more pass, over these points, at a constant rate.
 
+        After `fit` the rate is the mean rate of its last epoch. Without a `fit` it is
+        `learning_rate`, or if that is None, lower than the default, which is the start of a
+        schedule (`config_` has it). In a call with fewer points than a batch the rate is multiplied
+        by their share of a batch.
+
         The first call (if nothing was fitted before) fits the feature weighting and sets up the
         model; parameters that `set_params` changes afterwards take effect in the next `fit`, except
-        `threshold`, `labels_per_point` and `class_weight`, which take effect at once. A pass
-        consumes the parameters of the model: if it fails, the estimator must be fitted again. A
-        memory, where one is used, stores these points, and all of its points are embedded anew.
+        `threshold`, `labels_per_point` and `class_weight`, which take effect at once. A memory,
+        where one is used, stores these points, and all of its points are embedded anew. A call that
+        fails, or that Ctrl-C interrupts, leaves the estimator as it was before; for this, the call
+        holds the parameters twice.
 
         Args:
           X: inputs [n, d], dense or sparse.
@@ -228,6 +235,17 @@ class SNMClassifier(PredictMixin, FitMixin, ClassifierMixin, BaseEstimator):
           ValueError: inputs, targets or weights that cannot be used.
           NonFiniteError: a loss was not finite.
         """
+        before = dict(self.__dict__)
+        try:
+            self._continue(X, y, classes, sample_weight)
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+        return self
+
+    def _continue(self, X: Any, y: Any, classes: Any, sample_weight: Any) -> None:
+        """`partial_fit`; may leave attributes half changed if it fails."""
         if self.early_stopping:
             found, expected = "True in partial_fit", "False: who calls it decides when to stop"
             raise InputError("early_stopping", found, expected)
@@ -236,7 +254,7 @@ class SNMClassifier(PredictMixin, FitMixin, ClassifierMixin, BaseEstimator):
             raise InputError("class_weight in partial_fit", found, expected)
         first = not hasattr(self, "config_")
         if not first and not hasattr(self, "_states"):
-            raise InputError("partial_fit", "parameters that a failed call consumed", "fit again")
+            raise InputError("partial_fit", "parameters, for the last fit failed", "another fit")
         features = self._inputs(X, y, reset=first)
         if first:
             targets = Targets.of(y, classes)
@@ -255,22 +273,18 @@ class SNMClassifier(PredictMixin, FitMixin, ClassifierMixin, BaseEstimator):
             self._check_predict_params()
             self._initialize(points, targets, in_parts=True)
         self._parts += 1
-        seed = self.config_.seed + _SEED_STRIDE * self._parts
-        config = dataclasses.replace(
-            self.config_,
-            epochs=1,
-            schedule="constant",
-            sampled_start=0,
-            mined_start=0,
-            seed=seed,
-        )
         if points.labels.nnz:
             self._calibration = None  # it belongs to the model before this pass
+            config = for_one_pass(
+                self.config_,
+                len(points.labelled()),
+                part=self._parts,
+                after_fit=not self._in_parts,
+            )
             self._train(config, make_dataset(points), in_parts=True)
             if self._memory is not None:
                 self._memory = extend_memory(self._memory, points, self.predictor_)
                 self.predictor_ = self._make_predictor(self._states)
-        return self
 
     # -- protocol of scikit-learn -------------------------------------------------------------
 

@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
@@ -19,7 +21,12 @@ from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.estimator.fit import fit_members
 from snm.estimator.inputs import make_points, to_csr, to_seed, warn_dominant_feature
-from snm.estimator.parameters import make_config, with_memory, with_weighting
+from snm.estimator.parameters import (
+    make_config,
+    with_constant_rate,
+    with_memory,
+    with_weighting,
+)
 from snm.estimator.targets import Targets
 from snm.memory.memory import Memory
 from snm.model.from_config import make_model
@@ -41,6 +48,7 @@ class FitMixin:
     # Parameters of `SNMClassifier`.
     preset: str
     memory: str | None
+    learning_rate: float | None
     settings: dict[str, Any] | None
     threshold: float | str | None
     class_weight: Any
@@ -59,9 +67,11 @@ class FitMixin:
     _fitted_weighting: Weighting
     _mean_labels: float
     _parts: int
+    _in_parts: bool
     _states: list[TrainState]
     _memory: Memory | None
     _calibration: Calibration | None = None
+    _temperature: float | None = None
     _shifts: np.ndarray | None = None
 
     def _reset(self) -> None:
@@ -107,7 +117,10 @@ class FitMixin:
         )
         unresolved = with_weighting(unresolved, points.features, in_parts=in_parts)
         config = resolve(unresolved, make_dataset(points))
-        self.memory_ = self._memory = self._shifts = self._calibration = None
+        if in_parts and self.learning_rate is None and "learning_rate" not in (self.settings or {}):
+            config = with_constant_rate(config)
+        self.memory_ = self._memory = self._shifts = None
+        self._calibration = self._temperature = None
         self.config_ = config
         self.classes_ = targets.classes
         self._targets = targets
@@ -115,7 +128,7 @@ class FitMixin:
         warn_dominant_feature(config.weighting, points.features)
         counts = np.diff(points.labels.indptr)
         self._mean_labels = float(np.average(counts, weights=points.weights))
-        self._parts = 0
+        self._parts, self._in_parts = 0, in_parts
 
     def _train(
         self,
@@ -127,7 +140,8 @@ class FitMixin:
     ) -> None:
         """Trains all members.
 
-        Training continues from the parameters of an earlier call, which are consumed.
+        Training continues from the parameters of an earlier call. It consumes copies of them, so
+        that those of `_states` and `predictor_` are valid until it ends.
 
         Args:
           config: the settings.
@@ -139,8 +153,9 @@ class FitMixin:
           InputError: as `fit_members`.
           NonFiniteError: a loss was not finite.
         """
-        earlier = self.__dict__.pop("_states", [None] * self.config_.members)
-        self.__dict__.pop("predictor_", None)
+        earlier: list[TrainState | None] = [None] * self.config_.members
+        if hasattr(self, "_states"):
+            earlier = [jax.tree.map(jnp.copy, state) for state in self._states]
         fitted = fit_members(
             PhaseInputs(config, dataset, self._fitted_weighting),
             earlier,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from snm.batches.schedule import last_epoch_factor
 from snm.config.auto import auto_weighting
 from snm.config.fields import GROUPS
 from snm.config.marks import Trait, settings_with
@@ -18,11 +19,19 @@ from snm.data.weighting import filled
 from snm.errors import InputError, nearest
 from snm.memory.sizes import MIN_POINTS
 
-__all__ = ["make_config", "with_early_stopping", "with_memory", "with_weighting"]
+__all__ = [
+    "for_one_pass",
+    "make_config",
+    "with_constant_rate",
+    "with_early_stopping",
+    "with_memory",
+    "with_weighting",
+]
 
 _RUN_ONLY = settings_with(GROUPS, Trait.RUN_ONLY)
 _KNOWN = {field.name for field in dataclasses.fields(Config)}.difference(_RUN_ONLY)
 _MIN_BATCH, _MIN_STEPS_PER_EPOCH = 16, 16
+_SEED_STRIDE = 7_368_787  # between the seeds of consecutive `partial_fit` calls
 _MIN_STANDARDIZED = 30  # points of a first `partial_fit` to choose `standard` by
 
 
@@ -130,3 +139,51 @@ def with_early_stopping(config: ResolvedConfig, share: float, patience: int) -> 
     if not isinstance(patience, int | np.integer) or patience < 1:
         raise InputError("n_iter_no_change", repr(patience), "a number of epochs, 1 or more")
     return dataclasses.replace(config, validation_fraction=share, patience=int(patience))
+
+
+def with_constant_rate(config: ResolvedConfig) -> ResolvedConfig:
+    """The settings with a rate that can stay constant, for `partial_fit` without a `fit` before.
+
+    A default rate is the first of a schedule that decays, for the batch size of the preset. Kept
+    constant in the smaller batches of few points, it does not converge. So it becomes the mean rate
+    of the schedule, times the share of the preset's batch size: at constant rates, the noise of the
+    parameters grows with the rate over the batch size.
+
+    Args:
+      config: the settings; the user set no learning rate.
+    """
+    factor = last_epoch_factor(config.schedule, 1)
+    factor *= min(1.0, config.batch_size / preset(config.preset).batch_size)
+    return dataclasses.replace(config, learning_rate=config.learning_rate * factor)
+
+
+def for_one_pass(
+    config: ResolvedConfig, num_points: int, *, part: int, after_fit: bool
+) -> ResolvedConfig:
+    """The settings of a call of `partial_fit`: one pass at constant rates.
+
+    A fit ends at low rates, where the noise of single points is small. At its first rates, one step
+    would undo that. So a pass after a fit has the mean rates of the last epoch. A step divides by
+    its number of points if these are fewer than a batch has, so the rates are multiplied by their
+    share of a batch: a point weighs the same in parts of any size.
+
+    Args:
+      config: the settings of the first call.
+      num_points: points of the call with a label.
+      part: the number of the call, from 1; each has another seed.
+      after_fit: whether the first call was `fit`.
+    """
+    factor = min(1.0, num_points / config.batch_size)
+    if after_fit:
+        factor *= last_epoch_factor(config.schedule, config.epochs)
+    return dataclasses.replace(
+        config,
+        epochs=1,
+        schedule="constant",
+        learning_rate=config.learning_rate * factor,
+        tower_learning_rate=config.tower_learning_rate * factor,
+        scale_learning_rate=config.scale_learning_rate * factor,
+        sampled_start=0,
+        mined_start=0,
+        seed=config.seed + _SEED_STRIDE * part,
+    )

@@ -38,6 +38,7 @@ class PredictMixin:
     _targets: Targets
     config_: ResolvedConfig
     _mean_labels: float
+    _temperature: float | None
 
     def decision_topk(
         self, X: Any, k: int | None = None, labels: Any = None
@@ -85,8 +86,10 @@ class PredictMixin:
         """The probability of every class, as scikit-learn's scorers need it: float64 [n, K].
 
         Columns are in the order of `classes_`. With one class a point, rows sum to 1: they are the
-        softmax of the scores over the number of members. With several labels a point, an entry is
-        the probability that the point has the label, as `proba_topk` gives it.
+        softmax of the scores over the number of members and a temperature, which `fit` chooses for
+        the lowest log loss on the points that choose the memory. If it tried no memory, the
+        temperature is 1, and most models are overconfident. With several labels a point, an entry
+        is the probability that the point has the label, as `proba_topk` gives it.
 
         Its memory and time grow with n * K. For many classes use `proba_topk`.
 
@@ -107,12 +110,13 @@ class PredictMixin:
             found = f"{count} points x {num_labels} classes"
             expected = f"at most {_MAX_ENTRIES} entries at once, or proba_topk"
             raise InputError("predict_proba", found, expected)
+        divisor = self.config_.members * (self._temperature or 1.0)
         probabilities, first = np.empty((count, num_labels)), 0
         for columns, scores in self.predictor_.top(self._rows(X), num_labels):
             if multi_label:
                 p = self.predictor_.probabilities(scores).astype(np.float64)
             else:
-                p = softmax(scores.astype(np.float64) / self.config_.members, axis=1)
+                p = softmax(scores.astype(np.float64) / divisor, axis=1)
             block = probabilities[first : first + len(p)]
             np.put_along_axis(block, columns.astype(np.int64), p, axis=1)
             first += len(p)

@@ -25,6 +25,8 @@ __all__ = ["Targets"]
 Form = Literal["classes", "lists", "dense", "sparse"]
 
 _NESTED = (list, tuple, set, frozenset, np.ndarray)  # the labels of a point
+_ROWS = "a class, or a list, tuple, set or array of labels"
+_FORMS = "a list or an array of classes, a list of labels a point, or an indicator"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -76,7 +78,7 @@ class Targets:
                 raise InputError("classes", found, f"0 to {width - 1}, its columns, or None")
             return cls(form, np.arange(width), np.dtype(y.dtype))
         if classes is None:
-            with _mixed_types_as_input_error():
+            with _refusals_as_input_error():
                 if form == "lists":
                     classes = MultiLabelBinarizer().fit(y).classes_
                 else:
@@ -240,25 +242,28 @@ def _form(y: Any, *, pairs: Literal["lists", "dense"]) -> Form:
     """The form of y; `pairs` is the form of nested lists that are all [0, 1] or [1, 0]."""
     if sparse.issparse(y):
         return "sparse"
-    _refuse_missing(y)
-    if _is_lists(y, pairs=pairs == "lists"):
-        return "lists"
+    if getattr(y, "ndim", 1) == 0:  # NumPy's array of an iterator, or of a single class
+        raise InputError("y", f"a {type(y[()]).__name__}", _FORMS)
+    _refuse_rows(y)
+    with _refusals_as_input_error():
+        if _is_lists(y, pairs=pairs == "lists"):
+            return "lists"
     if not hasattr(y, "ndim"):
         y = np.asarray(y)
     if y.dtype.kind == "f":
         assert_all_finite(y, input_name="y")
-    with _mixed_types_as_input_error():
+    with _refusals_as_input_error():
         check_classification_targets(y)
     return "dense" if y.ndim == 2 and y.shape[1] > 1 else "classes"
 
 
-def _refuse_missing(y: Any) -> None:
-    """Refuses classes or lists of labels with a value that a table lacks.
+def _refuse_rows(y: Any) -> None:
+    """Refuses rows of another container than `_NESTED`, and values that a table lacks.
 
     Numbers are left to scikit-learn, as is what stands in an indicator.
 
     Raises:
-      InputError: None, NaN or the NA of pandas; names its row.
+      InputError: such a container, or None, NaN or the NA of pandas; names its row.
     """
     if getattr(y, "ndim", 1) != 1 or (hasattr(y, "dtype") and y.dtype.kind != "O"):
         return
@@ -267,6 +272,9 @@ def _refuse_missing(y: Any) -> None:
             for label in filter(_is_missing, row):
                 expected = "names, or numbers; [] for a point without labels"
                 raise InputError("y", f"{label} in the labels of row {number}", expected)
+        elif hasattr(row, "__iter__") and not isinstance(row, str | bytes):
+            if not hasattr(row, "__array__"):
+                raise InputError("y", f"row {number} of the type {type(row).__name__}", _ROWS)
         elif _is_missing(row):
             lists = any(isinstance(other, _NESTED) for other in y)
             expected = "a list of labels, [] for none" if lists else "a class"
@@ -285,13 +293,14 @@ def _is_missing(value: Any) -> bool:
 
 
 @contextlib.contextmanager
-def _mixed_types_as_input_error() -> Iterator[None]:
-    """Turns the TypeError of labels without an order, such as `None` and names, into InputError."""
+def _refusals_as_input_error() -> Iterator[None]:
+    """Turns a TypeError into InputError: of labels without an order, or of other targets."""
     try:
         yield
     except TypeError as error:
-        found = f"labels of several types ({first_line(error)})"
-        raise InputError("y", found, "names, or numbers") from error
+        sorting = "not supported between instances" in str(error)
+        kind = "labels of several types" if sorting else "what cannot be classes"
+        raise InputError("y", f"{kind} ({first_line(error)})", "names, or numbers") from error
 
 
 def _is_lists(y: Any, *, pairs: bool) -> bool:

@@ -266,18 +266,45 @@ def test_a_fit_that_is_refused_leaves_nothing_of_the_one_before(data):
             call(data.test.features)
 
 
-def test_a_pass_after_a_failed_one_is_refused(data, monkeypatch):
+def test_a_pass_after_a_failed_fit_is_refused(data, monkeypatch):
     """It would train a new model, without a word that the first is lost."""
-    model = SNMClassifier(**SMALL, epochs=1).fit(data.train.features, data.train.labels)
+    model = SNMClassifier(**SMALL, epochs=1)
     with monkeypatch.context() as patch:
         patch.setattr(fit_mixin, "fit_members", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            model.partial_fit(data.train.features, data.train.labels)
-    with pytest.raises(ValueError, match="parameters that a failed call consumed, expected fit"):
+            model.fit(data.train.features, data.train.labels)
+    with pytest.raises(ValueError, match="parameters, for the last fit failed, expected another"):
         model.partial_fit(data.train.features, data.train.labels)
     model.fit(data.train.features, data.train.labels).partial_fit(
         data.train.features, data.train.labels
     )
+
+
+def test_an_interrupted_pass_leaves_the_model_as_it_was(data, monkeypatch):
+    X, Y = data.train.features, data.train.labels
+
+    def interrupt(*args, **settings):
+        fit_members(*args, **settings)  # consumes the parameters
+        raise KeyboardInterrupt
+
+    fit_members = fit_mixin.fit_members
+    model = SNMClassifier(**SMALL, epochs=1)
+    with monkeypatch.context() as patch:
+        patch.setattr(fit_mixin, "fit_members", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            model.partial_fit(X, Y)
+        with pytest.raises(NotFittedError):
+            model.predict(X)
+    model.partial_fit(X, Y)
+    other = pickle.loads(pickle.dumps(model))
+    before = model.decision_topk(X)[1]
+    with monkeypatch.context() as patch:
+        patch.setattr(fit_mixin, "fit_members", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            model.partial_fit(X, Y)
+    np.testing.assert_array_equal(model.decision_topk(X)[1], before)
+    after = model.partial_fit(X, Y).decision_topk(X)[1]
+    np.testing.assert_array_equal(after, other.partial_fit(X, Y).decision_topk(X)[1])
 
 
 @pytest.mark.parametrize("seed", [-1, 2**31])

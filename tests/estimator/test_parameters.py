@@ -6,6 +6,7 @@ from estimator.small_fits import SMALL
 from scipy.sparse import csr_matrix, hstack
 
 from snm import InputError, SNMClassifier
+from snm.estimator.parameters import for_one_pass
 
 OTHERS = dict(loss="bowl", phi="logistic", exclude="positive", positives="one", encoder="relu",
               bias=False, score_scale=3.0, row_optimizer="adagrad", compute_dtype="bfloat16",
@@ -35,6 +36,24 @@ def test_each_pass_of_partial_fit_draws_anew(data, monkeypatch):
         model.partial_fit(data.train.features, data.train.labels)
     assert len({one.seed for one in seeds}) == 2
     assert {(one.epochs, one.schedule) for one in seeds} == {(1, "constant")}
+
+
+def test_rates_of_one_pass(data):
+    """The mean rates of the last epoch after a fit, and the share of a batch of few points."""
+    X, Y = data.train.features, data.train.labels
+    params = {**SMALL, "schedule": "linear", "epochs": 4, "learning_rate": 8.0}
+    config = SNMClassifier(**params).fit(X, Y).config_
+    assert config.batch_size == 16 and config.tower_learning_rate == 0.1
+    for num_points, after_fit, rate in (
+        (16, False, 8),
+        (4, False, 2),
+        (99, True, 1),
+        (4, True, 0.25),
+    ):
+        found = for_one_pass(config, num_points, part=1, after_fit=after_fit)
+        assert found.learning_rate == pytest.approx(rate)
+        assert found.tower_learning_rate == pytest.approx(0.1 * rate / 8)
+        assert found.scale_learning_rate == pytest.approx(config.scale_learning_rate * rate / 8)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """SNMClassifier keeps scikit-learn's rules: its checks, partial fits, searches, and refusals."""
 
+import pickle
 import subprocess
 import sys
 
@@ -98,6 +99,42 @@ def test_partial_fit_goes_on(data):
     model = SNMClassifier(epochs=6, **SMALL).fit(X, Y)
     start = model.loss_curve_[0]
     assert np.mean(model.partial_fit(X, Y).loss_curve_) < 0.8 * start
+
+
+def test_a_few_points_more_do_not_undo_a_fit():
+    """Where a fit ends at low rates, a pass over one point or a few goes on at such rates."""
+    rng = np.random.default_rng(0)
+    of = rng.integers(0, 6, 400)
+    X = np.eye(6)[of] + rng.normal(0, 0.3, (400, 6))
+    X, new, y, new_y = X[:300], X[300:], of[:300], of[300:]
+    fitted = SNMClassifier(dim=8, members=1, epochs=10, memory="off").fit(X, y)
+    assert fitted.score(new, new_y) > 0.9
+    for size in (1, 20, 100):
+        model = pickle.loads(pickle.dumps(fitted))
+        for first in range(0, 100, size)[:5]:
+            part = slice(first, first + size)
+            model.partial_fit(new[part], new_y[part])
+        assert model.score(X, y) > fitted.score(X, y) - 0.02
+        seen = np.arange(min(100, 5 * size))
+        before, after = (m.predict_proba(new)[seen, new_y[seen]] for m in (fitted, model))
+        assert np.log(after).mean() > np.log(before).mean()  # it learned them
+
+
+def test_partial_fit_alone_learns():
+    """At the first rate of a schedule that decays, batches of 16 points would not converge."""
+    rng = np.random.default_rng(0)
+    of = rng.integers(0, 12, 240)
+    X = np.eye(12)[of] + rng.normal(0, 0.25, (240, 12))
+    model = SNMClassifier(dim=16, members=1, random_state=3)
+    for _ in range(8):
+        for first in range(0, 240, 60):
+            part = slice(first, first + 60)
+            model.partial_fit(X[part], of[part], classes=range(12))
+    assert model.config_.batch_size == 16
+    assert model.config_.learning_rate == pytest.approx(20 / 2 * 16 / 256)
+    assert model.score(X, of) > 0.95
+    given = SNMClassifier(dim=16, members=1, learning_rate=3.0)
+    assert given.partial_fit(X, of, classes=range(12)).config_.learning_rate == 3
 
 
 def test_partial_fit_needs_to_know_the_classes(data):

@@ -1,5 +1,7 @@
 """Targets as tables have them: names of columns, lists in a series, missing values."""
 
+import array
+import collections
 import re
 
 import numpy as np
@@ -128,3 +130,31 @@ def test_missing_values_are_refused(y, said, series):
     """A NaN among names was an unknown kind of target, or a class of the name nan."""
     with pytest.raises(InputError, match=f"^y: found {re.escape(said)}"):
         SNMClassifier(**SMALL).fit(np.eye(4), Series(y) if series else y)
+
+
+@pytest.mark.parametrize(
+    ("y", "said"),
+    [
+        ([collections.deque("ab"), collections.deque("c")], "row 0 of the type deque, expected a"),
+        ([["a"], {"b": 1}.keys()], "row 1 of the type dict_keys, expected a class, or a list, tu"),
+        ([array.array("i", [1, 0]), array.array("i", [0, 1])], "row 0 of the type array, expecte"),
+        ([range(2), range(1)], "row 0 of the type range, expected a class"),
+        ((name for name in "ab"), "a generator, expected a list or an array of classes"),
+    ],
+)
+def test_other_containers_are_refused(y, said):
+    with pytest.raises(InputError, match=f"^y: found {re.escape(said)}"):
+        Targets.of(y)
+
+
+@pytest.mark.parametrize(
+    ("y", "said"),
+    [
+        ([b"a", b"b"], "Support for labels represented as bytes is not supported"),
+        (np.array(["a", "b"], np.dtypes.StringDType()), "dtype argument must be a NumPy dtype"),
+        ([[["a"]], [["b"]]], "unhashable type: 'list'"),
+    ],
+)
+def test_other_refusals_are_not_about_types_that_differ(y, said):
+    with pytest.raises(InputError, match=f"^y: found what cannot be classes .{re.escape(said)}"):
+        Targets.of(y)
