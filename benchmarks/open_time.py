@@ -75,7 +75,8 @@ def write_run(folder: Path, shape: str = "amazon670k") -> RunFolder:
              "label_text": "off", "memory": "off", "logit_adjustment": "off", "item_splits": 0,
              "sampled": sizes.sampled, "mined": 16, "input_dropout": 0.0, "feature_init": 1.0,
              "score_scale": 20.0, "learn_score_scale": False, "class_init": "random",
-             "learning_rate": 1.0, "epochs": 1}  # fmt: skip
+             "learning_rate": 1.0, "epochs": 1, "propensity_a": 0.55,
+             "propensity_b": 1.5}  # fmt: skip
     assert set(fixed) == set(RESOLVED)
     resolved = ResolvedConfig(**unresolved_values(config), **fixed)
     assert resolved.dim == sizes.dim

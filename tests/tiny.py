@@ -59,6 +59,8 @@ def resolved(config: Config) -> ResolvedConfig:
         ("members_at_once", 1),
         ("learn_score_scale", False),
         ("feature_init", 1.0),
+        ("propensity_a", 0.55),
+        ("propensity_b", 1.5),
     ):
         values[name] = value if values[name] == "auto" else values[name]
     assert "auto" not in values.values()

@@ -18,17 +18,18 @@ import tyro
 
 import snm
 from experiments.command_line import run_command
-from snm.config.settings import Config, preset
+from snm.config.resolved import ResolvedConfig
+from snm.config.settings import preset
 from snm.data.dataset import Dataset
 from snm.export.cli import Export
 from snm.export.manifest import read_manifest
-from snm.runs.folder import write_json
+from snm.runs.folder import RunFolder, write_json
 from snm.trainer.evaluate_run import score_test_points
 
 METRICS = ("P@1", "P@3", "P@5")
 
 
-def measure(run: Path, config: Config, dataset: Dataset, place: Path) -> dict[str, Any]:
+def measure(run: Path, config: ResolvedConfig, dataset: Dataset, place: Path) -> dict[str, Any]:
     """Recall of int8 rows; precision and size of both exports of a run."""
     found: dict[str, Any] = {}
     propensity = (config.propensity_a, config.propensity_b)
@@ -56,7 +57,8 @@ def main(data: tyro.conf.Positional[tuple[Path, ...]], out: Path) -> None:
             snm.train(folder, config, place / "run")
             labels = dataset.train.num_labels
             about = {"data": dataset.name, "labels": labels, "test points": dataset.test.num_points}
-            sets.append(about | measure(place / "run", config, dataset, place))
+            settings = RunFolder(place / "run").settings()
+            sets.append(about | measure(place / "run", settings, dataset, place))
         print(sets[-1], flush=True)
         write_json(out, {"preset": "fast", "sets": sets})
 

@@ -31,6 +31,7 @@ class Evaluate:
       snm evaluate runs/eurlex --data path/to/another-split --json
       snm evaluate runs/movies --k 1 10 20
       snm evaluate runs/eurlex --auc
+      snm evaluate runs/amazon --propensity-a 0.6 --propensity-b 2.6
       snm evaluate runs/eurlex --index out/index
       snm evaluate runs/eurlex --threshold micro-f1 macro-f1 0.5
       snm evaluate runs/eurlex --by-label labels.csv
@@ -56,6 +57,10 @@ class Evaluate:
     run counts."""
     no_auc: FlagCreatePairsOff[bool] = False
     """Leave the AUC out, also of a run that was trained with --auc."""
+    propensity_a: float | None = None
+    """A of the propensity model, which PSP and PSnDCG have; by default that of the run."""
+    propensity_b: float | None = None
+    """B of the propensity model; by default that of the run."""
     threshold: Annotated[tuple[str, ...] | None, arg(metavar="P|GOAL ...")] = None
     """Compute micro-F1, macro-F1 and the F1 of points too, of the labels that are at least so
     likely: probabilities, or micro-f1, macro-f1 or f1@k, as `snm predict --threshold`."""
@@ -130,6 +135,8 @@ def _compute_metrics(command: Evaluate) -> dict[str, Any]:
             auc=command.auc if command.auc or command.no_auc else None,
             thresholds=command.threshold or (),
             by_label=command.by_label is not None,
+            propensity_a=command.propensity_a,
+            propensity_b=command.propensity_b,
             predictor=predictor,
             indexed=indexed,
         )

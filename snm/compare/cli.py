@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from snm.compare.arms import Arm
     from snm.compare.campaign import Campaign
     from snm.compare.progress import Display
+    from snm.config.resolved import ResolvedConfig
     from snm.data.dataset import Dataset
 
 __all__ = ["Compare"]
@@ -344,7 +345,7 @@ def _describe(command: Compare, dataset: Dataset, plan: dict[str, Any]) -> dict[
 
 
 def _peers(
-    command: Compare, config: Config, display: Display, stop: Callable[[], bool]
+    command: Compare, config: ResolvedConfig, display: Display, stop: Callable[[], bool]
 ) -> list[dict[str, Any]]:
     """Runs each package on the same split; for one that fails, the result has the reason."""
     if not command.peers:

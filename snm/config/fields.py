@@ -16,7 +16,6 @@ from snm.config.marks import (
     used_if,
     used_unless,
 )
-from snm.data.propensity import PROPENSITY
 
 __all__ = [
     "GROUPS",
@@ -232,10 +231,15 @@ class EvaluationSettings:
     """The metric that early stopping and the best checkpoint watch."""
     refit: Annotated[bool, Trait.RUN_ONLY] = False
     """After early stopping, train again on all of train for as many epochs as were best."""
-    propensity_a: Annotated[float, above(0), Trait.RUN_ONLY] = PROPENSITY[0]
-    """Parameter A of the propensity model of Jain et al. (2016)."""
-    propensity_b: Annotated[float, above(0), Trait.RUN_ONLY] = PROPENSITY[1]
-    """Parameter B of the propensity model."""
+    propensity_a: Annotated[
+        float | Literal["auto"], above(0), Trait.FIXED_AT_START, Trait.RUN_ONLY
+    ] = "auto"
+    """Parameter A of the propensity model of Jain et al. (2016), which PSP and PSnDCG read; auto is
+    that of a public data set if the data have the name of one, else 0.55."""
+    propensity_b: Annotated[
+        float | Literal["auto"], above(0), Trait.FIXED_AT_START, Trait.RUN_ONLY
+    ] = "auto"
+    """Parameter B of the propensity model, likewise; else 1.5."""
     auc: Annotated[bool, Trait.MAY_CHANGE, Trait.RUN_ONLY] = False
     """Also the AUC of each evaluation, relevant labels against all others; it takes three times as
     long."""

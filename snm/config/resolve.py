@@ -19,6 +19,8 @@ from snm.data.dataset import Dataset
 from snm.data.evidence import evidence_lost
 from snm.data.id_space import features_are_labels
 from snm.data.mapped import is_mapped
+from snm.data.propensity import PROPENSITY
+from snm.data.repository.registry import propensity_of
 from snm.data.weighting import Kind, Weighting, filled
 from snm.distributed.dataset import binarized_rows, count_seen_labels, has_negative
 from snm.distributed.processes import has_several_processes
@@ -59,6 +61,7 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
     epochs = _epochs(config, dataset, class_init, splits)
     dropout = _input_dropout(config, dataset, weighting, epochs)
     memory = _memory(config, dataset, members, epochs, dense=weighting == "standard")
+    a, b = propensity_of(dataset.name) or PROPENSITY
     return ResolvedConfig(
         **unresolved_values(config),
         weighting=weighting,
@@ -78,6 +81,8 @@ def resolve(config: Config, dataset: Dataset) -> ResolvedConfig:
         epochs=epochs,
         members=members,
         members_at_once=_members_at_once(config, dataset, members),
+        propensity_a=a if config.propensity_a == "auto" else config.propensity_a,
+        propensity_b=b if config.propensity_b == "auto" else config.propensity_b,
     )
 
 

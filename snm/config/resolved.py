@@ -51,6 +51,8 @@ class ResolvedConfig(Config):
     members_at_once: int = field()
     epochs: int = field()
     learning_rate: float = field()
+    propensity_a: float = field()
+    propensity_b: float = field()
 
 
 RESOLVED = tuple(ResolvedConfig.__annotations__)

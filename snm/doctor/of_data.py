@@ -17,7 +17,8 @@ from snm.data.formats.layouts import find_files
 from snm.data.formats.text_errors import import_command
 from snm.data.load import SYNTHETIC, fetched, load
 from snm.data.names import case_variants
-from snm.data.repository.registry import read_registry
+from snm.data.propensity import PROPENSITY
+from snm.data.repository.registry import propensity_of
 from snm.data.statistics import describe, dominant_feature, duplicate_rows
 from snm.data.weighting import filled
 from snm.doctor.environment import devices
@@ -284,29 +285,22 @@ def _check_filters(folder: Path, dataset: Dataset) -> Iterator[Finding]:
 
 
 def _check_propensities(dataset: Dataset) -> Iterator[Finding]:
-    """Compares the default A and B with those of the data set, from the registry or its name."""
-    name = dataset.name.lower()
-    known = [
-        e.propensity
-        for e in sorted(read_registry(), key=lambda entry: -len(entry.name))
-        if _letters(name).startswith(_letters(e.name)) or name in map(str.lower, e.aliases)
-    ]
-    known += [(a, b) for word, a, b in _PROPENSITIES if re.search(word, name)]
-    default = Config()
-    if known and known[0] != (default.propensity_a, default.propensity_b):
-        a, b = known[0]
-        yield Finding(
-            "note",
-            "propensities",
-            f"data sets of this name use A = {a}, B = {b}; the default is {default.propensity_a}, "
-            f"{default.propensity_b}",
-            f"for comparable PSP, give --propensity-a {a} --propensity-b {b}",
-        )
-
-
-def _letters(name: str) -> str:
-    """A name without case and punctuation, so that a folder `Wiki10-31K.bow` is found."""
-    return "".join(letter for letter in name.lower() if letter.isalnum())
+    """Compares A and B of `auto` with those of data sets whose names are alike."""
+    if (own := propensity_of(dataset.name)) is not None:
+        if own != PROPENSITY:
+            found = f"A = {own[0]}, B = {own[1]}, those of the public data set of this name"
+            yield Finding("ok", "propensities", found)
+        return
+    for word, a, b in _PROPENSITIES:
+        if re.search(word, dataset.name.lower()):
+            yield Finding(
+                "note",
+                "propensities",
+                f"data sets of this name use A = {a}, B = {b}; the default is {PROPENSITY[0]}, "
+                f"{PROPENSITY[1]}",
+                f"for comparable PSP, give --propensity-a {a} --propensity-b {b}",
+            )
+            return
 
 
 def _check_memory(source: str, dataset: Dataset) -> Iterator[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,8 @@ def evaluate(
     auc: bool | None = None,
     thresholds: Sequence[str | float] = (),
     by_label: bool = False,
+    propensity_a: float | None = None,
+    propensity_b: float | None = None,
     on_progress: Callable[[int], None] | None = None,
     predictor: Predictor | None = None,
     indexed: Predictor | None = None,
@@ -69,17 +72,20 @@ def evaluate(
       thresholds: of probabilities, to measure F1 at; as in `Predictor.threshold`.
       by_label: also the counts of each label, as arrays; `train` is None where nothing is known of
         the training points.
+      propensity_a: A of the propensity model, as in `TrainCounts`; None is that of the run.
+      propensity_b: B, likewise.
       on_progress: called with the number of points done.
       predictor: the run's model, if it is open already, perhaps with an index; None opens it.
       indexed: the run's model with an index, to compare with it.
 
     Returns:
-      As `evaluation.evaluate_points`; with `notes`, lines on how another data set was read; with
-      `by_index`, the `metrics` of `indexed`, without AUC, if it is given.
+      As `evaluation.evaluate_points`; with `notes`, lines on how another data set was read, and on
+      A and B if they are not those of the run; with `by_index`, the `metrics` of `indexed`, without
+      AUC, if it is given.
 
     Raises:
       InputError: no run, no test points or none with labels, data of other features or labels, a
-        k out of range, or a predictor of a model of other sizes or settings.
+        k out of range, A or B not above 0, or a predictor of a model of other sizes or settings.
       StoreError: a store gave up.
     """
     stored = StoredRun.open(run)
@@ -97,6 +103,11 @@ def evaluate(
         points = counted(dataset.test.num_points, "test point")
         raise InputError(dataset.name, f"{points}, none with a label that counts", "labels")
     config = stored.config
+    own = config.propensity_a, config.propensity_b
+    propensity = _propensity(own, propensity_a, propensity_b)
+    if propensity != own:
+        (a, b), (run_a, run_b) = propensity, own
+        notes.append(f"PSP and PSnDCG have A = {a:g}, B = {b:g}; the run has {run_a:g}, {run_b:g}")
     measures = Measures(
         ks=ks or KS,
         auc=config.auc if auc is None else auc,
@@ -107,13 +118,25 @@ def evaluate(
     result = score_test_points(
         predictor,
         dataset,
-        (config.propensity_a, config.propensity_b),
+        propensity,
         measures,
         trained_on=_seen_training_points(stored.origin, dataset),
         on_progress=on_progress,
         indexed=indexed,
     )
     return {**result, "notes": notes} if notes else result
+
+
+def _propensity(own: tuple[float, float], a: float | None, b: float | None) -> tuple[float, float]:
+    """A and B as given, or else those of the run.
+
+    Raises:
+      InputError: a value that is not above 0.
+    """
+    for flag, value in (("--propensity-a", a), ("--propensity-b", b)):
+        if value is not None and not 0 < value < math.inf:
+            raise InputError(flag, str(value), "a number above 0")
+    return own[0] if a is None else float(a), own[1] if b is None else float(b)
 
 
 def evaluation_data(

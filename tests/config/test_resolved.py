@@ -13,7 +13,7 @@ import snm
 from snm.config.fields import GROUPS
 from snm.config.marks import Trait, settings_with
 from snm.config.resolve import resolve
-from snm.config.resolved import RESOLVED, ResolvedConfig, read_resolved
+from snm.config.resolved import RESOLVED, ResolvedConfig, changed_by_data, read_resolved
 from snm.config.settings import Config, preset, write_config
 from snm.errors import InputError
 from snm.runs.folder import read_json
@@ -127,6 +127,31 @@ def by_command(folder, config, run):
 
 def by_function(folder, config, run):
     return snm.train(folder / "data", config, run)
+
+
+def test_propensities_are_those_of_a_public_set_of_that_name(data):
+    named = dataclasses.replace(data, name="Amazon-670K")
+    for found, config, expected in (
+        (data, tiny.CONFIG, (0.55, 1.5)),
+        (named, tiny.CONFIG, (0.6, 2.6)),
+        (named, preset("paper"), (0.6, 2.6)),
+        (named, dataclasses.replace(tiny.CONFIG, propensity_a=0.55), (0.55, 2.6)),
+    ):
+        own = resolve(config, found)
+        assert (own.propensity_a, own.propensity_b) == expected
+    assert changed_by_data(tiny.CONFIG, resolve(tiny.CONFIG, named))["propensity_a"] == "auto"
+
+
+def test_a_run_keeps_its_propensities_where_its_data_have_another_name(tmp_path):
+    config = dataclasses.replace(tiny.CONFIG, epochs=1, checkpoint_every=1000)
+    data = tiny.write(tmp_path / "Amazon-670K")
+    first = snm.train(data, config, tmp_path / "run")
+    again = snm.train(
+        data.rename(tmp_path / "moved"), dataclasses.replace(config, epochs=2), tmp_path / "run"
+    )
+    assert first["epochs"] == 1 and again["epochs"] == 2
+    found = read_resolved(tmp_path / "run/config.toml")
+    assert (found.propensity_a, found.propensity_b) == (0.6, 2.6)
 
 
 @pytest.mark.parametrize("train", [by_command, by_function])

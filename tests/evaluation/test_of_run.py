@@ -69,6 +69,22 @@ def test_an_open_model_is_not_opened_again(run, monkeypatch):
         snm.evaluate(run, predictor=model, indexed=dataclasses.replace(poor, model=seen))
 
 
+def test_propensities_of_another_model(run, tmp_path, capsys):
+    """The same as of a run that was trained with them, and a note that the run has others."""
+    config = dataclasses.replace(tiny.CONFIG, epochs=1)
+    others = dataclasses.replace(config, propensity_a=0.6, propensity_b=2.6)
+    expected = snm.train(run.parent / "data", others, tmp_path / "others")["metrics"]
+    assert expected != snm.evaluate(run)["metrics"]
+    found = snm.evaluate(run, propensity_a=0.6, propensity_b=2.6)
+    assert found["metrics"] == pytest.approx(expected)
+    assert found["notes"] == ["PSP and PSnDCG have A = 0.6, B = 2.6; the run has 0.55, 1.5"]
+    assert "notes" not in snm.evaluate(run, propensity_a=0.55)
+    call("evaluate", run, "--propensity-b", 2.6)
+    assert "PSP and PSnDCG have A = 0.55, B = 2.6; the run has" in capsys.readouterr().out
+    for flag, wrong in (("--propensity-a", 0), ("--propensity-b", "nan")):
+        assert f"{flag}: found {wrong}" in refused(capsys, "evaluate", run, flag, wrong)
+
+
 def test_metrics_at_other_numbers_of_answers(run, capsys):
     """Recall and nDCG at 2 and 10 from the answers themselves."""
     data = snm.load_data(run.parent / "data")

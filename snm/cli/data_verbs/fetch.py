@@ -90,7 +90,7 @@ class Fetch:
         """
         from snm.data.propensity import PROPENSITY
         from snm.data.repository.fetch import OtherSizesError, fetch, place_of
-        from snm.data.repository.registry import find
+        from snm.data.repository.registry import find, propensity_of
         from snm.system.files import check_new
         from snm.system.terminal import say, wide_console
 
@@ -127,7 +127,9 @@ class Fetch:
         say(f"licence: {entry.licence}")
         say("please cite: " + "; ".join(entry.cite))
         a, b = entry.propensity
-        flags = "" if (a, b) == PROPENSITY else f" --propensity-a {a} --propensity-b {b}"
+        # In a folder of another name, `auto` does not find them.
+        known = (propensity_of(out.name) or PROPENSITY) == (a, b)
+        flags = "" if known else f" --propensity-a {a} --propensity-b {b}"
         data = shlex.quote(str(self.out or entry.name))
         say(f"next: snm train {data} --run-dir RUN{flags}")
 

@@ -12,7 +12,7 @@ from snm.data.propensity import PROPENSITY
 from snm.errors import InputError
 from snm.system.faults import describe_error
 
-__all__ = ["SIZES", "Entry", "Mirror", "find", "read_registry"]
+__all__ = ["SIZES", "Entry", "Mirror", "find", "propensity_of", "read_registry"]
 
 SIZES = ("features", "labels", "train_points", "test_points")
 """The statistics that `fetch` compares with the data."""
@@ -128,3 +128,26 @@ def find(name: str, entries: tuple[Entry, ...] | None = None) -> Entry:
         return names[name.lower()]
     near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.0)
     raise InputError(name, "no data set of that name", f"for example {names[near[0]].name}")
+
+
+def propensity_of(name: str) -> tuple[float, float] | None:
+    """A and B of the propensity model of the set that data have the name of, or None.
+
+    Args:
+      name: of a data set, such as that of its folder. Case and punctuation do not count, and more
+        may follow: a folder may be called `Amazon-670K.bow`. An alias must be the whole name.
+
+    Example:
+      >>> propensity_of("Amazon-670K.bow"), propensity_of("wikilshtc-325k"), propensity_of("mine")
+      ((0.6, 2.6), (0.5, 0.4), None)
+    """
+    for entry in sorted(read_registry(), key=lambda entry: -len(entry.name)):
+        aliases = map(str.lower, entry.aliases)
+        if _letters(name).startswith(_letters(entry.name)) or name.lower() in aliases:
+            return entry.propensity
+    return None
+
+
+def _letters(name: str) -> str:
+    """A name without case and punctuation."""
+    return "".join(letter for letter in name.lower() if letter.isalnum())

@@ -16,7 +16,7 @@ import snm
 from snm.data.repository import registry
 from snm.data.repository.download import fetch_archive
 from snm.data.repository.fetch import fetch, git_blob_id
-from snm.data.repository.registry import Entry, Mirror, find, read_registry
+from snm.data.repository.registry import Entry, Mirror, find, propensity_of, read_registry
 from snm.data.statistics import describe
 from snm.errors import InputError
 from snm.system.cache_folder import folder as cache_folder
@@ -299,6 +299,25 @@ def test_the_packages_registry():
         find("eurlex-4")
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("Amazon-670K", (0.6, 2.6)),
+        ("amazon_3m", (0.6, 2.6)),
+        ("Amazon-670K.bow", (0.6, 2.6)),
+        ("wikiLSHTC", (0.5, 0.4)),
+        ("LF-WikiSeeAlsoTitles-320K", (0.55, 1.5)),
+        ("AmazonCat-13K", (0.55, 1.5)),
+        ("Delicious-200K", (0.55, 1.5)),
+        ("amazon-sports", None),
+        ("synthetic", None),
+        ("", None),
+    ],
+)
+def test_propensities_by_the_name_of_a_folder(name, expected):
+    assert propensity_of(name) == expected
+
+
 def test_verified_sizes_match_the_data():
     """Compares the registry with local data; the registry's averages are over train and test."""
     one = find("Delicious").statistics
@@ -337,7 +356,7 @@ def test_damaged_registries(tmp_path, text):
 def test_by_name_on_the_command_line(server, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("SNM_CACHE", str(tmp_path / "cache"))
     good, other = entry(server, "/good.zip"), entry(server, "/gone.zip")
-    entries = (good, Entry("Other", other.mirrors))
+    entries = (good, Entry("Other", other.mirrors, propensity=(0.6, 2.6)))
     monkeypatch.setattr(registry, "read_registry", lambda: entries)
     call("data", "fetch", "tiny-20")
     shown = capsys.readouterr().out
@@ -362,7 +381,11 @@ def test_by_name_on_the_command_line(server, tmp_path, monkeypatch, capsys):
 
     archive = tmp_path / "here.zip"
     archive.write_bytes(GOOD)
-    call("data", "fetch", "Other", "--from-file", archive, "--out", tmp_path / "mine")
+    capsys.readouterr()
+    for name, flags in (("other", ""), ("mine", " --propensity-a 0.6 --propensity-b 2.6")):
+        out = tmp_path / name
+        call("data", "fetch", "Other", "--from-file", archive, "--out", out)
+        assert capsys.readouterr().out.endswith(f"next: snm train {out} --run-dir RUN{flags}\n")
     same_as_tiny(tmp_path / "mine", tmp_path)
     assert "HTTP 404" in refused(capsys, "data", "fetch", "Other")
     assert "no such file" in refused(capsys, "data", "fetch", "Other", "--from-file", "none.zip")
