@@ -42,8 +42,8 @@ OWN: dict[str, Any] = {
 seed is set for each run."""
 
 WITHOUT_MEMORY: dict[str, Any] = {"memory": "off", "logit_adjustment": "off"}
-"""Settings of all arms, unless a memory is asked for: its votes do not depend on the loss, and can
-hide most of the difference between losses."""
+"""Settings of all arms, unless a memory is asked for: its votes are much the same for every loss,
+and can hide most of the difference between losses."""
 
 _PROBES = 8  # probe calls during each run of the first table
 _MAX_EPOCH_FACTOR = 20  # limit of the epochs at equal time, relative to the requested epochs

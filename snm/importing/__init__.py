@@ -1,1 +1,6 @@
-"""Makes data sets of files of texts, of svmlight lines and of logs of interactions."""
+"""Makes data sets of files of texts, of svmlight lines and of logs of interactions.
+
+Public names: `options.ImportOptions`, `checks.check_import`, `build.build` and `summary.tell`, in
+this order; `options.InteractionsOptions`, `checks.check_interactions`, `interactions.build` and
+`interactions.lines`; `interactions.import_interactions`, which `snm` exports.
+"""

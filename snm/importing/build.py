@@ -30,7 +30,7 @@ class Imported:
       rare_labels: number of labels that were left out because few training points have them.
       numbered_names: label names that end with the label's number, which makes them different.
       common_separator: a separator that most label names hold, where nobody said how to separate
-      them.
+        them.
       label_lists: the first cell of each column of labels whose cells are lists.
       respelled: what is said of labels or items that came in several spellings, if some did.
     """

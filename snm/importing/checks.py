@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from snm.data.formats.foreign import READERS
 from snm.errors import InputError, flag_of
 from snm.importing.options import ImportOptions, InteractionsOptions
-from snm.system.files import check_new
+from snm.system.files import check_is_file, check_new
 
 __all__ = ["check_format", "check_import", "check_interactions"]
 
@@ -95,7 +95,7 @@ def _check_separator(flag: str, mark: str, *, or_space: bool = False) -> None:
 
 def _check_draws(options: ImportOptions | InteractionsOptions) -> None:
     """Refuses a folder that is there, and a share of test points that cannot be drawn."""
-    check_new("", options.out)
+    check_new("--out", options.out)
     if not 0 <= options.test_fraction < 1:
         raise InputError("--test-fraction", f"{options.test_fraction}", "0 to below 1")
     if options.seed < 0:
@@ -106,12 +106,9 @@ def _check_files(options: ImportOptions) -> None:
     """Refuses files that cannot be read or written, or not together."""
     of_points = (options.source, options.test, options.label_file, options.test_label_file)
     for path in (*of_points, options.label_names):
-        if path is not None and not path.is_file():
-            found = "a folder" if path.is_dir() else "no regular file"
-            if not path.exists():
-                found = "no such file"
+        if path is not None:
             expected = "a file of points" if path in of_points else "the texts of labels"
-            raise InputError(str(path), found, expected)
+            check_is_file(path, expected)
     if options.label_name_field is not None and options.label_names is None:
         raise InputError("--label-name-field", "no --label-names", "the file that has it")
     if options.test_fraction and options.test is not None:

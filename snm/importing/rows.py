@@ -111,12 +111,12 @@ class Rows:
 
     def of(self, part: str) -> Iterator[Row]:
         """The rows of a file: `train` is SOURCE, `test` what `--test` names."""
-        asked = self._options
-        path, labels, weight = asked.source, asked.label_file, asked.weight_column
+        options = self._options
+        path, labels, weight = options.source, options.label_file, options.weight_column
         if part == "test":
-            assert asked.test is not None
-            path, labels, weight = asked.test, asked.test_label_file, None
-        options = ReadOptions(
+            assert options.test is not None
+            path, labels, weight = options.test, options.test_label_file, None
+        read_options = ReadOptions(
             text=self._reading.columns,
             labels=self._reading.labels,
             label_separator=self._reading.label_separator,
@@ -126,7 +126,7 @@ class Rows:
             item_separator=self._reading.item_separator,
             name=self._name,
         )
-        rows = read_rows(path, self._reading.form, options)
+        rows = read_rows(path, self._reading.form, read_options)
         if (mark := self._reading.item_separator) is not None:
             rows = map(functools.partial(normalize_row, separator=mark, name=self._name), rows)
         return rows if self._names is None else with_names(rows, self._names)

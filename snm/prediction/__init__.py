@@ -2,6 +2,6 @@
 
 Public names: `predictor.Predictor`, and its fields, `fitted_model.FittedModel`; `candidates`, to
 choose answers among some labels only; `calibration` and `thresholds`, chosen on held-out points;
-`concordant_pairs`, for the AUC; `programs`, cached by model; `digits`, the rounding of scores;
+`concordant_pairs`, for the AUC; `programs`, cached by model; `answer_lines`, answers in files;
 `inputs`, the forms of points.
 """

@@ -79,8 +79,8 @@ class RunOrigin:
       warm_start: the run whose parameters this one starts from, or None.
       in_memory: whether the data were passed as an object, so that `data` is only a name.
       grown_from: the run that `snm grow` made this one from, or None.
-      inherited: the memory inherited from the run of `warm_start`; None is no memory, and
-        `unknown` is a run of an earlier version.
+      inherited: the memory inherited from the run of `warm_start`; None is no memory. `unknown`
+        without a warm start, and after `snm grow`, where it is known for the old labels only.
       given: the settings whose value was chosen for the data, with the given value, such as `auto`;
         the others were given as in `config.toml`.
     """

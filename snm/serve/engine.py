@@ -204,7 +204,10 @@ class Engine:
         Args:
           rows: raw features, CSR [n, d].
           answers: int32 [n, k], padded with -1.
-          is_disconnected: whether the client has gone; there are no reasons then.
+          is_disconnected: whether the client has gone.
+
+        Returns:
+          The reasons of each answer of each point; None if the client has gone.
         """
         async with self._explain_lock:
             if await is_disconnected():

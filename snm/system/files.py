@@ -23,6 +23,7 @@ from snm.system.faults import describe_error, is_disk_full, naming
 __all__ = [
     "atomic_file",
     "atomic_folder",
+    "check_is_file",
     "check_new",
     "check_reachable",
     "check_writable",
@@ -84,6 +85,22 @@ def check_writable(flag: str, path: Path) -> None:
         raise InputError(f"{flag} {path}", found, "a file in a folder that exists")
     if path.exists() and not path.is_file():
         raise InputError(f"{flag} {path}", "no regular file", "a file to write or replace")
+
+
+def check_is_file(path: Path, expected: str) -> None:
+    """Checks an input file, before anything is computed of it.
+
+    Args:
+      path: the file.
+      expected: what it should be, for the message.
+
+    Raises:
+      InputError: there is none, or it is a folder, a device or a pipe.
+    """
+    if path.is_file():
+        return
+    found = "a folder" if path.is_dir() else "no regular file"
+    raise InputError(str(path), found if path.exists() else "no such file", expected)
 
 
 def check_new(flag: str, path: Path) -> None:

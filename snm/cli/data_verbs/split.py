@@ -45,16 +45,14 @@ class Split:
         Raises:
           InputError: files that cannot be used, or a folder that exists or cannot be created.
         """
-        if self.out.exists():
-            raise InputError(f"--out {self.out}", "a file or folder of that name", "a new folder")
-        if not self.points.is_file():
-            found = "a folder" if self.points.is_dir() else "no such file"
-            raise InputError(str(self.points), found, "a file of points")
+        from snm.system.files import atomic_folder, check_is_file, check_new
+
+        check_new("--out", self.out)
+        check_is_file(self.points, "a file of points")
         if self.column < 1:
             raise InputError("--column", f"{self.column}", "1 or more")
-        from snm.data.conversion.split import write_parts
+        from snm.data.conversion.split import write_parts  # imports NumPy
         from snm.data.formats.split_files import SplitFiles, find_rows
-        from snm.system.files import atomic_folder
         from snm.system.terminal import say, waiting
 
         files = SplitFiles(

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from snm.data.formats.records import numbered_lines
-from snm.errors import InputError
+from snm.errors import InputError, counted
 
 __all__ = ["HEADER", "SplitFiles", "find_rows", "is_split", "read_rows_of_part"]
 
@@ -122,7 +122,8 @@ def read_rows_of_part(path: Path, num_rows: int, column: int = 1) -> list[int]:
             continue
         where = f"{path}:{number}"
         if len(words) < column:
-            raise InputError(where, f"{len(words)} columns", f"{column}, the one to read, or more")
+            found = counted(len(words), "column")
+            raise InputError(where, found, f"{column}, the one to read, or more")
         word = words[column - 1]
         if not re.fullmatch("[0-9]{1,16}", word) or not 1 <= int(word) <= num_rows:
             raise InputError(where, ascii(word[:40]), f"a row from 1 to {num_rows}")

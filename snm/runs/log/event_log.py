@@ -88,7 +88,7 @@ def _to_json(value: Any) -> Any:
 
 @contextlib.contextmanager
 def open_log(folder: Path | None, phase: str, step: int) -> Iterator[Any]:
-    """Opens the log of a run. It writes nothing without a folder, or in a process but the first."""
+    """Opens the log of a run, or without a folder or in a later process one that writes nothing."""
     if folder is None or not is_first_process():
         yield _NoLog()
         return

@@ -341,7 +341,8 @@ def test_raw_text_and_labels_of_different_lengths(tmp_path, capsys):
     assert "exists" not in said and not (tmp_path / "out").exists()
     (tmp_path / "out").mkdir()
     said = refused(capsys, "data", "import", tmp_path / "x", "--out", tmp_path / "out")
-    assert said.endswith("found a file or folder of that name, expected a new folder")
+    found = "a file or folder of that name"
+    assert said == f"--out {tmp_path / 'out'}: found {found}, expected a new folder"
 
 
 def test_import_train_and_predict_from_texts(tmp_path, capsys):

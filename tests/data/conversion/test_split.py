@@ -1,5 +1,6 @@
 """One file of points that files of row numbers cut: what is written, found, said and refused."""
 
+import os
 import shlex
 
 import pytest
@@ -77,6 +78,12 @@ def test_refusals(files, tmp_path, capsys):
     assert refused(capsys, *command(files, *out, "--column", 0)).startswith("--column: found 0")
     said = refused(capsys, *command(files, *out, "--column", 3))
     assert said == f"{files.train}:1: found 2 columns, expected 3, the one to read, or more"
+    files.test.write_text("2\n")
+    said = refused(capsys, *command(files, *out, "--column", 2))
+    assert said == f"{files.test}:1: found 1 column, expected 2, the one to read, or more"
+    os.mkfifo(pipe := tmp_path / "pipe")
+    said = refused(capsys, "data", "split", pipe, *out)
+    assert said == f"{pipe}: found no regular file, expected a file of points"
     said = refused(capsys, "data", "split", tmp_path / "S_data.txt", *out)
     assert said == f"{tmp_path / 'S_data.txt'}: found no such file, expected a file of points"
     files.test.rename(files.test.with_name("rows.txt"))
