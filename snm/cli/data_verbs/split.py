@@ -68,6 +68,9 @@ class Split:
         if cut.both:
             points = counted(cut.both, "point")
             say(f"{points} in train and in test: metrics of these show what was learned by heart")
+        if cut.repeats:
+            rows = counted(cut.repeats, "repeated row")
+            say(f"{rows} in train or in test: their points count several times")
         if cut.neither:
             say(f"{counted(cut.neither, 'point')} in neither part: left out")
         say(f"next: snm train {shlex.quote(str(self.out))} --run-dir RUN")

@@ -21,6 +21,7 @@ class Cut(NamedTuple):
       labels: K.
       both: number of rows in train and in test.
       neither: number of rows in none of them.
+      repeats: number of times that train or test has a row again.
     """
 
     train: int
@@ -29,6 +30,7 @@ class Cut(NamedTuple):
     labels: int
     both: int
     neither: int
+    repeats: int
 
 
 def write_parts(files: SplitFiles, folder: Path, *, column: int = 1) -> Cut:
@@ -47,12 +49,13 @@ def write_parts(files: SplitFiles, folder: Path, *, column: int = 1) -> Cut:
     test = read_rows_of_part(files.test, features.shape[0], column)
     for name, rows in (("train.txt", train), ("test.txt", test)):
         write_text(folder / name, features[rows], labels[rows])
-    both, either = set(train) & set(test), set(train) | set(test)
+    of_train, of_test = set(train), set(test)
     return Cut(
         len(train),
         len(test),
         features.shape[1],
         labels.shape[1],
-        both=len(both),
-        neither=features.shape[0] - len(either),
+        both=len(of_train & of_test),
+        neither=features.shape[0] - len(of_train | of_test),
+        repeats=len(train) - len(of_train) + len(test) - len(of_test),
     )

@@ -56,6 +56,19 @@ def test_another_column(files, tmp_path, capsys):
     assert "1 point in neither part: left out" in said
 
 
+def test_repeated_rows_are_told(files, tmp_path, capsys):
+    """Row 5 is in train three times, row 2 in test twice."""
+    files.train.write_text("5\n1\n5\n3\n5\n")
+    files.test.write_text("2\n4\n2\n")
+    out = tmp_path / "out"
+    call(*command(files, "--out", out))
+    said = capsys.readouterr().out
+    assert "5 training and 3 test points" in said
+    assert "3 repeated rows in train or in test: their points count" in said
+    assert "in neither" not in said and "in train and in test" not in said
+    assert (out / "test.txt").read_text().splitlines()[1:] == [ROWS[1], ROWS[3], ROWS[1]]
+
+
 @pytest.mark.parametrize(
     ("text", "line", "found", "expected"),
     [
