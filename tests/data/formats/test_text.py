@@ -205,10 +205,11 @@ BLANK_ENDS = ["\n", "\r\n", "\n\r\n\n", "\n" * 100]
 
 @pytest.mark.parametrize("block_bytes", [1, 7, 64, 1 << 20])
 @pytest.mark.parametrize("end", BLANK_ENDS)
-def test_blank_lines_after_the_last_point_are_the_end(tmp_path, end, block_bytes):
+def test_blank_lines_after_the_last_point_are_the_end(tmp_path, monkeypatch, end, block_bytes):
     """A blank line inside is a point, as the second one here."""
+    monkeypatch.setattr("snm.data.formats.text._BLOCK_BYTES", block_bytes)
     path = written(tmp_path, f"3 5 4\n1,3 4:1 0:2.5\n\n2 3:1e1\n{end}")
-    features, labels = TextReader(path, text_errors.ONE_FILE, block_bytes=block_bytes).read()
+    features, labels = TextReader(path, text_errors.ONE_FILE).read()
     expected_features, expected_labels = brute_force(path)
     assert np.array_equal(features.toarray(), expected_features)
     assert np.array_equal(labels.toarray(), expected_labels)
