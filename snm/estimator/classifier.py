@@ -247,7 +247,8 @@ class SNMClassifier(PredictMixin, FitMixin, ClassifierMixin, BaseEstimator):
     def _continue(self, X: Any, y: Any, classes: Any, sample_weight: Any) -> None:
         """`partial_fit`; may leave attributes half changed if it fails."""
         if self.early_stopping:
-            found, expected = "True in partial_fit", "False: who calls it decides when to stop"
+            found = f"{self.early_stopping!r:.40} in partial_fit"
+            expected = "False: who calls it decides when to stop"
             raise InputError("early_stopping", found, expected)
         if isinstance(self.class_weight, str):
             found, expected = repr(self.class_weight), "weights: only fit knows all points"

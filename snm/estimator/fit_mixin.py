@@ -22,6 +22,7 @@ from snm.errors import InputError
 from snm.estimator.fit import fit_members
 from snm.estimator.inputs import make_points, to_csr, to_seed, warn_dominant_feature
 from snm.estimator.parameters import (
+    check_flags,
     make_config,
     with_constant_rate,
     with_memory,
@@ -52,6 +53,7 @@ class FitMixin:
     settings: dict[str, Any] | None
     threshold: float | str | None
     class_weight: Any
+    early_stopping: bool
     random_state: Any
     verbose: bool
     get_params: Callable[..., dict[str, Any]]
@@ -201,6 +203,7 @@ class FitMixin:
 
     def _config(self, num_points: int) -> Config:
         """The settings that the parameters describe, not yet resolved."""
+        check_flags(self.early_stopping, self.verbose)
         seed = to_seed(self.random_state)
         params = self.get_params(deep=False)
         return make_config(self.preset, params, self.settings, num_points=num_points, seed=seed)

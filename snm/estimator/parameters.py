@@ -20,6 +20,7 @@ from snm.errors import InputError, nearest
 from snm.memory.sizes import MIN_POINTS
 
 __all__ = [
+    "check_flags",
     "for_one_pass",
     "make_config",
     "with_constant_rate",
@@ -80,6 +81,22 @@ def make_config(
         values[key] = value
     # Classes are numbered in sorted order, so a class and a feature of one number are unrelated.
     return dataclasses.replace(base, **values, seed=seed, seen="keep")
+
+
+def check_flags(early_stopping: Any, verbose: Any) -> None:
+    """Checks the parameters that say yes or no, as scikit-learn does.
+
+    Args:
+      early_stopping: a bool.
+      verbose: a bool, or an integer of at least 0.
+
+    Raises:
+      InputError: something else, such as a text, which would count as True.
+    """
+    if not isinstance(early_stopping, bool | np.bool_):
+        raise InputError("early_stopping", f"{early_stopping!r:.40}", "True or False")
+    if not isinstance(verbose, bool | np.bool_ | int | np.integer) or verbose < 0:
+        raise InputError("verbose", f"{verbose!r:.40}", "True, False, or a number of at least 0")
 
 
 def with_weighting(config: Config, features: csr_matrix, *, in_parts: bool) -> Config:

@@ -49,7 +49,7 @@ _BEST_SCORE = 2  # the column of s_1 in the inputs of z
 _NUM_FOLDS = 3  # of the cross-validation that chooses the method of a curve
 _LOWEST_SCORE = -1e30  # replaces the score of padding, which may be minus infinity
 _NUM_KNOTS = 129  # of a logistic function, interpolated linearly
-_MIN_PROBABILITY = 1e-6  # of the logistic curve, and of 1 - p
+_MIN_PROBABILITY = 1e-6  # of any curve, and of 1 - p
 _Knots = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
@@ -250,7 +250,7 @@ def _isotonic_knots(z: NDArray, right: NDArray, counts: NDArray, offset: float) 
     starts = fitted.blocks[:-1].astype(np.int64)
     z_sums = np.add.reduceat((counts * z)[order], starts)
     mean_z = z_sums / np.add.reduceat(counts[order], starts)
-    min_probability = 1 / (counts.sum() + 2)
+    min_probability = max(1 / (counts.sum() + 2), _MIN_PROBABILITY)
     return mean_z, np.clip(fitted.x[starts], min_probability, 1 - min_probability)
 
 

@@ -70,3 +70,28 @@ def test_a_feature_in_another_unit_is_warned_of(data):
     with pytest.warns(UserWarning, match=r"feature 30 makes up .* of the squared length") as told:
         SNMClassifier(**SMALL, epochs=1).fit(mixed, data.train.labels)
     assert told[0].filename == __file__
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("early_stopping", "yes", "True or False"),
+        ("early_stopping", 1, "True or False"),
+        ("verbose", "no", "True, False, or a number of at least 0"),
+        ("verbose", -1, "True, False, or a number of at least 0"),
+        ("verbose", None, "True, False, or a number of at least 0"),
+    ],
+)
+def test_a_flag_is_no_text(data, name, value, expected):
+    X, Y = data.train.features, data.train.labels
+    model = SNMClassifier(**SMALL, **{name: value})
+    with pytest.raises(InputError, match=f"^{name}: found {value!r}, expected {expected}$"):
+        model.fit(X, Y)
+
+
+def test_flags_of_numpy_and_numbers_of_verbose(data):
+    X, Y = data.train.features, data.train.labels
+    SNMClassifier(**SMALL, epochs=1, early_stopping=np.bool_(False), verbose=np.bool_(False)).fit(
+        X, Y
+    )
+    SNMClassifier(**SMALL, epochs=1, verbose=2).fit(X, Y)

@@ -139,6 +139,16 @@ def test_a_point_of_weight_2_counts_twice(what):
     assert np.abs(weighted(some) - Calibration.fit(scores, right)(some)).max() > 2e-3
 
 
+@pytest.mark.parametrize("what", TRUTHS)
+def test_weights_of_any_size_leave_a_doubt(what):
+    """At 1e30 the least probability was below the precision of 1, and its log loss infinite."""
+    scores, right, _ = answers(TRUTHS[what][1], points=399)
+    weights = np.where(np.arange(399) < 100, 1e30, 1.0)
+    for weight in (weights, np.full(399, 1e30)):
+        found = Calibration.fit(scores, right, weight.astype(np.float32))(scores)
+        assert ((found > 0) & (found < 1)).all()
+
+
 def test_the_answers_among_some_labels_have_probabilities_of_the_score_alone(tiny_run):
     """Their rank says nothing of the rank among all labels."""
     knots = (-5.0, 9.0)
