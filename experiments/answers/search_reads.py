@@ -2,7 +2,7 @@
 
 Trains `--preset fast --memory on` on four fifths of the training points, and predicts for the rest.
 The memory of the run is searched with several limits on the entries that are read for a point, its
-rarest features first (`snm.memory.neighbors.READ`). Test points are not used.
+rarest features first (`snm.memory.neighbors.MAX_READ`). Test points are not used.
 
     python -m experiments.answers.search_reads DATA ... --out experiments/results/search-reads.json
 """

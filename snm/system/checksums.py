@@ -140,7 +140,7 @@ def write_sealed(
 
     Args:
       path: the file.
-      value: the object, and
+      value: the object.
       default: as in `sealed`.
     """
     write_atomic(path, json.dumps(sealed(value, default), indent=1) + "\n")

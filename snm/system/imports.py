@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from importlib.abc import MetaPathFinder
 from typing import Any
 
-from snm.errors import InputError, pip_install
+from snm.errors import InputError, first_line, pip_install
 
 __all__ = ["import_in_background", "of_extra", "without"]
 
@@ -41,15 +41,20 @@ def of_extra(
     Args:
       where: what needs the package.
       extra: the name of the extra.
-      package: what to say is missing; None says which one is.
+      package: what to say is missing; None says which one is, or what else is wrong with it.
       constrained: as in `pip_install`.
+
+    Raises:
+      InputError: an import in the block failed.
     """
     try:
         yield
     except ImportError as error:
         expected = pip_install(extra, constrained=constrained)
-        found = f"no {package or str(error.name).partition('.')[0]}"
-        raise InputError(where, found, expected) from error
+        missing = package or (error.name or "").partition(".")[0]
+        raise InputError(
+            where, f"no {missing}" if missing else first_line(error), expected
+        ) from error
 
 
 @contextlib.contextmanager

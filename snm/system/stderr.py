@@ -11,8 +11,9 @@ __all__ = ["print_error", "remark"]
 
 
 def remark(text: str) -> None:
-    """Prints a note."""
-    print(f"snm: {escape_controls(text)}", file=sys.stderr, flush=True)
+    """Prints a note; to nobody if standard error is closed, where `print` would take the output."""
+    if sys.stderr is not None:
+        print(f"snm: {escape_controls(text)}", file=sys.stderr, flush=True)
 
 
 def print_error(text: str) -> None:

@@ -102,9 +102,8 @@ def compile_run(
         batches = source.with_spec(stage.spec)
         program = compile_training(name, model, batches, target, devices, (data, label), count)
         programs.append(dataclasses.replace(program, share=share))
-    entries = make_block(source.features, np.arange(min(ROWS, source.features.shape[0]))).ids.shape[
-        0
-    ]
+    rows = np.arange(min(ROWS, source.features.shape[0]))
+    entries = len(make_block(source.features, rows).ids)
     scoring = prepared.model, config.members, entries, target
     programs.append(compile_scoring("evaluation", *scoring, devices, (data, label)))
     if len(devices) > 1:

@@ -126,8 +126,9 @@ def calibration_gap(
     return CalibrationGap(min(free, tied), tied, scores)
 
 
+@functools.lru_cache(maxsize=16)
 def _check_phi(phi: Surrogate) -> str | None:
-    """Why the minimisation over a cone is not valid for phi; None if it is."""
+    """Why the minimisation over a cone is not valid for phi; None if it is. Needs float64."""
 
     def slopes(margins: Vector) -> Vector:
         u = jnp.asarray(margins, jnp.float64)

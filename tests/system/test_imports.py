@@ -9,7 +9,8 @@ from importlib.abc import MetaPathFinder
 
 import pytest
 
-from snm.system.imports import import_in_background, without
+from snm.errors import InputError
+from snm.system.imports import import_in_background, of_extra, without
 
 
 def ended():
@@ -62,3 +63,19 @@ def test_event_files_do_not_import_pytorch(tmp_path):
         "assert 'torch' not in sys.modules; import torch; assert torch.Tensor is int"
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
+
+
+@pytest.mark.parametrize(
+    ("error", "package", "found"),
+    [
+        (ModuleNotFoundError("No module named 'a.b'", name="a.b"), None, "no a"),
+        (ModuleNotFoundError("No module named 'a.b'", name="a.b"), "scikit-a", "no scikit-a"),
+        # As a package raises it by hand.
+        (ImportError("numpy 1 is too old\nfor this"), None, "numpy 1 is too old"),
+    ],
+)
+def test_a_package_of_an_extra_that_does_not_import(error, package, found):
+    line = rf"^texts: found {found}, expected pip .*\[export\]"
+    with pytest.raises(InputError, match=line) as said, of_extra("texts", "export", package):
+        raise error
+    assert said.value.__cause__ is error

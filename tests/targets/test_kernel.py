@@ -13,6 +13,7 @@ from snm.targets.devices import compile_for_target, make_devices
 from snm.targets.module import Module
 from snm.targets.table import TARGETS
 from snm.topk import product_top_k
+from snm.topk.kernel import on_tpu
 from snm.topk.kernel.on_tpu import top_on_tpu
 from snm.topk.kernel.plan import VMEM, Sizes, choose_tiles, kernel_bytes
 
@@ -56,8 +57,9 @@ def compiled(run, queries=QUERIES, dim=512):
     return compile_for_target(program.lower(*shapes))
 
 
-def test_too_much_vmem_is_refused():
-    run = functools.partial(top_on_tpu, tiles=choose_tiles(SIZES), vmem=4 << 20)
+def test_too_much_vmem_is_refused(monkeypatch):
+    run = functools.partial(top_on_tpu, tiles=choose_tiles(SIZES))
+    monkeypatch.setattr(on_tpu, "VMEM", 4 << 20)
     with pytest.raises(jax.errors.JaxRuntimeError, match=r"(?i)vmem"):
         compiled(run)
 

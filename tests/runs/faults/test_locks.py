@@ -124,7 +124,7 @@ def test_the_second_signal_ends_a_blocked_main_thread(second, told):
     code = (
         "import ctypes, sys; from snm.system.signals import stop_requested\n"
         "def say(word): print(word, flush=True)\n"
-        "import snm.system.signals; snm.system.signals._SAME = 3\n"
+        "import snm.system.signals; snm.system.signals._DEBOUNCE_SECONDS = 3\n"
         f"with stop_requested(lambda n: (say('first'), {told}), lambda: say('second')):\n"
         "    print('ready', flush=True)\n"
         "    libc = ctypes.CDLL(None)\n"
