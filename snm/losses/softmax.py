@@ -64,7 +64,7 @@ def sampled_softmax(
     mask = as_mask(where, negative.shape)
     if log_weights is not None:
         log_weights = jnp.broadcast_to(jnp.asarray(log_weights, negative.dtype), negative.shape)
-        mask &= log_weights > -jnp.inf
+        mask &= log_weights != -jnp.inf  # NaN stays, so that the loss shows it
     # Subtract before scaling, so that close scores with a large common offset lose no digits. Mask
     # before scaling too, or masked scores would enter the gradient of the scale.
     margins = jnp.where(mask, negative - positive[..., None], 0)
