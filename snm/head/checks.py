@@ -23,7 +23,7 @@ from snm.sampling.sample import Sample, check_sample
 from snm.tables.rounding import storage
 from snm.tables.table import RowTable, SparseRows
 
-__all__ = ["check_head", "check_queries", "check_rate", "check_step"]
+__all__ = ["check_head", "check_queries", "check_rate", "check_step", "described"]
 
 _Kind = tuple[str, Any]
 _WHOLE: _Kind = ("int32", jnp.integer)
@@ -50,7 +50,7 @@ def check_step(
         expected = "a uint32 scalar, another one at each step: bfloat16 rows are rounded at random"
         raise InputError("noise", "None", expected)
     if not isinstance(batch, HeadBatch):
-        raise InputError("batch", _described(batch), "a HeadBatch(terms, sample)")
+        raise InputError("batch", described(batch), "a HeadBatch(terms, sample)")
     _check_labels("batch.terms", batch.terms, n, spec, one=spec.one_positive)
     if not spec.samples_all:
         _check_sample(spec, batch.sample)
@@ -74,7 +74,7 @@ def check_head(spec: HeadSpec, head: Head, axes: Axes = ONE_DEVICE) -> None:
       InputError: other parameters, shapes or dtypes.
     """
     if not isinstance(head, Head) or not isinstance(head.table, RowTable):
-        raise InputError("head", _described(head), "a Head, as init_head(spec, ...) makes it")
+        raise InputError("head", described(head), "a Head, as init_head(spec, ...) makes it")
     rows: Any = head.table.rows
     dtype = storage(spec.table_dtype)
     least, shape = spec.num_labels, tuple(getattr(rows, "shape", ()))
@@ -83,7 +83,7 @@ def check_head(spec: HeadSpec, head: Head, axes: Axes = ONE_DEVICE) -> None:
     fits = len(shape) == 2 and (shape[0] == least if axes.label is None else shape[0] >= least)
     if not fits or rows.dtype != dtype:
         bits = ", the bits of bfloat16" if spec.table_dtype == "bfloat16" else ""
-        raise InputError("head.table.rows", _described(rows), f"{dtype} [{least}, dim]{bits}")
+        raise InputError("head.table.rows", described(rows), f"{dtype} [{least}, dim]{bits}")
     keeps = spec.row_rule.has_accumulator
     why = f"row_optimizer {spec.row_optimizer} keeps {'a number' if keeps else 'nothing'} for rows"
     _check_vector("head.table.accumulator", head.table.accumulator, shape[0], keeps, why)
@@ -102,7 +102,7 @@ def check_queries(head: Head, queries: Any) -> int:
     _check_array("queries", queries, _FLOAT, (_ANY, dim))
     n = int(queries.shape[0])
     if not n or jax.dtypes.canonicalize_dtype(queries.dtype) != jnp.float32:
-        raise InputError("queries", _described(queries), f"float32 [n, {dim}], n >= 1")
+        raise InputError("queries", described(queries), f"float32 [n, {dim}], n >= 1")
     return n
 
 
@@ -114,7 +114,7 @@ def check_rate(name: str, rate: Any) -> None:
     """
     is_number = isinstance(rate, numbers.Real) or hasattr(rate, "dtype")
     if not is_number or np.shape(rate) or not jnp.issubdtype(jnp.result_type(rate), jnp.number):
-        raise InputError(name, _described(rate), "a number")
+        raise InputError(name, described(rate), "a number")
     value = _known(rate)
     if value is not None and not math.isfinite(value):
         raise InputError(name, str(value), "a finite number")
@@ -126,15 +126,13 @@ def _check_vector(where: str, x: Any, size: int, needed: bool, why: str) -> None
     if needed:
         fits = getattr(x, "shape", None) == (size,) and x.dtype == jnp.float32
     if not fits:
-        raise InputError(
-            where, _described(x), f"{f'float32 [{size}]' if needed else 'None'}: {why}"
-        )
+        raise InputError(where, described(x), f"{f'float32 [{size}]' if needed else 'None'}: {why}")
 
 
 def _check_labels(where: str, block: Any, n: int, spec: HeadSpec, *, one: bool = False) -> None:
     """Checks a block [n, K] of labels; with `one`, that point i has entry i alone."""
     if not isinstance(block, SparseRows):
-        raise InputError(where, _described(block), "SparseRows(ids, values, starts)")
+        raise InputError(where, described(block), "SparseRows(ids, values, starts)")
     _check_array(f"{where}.ids", block.ids, _WHOLE, (n if one else _ANY,))
     entries = block.ids.shape[0]
     _check_array(f"{where}.values", block.values, _FLOAT, (entries,))
@@ -158,7 +156,7 @@ def _check_sample(spec: HeadSpec, sample: Any) -> None:
     where, needed = "batch.sample", spec.num_slots
     if not isinstance(sample, Sample):
         expected = f"a Sample of {needed} labels, such as uniform_host draws"
-        raise InputError(where, _described(sample), expected)
+        raise InputError(where, described(sample), expected)
     _check_array(f"{where}.ids", sample.ids, _WHOLE, (_ANY,))
     slots = sample.ids.shape[0]
     if (slots < needed and sample.num_drawn is None) or not slots:
@@ -186,10 +184,10 @@ def _check_array(where: str, x: Any, kind: _Kind, shape: tuple[int, ...]) -> Non
     )
     if not is_array or not fits or not jnp.issubdtype(jnp.result_type(x), kind[1]):
         sizes = ", ".join("n" if size == _ANY else str(size) for size in shape)
-        raise InputError(where, _described(x), f"{kind[0]} [{sizes}]" if shape else "a scalar")
+        raise InputError(where, described(x), f"{kind[0]} [{sizes}]" if shape else "a scalar")
 
 
-def _described(x: Any) -> str:
+def described(x: Any) -> str:
     """The dtype and shape of an array; of others, the type."""
     if hasattr(x, "dtype") and hasattr(x, "shape"):
         return f"{x.dtype}{list(x.shape)}"

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from snm.errors import InputError
 from snm.head.spec import HeadSpec
 from snm.sampling.sample import Sample
+from snm.tables.rounding import as_float
 from snm.tables.table import RowTable, SparseRows, random_rows
 
 __all__ = ["Head", "HeadBatch", "HeadStep", "init_head"]
@@ -27,7 +28,8 @@ class Head:
     """The head's parameters.
 
     Attributes:
-      table: the class rows [K, dim], each of unit length, and their optimiser's state.
+      table: the class rows [K, dim], each of unit length, and their optimiser's state. Those of
+        bfloat16 are stored as bits, uint16: multiply with `class_rows`.
       bias: float32 [K] or None.
       log_scale: float32 scalar, natural logarithm of the score scale.
     """
@@ -35,6 +37,11 @@ class Head:
     table: RowTable
     bias: jax.Array | None
     log_scale: jax.Array
+
+    @property
+    def class_rows(self) -> jax.Array:
+        """The class rows as float32 [K, dim]; a copy if `table.rows` has the bits of bfloat16."""
+        return as_float(self.table.rows)
 
 
 class HeadBatch(NamedTuple):
