@@ -159,11 +159,11 @@ def _check_sample(spec: HeadSpec, sample: Any) -> None:
         raise InputError(where, described(sample), expected)
     _check_array(f"{where}.ids", sample.ids, _WHOLE, (_ANY,))
     slots = sample.ids.shape[0]
+    words = f"{needed}: B and one for the positive (size=spec.num_slots)"
+    if sample.log_weights is not None:  # drawn with replacement, where `drop` may leave out none
+        needed, words = spec.sampled, f"{spec.sampled}, which is B"
     if (slots < needed and sample.num_drawn is None) or not slots:
-        expected = (
-            f"at least {needed}: B and one for the positive (size=spec.num_slots), or num_drawn "
-            "where the batch decides how many there are"
-        )
+        expected = f"at least {words}, or num_drawn where the batch decides how many there are"
         raise InputError(where, f"{slots} slots", expected)
     _check_array(f"{where}.drop", sample.drop, _WHOLE, ())
     if sample.log_weights is not None:

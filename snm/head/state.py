@@ -51,8 +51,10 @@ class HeadBatch(NamedTuple):
       terms: the positives as an [n, K] block of T entries: int32 label ids, and the float32 weight
         of each term in the loss (0 for padding). With `spec.positives == "one"`, entry i belongs to
         row i.
-      sample: the labels drawn for this batch, at least B + 1 slots, or fewer where the batch
-        decides how many there are and `Sample.num_drawn` says so; None if `spec.samples_all`.
+      sample: the labels drawn for this batch, at least B + 1 slots; B are enough with
+        `Sample.log_weights`, as draws with replacement need no surplus label, and fewer where the
+        batch decides how many there are and `Sample.num_drawn` says so. None if
+        `spec.samples_all`.
       known: all known labels of the n points as an [n, K] block, whose entries of value 0 are
         padding; needed only if `spec.exclude == "all"`.
       seen: labels that are never predicted for the n points, and are excluded from their negatives

@@ -152,7 +152,7 @@ def decoupled_softmax(
     raw = zero_padding(weights, raw)
     present = as_mask(where, raw.shape)
     scaled = jnp.where(present, raw, 0) * jnp.asarray(score_scale, raw.dtype)
-    is_positive = as_mask(positives, scaled.shape) & present
+    is_positive = as_mask(positives, scaled.shape, name="positives") & present
     log_sum, has_negatives = log_sum_exp(scaled, present & ~is_positive)
     valid = is_positive & has_negatives[..., None]
     terms = jax.nn.softplus(jnp.where(valid, log_sum[..., None] - scaled, 0))

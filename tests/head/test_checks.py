@@ -12,6 +12,7 @@ from snm.errors import InputError
 from snm.head.head import update_head
 from snm.head.spec import HeadSpec
 from snm.head.state import HeadBatch, init_head
+from snm.sampling.sample import Sample
 from snm.sampling.uniform import uniform_host
 from snm.tables.table import SparseRows
 
@@ -108,6 +109,19 @@ def test_too_few_slots_are_refused_when_traced(slots):
     ):
         step(few.batch)
     step.lower(case.batch)  # as many as there are to be
+
+
+def test_draws_with_replacement_need_no_surplus_slot():
+    case = small_case(loss="softmax")
+    for slots in (20, 19):
+        drawn = np.arange(slots, dtype=np.int32), np.int32(slots), np.zeros(slots, np.float32)
+        of = case._replace(sample=Sample(*drawn))
+        if slots == 20:
+            step = jax.jit(update_head, static_argnums=0)
+            step(case.spec, case.head, case.queries, of.batch, learning_rate=0.1)
+        else:
+            found = "batch.sample: found 19 slots, expected at least 20, which is B, or num_drawn "
+            assert refusal(of).startswith(found)
 
 
 @pytest.mark.parametrize(
