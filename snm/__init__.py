@@ -23,15 +23,27 @@ if TYPE_CHECKING:
     from snm.config.settings import Config, preset, read_config
     from snm.data.dataset import Dataset, Points
     from snm.data.synthetic import generate
-    from snm.errors import InputError
+    from snm.errors import InputError, StoppedError
     from snm.estimator.classifier import SNMClassifier
     from snm.export.load import load
     from snm.head.head import update_head
     from snm.head.spec import HeadSpec
     from snm.head.state import Head, HeadBatch, HeadStep, init_head
+    from snm.head.top_labels import top_labels
     from snm.importing.interactions import import_interactions
     from snm.losses.sampled import HeadLoss, LossOptions
     from snm.prediction.predictor import Predictor
+    from snm.runs.events import (
+        Evaluated,
+        Finished,
+        NonFiniteError,
+        Noted,
+        Probed,
+        Saved,
+        Skipped,
+        Started,
+        Stepped,
+    )
     from snm.sampling.sample import Sample
     from snm.sampling.uniform import uniform_host
     from snm.tables.table import SparseRows, normalize
@@ -51,11 +63,13 @@ _HOMES = {
     "generate": "data.synthetic",
     "import_interactions": "importing.interactions",
     "InputError": "errors",
+    "StoppedError": "errors",
     "Head": "head.state",
     "HeadBatch": "head.state",
     "HeadSpec": "head.spec",
     "HeadStep": "head.state",
     "init_head": "head.state",
+    "top_labels": "head.top_labels",
     "HeadLoss": "losses.sampled",
     "LossOptions": "losses.sampled",
     "Sample": "sampling.sample",
@@ -63,6 +77,15 @@ _HOMES = {
     "SparseRows": "tables.table",
     "update_head": "head.head",
     "Predictor": "prediction.predictor",
+    "Started": "runs.events",
+    "Stepped": "runs.events",
+    "Evaluated": "runs.events",
+    "Saved": "runs.events",
+    "Probed": "runs.events",
+    "Skipped": "runs.events",
+    "Noted": "runs.events",
+    "Finished": "runs.events",
+    "NonFiniteError": "runs.events",
     "SNMClassifier": "estimator.classifier",
     "normalize": "tables.table",
     "load": "export.load",
@@ -74,6 +97,8 @@ _HOMES = {
 __all__ = [
     "Config",
     "Dataset",
+    "Evaluated",
+    "Finished",
     "Head",
     "HeadBatch",
     "HeadLoss",
@@ -81,11 +106,19 @@ __all__ = [
     "HeadStep",
     "InputError",
     "LossOptions",
+    "NonFiniteError",
+    "Noted",
     "Points",
     "Predictor",
+    "Probed",
     "SNMClassifier",
     "Sample",
+    "Saved",
+    "Skipped",
     "SparseRows",
+    "Started",
+    "Stepped",
+    "StoppedError",
     "evaluate",
     "generate",
     "import_interactions",
@@ -96,6 +129,7 @@ __all__ = [
     "predict",
     "preset",
     "read_config",
+    "top_labels",
     "train",
     "training",
     "uniform_host",

@@ -7,6 +7,7 @@ from typing import Any
 
 from snm.config.fields import USED_IF, AllSettings
 from snm.losses.sampled import HeadLoss, LossOptions
+from snm.losses.sampled.options import USED_WITH_ANY_LOSS
 
 __all__ = ["loss_options", "unused_loss_options"]
 
@@ -16,8 +17,6 @@ _DEFAULTS: dict[str, Any] = {
     for field in dataclasses.fields(LossOptions)
     if field.name in _SETTINGS
 }
-_USED_WITH_ANY_LOSS = {"retrieval_k"}
-"""Options that `snm bounds` and `snm compare` read, whatever the loss is."""
 
 
 def loss_options(config: AllSettings, *, list_grade: float = 1.0) -> LossOptions:
@@ -37,5 +36,5 @@ def unused_loss_options(loss: HeadLoss) -> dict[str, Any]:
     Excludes settings in `USED_IF`, whose use depends on another setting that may not be known yet;
     `snm.config.checks.unused_settings` checks those later.
     """
-    excluded = loss.option_names | USED_IF.keys() | _USED_WITH_ANY_LOSS
+    excluded = loss.option_names | USED_IF.keys() | USED_WITH_ANY_LOSS
     return {name: default for name, default in _DEFAULTS.items() if name not in excluded}

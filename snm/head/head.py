@@ -24,6 +24,7 @@ from snm.distributed.collectives import Shard
 from snm.distributed.mesh import ONE_DEVICE, Axes
 from snm.head.by_blocks import update_by_blocks
 from snm.head.by_pairs import update_by_pairs
+from snm.head.checks import check_rate, check_step
 from snm.head.gradients import score_gradients
 from snm.head.problem import RowStep, make_problem
 from snm.head.spec import HeadSpec, in_precision
@@ -59,8 +60,8 @@ def update_head(
       learning_rate: of the class rows (and of the bias).
       scale_learning_rate: of `log_scale`, the logarithm of the score scale.
       key: consumed by the draws of `vartheta="subsample"`; others need none.
-      noise: uint32 scalar that seeds the stochastic rounding of bfloat16 rows; pass a new one at
-        every step.
+      noise: uint32 scalar that seeds the stochastic rounding of bfloat16 rows, which need it;
+        pass a new one at every step.
       taken: bool scalar; if False, nothing is written (a padding step). None means True.
       axes: the mesh axes that shard the labels and the points; `features` is not used. Call
         within `jax.shard_map(..., check_vma=False)`: its check rejects the loops over rows, which
@@ -70,11 +71,22 @@ def update_head(
     Returns:
       The updated head, and the loss with its gradient.
 
+    What is known when the step is traced is checked then, and costs the compiled step nothing:
+    shapes, dtypes, the number of slots, what is None. The numbers of a batch are checked if they
+    are known: in NumPy arrays, and in JAX arrays outside of `jax.jit`. Traced ids are not: of a
+    wrong one, an ascending order that is broken or a label past the last, the step makes a wrong
+    loss, without an error. `Sample`s that are drawn on the device are yours to check.
+
     Raises:
-      ValueError: the spec needs a sample or `known` and there is none, the loss draws and there is
-        no key, or a listwise loss of all positives is combined with `exclude="positive"`.
-      InputError: the value of the loss is not a float scalar.
+      InputError: an argument does not fit the spec or the others, such as a sample of fewer than
+        B + 1 slots, a head of another spec, labels out of range, no `noise` for bfloat16 rows, or
+        a rate that is not finite; a listwise loss of all positives is combined with
+        `exclude="positive"`; the value of the loss is not a float scalar.
+      ValueError: the loss draws and there is no key.
     """
+    check_step(spec, head, queries, batch, noise, axes)
+    check_rate("learning_rate", learning_rate)
+    check_rate("scale_learning_rate", scale_learning_rate)
     shard = Shard.of(head.table.rows, spec.num_labels, axes.label, axes.data)
     scale = jnp.exp(head.log_scale)
     scaled = queries * scale

@@ -197,30 +197,24 @@ def make_problem(
       shard: the part of the class rows that this device holds.
       key: consumed by the random draws of the loss; None if it makes none.
 
-    Raises:
-      ValueError: the spec needs a sample or `known` and there is none, or a listwise loss of all
-        positives is combined with `exclude="positive"`.
+    `snm.head.checks` has checked them.
     """
     terms, sample, known, seen = batch
     if spec.samples_all:
         sample, ids, log_weights = None, None, None
         num_slots, term_slots = spec.num_labels, terms.ids
     else:
-        if sample is None:
-            raise ValueError("update_head needs a sample unless all labels are negatives")
+        assert sample is not None
         ids, log_weights = jnp.asarray(sample.ids), sample.log_weights
         num_slots, term_slots = ids.shape[0], find_slots(ids, terms.ids)
 
     masked, excluded = None, None
     if not spec.excludes_known:
-        if spec.head_loss.scores_per_point and not spec.one_positive:
-            raise ValueError("lists of all positives need exclude='all': no label is both")
         excluded = (
             terms.ids if sample is None else excluded_slots(sample, terms.ids, slots=term_slots)
         )
     else:
-        if known is None:
-            raise ValueError("update_head needs `known` labels for exclude='all'")
+        assert known is not None
         masked = _masked_slots(known, seen, sample, num_slots)
     n = scaled.shape[0]
     term_rows = jnp.arange(n, dtype=jnp.int32) if spec.one_positive else entry_rows(terms)

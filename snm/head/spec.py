@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 import jax
 
 from snm.errors import InputError
 from snm.losses.sampled import LOSSES, HeadLoss, LossOptions
-from snm.losses.sampled.options import SampleSizes, check_choices
+from snm.losses.sampled.options import (
+    SampleSizes,
+    check_choices,
+    check_types,
+    unread_options,
+)
 from snm.tables.optimizers import ROW_OPTIMIZERS, RowOptimizer
 
 __all__ = ["HeadSpec", "in_precision"]
@@ -29,8 +34,9 @@ class HeadSpec:
     from its negatives, no bias. The defaults of `snm.Config` differ.
 
     Raises:
-      InputError: an unknown choice, sizes other than 1 <= k' <= B <= K - 1, or `options` together
-        with a loss object.
+      InputError: an unknown choice, a value of another type, sizes other than
+        1 <= k' <= B <= K - 1, or `options` that the loss does not read; a loss object of your own
+        reads none.
 
     Attributes:
       num_labels: K.
@@ -75,18 +81,14 @@ class HeadSpec:
     row_rule: RowOptimizer = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        check_types(self)
         check_choices(self, {"row_optimizer": ROW_OPTIMIZERS})
         loss = self.loss
         if not isinstance(loss, HeadLoss):
             check_choices(self, {"loss": LOSSES})
             loss = LOSSES[loss]
         from_table = any(loss is entry for entry in LOSSES.values())
-        if not from_table and self.options != _DEFAULT_OPTIONS:
-            names = (option.name for option in fields(LossOptions))
-            given = [n for n in names if getattr(self.options, n) != getattr(_DEFAULT_OPTIONS, n)]
-            found = f"{', '.join(given)} beside a loss object"
-            expected = f"none: the object of loss {loss.name} has its own parameters"
-            raise InputError("HeadSpec options", found, expected)
+        self._check_options(loss, from_table=from_table)
         if not 1 <= self.mined <= self.sampled < self.num_labels:
             found = f"mined {self.mined}, sampled {self.sampled}, {self.num_labels} labels"
             raise InputError("HeadSpec", found, "1 <= mined <= sampled < num_labels")
@@ -95,6 +97,20 @@ class HeadSpec:
             loss = loss.configured(self.options, sizes)
         object.__setattr__(self, "head_loss", loss)
         object.__setattr__(self, "row_rule", ROW_OPTIMIZERS[self.row_optimizer])
+
+    def _check_options(self, loss: HeadLoss, *, from_table: bool) -> None:
+        if not isinstance(self.options, LossOptions):
+            raise InputError("HeadSpec options", repr(self.options)[:80], "a LossOptions")
+        unread = unread_options(self.options, loss.option_names if from_table else ())
+        if not unread:
+            return
+        if from_table:
+            name, expected = next(iter(unread.items()))
+            found = f"{name} {getattr(self.options, name)!r} with loss {loss.name}"
+        else:
+            found = f"{', '.join(unread)} beside a loss object"
+            expected = f"none: the object of loss {loss.name} has its own parameters"
+        raise InputError("HeadSpec options", found, expected)
 
     @property
     def num_slots(self) -> int:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import numbers
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from snm.errors import InputError
 from snm.head.spec import HeadSpec
 from snm.sampling.sample import Sample
+from snm.tables.rounding import as_float
 from snm.tables.table import RowTable, SparseRows, random_rows
 
 __all__ = ["Head", "HeadBatch", "HeadStep", "init_head"]
@@ -25,7 +28,8 @@ class Head:
     """The head's parameters.
 
     Attributes:
-      table: the class rows [K, dim], each of unit length, and their optimiser's state.
+      table: the class rows [K, dim], each of unit length, and their optimiser's state. Those of
+        bfloat16 are stored as bits, uint16: multiply with `class_rows`.
       bias: float32 [K] or None.
       log_scale: float32 scalar, natural logarithm of the score scale.
     """
@@ -33,6 +37,11 @@ class Head:
     table: RowTable
     bias: jax.Array | None
     log_scale: jax.Array
+
+    @property
+    def class_rows(self) -> jax.Array:
+        """The class rows as float32 [K, dim]; a copy if `table.rows` has the bits of bfloat16."""
+        return as_float(self.table.rows)
 
 
 class HeadBatch(NamedTuple):
@@ -42,7 +51,10 @@ class HeadBatch(NamedTuple):
       terms: the positives as an [n, K] block of T entries: int32 label ids, and the float32 weight
         of each term in the loss (0 for padding). With `spec.positives == "one"`, entry i belongs to
         row i.
-      sample: the labels drawn for this batch, at least B + 1 slots; None if `spec.samples_all`.
+      sample: the labels drawn for this batch, at least B + 1 slots; B are enough with
+        `Sample.log_weights`, as draws with replacement need no surplus label, and fewer where the
+        batch decides how many there are and `Sample.num_drawn` says so. None if
+        `spec.samples_all`.
       known: all known labels of the n points as an [n, K] block, whose entries of value 0 are
         padding; needed only if `spec.exclude == "all"`.
       seen: labels that are never predicted for the n points, and are excluded from their negatives
@@ -61,9 +73,10 @@ class HeadStep(NamedTuple):
     Attributes:
       loss: float32 scalar, the weighted sum over the terms, before the update.
       query_gradient: float32 [n, dim], the gradient of the loss with respect to the queries.
-      ok: bool scalar; False if a value was not finite, or if `taken` is False. Then no row was
-        written, with one exception: a pairwise loss of all sampled negatives is summed while rows
-        are written, so its overflow is found afterwards.
+      ok: bool scalar; False if the loss, a query or its gradient was not finite, or if `taken` is
+        False. Then no row was written, with one exception: a pairwise loss of all sampled negatives
+        is summed while rows are written, so its overflow is found afterwards. It does not cover the
+        rows that were written: a traced learning rate that is NaN spoils them.
     """
 
     loss: jax.Array
@@ -87,8 +100,16 @@ def init_head(
       dim: numbers per row.
       score_scale: the factor of the scores, above 0.
       part: (i, parts) for only the i-th of `parts` equal ranges of rows; None for all K.
+
+    Raises:
+      InputError: `dim` is no whole number of at least 1, or `score_scale` no finite number above 0.
     """
+    if not isinstance(dim, numbers.Integral) or dim < 1:
+        raise InputError("dim", repr(dim), "a whole number of at least 1")
+    # Its logarithm is taken on the host: a traced scale would have no value yet.
+    if not isinstance(score_scale, numbers.Real) or not 0 < score_scale < math.inf:
+        raise InputError("score_scale", repr(score_scale)[:80], "a finite number above 0")
     rows = random_rows(key, spec.num_labels, dim, part=part, dtype=spec.table_dtype)
-    accumulator = jnp.zeros(rows.shape[0]) if spec.row_rule.has_accumulator else None
-    bias = jnp.zeros(rows.shape[0]) if spec.bias else None
+    accumulator = jnp.zeros(rows.shape[0], jnp.float32) if spec.row_rule.has_accumulator else None
+    bias = jnp.zeros(rows.shape[0], jnp.float32) if spec.bias else None
     return Head(RowTable(rows, accumulator), bias, jnp.float32(math.log(score_scale)))

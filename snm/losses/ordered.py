@@ -37,7 +37,7 @@ from snm.losses.reductions import (
     reduce_losses,
     split_positive,
 )
-from snm.losses.surrogates import Surrogate, hinge
+from snm.losses.surrogates import Surrogate, check_surrogate, hinge
 
 __all__ = [
     "bowl",
@@ -76,7 +76,8 @@ def sampled_powl(
     Args:
       positive_scores: [...], any float dtype.
       negative_scores: [..., m], the scores of the sampled (or mined) labels.
-      vartheta: [r] or [..., r] with r <= m, non-negative and non-increasing; ranks after r weigh 0.
+      vartheta: [r] or [..., r] with r <= m, non-negative; non-increasing, where convexity is
+        wanted. Ranks after r weigh 0.
       phi: Surrogate of the 0/1 loss, applied to each margin.
       where: `bool` [..., m]; a negative where it is False takes no part and no rank.
       weights: [...], multiplies each example's loss.
@@ -94,6 +95,7 @@ def sampled_powl(
     References:
       Reddi et al. (2019), Definition 3, Algorithm 1. Usunier et al. (2009).
     """
+    check_surrogate(phi)
     (positive, negative), dtype = prepare_pairs(positive_scores, negative_scores, weights)
     hardest, weight = rank_scores(negative, vartheta, where, presorted=presorted)
     values = jnp.sum(weight * phi(positive[..., None] - hardest), axis=-1)
@@ -139,6 +141,7 @@ def sampled_bowl(
     References:
       Reddi et al. (2019), Definition 4, Algorithm 1.
     """
+    check_surrogate(phi)
     (positive, negative), dtype = prepare_pairs(positive_scores, negative_scores, weights)
     hardest, weight = rank_scores(negative, vartheta, where, presorted=presorted)
     values = phi(positive) + jnp.sum(weight * phi(-hardest), axis=-1)

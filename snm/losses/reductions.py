@@ -44,17 +44,40 @@ def unmasked(scores: jax.Array) -> jax.Array:
 
 
 def promote_scores(*scores: ArrayLike) -> tuple[tuple[jax.Array, ...], jnp.dtype]:
-    """Converts scores to their common dtype, at least float32; also returns the common dtype."""
+    """Converts scores to their common dtype, at least float32; also returns the common dtype.
+
+    Raises:
+      InputError: the scores are complex.
+    """
     arrays = [jnp.asarray(score) for score in scores]
     dtype = jnp.result_type(*arrays)
+    if jnp.issubdtype(dtype, jnp.complexfloating):
+        raise InputError("scores", f"scores of {dtype}", "real numbers")
     if not jnp.issubdtype(dtype, jnp.floating):
         dtype = jnp.result_type(float)
     compute_dtype = jnp.promote_types(dtype, jnp.float32)
     return tuple(array.astype(compute_dtype) for array in arrays), dtype
 
 
-def as_mask(where: ArrayLike | None, shape: tuple[int, ...]) -> jax.Array:
-    """The mask, broadcast to `shape`; None masks nothing."""
+def _check_broadcast(name: str, x: ArrayLike, shape: tuple[int, ...]) -> None:
+    """Raises `InputError` if an argument cannot be broadcast to `shape`."""
+    found = np.shape(x)
+    fits = len(found) <= len(shape) and all(
+        size in (1, of_shape)
+        for size, of_shape in zip(reversed(found), reversed(shape), strict=False)
+    )
+    if not fits:
+        raise InputError(name, f"shape {list(found)}", f"{list(shape)}, or what broadcasts to it")
+
+
+def as_mask(where: ArrayLike | None, shape: tuple[int, ...], *, name: str = "where") -> jax.Array:
+    """The mask, broadcast to `shape`; None masks nothing.
+
+    Raises:
+      InputError: it has another shape; `name` is that of the argument.
+    """
+    if where is not None:
+        _check_broadcast(name, where, shape)
     return jnp.broadcast_to(jnp.asarray(True if where is None else where, bool), shape)
 
 
@@ -67,12 +90,19 @@ def split_positive(
     whose values may not be known yet, its score is NaN.
 
     Raises:
-      InputError: the labels are not integers, or one of a list or NumPy array is out of range.
+      InputError: the labels are not integers, not one for each example, or one of a list or NumPy
+        array is out of range.
     """
-    num_labels = np.shape(scores)[-1]
+    shape = np.shape(scores)
+    if not shape:
+        raise InputError("scores", "a number", "an array [..., K], a score a label")
+    num_labels = shape[-1]
     labels = labels if isinstance(labels, jax.Array) else np.asarray(labels)
     if not jnp.issubdtype(labels.dtype, jnp.integer):
         raise InputError("labels", f"labels of {labels.dtype}", f"integers, 0 to {num_labels - 1}")
+    if labels.shape != shape[:-1]:
+        found = f"labels {list(labels.shape)}, scores {list(shape)}"
+        raise InputError("labels", found, f"one for each example: {list(shape[:-1])}")
     if isinstance(labels, np.ndarray) and labels.size:
         low, high = np.min(labels), np.max(labels)
         if not 0 <= low <= high < num_labels:
@@ -104,11 +134,19 @@ def prepare_pairs(
 
 
 def check_ranks(weights: ArrayLike, num_ranks: int) -> None:
-    """Raises `InputError` if there are more rank weights than ranks, or `weights` is a scalar."""
+    """Checks rank weights [..., r]; their numbers only on the host, where they are known.
+
+    They may increase, though the theorems need weights that do not.
+
+    Raises:
+      InputError: there are more than ranks, `weights` is a scalar, or one is negative or NaN.
+    """
     if not np.ndim(weights):
         raise InputError("rank weights", "a number", "an array [r], a weight a rank")
     if np.shape(weights)[-1] > num_ranks:
         raise InputError("rank weights", f"{np.shape(weights)[-1]} of them", f"at most {num_ranks}")
+    if not isinstance(weights, jax.Array) and not (np.asarray(weights) >= 0).all():
+        raise InputError("rank weights", "a negative weight or NaN", "weights >= 0")
 
 
 def rank_scores(
@@ -129,6 +167,7 @@ def rank_scores(
     """
     check_ranks(weights, scores.shape[-1])
     batch, count, num_ranks = scores.shape[:-1], scores.shape[-1], np.shape(weights)[-1]
+    _check_broadcast("rank weights", weights, (*batch, num_ranks))
     # Equal weights for all scores (negative sampling) need no sort. Only weights on the host can be
     # compared here.
     on_host = not isinstance(weights, jax.Array)
@@ -183,6 +222,7 @@ def zero_padding(weights: ArrayLike | None, scores: jax.Array) -> jax.Array:
     """
     if weights is None:
         return scores
+    _check_broadcast("weights", weights, scores.shape[:-1])
     real = jnp.broadcast_to(jnp.asarray(weights) != 0, scores.shape[:-1])
     return jnp.where(real[..., None], scores, 0)
 

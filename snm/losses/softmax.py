@@ -64,7 +64,7 @@ def sampled_softmax(
     mask = as_mask(where, negative.shape)
     if log_weights is not None:
         log_weights = jnp.broadcast_to(jnp.asarray(log_weights, negative.dtype), negative.shape)
-        mask &= log_weights > -jnp.inf
+        mask &= log_weights != -jnp.inf  # NaN stays, so that the loss shows it
     # Subtract before scaling, so that close scores with a large common offset lose no digits. Mask
     # before scaling too, or masked scores would enter the gradient of the scale.
     margins = jnp.where(mask, negative - positive[..., None], 0)
@@ -152,7 +152,7 @@ def decoupled_softmax(
     raw = zero_padding(weights, raw)
     present = as_mask(where, raw.shape)
     scaled = jnp.where(present, raw, 0) * jnp.asarray(score_scale, raw.dtype)
-    is_positive = as_mask(positives, scaled.shape) & present
+    is_positive = as_mask(positives, scaled.shape, name="positives") & present
     log_sum, has_negatives = log_sum_exp(scaled, present & ~is_positive)
     valid = is_positive & has_negatives[..., None]
     terms = jax.nn.softplus(jnp.where(valid, log_sum[..., None] - scaled, 0))

@@ -20,9 +20,12 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
+from snm.errors import InputError
+
 __all__ = [
     "SURROGATES",
     "Surrogate",
+    "check_surrogate",
     "exponential",
     "hinge",
     "logistic",
@@ -123,6 +126,13 @@ SURROGATES: dict[str, Surrogate] = {
     "ramp": ramp,
 }
 """Name of `--phi` -> surrogate."""
+
+
+def check_surrogate(phi: object) -> None:
+    """Raises `InputError` if a surrogate is no function, such as a name of `SURROGATES`."""
+    if not callable(phi):
+        known = "surrogates.SURROGATES[name]" if isinstance(phi, str) else "surrogates.hinge"
+        raise InputError("phi", f"{phi!r}"[:80], f"a function of margins, such as {known}")
 
 
 def surrogate(name: str, ramp_rho: float = 1.0) -> Surrogate:

@@ -44,15 +44,15 @@ def head_spec(config: ResolvedConfig, num_labels: int) -> HeadSpec:
     check_name("loss", "loss", config.loss)
     sampled = num_labels - 1 if config.sampled == "all" else config.sampled
     shared = {name: getattr(config, name) for name in _SHARED_FIELDS}
-    # Only listwise losses read the scale; with 1.0, all others share one compiled program.
-    is_listwise = LOSSES[config.loss].scores_per_point
+    # Only some listwise losses read the scale; with 1.0, all others share one compiled program.
+    reads_scale = "list_grade" in LOSSES[config.loss].option_names
     return HeadSpec(
         **shared
         | dict(
             num_labels=num_labels,
             sampled=sampled,
             mined=sampled if config.mined == "all" else config.mined,
-            options=loss_options(config, list_grade=config.score_scale if is_listwise else 1.0),
+            options=loss_options(config, list_grade=config.score_scale if reads_scale else 1.0),
             learn_scale=config.learn_score_scale,
         )
     )

@@ -107,6 +107,9 @@ class Sampler(Protocol):
         of the run, a uint32 scalar. It is an array, so that ensemble members share the program. A
         draw uses it instead of the sampler's own seed.
 
+        What it draws cannot be checked inside the step: a run checks one draw when it starts, that
+        of step 0. `on_host` is checked at every step.
+
         Compiled programs are cached by this function, which must be hashable. Trainings whose
         samplers have equal functions share a program; bound methods of two objects are never equal.
         """

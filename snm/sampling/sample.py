@@ -8,6 +8,7 @@ repeated alone. All terms of a batch share one draw, so that scoring it is one m
 from __future__ import annotations
 
 import functools
+import numbers
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -142,7 +143,14 @@ def excluded_slots(sample: Sample, labels: Array, *, slots: Array | None = None)
 
 
 def host_rng(seed: int, step: int) -> np.random.Generator:
-    """NumPy's generator for the draw of one step."""
+    """NumPy's generator for the draw of one step.
+
+    Raises:
+      InputError: the seed or the step is no whole number of at least 0.
+    """
+    for name, value in (("seed", seed), ("step", step)):
+        if not isinstance(value, numbers.Integral) or value < 0:
+            raise InputError(name, repr(value)[:80], "a whole number of at least 0")
     return np.random.default_rng(np.random.SeedSequence([seed, STREAM, step]))
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import numbers
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from snm.errors import InputError
 from snm.sampling.permutation import permutation_prefix
 from snm.sampling.protocol import SamplerInputs
 from snm.sampling.sample import STREAM, Array, Sample, host_rng
@@ -91,7 +93,7 @@ def uniform_host(seed: int, step: int, *, num_labels: int, size: int) -> Sample:
       A sample with S = `size` NumPy slots, none unused, and no `log_weights`.
 
     Raises:
-      ValueError: `size` is not from 1 to K.
+      InputError: `size` is not from 1 to K, or the seed or the step is negative or traced.
     """
     _check_size(num_labels, size)
     rng = host_rng(seed, step)
@@ -123,7 +125,7 @@ def uniform_device(seed: int | Array, step: int | Array, *, num_labels: int, siz
       A sample with S = `size` slots, none unused, and no `log_weights`.
 
     Raises:
-      ValueError: `size` is not from 1 to K, or K is above 2^31 - 1.
+      InputError: `size` is not from 1 to K, or K is above 2^31 - 1.
     """
     _check_size(num_labels, size)
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), STREAM), step)
@@ -136,8 +138,7 @@ def uniform_device(seed: int | Array, step: int | Array, *, num_labels: int, siz
 
 
 def _check_size(num_labels: int, size: int) -> None:
-    if not 1 <= size <= num_labels < 2**31:
-        raise ValueError(
-            f"size must be from 1 to num_labels, and num_labels below 2^31; "
-            f"found size {size} of {num_labels} labels"
-        )
+    whole = isinstance(size, numbers.Integral) and isinstance(num_labels, numbers.Integral)
+    if not whole or not 1 <= size <= num_labels < 2**31:
+        found = f"{size!r} of {num_labels!r} labels"
+        raise InputError("size", found, "a whole number from 1 to num_labels, which is below 2^31")

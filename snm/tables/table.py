@@ -136,9 +136,9 @@ def random_rows(
 
 def entry_rows(block: SparseRows) -> jax.Array:
     """The row that each entry belongs to, int32 [entries]; padding is assigned to the last row."""
-    n = block.starts.shape[0] - 1
+    n, starts = block.starts.shape[0] - 1, jnp.asarray(block.starts)  # may be NumPy's
     return jnp.repeat(
         jnp.arange(n, dtype=jnp.int32),
-        jnp.diff(block.starts.at[-1].set(block.ids.shape[0])),
+        jnp.diff(starts.at[-1].set(block.ids.shape[0])),
         total_repeat_length=block.ids.shape[0],
     )

@@ -34,7 +34,8 @@ def product_top_k(
     on the chip; see `snm.topk.kernel`. Elsewhere, and where the kernel would move more memory, the
     product is searched block by block. In both cases ties go to the lowest slot.
 
-    The scores are differentiable, the slots are not. The backward pass reads the chosen rows alone,
+    The scores are differentiable in reverse mode (`jax.grad`, `jax.vjp`; not `jax.jvp` nor
+    `jax.hessian`), the slots are not. The backward pass reads the chosen rows alone,
     n x count x dim numbers; the gradient of `rows` is a dense [S, dim] array. A score that is not a
     number counts as masked in the kernel.
 

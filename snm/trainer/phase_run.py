@@ -156,6 +156,7 @@ def _set_up(
         prepared = prepare(
             config, dataset.train, inputs.weighting, phase.rows, names, probe_every=probe_every
         )
+        prepared.source.check_device_draw()
     options = step_options if more_phases else prepared.step_options
     return prepared, StepPrograms(
         prepared.model, prepared.source, prepared.stages, prepared.mesh, options
@@ -379,7 +380,15 @@ class PhaseRun:
         if probe is None:
             return None
         every = self.probe_every or self.source.steps_per_epoch
-        return Probe(lambda state: probe(self._predictor(state)), every)
+
+        def found(state: TrainState) -> dict[str, Any]:
+            result = probe(self._predictor(state))
+            if not isinstance(result, dict):
+                found = f"{type(result).__name__} returned"
+                raise InputError("probe", found, "a dict of what it found, name -> number")
+            return result
+
+        return Probe(found, every)
 
 
 def _with_trace(events: Iterator[Event], folder: Path | None) -> Iterator[Event]:

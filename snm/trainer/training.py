@@ -8,6 +8,8 @@ settings before it trains.
 from __future__ import annotations
 
 import dataclasses
+import numbers
+import os
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from snm.config.settings import Config
 from snm.data.dataset import Dataset
 from snm.distributed.dataset import load_together
 from snm.errors import InputError
+from snm.losses.sampled import LOSSES, HeadLoss
 from snm.prediction.predictor import Predictor
 from snm.runs.agreement import check_same_command
 from snm.runs.events import Event, Finished, Noted
@@ -92,8 +95,9 @@ def training(
         their names.
       same_ids: labels without names mean the same in that run.
       profile: write a profiler trace of a few dispatches to `run_dir/profile`.
-      probe: a function of the model that is called regularly. Its result becomes an event Probed
-        and a line of the log; its time does not count as training.
+      probe: a function of the model, a `Predictor`, that is called regularly, before the first step
+        too. It returns a dict of what it found, name -> number, which becomes an event Probed and a
+        line of the log; its time does not count as training.
       probe_every: steps between its calls; 0 is once an epoch.
       stop: called after every dispatch, and while the test points are scored. If it returns True,
         the run saves a checkpoint and ends with StoppedError. `snm train` passes a function that
@@ -119,6 +123,9 @@ def training(
         if not isinstance(config, Config):
             expected = "a Config, such as snm.preset('default')"
             raise InputError("config", f"{config!r}"[:80], expected)
+        if not isinstance(run_dir, (str, os.PathLike)):
+            raise InputError("run_dir", f"{run_dir!r}"[:80], "a folder, or an address in a store")
+        _check_probe(probe, probe_every)
         check_same_command(
             data,
             config,
@@ -142,6 +149,16 @@ def training(
 
     events = timed_separately(run())
     return show_progress(events) if (in_notebook() if progress is None else progress) else events
+
+
+def _check_probe(probe: object, probe_every: object) -> None:
+    if probe is not None and not callable(probe):
+        raise InputError("probe", f"{probe!r}"[:80], "a function of a Predictor, or None")
+    if not isinstance(probe_every, numbers.Integral) or probe_every < 0:
+        expected = "a whole number of steps, or 0 for once an epoch"
+        raise InputError("probe_every", f"{probe_every!r}"[:80], expected)
+    if probe_every and probe is None:
+        raise InputError("probe_every", f"{probe_every} and no probe", "a probe to call")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -187,11 +204,23 @@ class PlannedRun:
         yield from self.place.follow(events)
 
 
+def _why_no_scale(config: Config) -> str | None:
+    """A note if `auto` takes the score scale 1 because a loss of one's own does not say more."""
+    kind = type(LOSSES[config.loss])
+    if config.score_scale != "auto" or kind.takes_exponentials is not HeadLoss.takes_exponentials:
+        return None
+    return (
+        f"score scale 1: loss {config.loss} does not say takes_exponentials (True for a loss that "
+        "exponentiates scores, whose scale auto then chooses; False ends this note)"
+    )
+
+
 def _notes_on_untried(config: Config, dataset: Dataset) -> list[str]:
     """Notes on what the settings allow or ask for and the run does not try, a line each."""
     notes = [
         why_no_memory(config, dataset),
         why_no_adjustment(config, dataset),
         why_no_label_names(config, dataset),
+        _why_no_scale(config),
     ]
     return [note for note in notes if note is not None]

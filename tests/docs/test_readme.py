@@ -16,7 +16,7 @@ BLOCKS = [
 
 
 def test_the_pages_have_examples() -> None:
-    assert [name for name, _ in BLOCKS] == ["README.md", *["python.md"] * 5]
+    assert [name for name, _ in BLOCKS] == ["README.md", *["python.md"] * 6]
 
 
 @pytest.mark.parametrize(

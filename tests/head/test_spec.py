@@ -29,6 +29,13 @@ SIZES = {"num_labels": 20, "sampled": 8, "mined": 2}
         ({"loss": None}, "HeadSpec loss: found None, expected one of "),
         ({"exclude": "Positive"}, "HeadSpec exclude: found 'Positive', expected "),
         ({"positives": True}, "HeadSpec positives: found True, expected one or all"),
+        ({"positives": ["one"]}, "HeadSpec positives: found ['one'], expected for example one"),
+        ({"loss": HeadLoss}, "HeadSpec loss: found <class 'snm.losses"),
+        ({"mined": "4"}, "HeadSpec mined: found '4', expected a whole number"),
+        ({"sampled": 8.0}, "HeadSpec sampled: found 8.0, expected a whole number"),
+        ({"num_labels": True}, "HeadSpec num_labels: found True, expected a whole number"),
+        ({"bias": "no"}, "HeadSpec bias: found 'no', expected True or False"),
+        ({"options": {"phi": "hinge"}}, "HeadSpec options: found {'phi': 'hinge'}, expected a L"),
         ({"compute_dtype": "float16"}, "HeadSpec compute_dtype: found 'float16', expected "),
         ({"mined": 0}, "HeadSpec: found mined 0, sampled 8, 20 labels, expected 1 <= mined <= "),
         ({"mined": 9}, "HeadSpec: found mined 9, sampled 8, 20 labels"),
@@ -47,6 +54,9 @@ def test_a_wrong_setting_is_refused(changes, said):
         ({"vartheta": "topp"}, "LossOptions vartheta: found 'topp', expected for example top"),
         ({"phi": "square"}, "LossOptions phi: found 'square', expected "),
         ({"weight_scale": "sum"}, "LossOptions weight_scale: found 'sum', expected mean or surr"),
+        ({"temperature": "1"}, "LossOptions temperature: found '1', expected a number"),
+        ({"retrieval_k": 1.5}, "LossOptions retrieval_k: found 1.5, expected a whole number"),
+        ({"phi": ["hinge"]}, "LossOptions phi: found ['hinge'], expected a name"),
         ({"temperature": 0}, "LossOptions temperature: found 0, expected a finite number above 0"),
         ({"ramp_rho": -1.0}, "LossOptions ramp_rho: found -1.0, expected a finite number above 0"),
         (
@@ -83,8 +93,46 @@ def test_options_beside_a_loss_object_are_refused():
         "expected none: the object of loss listnet has its own parameters"
     )
     with pytest.raises(InputError, match="beside a loss object"):
-        dataclasses.replace(HeadSpec(**SIZES, options=options), loss=ListNet())
+        spec = HeadSpec(**SIZES, options=LossOptions(phi="logistic"))
+        dataclasses.replace(spec, loss=ListNet())
     HeadSpec(**SIZES, loss=ListNet(), options=LossOptions())
+
+
+@pytest.mark.parametrize(
+    ("loss", "options", "said"),
+    [
+        (
+            "softmax",
+            {"phi": "logistic"},
+            "phi 'logistic' with loss softmax, expected none: it reads no others",
+        ),
+        (
+            "smoothed-dcg",
+            {"list_grade": 2.0},
+            "list_grade 2.0 with loss smoothed-dcg, expected temperature: it reads no others",
+        ),
+        (
+            "powl",
+            {"power_alpha": 2.0},
+            "power_alpha 2.0 with loss powl, expected none of it: vartheta top does not read it",
+        ),
+        (
+            "bowl",
+            {"ramp_rho": 2.0},
+            "ramp_rho 2.0 with loss bowl, expected none of it: phi hinge does not read it",
+        ),
+    ],
+)
+def test_options_that_the_loss_does_not_read_are_refused(loss, options, said):
+    """As a run refuses them: they would change nothing."""
+    with pytest.raises(InputError) as error:
+        HeadSpec(**SIZES, loss=loss, options=LossOptions(**options))
+    assert str(error.value) == f"HeadSpec options: found {said}"
+
+
+def test_retrieval_k_is_read_beside_any_loss():
+    """By `snm bounds` and `snm compare`."""
+    HeadSpec(**SIZES, loss="softmax", options=LossOptions(retrieval_k=3))
 
 
 def test_right_ones_are_taken():
@@ -95,7 +143,9 @@ def test_right_ones_are_taken():
 @pytest.mark.parametrize("name", LOSSES)
 def test_an_object_of_the_table_is_its_name(name):
     """It is a prototype, for no sample in particular: it is configured like one that is named."""
-    options = LossOptions(phi="logistic", temperature=0.5)
+    read = {"phi": "logistic", "temperature": 0.5}
+    read = {key: value for key, value in read.items() if key in LOSSES[name].option_names}
+    options = LossOptions(**read)
     named, given = (HeadSpec(**SIZES, loss=x, options=options) for x in (name, LOSSES[name]))
     assert named.head_loss == given.head_loss
     assert (given.head_loss == LOSSES[name]) == (name == "softmax")
@@ -106,7 +156,7 @@ def test_a_loss_has_the_parameters_of_its_spec():
     assert float(ramp(jnp.float32(1))) == 0.75
     ranks = {
         "vartheta": "power-law", "weight_scale": "surrogate", "retrieval_k": 2,
-        "power_alpha": 2.0, "tail_epsilon": 0.1, "subsample_draws": 7, "negative_weight": 3.0,
+        "power_alpha": 2.0, "negative_weight": 3.0,
     }  # fmt: skip
     found = spec_of(**SIZES, loss="bowl", phi="ramp", **ranks).head_loss.ranks
     assert found == RankWeights(LossOptions(**ranks), SampleSizes(20, 8, 2))

@@ -188,9 +188,54 @@ def test_labels_out_of_range():
     np.testing.assert_array_equal(positive, [SCORES[0, 3], np.nan, np.nan, SCORES[3, 0]])
 
 
+@pytest.mark.parametrize("shape", [(), (3,), (4, 1), (1,)])
+def test_a_label_for_each_example(shape):
+    with pytest.raises(InputError) as error:
+        split_positive(SCORES, np.zeros(shape, int), None)
+    found = f"labels: found labels {list(shape)}, scores [{N}, {M}], expected one for each example"
+    assert str(error.value) == f"{found}: [{N}]"
+    with pytest.raises(InputError, match="scores: found a number, expected an array"):
+        split_positive(0.5, 0, None)
+
+
 def test_weights_of_ranks_have_an_axis():
     with pytest.raises(InputError, match="rank weights: found a number, expected an array"):
         rank_scores(jnp.asarray(SCORES), 0.5, None, presorted=False)
+
+
+@pytest.mark.parametrize("loss", [sampled_powl, sampled_bowl])
+def test_weights_of_ranks_are_not_negative(loss):
+    for wrong in ([-0.1, 0], np.array([1, np.nan])):
+        with pytest.raises(InputError, match="rank weights: found a negative weight or NaN, exp"):
+            loss(SCORES[:, 0], SCORES[:, 1:], vartheta=wrong)
+    loss(SCORES[:, 0], SCORES[:, 1:], vartheta=[0.1, 0.5])  # they may increase
+    with pytest.raises(InputError, match=r"rank weights: found shape \[3, 2\], expected \[4, 2\]"):
+        loss(SCORES[:, 0], SCORES[:, 1:], vartheta=np.ones((3, 2)))
+
+
+def test_what_else_cannot_be():
+    positive, negative = SCORES[:, 0], SCORES[:, 1:]
+    of = functools.partial(sampled_powl, vartheta=WEIGHTS)
+    with pytest.raises(InputError, match=r"where: found shape \[4, 9\], expected \[4, 11\], or"):
+        of(positive, negative, where=np.ones((N, 9), bool))
+    with pytest.raises(InputError, match=r"weights: found shape \[3\], expected \[4\], or what"):
+        of(positive, negative, weights=np.ones(3))
+    with pytest.raises(InputError, match="phi: found 'logistic', expected a function of margins"):
+        of(positive, negative, phi="logistic")
+    for loss in (of, sampled_softmax):
+        with pytest.raises(InputError, match="scores: found scores of complex64, expected real"):
+            loss(positive + 1j, negative)
+    with pytest.raises(InputError, match=r"positives: found shape \[2\], expected \[4, "):
+        decoupled_softmax(SCORES, np.ones(2, bool))
+
+
+def test_a_nan_log_weight_reaches_the_softmax():
+    """It made its negative vanish; only -inf does."""
+    weights = np.zeros(M - 1)
+    for value, finite in ((-np.inf, True), (np.nan, False)):
+        weights[1] = value
+        loss = sampled_softmax(SCORES[:, 0], SCORES[:, 1:], log_weights=weights)
+        assert np.isfinite(loss) == finite
 
 
 @pytest.mark.parametrize("loss", [sampled_powl, sampled_bowl, sampled_softmax])

@@ -190,3 +190,38 @@ def test_points_with_more_entries_than_int32_has_numbers_stay_on_the_host():
         assert not keeps_on_device(auto, 2**31, 5)
     with pytest.raises(InputError, match="data_on device: found 2,147,483,648 entries"):
         keeps_on_device(device, 5, 2**31)
+
+
+def _descending(step, positives, seed):
+    return Sample(jnp.arange(9, dtype=jnp.int32)[::-1], jnp.int32(0))
+
+
+def _positives(step, positives, seed):
+    ids = jnp.sort(positives)
+    return Sample(jnp.where(positives[0] < K, ids + K, ids), jnp.int32(0))
+
+
+@pytest.mark.parametrize(
+    ("draw", "said"),
+    [(_descending, "label 7 after 8, expected ascending labels"), (_positives, "label ")],
+)
+def test_a_draw_on_the_device_is_checked_once_when_a_run_starts(draw, said, monkeypatch, tmp_path):
+    """Descending ids trained to half the precision, without a word."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Wrong:
+        needs_label_frequency: ClassVar[bool] = False
+        needs_batch_positives: ClassVar[bool] = draw is _positives
+        on_device: ClassVar = staticmethod(draw)
+
+        @classmethod
+        def build(cls, inputs):
+            return cls()
+
+    monkeypatch.setitem(SAMPLERS, "wrong", Wrong)
+    changes = dict(sampler="wrong", data_on="device", sampled=8, mined=2, loss="softmax")
+    config = dataclasses.replace(tiny.CONFIG, **changes)
+    data = snm.generate(points=60, test_points=1, features=30, labels=K, seed=1)
+    with pytest.raises(InputError) as error:
+        snm.train(data, config, tmp_path / "run")
+    assert str(error.value).startswith(f"sampler Wrong, on_device at step 0: found {said}")

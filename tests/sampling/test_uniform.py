@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from snm.errors import InputError
 from snm.sampling.sample import Sample, excluded_slots
 from snm.sampling.uniform import UniformSampler, uniform_device, uniform_host
 
@@ -143,8 +144,16 @@ def test_all_labels(sampler):
 @pytest.mark.parametrize("size", [0, 6])
 def test_impossible_sizes_are_refused(sampler, size):
     draw = uniform_host if sampler == "host" else uniform_device
-    with pytest.raises(ValueError, match=f"found size {size} of 5"):
+    with pytest.raises(
+        InputError, match=f"size: found {size} of 5 labels, expected a whole number"
+    ):
         draw(0, 0, num_labels=5, size=size)
+
+
+@pytest.mark.parametrize("seed, step", [(-1, 0), (0, -1), (0, 1.0)])
+def test_a_seed_and_a_step_are_whole_numbers_from_0(seed, step):
+    with pytest.raises(InputError, match=r"(seed|step): found (-1|1\.0), expected a whole number"):
+        uniform_host(seed, step, num_labels=5, size=2)
 
 
 def test_the_object_draws_what_the_functions_draw():

@@ -1,6 +1,7 @@
 """The loop: phases do what they say, losses learn, and models predict from end to end."""
 
 import dataclasses
+import itertools
 
 import jax
 import numpy as np
@@ -17,7 +18,7 @@ from snm.data.id_space import IdSpace
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.evaluation.evaluate import TrainCounts, evaluate_points
-from snm.losses.sampled import LOSSES, SampleSizes
+from snm.losses.sampled import LOSSES, HeadLoss, SampleSizes
 from snm.runs.events import (
     Counters,
     Evaluated,
@@ -234,6 +235,55 @@ def test_a_correction_that_a_loss_ignores_is_told(data, tmp_path, loss, sampler)
     said = f"listnet ignores the log weights of the {sampler} sampler: labels drawn more often "
     said += "count more (softmax corrects for it)"
     assert notes == [said] * (loss == "listnet" and sampler != "uniform")
+
+
+class _Own(HeadLoss):
+    name = "own"
+
+    def value(self, scores, draw=None):
+        return jax.numpy.sum(scores.weights * scores.positive)
+
+
+def test_a_loss_that_does_not_say_whether_it_takes_exponentials_is_noted(
+    data, tmp_path, monkeypatch
+):
+    numbers = itertools.count()
+
+    def notes(loss, **changes):
+        monkeypatch.setitem(LOSSES, loss.name, loss)
+        run = tmp_path / f"{next(numbers)}"
+        events = training(data, config(loss=loss.name, **changes), run)
+        found = [event.text for event in itertools.takewhile(_is_note, events)]
+        return [text for text in found if "takes_exponentials" in text]
+
+    (note,) = notes(_Own())
+    assert note.startswith("score scale 1: loss own does not say takes_exponentials (True for ")
+    assert not notes(_Own(), score_scale=2.0)
+    assert not notes(type("Said", (_Own,), {"takes_exponentials": False})())
+    ours = [type(loss) for loss in LOSSES.values() if loss.name != "own"]
+    assert all(kind.takes_exponentials is not HeadLoss.takes_exponentials for kind in ours)
+
+
+def _is_note(event):
+    return isinstance(event, Noted)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"probe_every": -2}, "probe_every: found -2, expected a whole number of steps, or 0"),
+        ({"probe_every": 2.0}, "probe_every: found 2.0, expected a whole number of steps"),
+        ({"probe": None, "probe_every": 2}, "probe_every: found 2 and no probe, expected a probe"),
+        ({"probe": 7}, "probe: found 7, expected a function of a Predictor, or None"),
+        ({"probe": lambda model: 7}, "probe: found int returned, expected a dict of what it"),
+        ({"run_dir": None}, "run_dir: found None, expected a folder, or an address in a store"),
+    ],
+)
+def test_arguments_that_cannot_be(data, tmp_path, changes, said):
+    given = {"run_dir": tmp_path / "run", "probe": lambda model: {}, **changes}
+    with pytest.raises(InputError) as error:
+        snm.train(data, tiny.CONFIG, **given)
+    assert str(error.value).startswith(said)
 
 
 def test_validation_that_cannot_be(data, tmp_path):

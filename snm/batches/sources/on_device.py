@@ -10,13 +10,20 @@ import jax
 import numpy as np
 
 from snm.batches.batch import PointNumbers
-from snm.batches.csr_blocks import padded_slice
+from snm.batches.csr_blocks import as_sparse_rows, padded_slice, take
 from snm.batches.dropout import dropout_keys
 from snm.batches.sources.assembly import FromNumbers
 from snm.batches.sources.source import Source
+from snm.sampling.samplers import TESTED
 from snm.tables.table import SparseRows
 
 __all__ = ["DeviceSource"]
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _drawn_alone(draw: Any, step: Any, positives: Any, seed: Any) -> Any:
+    """A draw outside of the step, with its numbers."""
+    return draw(step, positives, seed)
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
@@ -108,6 +115,18 @@ class DeviceSource(Source):
         begin = np.array([self.points_of_part(part).start for part in range(self.data_parts)])
         every = points.reshape(self.data_parts, -1)
         return self._owned(np.where(every >= 0, every - begin[:, None], -1)).astype(np.int32)
+
+    def check_device_draw(self) -> None:
+        """As of `Source`: of a sampler that is not of this package, whose draws have tests."""
+        draw, sampler, positives = self.assembly.draw, self.sampler, None
+        if draw is None or sampler is None or type(sampler) in TESTED:  # compiling it takes seconds
+            return
+        if self.assembly.reads_positives:  # of the first batch, which is whole here
+            drawn = self._drawn(0)
+            labels = take(as_sparse_rows(self.labels), drawn.points, self.shape_of_step(0)[1])
+            positives = self.terms.positives(self.terms.of(labels, drawn.points, drawn.positives))
+        sample = _drawn_alone(draw, np.int32(0), positives, self._key[1])
+        self._check_sample(sampler, sample, "on_device at step 0")
 
     @functools.cached_property
     def assembly(self) -> FromNumbers:

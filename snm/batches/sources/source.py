@@ -272,11 +272,24 @@ class Source(abc.ABC):
                 terms = self.terms.of(known, points, positives)
             labels = self.terms.positives(terms)
         sample = sampler.on_host(step, labels)
-        where = f"sampler {type(sampler).__name__}, step {step}"
+        self._check_sample(sampler, sample, f"step {step}")
+        return sample
+
+    def _check_sample(self, sampler: Sampler, sample: Sample, which: str) -> None:
+        """Raises `InputError` if a sampler drew what it may not (`check_sample`)."""
+        where = f"sampler {type(sampler).__name__}, {which}"
         slots = None if sampler.needs_batch_positives else self.spec.num_slots
         ranks = self.spec.head_loss.has_rank_weights
         check_sample(sample, where, self.spec.num_labels, slots=slots, ranks=ranks)
-        return sample
+
+    def check_device_draw(self) -> None:  # noqa: B027 (the host checks every draw of its own)
+        """Checks one draw of a sampler of your own that draws inside the compiled step.
+
+        Within the step nothing can be checked.
+
+        Raises:
+          InputError: the sampler drew what it may not (`check_sample`).
+        """
 
     def materialize(self, resident: Any, item: Any, shape: tuple[int, int]) -> Batch:
         """The batch of one step, from what the host sent; runs inside the compiled step.

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from snm.errors import InputError, nearest
 from snm.losses.rank_weights import Vector, power_law, top
-from snm.losses.surrogates import SURROGATES
+from snm.losses.surrogates import SURROGATES, ramp
 from snm.losses.transformations import TRANSFORMATIONS
 
-__all__ = ["RANK_SHAPES", "LossOptions", "RankShape", "SampleSizes", "check_choices"]
+__all__ = [
+    "RANK_SHAPES",
+    "USED_WITH_ANY_LOSS",
+    "LossOptions",
+    "RankShape",
+    "SampleSizes",
+    "check_choices",
+    "check_types",
+    "unread_options",
+]  # fmt: skip
 
 
 class SampleSizes(NamedTuple):
@@ -103,7 +113,7 @@ class LossOptions:
     """The parameters of the losses, with the names of the command line; hashable.
 
     Raises:
-      InputError: an unknown choice, or a number out of range.
+      InputError: an unknown choice, a value of another type, or a number out of range.
 
     Attributes:
       phi: surrogate of the ordered weighted losses, a name of `surrogates.SURROGATES`.
@@ -136,6 +146,7 @@ class LossOptions:
     list_grade: float = 1.0
 
     def __post_init__(self) -> None:
+        check_types(self)
         check_choices(self, _TABLES)
         for name in _POSITIVE:
             value = getattr(self, name)
@@ -151,6 +162,57 @@ class LossOptions:
             raise InputError("LossOptions tail_epsilon", f"{self.tail_epsilon}", "0.0 to 1.0")
 
 
+USED_WITH_ANY_LOSS = frozenset({"retrieval_k"})
+"""Options that are read whatever the loss is: `snm bounds` and `snm compare` read them."""
+
+
+def unread_options(options: LossOptions, read: Collection[str]) -> dict[str, str]:
+    """The options that differ from their defaults, although nothing reads them.
+
+    Args:
+      options: the options.
+      read: the names of those that the loss reads (`HeadLoss.option_names`).
+
+    Returns:
+      Name -> why it is not read, as what is expected instead.
+    """
+    default = LossOptions()
+    shape, found = RANK_SHAPES[options.vartheta], {}
+    of_shapes = frozenset().union(*(each.option_names for each in RANK_SHAPES.values()))
+    for name in (field.name for field in fields(options)):
+        if getattr(options, name) == getattr(default, name) or name in USED_WITH_ANY_LOSS:
+            continue
+        if name not in read:
+            found[name] = f"{', '.join(sorted(read)) or 'none'}: it reads no others"
+        elif name in of_shapes - shape.option_names:
+            found[name] = f"none of it: vartheta {options.vartheta} does not read it"
+        elif name == "ramp_rho" and SURROGATES[options.phi] is not ramp:
+            found[name] = f"none of it: phi {options.phi} does not read it"
+    return found
+
+
+_TYPES: dict[type, tuple[type, str]] = {
+    bool: (bool, "True or False"),
+    int: (numbers.Integral, "a whole number"),
+    float: (numbers.Real, "a number"),
+    str: (str, "a name"),
+}
+
+
+def check_types(options: Any) -> None:
+    """Raises `InputError` if a field of type bool, int, float or str has a value of another type.
+
+    Args:
+      options: a dataclass; fields of other types are not checked.
+    """
+    for name, hint in get_type_hints(type(options)).items():
+        if hint in _TYPES:
+            kind, expected = _TYPES[hint]
+            value = getattr(options, name)
+            if not isinstance(value, kind) or (hint is not bool and isinstance(value, bool)):
+                raise InputError(f"{type(options).__name__} {name}", repr(value)[:80], expected)
+
+
 def check_choices(options: Any, tables: Mapping[str, Collection[str]]) -> None:
     """Raises `InputError` if a field has a value that is not among its choices.
 
@@ -162,7 +224,7 @@ def check_choices(options: Any, tables: Mapping[str, Collection[str]]) -> None:
     literals = {name: get_args(hint) for name, hint in hints.items() if get_origin(hint) is Literal}
     for name, choices in {**literals, **tables}.items():
         value = getattr(options, name)
-        if value not in choices:
+        if not isinstance(value, str) or value not in choices:
             expected = f"one of {', '.join(choices)}" if len(choices) > 3 else " or ".join(choices)
             where = f"{type(options).__name__} {name}"
             raise InputError(where, repr(value), nearest(str(value), choices, expected))

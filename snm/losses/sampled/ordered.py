@@ -51,6 +51,7 @@ class Bowl(HeadLoss):
     name = "bowl"
     option_names = frozenset({"phi", "ramp_rho", *RANK_WEIGHT_OPTIONS})
     has_rank_weights = True
+    takes_exponentials = False  # whatever phi is: their margins have a unit
     pairwise = False
 
     def configured(self, options: LossOptions, sizes: SampleSizes) -> Bowl:

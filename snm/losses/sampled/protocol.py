@@ -200,7 +200,9 @@ class HeadLoss(abc.ABC):
     def takes_exponentials(self) -> bool:
         """Whether it exponentiates scores, so that their scale acts as an inverse temperature.
 
-        `Config` reads it from the configured loss, and derives the option `list_grade` from it.
+        `Config` reads it from the configured loss: with `--score-scale auto`, such a loss trains at
+        a scale above 1, which may be learned, and others at 1. A run notes that a loss of your own
+        does not say it. `Config` also derives the option `list_grade` from the scale.
         """
         return False
 

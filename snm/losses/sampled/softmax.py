@@ -112,7 +112,7 @@ class _Threshold:
         """Log-sum-exp over the mined negatives; MASKED if a point has none."""
         logits = _logits(scores, log_weights)
         shift = jnp.max(jnp.where(chosen > 0, logits, MASKED), axis=1)
-        nonempty = shift > MASKED / 2
+        nonempty = _has_negatives(shift, log_weights)
         shift = jnp.where(nonempty, shift, 0)
         terms = jnp.where(chosen > 0, chosen * jnp.exp(logits - shift[:, None]), 0)
         total = jnp.sum(terms, axis=1)
@@ -129,7 +129,7 @@ class _Threshold:
         # weight of the term times the total probability of the negatives.
         def cross_entropy(positive: jax.Array, negatives: jax.Array) -> jax.Array:
             log_sums = negatives[terms.rows]
-            nonempty = log_sums > MASKED / 2
+            nonempty = _has_negatives(log_sums, terms.log_weights)
             values = jnp.where(nonempty, jax.nn.softplus(log_sums - positive), 0)
             return jnp.sum(apply_weights(terms.weights, values))
 
@@ -141,6 +141,13 @@ class _Threshold:
         probabilities = jnp.exp(jnp.minimum(logits - shift[:, None], 0))
         probabilities = jnp.where(chosen > 0, chosen * probabilities, 0)
         return value, grad_positive, grad_negatives[:, None] * probabilities
+
+
+def _has_negatives(log_sums: jax.Array, log_weights: jax.Array | None) -> jax.Array:
+    """Whether these log-sum-exps have terms: bool. That of a NaN log weight is NaN, and has."""
+    if log_weights is None:
+        return log_sums > MASKED / 2
+    return ~(log_sums <= MASKED / 2)
 
 
 def _logits(scores: jax.Array, log_weights: jax.Array | None) -> jax.Array:

@@ -11,9 +11,10 @@ from head_reference import QUICK
 from jax.test_util import check_grads
 from losses.listwise_losses import LISTWISE
 
+from snm.errors import InputError
 from snm.head.spec import HeadSpec
 from snm.losses import ordered as losses
-from snm.losses.sampled import LossOptions
+from snm.losses.sampled import LOSSES, LossOptions, SampleSizes
 from snm.losses.sampled.listwise import ListMLE, ListNet, RankCosine, SmoothedDCG
 from snm.losses.sampled.protocol import TermScores
 from snm.losses.softmax import sampled_softmax
@@ -152,8 +153,11 @@ def test_ranksvm_takes_no_setting_of_powl():
     of_powl = LossOptions(phi="logistic", vartheta="power-law", weight_scale="surrogate",
                           negative_weight=2.0)  # fmt: skip
     plain = HeadSpec(loss="powl", **sizes).head_loss
-    found = HeadSpec(loss="ranksvm", **sizes, options=of_powl).head_loss
+    found = HeadSpec(loss="ranksvm", **sizes).head_loss
     assert (found.name, found.phi, found.ranks) == ("ranksvm", plain.phi, plain.ranks)
+    assert LOSSES["ranksvm"].configured(of_powl, SampleSizes(20, 8, 3)) == found
+    with pytest.raises(InputError, match="phi 'logistic' with loss ranksvm, expected none: it re"):
+        HeadSpec(loss="ranksvm", **sizes, options=of_powl)
 
 
 @pytest.mark.parametrize("kind", KINDS)
