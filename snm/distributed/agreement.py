@@ -21,11 +21,11 @@ from snm.distributed.processes import (
 from snm.errors import InputError, counted
 from snm.system import disk
 
-__all__ = ["check_equal", "check_same_folder", "find_difference", "is_mark"]
+__all__ = ["check_equal", "check_same_folder", "find_difference", "is_marker"]
 
 _MAX_NAMED = 3  # facts, and processes, that an error line names
-_MARK_TIMEOUT = 15.0  # seconds: a network disk may show a new file late
-_MARK = ".snm-same-disk-"
+_MARKER_TIMEOUT = 15.0  # seconds: a network disk may show a new file late
+_MARKER = ".snm-same-disk-"
 Facts = Mapping[str, str]
 
 
@@ -116,7 +116,7 @@ def check_same_folder(folder: Path, where: str) -> None:
     with _marker_file(folder) if is_first_process() else contextlib.nullcontext("") as own_path:
         path = gather_texts(own_path)[0]
         seen = gather_texts("yes" if not path or _wait_for_file(Path(path)) else "")
-    barrier("the mark is removed")  # before a process looks at what is in the folder
+    barrier("the marker is removed")  # before a process looks at what is in the folder
     without = [number for number, answer in enumerate(seen) if not answer]
     if without:
         found = f"another folder in {_format_processes(without)} than in process 0"
@@ -127,27 +127,27 @@ def check_same_folder(folder: Path, where: str) -> None:
 def _marker_file(folder: Path) -> Iterator[str]:
     """The path of a new file in the folder; empty if none can be written: a later write fails."""
     folder = folder.absolute()
-    mark = None
+    marker = None
     with contextlib.suppress(OSError):
         nearest = next(path for path in (folder, *folder.parents) if path.is_dir())
-        mark = nearest / f"{_MARK}{secrets.token_hex(8)}"
-        mark.touch(exist_ok=False)
+        marker = nearest / f"{_MARKER}{secrets.token_hex(8)}"
+        marker.touch(exist_ok=False)
     try:
-        yield str(mark) if mark is not None and mark.exists() else ""
+        yield str(marker) if marker is not None and marker.exists() else ""
     finally:
-        if mark is not None:
+        if marker is not None:
             with contextlib.suppress(OSError):
-                disk.remove(mark)
+                disk.remove(marker)
 
 
-def is_mark(path: Path) -> bool:
+def is_marker(path: Path) -> bool:
     """Whether a file is a marker of `check_same_folder`, which a killed process 0 left behind."""
-    return path.name.startswith(_MARK)
+    return path.name.startswith(_MARKER)
 
 
 def _wait_for_file(path: Path) -> bool:
     """Waits until a file exists that another process has just written; False after a timeout."""
-    deadline = time.monotonic() + _MARK_TIMEOUT
+    deadline = time.monotonic() + _MARKER_TIMEOUT
     while time.monotonic() < deadline:
         with contextlib.suppress(OSError):
             if path.exists():

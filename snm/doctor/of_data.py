@@ -81,7 +81,8 @@ def examine_data(source: str) -> tuple[list[Finding], dict[str, Any]]:
 
 def _sizes(statistics: dict[str, Any]) -> str:
     return (
-        f"{statistics['train_points']:,} training and {statistics['test_points']:,} test points, "
+        f"{statistics['train_points']:,} training and "
+        f"{counted(statistics['test_points'], 'test point')}, "
         f"{counted(statistics['features'], 'feature')}, {counted(statistics['labels'], 'label')}"
     )
 

@@ -32,7 +32,7 @@ from snm.checkpoints.store import Checkpoints
 from snm.config.resolved import ResolvedConfig, read_resolved
 from snm.config.settings import Config, config_text
 from snm.data.weighting import Weighting
-from snm.distributed.agreement import is_mark
+from snm.distributed.agreement import is_marker
 from snm.errors import InputError
 from snm.memory.adjustment import load_shifts
 from snm.runs.manifest import CONFIG, MAY_CHANGE, Manifest, manifest_path, read_manifest
@@ -231,7 +231,8 @@ class RunFolder:
         files = (self.config, self.origin, self.names, self.fitted_weighting, self.vectorizer)
         stems = {path.stem for path in (*files, manifest_path(self.path))}
         return self.path.is_dir() and all(
-            path.stem in stems or path.name == LOCK or is_mark(path) for path in self.path.iterdir()
+            path.stem in stems or path.name == LOCK or is_marker(path)
+            for path in self.path.iterdir()
         )
 
     def write(self, config: ResolvedConfig, origin: RunOrigin, weighting: Weighting,

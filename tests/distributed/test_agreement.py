@@ -45,7 +45,7 @@ def test_every_process_raises_the_same_line(number, monkeypatch):
 def several(monkeypatch):
     """Plays process 0 or 1 of two; `others` says what the other one answers."""
     monkeypatch.setattr(agreement, "has_several_processes", lambda: True)
-    monkeypatch.setattr(agreement, "_MARK_TIMEOUT", 0.2)
+    monkeypatch.setattr(agreement, "_MARKER_TIMEOUT", 0.2)
 
     def play(number, others):
         answers, sent = iter(others), []

@@ -76,7 +76,8 @@ def _copy(
                 written += len(piece)
                 if written > limit:
                     found = f"more than {limit} bytes in {name}"
-                    expected = f"at most {MAX_RATIO} times the archive's size (decompression bomb?)"
+                    most = f"at most {MAX_RATIO} times the archive's size, or 16 MiB"
+                    expected = f"{most} (decompression bomb?)"
                     raise InputError(str(archive), found, expected)
                 target.write(piece)
     except OSError as error:  # of the output: `_pieces` raises none
