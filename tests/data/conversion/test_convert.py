@@ -351,7 +351,8 @@ def test_import_train_and_predict_from_texts(tmp_path, capsys):
     call("data", "import", source, "--out", tmp_path / "data", "--test-fraction", "0.2",
          "--stop-words", "english")  # fmt: skip
     flags = [flag for flag in tiny.FLAGS if not flag.startswith(("--sampled", "--mined", "--ep"))]
-    call("train", tmp_path / "data", "--run-dir", tmp_path / "run", *flags, "--epochs=20")
+    call("train", tmp_path / "data", "--run-dir", tmp_path / "run", *flags, "--epochs=20",
+         "--checkpoint-every=1000")  # fmt: skip
     model = snm.load(tmp_path / "run")
     assert "the" in model.vectorizer.stop_words and "the" not in model.vectorizer.vocabulary
     texts = ["the apple and the fig", "a saw", "la mer"]

@@ -12,6 +12,8 @@ from snm.batches.dispatches import dispatch_length
 from snm.batches.sources.source import Source
 from snm.config.resolve import resolve
 from snm.data.weighting import Weighting
+from snm.head import plan as head_plan
+from snm.head.plan import plan_step
 from snm.model.model import abstract_state
 from snm.model.placement import init_state_on
 from snm.trainer import centroids as centroids_module
@@ -86,7 +88,7 @@ def test_steps_are_planned_as_they_are_taken(data):
 @pytest.mark.parametrize(
     "changes",
     [
-        dict(),  # pair by pair
+        dict(),
         dict(mined=12, sampled=20, bias=True, learn_score_scale=True),
         dict(loss="softmax", mined="all", row_optimizer="adagrad", bias=True),
         dict(table_dtype="bfloat16", sampler="in-batch", exclude="all", input_dropout=0.3),
@@ -94,10 +96,15 @@ def test_steps_are_planned_as_they_are_taken(data):
     ],
     ids=["pairs", "threshold", "all mined", "bfloat16", "all sampled"],
 )
-def test_steps_that_fill_up_change_nothing(data, changes):
+def test_steps_that_fill_up_change_nothing(data, changes, monkeypatch):
     """The parameters are bit for bit those of the steps alone, by one program of three steps."""
+    if not changes:
+        monkeypatch.setattr(head_plan, "PAIRS_LIMIT", dict.fromkeys(head_plan.PAIRS_LIMIT, 1))
     one = prepared(data, **changes)
     source, shape = one.source, one.source.shape(0)
+    spec = one.model.spec
+    form = plan_step(spec, 16, spec.sampled + 1, single_device=True)
+    assert form.by_pairs == (not changes)
     resident = source.resident_arrays()
     steps = jitted_steps(one.model, source, shape)
     alone, told = steps(init_state_on(one.model), resident, source.stack(0, 3))
