@@ -59,9 +59,8 @@ def promote_scores(*scores: ArrayLike) -> tuple[tuple[jax.Array, ...], jnp.dtype
     return tuple(array.astype(compute_dtype) for array in arrays), dtype
 
 
-def _check_broadcast(name: str, x: ArrayLike, shape: tuple[int, ...]) -> None:
-    """Raises `InputError` if an argument cannot be broadcast to `shape`."""
-    found = np.shape(x)
+def _check_broadcast(name: str, found: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    """Raises `InputError` if an argument of shape `found` cannot be broadcast to `shape`."""
     fits = len(found) <= len(shape) and all(
         size in (1, of_shape)
         for size, of_shape in zip(reversed(found), reversed(shape), strict=False)
@@ -76,9 +75,9 @@ def as_mask(where: ArrayLike | None, shape: tuple[int, ...], *, name: str = "whe
     Raises:
       InputError: it has another shape; `name` is that of the argument.
     """
-    if where is not None:
-        _check_broadcast(name, where, shape)
-    return jnp.broadcast_to(jnp.asarray(True if where is None else where, bool), shape)
+    mask = jnp.asarray(True if where is None else where, bool)
+    _check_broadcast(name, mask.shape, shape)
+    return jnp.broadcast_to(mask, shape)
 
 
 def split_positive(
@@ -167,7 +166,7 @@ def rank_scores(
     """
     check_ranks(weights, scores.shape[-1])
     batch, count, num_ranks = scores.shape[:-1], scores.shape[-1], np.shape(weights)[-1]
-    _check_broadcast("rank weights", weights, (*batch, num_ranks))
+    _check_broadcast("rank weights", np.shape(weights), (*batch, num_ranks))
     # Equal weights for all scores (negative sampling) need no sort. Only weights on the host can be
     # compared here.
     on_host = not isinstance(weights, jax.Array)
@@ -222,8 +221,9 @@ def zero_padding(weights: ArrayLike | None, scores: jax.Array) -> jax.Array:
     """
     if weights is None:
         return scores
-    _check_broadcast("weights", weights, scores.shape[:-1])
-    real = jnp.broadcast_to(jnp.asarray(weights) != 0, scores.shape[:-1])
+    weights = jnp.asarray(weights)
+    _check_broadcast("weights", weights.shape, scores.shape[:-1])
+    real = jnp.broadcast_to(weights != 0, scores.shape[:-1])
     return jnp.where(real[..., None], scores, 0)
 
 
