@@ -10,18 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 from jax.sharding import Mesh
-from scipy.sparse import csr_matrix
 
 from snm.batches.sources.source import Source
 from snm.checkpoints.in_memory import BestState
 from snm.checkpoints.writer import Store
-from snm.data.dataset import describe_weights
-from snm.data.statistics import dominant_feature
 from snm.distributed.dataset import label_frequency_together
 from snm.distributed.processes import is_first_process
-from snm.errors import InputError, counted
+from snm.errors import InputError
 from snm.evaluation.evaluate import Measures, TrainCounts, evaluate_points
 from snm.machine.compiler import step_options
 from snm.machine.versions import versions
@@ -37,6 +33,7 @@ from snm.trainer.loop import LoopHooks, LoopPlan, Probe, Validation, run_steps
 from snm.trainer.phase import Phase, PhaseInputs, RunInputs, TrainedPhase
 from snm.trainer.prepare import Prepared, label_name_points, members_at_once, prepare
 from snm.trainer.programs import StepPrograms
+from snm.trainer.start_notes import start_notes, version_notes
 from snm.trainer.warm_start import WarmStart, initial_state
 
 __all__ = ["PhaseRun", "open_phase", "open_phase_in_memory"]
@@ -90,7 +87,7 @@ def open_phase(
         state = _initial_state(prepared, programs, inputs.warm_start, member)
         notes = [f"{error}; beginning again" for error in damaged]
         if phase.name == phase_names(1)[0]:
-            notes += _start_notes(inputs, prepared.source)
+            notes += start_notes(inputs, prepared.source)
     else:
         progress = Counters(**note.progress)
         _check_same_run(checkpoints.path(progress.step), note.about, run_info)
@@ -98,7 +95,7 @@ def open_phase(
             asked = config.epochs if epochs is None else epochs
             raise _too_few_epochs(progress.step, steps_per_epoch, last_step, asked)
         notes = [f"{error}; going on from the one before it" for error in damaged]
-        notes += _version_notes(note.about["versions"], run_info["versions"])
+        notes += version_notes(note.about["versions"], run_info["versions"])
     return PhaseRun(
         inputs=inputs,
         phase=phase,
@@ -186,50 +183,6 @@ def _too_few_epochs(step: int, steps_per_epoch: int, last_step: int, asked: floa
     found = f"{done:.4g} epoch{'s' * (done != 1)} done ({step:,} steps)"
     expected = f"no fewer than these ({asked:.4g} now, {last_step:,} steps)"
     return InputError("--epochs", found, expected)
-
-
-def _version_notes(before: dict[str, str], now: dict[str, str]) -> list[str]:
-    """A note on the packages whose version changed since the run started, if there are any."""
-    changed = sorted(name for name, version in now.items() if before.get(name) != version)
-    if not changed:
-        return []
-    earlier = ", ".join(f"{name} {before.get(name)}" for name in changed)
-    return [f"this run began with {earlier}: its bits may differ from here on"]
-
-
-def _start_notes(inputs: RunInputs, source: Source) -> list[str]:
-    """Notes on the data, the sampler and the warm start of a new run, a line each."""
-    config, dataset, warm_start = inputs.config, inputs.dataset, inputs.warm_start
-    notes = []
-    if config.seen == "drop":
-        note = "labels that are among a point's own features are never its answers"
-        notes.append(f"{note} (--seen keep allows them)")
-    if (weights := dataset.train.weights) is not None:
-        notes.append(f"weights of points: {describe_weights(weights)}")
-    if (weights := dataset.train.label_weights) is not None:
-        notes.append(f"weights of labels: {weights.min():.3g} to {weights.max():.3g}")
-    if (names := label_name_points(config, dataset)) is not None:
-        note = f"{counted(names.num_points, 'label name')} are training points too"
-        notes.append(f"{note} (--label-text off leaves them out)")
-    if config.weighting == "l2" and (hidden := dominant_feature(dataset.train.features)):
-        notes.append(hidden)
-    if _ignores_log_weights(source, dataset.train.labels):
-        note = f"{config.loss} ignores the log weights of the {config.sampler} sampler"
-        notes.append(f"{note}: labels drawn more often count more (softmax corrects for it)")
-    if warm_start is not None and warm_start.note:
-        notes.append(warm_start.note)
-    return notes
-
-
-def _ignores_log_weights(source: Source, labels: csr_matrix) -> bool:
-    """Whether the sampler returns log weights that the loss ignores; it draws a sample to see."""
-    sampler = source.sampler
-    if sampler is None or source.spec.head_loss.uses_log_weights:
-        return False
-    positives = None
-    if sampler.needs_batch_positives:
-        positives = labels.indices[: source.batch_size].astype(np.int32)
-    return getattr(sampler.on_host(0, positives), "log_weights", None) is not None
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)
