@@ -235,7 +235,7 @@ class EvaluationSettings:
         float | Literal["auto"], above(0), Trait.FIXED_AT_START, Trait.RUN_ONLY
     ] = "auto"
     """Parameter A of the propensity model of Jain et al. (2016), which PSP and PSnDCG read; auto is
-    that of a public data set if the data have the name of one, else 0.55."""
+    that of a set of `snm data list` if the data have the name of one, else 0.55."""
     propensity_b: Annotated[
         float | Literal["auto"], above(0), Trait.FIXED_AT_START, Trait.RUN_ONLY
     ] = "auto"

@@ -118,8 +118,8 @@ class Trait(enum.Enum):
     """It may differ when a run resumes, because it does not affect the steps done."""
     FIXED_AT_START = enum.auto()
     """Its `auto` depends on what may differ when a run resumes: `epochs`, the number of processes,
-    or the machine's memory. So a run keeps its first value. Settings that follow from it, such as
-    `class_init` from `item_splits`, need no mark."""
+    the machine's memory, or the name of the data's folder. So a run keeps its first value. Settings
+    that follow from it, such as `class_init` from `item_splits`, need no mark."""
     RUN_ONLY = enum.auto()
     """Only runs with a run folder use it, not fits in memory."""
 

@@ -213,10 +213,10 @@ class SNMClassifier(PredictMixin, FitMixin, ClassifierMixin, BaseEstimator):
     ) -> SNMClassifier:
         """One more pass, over these points, at a constant rate.
 
-        After `fit` the rate is the mean rate of its last epoch. Without a `fit` it is
-        `learning_rate`, or if that is None, lower than the default, which is the start of a
-        schedule (`config_` has it). In a call with fewer points than a batch the rate is multiplied
-        by their share of a batch.
+        After `fit` the rate is the mean rate of the last epoch of its schedule, also if early
+        stopping ended it before. Without a `fit` it is `learning_rate`, or if that is None, lower
+        than the default, which is the start of a schedule (`config_` has it). In a call with fewer
+        points than a batch the rate is multiplied by their share of a batch.
 
         The first call (if nothing was fitted before) fits the feature weighting and sets up the
         model; parameters that `set_params` changes afterwards take effect in the next `fit`, except
@@ -268,6 +268,9 @@ class SNMClassifier(PredictMixin, FitMixin, ClassifierMixin, BaseEstimator):
             ):
                 raise InputError("classes", "others than before", "those of the first call")
         points = self._points(features, targets, y, sample_weight)
+        if first and not points.labels.nnz:
+            expected = "a point with one: a model has parameters from then on"
+            raise InputError("y", "no label in the first call of partial_fit", expected)
         # The mean weight would differ between parts.
         points = dataclasses.replace(points, mean_weight=1.0)
         if first:

@@ -54,7 +54,7 @@ def fit_members(
     Raises:
       InputError: the held-out points, or the others, have no label.
       NonFiniteError: a loss was not finite, or those of an epoch in a row where such steps are
-        skipped; the parameters are lost.
+        skipped; the states of `earlier` are consumed.
     """
     phase = first_phase(inputs.config, inputs.dataset)
 

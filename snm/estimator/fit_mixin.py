@@ -69,7 +69,7 @@ class FitMixin:
     _fitted_weighting: Weighting
     _mean_labels: float
     _parts: int
-    _in_parts: bool
+    _in_parts: bool = False
     _states: list[TrainState]
     _memory: Memory | None
     _calibration: Calibration | None = None

@@ -87,9 +87,10 @@ class PredictMixin:
 
         Columns are in the order of `classes_`. With one class a point, rows sum to 1: they are the
         softmax of the scores over the number of members and a temperature, which `fit` chooses for
-        the lowest log loss on the points that choose the memory. If it tried no memory, the
-        temperature is 1, and most models are overconfident. With several labels a point, an entry
-        is the probability that the point has the label, as `proba_topk` gives it.
+        the lowest log loss on the points that choose the memory. If it tried no memory (`memory_`
+        is None), or with over 167,772 classes, the temperature is 1, and most models are
+        overconfident. `partial_fit` keeps it. With several labels a point, an entry is the
+        probability that the point has the label, as `proba_topk` gives it.
 
         Its memory and time grow with n * K. For many classes use `proba_topk`.
 

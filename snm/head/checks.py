@@ -28,6 +28,7 @@ __all__ = ["check_head", "check_queries", "check_rate", "check_step", "described
 _Kind = tuple[str, Any]
 _WHOLE: _Kind = ("int32", jnp.integer)
 _FLOAT: _Kind = ("float32", jnp.floating)
+_NUMBERS: _Kind = ("numbers", np.generic)
 _ANY = -1  # a size that may be any
 
 
@@ -51,7 +52,7 @@ def check_step(
         raise InputError("noise", "None", expected)
     if not isinstance(batch, HeadBatch):
         raise InputError("batch", described(batch), "a HeadBatch(terms, sample)")
-    _check_labels("batch.terms", batch.terms, n, spec, one=spec.one_positive)
+    _check_labels("batch.terms", batch.terms, n, spec, _FLOAT, one=spec.one_positive)
     if not spec.samples_all:
         _check_sample(spec, batch.sample)
     if not spec.excludes_known:
@@ -62,9 +63,10 @@ def check_step(
     if batch.known is None:
         expected = "the known labels of each point, as the spec has exclude='all'"
         raise InputError("batch.known", "None", expected)
-    _check_labels("batch.known", batch.known, n, spec)
+    # Of known labels only whether a value is 0 is read, of seen ones nothing.
+    _check_labels("batch.known", batch.known, n, spec, _NUMBERS)
     if batch.seen is not None:
-        _check_labels("batch.seen", batch.seen, n, spec)
+        _check_labels("batch.seen", batch.seen, n, spec, _NUMBERS)
 
 
 def check_head(spec: HeadSpec, head: Head, axes: Axes = ONE_DEVICE) -> None:
@@ -112,8 +114,12 @@ def check_rate(name: str, rate: Any) -> None:
     Raises:
       InputError: it is not.
     """
-    is_number = isinstance(rate, numbers.Real) or hasattr(rate, "dtype")
-    if not is_number or np.shape(rate) or not jnp.issubdtype(jnp.result_type(rate), jnp.number):
+    is_number = isinstance(rate, numbers.Real) or (
+        hasattr(rate, "dtype")
+        and not np.shape(rate)
+        and any(jnp.issubdtype(rate.dtype, kind) for kind in (jnp.floating, jnp.integer))
+    )
+    if not is_number:
         raise InputError(name, described(rate), "a number")
     value = _known(rate)
     if value is not None and not math.isfinite(value):
@@ -129,13 +135,15 @@ def _check_vector(where: str, x: Any, size: int, needed: bool, why: str) -> None
         raise InputError(where, described(x), f"{f'float32 [{size}]' if needed else 'None'}: {why}")
 
 
-def _check_labels(where: str, block: Any, n: int, spec: HeadSpec, *, one: bool = False) -> None:
+def _check_labels(
+    where: str, block: Any, n: int, spec: HeadSpec, values: _Kind, *, one: bool = False
+) -> None:
     """Checks a block [n, K] of labels; with `one`, that point i has entry i alone."""
     if not isinstance(block, SparseRows):
         raise InputError(where, described(block), "SparseRows(ids, values, starts)")
     _check_array(f"{where}.ids", block.ids, _WHOLE, (n if one else _ANY,))
     entries = block.ids.shape[0]
-    _check_array(f"{where}.values", block.values, _FLOAT, (entries,))
+    _check_array(f"{where}.values", block.values, values, (entries,))
     _check_array(f"{where}.starts", block.starts, _WHOLE, (n + 1,))
     ids, starts = _known(block.ids), _known(block.starts)
     if ids is not None and ids.size and not 0 <= ids.min() <= ids.max() < spec.num_labels:

@@ -36,7 +36,7 @@ class HeadSpec:
     Raises:
       InputError: an unknown choice, a value of another type, sizes other than
         1 <= k' <= B <= K - 1, or `options` that the loss does not read; a loss object of your own
-        reads none.
+        reads none (`retrieval_k` is always taken).
 
     Attributes:
       num_labels: K.

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from snm.errors import InputError
 from snm.head.spec import HeadSpec
@@ -107,6 +108,8 @@ def init_head(
     if not isinstance(dim, numbers.Integral) or dim < 1:
         raise InputError("dim", repr(dim), "a whole number of at least 1")
     # Its logarithm is taken on the host: a traced scale would have no value yet.
+    if hasattr(score_scale, "dtype") and not isinstance(score_scale, jax.core.Tracer):
+        score_scale = score_scale.item() if np.ndim(score_scale) == 0 else score_scale
     if not isinstance(score_scale, numbers.Real) or not 0 < score_scale < math.inf:
         raise InputError("score_scale", repr(score_scale)[:80], "a finite number above 0")
     rows = random_rows(key, spec.num_labels, dim, part=part, dtype=spec.table_dtype)

@@ -127,7 +127,7 @@ class SparseFormat(AnswerFormat):
     def begin(self, stream: Any) -> None:
         """A header with zeros for the number of rows, which is known only at the end.
 
-        Zeros in front of a number read as the number everywhere; readers that split a line at each
+        Readers of decimal numbers skip zeros in front; readers that split a line at each
         space, as pyxclib's does, take no further spaces.
         """
         stream.write(f"{0:0{_COUNT_DIGITS}} {self._num_labels}\n")

@@ -78,9 +78,9 @@ class NonFiniteError(ArithmeticError):
         """The same error for a fit of the estimator, which writes no log and no checkpoints."""
         found = NonFinite(self.tensor, [self.points.index(point) for point in self.culprits])
         hint = (
-            "Rows are those of X, without points of weight 0. The model is lost: fit again. A "
-            "lower learning_rate or score_scale usually helps; settings={'on_nonfinite': 'skip'} "
-            "drops such batches"
+            "Rows are those of X, without points of weight 0. A model in training is lost, unless "
+            "this was partial_fit. A lower learning_rate or score_scale usually helps; "
+            "settings={'on_nonfinite': 'skip'} drops such batches"
         )
         return NonFiniteError(self.step, found, self.points, hint)
 

@@ -334,14 +334,14 @@ class PhaseRun:
             return None
         every = self.probe_every or self.source.steps_per_epoch
 
-        def found(state: TrainState) -> dict[str, Any]:
+        def checked(state: TrainState) -> dict[str, Any]:
             result = probe(self._predictor(state))
             if not isinstance(result, dict):
                 found = f"{type(result).__name__} returned"
                 raise InputError("probe", found, "a dict of what it found, name -> number")
             return result
 
-        return Probe(found, every)
+        return Probe(checked, every)
 
 
 def _with_trace(events: Iterator[Event], folder: Path | None) -> Iterator[Event]:

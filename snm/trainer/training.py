@@ -199,7 +199,7 @@ class PlannedRun:
         Args:
           request: the arguments beside the settings.
         """
-        yield from (Noted(0, note) for note in _notes_on_untried(self.given, self.dataset))
+        yield from (Noted(0, note) for note in _notes_on_settings(self.given, self.dataset))
         events = run_events(self.dataset, self.config, self.given, self.place, request)
         yield from self.place.follow(events)
 
@@ -215,8 +215,8 @@ def _why_no_scale(config: Config) -> str | None:
     )
 
 
-def _notes_on_untried(config: Config, dataset: Dataset) -> list[str]:
-    """Notes on what the settings allow or ask for and the run does not try, a line each."""
+def _notes_on_settings(config: Config, dataset: Dataset) -> list[str]:
+    """Notes on what the settings leave out, or leave to `auto`, a line each."""
     notes = [
         why_no_memory(config, dataset),
         why_no_adjustment(config, dataset),

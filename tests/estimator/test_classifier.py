@@ -280,6 +280,15 @@ def test_a_pass_after_a_failed_fit_is_refused(data, monkeypatch):
     )
 
 
+def test_the_first_part_needs_a_label(data):
+    """Without one there are no parameters, and the next call said that a fit had failed."""
+    model, X = SNMClassifier(**SMALL, epochs=1), data.train.features[:3]
+    with pytest.raises(ValueError, match="y: found no label in the first call of partial_fit"):
+        model.partial_fit(X, [[], [], []], classes=["a", "b"])
+    names = [f"{number}" for number in range(tiny.LABELS)]
+    model.partial_fit(X, [["1"], [], ["2"]], classes=names).partial_fit(X, [[], [], []])
+
+
 def test_an_interrupted_pass_leaves_the_model_as_it_was(data, monkeypatch):
     X, Y = data.train.features, data.train.labels
 

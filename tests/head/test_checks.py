@@ -86,6 +86,13 @@ def test_known_and_seen_labels():
     assert (
         refusal(case._replace(seen=seen)) == "batch.seen.starts: found int32[4], expected int32 [5]"
     )
+    whole = case.known._replace(values=np.asarray(case.known.values).astype(np.int64))
+    marks = case.seen._replace(values=np.asarray(case.seen.values) != 0)
+    losses = [
+        update_head(case.spec, case.head, case.queries, batch, learning_rate=0.1)[1].loss
+        for batch in (case.batch, case._replace(known=whole, seen=marks).batch)
+    ]
+    assert losses[0] == losses[1]
     falling = case.terms._replace(starts=case.terms.starts.at[1].set(10**6))
     assert refusal(case._replace(terms=falling)).startswith("batch.terms.starts: found [0, 1000000")
     refused = refusal(case._replace(spec=dataclasses.replace(case.spec, loss="listnet",
@@ -201,6 +208,8 @@ def test_a_rate_is_a_finite_number(name):
     assert refusal(case, **{name: jnp.inf}) == f"{name}: found inf, expected a finite number"
     assert refusal(case, **{name: "0.1"}) == f"{name}: found a str, expected a number"
     assert refusal(case, **{name: np.ones(3)}) == f"{name}: found float64[3], expected a number"
+    found = f"{name}: found complex64[], expected a number"
+    assert refusal(case, **{name: np.complex64(1)}) == found
 
 
 @pytest.mark.parametrize(
@@ -237,6 +246,13 @@ def test_a_new_head(changes, said):
     with pytest.raises(InputError) as error:
         init_head(spec, jax.random.key(0), **{"dim": DIM, **changes})
     assert str(error.value) == said
+
+
+@pytest.mark.parametrize("scale", [20, np.float64(20), np.array(20.0), jnp.float32(20)])
+def test_a_score_scale_may_be_any_number(scale):
+    spec = HeadSpec(num_labels=K, sampled=20, mined=4, bias=np.True_)
+    head = init_head(spec, jax.random.key(0), DIM, score_scale=scale)
+    assert head.log_scale == jnp.float32(np.log(20.0)) and head.bias is not None
 
 
 def test_a_new_head_fits_its_spec_in_64_bits_too():

@@ -11,8 +11,8 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from snm.data.formats.binary import DAMAGE
-from snm.data.formats.gzipped import MAX_RATIO, most_unpacked
-from snm.errors import InputError
+from snm.data.formats.gzipped import ALWAYS_ALLOWED, MAX_RATIO, most_unpacked
+from snm.errors import InputError, format_bytes
 from snm.system.faults import describe_error
 
 __all__ = ["unpack"]
@@ -76,7 +76,8 @@ def _copy(
                 written += len(piece)
                 if written > limit:
                     found = f"more than {limit} bytes in {name}"
-                    most = f"at most {MAX_RATIO} times the archive's size, or 16 MiB"
+                    least = format_bytes(ALWAYS_ALLOWED)
+                    most = f"at most {MAX_RATIO} times the archive's size, or {least}"
                     expected = f"{most} (decompression bomb?)"
                     raise InputError(str(archive), found, expected)
                 target.write(piece)

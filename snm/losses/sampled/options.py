@@ -8,6 +8,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
+import numpy as np
+
 from snm.errors import InputError, nearest
 from snm.losses.rank_weights import Vector, power_law, top
 from snm.losses.surrogates import SURROGATES, ramp
@@ -191,8 +193,8 @@ def unread_options(options: LossOptions, read: Collection[str]) -> dict[str, str
     return found
 
 
-_TYPES: dict[type, tuple[type, str]] = {
-    bool: (bool, "True or False"),
+_TYPES: dict[type, tuple[Any, str]] = {
+    bool: ((bool, np.bool_), "True or False"),
     int: (numbers.Integral, "a whole number"),
     float: (numbers.Real, "a number"),
     str: (str, "a name"),
@@ -209,7 +211,8 @@ def check_types(options: Any) -> None:
         if hint in _TYPES:
             kind, expected = _TYPES[hint]
             value = getattr(options, name)
-            if not isinstance(value, kind) or (hint is not bool and isinstance(value, bool)):
+            is_bool = isinstance(value, bool | np.bool_)
+            if not isinstance(value, kind) or is_bool != (hint is bool):
                 raise InputError(f"{type(options).__name__} {name}", repr(value)[:80], expected)
 
 
