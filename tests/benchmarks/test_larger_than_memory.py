@@ -29,8 +29,10 @@ def test_rows_of_the_csv(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of Linux")
-def test_data_larger_than_what_the_limit_leaves(tmp_path):
+def test_data_larger_than_what_the_limit_leaves(tmp_path, monkeypatch):
     """The same command fails under this limit where it holds the data."""
+    # As users have it. The buffers of a second thread are part of what the limit leaves.
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
     found = measure(tmp_path, LIMIT, 0.2, "--epochs=1")
     assert found["csv"] >= 0.2 * LIMIT and found["right"] > 0.95 and found["P@1"] > 95
     for told in found["commands"].values():

@@ -20,7 +20,8 @@ def test_the_pages_have_examples() -> None:
 
 
 @pytest.mark.parametrize(
-    "number", [0, *(pytest.param(number, marks=pytest.mark.slow) for number in (1, 2, 3, 4, 5))]
+    "number",
+    [0, *(pytest.param(number, marks=pytest.mark.slow) for number in range(1, len(BLOCKS)))],
 )
 def test_python_of_the_pages_runs(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -31,15 +32,17 @@ def test_python_of_the_pages_runs(
     exec(compile(text, f"{name}, block {number}", "exec"), scope)
     if number < 2:  # training, then prediction
         assert scope["labels"].shape == scope["scores"].shape == (500, 5)  # type: ignore[attr-defined]
-    if number == 2:  # matrices
+    if number == 2:  # events, and a stop
+        assert scope["result"]["steps"] > scope["reached"] >= 5  # type: ignore[index]
+    if number == 3:  # matrices
         loaded, made = scope["arrays"], scope["data"]
         assert (loaded.train.labels != made.train.labels).nnz == 0  # type: ignore[attr-defined]
-    if number == 3:  # a log
+    if number == 4:  # a log
         labels = scope["labels"]
         assert labels.shape == (1, 2) and labels.min() >= 0  # type: ignore[attr-defined]
-    if number == 4:  # scikit-learn
+    if number == 5:  # scikit-learn
         assert scope["names"][0, 0] == "tools"  # type: ignore[index]
-    if number == 5:  # the head under an encoder
+    if number == 6:  # the head under an encoder
         assert 0 < float(scope["loss"]) < 3  # type: ignore[arg-type]
 
 
