@@ -229,7 +229,7 @@ def test_non_finite_steps_can_be_skipped(data, monkeypatch):
     monkeypatch.setattr(Source, "stack", broken)
     X, Y = data.train.features, data.train.labels
     with pytest.raises(
-        NonFiniteError, match=r"step 2: .*fit again\. A lower learning_rate"
+        NonFiniteError, match=r"step 2: .*unless this was partial_fit\. A lower learning_rate"
     ) as error:
         SNMClassifier(epochs=3, **SMALL).fit(X, Y)
     assert "log.jsonl" not in str(error.value) and "checkpoint" not in str(error.value)
