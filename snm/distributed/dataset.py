@@ -44,7 +44,7 @@ __all__ = [
     "has_negative",
     "label_frequency_together",
     "load_together",
-]  # fmt: skip
+]
 
 _BLOCK_ROWS = 1 << 16  # rows processed at once
 _HASH_DIGITS = 12  # of a hash in an error message

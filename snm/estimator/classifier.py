@@ -204,7 +204,7 @@ class SNMClassifier(PredictMixin, FitMixin, ClassifierMixin, BaseEstimator):
             self.memory_, self._calibration = as_json(chosen.record), chosen.record.calibration
             self._memory, self._shifts = chosen.memory, chosen.shifts
             if targets.form == "classes" and first.model.spec.head_loss.takes_exponentials:
-                self._temperature = held_out_temperature(config, dataset, first, chosen)
+                self._temperature = held_out_temperature(config, dataset, split, first, chosen)
             self.predictor_ = self._make_predictor(self._states)
         return self
 

@@ -19,7 +19,7 @@ from snm.data.dataset import Dataset
 from snm.model.inference import add_to_biases
 from snm.prediction.predictor import Predictor
 from snm.trainer.memory.stored import make_memory
-from snm.trainer.memory.trial import ChosenMemory, split_for_memory
+from snm.trainer.memory.trial import ChosenMemory
 
 __all__ = ["fit_temperature", "held_out_temperature"]
 
@@ -31,6 +31,7 @@ _MAX_ENTRIES = 1 << 23  # scores of all classes: 32 MiB
 def held_out_temperature(
     config: ResolvedConfig,
     dataset: Dataset,
+    split: tuple[NDArray[np.int64], NDArray[np.int64]],
     first_member: Predictor,
     chosen: ChosenMemory,
 ) -> float | None:
@@ -39,19 +40,19 @@ def held_out_temperature(
     Args:
       config: the settings, with `memory` on.
       dataset: with the training points, one class each.
+      split: the points that member 1 trained on, and those held out, as of `split_for_memory`.
       first_member: member 1, which did not train on the held-out points; without a memory.
       chosen: the memory and the logit adjustment that answer, for the scores of all members.
 
     Returns:
       Above 0. None for so many classes that 2**23 scores are those of fewer than 50 points.
     """
-    split = split_for_memory(config, dataset)
-    assert split is not None
     kept, held = split
     num_labels = dataset.train.num_labels
-    if _MAX_ENTRIES // num_labels < _MIN_POINTS:
+    num_points = _MAX_ENTRIES // num_labels
+    if num_points < _MIN_POINTS:
         return None
-    points = dataset.train.take(held[: _MAX_ENTRIES // num_labels])
+    points = dataset.train.take(held[:num_points])
     predictor = first_member
     if chosen.shifts is not None:
         state = add_to_biases(predictor.state, chosen.shifts / config.members)

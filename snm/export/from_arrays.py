@@ -193,9 +193,7 @@ def _memory(content: StoredMemory, model: Model, array: ReadArray, full_check: b
 
     def csr(name: str, rows: int, columns: int, *, ones: bool = False) -> csr_matrix:
         ids = read(f"{name}_indices", np.int32, -1)
-        data = np.ones(len(ids), np.float32)
-        if not ones:
-            data = read(f"{name}_data", np.float32, len(ids))
+        data = np.ones(len(ids), np.float32) if ones else read(f"{name}_data", np.float32, len(ids))
         starts = read(f"{name}_indptr", None, rows + 1)
         matrix = csr_matrix((data, ids, starts), shape=(rows, columns))
         if full_check:

@@ -30,10 +30,8 @@ def check_import(options: ImportOptions) -> None:
     _check_numbers(options)
     _check_texts(options)
     _check_items(options)
-    if options.like is None:
-        if options.new_labels != "refuse":
-            raise InputError("--new-labels", "no --like", "the run or data that has the old ones")
-        return
+    if options.like is None and options.new_labels != "refuse":
+        raise InputError("--new-labels", "no --like", "the run or data that has the old ones")
     _check_without_like(options, (*_OF_TEXTS, "min_label_count"))
 
 

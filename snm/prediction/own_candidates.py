@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.data.csr import csr_of_ones, row_starts
+from snm.data.csr import csr_of_ones, row_starts, with_ones
 from snm.losses.reductions import MASKED
 from snm.prediction.candidates import gather_values, top_k_of_pairs
 from snm.prediction.exclusion import Excluded
@@ -52,9 +52,7 @@ def top_of_candidates(
             votes = memory.additions(weighted, queries)
         mask = _search_index(fitted, queries, features, votes, k) if among is None else among[block]
         if model.drop_seen:
-            seen = features.copy()
-            seen.data = np.ones_like(seen.data)
-            mask.data = np.where(gather_values(seen, mask) > 0, 0, 1)
+            mask.data = np.where(gather_values(with_ones(features), mask) > 0, 0, 1)
             mask.eliminate_zeros()
         scores = score_pairs(
             model,

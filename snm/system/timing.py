@@ -25,7 +25,7 @@ __all__ = [
     "timed_separately",
     "times",
     "waiting_for",
-]  # fmt: skip
+]
 
 COMPILING = "compiling"
 """The part for the time in which jax traces, lowers and compiles, or reads its cache."""

@@ -48,8 +48,7 @@ class List:
         table, left_out = _fitting(rows, console)
         console.print(table)
         if left_out:
-            more = f"left out, as the terminal is narrow: {', '.join(left_out)}"
-            say(more)
+            say(f"left out, as the terminal is narrow: {', '.join(left_out)}")
         if "verified" not in left_out:
             say(
                 "verified: yes, if address, hash and sizes were compared with the archive; sizes, "

@@ -24,7 +24,7 @@ __all__ = [
     "check_choices",
     "check_types",
     "unread_options",
-]  # fmt: skip
+]
 
 
 class SampleSizes(NamedTuple):
@@ -178,11 +178,10 @@ def unread_options(options: LossOptions, read: Collection[str]) -> dict[str, str
     Returns:
       Name -> why it is not read, as what is expected instead.
     """
-    default = LossOptions()
     shape, found = RANK_SHAPES[options.vartheta], {}
     of_shapes = frozenset().union(*(each.option_names for each in RANK_SHAPES.values()))
-    for name in (field.name for field in fields(options)):
-        if getattr(options, name) == getattr(default, name) or name in USED_WITH_ANY_LOSS:
+    for name, default in ((field.name, field.default) for field in fields(options)):
+        if getattr(options, name) == default or name in USED_WITH_ANY_LOSS:
             continue
         if name not in read:
             found[name] = f"{', '.join(sorted(read)) or 'none'}: it reads no others"
