@@ -73,13 +73,14 @@ def main(
     write_rows(distinct(KINDS[kind](paths)), out, f"{' '.join(map(str, paths))}: {kind}")
 
 
-def write_rows(rows: Sequence[Row], out: Path, source: str) -> None:
-    """Writes the CSV, shuffled, without labels of fewer than `FEWEST` rows.
+def write_rows(rows: Sequence[Row], out: Path, source: str, fewest: int = FEWEST) -> None:
+    """Writes the CSV, shuffled, without labels of fewer rows than `fewest`.
 
     Args:
       rows: texts and their labels.
       out: the file to write.
       source: where the rows come from, for messages.
+      fewest: rows that a label needs.
 
     Raises:
       InputError: no row is left.
@@ -87,15 +88,15 @@ def write_rows(rows: Sequence[Row], out: Path, source: str) -> None:
     counts = Counter(label for _, labels in rows for label in set(labels))
     kept = []
     for text, labels in rows:
-        frequent = [label for label in dict.fromkeys(labels) if counts[label] >= FEWEST]
+        frequent = [label for label in dict.fromkeys(labels) if counts[label] >= fewest]
         if frequent:
             kept.append((text, ";".join(frequent)))
     if not kept:
-        raise InputError(source, f"no text of a label that {FEWEST} have", "such texts")
+        raise InputError(source, f"no text of a label that {fewest} have", "such texts")
     random.Random(0).shuffle(kept)
     with atomic_file(out) as partial, partial.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([("text", "labels"), *kept])
-    print(f"{len(kept):,} texts, {sum(n >= FEWEST for n in counts.values()):,} labels in {out}")
+    print(f"{len(kept):,} texts, {sum(n >= fewest for n in counts.values()):,} labels in {out}")
 
 
 def distinct(rows: Iterator[Row]) -> list[Row]:
