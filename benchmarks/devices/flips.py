@@ -221,23 +221,23 @@ def _step(model: Any, source: Any, shape: Any, mesh: Any) -> Any:
     from snm.model.train_step import train_step
 
     axes = training_axes(mesh)
-    make_problem = head.make_problem
+    collect_inputs = head.collect_inputs
 
     def run(state: Any, stack: Any) -> Any:
         recorded = []
 
-        # Runs the unchanged step and records the scoring problem that it builds.
+        # Runs the unchanged step and records the inputs that it collects.
         def record(spec: Any, *args: Any) -> Any:
-            problem = make_problem(spec, *args)
-            best = mine(problem)
+            inputs = collect_inputs(spec, *args)
+            best = mine(inputs)
             every = None
             if mesh is None:
-                every = thresholds.mask_excluded(problem, thresholds.all_scores(problem))
+                every = thresholds.mask_excluded(inputs, thresholds.all_scores(inputs))
             recorded.append((best.slots, best.scores, every))
-            return problem
+            return inputs
 
         item = jax.tree.map(lambda leaf: leaf[0], stack)
-        with mock.patch.object(head, "make_problem", record):
+        with mock.patch.object(head, "collect_inputs", record):
             state, metrics = train_step(
                 model, state, source.materialize((), item, shape), axes=axes
             )

@@ -17,7 +17,13 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from snm.head.problem import HeadUpdate, Problem, RowStep, ScoreGradients, positive_block
+from snm.head.step_inputs import (
+    HeadUpdate,
+    RowUpdateSettings,
+    ScoreGradients,
+    StepInputs,
+    positive_block,
+)
 from snm.losses.reductions import MASKED
 from snm.losses.sampled.protocol import BlockScores, DenseForm
 from snm.tables.bag import embedding_bag
@@ -36,9 +42,9 @@ part of the temporaries, and a sample of 8192 needs two iterations."""
 
 
 def update_by_blocks(
-    problem: Problem,
+    inputs: StepInputs,
     gradients: ScoreGradients,
-    row_step: RowStep,
+    row_settings: RowUpdateSettings,
 ) -> HeadUpdate:
     """Loops over the sample in blocks: gradient of the scores, two products, update of the rows.
 
@@ -47,16 +53,16 @@ def update_by_blocks(
     given (`gradients.grad_scores`), there is one block of that size.
 
     Args:
-      problem: the scores of the step.
+      inputs: the inputs of the step.
       gradients: the loss and its gradient, without the dense part of the loss.
-      row_step: the settings of the row update.
+      row_settings: the settings of the row update.
 
     Returns:
       The update, whose `ok` may be False although rows were written (see `HeadStep`).
     """
     dense = None
-    if (form := problem.plan.dense) is not None:
-        dense = _DensePart(problem, gradients.positive, form)
+    if (form := inputs.plan.dense) is not None:
+        dense = _DensePart(inputs, gradients.positive, form)
         if form.needs_first_pass:
             dense, loss, grad_positive = dense.first_pass()
             gradients = gradients._replace(
@@ -64,43 +70,43 @@ def update_by_blocks(
             )
 
     # Positives outside the sample are in no block. Their rows are updated separately.
-    positives, grad_queries = None, jnp.zeros_like(problem.queries)
-    if problem.ids is not None:
-        outside = jnp.where(problem.term_slots < 0, gradients.grad_positive, 0)
-        positives = positive_block(problem, outside)
-        grad_queries = embedding_bag(problem.table.rows, positives)
-    ok = row_step.may_write(problem.queries) & jnp.all(jnp.isfinite(grad_queries))
-    ok = _all_finite(problem, gradients, dense, ok)
+    positives, grad_queries = None, jnp.zeros_like(inputs.queries)
+    if inputs.ids is not None:
+        outside = jnp.where(inputs.term_slots < 0, gradients.grad_positive, 0)
+        positives = positive_block(inputs, outside)
+        grad_queries = embedding_bag(inputs.table.rows, positives)
+    ok = row_settings.may_write(inputs.queries) & jnp.all(jnp.isfinite(grad_queries))
+    ok = _all_finite(inputs, gradients, dense, ok)
 
-    shard = problem.shard
-    blocks = block_plan(problem.labels.num_slots, _BLOCK)
+    shard = inputs.shard
+    blocks = block_plan(inputs.labels.num_slots, _BLOCK)
     if gradients.grad_scores is not None:
         blocks = BlockPlan(1, gradients.grad_scores.shape[1])
 
     def update_block(carry: tuple, start: jax.Array) -> tuple:
         table, bias, grad_queries, loss = carry
-        block = _read_block(problem, table, bias, start, blocks.size)
+        block = _read_block(inputs, table, bias, start, blocks.size)
         gradient = gradients.grad_scores
         if dense is not None:
             value, gradient = dense.gradient(block)
             loss = loss + value
-        gradient = _add_single_scores(problem, gradients, block, gradient)
+        gradient = _add_single_scores(inputs, gradients, block, gradient)
 
-        factor, rows = (x.astype(problem.compute_dtype) for x in (gradient, block.rows))
+        factor, rows = (x.astype(inputs.compute_dtype) for x in (gradient, block.rows))
         grad_queries = grad_queries + _product(factor, rows, 1, 0)
-        grad_rows = _product(factor, problem.queries.astype(problem.compute_dtype), 0, 0)
+        grad_rows = _product(factor, inputs.queries.astype(inputs.compute_dtype), 0, 0)
         grad_rows = shard.data_sum(grad_rows)
-        table = _write_block(problem, table, block, grad_rows, row_step, ok)
+        table = _write_block(inputs, table, block, grad_rows, row_settings, ok)
         if bias is not None:
             step = shard.data_sum(jnp.sum(gradient, axis=0))
-            step = jnp.where(ok, -row_step.learning_rate * step, 0)
+            step = jnp.where(ok, -row_settings.learning_rate * step, 0)
             bias = bias.at[block.place].add(step, mode="drop")
         return table, bias, grad_queries, loss
 
-    carry = (problem.table, problem.bias, grad_queries, jnp.float32(0))
-    table, bias, grad_queries, value = _loop_over_blocks(problem, blocks, update_block, carry)
+    carry = (inputs.table, inputs.bias, grad_queries, jnp.float32(0))
+    table, bias, grad_queries, value = _loop_over_blocks(inputs, blocks, update_block, carry)
     if positives is not None:
-        table, bias = _write_positives(problem, table, bias, positives, row_step, ok)
+        table, bias = _write_positives(inputs, table, bias, positives, row_settings, ok)
     loss = shard.data_sum(gradients.loss + shard.sum(value))
     return HeadUpdate(table, bias, shard.sum(grad_queries), loss, ok & jnp.isfinite(loss))
 
@@ -116,27 +122,27 @@ def mean_blocks(num_slots: int, parts: int) -> int:
 
 
 def _loop_over_blocks(
-    problem: Problem, blocks: BlockPlan, step: Callable[[Any, jax.Array], Any], carry: Any
+    inputs: StepInputs, blocks: BlockPlan, step: Callable[[Any, jax.Array], Any], carry: Any
 ) -> Any:
     """Calls `step(carry, start)` for each block of the slots that this shard holds."""
-    shard = problem.shard
-    if shard.row_axis is None or problem.ids is None:
+    shard = inputs.shard
+    if shard.row_axis is None or inputs.ids is None:
         starts = jnp.arange(blocks.num_blocks, dtype=jnp.int32) * blocks.size
         return lax.scan(lambda c, start: (step(c, start), None), carry, starts)[0]
     # The slots of a shard are contiguous, and their number is known only at run time. All data
     # shards loop over the same blocks, so that they can sum the gradients of the rows.
-    first, end = problem.own_slots()
+    first, end = inputs.own_slots()
     count = (end - first + blocks.size - 1) // blocks.size
     return lax.fori_loop(0, count, lambda i, c: step(c, first + i * blocks.size), carry)
 
 
 def _read_block(
-    problem: Problem, table: RowTable, bias: jax.Array | None, start: jax.Array, size: int
+    inputs: StepInputs, table: RowTable, bias: jax.Array | None, start: jax.Array, size: int
 ) -> Block:
     """Reads a block. Its attribute `begin` counts the slots of all shards."""
-    block = problem.labels._replace(table=table.rows, bias=bias).block(start, size)
-    if problem.ids is None:
-        block = block._replace(begin=block.begin + problem.shard.first_row)
+    block = inputs.labels._replace(table=table.rows, bias=bias).block(start, size)
+    if inputs.ids is None:
+        block = block._replace(begin=block.begin + inputs.shard.first_row)
     return block
 
 
@@ -145,13 +151,13 @@ class _DensePart:
     """The part of the loss in which all sampled negatives have the same weight, block by block.
 
     Attributes:
-      problem: the scores of the step.
+      inputs: the inputs of the step.
       positive: float32 [T], the scores of the positives.
       form: the dense form of the loss.
       context: from `form.finish`, for `form.block`; None before, or without a first pass.
     """
 
-    problem: Problem
+    inputs: StepInputs
     positive: jax.Array
     form: DenseForm
     context: Any = None
@@ -166,17 +172,17 @@ class _DensePart:
           This object with its context, the loss so far, and the gradient [T] of the positives.
         """
         carry = self._read_blocks(self.form.add, self.form.start(self.positive))
-        weights, shard = self.problem.terms.values, self.problem.shard
+        weights, shard = self.inputs.terms.values, self.inputs.shard
         loss, grad_positive, context = self.form.finish(carry, self.positive, weights, shard)
         return dataclasses.replace(self, context=context), loss, grad_positive
 
     def gradient(self, block: Block) -> tuple[jax.Array, jax.Array]:
         """Loss and gradient [n, size] of a block of scores."""
-        problem = self.problem
+        inputs = self.inputs
         value, gradient = self.form.block(self.context, self._scores(block))
-        if not problem.spec.one_positive:
+        if not inputs.spec.one_positive:
             gradient = jax.ops.segment_sum(
-                gradient, problem.term_rows, problem.queries.shape[0], indices_are_sorted=True
+                gradient, inputs.term_rows, inputs.queries.shape[0], indices_are_sorted=True
             )
         return value, gradient
 
@@ -186,16 +192,16 @@ class _DensePart:
         Usually the bound on all scores is enough. If it is not finite, the scores may still be far
         below it: a read-only pass sums the loss. None for a loss without a bound.
         """
-        problem = self.problem
-        bound = self.form.bound(_highest_score(problem), problem.counts)
+        inputs = self.inputs
+        bound = self.form.bound(_highest_score(inputs), inputs.counts)
         if bound is None:
             return None
 
         def add(loss: jax.Array, scores: BlockScores) -> jax.Array:
             return loss + self.form.block(self.context, scores)[0]
 
-        terms = jnp.sum(jnp.abs(problem.terms.values))
-        bounded = jnp.isfinite(problem.num_slots * bound * terms)
+        terms = jnp.sum(jnp.abs(inputs.terms.values))
+        bounded = jnp.isfinite(inputs.num_slots * bound * terms)
         return lax.cond(
             bounded,
             lambda: jnp.float32(0),
@@ -206,66 +212,66 @@ class _DensePart:
         self, add: Callable[[jax.Array, BlockScores], jax.Array], carry: jax.Array
     ) -> jax.Array:
         """A read-only pass: folds `add` over the scores of all blocks."""
-        problem = self.problem
-        blocks = block_plan(problem.labels.num_slots, _BLOCK)
+        inputs = self.inputs
+        blocks = block_plan(inputs.labels.num_slots, _BLOCK)
 
         def add_block(carry: jax.Array, start: jax.Array) -> jax.Array:
-            block = _read_block(problem, problem.table, problem.bias, start, blocks.size)
+            block = _read_block(inputs, inputs.table, inputs.bias, start, blocks.size)
             return add(carry, self._scores(block))
 
-        return _loop_over_blocks(problem, blocks, add_block, carry)
+        return _loop_over_blocks(inputs, blocks, add_block, carry)
 
     def _scores(self, block: Block) -> BlockScores:
         """The scores of a block for each term of the loss."""
-        problem = self.problem
+        inputs = self.inputs
         scores = score_block(
-            problem.queries, block, masked=problem.masked, compute_dtype=problem.compute_dtype
+            inputs.queries, block, masked=inputs.masked, compute_dtype=inputs.compute_dtype
         )
         return BlockScores(
             self.positive,
-            problem.terms.values,
-            _scores_per_term(problem, scores, block.begin),
-            _log_weights(problem, block.begin, scores.shape[1]),
-            problem.counts,
+            inputs.terms.values,
+            _scores_per_term(inputs, scores, block.begin),
+            _log_weights(inputs, block.begin, scores.shape[1]),
+            inputs.counts,
         )
 
 
-def _scores_per_term(problem: Problem, scores: jax.Array, begin: jax.Array) -> jax.Array:
+def _scores_per_term(inputs: StepInputs, scores: jax.Array, begin: jax.Array) -> jax.Array:
     """Scores of a block for each term, with its excluded slot masked: [T, size]."""
-    if not problem.spec.one_positive:
-        scores = scores[problem.term_rows]
-    if problem.excluded is not None:
-        slots = problem.excluded - begin
+    if not inputs.spec.one_positive:
+        scores = scores[inputs.term_rows]
+    if inputs.excluded is not None:
+        slots = inputs.excluded - begin
         slots = jnp.where(slots < 0, scores.shape[1], slots)
         terms = jnp.arange(scores.shape[0], dtype=jnp.int32)
         scores = scores.at[terms, slots].set(MASKED, mode="drop")
     return scores
 
 
-def _log_weights(problem: Problem, begin: jax.Array, size: int) -> jax.Array | None:
+def _log_weights(inputs: StepInputs, begin: jax.Array, size: int) -> jax.Array | None:
     """The log weights [size] of a block's slots; MASKED for slots past the last one."""
-    if problem.log_weights is None:
+    if inputs.log_weights is None:
         return None
     slots = begin + jnp.arange(size, dtype=jnp.int32)
-    return problem.log_weights.at[slots].get(mode="fill", fill_value=MASKED)
+    return inputs.log_weights.at[slots].get(mode="fill", fill_value=MASKED)
 
 
-def _highest_score(problem: Problem) -> jax.Array:
+def _highest_score(inputs: StepInputs) -> jax.Array:
     """An upper bound of all scores of the step, without computing them.
 
     The rows have unit length: no score is above the longest query plus the largest bias.
     """
-    highest = jnp.sqrt(jnp.max(jnp.sum(problem.queries * problem.queries, axis=1)))
-    if problem.bias is not None:
-        bias = problem.bias
-        if problem.ids is not None:
-            bias = bias[problem.local(problem.ids)[0]]
-        highest = highest + problem.shard.max(jnp.max(bias))
+    highest = jnp.sqrt(jnp.max(jnp.sum(inputs.queries * inputs.queries, axis=1)))
+    if inputs.bias is not None:
+        bias = inputs.bias
+        if inputs.ids is not None:
+            bias = bias[inputs.local(inputs.ids)[0]]
+        highest = highest + inputs.shard.max(jnp.max(bias))
     return highest
 
 
 def _all_finite(
-    problem: Problem, gradients: ScoreGradients, dense: _DensePart | None, ok: jax.Array
+    inputs: StepInputs, gradients: ScoreGradients, dense: _DensePart | None, ok: jax.Array
 ) -> jax.Array:
     """Whether `ok` holds and the loss and its gradient so far are finite, on all devices."""
     ok &= jnp.isfinite(gradients.loss) & jnp.all(jnp.isfinite(gradients.grad_positive))
@@ -273,7 +279,7 @@ def _all_finite(
     ok &= jnp.all(jnp.isfinite(gradients.grad_mined))
     if gradients.grad_scores is not None:
         ok &= jnp.all(jnp.isfinite(gradients.grad_scores))
-    shard = problem.shard
+    shard = inputs.shard
     dense_loss = None if dense is None else dense.loss_before_writes()
     if dense_loss is not None:
         ok &= jnp.isfinite(shard.data_sum(gradients.loss + shard.sum(dense_loss)))
@@ -281,24 +287,24 @@ def _all_finite(
 
 
 def _add_single_scores(
-    problem: Problem, gradients: ScoreGradients, block: Block, gradient: jax.Array | None
+    inputs: StepInputs, gradients: ScoreGradients, block: Block, gradient: jax.Array | None
 ) -> jax.Array:
     """Adds the gradients of mined labels and positives to the gradient [n, size] of a block.
 
     Args:
-      problem: the scores of the step.
+      inputs: the inputs of the step.
       gradients: the gradients of single scores.
       block: the block of labels.
       gradient: float32 [n, size], the gradient of all scores of the block; None for 0.
     """
     if gradient is None:
-        gradient = jnp.zeros((problem.queries.shape[0], block.place.shape[0]), jnp.float32)
+        gradient = jnp.zeros((inputs.queries.shape[0], block.place.shape[0]), jnp.float32)
     slots = gradients.slots
     gradient = _scatter_add(
         gradient, _row_numbers(slots), slots - block.begin, gradients.grad_mined
     )
-    slots = problem.term_slots - block.begin
-    gradient = _scatter_add(gradient, problem.term_rows, slots, gradients.grad_positive)
+    slots = inputs.term_slots - block.begin
+    gradient = _scatter_add(gradient, inputs.term_rows, slots, gradients.grad_positive)
     return jnp.where(block.real[None, :], gradient, 0)
 
 
@@ -323,11 +329,11 @@ def _product(left: jax.Array, right: jax.Array, left_axis: int, right_axis: int)
 
 
 def _write_block(
-    problem: Problem,
+    inputs: StepInputs,
     table: RowTable,
     block: Block,
     gradient: jax.Array,
-    row_step: RowStep,
+    row_settings: RowUpdateSettings,
     ok: jax.Array,
 ) -> RowTable:
     """Updates the rows of a block, which are distinct, if their gradient is finite."""
@@ -336,14 +342,14 @@ def _write_block(
     new, total = step_rows(
         RowTable(rows, old),
         gradient,
-        optimizer=problem.spec.row_rule,
-        learning_rate=row_step.learning_rate,
+        optimizer=inputs.spec.row_rule,
+        learning_rate=row_settings.learning_rate,
         unit_norm=True,
     )
     stored = round_to_nearest(rows, table.rows.dtype)  # the bits that were read
-    row_ids = place + problem.shard.first_row
-    steps = row_step.learning_rate * gradient
-    new = rounded_steps(stored, new, steps, row_ids, row_step.noise)
+    row_ids = place + inputs.shard.first_row
+    steps = row_settings.learning_rate * gradient
+    new = rounded_steps(stored, new, steps, row_ids, row_settings.noise)
     finite = jnp.isfinite(jnp.sum(gradient, axis=1))
     place = jnp.where(ok & finite, place, table.rows.shape[0])
     if accumulator is not None:
@@ -352,24 +358,24 @@ def _write_block(
 
 
 def _write_positives(
-    problem: Problem,
+    inputs: StepInputs,
     table: RowTable,
     bias: jax.Array | None,
     positives: SparseRows,
-    row_step: RowStep,
+    row_settings: RowUpdateSettings,
     ok: jax.Array,
 ) -> tuple[RowTable, jax.Array | None]:
     """Updates the rows and biases of positives outside the sample."""
-    shard, learning_rate = problem.shard, row_step.learning_rate
+    shard, learning_rate = inputs.shard, row_settings.learning_rate
     positives = shard.gather_block(positives)
     table = update_rows(
         table,
-        [(positives, shard.gather(problem.queries))],
-        optimizer=problem.spec.row_rule,
+        [(positives, shard.gather(inputs.queries))],
+        optimizer=inputs.spec.row_rule,
         learning_rate=learning_rate,
         ok=ok,
         unit_norm=True,
-        noise=row_step.noise,
+        noise=row_settings.noise,
         first_row=shard.first_row,
     )
     if bias is not None:

@@ -11,7 +11,13 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from snm.head.problem import HeadUpdate, Problem, RowStep, ScoreGradients, positive_block
+from snm.head.step_inputs import (
+    HeadUpdate,
+    RowUpdateSettings,
+    ScoreGradients,
+    StepInputs,
+    positive_block,
+)
 from snm.tables.bag import embedding_bag
 from snm.tables.table import SparseRows
 from snm.tables.updates import update_rows
@@ -20,62 +26,62 @@ __all__ = ["update_by_pairs"]
 
 
 def update_by_pairs(
-    problem: Problem,
+    inputs: StepInputs,
     gradients: ScoreGradients,
-    row_step: RowStep,
+    row_settings: RowUpdateSettings,
 ) -> HeadUpdate:
     """Reads and updates one row for each pair of a query and a positive or mined label.
 
     Args:
-      problem: the scores of the step.
+      inputs: the inputs of the step.
       gradients: of T positives, and of m mined labels per point.
-      row_step: the settings of the row update.
+      row_settings: the settings of the row update.
 
     Returns:
       The update; if its `ok` is False, nothing was written.
     """
-    shard = problem.shard
+    shard = inputs.shard
     n, count = gradients.slots.shape
-    labels = gradients.slots if problem.ids is None else problem.ids[gradients.slots]
-    row_ids, is_local = problem.local(labels.reshape(-1))
+    labels = gradients.slots if inputs.ids is None else inputs.ids[gradients.slots]
+    row_ids, is_local = inputs.local(labels.reshape(-1))
     grad_mined = jnp.where(is_local, gradients.grad_mined.reshape(-1), 0)
     mined = SparseRows(row_ids, grad_mined, jnp.arange(n + 1, dtype=jnp.int32) * count)
-    positives = positive_block(problem, gradients.grad_positive)
+    positives = positive_block(inputs, gradients.grad_positive)
     # The one positive of a point is appended to its mined labels, which saves a loop.
     blocks = (
-        [_concatenate_rows(mined, positives)] if problem.spec.one_positive else [mined, positives]
+        [_concatenate_rows(mined, positives)] if inputs.spec.one_positive else [mined, positives]
     )
 
     grad_queries = functools.reduce(
-        jnp.add, [embedding_bag(problem.table.rows, block) for block in blocks]
+        jnp.add, [embedding_bag(inputs.table.rows, block) for block in blocks]
     )
     grad_queries = shard.sum(grad_queries)
     loss = shard.data_sum(gradients.loss)
     # All reads come before the writes, which depend on `ok`. A NaN query whose pairs all have
     # weight 0 leaves the loss finite, but would still spoil rows by 0 * NaN.
     ok = jnp.isfinite(loss) & jnp.all(jnp.isfinite(grad_queries))
-    ok = shard.all(ok & row_step.may_write(problem.queries))
+    ok = shard.all(ok & row_settings.may_write(inputs.queries))
     # A row gets the gradients of the points of all devices.
-    queries = shard.gather(problem.queries)
+    queries = shard.gather(inputs.queries)
     blocks = [shard.gather_block(block) for block in blocks]
     touched = None
-    if problem.ids is not None and n * count * shard.data_parts > problem.num_slots:
-        touched = jnp.concatenate([problem.local(problem.ids)[0], shard.gather(positives.ids)])
+    if inputs.ids is not None and n * count * shard.data_parts > inputs.num_slots:
+        touched = jnp.concatenate([inputs.local(inputs.ids)[0], shard.gather(positives.ids)])
     table = update_rows(
-        problem.table,
+        inputs.table,
         [(block, queries) for block in blocks],
-        optimizer=problem.spec.row_rule,
-        learning_rate=row_step.learning_rate,
+        optimizer=inputs.spec.row_rule,
+        learning_rate=row_settings.learning_rate,
         ok=ok,
         unit_norm=True,
         touched=touched,
-        noise=row_step.noise,
+        noise=row_settings.noise,
         first_row=shard.first_row,
     )
-    bias = problem.bias
+    bias = inputs.bias
     if bias is not None:
         for block in blocks:
-            step = -row_step.learning_rate * block.values
+            step = -row_settings.learning_rate * block.values
             bias = bias.at[block.ids].add(jnp.where(ok, step, 0))
     return HeadUpdate(table, bias, grad_queries, loss, ok)
 

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from snm.head.problem import Problem, ScoreGradients
+from snm.head.step_inputs import ScoreGradients, StepInputs
 from snm.losses.reductions import MASKED
 from snm.losses.sampled import TermScores
 from snm.losses.sampled.protocol import ThresholdForm
@@ -35,7 +35,7 @@ first find them in the cache. On an accelerator all: it would wait after each sm
 
 
 def mine_by_threshold(
-    problem: Problem, positive_scores: jax.Array, scores: jax.Array
+    inputs: StepInputs, positive_scores: jax.Array, scores: jax.Array
 ) -> ScoreGradients:
     """The loss of all terms on the k' highest scores of their points, and its gradient.
 
@@ -43,22 +43,22 @@ def mine_by_threshold(
     them, the gradient the mean over the choices (for labels drawn with equal probability).
 
     Args:
-      problem: the batch and its sample.
+      inputs: the batch and its sample.
       positive_scores: float32 [T].
       scores: float32 [n, size], of all slots; MASKED where a slot is not a negative.
     """
-    spec = problem.spec
+    spec = inputs.spec
     form = spec.head_loss.threshold
     assert form is not None
     log_weights = None
-    if spec.head_loss.uses_log_weights and problem.log_weights is not None:
-        log_weights = jnp.pad(problem.log_weights, (0, scores.shape[1] - problem.num_slots))
-    positive = positive_scores if problem.spec.one_positive else None
+    if spec.head_loss.uses_log_weights and inputs.log_weights is not None:
+        log_weights = jnp.pad(inputs.log_weights, (0, scores.shape[1] - inputs.num_slots))
+    positive = positive_scores if inputs.spec.one_positive else None
     count = None if spec.mines_all else spec.mined
     top, sums = _search_in_chunks(form, count, scores, positive, log_weights)
     chosen = top.weights(scores)
-    rows = problem.term_rows
-    weights, counts = problem.terms.values, problem.counts
+    rows = inputs.term_rows
+    weights, counts = inputs.terms.values, inputs.counts
     terms = TermScores(positive_scores, rows, weights, scores, chosen > 0, log_weights, counts)
 
     def per_row(values: jax.Array) -> jax.Array:
@@ -68,26 +68,26 @@ def mine_by_threshold(
     return ScoreGradients.of_all_slots(positive_scores, *gradients)
 
 
-def all_scores(problem: Problem) -> jax.Array:
+def all_scores(inputs: StepInputs) -> jax.Array:
     """The scores of all slots for each point, on one device: float32 [n, size].
 
     MASKED where a slot has no label; `mask_excluded` masks the labels that a point excludes.
     """
-    size = block_plan(problem.num_slots, problem.num_slots).size
-    block = problem.labels.block(jnp.int32(0), size)
-    return score_block(problem.queries, block, compute_dtype=problem.compute_dtype)
+    size = block_plan(inputs.num_slots, inputs.num_slots).size
+    block = inputs.labels.block(jnp.int32(0), size)
+    return score_block(inputs.queries, block, compute_dtype=inputs.compute_dtype)
 
 
-def mask_excluded(problem: Problem, scores: jax.Array) -> jax.Array:
+def mask_excluded(inputs: StepInputs, scores: jax.Array) -> jax.Array:
     """The scores of `all_scores`, with excluded labels MASKED.
 
     All terms of a point must exclude the same labels, or each point must have one term.
     """
-    if problem.masked is not None:
-        scores = scores.at[problem.masked.rows, problem.masked.slots].set(MASKED, mode="drop")
-    if problem.excluded is not None:  # one term per point
+    if inputs.masked is not None:
+        scores = scores.at[inputs.masked.rows, inputs.masked.slots].set(MASKED, mode="drop")
+    if inputs.excluded is not None:  # one term per point
         rows = jnp.arange(scores.shape[0], dtype=jnp.int32)
-        scores = scores.at[rows, problem.excluded].set(MASKED, mode="drop")
+        scores = scores.at[rows, inputs.excluded].set(MASKED, mode="drop")
     return scores
 
 

@@ -9,7 +9,7 @@ from snm.errors import InputError
 from snm.head.by_threshold import all_scores, mask_excluded, mine_by_threshold
 from snm.head.mining import mine
 from snm.head.plan import Mining
-from snm.head.problem import Problem, ScoreGradients, term_scores
+from snm.head.step_inputs import ScoreGradients, StepInputs, term_scores
 from snm.losses.reductions import unmasked
 from snm.losses.sampled import HeadLoss, TermScores
 from snm.losses.sampled.protocol import Draw
@@ -18,33 +18,33 @@ from snm.topk.blocks import Best
 __all__ = ["score_gradients"]
 
 
-def score_gradients(problem: Problem) -> ScoreGradients:
+def score_gradients(inputs: StepInputs) -> ScoreGradients:
     """The scores of the positives, the loss of the mined negatives, and its gradient.
 
     Negatives are mined as planned; see `snm.head.plan.Mining`.
     """
-    mining = problem.plan.mining
+    mining = inputs.plan.mining
     if mining in (Mining.BY_ORDER, Mining.NONE):
-        positive_scores = term_scores(problem)
-        n = problem.queries.shape[0]
-        best = mine(problem) if mining is Mining.BY_ORDER else Best.none(n)
-        return _mined_gradients(problem, positive_scores, best)
-    scores = all_scores(problem)
-    positive_scores = term_scores(problem, scores)
-    scores = mask_excluded(problem, scores)
+        positive_scores = term_scores(inputs)
+        n = inputs.queries.shape[0]
+        best = mine(inputs) if mining is Mining.BY_ORDER else Best.none(n)
+        return _mined_gradients(inputs, positive_scores, best)
+    scores = all_scores(inputs)
+    positive_scores = term_scores(inputs, scores)
+    scores = mask_excluded(inputs, scores)
     if mining is Mining.WHOLE_LISTS:
-        return _whole_list_gradients(problem, positive_scores, scores)
-    return mine_by_threshold(problem, positive_scores, scores)
+        return _whole_list_gradients(inputs, positive_scores, scores)
+    return mine_by_threshold(inputs, positive_scores, scores)
 
 
 def _whole_list_gradients(
-    problem: Problem, positive_scores: jax.Array, scores: jax.Array
+    inputs: StepInputs, positive_scores: jax.Array, scores: jax.Array
 ) -> ScoreGradients:
     """The loss of all sampled negatives: nothing is sorted, and the gradient is a matrix."""
-    loss = problem.spec.head_loss
+    loss = inputs.spec.head_loss
 
     def loss_at(positive: jax.Array, negative: jax.Array) -> jax.Array:
-        return _loss_value(loss, _terms(problem, positive, negative, unmasked(negative)))
+        return _loss_value(loss, _terms(inputs, positive, negative, unmasked(negative)))
 
     value, (grad_positive, grad_scores) = jax.value_and_grad(loss_at, argnums=(0, 1))(
         positive_scores, scores
@@ -52,19 +52,19 @@ def _whole_list_gradients(
     return ScoreGradients.of_all_slots(positive_scores, value, grad_positive, grad_scores)
 
 
-def _mined_gradients(problem: Problem, positive_scores: jax.Array, best: Best) -> ScoreGradients:
+def _mined_gradients(inputs: StepInputs, positive_scores: jax.Array, best: Best) -> ScoreGradients:
     """The loss of the mined negatives, and its gradients."""
-    loss = problem.spec.head_loss
+    loss = inputs.spec.head_loss
 
     def loss_at(positive: jax.Array, mined: jax.Array) -> jax.Array:
         slots, log_weights = best.slots, None
-        if not loss.scores_per_point and not problem.spec.one_positive:
-            mined, slots = mined[problem.term_rows], slots[problem.term_rows]
-        if loss.uses_log_weights and problem.log_weights is not None:
-            log_weights = problem.log_weights[slots]
-        where = _is_negative(problem, mined, slots)
-        terms = _terms(problem, positive, mined, where, log_weights)
-        return _loss_value(loss, terms, _draw(problem))
+        if not loss.scores_per_point and not inputs.spec.one_positive:
+            mined, slots = mined[inputs.term_rows], slots[inputs.term_rows]
+        if loss.uses_log_weights and inputs.log_weights is not None:
+            log_weights = inputs.log_weights[slots]
+        where = _is_negative(inputs, mined, slots)
+        terms = _terms(inputs, positive, mined, where, log_weights)
+        return _loss_value(loss, terms, _draw(inputs))
 
     value, (grad_positive, grad_mined) = jax.value_and_grad(loss_at, argnums=(0, 1))(
         positive_scores, best.scores
@@ -90,34 +90,34 @@ def _loss_value(loss: HeadLoss, terms: TermScores, draw: Draw | None = None) -> 
 
 
 def _terms(
-    problem: Problem,
+    inputs: StepInputs,
     positive: jax.Array,
     negative: jax.Array,
     where: jax.Array,
     log_weights: jax.Array | None = None,
 ) -> TermScores:
-    weights = problem.terms.values
+    weights = inputs.terms.values
     return TermScores(
-        positive, problem.term_rows, weights, negative, where, log_weights, problem.counts
+        positive, inputs.term_rows, weights, negative, where, log_weights, inputs.counts
     )
 
 
-def _is_negative(problem: Problem, mined: jax.Array, slots: jax.Array) -> jax.Array:
+def _is_negative(inputs: StepInputs, mined: jax.Array, slots: jax.Array) -> jax.Array:
     """Which mined labels are negatives of the term, or list: bool, in the shape of `mined`."""
     where = unmasked(mined)
-    if problem.excluded is not None:
-        where &= slots != problem.excluded[:, None]
-    if problem.spec.head_loss.has_rank_weights:
+    if inputs.excluded is not None:
+        where &= slots != inputs.excluded[:, None]
+    if inputs.spec.head_loss.has_rank_weights:
         return where
     # Of k' + 1 mined, a term that excludes none of them keeps the k' hardest.
-    return where & (jnp.cumsum(where, axis=1) <= problem.spec.mined)
+    return where & (jnp.cumsum(where, axis=1) <= inputs.spec.mined)
 
 
-def _draw(problem: Problem) -> Draw | None:
+def _draw(inputs: StepInputs) -> Draw | None:
     """Makes draws for the terms of the whole batch, so that sharding does not change them."""
-    key = problem.key
+    key = inputs.key
     if key is None:
         return None
-    count = problem.terms.ids.shape[0] * problem.shard.data_parts
-    starts = problem.terms.starts
-    return lambda sample: problem.shard.local_draws(sample(key, (count,)), starts)
+    count = inputs.terms.ids.shape[0] * inputs.shard.data_parts
+    starts = inputs.terms.starts
+    return lambda sample: inputs.shard.local_draws(sample(key, (count,)), starts)

@@ -26,9 +26,9 @@ from snm.head.by_blocks import update_by_blocks
 from snm.head.by_pairs import update_by_pairs
 from snm.head.checks import check_rate, check_step
 from snm.head.gradients import score_gradients
-from snm.head.problem import RowStep, make_problem
 from snm.head.spec import HeadSpec, in_precision
 from snm.head.state import Head, HeadBatch, HeadStep
+from snm.head.step_inputs import RowUpdateSettings, collect_inputs
 
 __all__ = ["update_head"]
 
@@ -90,14 +90,14 @@ def update_head(
     shard = Shard.of(head.table.rows, spec.num_labels, axes.label, axes.data)
     scale = jnp.exp(head.log_scale)
     scaled = queries * scale
-    problem = make_problem(spec, head, scaled, batch, shard, key)
-    row_step = RowStep(learning_rate, noise, taken)
+    inputs = collect_inputs(spec, head, scaled, batch, shard, key)
+    row_settings = RowUpdateSettings(learning_rate, noise, taken)
 
     # Score the positives, mine the sample, and differentiate the loss.
-    gradients = score_gradients(problem)
+    gradients = score_gradients(inputs)
     # Update rows: pair by pair if few are mined, otherwise by matrix products.
-    update_rows = update_by_pairs if problem.plan.by_pairs else update_by_blocks
-    update = update_rows(problem, gradients, row_step)
+    update_rows = update_by_pairs if inputs.plan.by_pairs else update_by_blocks
+    update = update_rows(inputs, gradients, row_settings)
 
     log_scale = head.log_scale
     if spec.learn_scale:

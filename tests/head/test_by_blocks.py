@@ -5,19 +5,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from devices import all_24_bits as all_24_bits  # a fixture
-from head.small_problem import DIM, N, problem_of, slot_labels, small_case
+from head.small_step import DIM, N, inputs_of, slot_labels, small_case
 from head_reference import row_of_term
 
 from snm.head import by_blocks as module
 from snm.head.by_blocks import mean_blocks, update_by_blocks
-from snm.head.problem import RowStep, ScoreGradients
 from snm.head.state import Head
+from snm.head.step_inputs import RowUpdateSettings, ScoreGradients
 from snm.tables.table import RowTable
 
 pytestmark = pytest.mark.usefixtures("all_24_bits")
 
 RATE = 0.3
-ROW_STEP = RowStep(RATE)
+ROW_SETTINGS = RowUpdateSettings(RATE)
 
 
 def dense_step(case, grad_positive, of_slots):
@@ -69,7 +69,7 @@ def gradients_of(case, seed=0):
 
 
 def stepped(case, gradients):
-    return jax.jit(lambda given: update_by_blocks(problem_of(case), given, ROW_STEP))(gradients)
+    return jax.jit(lambda given: update_by_blocks(inputs_of(case), given, ROW_SETTINGS))(gradients)
 
 
 def compare(case, got, grad_positive, of_slots):

@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from head.small_problem import K, S, own_slots, positive_scores, problem_of, slot_scores, small_case
+from head.small_step import K, S, inputs_of, own_slots, positive_scores, slot_scores, small_case
 from head_reference import rank_weights, row_of_term
 
 from snm.head import by_threshold as module
 from snm.head.by_threshold import all_scores, mask_excluded, mine_by_threshold
 from snm.head.plan import Mining
-from snm.head.problem import term_scores
+from snm.head.step_inputs import term_scores
 from snm.losses.reductions import MASKED
 
 ALL = dict(exclude="all", positives="all")
@@ -93,10 +93,10 @@ def compare(case, planned=None):
     loss, grad_positive, grad_scores, scores = by_hand(case)
 
     def gradients(positive):
-        problem = problem_of(case)
-        assert planned in (None, problem.plan.mining)
-        scores = mask_excluded(problem, all_scores(problem))
-        return mine_by_threshold(problem, positive, scores)
+        inputs = inputs_of(case)
+        assert planned in (None, inputs.plan.mining)
+        scores = mask_excluded(inputs, all_scores(inputs))
+        return mine_by_threshold(inputs, positive, scores)
 
     got = jax.jit(gradients)(positive)
     np.testing.assert_allclose(got.loss, loss, rtol=1e-5)
@@ -159,8 +159,8 @@ def test_every_score_is_the_product_or_masked(bias):
 
     @jax.jit
     def found():
-        problem = problem_of(case)
-        return mask_excluded(problem, all_scores(problem))
+        inputs = inputs_of(case)
+        return mask_excluded(inputs, all_scores(inputs))
 
     got = np.asarray(found())
     assert (~np.isfinite(expected)).any()
@@ -178,13 +178,13 @@ def test_positives_are_looked_up_where_every_label_has_a_slot(bias):
 
     @jax.jit
     def found():
-        problem = problem_of(case)
-        assert problem.ids is None
-        rounded = dataclasses.replace(problem, spec=of_bfloat16)
-        zeros = jnp.zeros_like(problem.terms.values)
+        inputs = inputs_of(case)
+        assert inputs.ids is None
+        rounded = dataclasses.replace(inputs, spec=of_bfloat16)
+        zeros = jnp.zeros_like(inputs.terms.values)
         return (
-            term_scores(problem, all_scores(problem)),
-            term_scores(problem),
+            term_scores(inputs, all_scores(inputs)),
+            term_scores(inputs),
             term_scores(rounded, zeros),
         )
 

@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 import pytest
-from head.small_problem import N, S, problem_of, slot_scores, small_case
+from head.small_step import N, S, inputs_of, slot_scores, small_case
 
 from snm.head import plan
 from snm.head.mining import mine
@@ -12,7 +12,7 @@ from snm.machine.platform import platform
 
 
 def mined(case):
-    best = jax.jit(lambda: mine(problem_of(case)))()
+    best = jax.jit(lambda: mine(inputs_of(case)))()
     return np.asarray(best.scores), np.asarray(best.slots)
 
 
@@ -60,12 +60,12 @@ def test_without_order_they_are_the_same_scores(bias):
 def test_of_many_the_own_is_never_mined():
     """From 64 on a point with one term leaves its own slot out before the search."""
     case = small_case(num_labels=120, sampled=100, mined=64)
-    problem = problem_of(case)
+    inputs = inputs_of(case)
     scores, slots = mined(case)
     assert scores.shape == (N, 64)
     every = slot_scores(case)
-    every[np.arange(N), np.asarray(problem.excluded)] = -np.inf
+    every[np.arange(N), np.asarray(inputs.excluded)] = -np.inf
     np.testing.assert_array_equal(
         -np.sort(-scores, axis=1), -np.sort(-every, axis=1, kind="stable")[:, :64]
     )
-    assert not (slots == np.asarray(problem.excluded)[:, None]).any()
+    assert not (slots == np.asarray(inputs.excluded)[:, None]).any()

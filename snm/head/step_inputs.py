@@ -21,10 +21,10 @@ from snm.topk.blocks import LabelRows, Masked
 
 __all__ = [
     "HeadUpdate",
-    "Problem",
-    "RowStep",
+    "RowUpdateSettings",
     "ScoreGradients",
-    "make_problem",
+    "StepInputs",
+    "collect_inputs",
     "positive_block",
     "term_scores",
 ]
@@ -35,7 +35,7 @@ computed. On a CPU that is faster (timed). On accelerators their products may ha
 
 
 @dataclasses.dataclass(frozen=True)
-class Problem:
+class StepInputs:
     """A batch, its sample, and the slots that each term or point excludes.
 
     Attributes:
@@ -105,7 +105,7 @@ class Problem:
         return self.shard.local(labels, self.table.rows.shape[0])
 
 
-class RowStep(NamedTuple):
+class RowUpdateSettings(NamedTuple):
     """Settings of the update of the class rows.
 
     Attributes:
@@ -167,7 +167,7 @@ class HeadUpdate(NamedTuple):
       table: class rows of this shard, and their optimiser's state, after the step.
       bias: float32 [N] or None, after the step.
       grad_queries: float32 [n, dim], the gradient of the loss with respect to the scaled queries
-        (`Problem.queries`) of this device, summed over the label shards.
+        (`StepInputs.queries`) of this device, summed over the label shards.
       loss: float32 scalar, before the step, summed over all devices.
       ok: bool scalar, as in `HeadStep`; the same on every device.
     """
@@ -179,14 +179,14 @@ class HeadUpdate(NamedTuple):
     ok: jax.Array
 
 
-def make_problem(
+def collect_inputs(
     spec: HeadSpec,
     head: Head,
     scaled: jax.Array,
     batch: HeadBatch,
     shard: Shard,
     key: jax.Array | None = None,
-) -> Problem:
+) -> StepInputs:
     """Collects the inputs of a step, and finds the slots that each term excludes.
 
     Args:
@@ -221,7 +221,7 @@ def make_problem(
     counts = None
     if sample is not None and sample.num_drawn is not None and spec.head_loss.has_rank_weights:
         counts = _count_negatives(sample.num_drawn, num_slots, excluded, masked, term_rows, n)
-    return Problem(
+    return StepInputs(
         spec=spec,
         table=head.table,
         bias=head.bias,
@@ -285,29 +285,29 @@ def _masked_slots(
     return Masked(jnp.concatenate(rows), jnp.concatenate(slots))
 
 
-def term_scores(problem: Problem, scores: jax.Array | None = None) -> jax.Array:
+def term_scores(inputs: StepInputs, scores: jax.Array | None = None) -> jax.Array:
     """The score of each term's positive, float32 [T]; the same on every shard.
 
     Args:
-      problem: the batch and its sample.
+      inputs: the batch and its sample.
       scores: float32 [n, size], the scores of all slots, if they were computed. If every label has
         a slot, a CPU looks up the positives in them; otherwise they are computed from the rows.
     """
-    look_up = problem.compute_dtype == jnp.float32 and for_platform(_LOOKS_UP_POSITIVES)
-    if scores is not None and problem.ids is None and look_up:
-        return scores[problem.term_rows, problem.terms.ids]
-    row_ids, is_local = problem.local(problem.terms.ids)
-    rows, queries = problem.table.rows, problem.queries
-    if problem.spec.one_positive:
+    look_up = inputs.compute_dtype == jnp.float32 and for_platform(_LOOKS_UP_POSITIVES)
+    if scores is not None and inputs.ids is None and look_up:
+        return scores[inputs.term_rows, inputs.terms.ids]
+    row_ids, is_local = inputs.local(inputs.terms.ids)
+    rows, queries = inputs.table.rows, inputs.queries
+    if inputs.spec.one_positive:
         scores = jnp.sum(queries * as_float(rows[row_ids]), axis=-1)
     else:
-        scores = entry_products(rows, problem.terms._replace(ids=row_ids), queries)
-    if problem.bias is not None:
-        scores = scores + problem.bias[row_ids]
-    return problem.shard.sum(jnp.where(is_local, scores, 0))
+        scores = entry_products(rows, inputs.terms._replace(ids=row_ids), queries)
+    if inputs.bias is not None:
+        scores = scores + inputs.bias[row_ids]
+    return inputs.shard.sum(jnp.where(is_local, scores, 0))
 
 
-def positive_block(problem: Problem, values: jax.Array) -> SparseRows:
+def positive_block(inputs: StepInputs, values: jax.Array) -> SparseRows:
     """The positives as a sparse block of this shard's rows, 0 for labels of other shards."""
-    row_ids, is_local = problem.local(problem.terms.ids)
-    return SparseRows(row_ids, jnp.where(is_local, values, 0), problem.terms.starts)
+    row_ids, is_local = inputs.local(inputs.terms.ids)
+    return SparseRows(row_ids, jnp.where(is_local, values, 0), inputs.terms.starts)

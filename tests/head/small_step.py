@@ -7,8 +7,8 @@ import numpy as np
 from head_reference import Case, make_case, negatives_of, row_of_term
 
 from snm.distributed.collectives import Shard
-from snm.head.problem import Problem, make_problem
 from snm.head.state import Head
+from snm.head.step_inputs import StepInputs, collect_inputs
 from snm.tables.table import RowTable
 
 N, DIM, K, S = 4, 8, 30, 24
@@ -28,9 +28,9 @@ def small_case(**options) -> Case:
     return case._replace(head=head, queries=queries)
 
 
-def problem_of(case: Case) -> Problem:
+def inputs_of(case: Case) -> StepInputs:
     shard = Shard.of(case.head.table.rows, case.spec.num_labels, None, None)
-    return make_problem(case.spec, case.head, case.queries, case.batch, shard)
+    return collect_inputs(case.spec, case.head, case.queries, case.batch, shard)
 
 
 def slot_labels(case: Case) -> np.ndarray:
