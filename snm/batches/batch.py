@@ -10,7 +10,7 @@ import numpy as np
 from snm.batches.schedule import Rates
 from snm.head.state import HeadBatch
 from snm.sampling.sample import Array, Sample
-from snm.tables.by_row import Columns
+from snm.tables.columns import Columns
 from snm.tables.table import SparseRows
 
 __all__ = ["POINT_FIELDS", "Batch", "PointNumbers", "own_part"]

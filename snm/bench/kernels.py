@@ -19,7 +19,7 @@ from snm.bench.steps import StepContestants
 from snm.machine.compiler import step_options
 from snm.sampling.uniform import uniform_device, uniform_host
 from snm.tables.bag import embedding_bag
-from snm.tables.by_row import sum_columns, update_columns
+from snm.tables.columns import sum_columns, update_columns
 from snm.tables.optimizers import SGD
 from snm.tables.table import RowTable
 from snm.tables.updates import update_rows

@@ -21,7 +21,7 @@ from snm.head.spec import in_precision
 from snm.head.state import Head, HeadStep
 from snm.model.encoder import apply_tower
 from snm.model.model import Model, TrainState
-from snm.tables.by_row import sum_columns, update_columns
+from snm.tables.columns import sum_columns, update_columns
 from snm.tables.optimizers import SGD
 from snm.tables.rounding import noise_for
 from snm.tables.table import RowTable, SparseRows

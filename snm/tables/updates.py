@@ -75,7 +75,7 @@ def update_rows(
     ok = jnp.asarray(ok)
     if optimizer.linear and table.rows.dtype != jnp.uint16:
         return _update_by_entry(table, gradients, learning_rate, ok, unit_norm, touched)
-    return _update_by_row(
+    return _update_summed(
         table, gradients, learning_rate, ok, unit_norm, optimizer, noise, first_row
     )
 
@@ -161,7 +161,7 @@ def _project_scatter(rows: jax.Array, ids: jax.Array, count: jax.Array) -> jax.A
     return rows.at[ids].set(normalize(rows[ids]), mode="drop")
 
 
-def _update_by_row(
+def _update_summed(
     table: RowTable,
     gradients: Sequence[Gradient],
     learning_rate: jax.Array | float,
@@ -172,7 +172,7 @@ def _update_by_row(
     first_row: jax.Array | int,
 ) -> RowTable:
     """Sums the gradients of each row, then updates and rounds it once."""
-    ids, values, places = _sorted_entries(gradients, table.rows.shape[0])
+    ids, values, vector_rows = _sorted_entries(gradients, table.rows.shape[0])
     vectors = jnp.concatenate([vectors for _, vectors in gradients])
 
     def step(
@@ -190,7 +190,7 @@ def _update_by_row(
 
     cpu = functools.partial(_segments_loop, step)
     default = functools.partial(_segments_scatter, step)
-    return by_platform(table, ids, values, places, vectors, ok, cpu=cpu, default=default)
+    return by_platform(table, ids, values, vector_rows, vectors, ok, cpu=cpu, default=default)
 
 
 def _sorted_entries(
@@ -203,16 +203,16 @@ def _sorted_entries(
     Returns:
       ids int32, values float32, and int32 indices into the concatenated vectors; each [entries].
     """
-    ids, values, places, offset = [], [], [], 0
+    ids, values, vector_rows, offset = [], [], [], 0
     for block, vectors in gradients:
         real = jnp.arange(block.ids.shape[0]) < block.starts[-1]
         ids.append(jnp.where(real & (block.values != 0), block.ids, num_rows))
         values.append(block.values)
-        places.append(entry_rows(block) + offset)
+        vector_rows.append(entry_rows(block) + offset)
         offset += vectors.shape[0]
-    entries = (jnp.concatenate(ids), jnp.concatenate(values), jnp.concatenate(places))
-    by_row, value, place = lax.sort(entries, num_keys=1, is_stable=True)
-    return by_row, value, place
+    entries = (jnp.concatenate(ids), jnp.concatenate(values), jnp.concatenate(vector_rows))
+    sorted_ids, sorted_values, sorted_vector_rows = lax.sort(entries, num_keys=1, is_stable=True)
+    return sorted_ids, sorted_values, sorted_vector_rows
 
 
 def _segments_loop(
@@ -220,7 +220,7 @@ def _segments_loop(
     table: RowTable,
     ids: jax.Array,
     values: jax.Array,
-    places: jax.Array,
+    vector_rows: jax.Array,
     vectors: jax.Array,
     ok: jax.Array,
 ) -> RowTable:
@@ -243,7 +243,7 @@ def _segments_loop(
 
         def one_entry(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
             p, gradient = carry
-            vector = row_at(vectors, element_at(places, p))
+            vector = row_at(vectors, element_at(vector_rows, p))
             return p + 1, gradient + element_at(values, p) * vector
 
         zero = jnp.zeros((1, dim), vectors.dtype)
@@ -265,14 +265,14 @@ def _segments_scatter(
     table: RowTable,
     ids: jax.Array,
     values: jax.Array,
-    places: jax.Array,
+    vector_rows: jax.Array,
     vectors: jax.Array,
     ok: jax.Array,
 ) -> RowTable:
     entries, num_rows = ids.shape[0], table.rows.shape[0]
     segment = jnp.cumsum(jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.diff(ids) != 0]))
     gradient = jax.ops.segment_sum(
-        values[:, None] * vectors[places], segment, entries, indices_are_sorted=True
+        values[:, None] * vectors[vector_rows], segment, entries, indices_are_sorted=True
     )
     # Unused segments keep an id outside the table: reads of it give 0, writes to it are dropped.
     row = jnp.full(entries, num_rows, ids.dtype).at[segment].set(ids)

@@ -32,7 +32,7 @@ from snm.head.spec import HeadSpec
 from snm.machine.platform import device_bytes, platform
 from snm.sampling.protocol import Sampler, SamplerInputs
 from snm.sampling.samplers import SAMPLERS
-from snm.tables.by_row import count_frequent
+from snm.tables.columns import count_frequent
 
 __all__ = ["keeps_on_device", "make_source", "source_of"]
 

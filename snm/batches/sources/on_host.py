@@ -13,7 +13,7 @@ from snm.batches.csr_blocks import as_sparse_rows, take
 from snm.batches.dropout import drop_entries, dropout_keys
 from snm.batches.sources.assembly import AsSent
 from snm.batches.sources.source import Source
-from snm.tables.by_row import make_columns
+from snm.tables.columns import make_columns
 from snm.tables.table import SparseRows
 
 __all__ = ["HostSource"]

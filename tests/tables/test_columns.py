@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse as sp
 from devices import all_24_bits as all_24_bits  # a fixture
 
-from snm.tables import by_row
-from snm.tables.by_row import count_frequent, make_columns, sum_columns, update_columns
+from snm.tables import columns
+from snm.tables.columns import count_frequent, make_columns, sum_columns, update_columns
 from snm.tables.table import RowTable, SparseRows
 
 
@@ -34,12 +34,12 @@ def test_columns_name_every_entry_once_in_order(padding: int) -> None:
     np.testing.assert_array_equal(matrix.data[found.entries[: matrix.nnz]], wanted.data)
     # Nine entries of a row make runs of 4, 4 and 1.
     in_row = np.diff(wanted.indptr)
-    assert in_row.max() > by_row._RUN_LENGTH
-    runs = -(-in_row // by_row._RUN_LENGTH)
+    assert in_row.max() > columns._RUN_LENGTH
+    runs = -(-in_row // columns._RUN_LENGTH)
     assert found.rows[:count].tolist() == np.repeat(np.arange(14), runs).tolist()
     lengths = np.diff(found.starts)
     assert lengths[:count].min() >= 1
-    assert lengths[:count].max() == by_row._RUN_LENGTH
+    assert lengths[:count].max() == columns._RUN_LENGTH
     assert np.bincount(found.rows[:count], lengths[:count], 14).tolist() == in_row.tolist()
     assert lengths[count:].sum() == 0
 
@@ -75,7 +75,7 @@ def test_frequent_rows_occur_in_one_example_of_16() -> None:
 
 
 @pytest.mark.usefixtures("all_24_bits")
-@pytest.mark.parametrize("form", [by_row._sum_loop, by_row._sum_gather])
+@pytest.mark.parametrize("form", [columns._sum_loop, columns._sum_gather])
 @pytest.mark.parametrize("frequent", [0, 3, 32])  # more than there are rows is padded
 @pytest.mark.parametrize(("density", "padding"), [(0.4, 0), (0.4, 7), (0.0, 3), (0.0, 0)])
 def test_sums_equal_the_sparse_product(form, frequent, density: float, padding: int) -> None:
@@ -88,7 +88,7 @@ def test_sums_equal_the_sparse_product(form, frequent, density: float, padding: 
 
 
 @pytest.mark.usefixtures("all_24_bits")
-@pytest.mark.parametrize("form", [by_row._update_loop, by_row._update_scatter])
+@pytest.mark.parametrize("form", [columns._update_loop, columns._update_scatter])
 @pytest.mark.parametrize("frequent", [0, 3, 32])
 @pytest.mark.parametrize(("density", "padding"), [(0.4, 0), (0.4, 7), (0.0, 3), (0.0, 0)])
 def test_forms_equal_the_dense_step(form, frequent, density: float, padding: int) -> None:

@@ -117,7 +117,7 @@ def make_columns(block: SparseRows, num_frequent: int = 0) -> Columns:
 
 def _most_frequent(rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     """The `count` most frequent values of ascending `rows`, and each row's index in them or -1."""
-    first = np.flatnonzero(np.diff(rows, prepend=-1))
+    first = _row_starts(rows)
     repeats = np.diff(first, append=len(rows))
     chosen = np.sort(np.argsort(-repeats, kind="stable")[:count])
     column = np.full(len(first), -1, np.int32)
@@ -127,8 +127,13 @@ def _most_frequent(rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray
 
 def _index_in_row(rows: np.ndarray) -> np.ndarray:
     """For each of the ascending `rows`, how many equal values precede it."""
-    first = np.flatnonzero(np.diff(rows, prepend=-1))
+    first = _row_starts(rows)
     return np.arange(len(rows)) - np.repeat(first, np.diff(first, append=len(rows)))
+
+
+def _row_starts(rows: np.ndarray) -> np.ndarray:
+    """The index of the first entry of each distinct table row in ascending `rows`."""
+    return np.flatnonzero(np.diff(rows, prepend=-1))
 
 
 def _padded(values: np.ndarray, size: int, fill: int = 0) -> np.ndarray:
@@ -208,8 +213,8 @@ def _update_loop(
         frequent_steps = _matrix(columns, block).T @ steps
 
         def update_frequent(i: jax.Array, rows: jax.Array) -> jax.Array:
-            place = element_at(columns.frequent, i)
-            return set_row(rows, row_at(rows, place) + row_at(frequent_steps, i), place)
+            row_id = element_at(columns.frequent, i)
+            return set_row(rows, row_at(rows, row_id) + row_at(frequent_steps, i), row_id)
 
         rows = lax.fori_loop(0, jnp.where(ok, width, 0), update_frequent, rows)
 
@@ -217,15 +222,15 @@ def _update_loop(
     points, starts, zero = columns.points, columns.starts, jnp.zeros((), values.dtype)
 
     def one_run(t: jax.Array, rows: jax.Array) -> jax.Array:
-        place = element_at(columns.rows, t)
+        row_id = element_at(columns.rows, t)
         start, stop = element_at(starts, t), element_at(starts, t + 1)
-        row = row_at(rows, place)
+        row = row_at(rows, row_id)
         for p in range(_RUN_LENGTH):
             # A short run repeats its last entry, which is in the cache, with value 0.
             entry = lax.min(start + p, stop - 1)
             value = lax.select(start + p < stop, element_at(values, entry), zero)
             row += value * row_at(steps, element_at(points, entry))
-        return set_row(rows, row, place)
+        return set_row(rows, row, row_id)
 
     return lax.fori_loop(0, jnp.where(ok, columns.count, 0), one_run, rows)
 
