@@ -17,7 +17,7 @@ from snm.losses.reductions import MASKED
 from snm.topk.bisection import collect_above, find_threshold
 from snm.topk.parallel import parallel_top_k
 
-__all__ = ["Candidates", "block_candidates", "choose_quota", "merge_candidates"]
+__all__ = ["Candidates", "Quota", "block_candidates", "choose_quota", "merge_candidates"]
 
 _MIN_BLOCKS = 4  # with fewer blocks, a quota is not far below the count
 _MOST_OVER_FEWEST = 1.4  # the closer to 1, the more passes it takes to find a threshold

@@ -17,7 +17,13 @@ from jax import lax
 
 from snm.losses.reductions import MASKED
 from snm.machine.platform import by_platform
-from snm.topk.block_quotas import Candidates, block_candidates, choose_quota, merge_candidates
+from snm.topk.block_quotas import (
+    Candidates,
+    Quota,
+    block_candidates,
+    choose_quota,
+    merge_candidates,
+)
 from snm.topk.blocks import (
     UNIT,
     WIDTH,
@@ -50,6 +56,9 @@ kept: with folds, the maxima and the 16 scores of each chosen fold instead of th
 most 18 / 32 of it. An H200 finds 16 of 32,768 scores in 0.38 of the time with folds
 (`benchmarks/results/gpu-forms.json`).
 """
+
+_ScoreBlock = Callable[[jax.Array], tuple[jax.Array, jax.Array]]
+"""int32 scalar, where a block starts -> its scores, float32 [n, size], and its first slot."""
 
 
 def best_scores(
@@ -124,9 +133,9 @@ def _search_blocks(
     compute_dtype: jnp.dtype,
     ordered: bool,
 ) -> Best:
-    n = queries.shape[0]
+    """Chooses a way to search, and searches."""
 
-    def block_scores(start: jax.Array, size: int = plan.size) -> tuple[jax.Array, jax.Array]:
+    def block_scores(start: jax.Array, *, size: int) -> tuple[jax.Array, jax.Array]:
         block = labels.block(start, size)
 
         def product() -> jax.Array:
@@ -143,46 +152,68 @@ def _search_blocks(
             return lax.cond(jnp.all(block.real), product, masked_product), block.begin
         return masked_product(), block.begin
 
-    def merge_block(best: Best, start: jax.Array) -> tuple[Best, None]:
-        return _merge(best, *block_scores(start)), None
-
-    def merge_block_folds(best: _Folds, start: jax.Array) -> tuple[_Folds, None]:
-        return _merge_folds(best, *block_scores(start, fold_plan.size)), None
-
+    n = queries.shape[0]
     starts, fold_starts = _starts(plan), _starts(fold_plan)
     none = Best(jnp.full((n, count), MASKED), jnp.zeros((n, count), jnp.int32))
+    score = functools.partial(block_scores, size=plan.size)
+
     if count * _FOLDS_PER_SCORE["cpu" if on_cpu else "gpu"] <= plan.size // WIDTH:
-        folds = _Folds(none.scores, jnp.full((n, count, WIDTH), MASKED), none.slots)
-
-        def search_folds() -> Best:
-            return _scan_blocks(merge_block_folds, folds, fold_starts)[0].top_scores()
-
+        no_folds = _Folds(none.scores, jnp.full((n, count, WIDTH), MASKED), none.slots)
+        score_folds = functools.partial(block_scores, size=fold_plan.size)
+        by_folds = functools.partial(_by_folds, score_folds, fold_starts, no_folds)
         if on_cpu:
-            return search_folds()
+            return by_folds()
+        best, exact = _by_strided_folds(score, starts, none)
+        return lax.cond(exact, lambda: best, by_folds)
 
-        def merge_strided_folds(carry: tuple[Best, jax.Array], start: jax.Array) -> tuple:
-            best, exact = carry
-            block_best, block_exact = strided_top_k(*block_scores(start), count)
-            return (merge_best(best, block_best), exact & block_exact), None
-
-        best, exact = _scan_blocks(merge_strided_folds, (none, jnp.bool_(True)), starts)[0]
-        return lax.cond(exact, lambda: best, search_folds)
-
-    def merge_blocks() -> Best:
-        return _scan_blocks(merge_block, none, starts)[0]
-
+    by_merging = functools.partial(_by_merging, score, starts, none)
     quota = choose_quota(count, plan.num_blocks, plan.size)
     if not on_cpu or labels.ids is None or quota is None:
-        return merge_blocks()
+        return by_merging()
+    best, exact = _by_quotas(score, starts, count, quota, ordered)
+    return lax.cond(exact, lambda: best, by_merging)
+
+
+def _by_merging(score: _ScoreBlock, starts: jax.Array, none: Best) -> Best:
+    """Merges the scores of each block into the running top k."""
+
+    def merge_block(best: Best, start: jax.Array) -> tuple[Best, None]:
+        return _merge(best, *score(start)), None
+
+    return _scan_blocks(merge_block, none, starts)[0]
+
+
+def _by_folds(score: _ScoreBlock, starts: jax.Array, none: _Folds) -> Best:
+    """Keeps the folds with the highest maxima, and searches these at the end."""
+
+    def merge_block(best: _Folds, start: jax.Array) -> tuple[_Folds, None]:
+        return _merge_folds(best, *score(start)), None
+
+    return _scan_blocks(merge_block, none, starts)[0].top_scores()
+
+
+def _by_strided_folds(score: _ScoreBlock, starts: jax.Array, none: Best) -> tuple[Best, jax.Array]:
+    """Merges the top k of each block; False if ties make the result of a block inexact."""
+
+    def merge_block(carry: tuple[Best, jax.Array], start: jax.Array) -> tuple:
+        best, exact = carry
+        block_best, block_exact = strided_top_k(*score(start), best.scores.shape[1])
+        return (merge_best(best, block_best), exact & block_exact), None
+
+    return _scan_blocks(merge_block, (none, jnp.bool_(True)), starts)[0]
+
+
+def _by_quotas(
+    score: _ScoreBlock, starts: jax.Array, count: int, quota: Quota, ordered: bool
+) -> tuple[Best, jax.Array]:
+    """Takes a quota of candidates from each block; False if a block may have had more."""
 
     def select_candidates(_: None, start: jax.Array) -> tuple[None, Candidates]:
-        return None, block_candidates(*block_scores(start), quota)
+        return None, block_candidates(*score(start), quota)
 
-    scores, slots, exact = merge_candidates(
-        _scan_blocks(select_candidates, None, starts)[1], count, ordered=ordered
-    )
-    best = Best(scores, slots)
-    return lax.cond(exact, lambda: best, merge_blocks)
+    candidates = _scan_blocks(select_candidates, None, starts)[1]
+    scores, slots, exact = merge_candidates(candidates, count, ordered=ordered)
+    return Best(scores, slots), exact
 
 
 def _starts(plan: BlockPlan) -> jax.Array:
