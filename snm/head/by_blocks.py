@@ -100,7 +100,7 @@ def update_by_blocks(
         if bias is not None:
             step = shard.data_sum(jnp.sum(gradient, axis=0))
             step = jnp.where(ok, -row_settings.learning_rate * step, 0)
-            bias = bias.at[block.place].add(step, mode="drop")
+            bias = bias.at[block.table_rows].add(step, mode="drop")
         return table, bias, grad_queries, loss
 
     carry = (inputs.table, inputs.bias, grad_queries, jnp.float32(0))
@@ -298,7 +298,7 @@ def _add_single_scores(
       gradient: float32 [n, size], the gradient of all scores of the block; None for 0.
     """
     if gradient is None:
-        gradient = jnp.zeros((inputs.queries.shape[0], block.place.shape[0]), jnp.float32)
+        gradient = jnp.zeros((inputs.queries.shape[0], block.table_rows.shape[0]), jnp.float32)
     slots = gradients.slots
     gradient = _scatter_add(
         gradient, _row_numbers(slots), slots - block.begin, gradients.grad_mined
@@ -337,8 +337,8 @@ def _write_block(
     ok: jax.Array,
 ) -> RowTable:
     """Updates the rows of a block, which are distinct, if their gradient is finite."""
-    accumulator, rows, place = table.accumulator, block.rows, block.place
-    old = None if accumulator is None else accumulator.at[place].get(mode="fill", fill_value=0)
+    accumulator, rows, table_rows = table.accumulator, block.rows, block.table_rows
+    old = None if accumulator is None else accumulator.at[table_rows].get(mode="fill", fill_value=0)
     new, total = step_rows(
         RowTable(rows, old),
         gradient,
@@ -347,14 +347,14 @@ def _write_block(
         unit_norm=True,
     )
     stored = round_to_nearest(rows, table.rows.dtype)  # the bits that were read
-    row_ids = place + inputs.shard.first_row
+    row_ids = table_rows + inputs.shard.first_row
     steps = row_settings.learning_rate * gradient
     new = rounded_steps(stored, new, steps, row_ids, row_settings.noise)
     finite = jnp.isfinite(jnp.sum(gradient, axis=1))
-    place = jnp.where(ok & finite, place, table.rows.shape[0])
+    table_rows = jnp.where(ok & finite, table_rows, table.rows.shape[0])
     if accumulator is not None:
-        accumulator = accumulator.at[place].set(total, mode="drop")
-    return RowTable(table.rows.at[place].set(new, mode="drop"), accumulator)
+        accumulator = accumulator.at[table_rows].set(total, mode="drop")
+    return RowTable(table.rows.at[table_rows].set(new, mode="drop"), accumulator)
 
 
 def _write_positives(

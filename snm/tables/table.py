@@ -125,9 +125,9 @@ def random_rows(
     def fill_part(number: jax.Array, rows: jax.Array) -> jax.Array:
         # The last block starts early, so that it ends with the table, and overwrites a part of the
         # block before it.
-        place = jnp.minimum(number * size, count - size) - first + jnp.arange(size)
-        place = jnp.where(place < 0, num, place)  # negative indices would count from the end
-        return rows.at[place].set(numbered_block(number), mode="drop")
+        row_ids = jnp.minimum(number * size, count - size) - first + jnp.arange(size)
+        row_ids = jnp.where(row_ids < 0, num, row_ids)  # negative indices would count from the end
+        return rows.at[row_ids].set(numbered_block(number), mode="drop")
 
     last = jnp.where(first + num > count - size, blocks - 1, (first + num - 1) // size)
     start = jnp.minimum(first // size, blocks)

@@ -145,8 +145,8 @@ def _moved(module: Module, siblings: dict[str, Instruction], instruction: Instru
     if instruction.opcode == "fusion":
         body = instruction.called("calls")
         read = sum(
-            min(operand.size, _bytes_read(module, body, place))
-            for place, operand in enumerate(operands)
+            min(operand.size, _bytes_read(module, body, index))
+            for index, operand in enumerate(operands)
             if operand.size
         )
         return read + _bytes_written(module, body, instruction)
@@ -185,22 +185,22 @@ def _users(module: Module, body: str, name: str) -> list[tuple[Instruction, int]
     """The instructions of a fusion that use a value, through those that only rename it."""
     users: list[tuple[Instruction, int]] = []
     for instruction in module.computations[body]:
-        for place, operand in enumerate(instruction.operands):
+        for index, operand in enumerate(instruction.operands):
             if operand != name:
                 continue
             if instruction.opcode == "bitcast":
                 users += _users(module, body, instruction.name)
             else:
-                users.append((instruction, place))
+                users.append((instruction, index))
     return users
 
 
-def _bytes_read(module: Module, body: str, place: int) -> float:
+def _bytes_read(module: Module, body: str, index: int) -> float:
     """Bytes that a fusion reads of an operand: all, or only the accessed rows."""
     parameter = next(
         instruction
         for instruction in module.computations[body]
-        if instruction.opcode == "parameter" and instruction.arguments == str(place)
+        if instruction.opcode == "parameter" and instruction.arguments == str(index)
     )
     siblings, read = module.within(body), 0.0
     for user, position in _users(module, body, parameter.name):
@@ -338,5 +338,5 @@ def _contracted(instruction: Instruction, siblings: dict[str, Instruction]) -> i
     dims = re.search(r'lhs_contracting_dim(?:ension)?s"?[=:][\[{]"?([\d,"]*)', instruction.rest)
     if dims is None:
         return None
-    places = [int(place) for place in dims[1].replace('"', "").split(",") if place]
-    return math.prod(left.dims[place] for place in places)
+    axes = [int(axis) for axis in dims[1].replace('"', "").split(",") if axis]
+    return math.prod(left.dims[axis] for axis in axes)

@@ -244,10 +244,10 @@ def _placement(
 
     def placed(tree: Any, specs: Any = None) -> Any:
         def place_leaf(x: Any, spec: PartitionSpec | None = None) -> jax.ShapeDtypeStruct:
-            place: Sharding = SingleDeviceSharding(devices[0])
+            sharding: Sharding = SingleDeviceSharding(devices[0])
             if mesh is not None and spec is not None:
-                place = NamedSharding(mesh, spec)
-            return jax.ShapeDtypeStruct(np.shape(x), x.dtype, sharding=place)
+                sharding = NamedSharding(mesh, spec)
+            return jax.ShapeDtypeStruct(np.shape(x), x.dtype, sharding=sharding)
 
         return (
             jax.tree.map(place_leaf, tree)

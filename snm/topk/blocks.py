@@ -80,8 +80,8 @@ class Added(NamedTuple):
         return lax.fori_loop(first // _PIECE, -(-last // _PIECE), add_piece, scores)
 
     def _scatter_add(self, scores: jax.Array, begin: jax.Array) -> jax.Array:
-        place = _in_block(self.rows, self.slots, begin, scores.shape[1])
-        return scores.at[place].add(self.values, mode="drop")
+        indices = _in_block(self.rows, self.slots, begin, scores.shape[1])
+        return scores.at[indices].add(self.values, mode="drop")
 
     def _padded(self) -> Added:
         """Pads the entries to a multiple of `_PIECE`, with slots that are in no block."""
@@ -146,14 +146,14 @@ class Block(NamedTuple):
 
     Attributes:
       rows: float32 [size, dim].
-      place: int32 [size], their indices in the table; N where the slot has no row here.
+      table_rows: int32 [size], their indices in the table; N where the slot has no row here.
       begin: int32 scalar, the first slot of the block.
       real: bool [size], whether the slot has a row here.
       bias: float32 [size], or None.
     """
 
     rows: jax.Array
-    place: jax.Array
+    table_rows: jax.Array
     begin: jax.Array
     real: jax.Array
     bias: jax.Array | None
@@ -195,18 +195,18 @@ class LabelRows(NamedTuple):
             if size > num_rows:
                 table = jnp.pad(table, ((0, size - num_rows), (0, 0)))
             rows = as_float(lax.dynamic_slice_in_dim(table, begin, size))
-            place = begin + jnp.arange(size, dtype=jnp.int32)
-            real = (place >= start) & (place < valid)
-            place = jnp.where(real, place, num_rows)
+            table_rows = begin + jnp.arange(size, dtype=jnp.int32)
+            real = (table_rows >= start) & (table_rows < valid)
+            table_rows = jnp.where(real, table_rows, num_rows)
         else:
             begin = start
             slots = start + jnp.arange(size, dtype=jnp.int32)
-            place = self.ids.at[slots].get(mode="fill", fill_value=-1) - self.first_row
-            real = (place >= 0) & (place < valid)
-            place = jnp.where(real, place, num_rows)
-            rows = as_float(self.table.at[place].get(mode="clip"))
-        bias = None if self.bias is None else self.bias.at[place].get(mode="clip")
-        return Block(rows, place, begin, real, bias)
+            table_rows = self.ids.at[slots].get(mode="fill", fill_value=-1) - self.first_row
+            real = (table_rows >= 0) & (table_rows < valid)
+            table_rows = jnp.where(real, table_rows, num_rows)
+            rows = as_float(self.table.at[table_rows].get(mode="clip"))
+        bias = None if self.bias is None else self.bias.at[table_rows].get(mode="clip")
+        return Block(rows, table_rows, begin, real, bias)
 
 
 def score_block(
@@ -239,8 +239,8 @@ def score_rows(
     if added is not None:
         scores = added.add_to(scores, block.begin)
     if masked is not None:
-        places = masked.in_block(block.begin, block.rows.shape[0])
-        scores = scores.at[places].set(MASKED, mode="drop")
+        indices = masked.in_block(block.begin, block.rows.shape[0])
+        scores = scores.at[indices].set(MASKED, mode="drop")
     if block.bias is not None:
         scores = scores + block.bias[None, :]
     return scores

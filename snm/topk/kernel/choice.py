@@ -73,11 +73,11 @@ def _search(
     num_rows = rows.shape[0]
     valid = num_rows if labels.num_valid is None else labels.num_valid
     if labels.ids is not None:
-        place = labels.ids - labels.first_row
-        real = (place >= 0) & (place < valid)
-        place = jnp.where(real, place, 0)
-        rows = rows.at[place].get(mode="clip")
-        offsets = None if offsets is None else offsets[place]
+        table_rows = labels.ids - labels.first_row
+        real = (table_rows >= 0) & (table_rows < valid)
+        table_rows = jnp.where(real, table_rows, 0)
+        rows = rows.at[table_rows].get(mode="clip")
+        offsets = None if offsets is None else offsets[table_rows]
     elif labels.num_valid is not None:
         real = jnp.arange(num_rows, dtype=jnp.int32) < valid
     if real is not None:
