@@ -11,12 +11,8 @@ import jax
 
 from snm.errors import InputError
 from snm.losses.sampled import LOSSES, HeadLoss, LossOptions
-from snm.losses.sampled.options import (
-    SampleSizes,
-    check_choices,
-    check_types,
-    unread_options,
-)
+from snm.losses.sampled.options import SampleSizes, unread_options
+from snm.system.field_checks import check_choices, check_types
 from snm.tables.optimizers import ROW_OPTIMIZERS, RowOptimizer
 
 __all__ = ["HeadSpec", "in_precision"]

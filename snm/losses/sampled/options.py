@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-import numbers
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields
-from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple
 
-import numpy as np
-
-from snm.errors import InputError, nearest
+from snm.errors import InputError
 from snm.losses.rank_weights import Vector, power_law, top
 from snm.losses.surrogates import SURROGATES, ramp
 from snm.losses.transformations import TRANSFORMATIONS
+from snm.system.field_checks import check_choices, check_types
 
 __all__ = [
     "RANK_SHAPES",
@@ -21,8 +19,6 @@ __all__ = [
     "LossOptions",
     "RankShape",
     "SampleSizes",
-    "check_choices",
-    "check_types",
     "unread_options",
 ]
 
@@ -190,43 +186,3 @@ def unread_options(options: LossOptions, read: Collection[str]) -> dict[str, str
         elif name == "ramp_rho" and SURROGATES[options.phi] is not ramp:
             found[name] = f"none of it: phi {options.phi} does not read it"
     return found
-
-
-_TYPES: dict[type, tuple[Any, str]] = {
-    bool: ((bool, np.bool_), "True or False"),
-    int: (numbers.Integral, "a whole number"),
-    float: (numbers.Real, "a number"),
-    str: (str, "a name"),
-}
-
-
-def check_types(options: Any) -> None:
-    """Raises `InputError` if a field of type bool, int, float or str has a value of another type.
-
-    Args:
-      options: a dataclass; fields of other types are not checked.
-    """
-    for name, hint in get_type_hints(type(options)).items():
-        if hint in _TYPES:
-            kind, expected = _TYPES[hint]
-            value = getattr(options, name)
-            is_bool = isinstance(value, bool | np.bool_)
-            if not isinstance(value, kind) or is_bool != (hint is bool):
-                raise InputError(f"{type(options).__name__} {name}", repr(value)[:80], expected)
-
-
-def check_choices(options: Any, tables: Mapping[str, Collection[str]]) -> None:
-    """Raises `InputError` if a field has a value that is not among its choices.
-
-    Args:
-      options: a dataclass; the choices of a `Literal` field are those of its type.
-      tables: name of another field -> its choices.
-    """
-    hints = get_type_hints(type(options))
-    literals = {name: get_args(hint) for name, hint in hints.items() if get_origin(hint) is Literal}
-    for name, choices in {**literals, **tables}.items():
-        value = getattr(options, name)
-        if not isinstance(value, str) or value not in choices:
-            expected = f"one of {', '.join(choices)}" if len(choices) > 3 else " or ".join(choices)
-            where = f"{type(options).__name__} {name}"
-            raise InputError(where, repr(value), nearest(str(value), choices, expected))
