@@ -98,10 +98,10 @@ def test_negative_sampling_is_all_tail():
     """k' = B: every sampled negative has one weight, which needs no ranks; 1/8 or 19 / (2 * 8)."""
     for shape in ("top", "epsilon-tail"):
         found = weights_of(shape, mined=8, negative_weight=2.0)
-        assert found.equal_sampled and found.mined_weights.shape == (0,)
+        assert found.uses_all_negatives and found.mined_weights.shape == (0,)
         assert found.tail == pytest.approx(2 / 8)
         assert found.all_weights() == pytest.approx(2 * weights.negative_sampling(8))
-    assert not weights_of("power-law", mined=8).equal_sampled
+    assert not weights_of("power-law", mined=8).uses_all_negatives
 
 
 def test_weights_that_differ_in_nothing_are_equal():

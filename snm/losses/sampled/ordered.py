@@ -66,7 +66,7 @@ class Bowl(HeadLoss):
     @property
     def needs_sorted(self) -> bool:
         """Whether the mined ranks have different weights."""
-        return not self.ranks.equal_mined
+        return not self.ranks.shape.equal_over_mined
 
     @property
     def auto_learning_rate(self) -> float:
@@ -81,7 +81,7 @@ class Bowl(HeadLoss):
     @property
     def uses_all_negatives(self) -> bool:
         """Whether all sampled negatives have the same weight."""
-        return self.ranks.equal_sampled
+        return self.ranks.uses_all_negatives
 
     @property
     def dense(self) -> DenseForm | None:

@@ -38,7 +38,7 @@ class RankWeights:
     because vartheta_j is `tail` for all j > k'. The first sum, with `mined_weights`, needs only the
     mined negatives (`Bowl.value`). The second needs no ranks, and is computed over all sampled
     negatives in blocks (the dense form). Usually `tail` is 0. If all B weights are equal
-    (`equal_sampled`), `tail` is this weight, and the first sum is empty.
+    (`uses_all_negatives`), `tail` is this weight, and the first sum is empty.
 
     Attributes:
       options: the parameters. Options that the weights do not depend on are reset to their
@@ -58,12 +58,7 @@ class RankWeights:
         object.__setattr__(self, "shape", RANK_SHAPES[self.options.vartheta])
 
     @property
-    def equal_mined(self) -> bool:
-        """Whether the mined negatives have equal weights, and the others weight 0."""
-        return self.shape.equal_over_mined
-
-    @property
-    def equal_sampled(self) -> bool:
+    def uses_all_negatives(self) -> bool:
         """Whether all sampled negatives have equal weights, as in negative sampling."""
         return self.sizes.mined == self.sizes.sampled and self.shape.equal_if_all_mined
 
@@ -74,8 +69,11 @@ class RankWeights:
 
     @property
     def mined_weights(self) -> npt.NDArray[np.float32]:
-        """The weights of the mined ranks minus `tail`: float32 [k'], empty if `equal_sampled`."""
-        if self.equal_sampled:
+        """The weights of the mined ranks minus `tail`: float32 [k'].
+
+        Empty if `uses_all_negatives`.
+        """
+        if self.uses_all_negatives:
             return np.zeros(0, np.float32)
         return (self._scaled_weights() - self.tail).astype(np.float32)
 
@@ -83,7 +81,7 @@ class RankWeights:
     def tail(self) -> float:
         """The weight of every sampled negative; mined ones have `mined_weights` in addition."""
         first = float(self._scaled_weights()[0])
-        return first if self.equal_sampled else first * self.shape.tail(self.options)
+        return first if self.uses_all_negatives else first * self.shape.tail(self.options)
 
     def all_weights(self) -> Vector:
         """The weights of all B ranks, float64 [B]."""
@@ -109,7 +107,7 @@ class RankWeights:
           >>> weights.count_factors(jnp.array([8.0, 2.0, 0.0]))
           Array([1., 2., 4.], dtype=float32)
         """
-        if self.equal_sampled:
+        if self.uses_all_negatives:
             return self.sizes.sampled / jnp.maximum(counts, 1)
         sums = np.cumsum(self._scaled_weights())
         factors = jnp.asarray(sums[-1] / np.maximum(sums, np.finfo(np.float64).tiny), jnp.float32)
