@@ -58,12 +58,15 @@ class InBatchSampler:
         sample = in_batch(positives, num_labels=self.num_labels, size=size)
         is_last = step % self.steps_per_epoch == self.steps_per_epoch - 1
         row = is_last * (len(self.label_log_weights) - 1)
-        return _with_log_weights(sample, self.label_log_weights, row)
+        ids: Any = sample.ids
+        xp = ids.__array_namespace__()
+        weights = xp.asarray(self.label_log_weights, dtype=np.float32)
+        log_weights = weights[row, xp.minimum(ids, self.num_labels - 1)]
+        log_weights = xp.where(ids < self.num_labels, log_weights, np.float32(-np.inf))
+        return sample._replace(log_weights=log_weights)
 
 
-def in_batch(
-    labels: Array, *, num_labels: int, size: int, label_log_weights: Array | None = None
-) -> Sample:
+def in_batch(labels: Array, *, num_labels: int, size: int) -> Sample:
     """The distinct positives of a batch as the sample of all its points ("in-batch negatives").
 
     There is no surplus label: `drop` is S. NumPy and JAX share all operations used here, and shapes
@@ -76,11 +79,10 @@ def in_batch(
       size: S, static: at least the number of distinct positives in any batch. If a batch had
         more, those with the highest ids would be missing; `min(labels.size, num_labels)` always
         suffices.
-      label_log_weights: float32 [K] or None: the correction of each label, from
-        `in_batch_log_weights`.
 
     Returns:
-      A sample with S = `size` slots and its `num_drawn`, arrays of the library of `labels`.
+      A sample with S = `size` slots and its `num_drawn`, arrays of the library of `labels`; it has
+      no log weights.
     """
     xp: Any = labels.__array_namespace__()
     labels = xp.asarray(labels, dtype=np.int32).reshape(-1)
@@ -92,22 +94,7 @@ def in_batch(
     ids = xp.sort(xp.where(repeated, num_labels, ordered))[:size]
     drop = xp.asarray(size, dtype=np.int32)
     count = xp.asarray(xp.sum(ids < num_labels), dtype=np.int32)
-    sample = Sample(ids, drop, None, count)
-    return (
-        sample
-        if label_log_weights is None
-        else _with_log_weights(sample, label_log_weights[None], 0)
-    )
-
-
-def _with_log_weights(sample: Sample, label_log_weights: Array, row: Any) -> Sample:
-    """Adds the log weights of its labels to a sample, from one row of float32 [rows, K]."""
-    ids: Any = sample.ids
-    xp, num_labels = ids.__array_namespace__(), label_log_weights.shape[1]
-    weights = xp.asarray(label_log_weights, dtype=np.float32)
-    log_weights = weights[row, xp.minimum(ids, num_labels - 1)]
-    log_weights = xp.where(ids < num_labels, log_weights, np.float32(-np.inf))
-    return sample._replace(log_weights=log_weights)
+    return Sample(ids, drop, None, count)
 
 
 def in_batch_log_weights(

@@ -40,9 +40,10 @@ def test_in_batch_takes_each_positive_once():
     sample = compiled(labels, num_labels=9, size=5)
     np.testing.assert_array_equal(sample.ids, [0, 1, 3, 9, 9])
     assert sample.drop == 5 and sample.log_weights is None and sample.num_drawn == 3
-    weights = np.arange(9, dtype=np.float32)
-    sample = in_batch(labels, num_labels=9, size=5, label_log_weights=weights)
-    np.testing.assert_array_equal(sample.log_weights, [0, 1, 3, -np.inf, -np.inf])
+    weights = np.arange(9, dtype=np.float32)[None]
+    sample = InBatchSampler(num_labels=9, label_log_weights=weights).on_host(0, labels)
+    np.testing.assert_array_equal(sample.ids, [0, 1, 3, 9, 9, 9])
+    np.testing.assert_array_equal(sample.log_weights, [0, 1, 3, -np.inf, -np.inf, -np.inf])
 
 
 def test_in_batch_weights_by_enumeration():
@@ -146,18 +147,28 @@ def all_of(frequency):
 def test_host_and_device_find_the_same_labels(labels, size):
     # Of 7 labels, as a set; sizes below and above the number of positives.
     labels = np.array(labels, np.int32)
-    weights = np.linspace(0, 1, 7, dtype=np.float32)
     distinct = sorted({int(label) for label in labels if 0 <= label < 7})[:size]
-    unused = size - len(distinct)
     for given_labels in (labels, jnp.asarray(labels)):
-        sample = in_batch(given_labels, num_labels=7, size=size, label_log_weights=weights)
-        assert all(isinstance(array, type(given_labels)) for array in sample)
-        np.testing.assert_array_equal(sample.ids, distinct + [7] * unused)
-        expected = [*weights[distinct], *[-np.inf] * unused]
-        np.testing.assert_array_equal(sample.log_weights, expected)
+        sample = in_batch(given_labels, num_labels=7, size=size)
+        assert all(isinstance(array, type(given_labels)) for array in sample if array is not None)
+        np.testing.assert_array_equal(sample.ids, distinct + [7] * (size - len(distinct)))
         assert sample.drop == size and sample.num_drawn == len(distinct)
         assert sample.ids.dtype == sample.drop.dtype == np.int32
-        assert sample.log_weights.dtype == np.float32
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(-2, 9), min_size=1, max_size=9))
+def test_host_and_device_weight_the_same_labels(labels):
+    labels = np.array(labels, np.int32)
+    weights = np.linspace(0, 1, 7, dtype=np.float32)
+    sampler = InBatchSampler(num_labels=7, label_log_weights=weights[None])
+    distinct = sorted({int(label) for label in labels if 0 <= label < 7})
+    unused = min(len(labels), 7) - len(distinct)
+    on_host, on_device = sampler.on_host(0, labels), sampler.on_device(0, jnp.asarray(labels), 0)
+    for sample, kind in ((on_host, np.ndarray), (on_device, jax.Array)):
+        assert isinstance(sample.log_weights, kind) and sample.log_weights.dtype == np.float32
+        expected = [*weights[distinct], *[-np.inf] * unused]
+        np.testing.assert_array_equal(sample.log_weights, expected)
 
 
 def test_a_sample_has_a_slot_for_each_positive_or_label():
