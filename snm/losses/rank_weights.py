@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from snm.errors import InputError
-from snm.losses.theta import check_non_increasing, check_weights
+from snm.losses.theta import Vector, check_non_increasing, check_weights
 
 __all__ = [
     "epsilon_tail",
@@ -29,8 +29,6 @@ __all__ = [
     "subsample",
     "top",
 ]
-
-Vector = npt.NDArray[np.float64]
 
 
 def top(

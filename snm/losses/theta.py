@@ -23,6 +23,7 @@ from numpy.polynomial import chebyshev
 from snm.errors import InputError
 
 __all__ = [
+    "Vector",
     "check_non_increasing",
     "check_vartheta",
     "check_weights",
@@ -111,7 +112,7 @@ def theta_from_vartheta(vartheta: npt.ArrayLike, sampled: int, num_labels: int) 
     elif weights.size:
         # A label of a higher rank has too few easier labels below it: its theta is 0.
         last = total - sampled + weights.size
-        _fill(theta, 1, last, weights, sampled, total)
+        _fill(theta, last, weights, sampled, total)
         # Convexity needs non-increasing weights, which rounding may break.
         np.minimum.accumulate(theta, out=theta)
     return theta
@@ -166,9 +167,9 @@ def lemma2_bound(vartheta: npt.ArrayLike, sampled: int, num_labels: int) -> floa
     return float(np.sqrt(sampled * weights[0] * weights.sum() / (num_labels - 1)))
 
 
-def _fill(theta: Vector, first: int, last: int, weights: Vector, sampled: int, total: int) -> None:
-    """Fills theta for the ranks first..last, counted from 1, interval by interval."""
-    intervals = [(first, last)]
+def _fill(theta: Vector, last: int, weights: Vector, sampled: int, total: int) -> None:
+    """Fills theta for the ranks 1..last, interval by interval."""
+    intervals = [(1, last)]
     while intervals:
         low, high = intervals.pop()
         if high - low < 2 * _NODES:

@@ -73,8 +73,7 @@ def _tpu(
 ) -> Target:
     # XLA computes a float32 product from 6 bfloat16 products, a tensorfloat32 one from 3.
     rates = {"bfloat16": bf16, "tensorfloat32": bf16 / 3, "float32": bf16 / 6}
-    page = {"v5e": "v5e", "v5p": "v5p", "v6e": "v6e"}[name]
-    source = f"cloud.google.com/tpu/docs/{page}; products of parts: XLA's precision configuration"
+    source = f"cloud.google.com/tpu/docs/{name}; products of parts: XLA's precision configuration"
     source += "; on-chip memory: jax.experimental.pallas.tpu.get_tpu_info"
     return Target(name, "tpu", memory, bandwidth, rates, link, topologies, on_chip, source=source)
 

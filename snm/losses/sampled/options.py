@@ -8,8 +8,9 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple
 
 from snm.errors import InputError
-from snm.losses.rank_weights import Vector, power_law, top
+from snm.losses.rank_weights import power_law, top
 from snm.losses.surrogates import SURROGATES, ramp
+from snm.losses.theta import Vector
 from snm.losses.transformations import TRANSFORMATIONS
 from snm.system.field_checks import check_choices, check_types
 

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from snm.losses.rank_weights import Vector
 from snm.losses.sampled.options import RANK_SHAPES, LossOptions, RankShape, SampleSizes
+from snm.losses.theta import Vector
 
 __all__ = ["RANK_WEIGHT_OPTIONS", "RankWeights"]
 
