@@ -79,7 +79,7 @@ def update_by_blocks(
     ok = _all_finite(inputs, gradients, dense, ok)
 
     shard = inputs.shard
-    blocks = block_plan(inputs.labels.num_slots, _BLOCK)
+    blocks = block_plan(inputs.labels.num_searched, _BLOCK)
     if gradients.grad_scores is not None:
         blocks = BlockPlan(1, gradients.grad_scores.shape[1])
 
@@ -213,7 +213,7 @@ class _DensePart:
     ) -> jax.Array:
         """A read-only pass: folds `add` over the scores of all blocks."""
         inputs = self.inputs
-        blocks = block_plan(inputs.labels.num_slots, _BLOCK)
+        blocks = block_plan(inputs.labels.num_searched, _BLOCK)
 
         def add_block(carry: jax.Array, start: jax.Array) -> jax.Array:
             block = _read_block(inputs, inputs.table, inputs.bias, start, blocks.size)

@@ -53,7 +53,7 @@ def _top_slots(inputs: StepInputs, count: int, ordered: bool) -> Best:
         best = best_scores(
             inputs.queries,
             labels,
-            min(count, labels.num_slots),
+            min(count, labels.num_searched),
             masked=local_masked,
             compute_dtype=inputs.compute_dtype,
             ordered=ordered,

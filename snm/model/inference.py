@@ -200,7 +200,7 @@ def best_labels(
     best = best_scores(
         queries,
         labels,
-        min(count, labels.num_slots),
+        min(count, labels.num_searched),
         masked=dropped_labels(model, features, shard, ids),
         added=added,
         compute_dtype=jnp.dtype(model.spec.compute_dtype),

@@ -178,8 +178,8 @@ class LabelRows(NamedTuple):
     num_valid: jax.Array | None = None
 
     @property
-    def num_slots(self) -> int:
-        """S."""
+    def num_searched(self) -> int:
+        """How many slots a search reads: S, or the N rows of the table if slots are rows."""
         return self.table.shape[0] if self.ids is None else self.ids.shape[0]
 
     def block(self, start: jax.Array, size: int) -> Block:

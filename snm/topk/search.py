@@ -90,7 +90,7 @@ def best_scores(
     Returns:
       The top scores and their slots.
     """
-    slots = labels.num_slots
+    slots = labels.num_searched
 
     def search_form(longest: int, on_cpu: bool) -> functools.partial[Best]:
         unit = UNIT["cpu"] if on_cpu else UNIT["gpu"]

@@ -48,7 +48,7 @@ def kernel_form(
     if kernel == "off" or added or platform() != "tpu":
         return None
     (n, dim), size = queries.shape, labels.table.dtype.itemsize
-    sizes = Sizes(n, labels.num_slots, dim, count, size)
+    sizes = Sizes(n, labels.num_searched, dim, count, size)
     tiles = choose_tiles(sizes)
     if tiles is None or not moves_fewer_bytes(tiles, sizes, masked=masked):
         return None
