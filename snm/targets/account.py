@@ -95,31 +95,32 @@ class Account:
         return sum(exchange.sent for exchange in self.exchanges)
 
 
-def account(module: Module, turns: int = 1) -> Account:
+def account(module: Module, default_trips: int = 1) -> Account:
     """Counts what a program moves, computes and exchanges.
 
     Args:
       module: the program.
-      turns: the trip count of loops whose text does not have it.
+      default_trips: the trip count of loops whose text does not have it.
     """
-    return _account_computation(module, module.entry, turns)
+    return _account_computation(module, module.entry, default_trips)
 
 
-def _account_computation(module: Module, name: str, turns: int) -> Account:
+def _account_computation(module: Module, name: str, default_trips: int) -> Account:
     total, siblings = Account(), module.within(name)
     for instruction in siblings.values():
         if instruction.opcode == "while":
             trips = module.trips(instruction)
             total.unknown_loops += trips is None
-            body = _account_computation(module, instruction.called("body"), turns)
-            total.add(body, turns if trips is None else trips)
+            body = _account_computation(module, instruction.called("body"), default_trips)
+            total.add(body, default_trips if trips is None else trips)
         elif instruction.opcode == "conditional":
             branches = [
-                _account_computation(module, branch, turns) for branch in instruction.branches
+                _account_computation(module, branch, default_trips)
+                for branch in instruction.branches
             ]
             total.add(min(branches, key=lambda branch: branch.moved))
         elif instruction.opcode == "call":
-            total.add(_account_computation(module, instruction.called("to_apply"), turns))
+            total.add(_account_computation(module, instruction.called("to_apply"), default_trips))
         else:
             total.moved += _moved(module, siblings, instruction)
             total.instructions += not _is_free(instruction)

@@ -52,10 +52,10 @@ def make_devices(target: Target, count: int) -> list[Any]:
         topology = topologies.get_topology_desc(
             platform=target.platform, topology_name=name, **options
         )
-    except (RuntimeError, NotImplementedError, ValueError, jax.errors.JaxRuntimeError) as problem:
+    except (RuntimeError, NotImplementedError, ValueError, jax.errors.JaxRuntimeError) as error:
         raise InputError(
             f"--target {target.name}",
-            f"no compiler for it ({first_line(problem)})",
+            f"no compiler for it ({first_line(error)})",
             pip_install(target.extra),
         ) from None
     return list(topology.devices)[:count]

@@ -38,6 +38,7 @@ from snm.trainer.programs import jitted_assembly
 __all__ = ["Program", "compile_and_analyse", "compile_run", "compile_scoring", "compile_training"]
 
 _EVALUATION_K = 5  # labels per point that an evaluation finds
+_LONGEST_SORT = 1 << 14  # scores of a point that a search for the best labels may sort at once
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,8 +151,8 @@ def compile_training(
                 placed(stack, stack_specs(stack, parts)),
             )
         program = _untraced_steps(model, source, mesh)
-        turns = mean_blocks(model.spec.num_slots, sizes[1]) if sizes[1] > 1 else 1
-        return compile_and_analyse(name, steps, program, shapes, tables, longest, turns)
+        default_trips = mean_blocks(model.spec.num_slots, sizes[1]) if sizes[1] > 1 else 1
+        return compile_and_analyse(name, steps, program, shapes, tables, longest, default_trips)
 
 
 def _untraced_steps(model: Model, source: Source, mesh: Mesh | None) -> jax.stages.Wrapped:
@@ -198,13 +199,13 @@ def compile_scoring(
             spec = PartitionSpec(DATA) if parts > 1 else PartitionSpec()
             specs = jax.tree.map(lambda _: spec, block)
             shapes = sharded_shapes(joined_state, mesh), placed(block, specs)
-            return compile_and_analyse(name, 1, best, shapes, tables, 1 << 14)
+            return compile_and_analyse(name, 1, best, shapes, tables, _LONGEST_SORT)
         inputs = placed(joined_state), placed(block)
         embed = jitted_queries.__wrapped__(joined, None)
         queries = placed(jax.eval_shape(embed, *inputs))
-        first = compile_and_analyse(name, 1, embed, inputs, tables, 1 << 14)
+        first = compile_and_analyse(name, 1, embed, inputs, tables, _LONGEST_SORT)
         return _in_sequence(
-            first, compile_and_analyse(name, 1, best, (*inputs, queries), tables, 1 << 14)
+            first, compile_and_analyse(name, 1, best, (*inputs, queries), tables, _LONGEST_SORT)
         )
 
 
@@ -272,7 +273,7 @@ def compile_and_analyse(
     shapes: tuple[Any, ...],
     tables: list[tuple[int, ...]],
     longest_sort: int,
-    turns: int = 1,
+    default_trips: int = 1,
 ) -> Program:
     """Compiles a jitted program for the devices of its arguments, and analyses it.
 
@@ -283,7 +284,7 @@ def compile_and_analyse(
       shapes: the shapes and shardings of its arguments.
       tables: the shapes of the tables that it must not copy.
       longest_sort: the most scores of a point that one sort may order.
-      turns: the trip count of loops whose text does not have it.
+      default_trips: the trip count of loops whose text does not have it.
     """
     begun = time.perf_counter()
     executable = compile_for_target(program.lower(*shapes))
@@ -297,7 +298,7 @@ def compile_and_analyse(
         aliased=int(memory.alias_size_in_bytes),
         results=int(memory.output_size_in_bytes),
         temporaries=int(memory.temp_size_in_bytes),
-        account=account(module, turns),
+        account=account(module, default_trips),
         faults=faults(module, tables, longest_sort),
         seconds=seconds,
     )

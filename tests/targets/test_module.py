@@ -98,7 +98,7 @@ def test_loops_count_as_often_as_the_text_tells():
     assert account(program(STARTED + known, LOOP)).moved == 3 * once
     found = account(program(STARTED + "open, body=%body", LOOP))
     assert (found.moved, found.unknown_loops) == (once, 1)
-    found = account(program(STARTED + "open, body=%body", LOOP), turns=5)
+    found = account(program(STARTED + "open, body=%body", LOOP), default_trips=5)
     assert (found.moved, found.unknown_loops) == (5 * once, 1)
 
 
