@@ -38,6 +38,7 @@ class SampleSizes(NamedTuple):
     mined: int
 
 
+# A spec is pickled with these functions, so they are not lambdas.
 def _no_tail(_: LossOptions) -> float:
     return 0.0
 
