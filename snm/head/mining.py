@@ -82,11 +82,11 @@ def _search_own_slots(inputs: StepInputs, count: int, search: Callable[..., Best
     capacity = math.ceil(mean + 8 * math.sqrt(mean * (1 - 1 / shard.parts)))
     capacity = max(-(-capacity // 16) * 16, count)
     if capacity >= size:
-        return search(inputs.ids, 0)
+        return search(ids, 0)
     first, end = inputs.own_slots()
     start = jnp.minimum(first, size - capacity)
 
     def search_own() -> Best:
         return search(lax.dynamic_slice(ids, (start,), (capacity,)), start)
 
-    return lax.cond(end - start <= capacity, search_own, lambda: search(inputs.ids, 0))
+    return lax.cond(end - start <= capacity, search_own, lambda: search(ids, 0))

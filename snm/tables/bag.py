@@ -63,10 +63,10 @@ def embedding_bag_loop(table: jax.Array, block: SparseRows) -> jax.Array:
 
     def all_rows(carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         done, out = carry
-        place = done + begin[:, None] + jnp.arange(_VECTOR_ENTRIES)[None]
+        position = done + begin[:, None] + jnp.arange(_VECTOR_ENTRIES)[None]
         # A row without further entries repeats its last entry, which is in the cache, with value 0.
-        entry = jnp.maximum(jnp.minimum(place, end[:, None] - 1), 0)
-        value = jnp.where(place < end[:, None], rows_at(values, entry), 0)
+        entry = jnp.maximum(jnp.minimum(position, end[:, None] - 1), 0)
+        value = jnp.where(position < end[:, None], rows_at(values, entry), 0)
         table_ids = rows_at(ids, entry)
         for u in range(_VECTOR_ENTRIES):
             rows = as_float(rows_at(table, lax.index_in_dim(table_ids, u, 1, keepdims=False)))

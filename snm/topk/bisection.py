@@ -178,9 +178,9 @@ def collect_above(scores: jax.Array, floor: jax.Array, room: int) -> tuple[jax.A
         left = jnp.where(later, left - below, left)
         rest = jnp.where(later, rest >> bits, low)
         bit = jnp.where(later, bit + bits, bit)
-    place = jnp.where(real, word * passed.shape[2] + bit, 0)
-    collected = jnp.take_along_axis(scores, place, axis=1)
-    return jnp.where(real, collected, MASKED), place
+    column = jnp.where(real, word * passed.shape[2] + bit, 0)
+    collected = jnp.take_along_axis(scores, column, axis=1)
+    return jnp.where(real, collected, MASKED), column
 
 
 def _count_reaching(scores: jax.Array, point: jax.Array) -> jax.Array:
@@ -194,5 +194,5 @@ def _count_reaching(scores: jax.Array, point: jax.Array) -> jax.Array:
 
 def _pack_bits(passed: jax.Array) -> jax.Array:
     """Packs the bools along the last axis into the bits of words."""
-    place = jnp.arange(passed.shape[-1], dtype=jnp.uint32)
-    return jnp.sum(passed.astype(jnp.uint32) << place[None, None, :], axis=-1, dtype=jnp.uint32)
+    bit = jnp.arange(passed.shape[-1], dtype=jnp.uint32)
+    return jnp.sum(passed.astype(jnp.uint32) << bit[None, None, :], axis=-1, dtype=jnp.uint32)

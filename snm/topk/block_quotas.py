@@ -75,12 +75,12 @@ def block_candidates(scores: jax.Array, begin: jax.Array, quota: Quota) -> Candi
       quota: how many candidates to return.
     """
     low, high = find_threshold(scores, quota.fewest, quota.most)
-    collected, place = collect_above(scores, low, quota.most)
+    collected, columns = collect_above(scores, low, quota.most)
     # Where equal scores leave low < high, not all of them may fit: no floor is known. Where fewer
     # than `fewest` were found, all scores of the block are candidates.
     floor = jnp.where(low == high, low, jnp.inf)
     floor = jnp.where(collected[:, quota.fewest - 1] <= MASKED, MASKED, floor)
-    return Candidates(collected, begin + place, floor)
+    return Candidates(collected, begin + columns, floor)
 
 
 def merge_candidates(
@@ -103,12 +103,12 @@ def merge_candidates(
     )
     exact = jnp.bool_(True)
     if ordered:
-        top, place = parallel_top_k(scores, count)
+        top, columns = parallel_top_k(scores, count)
     else:
         low, high = find_threshold(scores, count, count)
-        top, place = collect_above(scores, low, count)
+        top, columns = collect_above(scores, low, count)
         exact = jnp.all(low == high)
     # jnp.min, not top[:, -1]: XLA:CPU sorts whole rows if a top-k is sliced.
     needed = jnp.min(top, axis=1)[None, :]
     complete = jnp.all((candidates.floor <= needed) | (candidates.floor <= MASKED))
-    return top, jnp.take_along_axis(slots, place, axis=1), exact & complete
+    return top, jnp.take_along_axis(slots, columns, axis=1), exact & complete

@@ -254,8 +254,8 @@ class _Folds(NamedTuple):
         """The top `count` scores of the folds."""
         n, count, width = self.scores.shape
         slots = self.starts[:, :, None] + jnp.arange(width, dtype=jnp.int32)[None, None, :]
-        top, place = parallel_top_k(self.scores.reshape(n, count * width), count)
-        return Best(top, jnp.take_along_axis(slots.reshape(n, count * width), place, axis=1))
+        top, columns = parallel_top_k(self.scores.reshape(n, count * width), count)
+        return Best(top, jnp.take_along_axis(slots.reshape(n, count * width), columns, axis=1))
 
 
 def _merge_folds(best: _Folds, scores: jax.Array, begin: jax.Array) -> _Folds:
