@@ -80,14 +80,14 @@ def source_of(
         resized=bool(config.sampled_start),
     )
     one, kind = spec.one_positive, _sampler_kind(spec, settings)
-    num_features = np.diff(weighting.starts(points.features))
+    features_per_point = np.diff(weighting.starts(points.features))
     counts = PointCounts.of(
-        num_features, points.labels, labelled, own.start, kind, one_positive=one
+        features_per_point, points.labels, labelled, own.start, kind, one_positive=one
     )
     entries = [int(counts.features.sum()), int(counts.labels.sum())]
     room = None
     if rows is not None and mesh is None:
-        room = _room_for_all(config, points, num_features, order)
+        room = _room_for_all(config, points, features_per_point, order)
     if room is not None:
         entries = [*room[1:]]
     source = make_source(
@@ -106,7 +106,7 @@ def source_of(
 
 
 def _room_for_all(
-    config: ResolvedConfig, points: Points, num_features: NDArray[np.integer], order: Order
+    config: ResolvedConfig, points: Points, features_per_point: NDArray[np.integer], order: Order
 ) -> tuple[int, int, int] | None:
     """`DeviceSource.room` for all points, if this phase trains on some and another phase on all.
 
@@ -119,8 +119,8 @@ def _room_for_all(
     every = points.labelled()
     if min(config.batch_size, len(every)) != order.batch_size:
         return None
-    num_labels = np.diff(points.labels.indptr)
-    return len(every), int(num_features[every].sum()), int(num_labels[every].sum())
+    labels_per_point = np.diff(points.labels.indptr)
+    return len(every), int(features_per_point[every].sum()), int(labels_per_point[every].sum())
 
 
 def _own_rows(matrix: csr_matrix, rows: NDArray[np.int64]) -> csr_matrix:
@@ -135,8 +135,8 @@ def _weighted_labels(points: Points, rows: NDArray[np.int64], mean_weight: float
         return labels
     values = labels.data
     if points.weights is not None:
-        num_features = (points.weights[rows] / mean_weight).astype(np.float32)
-        values = values * np.repeat(num_features, np.diff(labels.indptr))
+        point_weights = (points.weights[rows] / mean_weight).astype(np.float32)
+        values = values * np.repeat(point_weights, np.diff(labels.indptr))
     if points.label_weights is not None:
         values = values * points.label_weights[labels.indices]
     # A product that is rounded to 0 would count as padding.
@@ -174,8 +174,8 @@ def make_source(
     if counts is None:
         labelled = np.flatnonzero(np.diff(labels.indptr))
         one, kind = spec.one_positive, _sampler_kind(spec, settings)
-        num_features = np.diff(features.indptr)
-        counts = PointCounts.of(num_features, labels, labelled, 0, kind, one_positive=one)
+        features_per_point = np.diff(features.indptr)
+        counts = PointCounts.of(features_per_point, labels, labelled, 0, kind, one_positive=one)
         features, labels = select_rows(features, labelled), select_rows(labels, labelled)
     order = Order.of(len(counts.labels), settings.batch_size, settings.seed, parts)
     sizes = EpochSizes(order, counts, parts, 0.0 if resident else settings.input_dropout)
