@@ -52,7 +52,7 @@ class Batch(NamedTuple):
     taken: jax.Array | None = None
 
     @property
-    def of_head(self) -> HeadBatch:
+    def head_batch(self) -> HeadBatch:
         """The part for the head: the labels, without the features."""
         return HeadBatch(self.terms, self.sample, self.known, self.seen)
 

@@ -35,7 +35,7 @@ def dropout_keys(seed: int, epoch: int, points: np.ndarray) -> np.ndarray:
     Returns:
       uint32 [...].
     """
-    epoch_key = Stream.DROPOUT.of(seed, epoch).generate_state(2, np.uint32)
+    epoch_key = Stream.DROPOUT.seed_sequence(seed, epoch).generate_state(2, np.uint32)
     return mix_bits(mix_bits(points.astype(np.uint32) * GOLDEN ^ epoch_key[0]) ^ epoch_key[1])
 
 

@@ -102,7 +102,7 @@ class Order:
             return self._epochs[number]
 
     def _new_epoch(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        rng = np.random.default_rng(Stream.ORDER.of(self.seed, number))
+        rng = np.random.default_rng(Stream.ORDER.seed_sequence(self.seed, number))
         # The sizes of strips differ by at most one point, so that the longest ends in the last
         # step.
         places = np.full((self.strips, self.steps * (self.batch_size // self.strips)), -1, np.int64)
@@ -110,5 +110,5 @@ class Order:
             first, last = self._bound(strip), self._bound(strip + 1)
             places[strip, : last - first] = first + rng.permutation(last - first)
         steps = places.reshape(self.strips, self.steps, -1).swapaxes(0, 1)
-        draws = np.random.default_rng(Stream.POSITIVES.of(self.seed, number))
+        draws = np.random.default_rng(Stream.POSITIVES.seed_sequence(self.seed, number))
         return steps.reshape(self.steps, self.batch_size), draws.random(self.num_points)

@@ -80,7 +80,7 @@ def _embed_blocks(
     def started_blocks() -> Iterator[tuple[jax.Array, csr_matrix]]:
         embed, first = jitted_queries(model, None), 0
         # The features of a source are weighted already.
-        for count, block in Blocks(Weighting("none"), ROWS, entries=8).of(source.features):
+        for count, block in Blocks(Weighting("none"), ROWS, entries=8).split(source.features):
             yield embed(state, block), source.labels[first : first + count]
             first += count
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from snm.batches.dispatches import dispatch_length
 from snm.batches.item_splits import add_splits
-from snm.batches.sources.build import source_of
+from snm.batches.sources.build import make_run_source
 from snm.batches.sources.source import Source
 from snm.config.resolve import label_names_obstacle
 from snm.config.resolved import ResolvedConfig
@@ -147,7 +147,7 @@ def prepare(
     if extra_points is not None:
         first_extra = points_in_file * (1 + config.item_splits)
         point_ids[first_extra:] = -1 - extra_points.labels.indices.astype(np.int64)
-    source = source_of(config, model.spec, points, rows, weighting, mesh)
+    source = make_run_source(config, model.spec, points, rows, weighting, mesh)
     total_steps = source.schedule.steps
     evaluate_every = config.evaluate_every if config.validation_fraction else 0
     periods = config.checkpoint_every, evaluate_every, probe_every  # dispatches end at multiples

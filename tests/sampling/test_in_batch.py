@@ -247,7 +247,7 @@ def test_negatives_weigh_as_much_as_positives(tiny_data, changes, most):
     assert batch.sample.num_drawn == len(labels) > (8 if config.positives == "all" else 4)
     head = init_head(spec, jax.random.key(0), 4, score_scale=0.5)
     queries = jnp.eye(8, 4)  # points 5 to 8 have scores of 0
-    new, step = jitted_update(spec, head, queries, batch.of_head, learning_rate=1.0)
+    new, step = jitted_update(spec, head, queries, batch.head_batch, learning_rate=1.0)
     moved = np.asarray(new.bias - head.bias)
     assert step.ok and moved[sorted(labels)].max() > 0.01 and moved.min() < -0.01
     if config.loss == "bowl":  # hinge: the terms' weights add up to 1, and so do the negatives'
@@ -265,7 +265,7 @@ def test_the_loss_of_equal_scores_counts_no_candidates(tiny_data):
         spec = prepared.model.spec
         head = init_head(spec, jax.random.key(0), 4)
         zeros = jnp.zeros((8, 4))
-        _, step = jitted_update(spec, head, zeros, batch.of_head, learning_rate=1.0)
+        _, step = jitted_update(spec, head, zeros, batch.head_batch, learning_rate=1.0)
         np.testing.assert_allclose(step.loss, 2, rtol=1e-6)
 
 

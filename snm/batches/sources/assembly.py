@@ -39,7 +39,7 @@ class Terms:
     positive_weights: str
     divisor: int
 
-    def of(self, known: SparseRows, points: Any, positives: Any) -> SparseRows:
+    def make(self, known: SparseRows, points: Any, positives: Any) -> SparseRows:
         """The terms of points, and their weights.
 
         Args:
@@ -127,7 +127,7 @@ class FromNumbers:
         points, sample = jnp.asarray(item.points), item.sample
         block = take(features, points, shape[0])
         known = take(labels, points, shape[1])
-        terms = self.terms.of(known, points, item.positives)
+        terms = self.terms.make(known, points, item.positives)
         if self.draw is not None:
             positives = self.terms.positives(terms) if self.reads_positives else None
             sample = self.draw(item.step, positives, item.key[1])

@@ -34,13 +34,13 @@ from snm.sampling.protocol import Sampler, SamplerInputs
 from snm.sampling.samplers import SAMPLERS
 from snm.tables.by_row import count_frequent
 
-__all__ = ["keeps_on_device", "make_source", "source_of"]
+__all__ = ["keeps_on_device", "make_run_source", "make_source"]
 
 _TINY = np.finfo(np.float32).tiny
 _RESIDENT_FRACTION = 0.3  # largest fraction of the device's memory for the training set
 
 
-def source_of(
+def make_run_source(
     config: ResolvedConfig,
     spec: HeadSpec,
     points: Points,

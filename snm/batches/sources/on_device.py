@@ -124,7 +124,7 @@ class DeviceSource(Source):
         if self.assembly.reads_positives:  # of the first batch, which is whole here
             drawn = self._drawn(0)
             labels = take(as_sparse_rows(self.labels), drawn.points, self.shape_of_step(0)[1])
-            positives = self.terms.positives(self.terms.of(labels, drawn.points, drawn.positives))
+            positives = self.terms.positives(self.terms.make(labels, drawn.points, drawn.positives))
         sample = _drawn_alone(draw, np.int32(0), positives, self._key[1])
         self._check_sample(sampler, sample, "on_device at step 0")
 

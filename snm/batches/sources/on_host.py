@@ -78,13 +78,13 @@ class HostSource(Source):
         self, epoch: int, points: np.ndarray, positives: np.ndarray
     ) -> tuple[SparseRows, SparseRows, SparseRows | None, SparseRows | None]:
         """Features, terms and, if needed, known labels and all features of points."""
-        sizes, share = self.sizes.of(epoch), self.settings.input_dropout
+        sizes, share = self.sizes.entries(epoch), self.settings.input_dropout
         rows = np.where(points >= 0, points - self.counts.first, -1)
         features = seen = take(as_sparse_rows(self.features), rows, sizes.all_features)
         if share:
             keys = dropout_keys(self.order.seed, epoch, points)
             features = drop_entries(seen, keys, share, sizes.features)
         known = take(as_sparse_rows(self.labels), rows, sizes.labels)
-        terms = self.terms.of(known, points, positives)
+        terms = self.terms.make(known, points, positives)
         known_or_none = known if self.spec.excludes_known else None
         return features, terms, known_or_none, seen if self.settings.drop_seen else None

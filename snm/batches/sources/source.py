@@ -195,7 +195,7 @@ class Source(abc.ABC):
 
     def shape(self, epoch: int) -> tuple[int, int]:
         """Entries of features and of labels that hold any batch of an epoch, rounded up."""
-        return self.sizes.of(epoch)[:2]
+        return self.sizes.entries(epoch)[:2]
 
     def shape_of_step(self, step: int) -> tuple[int, int]:
         """`shape` of the epoch that a step belongs to."""
@@ -269,7 +269,7 @@ class Source(abc.ABC):
                 assert self.counts.labels_of_all is not None
                 entries = self.data_parts * self.shape_of_step(step)[1]
                 known = take(as_sparse_rows(self.counts.labels_of_all), points, entries)
-                terms = self.terms.of(known, points, positives)
+                terms = self.terms.make(known, points, positives)
             labels = self.terms.positives(terms)
         sample = sampler.on_host(step, labels)
         self._check_sample(sampler, sample, f"step {step}")
