@@ -78,12 +78,12 @@ class HostSource(Source):
         self, epoch: int, points: np.ndarray, positives: np.ndarray
     ) -> tuple[SparseRows, SparseRows, SparseRows | None, SparseRows | None]:
         """Features, terms and, if needed, known labels and all features of points."""
-        sizes, share = self.sizes.entries(epoch), self.settings.input_dropout
+        sizes, rate = self.sizes.entries(epoch), self.settings.input_dropout
         rows = np.where(points >= 0, points - self.counts.first, -1)
         features = seen = take(as_sparse_rows(self.features), rows, sizes.all_features)
-        if share:
+        if rate:
             keys = dropout_keys(self.order.seed, epoch, points)
-            features = drop_entries(seen, keys, share, sizes.features)
+            features = drop_entries(seen, keys, rate, sizes.features)
         known = take(as_sparse_rows(self.labels), rows, sizes.labels)
         terms = self.terms.make(known, points, positives)
         known_or_none = known if self.spec.excludes_known else None
