@@ -58,7 +58,11 @@ class RunRequest:
 
 
 def run_events(
-    dataset: Dataset, config: ResolvedConfig, given: Config, place: RunLocation, request: RunRequest
+    dataset: Dataset,
+    config: ResolvedConfig,
+    given: Config,
+    location: RunLocation,
+    request: RunRequest,
 ) -> Generator[Event]:
     """The events of a run: train all members, load and measure the model, write the result.
 
@@ -68,10 +72,10 @@ def run_events(
       dataset: as loaded.
       config: the settings, from `snm.runs.settings.resolve_for_run`.
       given: the settings as the user gave them.
-      place: where the run is kept; it is to follow the events.
+      location: where the run is kept; it is to follow the events.
       request: the other arguments.
     """
-    folder = RunFolder(place.folder, apart=place.is_apart)
+    folder = RunFolder(location.folder, apart=location.is_apart)
     origin = run_origin(dataset, request.source, request.warm_start)
     stop = request.stop
     if has_several_processes() and stop is not None:
@@ -113,9 +117,9 @@ def run_events(
         del first_phase_run  # only member 1 holds it now
         trained = yield from run_members(members, at_once, stop)
         del members  # frees the weighted training points
-        if place.is_apart:
+        if location.is_apart:
             with part("reading the checkpoints"):
-                place.copy_to_all()
+                location.copy_to_all()
         yield from run.finish(trained, at_once, stop)
 
 

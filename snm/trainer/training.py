@@ -144,8 +144,8 @@ def training(
             probe_every=probe_every,
             stop=stop,
         )
-        with open_location(run_dir) as place:
-            yield from PlannedRun.of(dataset, config, place).events(request)
+        with open_location(run_dir) as location:
+            yield from PlannedRun.of(dataset, config, location).events(request)
 
     events = timed_separately(run())
     return show_progress(events) if (in_notebook() if progress is None else progress) else events
@@ -169,28 +169,28 @@ class PlannedRun:
       dataset: as loaded.
       given: the settings as the user gave them.
       config: the same, resolved for the data; a resumed run keeps the choices of its start.
-      place: where the run is kept.
+      location: where the run is kept.
     """
 
     dataset: Dataset
     given: Config
     config: ResolvedConfig
-    place: RunLocation
+    location: RunLocation
 
     @classmethod
-    def of(cls, dataset: Dataset, config: Config, place: RunLocation) -> PlannedRun:
+    def of(cls, dataset: Dataset, config: Config, location: RunLocation) -> PlannedRun:
         """Resolves the settings.
 
         Args:
           dataset: as loaded.
           config: the settings as the user gave them.
-          place: where the run is kept; it follows the events.
+          location: where the run is kept; it follows the events.
 
         Raises:
           InputError: settings that do not suit the data set or the run, or a damaged run.
         """
         return cls(
-            dataset, config, resolve_for_run(RunFolder(place.folder), config, dataset), place
+            dataset, config, resolve_for_run(RunFolder(location.folder), config, dataset), location
         )
 
     def events(self, request: RunRequest) -> Generator[Event]:
@@ -200,8 +200,8 @@ class PlannedRun:
           request: the arguments beside the settings.
         """
         yield from (Noted(0, note) for note in _notes_on_settings(self.given, self.dataset))
-        events = run_events(self.dataset, self.config, self.given, self.place, request)
-        yield from self.place.follow(events)
+        events = run_events(self.dataset, self.config, self.given, self.location, request)
+        yield from self.location.follow(events)
 
 
 def _why_no_scale(config: Config) -> str | None:
