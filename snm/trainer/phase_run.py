@@ -87,7 +87,7 @@ def open_phase(
         state = _initial_state(prepared, programs, inputs.warm_start, member)
         notes = [f"{error}; beginning again" for error in damaged]
         if phase.name == phase_names(1)[0]:
-            notes += start_notes(inputs, prepared.source)
+            notes += start_notes(config, inputs.dataset, prepared.source, inputs.warm_start)
     else:
         progress = Counters(**note.progress)
         _check_same_run(checkpoints.path(progress.step), note.about, run_info)

@@ -19,7 +19,6 @@ from snm.config.settings import Config
 from snm.data.dataset import Dataset
 from snm.distributed.dataset import load_together
 from snm.errors import InputError
-from snm.losses.sampled import LOSSES, HeadLoss
 from snm.prediction.predictor import Predictor
 from snm.runs.agreement import check_same_command
 from snm.runs.events import Event, Finished, Noted
@@ -28,9 +27,8 @@ from snm.runs.log.progress_bar import in_notebook, show_progress
 from snm.runs.mirror import RunLocation, open_location
 from snm.runs.settings import resolve_for_run
 from snm.system.timing import part, timed_separately
-from snm.trainer.memory.notes import why_no_adjustment, why_no_memory
-from snm.trainer.prepare import why_no_label_names
 from snm.trainer.run import RunRequest, run_events
+from snm.trainer.start_notes import notes_on_settings
 
 __all__ = ["PlannedRun", "train", "training"]
 
@@ -199,28 +197,6 @@ class PlannedRun:
         Args:
           request: the arguments beside the settings.
         """
-        yield from (Noted(0, note) for note in _notes_on_settings(self.given, self.dataset))
+        yield from (Noted(0, note) for note in notes_on_settings(self.given, self.dataset))
         events = run_events(self.dataset, self.config, self.given, self.location, request)
         yield from self.location.follow(events)
-
-
-def _why_no_scale(config: Config) -> str | None:
-    """A note if `auto` takes the score scale 1 because a loss of one's own does not say more."""
-    kind = type(LOSSES[config.loss])
-    if config.score_scale != "auto" or kind.takes_exponentials is not HeadLoss.takes_exponentials:
-        return None
-    return (
-        f"score scale 1: loss {config.loss} does not say takes_exponentials (True for a loss that "
-        "exponentiates scores, whose scale auto then chooses; False ends this note)"
-    )
-
-
-def _notes_on_settings(config: Config, dataset: Dataset) -> list[str]:
-    """Notes on what the settings leave out, or leave to `auto`, a line each."""
-    notes = [
-        why_no_memory(config, dataset),
-        why_no_adjustment(config, dataset),
-        why_no_label_names(config, dataset),
-        _why_no_scale(config),
-    ]
-    return [note for note in notes if note is not None]
