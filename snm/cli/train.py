@@ -153,8 +153,7 @@ def run_training(command: Train) -> None:
         from snm.runs.mirror import open_location
         from snm.stores.address import Address
         from snm.system.signals import announced_stop
-        from snm.trainer.run import RunRequest
-        from snm.trainer.training import PlannedRun
+        from snm.trainer.run import PlannedRun, RunRequest
 
     with open_location(command.run_dir) as location:
         with waiting("planning"), part("planning"):

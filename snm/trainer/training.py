@@ -1,36 +1,29 @@
-"""A training run from data to result, top to bottom.
+"""A training run from data to result: `training` yields its events; `train` returns its result.
 
-`training` yields the events of a run; `train` returns its result. Both write the run's folder, and
-the same call again resumes from the last checkpoint. `snm train` uses `PlannedRun`, to print the
-settings before it trains.
+Both write the run's folder, and the same call again resumes from the last checkpoint.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import numbers
 import os
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
-from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config
 from snm.data.dataset import Dataset
 from snm.distributed.dataset import load_together
 from snm.errors import InputError
 from snm.prediction.predictor import Predictor
 from snm.runs.agreement import check_same_command
-from snm.runs.events import Event, Finished, Noted
-from snm.runs.folder import RunFolder
+from snm.runs.events import Event, Finished
 from snm.runs.log.progress_bar import in_notebook, show_progress
-from snm.runs.mirror import RunLocation, open_location
-from snm.runs.settings import resolve_for_run
+from snm.runs.mirror import open_location
 from snm.system.timing import part, timed_separately
-from snm.trainer.run import RunRequest, run_events
-from snm.trainer.start_notes import notes_on_settings
+from snm.trainer.run import PlannedRun, RunRequest
 
-__all__ = ["PlannedRun", "train", "training"]
+__all__ = ["train", "training"]
 
 
 def train(
@@ -157,46 +150,3 @@ def _check_probe(probe: object, probe_every: object) -> None:
         raise InputError("probe_every", f"{probe_every!r}"[:80], expected)
     if probe_every and probe is None:
         raise InputError("probe_every", f"{probe_every} and no probe", "a probe to call")
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class PlannedRun:
-    """A run whose settings are resolved for its data; nothing is written yet.
-
-    Attributes:
-      dataset: as loaded.
-      given: the settings as the user gave them.
-      config: the same, resolved for the data; a resumed run keeps the choices of its start.
-      location: where the run is kept.
-    """
-
-    dataset: Dataset
-    given: Config
-    config: ResolvedConfig
-    location: RunLocation
-
-    @classmethod
-    def of(cls, dataset: Dataset, config: Config, location: RunLocation) -> PlannedRun:
-        """Resolves the settings.
-
-        Args:
-          dataset: as loaded.
-          config: the settings as the user gave them.
-          location: where the run is kept; it follows the events.
-
-        Raises:
-          InputError: settings that do not suit the data set or the run, or a damaged run.
-        """
-        return cls(
-            dataset, config, resolve_for_run(RunFolder(location.folder), config, dataset), location
-        )
-
-    def events(self, request: RunRequest) -> Generator[Event]:
-        """Trains, and yields the events; see `training`.
-
-        Args:
-          request: the arguments beside the settings.
-        """
-        yield from (Noted(0, note) for note in notes_on_settings(self.given, self.dataset))
-        events = run_events(self.dataset, self.config, self.given, self.location, request)
-        yield from self.location.follow(events)
