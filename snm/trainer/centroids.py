@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.batches.device_parts import spread_points
+from snm.batches.dispatches import split_into_dispatches
 from snm.batches.sources.source import Source
 from snm.data.weighting import Weighting
 from snm.machine.compiler import answer_options
@@ -22,7 +23,7 @@ from snm.prediction.point_blocks import ROWS, Blocks, yield_delayed
 from snm.prediction.programs import jitted_queries
 from snm.tables.rounding import as_float, round_to_nearest
 from snm.tables.table import RowTable, normalize
-from snm.trainer.loop import prefetch_stacks, split_into_dispatches
+from snm.trainer.loop import prefetch_stacks
 from snm.trainer.prepare import Prepared
 from snm.trainer.programs import jitted_steps
 

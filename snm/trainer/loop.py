@@ -23,6 +23,7 @@ from jax.sharding import Mesh
 from numpy.typing import NDArray
 
 from snm.batches.device_parts import spread_points, spread_stack
+from snm.batches.dispatches import split_into_dispatches
 from snm.batches.sources.source import Source
 from snm.checkpoints.writer import Store, make_writer
 from snm.errors import StoppedError
@@ -50,7 +51,6 @@ __all__ = [
     "Validation",
     "prefetch_stacks",
     "run_steps",
-    "split_into_dispatches",
 ]
 
 
@@ -318,31 +318,6 @@ class _Clock:
 
 def _is_due(step: int, every: int, last: int) -> bool:
     return step == last or (every > 0 and step % every == 0)
-
-
-def split_into_dispatches(
-    source: Source,
-    first: int,
-    last: int,
-    max_steps: int,
-    periods: list[int],
-    stage_starts: list[int],
-) -> Iterator[tuple[int, int]]:
-    """Splits steps first to last - 1 into dispatches of at most `max_steps` steps.
-
-    A dispatch ends at the end of an epoch, at a multiple of each of the `periods` that is not 0,
-    and before each of the `stage_starts`, the first steps of stages.
-
-    Yields:
-      The first step of each dispatch, and its number of steps.
-    """
-    periods = [source.steps_per_epoch, *(period for period in periods if period)]
-    while first < last:
-        next_multiples = [(first // period + 1) * period for period in periods]
-        next_stages = [start for start in stage_starts if start > first]
-        end = min([last, first + max_steps, *next_multiples, *next_stages])
-        yield first, end - first
-        first = end
 
 
 def prefetch_stacks(
