@@ -107,20 +107,16 @@ def _sum_on_devices(prepared: Prepared, state: TrainState) -> TrainState:
     resident = source.resident_arrays()
     if mesh is not None:
         resident = spread_points(resident, source.data_parts, mesh)
-    programs: dict[tuple[int, int], jax.stages.Wrapped] = {}
+    # A single pass: compilation takes most of its time.
+    shape = source.shape(0)
+    program = jitted_steps(prepared.model, source, shape, mesh, centroid_step, answer_options)
     state = _map_class_rows(state, _shorten)
     steps = prepared.steps_per_dispatch
-    dispatches = list(
-        split_into_dispatches(source, 0, source.steps_per_epoch, steps, periods=[], stage_starts=[])
+    dispatches = split_into_dispatches(
+        source, 0, source.steps_per_epoch, steps, periods=[], stage_starts=[]
     )
-    for first, _, stack in prefetch_stacks(lambda _: source, dispatches, mesh, steps):
-        shape = source.shape_of_step(first)
-        if shape not in programs:
-            # There is a single pass, so compilation takes most of its time.
-            programs[shape] = jitted_steps(
-                prepared.model, source, shape, mesh, centroid_step, answer_options
-            )
-        state, _ = programs[shape](state, resident, stack)
+    for _, _, stack in prefetch_stacks(lambda _: source, dispatches, mesh, steps):
+        state, _ = program(state, resident, stack)
     return _map_class_rows(state, _normalize_rows)
 
 
