@@ -15,8 +15,8 @@ def dispatch_length(source: Source, max_steps: int, periods: Iterable[int] = ())
 
     A dispatch ends at the end of an epoch and of a period. If the points are on the device, the
     steps between two ends are cut into equal dispatches, and `Source.stack` pads the last one, so
-    that all share one program. If the arrays have room for the points of another phase, the program
-    of that phase is used, provided that it computes at most a sixth more steps.
+    that all share one program. If the arrays have capacity for the points of another phase, the
+    program of that phase is used, provided that it computes at most a sixth more steps.
 
     Args:
       source: the batches.
@@ -31,9 +31,10 @@ def dispatch_length(source: Source, max_steps: int, periods: Iterable[int] = ())
     if not isinstance(source, DeviceSource):
         return min(max_steps, steps)
     length = _equal_length(steps, max_steps)
-    if source.room is None:
+    if source.capacity is None:
         return length
-    shared = _equal_length(between_ends(-(-source.room[0] // source.batch_size)), max_steps)
+    epoch = -(-source.capacity.points // source.batch_size)  # of the other phase, in steps
+    shared = _equal_length(between_ends(epoch), max_steps)
     cheap = 6 * _computed(steps, shared) <= 7 * _computed(steps, length)
     return shared if cheap else length
 

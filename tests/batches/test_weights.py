@@ -14,6 +14,7 @@ from scipy import sparse
 from snm.batches.dispatches import dispatch_length
 from snm.batches.item_splits import add_splits
 from snm.batches.sources.build import make_run_source
+from snm.batches.sources.on_device import Capacity
 from snm.data.dataset import Dataset, Points
 from snm.data.id_space import IdSpace, renumber_labels
 from snm.data.weighting import Weighting
@@ -293,7 +294,7 @@ def test_weights_of_labels_that_cannot_be_used(weights, said):
         Points(*made(2), label_weights=weights)
 
 
-def test_some_points_on_a_device_take_the_room_of_all():
+def test_some_points_on_a_device_take_the_capacity_of_all():
     """So that their step is the program of all points; the batches are those of arrays that fit."""
     weighted, _ = both()
     config, every = config_of(data_on="device", batch_size=2, members=2), np.arange(5)
@@ -304,7 +305,7 @@ def test_some_points_on_a_device_take_the_room_of_all():
     )
     shapes = [jax.tree.map(np.shape, source.resident_arrays()) for source in (some, whole)]
     assert shapes[0] == shapes[1] == (((12,), (12,), (5,)), ((8,), (8,), (5,)))  # one weighs 0
-    fitting = dataclasses.replace(some, room=None)
+    fitting = dataclasses.replace(some, capacity=None)
     for source in (some, whole, fitting):
         made = jax.tree.map(lambda x: (x.shape, x.dtype), source.resident_arrays())
         assert made == jax.tree.map(lambda x: (x.shape, x.dtype), source.resident_shapes())
@@ -326,12 +327,12 @@ def test_some_points_on_a_device_take_the_room_of_all():
         dict(members=2, batch_size=64),  # of 3 places, and of 4
     ],
 )
-def test_there_is_room_only_where_another_phase_has_all_points(changes):
+def test_there_is_capacity_for_more_only_where_another_phase_has_all_points(changes):
     weighted, _ = both()
     config = config_of(**dict(data_on="device", batch_size=2) | changes)
     fitted = Weighting.fit("none", weighted.features)
     source = make_run_source(config, head_spec(config, LABELS), weighted, np.arange(3), fitted)
-    assert getattr(source, "room", None) is None  # one on the host has none
+    assert getattr(source, "capacity", None) is None  # one on the host has none
 
 
 @pytest.mark.parametrize(
@@ -352,7 +353,7 @@ def test_a_shorter_epoch_takes_the_dispatch_of_all_where_it_computes_little_more
     source = make_run_source(
         config, head_spec(config, LABELS), weighted, None, Weighting.fit("none", weighted.features)
     )
-    longer = dataclasses.replace(source, room=(2 * of_all, 1, 1))
+    longer = dataclasses.replace(source, capacity=Capacity(2 * of_all, 1, 1))
     order = dataclasses.replace(source.order, num_points=2 * steps)
     longer = dataclasses.replace(longer, sizes=dataclasses.replace(source.sizes, order=order))
     assert longer.steps_per_epoch == steps

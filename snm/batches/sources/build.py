@@ -16,7 +16,7 @@ from snm.batches.device_parts import local_data_parts
 from snm.batches.epoch_order import Order
 from snm.batches.schedule import Schedule
 from snm.batches.sources.counts import PointCounts
-from snm.batches.sources.on_device import DeviceSource
+from snm.batches.sources.on_device import Capacity, DeviceSource
 from snm.batches.sources.on_host import HostSource
 from snm.batches.sources.sizes import EpochSizes
 from snm.batches.sources.source import BatchSettings, Source
@@ -84,12 +84,12 @@ def make_run_source(
     counts = PointCounts.of(
         features_per_point, points.labels, labelled, own.start, kind, one_positive=one
     )
-    entries = [int(counts.features.sum()), int(counts.labels.sum())]
-    room = None
+    capacity = None
     if rows is not None and mesh is None:
-        room = _room_for_all(config, points, features_per_point, order)
-    if room is not None:
-        entries = [*room[1:]]
+        capacity = _capacity_for_all(config, points, features_per_point, order)
+    entries = [int(counts.features.sum()), int(counts.labels.sum())]
+    if capacity is not None:
+        entries = [capacity.feature_entries, capacity.label_entries]
     source = make_source(
         spec,
         weighting.apply(_own_rows(points.features, own_rows)),
@@ -99,16 +99,16 @@ def make_run_source(
         data_parts=None if mesh is None else data_parts,
         own=None if mesh is None else own_parts,
         counts=counts,
-        room=room,
+        capacity=capacity,
     )
     steps = config.epochs * source.steps_per_epoch
     return dataclasses.replace(source, schedule=Schedule.of(config, steps))
 
 
-def _room_for_all(
+def _capacity_for_all(
     config: ResolvedConfig, points: Points, features_per_point: NDArray[np.integer], order: Order
-) -> tuple[int, int, int] | None:
-    """`DeviceSource.room` for all points, if this phase trains on some and another phase on all.
+) -> Capacity | None:
+    """The capacity for all points, if this phase trains on some and another phase on all.
 
     None if there is no such phase, or if they cannot share a program: additional splits of items
     differ between members, and batches of fewer points than `batch_size` have another size.
@@ -120,7 +120,11 @@ def _room_for_all(
     if min(config.batch_size, len(every)) != order.batch_size:
         return None
     labels_per_point = np.diff(points.labels.indptr)
-    return len(every), int(features_per_point[every].sum()), int(labels_per_point[every].sum())
+    return Capacity(
+        points=len(every),
+        feature_entries=int(features_per_point[every].sum()),
+        label_entries=int(labels_per_point[every].sum()),
+    )
 
 
 def _own_rows(matrix: csr_matrix, rows: NDArray[np.int64]) -> csr_matrix:
@@ -154,7 +158,7 @@ def make_source(
     data_parts: int | None = None,
     own: range | None = None,
     counts: PointCounts | None = None,
-    room: tuple[int, int, int] | None = None,
+    capacity: Capacity | None = None,
 ) -> Source:
     """The training points with at least one label, ready to be cut into steps.
 
@@ -168,7 +172,7 @@ def make_source(
       data_parts: number of parts of a batch on a mesh, a divisor of its size; None without a mesh.
       own: the parts that this process makes; None for all.
       counts: of all points, which all have labels; None if `features` and `labels` are all points.
-      room: as in `DeviceSource`.
+      capacity: as in `DeviceSource`.
     """
     parts = data_parts or 1
     if counts is None:
@@ -189,7 +193,7 @@ def make_source(
         own=own,
     )
     if resident:
-        return DeviceSource(**shared, room=room)
+        return DeviceSource(**shared, capacity=capacity)
     num_frequent = None
     if data_parts is None and platform() == "cpu" and spec.row_rule.linear:
         of_feature = count_ids(features.indices, features.shape[1])

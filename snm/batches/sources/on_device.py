@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -17,7 +17,21 @@ from snm.batches.sources.source import Source
 from snm.sampling.samplers import TESTED
 from snm.tables.table import SparseRows
 
-__all__ = ["DeviceSource"]
+__all__ = ["Capacity", "DeviceSource"]
+
+
+class Capacity(NamedTuple):
+    """What the arrays of a training set on the device have room for.
+
+    Attributes:
+      points: the number of points.
+      feature_entries: non-zero features of all points.
+      label_entries: labels of all points.
+    """
+
+    points: int
+    feature_entries: int
+    label_entries: int
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -31,14 +45,13 @@ class DeviceSource(Source):
     """A source with the training points on the device, which makes batches inside the step.
 
     Attributes:
-      room: capacity of the arrays on the device: points, and entries of features and labels. None
-        for the actual numbers. With room for all points, a member that trains on some of them
-        usually shares the program of the others.
+      capacity: of the arrays on the device; None for the actual numbers. With capacity for all
+        points, a member that trains on some of them usually shares the program of the others.
     """
 
     resident = True
 
-    room: tuple[int, int, int] | None = None
+    capacity: Capacity | None = None
 
     def resident_arrays(self) -> Any:
         """The training set: features and labels.
@@ -48,7 +61,7 @@ class DeviceSource(Source):
         """
         matrices = (self.features, self.labels)
         if self.data_parts == 1:
-            rows, *sizes = self._room
+            rows, *sizes = self._capacity
             sized = zip(matrices, sizes, strict=True)
             whole = tuple(padded_slice(m, 0, m.shape[0], rows, size) for m, size in sized)
             return jax.tree.map(jax.device_put, whole)
@@ -71,7 +84,7 @@ class DeviceSource(Source):
         """The shapes of `resident_arrays`, of which nothing is made where there is one part."""
         if self.data_parts > 1:
             return jax.eval_shape(self.resident_arrays)
-        points, *entries = self._room
+        points, *entries = self._capacity
         shape = jax.ShapeDtypeStruct
         return tuple(
             SparseRows(
@@ -83,8 +96,10 @@ class DeviceSource(Source):
         )
 
     @property
-    def _room(self) -> tuple[int, int, int]:
-        return self.room or (len(self.counts.labels), self.features.nnz, self.labels.nnz)
+    def _capacity(self) -> Capacity:
+        if self.capacity is not None:
+            return self.capacity
+        return Capacity(len(self.counts.labels), self.features.nnz, self.labels.nnz)
 
     def _items(self, steps: range, length: int) -> list[PointNumbers]:
         items = [self._item(step) for step in steps]
