@@ -20,7 +20,7 @@ from snm.batches.dropout import zero_dropped
 from snm.sampling.sample import Sample
 from snm.tables.table import SparseRows
 
-__all__ = ["AsSent", "Assembly", "FromNumbers", "Terms"]
+__all__ = ["Assembly", "DeviceAssembly", "HostAssembly", "Terms"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,8 +82,8 @@ class Assembly(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class AsSent:
-    """The batch that the host sent.
+class HostAssembly:
+    """That of a `HostSource`: takes the batch as the host sent it.
 
     Attributes:
       data_parts: as those of a source.
@@ -97,8 +97,8 @@ class AsSent:
 
 
 @dataclasses.dataclass(frozen=True)
-class FromNumbers:
-    """Takes the rows of the points, drops features out and draws, on the device.
+class DeviceAssembly:
+    """That of a `DeviceSource`: takes the rows of the points, drops features out and draws.
 
     Attributes:
       terms: makes the terms.

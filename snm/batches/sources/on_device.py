@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from snm.batches.batch import PointNumbers
+from snm.batches.batch import DeviceItem
 from snm.batches.csr_blocks import as_sparse_rows, padded_slice, take
 from snm.batches.dropout import dropout_keys
-from snm.batches.sources.assembly import FromNumbers
+from snm.batches.sources.assembly import DeviceAssembly
 from snm.batches.sources.source import Source
 from snm.sampling.samplers import TESTED
 from snm.tables.table import SparseRows
@@ -101,18 +101,18 @@ class DeviceSource(Source):
             return self.capacity
         return Capacity(len(self.counts.labels), self.features.nnz, self.labels.nnz)
 
-    def _items(self, steps: range, length: int) -> list[PointNumbers]:
+    def _items(self, steps: range, length: int) -> list[DeviceItem]:
         items = [self._item(step) for step in steps]
         return items + [items[-1]._replace(taken=np.False_)] * (length - len(items))
 
-    def _item(self, step: int) -> PointNumbers:
+    def _item(self, step: int) -> DeviceItem:
         drawn = self._drawn(step)
         keys = None
         if self.settings.input_dropout:
             epoch = step // self.steps_per_epoch
             keys = self._owned(dropout_keys(self.order.seed, epoch, drawn.points))
         draws = self.assembly.draw is not None
-        return PointNumbers(
+        return DeviceItem(
             points=self._numbers(drawn.points),
             positives=self._owned(drawn.positives).astype(np.int32),
             dropout=keys,
@@ -144,14 +144,14 @@ class DeviceSource(Source):
         self._check_sample(sampler, sample, "on_device at step 0")
 
     @functools.cached_property
-    def assembly(self) -> FromNumbers:
+    def assembly(self) -> DeviceAssembly:
         """Takes the rows of the points, drops features out and draws, on the device."""
         sampler, draw, reads = self.sampler, None, False
         if sampler is not None:
             reads = sampler.needs_batch_positives
             # A device of a mesh has the positives of its own part alone.
             draw = None if reads and self.data_parts > 1 else sampler.on_device
-        return FromNumbers(
+        return DeviceAssembly(
             terms=self.terms,
             data_parts=self.data_parts,
             input_dropout=self.settings.input_dropout,

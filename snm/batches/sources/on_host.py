@@ -11,7 +11,7 @@ import numpy as np
 from snm.batches.batch import Batch
 from snm.batches.csr_blocks import as_sparse_rows, take
 from snm.batches.dropout import drop_entries, dropout_keys
-from snm.batches.sources.assembly import AsSent
+from snm.batches.sources.assembly import HostAssembly
 from snm.batches.sources.source import Source
 from snm.tables.by_row import make_columns
 from snm.tables.table import SparseRows
@@ -40,9 +40,9 @@ class HostSource(Source):
         return ()
 
     @property
-    def assembly(self) -> AsSent:
+    def assembly(self) -> HostAssembly:
         """The batch that the host sent."""
-        return AsSent(self.data_parts)
+        return HostAssembly(self.data_parts)
 
     def _items(self, steps: range, length: int) -> list[Batch]:
         return [self._batch(step) for step in steps]
