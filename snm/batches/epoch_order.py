@@ -69,12 +69,12 @@ class Order:
         """Steps of an epoch; if the batch size does not divide N, the last has empty places."""
         return -(-self.num_points // self.batch_size)
 
-    def points_at(self, first: int, last: int) -> range:
+    def points_at_positions(self, first: int, last: int) -> range:
         """The points that can be at positions first .. last - 1 of a batch: whole strips.
 
         Example:
           >>> order = Order(num_points=1000, batch_size=128, seed=0)
-          >>> order.points_at(0, 64), order.points_at(64, 128)
+          >>> order.points_at_positions(0, 64), order.points_at_positions(64, 128)
           (range(0, 500), range(500, 1000))
         """
         width = self.batch_size // self.strips
@@ -83,7 +83,7 @@ class Order:
     def _bound(self, strip: int) -> int:
         return strip * self.num_points // self.strips
 
-    def points_in(self, step: int) -> int:
+    def num_points_of_step(self, step: int) -> int:
         """Number of points of a step; steps are counted from the start of the run."""
         begin = step % self.steps * self.batch_size
         return min(begin + self.batch_size, self.num_points) - begin
@@ -100,6 +100,14 @@ class Order:
                     del self._epochs[old]
                 self._epochs[number] = self._new_epoch(number)
             return self._epochs[number]
+
+    def rows_of_step(self, step: int) -> NDArray[np.int64]:
+        """The points of a step, as rows of the source: int64 [batch_size], -1 in empty places.
+
+        Args:
+          step: counted from the start of the run.
+        """
+        return self.epoch(step // self.steps)[0][step % self.steps]
 
     def _new_epoch(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         rng = np.random.default_rng(Stream.ORDER.seed_sequence(self.seed, number))

@@ -174,7 +174,7 @@ def test_every_batch_of_an_epoch_estimates_the_sum_over_all_labels(points, last)
     """The sum of the weights of a batch's labels is K on average, also of a short batch."""
     labels = np.random.default_rng(0).permutation(points) % 60
     order = Order.of(points, 256, seed=0)
-    assert order.points_in(order.steps - 1) == last
+    assert order.num_points_of_step(order.steps - 1) == last
     draws = np.tile(np.bincount(labels).astype(float), (2, 1))
     sampler = InBatchSampler.build(
         SamplerInputs(num_labels=60, size=61, seed=0, num_points=points, batch_size=256,

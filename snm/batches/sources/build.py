@@ -63,7 +63,7 @@ def make_run_source(
     labelled = points.labelled(rows)
     order = Order.of(len(labelled), config.batch_size, config.seed, data_parts)
     width = order.batch_size // data_parts
-    own = order.points_at(own_parts.start * width, own_parts.stop * width)
+    own = order.points_at_positions(own_parts.start * width, own_parts.stop * width)
     mean_weight = points.mean_weight
     if mean_weight is None:
         weights = points.weights

@@ -203,7 +203,8 @@ class Source(abc.ABC):
 
     def points_of_part(self, part: int) -> range:
         """The points that a part of any batch may have."""
-        return self.order.points_at(part * self.sizes.width, (part + 1) * self.sizes.width)
+        width = self.sizes.width
+        return self.order.points_at_positions(part * width, (part + 1) * width)
 
     @abc.abstractmethod
     def resident_arrays(self) -> Any:
@@ -226,8 +227,8 @@ class Source(abc.ABC):
         """The data of some steps, and of padding steps up to `length`."""
 
     def _drawn(self, step: int) -> DrawnStep:
-        order, draw = self.order.epoch(step // self.steps_per_epoch)
-        points = order[step % self.steps_per_epoch]
+        points = self.order.rows_of_step(step)
+        _, draw = self.order.epoch(step // self.steps_per_epoch)
         counts = self.counts.labels[points]
         positives = np.where(points >= 0, (draw[points] * counts).astype(np.int64), 0)
         return DrawnStep(
