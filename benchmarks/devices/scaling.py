@@ -79,7 +79,7 @@ def compile_step(labels: int, features: int, batch: int, mesh_text: str) -> str:
     from snm.batches.device_parts import spread_stack
     from snm.distributed.mesh import DATA, make_mesh
     from snm.model.placement import abstract_state_on
-    from snm.trainer.programs import jitted_steps
+    from snm.trainer.steps.programs import jitted_steps
 
     mesh = make_mesh(mesh_text, labels, batch)
     assert mesh is not None
@@ -140,7 +140,7 @@ def make_stepper(data: Any, batch: int, mesh_text: str, mined: int) -> Callable[
     from snm.distributed.mesh import make_mesh
     from snm.model.from_config import make_model
     from snm.model.placement import init_state_on
-    from snm.trainer.programs import jitted_steps
+    from snm.trainer.steps.programs import jitted_steps
 
     config = dataclasses.replace(
         snm.preset("default"), batch_size=batch, mined=mined, **TIMED_SETTINGS

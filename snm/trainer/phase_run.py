@@ -29,12 +29,12 @@ from snm.runs.log.event_log import open_log
 from snm.runs.members import phase_names
 from snm.system.imports import import_in_background
 from snm.system.timing import part
-from snm.trainer.loop import LoopHooks, LoopPlan, Probe, Validation, run_steps
 from snm.trainer.phase import Phase, PhaseInputs, RunInputs, TrainedPhase
-from snm.trainer.prepare import Prepared, label_name_points, members_at_once, prepare
-from snm.trainer.programs import StepPrograms
-from snm.trainer.start_notes import start_notes, version_notes
-from snm.trainer.warm_start import WarmStart, starting_state
+from snm.trainer.start.prepare import Prepared, label_name_points, members_at_once, prepare
+from snm.trainer.start.start_notes import start_notes, version_notes
+from snm.trainer.start.warm_start import WarmStart, starting_state
+from snm.trainer.steps.loop import LoopHooks, LoopPlan, Probe, Validation, run_steps
+from snm.trainer.steps.programs import StepPrograms
 
 __all__ = ["PhaseRun", "open_phase", "open_phase_in_memory"]
 

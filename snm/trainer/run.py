@@ -37,10 +37,10 @@ from snm.trainer.memory.plan import MemoryPlan
 from snm.trainer.parallel_members import Stop, run_members
 from snm.trainer.phase import Phase, RunInputs, TrainedPhase, first_phase
 from snm.trainer.phase_run import PhaseRun, open_phase
-from snm.trainer.prepare import members_at_once
 from snm.trainer.result import data_summary, run_origin, test_metrics, training_summary
-from snm.trainer.start_notes import notes_on_settings
-from snm.trainer.warm_start import WarmStart
+from snm.trainer.start.prepare import members_at_once
+from snm.trainer.start.start_notes import notes_on_settings
+from snm.trainer.start.warm_start import WarmStart
 
 __all__ = ["PlannedRun", "RunRequest"]
 

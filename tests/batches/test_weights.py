@@ -24,9 +24,9 @@ from snm.head.state import init_head
 from snm.model.from_config import head_spec, make_model
 from snm.model.model import init_state
 from snm.model.train_step import train_step
-from snm.trainer import centroids as centroids_module
-from snm.trainer.centroids import start_at_centroids
-from snm.trainer.prepare import prepare
+from snm.trainer.start import centroids as centroids_module
+from snm.trainer.start.centroids import start_at_centroids
+from snm.trainer.start.prepare import prepare
 
 WEIGHTS = np.array([2, 1, 0, 3, 1], np.float32)
 MEAN = 7 / 4  # of those above 0

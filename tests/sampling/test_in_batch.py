@@ -29,7 +29,7 @@ from snm.head.spec import HeadSpec
 from snm.head.state import init_head
 from snm.sampling.in_batch import InBatchSampler, in_batch, in_batch_log_weights
 from snm.sampling.protocol import SamplerInputs
-from snm.trainer.prepare import prepare
+from snm.trainer.start.prepare import prepare
 
 jitted_update = jax.jit(update_head, static_argnums=0, compiler_options=QUICK)
 

@@ -27,9 +27,9 @@ from snm.runs.events import (
 )
 from snm.runs.folder import RunFolder
 from snm.trainer import phase_run
-from snm.trainer.prepare import prepare
+from snm.trainer.start.prepare import prepare
+from snm.trainer.start.warm_start import WarmStart, starting_state
 from snm.trainer.training import training
-from snm.trainer.warm_start import WarmStart, starting_state
 
 
 @pytest.mark.bits  # the bits of two programs, of one step and of two: as they are optimised

@@ -15,9 +15,9 @@ from snm.model.model import init_state
 from snm.prediction.predictor import Predictor
 from snm.prediction.programs import jitted_queries
 from snm.tables.rounding import as_float
-from snm.trainer import centroids as module
-from snm.trainer.prepare import prepare
-from snm.trainer.warm_start import starting_state
+from snm.trainer.start import centroids as module
+from snm.trainer.start.prepare import prepare
+from snm.trainer.start.warm_start import starting_state
 
 # Neither the features nor the labels can be cut into 4 equal parts.
 DATA = snm.generate(points=150, test_points=10, features=101, labels=43, seed=3)

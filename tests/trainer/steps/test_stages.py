@@ -18,9 +18,9 @@ from snm.errors import InputError
 from snm.model.from_config import head_stages
 from snm.model.model import abstract_state
 from snm.runs.folder import RunFolder
-from snm.trainer.prepare import prepare
-from snm.trainer.programs import jitted_steps
-from snm.trainer.warm_start import starting_state
+from snm.trainer.start.prepare import prepare
+from snm.trainer.start.warm_start import starting_state
+from snm.trainer.steps.programs import jitted_steps
 
 
 def sizes_of(stages):

@@ -23,9 +23,9 @@ from snm.prediction.point_blocks import ROWS, Blocks, yield_delayed
 from snm.prediction.programs import jitted_queries
 from snm.tables.rounding import as_float, round_to_nearest
 from snm.tables.table import RowTable, normalize
-from snm.trainer.loop import prefetch_stacks
-from snm.trainer.prepare import Prepared
-from snm.trainer.programs import jitted_steps
+from snm.trainer.start.prepare import Prepared
+from snm.trainer.steps.loop import prefetch_stacks
+from snm.trainer.steps.programs import jitted_steps
 
 __all__ = ["start_at_centroids"]
 

@@ -15,8 +15,8 @@ from snm.data.statistics import dominant_feature
 from snm.errors import counted
 from snm.losses.sampled import LOSSES, HeadLoss
 from snm.trainer.memory.notes import why_no_adjustment, why_no_memory
-from snm.trainer.prepare import label_name_points
-from snm.trainer.warm_start import WarmStart
+from snm.trainer.start.prepare import label_name_points
+from snm.trainer.start.warm_start import WarmStart
 
 __all__ = ["notes_on_settings", "start_notes", "version_notes"]
 

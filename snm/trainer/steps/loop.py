@@ -41,8 +41,8 @@ from snm.runs.events import (
     Stepped,
 )
 from snm.system.timing import part
-from snm.trainer.nonfinite import diagnose, points_of_step
-from snm.trainer.programs import StepPrograms
+from snm.trainer.steps.nonfinite import diagnose, points_of_step
+from snm.trainer.steps.programs import StepPrograms
 
 __all__ = [
     "LoopHooks",

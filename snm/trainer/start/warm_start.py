@@ -20,8 +20,8 @@ from snm.model.placement import gather_to_host, init_state_on, shard_state
 from snm.runs.stored_run import StoredRun
 from snm.tables.rounding import as_float, round_to_nearest
 from snm.tables.table import RowTable
-from snm.trainer.centroids import start_at_centroids
-from snm.trainer.prepare import Prepared
+from snm.trainer.start.centroids import start_at_centroids
+from snm.trainer.start.prepare import Prepared
 
 __all__ = ["WarmStart", "starting_state"]
 
