@@ -32,8 +32,8 @@ from snm.model.train_step import centroid_step, train_step
 from snm.prediction.point_blocks import ROWS
 from snm.prediction.programs import jitted_queries, jitted_top
 from snm.runs.folder import write_json
-from snm.trainer.prepare import prepare
-from snm.trainer.programs import jitted_steps
+from snm.trainer.start.prepare import prepare
+from snm.trainer.steps.programs import jitted_steps
 
 _LEVEL: dict[str, Any] = {"xla_backend_optimization_level": 1}
 _FUSION: dict[str, Any] = {"xla_cpu_use_fusion_emitters": False}

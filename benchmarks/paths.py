@@ -35,7 +35,7 @@ from snm.model.placement import init_state_on, table_bytes
 from snm.model.train_step import train_step
 from snm.runs.folder import write_json
 from snm.topk import parallel, search
-from snm.trainer.prepare import prepare
+from snm.trainer.start.prepare import prepare
 
 _BATCHES = 4
 

@@ -158,7 +158,7 @@ def compared(
     import snm
     from snm.batches.device_parts import spread_stack
     from snm.batches.schedule import Schedule
-    from snm.batches.sources.build import source_of
+    from snm.batches.sources.build import make_run_source
     from snm.config.resolve import resolve
     from snm.data.weighting import Weighting
     from snm.distributed.mesh import make_mesh
@@ -173,7 +173,7 @@ def compared(
     assert model.spec.exclude == "all" and isinstance(model.spec.mined, int)
     sources = {
         name: dataclasses.replace(
-            source_of(config, model.spec, train, None, weighting, mesh),
+            make_run_source(config, model.spec, train, None, weighting, mesh),
             schedule=Schedule.of(config, steps),
         )
         for name, mesh in places.items()

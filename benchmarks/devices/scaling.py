@@ -79,7 +79,7 @@ def compile_step(labels: int, features: int, batch: int, mesh_text: str) -> str:
     from snm.batches.device_parts import spread_stack
     from snm.distributed.mesh import DATA, make_mesh
     from snm.model.placement import abstract_state_on
-    from snm.trainer.programs import jitted_steps
+    from snm.trainer.steps.programs import jitted_steps
 
     mesh = make_mesh(mesh_text, labels, batch)
     assert mesh is not None
@@ -134,13 +134,13 @@ def make_stepper(data: Any, batch: int, mesh_text: str, mined: int) -> Callable[
 
     import snm
     from snm.batches.device_parts import spread_stack
-    from snm.batches.sources.build import source_of
+    from snm.batches.sources.build import make_run_source
     from snm.config.resolve import resolve
     from snm.data.weighting import Weighting
     from snm.distributed.mesh import make_mesh
     from snm.model.from_config import make_model
     from snm.model.placement import init_state_on
-    from snm.trainer.programs import jitted_steps
+    from snm.trainer.steps.programs import jitted_steps
 
     config = dataclasses.replace(
         snm.preset("default"), batch_size=batch, mined=mined, **TIMED_SETTINGS
@@ -149,7 +149,7 @@ def make_stepper(data: Any, batch: int, mesh_text: str, mined: int) -> Callable[
     model = make_model(resolve(config, data), train.num_features, train.num_labels)
     mesh = make_mesh(mesh_text, train.num_labels, batch)
     unweighted = Weighting("none")
-    source = source_of(resolve(config, data), model.spec, train, None, unweighted, mesh)
+    source = make_run_source(resolve(config, data), model.spec, train, None, unweighted, mesh)
     stack = source.stack(0, STEPS)
     stack = stack if mesh is None else spread_stack(stack, source.data_parts, mesh)
     state = init_state_on(model, mesh)

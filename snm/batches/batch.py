@@ -13,7 +13,7 @@ from snm.sampling.sample import Array, Sample
 from snm.tables.columns import Columns
 from snm.tables.table import SparseRows
 
-__all__ = ["POINT_FIELDS", "Batch", "PointNumbers", "own_part"]
+__all__ = ["POINT_FIELDS", "Batch", "DeviceItem", "own_part"]
 
 Scalar = jax.Array | np.generic
 """A scalar on the host or inside the step."""
@@ -52,12 +52,12 @@ class Batch(NamedTuple):
     taken: jax.Array | None = None
 
     @property
-    def of_head(self) -> HeadBatch:
+    def head_batch(self) -> HeadBatch:
         """The part for the head: the labels, without the features."""
         return HeadBatch(self.terms, self.sample, self.known, self.seen)
 
 
-class PointNumbers(NamedTuple):
+class DeviceItem(NamedTuple):
     """The data that the host sends for a step if the points are on the device.
 
     Attributes:
@@ -82,7 +82,7 @@ class PointNumbers(NamedTuple):
 
 
 def own_part(item: Any) -> Any:
-    """A device's part of a sharded `Batch` or `PointNumbers`.
+    """A device's part of a sharded `Batch` or `DeviceItem`.
 
     Removes the leading axis, of length 1, of the fields with points.
     """

@@ -43,7 +43,9 @@ def round_up_entries(entries: int) -> int:
     return -(-size // unit) * unit
 
 
-def likely_max_entries(counts: NDArray[np.int64], places: int, share: float = 1.0) -> int:
+def likely_max_entries(
+    counts: NDArray[np.int64], places: int, keep_probability: float = 1.0
+) -> int:
     """An upper bound of the entries of almost all batches: the mean plus five standard deviations.
 
     With blocks of this size, all epochs and members of a run share one compiled program.
@@ -51,15 +53,16 @@ def likely_max_entries(counts: NDArray[np.int64], places: int, share: float = 1.
     Args:
       counts: int [N], entries of each point.
       places: number of points of a batch, drawn without replacement.
-      share: probability with which each entry is kept.
+      keep_probability: with which each entry is kept.
     """
     if not len(counts):
         return 0
     places = min(places, len(counts))
-    mean = share * counts.mean()
+    mean = keep_probability * counts.mean()
     others = (len(counts) - places) / max(1, len(counts) - 1)
-    variance = share**2 * counts.var() * others + share * (1 - share) * counts.mean()
-    likely = places * mean + _DEVIATIONS * math.sqrt(places * variance)
+    of_points = keep_probability**2 * counts.var() * others
+    of_entries = keep_probability * (1 - keep_probability) * counts.mean()
+    likely = places * mean + _DEVIATIONS * math.sqrt(places * (of_points + of_entries))
     return min(math.ceil(likely), int(counts.sum()))
 
 

@@ -1,41 +1,67 @@
-"""The number of steps that the device runs per dispatch, between two exchanges with the host."""
+"""Dispatches: the steps that the device runs between two exchanges with the host."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 from snm.batches.sources.on_device import DeviceSource
 from snm.batches.sources.source import Source
 
-__all__ = ["dispatch_length"]
+__all__ = ["dispatch_length", "split_into_dispatches"]
 
 
-def dispatch_length(source: Source, max_steps: int, marks: Iterable[int] = ()) -> int:
+def dispatch_length(source: Source, max_steps: int, periods: Iterable[int] = ()) -> int:
     """Steps of each dispatch, at most `max_steps`.
 
-    A dispatch ends at the end of an epoch and at a mark. If the points are on the device, the steps
-    between two ends are cut into equal dispatches, and `Source.stack` pads the last one, so that
-    all share one program. If the arrays have room for the points of another phase, the program of
-    that phase is used, provided that it computes at most a sixth more steps.
+    A dispatch ends at the end of an epoch and of a period. If the points are on the device, the
+    steps between two ends are cut into equal dispatches, and `Source.stack` pads the last one, so
+    that all share one program. If the arrays have capacity for the points of another phase, the
+    program of that phase is used, provided that it computes at most a sixth more steps.
 
     Args:
       source: the batches.
       max_steps: at least 1.
-      marks: intervals in steps at which a dispatch must end, such as for checkpoints; 0 for none.
+      periods: in steps, at whose ends a dispatch must end, such as for checkpoints; 0 for none.
     """
 
     def between_ends(epoch: int) -> int:
-        return min([epoch, *(mark for mark in marks if mark)])
+        return min([epoch, *(period for period in periods if period)])
 
     steps = between_ends(source.steps_per_epoch)
     if not isinstance(source, DeviceSource):
         return min(max_steps, steps)
     length = _equal_length(steps, max_steps)
-    if source.room is None:
+    if source.capacity is None:
         return length
-    shared = _equal_length(between_ends(-(-source.room[0] // source.batch_size)), max_steps)
+    epoch = -(-source.capacity.points // source.batch_size)  # of the other phase, in steps
+    shared = _equal_length(between_ends(epoch), max_steps)
     cheap = 6 * _computed(steps, shared) <= 7 * _computed(steps, length)
     return shared if cheap else length
+
+
+def split_into_dispatches(
+    source: Source,
+    first: int,
+    last: int,
+    max_steps: int,
+    periods: Iterable[int],
+    stage_starts: Sequence[int],
+) -> Iterator[tuple[int, int]]:
+    """Splits steps first to last - 1 into dispatches of at most `max_steps` steps.
+
+    A dispatch ends at the end of an epoch, at a multiple of each of the `periods` that is not 0,
+    and before each of the `stage_starts`, the first steps of stages.
+
+    Yields:
+      The first step of each dispatch, and its number of steps.
+    """
+    periods = [source.steps_per_epoch, *(period for period in periods if period)]
+    while first < last:
+        next_multiples = [(first // period + 1) * period for period in periods]
+        next_stages = [start for start in stage_starts if start > first]
+        end = min([last, first + max_steps, *next_multiples, *next_stages])
+        yield first, end - first
+        first = end
 
 
 def _equal_length(steps: int, max_steps: int) -> int:

@@ -35,17 +35,17 @@ def dropout_keys(seed: int, epoch: int, points: np.ndarray) -> np.ndarray:
     Returns:
       uint32 [...].
     """
-    epoch_key = Stream.DROPOUT.of(seed, epoch).generate_state(2, np.uint32)
+    epoch_key = Stream.DROPOUT.seed_sequence(seed, epoch).generate_state(2, np.uint32)
     return mix_bits(mix_bits(points.astype(np.uint32) * GOLDEN ^ epoch_key[0]) ^ epoch_key[1])
 
 
-def count_kept(keys: np.ndarray, counts: np.ndarray, share: float) -> np.ndarray:
+def count_kept(keys: np.ndarray, counts: np.ndarray, rate: float) -> np.ndarray:
     """The number of features that each point keeps, without reading the features.
 
     Args:
       keys: uint32 [n], from `dropout_keys`.
       counts: int [n], the number of features of each point.
-      share: dropout rate, in (0, 1).
+      rate: dropout rate, in (0, 1).
 
     Returns:
       int64 [n].
@@ -54,12 +54,12 @@ def count_kept(keys: np.ndarray, counts: np.ndarray, share: float) -> np.ndarray
     starts_of_points = row_starts(counts)
     for first, last in row_blocks(starts_of_points, _BLOCK):  # limits the memory of the draws
         starts = starts_of_points[first : last + 1] - starts_of_points[first]
-        kept = _kept(keys[first:last], starts, int(starts[-1]), share)
+        kept = _kept(keys[first:last], starts, int(starts[-1]), rate)
         left[first:last] = np.diff(row_starts(kept)[starts])
     return left
 
 
-def drop_entries(block: SparseRows, keys: np.ndarray, share: float, entries: int) -> SparseRows:
+def drop_entries(block: SparseRows, keys: np.ndarray, rate: float, entries: int) -> SparseRows:
     """Removes dropped entries from a block on the host.
 
     The others are scaled up, so that the expected sum of a row does not change.
@@ -67,30 +67,30 @@ def drop_entries(block: SparseRows, keys: np.ndarray, share: float, entries: int
     Args:
       block: NumPy arrays, [n, d].
       keys: uint32 [n].
-      share: dropout rate, in (0, 1).
+      rate: dropout rate, in (0, 1).
       entries: number of entries of the result, at least as many as are kept; the rest is padding.
     """
     total = int(block.starts[-1])
-    kept = _kept(keys, block.starts, total, share)
+    kept = _kept(keys, block.starts, total, rate)
     starts = row_starts(kept)[block.starts].astype(np.int32)
     ids: Any = np.zeros(entries, np.int32)
     values: Any = np.zeros(entries, np.float32)
     ids[: starts[-1]] = block.ids[:total][kept]
-    values[: starts[-1]] = block.values[:total][kept] / np.float32(1 - share)
+    values[: starts[-1]] = block.values[:total][kept] / np.float32(1 - rate)
     return SparseRows(ids, values, starts)
 
 
-def zero_dropped(block: SparseRows, keys: Any, share: float) -> SparseRows:
+def zero_dropped(block: SparseRows, keys: Any, rate: float) -> SparseRows:
     """Sets dropped entries of a block on the device to 0; otherwise as `drop_entries`."""
-    kept = _kept(keys, block.starts, block.ids.shape[0], share)
+    kept = _kept(keys, block.starts, block.ids.shape[0], rate)
     xp = keys.__array_namespace__()
-    return block._replace(values=xp.where(kept, block.values / np.float32(1 - share), 0))
+    return block._replace(values=xp.where(kept, block.values / np.float32(1 - rate), 0))
 
 
-def _kept(keys: Any, starts: Any, entries: int, share: float) -> Any:
+def _kept(keys: Any, starts: Any, entries: int, rate: float) -> Any:
     """Whether each entry is kept: bool [entries], NumPy or JAX; arbitrary for padding."""
     xp = keys.__array_namespace__()
     counts = xp.diff(starts)
     place = xp.arange(entries, dtype=np.int32) - repeat(starts[:-1], counts, entries)
     drawn = mix_bits(repeat(keys, counts, entries) + place.astype(np.uint32) * GOLDEN)
-    return drawn >= np.uint32(min(round(share * 2**32), 2**32 - 1))
+    return drawn >= np.uint32(min(round(rate * 2**32), 2**32 - 1))

@@ -69,12 +69,12 @@ class Order:
         """Steps of an epoch; if the batch size does not divide N, the last has empty places."""
         return -(-self.num_points // self.batch_size)
 
-    def points_at(self, first: int, last: int) -> range:
+    def points_at_positions(self, first: int, last: int) -> range:
         """The points that can be at positions first .. last - 1 of a batch: whole strips.
 
         Example:
           >>> order = Order(num_points=1000, batch_size=128, seed=0)
-          >>> order.points_at(0, 64), order.points_at(64, 128)
+          >>> order.points_at_positions(0, 64), order.points_at_positions(64, 128)
           (range(0, 500), range(500, 1000))
         """
         width = self.batch_size // self.strips
@@ -83,7 +83,7 @@ class Order:
     def _bound(self, strip: int) -> int:
         return strip * self.num_points // self.strips
 
-    def points_in(self, step: int) -> int:
+    def num_points_of_step(self, step: int) -> int:
         """Number of points of a step; steps are counted from the start of the run."""
         begin = step % self.steps * self.batch_size
         return min(begin + self.batch_size, self.num_points) - begin
@@ -101,8 +101,16 @@ class Order:
                 self._epochs[number] = self._new_epoch(number)
             return self._epochs[number]
 
+    def rows_of_step(self, step: int) -> NDArray[np.int64]:
+        """The points of a step, as rows of the source: int64 [batch_size], -1 in empty places.
+
+        Args:
+          step: counted from the start of the run.
+        """
+        return self.epoch(step // self.steps)[0][step % self.steps]
+
     def _new_epoch(self, number: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        rng = np.random.default_rng(Stream.ORDER.of(self.seed, number))
+        rng = np.random.default_rng(Stream.ORDER.seed_sequence(self.seed, number))
         # The sizes of strips differ by at most one point, so that the longest ends in the last
         # step.
         places = np.full((self.strips, self.steps * (self.batch_size // self.strips)), -1, np.int64)
@@ -110,5 +118,5 @@ class Order:
             first, last = self._bound(strip), self._bound(strip + 1)
             places[strip, : last - first] = first + rng.permutation(last - first)
         steps = places.reshape(self.strips, self.steps, -1).swapaxes(0, 1)
-        draws = np.random.default_rng(Stream.POSITIVES.of(self.seed, number))
+        draws = np.random.default_rng(Stream.POSITIVES.seed_sequence(self.seed, number))
         return steps.reshape(self.steps, self.batch_size), draws.random(self.num_points)

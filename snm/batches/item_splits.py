@@ -45,7 +45,9 @@ def add_splits(
         return points, rows
     split_points = points
     for n in range(1, splits + 1):
-        features, labels = _split(points, np.random.default_rng(Stream.SPLITS.of(seed, n)))
+        features, labels = _split(
+            points, np.random.default_rng(Stream.SPLITS.seed_sequence(seed, n))
+        )
         split_points = split_points.concatenate(
             replace(points, features=features, labels=labels, filter=None)
         )

@@ -19,9 +19,9 @@ from snm.config.resolved import ResolvedConfig
 __all__ = ["CONSTANT", "SCHEDULES", "Rates", "Schedule", "last_epoch_factor"]
 
 SCHEDULES: dict[str, Callable[[float], float]] = {
-    "constant": lambda share: 1.0,
-    "linear": lambda share: 1.0 - share,
-    "cosine": lambda share: (1.0 + math.cos(math.pi * share)) / 2.0,
+    "constant": lambda progress: 1.0,
+    "linear": lambda progress: 1.0 - progress,
+    "cosine": lambda progress: (1.0 + math.cos(math.pi * progress)) / 2.0,
 }
 """Name -> the factor of the learning rates, as a function of the fraction of steps done."""
 
@@ -40,7 +40,7 @@ def last_epoch_factor(name: str, epochs: int) -> float:
       [1.0, 0.1, 0.032]
     """
     left = ((place + 0.5) / _MIDPOINTS / epochs for place in range(_MIDPOINTS))
-    return math.fsum(SCHEDULES[name](1.0 - share) for share in left) / _MIDPOINTS
+    return math.fsum(SCHEDULES[name](1.0 - remaining) for remaining in left) / _MIDPOINTS
 
 
 class Rates(NamedTuple):

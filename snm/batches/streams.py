@@ -20,6 +20,6 @@ class Stream(enum.IntEnum):
     SPLITS = 3
     DROPOUT = 4
 
-    def of(self, seed: int, number: int) -> np.random.SeedSequence:
+    def seed_sequence(self, seed: int, number: int) -> np.random.SeedSequence:
         """The seed sequence for a run's seed and a number, such as the epoch."""
         return np.random.SeedSequence([seed, self, number])

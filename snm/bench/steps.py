@@ -23,9 +23,9 @@ from snm.checkpoints.store import Checkpoints
 from snm.machine.compiler import step_options
 from snm.model.train_step import train_step, train_steps
 from snm.runs.events import Counters, Stepped
-from snm.trainer.loop import LoopPlan, run_steps
-from snm.trainer.prepare import steps_per_dispatch
-from snm.trainer.programs import StepPrograms
+from snm.trainer.start.prepare import steps_per_dispatch
+from snm.trainer.steps.loop import LoopPlan, run_steps
+from snm.trainer.steps.programs import StepPrograms
 
 __all__ = [
     "StepContestants",

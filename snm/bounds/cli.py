@@ -67,7 +67,7 @@ class Bounds:
         from snm.runs.unfinished import remark_unfinished
         from snm.system.cache_folder import enable_compilation_cache
         from snm.system.terminal import counters, say, waiting
-        from snm.trainer.evaluate_run import evaluation_data
+        from snm.trainer.run_data import evaluation_data
 
         if not 0 < self.delta < 1:
             raise InputError("--delta", str(self.delta), "a probability between 0 and 1")

@@ -153,15 +153,14 @@ def run_training(command: Train) -> None:
         from snm.runs.mirror import open_location
         from snm.stores.address import Address
         from snm.system.signals import announced_stop
-        from snm.trainer.run import RunRequest
-        from snm.trainer.training import PlannedRun
+        from snm.trainer.run import PlannedRun, RunRequest
 
-    with open_location(command.run_dir) as place:
+    with open_location(command.run_dir) as location:
         with waiting("planning"), part("planning"):
-            run = PlannedRun.of(dataset, command.settings, place)
+            run = PlannedRun.of(dataset, command.settings, location)
             check_fits(dataset, run.config, command.device_memory)
-            warning = disk_warning(dataset, run.config, place.folder)
-            if warning is not None and not RunFolder(place.folder).result.exists():
+            warning = disk_warning(dataset, run.config, location.folder)
+            if warning is not None and not RunFolder(location.folder).result.exists():
                 say(warning)
         with progress_bar() as bar, announced_stop(_STOP_NOTE, _RESUME_NOTE) as stop:
             request = RunRequest(
@@ -173,7 +172,7 @@ def run_training(command: Train) -> None:
             )
             display = _Display(bar, run.config.members)
             services = command.log_to if is_first_process() else ()
-            for event in log_to_trackers(run.events(request), services, place.folder):
+            for event in log_to_trackers(run.events(request), services, location.folder):
                 display.show(event)
     if not display.started:
         say(f"{command.run_dir} is finished: nothing was trained")

@@ -29,8 +29,9 @@ class ResolvedConfig(Config):
     for all other labels and for all that are sampled.
 
     `data_on`, `mesh`, `steps_per_dispatch` and `mining_kernel` keep the values that were asked for.
-    They describe the machine, not the data. Each process resolves them (`snm.trainer.prepare`,
-    `snm.topk.kernel.choice`), since a run may resume on another machine.
+    They describe the machine, not the data. Each process resolves them
+    (`snm.trainer.start.prepare`, `snm.topk.kernel.choice`), since a run may resume on another
+    machine.
     """
 
     # `field()` removes the default of `Config`: each value is required.

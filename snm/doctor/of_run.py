@@ -22,7 +22,7 @@ from snm.runs.schema import RunOrigin
 from snm.runs.stored_run import load
 from snm.stores.objects import StoreError
 from snm.system.faults import is_out_of_memory
-from snm.trainer.evaluate_run import training_data
+from snm.trainer.run_data import training_data
 
 __all__ = ["examine_run"]
 

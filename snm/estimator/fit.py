@@ -15,7 +15,7 @@ from snm.runs.events import Evaluated, Event, NonFiniteError, Started, Stepped
 from snm.trainer.parallel_members import Stop, run_members
 from snm.trainer.phase import PhaseInputs, first_phase
 from snm.trainer.phase_run import open_phase_in_memory
-from snm.trainer.prepare import members_at_once
+from snm.trainer.start.prepare import members_at_once
 
 __all__ = ["fit_members"]
 
@@ -42,7 +42,7 @@ def fit_members(
     in_parts: bool = False,
     shown: bool = False,
 ) -> FitResult:
-    """Trains all members, in parallel if `snm.trainer.prepare.members_at_once` allows it.
+    """Trains all members, in parallel if `snm.trainer.start.prepare.members_at_once` allows it.
 
     Args:
       inputs: the inputs of all members; at least one of the points has a label.

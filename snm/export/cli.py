@@ -261,7 +261,7 @@ def _measured_points(command: Export) -> Any:
     """Raw features to measure recall on: those of test, or of train if there is no test."""
     from snm.data.load import load as load_data
     from snm.runs.folder import RunFolder
-    from snm.trainer.evaluate_run import training_data
+    from snm.trainer.run_data import training_data
 
     folder = RunFolder(command.run)
     if not folder.config.exists():

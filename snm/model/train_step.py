@@ -171,7 +171,7 @@ def forward_backward(
         model.spec,
         state.head,
         queries,
-        batch.of_head,
+        batch.head_batch,
         learning_rate=batch.rates.rows,
         scale_learning_rate=batch.rates.scale,
         key=StepStream.LOSS.key(step_key),

@@ -10,7 +10,7 @@ from snm.distributed.mesh import DATA, LABEL, feature_axis, parse_mesh
 from snm.model.model import Model
 from snm.planning.bytes_by_stage import Forecast, RunSizes, bytes_by_stage
 from snm.tables.optimizers import ROW_OPTIMIZERS
-from snm.trainer.prepare import dim_multiple
+from snm.trainer.start.prepare import dim_multiple
 
 __all__ = ["ways_to_fit"]
 

@@ -41,7 +41,7 @@ def count_concordant_pairs(
     mesh, num_labels = predictor.mesh, predictor.model.spec.num_labels
     program, first = jitted_concordant_counts(predictor.model, mesh), 0
     blocks = block_sizes(predictor, None)
-    for count, block in blocks.of(predictor.as_rows(features)):
+    for count, block in blocks.split(predictor.as_rows(features)):
         rows = np.full(predictor.block_rows, -1, np.int64)
         rows[:count] = np.arange(first, first + count)
         relevant = make_block(labels, rows, predictor.block_entries)

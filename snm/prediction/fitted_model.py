@@ -141,7 +141,7 @@ class FittedModel:
 
     def _blocks(self, rows: csr_matrix) -> Iterator[tuple[int, SparseRows]]:
         """Blocks of weighted points, each with the number of its points."""
-        return block_sizes(self, self.mesh, rows.shape[0]).of(rows)
+        return block_sizes(self, self.mesh, rows.shape[0]).split(rows)
 
 
 def block_sizes(fitted: FittedModel, mesh: Mesh | None, num_points: int | None = None) -> Blocks:

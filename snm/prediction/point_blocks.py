@@ -68,7 +68,7 @@ class Blocks(NamedTuple):
         sizes = (size * self.parts for size in _SMALL_SIZES if count <= size * self.parts)
         return self._replace(rows=min(self.rows, next(sizes, self.rows)))
 
-    def of(self, features: csr_matrix) -> Iterator[tuple[int, SparseRows]]:
+    def split(self, features: csr_matrix) -> Iterator[tuple[int, SparseRows]]:
         """Blocks of weighted points, each with the number of its points.
 
         Args:

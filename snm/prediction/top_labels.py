@@ -109,7 +109,7 @@ def predict_blocks(
     def started_blocks() -> Iterator[tuple[int, Best]]:
         """The size and the labels of each block; the device may still compute the labels."""
         first = size = 0
-        for count, block in blocks.of(rows):
+        for count, block in blocks.split(rows):
             added, queries = None, []
             if mesh is None:  # a separate program, which other methods use too
                 queries = [jitted_queries(model, None)(fitted.state, block)]

@@ -33,7 +33,7 @@ from snm.targets.faults import faults
 from snm.targets.module import Module
 from snm.targets.table import Target
 from snm.trainer.phase import prepare_first_phase
-from snm.trainer.programs import jitted_assembly
+from snm.trainer.steps.programs import jitted_assembly
 
 __all__ = ["Program", "compile_and_analyse", "compile_run", "compile_scoring", "compile_training"]
 

@@ -22,8 +22,8 @@ from snm.model.model import TrainState
 from snm.runs.events import Counters
 from snm.runs.folder import RunFolder
 from snm.runs.members import member_seed, phase_names
-from snm.trainer.prepare import Prepared, add_training_points, label_name_points, prepare
-from snm.trainer.warm_start import WarmStart
+from snm.trainer.start.prepare import Prepared, add_training_points, label_name_points, prepare
+from snm.trainer.start.warm_start import WarmStart
 
 __all__ = [
     "Phase",

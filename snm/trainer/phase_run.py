@@ -29,12 +29,12 @@ from snm.runs.log.event_log import open_log
 from snm.runs.members import phase_names
 from snm.system.imports import import_in_background
 from snm.system.timing import part
-from snm.trainer.loop import LoopHooks, LoopPlan, Probe, Validation, run_steps
 from snm.trainer.phase import Phase, PhaseInputs, RunInputs, TrainedPhase
-from snm.trainer.prepare import Prepared, label_name_points, members_at_once, prepare
-from snm.trainer.programs import StepPrograms
-from snm.trainer.start_notes import start_notes, version_notes
-from snm.trainer.warm_start import WarmStart, initial_state
+from snm.trainer.start.prepare import Prepared, label_name_points, members_at_once, prepare
+from snm.trainer.start.start_notes import start_notes, version_notes
+from snm.trainer.start.warm_start import WarmStart, starting_state
+from snm.trainer.steps.loop import LoopHooks, LoopPlan, Probe, Validation, run_steps
+from snm.trainer.steps.programs import StepPrograms
 
 __all__ = ["PhaseRun", "open_phase", "open_phase_in_memory"]
 
@@ -84,10 +84,10 @@ def open_phase(
     if note is None:
         progress = Counters()
         import_in_background(*_IMPORTED_EARLY)
-        state = _initial_state(prepared, programs, inputs.warm_start, member)
+        state = _compile_and_start(prepared, programs, inputs.warm_start, member)
         notes = [f"{error}; beginning again" for error in damaged]
         if phase.name == phase_names(1)[0]:
-            notes += start_notes(inputs, prepared.source)
+            notes += start_notes(config, inputs.dataset, prepared.source, inputs.warm_start)
     else:
         progress = Counters(**note.progress)
         _check_same_run(checkpoints.path(progress.step), note.about, run_info)
@@ -140,7 +140,7 @@ def open_phase_in_memory(
         folder=None,
         last_step=prepared.total_steps,
         progress=Counters(),
-        state=_initial_state(prepared, programs) if state is None else state,
+        state=_compile_and_start(prepared, programs, None, 1) if state is None else state,
     )
 
 
@@ -160,13 +160,13 @@ def _set_up(
     )
 
 
-def _initial_state(
-    prepared: Prepared, programs: StepPrograms, warm_start: WarmStart | None = None, member: int = 1
+def _compile_and_start(
+    prepared: Prepared, programs: StepPrograms, warm_start: WarmStart | None, member: int
 ) -> TrainState:
     """The parameters of a new phase; its steps compile in a thread meanwhile."""
     programs.begin(prepared.steps_per_dispatch)
     with part("initial parameters"):
-        return initial_state(prepared, warm_start, member)
+        return starting_state(prepared, warm_start, member)
 
 
 def _check_same_run(path: Path, before: dict[str, Any], now: dict[str, Any]) -> None:

@@ -14,8 +14,9 @@ from snm.prediction.predictor import Predictor
 from snm.runs.schema import RunOrigin
 from snm.stores.address import absolute
 from snm.system.timing import part
-from snm.trainer.evaluate_run import earlier_training_points, score_test_points
+from snm.trainer.evaluate_run import score_test_points
 from snm.trainer.phase import TrainedPhase
+from snm.trainer.run_data import earlier_training_points
 
 __all__ = ["data_summary", "run_origin", "test_metrics", "training_summary"]
 

@@ -1,4 +1,4 @@
-"""A run from its resolved settings to its result: `run_events`."""
+"""A run from its settings to its result. `snm train` looks at a `PlannedRun` before it trains."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from snm.runs.log.validation import validation_metrics
 from snm.runs.members import phase_names
 from snm.runs.mirror import RunLocation
 from snm.runs.schema import MemoryRecord, RunOrigin
-from snm.runs.settings import given_settings
+from snm.runs.settings import given_settings, resolve_for_run
 from snm.runs.stored_run import StoredRun
 from snm.runs.typed_json import as_json
 from snm.runs.unfinished import result_is_current
@@ -37,11 +37,12 @@ from snm.trainer.memory.plan import MemoryPlan
 from snm.trainer.parallel_members import Stop, run_members
 from snm.trainer.phase import Phase, RunInputs, TrainedPhase, first_phase
 from snm.trainer.phase_run import PhaseRun, open_phase
-from snm.trainer.prepare import members_at_once
 from snm.trainer.result import data_summary, run_origin, test_metrics, training_summary
-from snm.trainer.warm_start import WarmStart
+from snm.trainer.start.prepare import members_at_once
+from snm.trainer.start.start_notes import notes_on_settings
+from snm.trainer.start.warm_start import WarmStart
 
-__all__ = ["RunRequest", "run_events"]
+__all__ = ["PlannedRun", "RunRequest"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -57,28 +58,61 @@ class RunRequest:
     stop: Callable[[], bool] | None = None
 
 
-def run_events(
-    dataset: Dataset, config: ResolvedConfig, given: Config, place: RunLocation, request: RunRequest
-) -> Generator[Event]:
+@dataclasses.dataclass(frozen=True, eq=False)
+class PlannedRun:
+    """A run whose settings are resolved for its data; nothing is written yet.
+
+    Attributes:
+      dataset: as loaded.
+      given: the settings as the user gave them.
+      config: the same, resolved for the data; a resumed run keeps the choices of its start.
+      location: where the run is kept.
+    """
+
+    dataset: Dataset
+    given: Config
+    config: ResolvedConfig
+    location: RunLocation
+
+    @classmethod
+    def of(cls, dataset: Dataset, config: Config, location: RunLocation) -> PlannedRun:
+        """Resolves the settings.
+
+        Args:
+          dataset: as loaded.
+          config: the settings as the user gave them.
+          location: where the run is kept; it follows the events.
+
+        Raises:
+          InputError: settings that do not suit the data set or the run, or a damaged run.
+        """
+        resolved = resolve_for_run(RunFolder(location.folder), config, dataset)
+        return cls(dataset, config, resolved, location)
+
+    def events(self, request: RunRequest) -> Generator[Event]:
+        """Trains, and yields the events; see `training`.
+
+        Args:
+          request: the arguments beside the settings.
+        """
+        yield from (Noted(0, note) for note in notes_on_settings(self.given, self.dataset))
+        yield from self.location.follow(_run_events(self, request))
+
+
+def _run_events(planned: PlannedRun, request: RunRequest) -> Generator[Event]:
     """The events of a run: train all members, load and measure the model, write the result.
 
     If each process has its own folder, each copies the folder of process 0 before the end.
-
-    Args:
-      dataset: as loaded.
-      config: the settings, from `snm.runs.settings.resolve_for_run`.
-      given: the settings as the user gave them.
-      place: where the run is kept; it is to follow the events.
-      request: the other arguments.
     """
-    folder = RunFolder(place.folder, apart=place.is_apart)
+    dataset, config, location = planned.dataset, planned.config, planned.location
+    folder = RunFolder(location.folder, apart=location.is_apart)
     origin = run_origin(dataset, request.source, request.warm_start)
     stop = request.stop
     if has_several_processes() and stop is not None:
         stop = AgreedStop(stop)
     # All checks come before the first write.
     folder.check(config, origin)
-    origin = dataclasses.replace(origin, given=given_settings(folder, given, config))
+    origin = dataclasses.replace(origin, given=given_settings(folder, planned.given, config))
     _check_vectorizer(folder, config, dataset)
     warm_start = _warm_start(dataset, request)
     # No process passes before all have looked at the folder.
@@ -113,9 +147,9 @@ def run_events(
         del first_phase_run  # only member 1 holds it now
         trained = yield from run_members(members, at_once, stop)
         del members  # frees the weighted training points
-        if place.is_apart:
+        if location.is_apart:
             with part("reading the checkpoints"):
-                place.copy_to_all()
+                location.copy_to_all()
         yield from run.finish(trained, at_once, stop)
 
 

@@ -1,38 +1,29 @@
-"""A training run from data to result, top to bottom.
+"""A training run from data to result: `training` yields its events; `train` returns its result.
 
-`training` yields the events of a run; `train` returns its result. Both write the run's folder, and
-the same call again resumes from the last checkpoint. `snm train` uses `PlannedRun`, to print the
-settings before it trains.
+Both write the run's folder, and the same call again resumes from the last checkpoint.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import numbers
 import os
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
-from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config
 from snm.data.dataset import Dataset
 from snm.distributed.dataset import load_together
 from snm.errors import InputError
-from snm.losses.sampled import LOSSES, HeadLoss
 from snm.prediction.predictor import Predictor
 from snm.runs.agreement import check_same_command
-from snm.runs.events import Event, Finished, Noted
-from snm.runs.folder import RunFolder
+from snm.runs.events import Event, Finished
 from snm.runs.log.progress_bar import in_notebook, show_progress
-from snm.runs.mirror import RunLocation, open_location
-from snm.runs.settings import resolve_for_run
+from snm.runs.mirror import open_location
 from snm.system.timing import part, timed_separately
-from snm.trainer.memory.notes import why_no_adjustment, why_no_memory
-from snm.trainer.prepare import why_no_label_names
-from snm.trainer.run import RunRequest, run_events
+from snm.trainer.run import PlannedRun, RunRequest
 
-__all__ = ["PlannedRun", "train", "training"]
+__all__ = ["train", "training"]
 
 
 def train(
@@ -144,8 +135,8 @@ def training(
             probe_every=probe_every,
             stop=stop,
         )
-        with open_location(run_dir) as place:
-            yield from PlannedRun.of(dataset, config, place).events(request)
+        with open_location(run_dir) as location:
+            yield from PlannedRun.of(dataset, config, location).events(request)
 
     events = timed_separately(run())
     return show_progress(events) if (in_notebook() if progress is None else progress) else events
@@ -159,68 +150,3 @@ def _check_probe(probe: object, probe_every: object) -> None:
         raise InputError("probe_every", f"{probe_every!r}"[:80], expected)
     if probe_every and probe is None:
         raise InputError("probe_every", f"{probe_every} and no probe", "a probe to call")
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class PlannedRun:
-    """A run whose settings are resolved for its data; nothing is written yet.
-
-    Attributes:
-      dataset: as loaded.
-      given: the settings as the user gave them.
-      config: the same, resolved for the data; a resumed run keeps the choices of its start.
-      place: where the run is kept.
-    """
-
-    dataset: Dataset
-    given: Config
-    config: ResolvedConfig
-    place: RunLocation
-
-    @classmethod
-    def of(cls, dataset: Dataset, config: Config, place: RunLocation) -> PlannedRun:
-        """Resolves the settings.
-
-        Args:
-          dataset: as loaded.
-          config: the settings as the user gave them.
-          place: where the run is kept; it follows the events.
-
-        Raises:
-          InputError: settings that do not suit the data set or the run, or a damaged run.
-        """
-        return cls(
-            dataset, config, resolve_for_run(RunFolder(place.folder), config, dataset), place
-        )
-
-    def events(self, request: RunRequest) -> Generator[Event]:
-        """Trains, and yields the events; see `training`.
-
-        Args:
-          request: the arguments beside the settings.
-        """
-        yield from (Noted(0, note) for note in _notes_on_settings(self.given, self.dataset))
-        events = run_events(self.dataset, self.config, self.given, self.place, request)
-        yield from self.place.follow(events)
-
-
-def _why_no_scale(config: Config) -> str | None:
-    """A note if `auto` takes the score scale 1 because a loss of one's own does not say more."""
-    kind = type(LOSSES[config.loss])
-    if config.score_scale != "auto" or kind.takes_exponentials is not HeadLoss.takes_exponentials:
-        return None
-    return (
-        f"score scale 1: loss {config.loss} does not say takes_exponentials (True for a loss that "
-        "exponentiates scores, whose scale auto then chooses; False ends this note)"
-    )
-
-
-def _notes_on_settings(config: Config, dataset: Dataset) -> list[str]:
-    """Notes on what the settings leave out, or leave to `auto`, a line each."""
-    notes = [
-        why_no_memory(config, dataset),
-        why_no_adjustment(config, dataset),
-        why_no_label_names(config, dataset),
-        _why_no_scale(config),
-    ]
-    return [note for note in notes if note is not None]

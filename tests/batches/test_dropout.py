@@ -12,7 +12,7 @@ from snm.batches.sources.build import make_source
 from snm.batches.sources.source import BatchSettings
 from snm.head.spec import HeadSpec
 
-POINTS, FEATURES, LABELS, SHARE = 40, 60, 9, 0.3
+POINTS, FEATURES, LABELS, RATE = 40, 60, 9, 0.3
 
 
 def keys(count, seed=0, epoch=0):
@@ -22,7 +22,7 @@ def keys(count, seed=0, epoch=0):
 def drawn(count, entries, **of):
     """Whether each of `entries` features of each point is kept, bool [count, entries]."""
     starts = np.arange(count + 1) * entries
-    return dropout._kept(keys(count, **of), starts, count * entries, SHARE).reshape(count, entries)
+    return dropout._kept(keys(count, **of), starts, count * entries, RATE).reshape(count, entries)
 
 
 def correlation(one, two):
@@ -33,10 +33,10 @@ def correlation(one, two):
 
 def test_the_share_is_left_out_at_every_place():
     kept = drawn(20_000, 16)
-    error = np.sqrt(SHARE * (1 - SHARE) / 20_000)
-    assert np.abs(kept.mean(axis=0) - (1 - SHARE)).max() < 4.5 * error
+    error = np.sqrt(RATE * (1 - RATE) / 20_000)
+    assert np.abs(kept.mean(axis=0) - (1 - RATE)).max() < 4.5 * error
     by_point = kept.sum(axis=1)  # of a binomial distribution, if the draws are independent
-    expected = 16 * SHARE * (1 - SHARE)
+    expected = 16 * RATE * (1 - RATE)
     assert abs(by_point.var() / expected - 1) < 4.5 * np.sqrt(2 / 20_000)
 
 
@@ -77,30 +77,28 @@ def dense_of(block, width=FEATURES):
 def test_host_and_device_leave_out_the_same_features(points):
     block = make_block(points[0], np.append(np.arange(POINTS), -1))
     of_points = keys(POINTS + 1)
-    left = dropout.count_kept(of_points, np.diff(block.starts), SHARE)
-    on_host = dropout.drop_entries(block, of_points, SHARE, int(left.sum()) + 3)
+    left = dropout.count_kept(of_points, np.diff(block.starts), RATE)
+    on_host = dropout.drop_entries(block, of_points, RATE, int(left.sum()) + 3)
     np.testing.assert_array_equal(np.diff(on_host.starts), left)
     device_block = jax.tree.map(jnp.asarray, block)
-    on_device = dropout.zero_dropped(device_block, jnp.asarray(of_points), SHARE)
+    on_device = dropout.zero_dropped(device_block, jnp.asarray(of_points), RATE)
     same(dense_of(on_host).toarray(), dense_of(on_device).toarray())
     kept = dense_of(on_host).toarray()[:POINTS]
     full = points[0].toarray()
-    np.testing.assert_allclose(kept[kept != 0], (full / np.float32(1 - SHARE))[kept != 0])
+    np.testing.assert_allclose(kept[kept != 0], (full / np.float32(1 - RATE))[kept != 0])
     assert 0.6 < (kept != 0).sum() / (full != 0).sum() < 0.8
     assert not np.asarray(on_host.values)[on_host.starts[-1] :].any()
 
 
 def test_entries_are_counted_in_blocks(points, monkeypatch):
     counts = np.diff(points[0].indptr)
-    whole = dropout.count_kept(keys(POINTS), counts, SHARE)
+    whole = dropout.count_kept(keys(POINTS), counts, RATE)
     monkeypatch.setattr(dropout, "_BLOCK", 25)  # one or two points at a time
-    np.testing.assert_array_equal(dropout.count_kept(keys(POINTS), counts, SHARE), whole)
-    assert dropout.count_kept(keys(0), counts[:0], SHARE).size == 0
+    np.testing.assert_array_equal(dropout.count_kept(keys(POINTS), counts, RATE), whole)
+    assert dropout.count_kept(keys(0), counts[:0], RATE).size == 0
 
 
-def source(
-    points, *, seed=7, resident=False, data_parts=None, drop_seen=False, input_dropout=SHARE
-):
+def source(points, *, seed=7, resident=False, data_parts=None, drop_seen=False, input_dropout=RATE):
     return make_source(
         HeadSpec(num_labels=LABELS, sampled=4, mined=2), *points,
         BatchSettings(
@@ -141,7 +139,7 @@ def test_batches_are_the_same_from_the_host_and_from_the_device(points):
         same(one, features_of(resident, step)[0])
         full, seen = features_of(everything, step)
         assert seen is None
-        assert ((one == 0) | np.isclose(one * (1 - SHARE), full)).all() and (one != 0).any()
+        assert ((one == 0) | np.isclose(one * (1 - RATE), full)).all() and (one != 0).any()
         passes.append((one != 0).sum())
     half = len(passes) // 2
     assert passes[:half] != passes[half:]
@@ -158,8 +156,8 @@ def test_batches_in_parts_have_the_same_features(points):
         here = order[step]
         of_points = dropout.dropout_keys(7, 0, here)
         block = make_block(points[0], here)
-        left = dropout.count_kept(of_points, np.diff(block.starts), SHARE)
-        wanted = dropout.drop_entries(block, of_points, SHARE, int(left.sum()))
+        left = dropout.count_kept(of_points, np.diff(block.starts), RATE)
+        wanted = dropout.drop_entries(block, of_points, RATE, int(left.sum()))
         np.testing.assert_array_equal(mixed, dense_of(wanted).toarray())
 
 

@@ -31,9 +31,9 @@ def test_every_point_stands_once_in_an_epoch_at_a_place_of_its_strip(
         edges = np.linspace(0, order.batch_size, parts + 1).astype(int)
         for first, last in pairwise(edges):
             seen = steps[:, first:last]
-            own = order.points_at(int(first), int(last))
+            own = order.points_at_positions(int(first), int(last))
             assert np.isin(seen[seen >= 0], own).all()
-    counts = [order.points_in(7 * order.steps + step) for step in range(order.steps)]
+    counts = [order.num_points_of_step(7 * order.steps + step) for step in range(order.steps)]
     assert counts == (steps >= 0).sum(axis=1).tolist()
 
 
@@ -50,9 +50,10 @@ def test_each_epoch_has_an_order_and_draws_of_its_own():
 
 def test_a_part_needs_no_more_points_than_its_places():
     order = Order.of(1000, 128, 0)
-    assert [len(order.points_at(16 * part, 16 * part + 16)) for part in range(8)] == [125] * 8
+    parts = [order.points_at_positions(16 * part, 16 * part + 16) for part in range(8)]
+    assert [len(part) for part in parts] == [125] * 8
     # With an odd batch there is one strip, which all need.
-    assert order.of(1000, 33, 0).points_at(0, 1) == range(1000)
+    assert order.of(1000, 33, 0).points_at_positions(0, 1) == range(1000)
 
 
 def test_points_meet_each_other():

@@ -14,7 +14,7 @@ from snm.config.resolve import resolve
 from snm.data.weighting import Weighting
 from snm.model.model import init_state
 from snm.model.train_step import train_step
-from snm.trainer.prepare import prepare
+from snm.trainer.start.prepare import prepare
 
 OPTAX = {
     "constant": lambda steps: optax.schedules.constant_schedule(1.0),

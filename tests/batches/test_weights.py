@@ -13,7 +13,8 @@ from scipy import sparse
 
 from snm.batches.dispatches import dispatch_length
 from snm.batches.item_splits import add_splits
-from snm.batches.sources.build import source_of
+from snm.batches.sources.build import make_run_source
+from snm.batches.sources.on_device import Capacity
 from snm.data.dataset import Dataset, Points
 from snm.data.id_space import IdSpace, renumber_labels
 from snm.data.weighting import Weighting
@@ -23,9 +24,9 @@ from snm.head.state import init_head
 from snm.model.from_config import head_spec, make_model
 from snm.model.model import init_state
 from snm.model.train_step import train_step
-from snm.trainer import centroids as centroids_module
-from snm.trainer.centroids import start_at_centroids
-from snm.trainer.prepare import prepare
+from snm.trainer.start import centroids as centroids_module
+from snm.trainer.start.centroids import start_at_centroids
+from snm.trainer.start.prepare import prepare
 
 WEIGHTS = np.array([2, 1, 0, 3, 1], np.float32)
 MEAN = 7 / 4  # of those above 0
@@ -61,7 +62,7 @@ def batched(points, **changes):
     """Settings, and a batch of all points."""
     config = config_of(**changes)
     spec = head_spec(config, LABELS)
-    source = source_of(config, spec, points, None, Weighting.fit("none", points.features))
+    source = make_run_source(config, spec, points, None, Weighting.fit("none", points.features))
     item = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), source.stack(0, 1))
     return config, source.materialize(source.resident_arrays(), item, source.shape_of_step(0))
 
@@ -114,7 +115,7 @@ def test_parts_of_a_batch_have_the_weights_of_their_points(data_on):
     """On a mesh, where each device has points of its own."""
     weighted, _ = both()
     config = config_of(data_on=data_on, batch_size=4)
-    source = source_of(
+    source = make_run_source(
         config,
         head_spec(config, LABELS),
         weighted,
@@ -221,7 +222,7 @@ def test_the_gradient_has_the_weights_of_labels_and_points():
     queries = np.random.default_rng(2).normal(size=(len(starts) - 1, 6)).astype(np.float32)
     rate = jnp.float32(0.1)
     update = jax.jit(update_head, static_argnums=0, compiler_options=QUICK)
-    _, step = update(spec, head, jnp.asarray(queries), batch.of_head, learning_rate=rate)
+    _, step = update(spec, head, jnp.asarray(queries), batch.head_batch, learning_rate=rate)
     rows = np.asarray(head.table.rows, np.float64)[:LABELS] * float(np.exp(head.log_scale))
     bias = 0 if head.bias is None else np.asarray(head.bias, np.float64)[:LABELS]
     sets = {frozenset(labels[i].indices.tolist()): WEIGHTS[i] for i in there}
@@ -293,16 +294,18 @@ def test_weights_of_labels_that_cannot_be_used(weights, said):
         Points(*made(2), label_weights=weights)
 
 
-def test_some_points_on_a_device_take_the_room_of_all():
+def test_some_points_on_a_device_take_the_capacity_of_all():
     """So that their step is the program of all points; the batches are those of arrays that fit."""
     weighted, _ = both()
     config, every = config_of(data_on="device", batch_size=2, members=2), np.arange(5)
     fitted = Weighting.fit("none", weighted.features)
     spec = head_spec(config, LABELS)
-    some, whole = (source_of(config, spec, weighted, rows, fitted) for rows in (every[:3], None))
+    some, whole = (
+        make_run_source(config, spec, weighted, rows, fitted) for rows in (every[:3], None)
+    )
     shapes = [jax.tree.map(np.shape, source.resident_arrays()) for source in (some, whole)]
     assert shapes[0] == shapes[1] == (((12,), (12,), (5,)), ((8,), (8,), (5,)))  # one weighs 0
-    fitting = dataclasses.replace(some, room=None)
+    fitting = dataclasses.replace(some, capacity=None)
     for source in (some, whole, fitting):
         made = jax.tree.map(lambda x: (x.shape, x.dtype), source.resident_arrays())
         assert made == jax.tree.map(lambda x: (x.shape, x.dtype), source.resident_shapes())
@@ -324,12 +327,12 @@ def test_some_points_on_a_device_take_the_room_of_all():
         dict(members=2, batch_size=64),  # of 3 places, and of 4
     ],
 )
-def test_there_is_room_only_where_another_phase_has_all_points(changes):
+def test_there_is_capacity_for_more_only_where_another_phase_has_all_points(changes):
     weighted, _ = both()
     config = config_of(**dict(data_on="device", batch_size=2) | changes)
     fitted = Weighting.fit("none", weighted.features)
-    source = source_of(config, head_spec(config, LABELS), weighted, np.arange(3), fitted)
-    assert getattr(source, "room", None) is None  # one on the host has none
+    source = make_run_source(config, head_spec(config, LABELS), weighted, np.arange(3), fitted)
+    assert getattr(source, "capacity", None) is None  # one on the host has none
 
 
 @pytest.mark.parametrize(
@@ -347,10 +350,10 @@ def test_a_shorter_epoch_takes_the_dispatch_of_all_where_it_computes_little_more
 ):
     weighted, _ = both()
     config = config_of(data_on="device", batch_size=2)
-    source = source_of(
+    source = make_run_source(
         config, head_spec(config, LABELS), weighted, None, Weighting.fit("none", weighted.features)
     )
-    longer = dataclasses.replace(source, room=(2 * of_all, 1, 1))
+    longer = dataclasses.replace(source, capacity=Capacity(2 * of_all, 1, 1))
     order = dataclasses.replace(source.order, num_points=2 * steps)
     longer = dataclasses.replace(longer, sizes=dataclasses.replace(source.sizes, order=order))
     assert longer.steps_per_epoch == steps

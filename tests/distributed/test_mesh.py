@@ -25,7 +25,7 @@ from snm.prediction.concordant_pairs import count_concordant_pairs
 from snm.prediction.programs import jitted_queries, jitted_top
 from snm.tables import table as rows_module
 from snm.tables.table import SparseRows
-from snm.trainer.programs import jitted_steps
+from snm.trainer.steps.programs import jitted_steps
 
 # -- the start ---------------------------------------------------------------------------------
 

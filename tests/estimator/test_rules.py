@@ -22,7 +22,7 @@ from snm.errors import InputError
 from snm.machine.compiler import answer_options, step_options
 from snm.runs.events import NonFiniteError
 from snm.trainer import phase_run
-from snm.trainer.programs import StepPrograms
+from snm.trainer.steps.programs import StepPrograms
 
 # A point that is there twice is visited twice, in batches with other samples. In one batch the
 # gradients are equal: tests/batches/test_weights.py.

@@ -32,7 +32,7 @@ def test_other_data_where_the_store_of_its_own_gives_up(run, tmp_path, monkeypat
 
     other = snm.load_data(tiny.write(tmp_path / "other", test=False))
     other = dataclasses.replace(other, sha256="0" * 64)
-    monkeypatch.setattr("snm.trainer.evaluate_run.training_data", gives_up)
+    monkeypatch.setattr("snm.trainer.run_data.training_data", gives_up)
     metrics = snm.evaluate(run, other, same_ids=True)["metrics"]
     assert metrics["points"] == other.train.num_points
     assert "P@1" in metrics and "PSP@1" not in metrics

@@ -32,7 +32,7 @@ from snm.model.from_config import make_model
 from snm.model.placement import init_state_on
 from snm.prediction.predictor import Predictor
 from snm.runs.stored_run import StoredRun
-from snm.trainer import evaluate_run
+from snm.trainer import run_data
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +141,7 @@ def test_an_index_of_few_labels_is_exact(run, tmp_path, capsys, library):
     np.testing.assert_array_equal(*(labels for labels, _ in among))
     with (
         mock.patch.object(StoredRun, "load", autospec=True, side_effect=StoredRun.load) as load,
-        mock.patch.object(evaluate_run, "load_dataset", side_effect=snm.load_data) as load_data,
+        mock.patch.object(run_data, "load_dataset", side_effect=snm.load_data) as load_data,
         mock.patch.object(Popularity, "of", side_effect=Popularity.of) as popularity,
     ):
         call("evaluate", run, "--index", out, "--json")

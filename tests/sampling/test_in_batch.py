@@ -29,7 +29,7 @@ from snm.head.spec import HeadSpec
 from snm.head.state import init_head
 from snm.sampling.in_batch import InBatchSampler, in_batch, in_batch_log_weights
 from snm.sampling.protocol import SamplerInputs
-from snm.trainer.prepare import prepare
+from snm.trainer.start.prepare import prepare
 
 jitted_update = jax.jit(update_head, static_argnums=0, compiler_options=QUICK)
 
@@ -185,7 +185,7 @@ def test_every_batch_of_an_epoch_estimates_the_sum_over_all_labels(points, last)
     """The sum of the weights of a batch's labels is K on average, also of a short batch."""
     labels = np.random.default_rng(0).permutation(points) % 60
     order = Order.of(points, 256, seed=0)
-    assert order.points_in(order.steps - 1) == last
+    assert order.num_points_of_step(order.steps - 1) == last
     draws = np.tile(np.bincount(labels).astype(float), (2, 1))
     sampler = InBatchSampler.build(
         SamplerInputs(num_labels=60, size=61, seed=0, num_points=points, batch_size=256,
@@ -258,7 +258,7 @@ def test_negatives_weigh_as_much_as_positives(tiny_data, changes, most):
     assert batch.sample.num_drawn == len(labels) > (8 if config.positives == "all" else 4)
     head = init_head(spec, jax.random.key(0), 4, score_scale=0.5)
     queries = jnp.eye(8, 4)  # points 5 to 8 have scores of 0
-    new, step = jitted_update(spec, head, queries, batch.of_head, learning_rate=1.0)
+    new, step = jitted_update(spec, head, queries, batch.head_batch, learning_rate=1.0)
     moved = np.asarray(new.bias - head.bias)
     assert step.ok and moved[sorted(labels)].max() > 0.01 and moved.min() < -0.01
     if config.loss == "bowl":  # hinge: the terms' weights add up to 1, and so do the negatives'
@@ -276,7 +276,7 @@ def test_the_loss_of_equal_scores_counts_no_candidates(tiny_data):
         spec = prepared.model.spec
         head = init_head(spec, jax.random.key(0), 4)
         zeros = jnp.zeros((8, 4))
-        _, step = jitted_update(spec, head, zeros, batch.of_head, learning_rate=1.0)
+        _, step = jitted_update(spec, head, zeros, batch.head_batch, learning_rate=1.0)
         np.testing.assert_allclose(step.loss, 2, rtol=1e-6)
 
 

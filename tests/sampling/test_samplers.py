@@ -23,7 +23,7 @@ from snm.sampling.in_batch import InBatchSampler
 from snm.sampling.protocol import SamplerInputs
 from snm.sampling.sample import Sample, host_rng, sample_of_draws
 from snm.sampling.samplers import SAMPLERS
-from snm.trainer.programs import jitted_steps
+from snm.trainer.steps.programs import jitted_steps
 
 K = 40
 

@@ -17,8 +17,8 @@ from snm.errors import StoppedError
 from snm.runs.events import NonFinite, NonFiniteError
 from snm.runs.stored_run import StoredRun
 from snm.trainer import phase_run
-from snm.trainer.loop import run_steps
 from snm.trainer.parallel_members import run_members
+from snm.trainer.steps.loop import run_steps
 from snm.trainer.training import training
 
 PATIENCE = 20  # seconds

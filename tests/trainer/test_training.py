@@ -27,9 +27,9 @@ from snm.runs.events import (
 )
 from snm.runs.folder import RunFolder
 from snm.trainer import phase_run
-from snm.trainer.prepare import prepare
+from snm.trainer.start.prepare import prepare
+from snm.trainer.start.warm_start import WarmStart, starting_state
 from snm.trainer.training import training
-from snm.trainer.warm_start import WarmStart, initial_state
 
 
 @pytest.mark.bits  # the bits of two programs, of one step and of two: as they are optimised
@@ -290,7 +290,7 @@ def test_warm_start(data, whole, tmp_path):
         asked = config(score_scale=3.0, learn_score_scale=learned, row_optimizer="adagrad")
         settings = tiny.resolved(asked)
         prepared = prepare(settings, data.train, Weighting.fit("tfidf", data.train.features))
-        new = initial_state(prepared, WarmStart(old, IdSpace.of(data)))
+        new = starting_state(prepared, WarmStart(old, IdSpace.of(data)), 1)
         state = snm.load(old).state
         assert same([new.features.rows, new.head.table.rows],
                     [state.features.rows, state.head.table.rows])  # fmt: skip

@@ -20,7 +20,7 @@ from snm.batches.dropout import zero_dropped
 from snm.sampling.sample import Sample
 from snm.tables.table import SparseRows
 
-__all__ = ["AsSent", "Assembly", "FromNumbers", "Terms"]
+__all__ = ["Assembly", "DeviceAssembly", "HostAssembly", "Terms"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Terms:
     positive_weights: str
     divisor: int
 
-    def of(self, known: SparseRows, points: Any, positives: Any) -> SparseRows:
+    def make(self, known: SparseRows, points: Any, positives: Any) -> SparseRows:
         """The terms of points, and their weights.
 
         Args:
@@ -82,8 +82,8 @@ class Assembly(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class AsSent:
-    """The batch that the host sent.
+class HostAssembly:
+    """That of a `HostSource`: takes the batch as the host sent it.
 
     Attributes:
       data_parts: as those of a source.
@@ -97,8 +97,8 @@ class AsSent:
 
 
 @dataclasses.dataclass(frozen=True)
-class FromNumbers:
-    """Takes the rows of the points, drops features out and draws, on the device.
+class DeviceAssembly:
+    """That of a `DeviceSource`: takes the rows of the points, drops features out and draws.
 
     Attributes:
       terms: makes the terms.
@@ -127,7 +127,7 @@ class FromNumbers:
         points, sample = jnp.asarray(item.points), item.sample
         block = take(features, points, shape[0])
         known = take(labels, points, shape[1])
-        terms = self.terms.of(known, points, item.positives)
+        terms = self.terms.make(known, points, item.positives)
         if self.draw is not None:
             positives = self.terms.positives(terms) if self.reads_positives else None
             sample = self.draw(item.step, positives, item.key[1])

@@ -16,7 +16,7 @@ from snm.batches.device_parts import local_data_parts
 from snm.batches.epoch_order import Order
 from snm.batches.schedule import Schedule
 from snm.batches.sources.counts import PointCounts
-from snm.batches.sources.on_device import DeviceSource
+from snm.batches.sources.on_device import Capacity, DeviceSource
 from snm.batches.sources.on_host import HostSource
 from snm.batches.sources.sizes import EpochSizes
 from snm.batches.sources.source import BatchSettings, Source
@@ -34,13 +34,13 @@ from snm.sampling.protocol import Sampler, SamplerInputs
 from snm.sampling.samplers import SAMPLERS
 from snm.tables.columns import count_frequent
 
-__all__ = ["keeps_on_device", "make_source", "source_of"]
+__all__ = ["keeps_on_device", "make_run_source", "make_source"]
 
 _TINY = np.finfo(np.float32).tiny
 _RESIDENT_FRACTION = 0.3  # largest fraction of the device's memory for the training set
 
 
-def source_of(
+def make_run_source(
     config: ResolvedConfig,
     spec: HeadSpec,
     points: Points,
@@ -63,7 +63,7 @@ def source_of(
     labelled = points.labelled(rows)
     order = Order.of(len(labelled), config.batch_size, config.seed, data_parts)
     width = order.batch_size // data_parts
-    own = order.points_at(own_parts.start * width, own_parts.stop * width)
+    own = order.points_at_positions(own_parts.start * width, own_parts.stop * width)
     mean_weight = points.mean_weight
     if mean_weight is None:
         weights = points.weights
@@ -80,16 +80,16 @@ def source_of(
         resized=bool(config.sampled_start),
     )
     one, kind = spec.one_positive, _sampler_kind(spec, settings)
-    num_features = np.diff(weighting.starts(points.features))
+    features_per_point = np.diff(weighting.starts(points.features))
     counts = PointCounts.of(
-        num_features, points.labels, labelled, own.start, kind, one_positive=one
+        features_per_point, points.labels, labelled, own.start, kind, one_positive=one
     )
-    entries = [int(counts.features.sum()), int(counts.labels.sum())]
-    room = None
+    capacity = None
     if rows is not None and mesh is None:
-        room = _room_for_all(config, points, num_features, order)
-    if room is not None:
-        entries = [*room[1:]]
+        capacity = _capacity_for_all(config, points, features_per_point, order)
+    entries = [int(counts.features.sum()), int(counts.labels.sum())]
+    if capacity is not None:
+        entries = [capacity.feature_entries, capacity.label_entries]
     source = make_source(
         spec,
         weighting.apply(_own_rows(points.features, own_rows)),
@@ -99,16 +99,16 @@ def source_of(
         data_parts=None if mesh is None else data_parts,
         own=None if mesh is None else own_parts,
         counts=counts,
-        room=room,
+        capacity=capacity,
     )
     steps = config.epochs * source.steps_per_epoch
     return dataclasses.replace(source, schedule=Schedule.of(config, steps))
 
 
-def _room_for_all(
-    config: ResolvedConfig, points: Points, num_features: NDArray[np.integer], order: Order
-) -> tuple[int, int, int] | None:
-    """`DeviceSource.room` for all points, if this phase trains on some and another phase on all.
+def _capacity_for_all(
+    config: ResolvedConfig, points: Points, features_per_point: NDArray[np.integer], order: Order
+) -> Capacity | None:
+    """The capacity for all points, if this phase trains on some and another phase on all.
 
     None if there is no such phase, or if they cannot share a program: additional splits of items
     differ between members, and batches of fewer points than `batch_size` have another size.
@@ -119,8 +119,12 @@ def _room_for_all(
     every = points.labelled()
     if min(config.batch_size, len(every)) != order.batch_size:
         return None
-    num_labels = np.diff(points.labels.indptr)
-    return len(every), int(num_features[every].sum()), int(num_labels[every].sum())
+    labels_per_point = np.diff(points.labels.indptr)
+    return Capacity(
+        points=len(every),
+        feature_entries=int(features_per_point[every].sum()),
+        label_entries=int(labels_per_point[every].sum()),
+    )
 
 
 def _own_rows(matrix: csr_matrix, rows: NDArray[np.int64]) -> csr_matrix:
@@ -135,8 +139,8 @@ def _weighted_labels(points: Points, rows: NDArray[np.int64], mean_weight: float
         return labels
     values = labels.data
     if points.weights is not None:
-        num_features = (points.weights[rows] / mean_weight).astype(np.float32)
-        values = values * np.repeat(num_features, np.diff(labels.indptr))
+        point_weights = (points.weights[rows] / mean_weight).astype(np.float32)
+        values = values * np.repeat(point_weights, np.diff(labels.indptr))
     if points.label_weights is not None:
         values = values * points.label_weights[labels.indices]
     # A product that is rounded to 0 would count as padding.
@@ -154,7 +158,7 @@ def make_source(
     data_parts: int | None = None,
     own: range | None = None,
     counts: PointCounts | None = None,
-    room: tuple[int, int, int] | None = None,
+    capacity: Capacity | None = None,
 ) -> Source:
     """The training points with at least one label, ready to be cut into steps.
 
@@ -168,14 +172,14 @@ def make_source(
       data_parts: number of parts of a batch on a mesh, a divisor of its size; None without a mesh.
       own: the parts that this process makes; None for all.
       counts: of all points, which all have labels; None if `features` and `labels` are all points.
-      room: as in `DeviceSource`.
+      capacity: as in `DeviceSource`.
     """
     parts = data_parts or 1
     if counts is None:
         labelled = np.flatnonzero(np.diff(labels.indptr))
         one, kind = spec.one_positive, _sampler_kind(spec, settings)
-        num_features = np.diff(features.indptr)
-        counts = PointCounts.of(num_features, labels, labelled, 0, kind, one_positive=one)
+        features_per_point = np.diff(features.indptr)
+        counts = PointCounts.of(features_per_point, labels, labelled, 0, kind, one_positive=one)
         features, labels = select_rows(features, labelled), select_rows(labels, labelled)
     order = Order.of(len(counts.labels), settings.batch_size, settings.seed, parts)
     sizes = EpochSizes(order, counts, parts, 0.0 if resident else settings.input_dropout)
@@ -189,7 +193,7 @@ def make_source(
         own=own,
     )
     if resident:
-        return DeviceSource(**shared, room=room)
+        return DeviceSource(**shared, capacity=capacity)
     num_frequent = None
     if data_parts is None and platform() == "cpu" and spec.row_rule.linear:
         of_feature = count_ids(features.indices, features.shape[1])

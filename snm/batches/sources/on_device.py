@@ -4,20 +4,34 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from snm.batches.batch import PointNumbers
+from snm.batches.batch import DeviceItem
 from snm.batches.csr_blocks import as_sparse_rows, padded_slice, take
 from snm.batches.dropout import dropout_keys
-from snm.batches.sources.assembly import FromNumbers
+from snm.batches.sources.assembly import DeviceAssembly
 from snm.batches.sources.source import Source
 from snm.sampling.samplers import TESTED
 from snm.tables.table import SparseRows
 
-__all__ = ["DeviceSource"]
+__all__ = ["Capacity", "DeviceSource"]
+
+
+class Capacity(NamedTuple):
+    """What the arrays of a training set on the device have room for.
+
+    Attributes:
+      points: the number of points.
+      feature_entries: non-zero features of all points.
+      label_entries: labels of all points.
+    """
+
+    points: int
+    feature_entries: int
+    label_entries: int
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -31,14 +45,13 @@ class DeviceSource(Source):
     """A source with the training points on the device, which makes batches inside the step.
 
     Attributes:
-      room: capacity of the arrays on the device: points, and entries of features and labels. None
-        for the actual numbers. With room for all points, a member that trains on some of them
-        usually shares the program of the others.
+      capacity: of the arrays on the device; None for the actual numbers. With capacity for all
+        points, a member that trains on some of them usually shares the program of the others.
     """
 
     resident = True
 
-    room: tuple[int, int, int] | None = None
+    capacity: Capacity | None = None
 
     def resident_arrays(self) -> Any:
         """The training set: features and labels.
@@ -48,7 +61,7 @@ class DeviceSource(Source):
         """
         matrices = (self.features, self.labels)
         if self.data_parts == 1:
-            rows, *sizes = self._room
+            rows, *sizes = self._capacity
             sized = zip(matrices, sizes, strict=True)
             whole = tuple(padded_slice(m, 0, m.shape[0], rows, size) for m, size in sized)
             return jax.tree.map(jax.device_put, whole)
@@ -71,7 +84,7 @@ class DeviceSource(Source):
         """The shapes of `resident_arrays`, of which nothing is made where there is one part."""
         if self.data_parts > 1:
             return jax.eval_shape(self.resident_arrays)
-        points, *entries = self._room
+        points, *entries = self._capacity
         shape = jax.ShapeDtypeStruct
         return tuple(
             SparseRows(
@@ -83,21 +96,23 @@ class DeviceSource(Source):
         )
 
     @property
-    def _room(self) -> tuple[int, int, int]:
-        return self.room or (len(self.counts.labels), self.features.nnz, self.labels.nnz)
+    def _capacity(self) -> Capacity:
+        if self.capacity is not None:
+            return self.capacity
+        return Capacity(len(self.counts.labels), self.features.nnz, self.labels.nnz)
 
-    def _items(self, steps: range, length: int) -> list[PointNumbers]:
+    def _items(self, steps: range, length: int) -> list[DeviceItem]:
         items = [self._item(step) for step in steps]
         return items + [items[-1]._replace(taken=np.False_)] * (length - len(items))
 
-    def _item(self, step: int) -> PointNumbers:
+    def _item(self, step: int) -> DeviceItem:
         drawn = self._drawn(step)
         keys = None
         if self.settings.input_dropout:
             epoch = step // self.steps_per_epoch
             keys = self._owned(dropout_keys(self.order.seed, epoch, drawn.points))
         draws = self.assembly.draw is not None
-        return PointNumbers(
+        return DeviceItem(
             points=self._numbers(drawn.points),
             positives=self._owned(drawn.positives).astype(np.int32),
             dropout=keys,
@@ -124,19 +139,19 @@ class DeviceSource(Source):
         if self.assembly.reads_positives:  # of the first batch, which is whole here
             drawn = self._drawn(0)
             labels = take(as_sparse_rows(self.labels), drawn.points, self.shape_of_step(0)[1])
-            positives = self.terms.positives(self.terms.of(labels, drawn.points, drawn.positives))
+            positives = self.terms.positives(self.terms.make(labels, drawn.points, drawn.positives))
         sample = _drawn_alone(draw, np.int32(0), positives, self._key[1])
         self._check_sample(sampler, sample, "on_device at step 0")
 
     @functools.cached_property
-    def assembly(self) -> FromNumbers:
+    def assembly(self) -> DeviceAssembly:
         """Takes the rows of the points, drops features out and draws, on the device."""
         sampler, draw, reads = self.sampler, None, False
         if sampler is not None:
             reads = sampler.needs_batch_positives
             # A device of a mesh has the positives of its own part alone.
             draw = None if reads and self.data_parts > 1 else sampler.on_device
-        return FromNumbers(
+        return DeviceAssembly(
             terms=self.terms,
             data_parts=self.data_parts,
             input_dropout=self.settings.input_dropout,

@@ -11,7 +11,7 @@ import numpy as np
 from snm.batches.batch import Batch
 from snm.batches.csr_blocks import as_sparse_rows, take
 from snm.batches.dropout import drop_entries, dropout_keys
-from snm.batches.sources.assembly import AsSent
+from snm.batches.sources.assembly import HostAssembly
 from snm.batches.sources.source import Source
 from snm.tables.columns import make_columns
 from snm.tables.table import SparseRows
@@ -40,9 +40,9 @@ class HostSource(Source):
         return ()
 
     @property
-    def assembly(self) -> AsSent:
+    def assembly(self) -> HostAssembly:
         """The batch that the host sent."""
-        return AsSent(self.data_parts)
+        return HostAssembly(self.data_parts)
 
     def _items(self, steps: range, length: int) -> list[Batch]:
         return [self._batch(step) for step in steps]
@@ -78,13 +78,13 @@ class HostSource(Source):
         self, epoch: int, points: np.ndarray, positives: np.ndarray
     ) -> tuple[SparseRows, SparseRows, SparseRows | None, SparseRows | None]:
         """Features, terms and, if needed, known labels and all features of points."""
-        sizes, share = self.sizes.of(epoch), self.settings.input_dropout
+        sizes, rate = self.sizes.entries(epoch), self.settings.input_dropout
         rows = np.where(points >= 0, points - self.counts.first, -1)
         features = seen = take(as_sparse_rows(self.features), rows, sizes.all_features)
-        if share:
+        if rate:
             keys = dropout_keys(self.order.seed, epoch, points)
-            features = drop_entries(seen, keys, share, sizes.features)
+            features = drop_entries(seen, keys, rate, sizes.features)
         known = take(as_sparse_rows(self.labels), rows, sizes.labels)
-        terms = self.terms.of(known, points, positives)
+        terms = self.terms.make(known, points, positives)
         known_or_none = known if self.spec.excludes_known else None
         return features, terms, known_or_none, seen if self.settings.drop_seen else None

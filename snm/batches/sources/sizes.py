@@ -53,7 +53,7 @@ class EpochSizes:
         """Points of a part of a batch."""
         return self.order.batch_size // self.data_parts
 
-    def of(self, epoch: int) -> Entries:
+    def entries(self, epoch: int) -> Entries:
         """The entries of an epoch, counted from 0."""
         if epoch not in self._cache:
             all_features = self._max_entries(epoch, self.counts.features)

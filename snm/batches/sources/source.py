@@ -195,7 +195,7 @@ class Source(abc.ABC):
 
     def shape(self, epoch: int) -> tuple[int, int]:
         """Entries of features and of labels that hold any batch of an epoch, rounded up."""
-        return self.sizes.of(epoch)[:2]
+        return self.sizes.entries(epoch)[:2]
 
     def shape_of_step(self, step: int) -> tuple[int, int]:
         """`shape` of the epoch that a step belongs to."""
@@ -203,7 +203,8 @@ class Source(abc.ABC):
 
     def points_of_part(self, part: int) -> range:
         """The points that a part of any batch may have."""
-        return self.order.points_at(part * self.sizes.width, (part + 1) * self.sizes.width)
+        width = self.sizes.width
+        return self.order.points_at_positions(part * width, (part + 1) * width)
 
     @abc.abstractmethod
     def resident_arrays(self) -> Any:
@@ -226,8 +227,8 @@ class Source(abc.ABC):
         """The data of some steps, and of padding steps up to `length`."""
 
     def _drawn(self, step: int) -> DrawnStep:
-        order, draw = self.order.epoch(step // self.steps_per_epoch)
-        points = order[step % self.steps_per_epoch]
+        points = self.order.rows_of_step(step)
+        _, draw = self.order.epoch(step // self.steps_per_epoch)
         counts = self.counts.labels[points]
         positives = np.where(points >= 0, (draw[points] * counts).astype(np.int64), 0)
         return DrawnStep(
@@ -269,7 +270,7 @@ class Source(abc.ABC):
                 assert self.counts.labels_of_all is not None
                 entries = self.data_parts * self.shape_of_step(step)[1]
                 known = take(as_sparse_rows(self.counts.labels_of_all), points, entries)
-                terms = self.terms.of(known, points, positives)
+                terms = self.terms.make(known, points, positives)
             labels = self.terms.positives(terms)
         sample = sampler.on_host(step, labels)
         self._check_sample(sampler, sample, f"step {step}")

@@ -24,8 +24,8 @@ from snm.system import disk
 from snm.trainer.memory.files import write_memory
 from snm.trainer.memory.stored import make_memory, stored_rows
 from snm.trainer.memory.trial import ChosenMemory
-from snm.trainer.prepare import label_name_points
-from snm.trainer.warm_start import WarmStart
+from snm.trainer.start.prepare import label_name_points
+from snm.trainer.start.warm_start import WarmStart
 
 __all__ = ["find_inherited_memory", "inherit_memory"]
 

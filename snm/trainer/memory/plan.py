@@ -18,7 +18,7 @@ from snm.system.timing import part
 from snm.trainer.memory.files import remove_memory, try_memory
 from snm.trainer.memory.inherited import find_inherited_memory, inherit_memory
 from snm.trainer.memory.trial import split_for_memory
-from snm.trainer.warm_start import WarmStart
+from snm.trainer.start.warm_start import WarmStart
 
 __all__ = ["MemoryPlan"]
 

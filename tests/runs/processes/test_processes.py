@@ -29,7 +29,7 @@ from small_runs import arrays
 import snm
 from snm.batches.batch import POINT_FIELDS
 from snm.batches.device_parts import local_data_parts, spread_stack
-from snm.batches.sources.build import make_source, source_of
+from snm.batches.sources.build import make_run_source, make_source
 from snm.batches.sources.source import BatchSettings
 from snm.config.resolve import resolve
 from snm.data.formats.dispatch import write_text
@@ -120,7 +120,7 @@ def test_a_process_makes_its_own_parts_of_the_same_batches(sampler, resident, da
 
     def source(own):
         monkeypatch.setattr("snm.batches.sources.build.local_data_parts", lambda _: own)
-        return source_of(config, model.spec, dataset.train, rows, weighting, mesh)
+        return make_run_source(config, model.spec, dataset.train, rows, weighting, mesh)
 
     def same(mine, every, own, axis):
         cut = (slice(None),) * axis + (slice(own.start, own.stop),)
@@ -154,7 +154,7 @@ def test_a_batch_from_the_device_is_that_from_the_host(positives, data):
     found = []
     for data_on in ("host", "device"):
         settings = dataclasses.replace(config, data_on=data_on)
-        source = source_of(settings, model.spec, dataset.train, None, weighting, mesh)
+        source = make_run_source(settings, model.spec, dataset.train, None, weighting, mesh)
         resident = source.resident_arrays()
         assert len(jax.tree.leaves(resident)) == (6 if data_on == "device" else 0)
         made = jax.jit(functools.partial(source.materialize, shape=source.shape(0)))
@@ -195,7 +195,7 @@ READS = """
 import json, sys
 import numpy as np
 import snm
-from snm.batches.sources.build import source_of
+from snm.batches.sources.build import make_run_source
 from snm.config.resolve import resolve
 from snm.distributed.dataset import (
     duplicate_test_rows_together,
@@ -215,7 +215,7 @@ with process_group(ProcessOptions(f"127.0.0.1:{port}", processes, number, 20)):
     mesh = make_mesh(f"data={processes}", data.train.num_labels, config.batch_size)
     weighting = fit_weighting("tfidf", data.train.features)
     head = make_model(config, data.train.num_features, data.train.num_labels).spec
-    source = source_of(config, head, data.train, None, weighting, mesh)
+    source = make_run_source(config, head, data.train, None, weighting, mesh)
     source.stack(0, 1)
     mapped = {}
     for line in open("/proc/self/smaps"):

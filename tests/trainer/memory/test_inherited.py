@@ -24,7 +24,7 @@ from snm.runs.folder import RunFolder
 from snm.runs.stored_run import load
 from snm.runs.typed_json import parse_json
 from snm.trainer.memory.inherited import _renumber_labels, find_inherited_memory
-from snm.trainer.warm_start import WarmStart
+from snm.trainer.start.warm_start import WarmStart
 
 CONFIG = tiny.REMEMBERING
 

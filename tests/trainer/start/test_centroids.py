@@ -15,9 +15,9 @@ from snm.model.model import init_state
 from snm.prediction.predictor import Predictor
 from snm.prediction.programs import jitted_queries
 from snm.tables.rounding import as_float
-from snm.trainer import centroids as module
-from snm.trainer.prepare import prepare
-from snm.trainer.warm_start import initial_state
+from snm.trainer.start import centroids as module
+from snm.trainer.start.prepare import prepare
+from snm.trainer.start.warm_start import starting_state
 
 # Neither the features nor the labels can be cut into 4 equal parts.
 DATA = snm.generate(points=150, test_points=10, features=101, labels=43, seed=3)
@@ -41,7 +41,7 @@ def started(**changes):
     plain = init_state(prepared.model)
     queries = np.concatenate(list(Predictor(prepared.model, plain, weighting)
                                   .queries(train.features)))  # fmt: skip
-    return initial_state(prepared), plain, queries / prepared.model.score_scale, train
+    return starting_state(prepared, None, 1), plain, queries / prepared.model.score_scale, train
 
 
 @pytest.mark.parametrize("most", [0, module._MAX_VALUES_ON_HOST], ids=["step", "host"])
@@ -107,7 +107,7 @@ def test_with_splits_a_centroid_has_the_split_points_too():
     queries = np.concatenate(list(alone.queries(features))).astype(np.float64)
     sums = labels.T.toarray() @ queries
     expected = sums / np.linalg.norm(sums, axis=1, keepdims=True)
-    rows = np.asarray(initial_state(prepared).head.table.rows)
+    rows = np.asarray(starting_state(prepared, None, 1).head.table.rows)
     np.testing.assert_allclose(rows, expected, atol=3e-3)
 
 
@@ -124,7 +124,7 @@ def test_a_query_that_is_not_finite_changes_no_row(most, monkeypatch):
     )
     prepared = prepare(resolve(settings, DATA), train, Weighting.fit("none", train.features))
     plain = np.asarray(init_state(prepared.model).head.table.rows)
-    rows = np.asarray(initial_state(prepared).head.table.rows)
+    rows = np.asarray(starting_state(prepared, None, 1).head.table.rows)
     assert np.isfinite(rows).all()
     moved = np.abs(rows - plain).max(axis=1) > 1e-3
     assert moved.sum() > 20 and not moved[BARE]
@@ -137,6 +137,6 @@ def test_members_and_answers_share_the_program_of_queries():
                                    mined=4, sampled=16)  # fmt: skip
     weighting = Weighting.fit("tfidf", train.features)
     prepared = prepare(resolve(dataclasses.replace(settings, seed=5), DATA), train, weighting)
-    initial_state(prepared)
+    starting_state(prepared, None, 1)
     list(Predictor(prepared.model, state, weighting).queries(train.features))
     assert jitted_queries(prepared.model, None)._cache_size() == 1

@@ -15,7 +15,7 @@ from snm.config.settings import Config
 from snm.data.weighting import Weighting
 from snm.model.model import init_state
 from snm.model.train_step import train_step
-from snm.trainer.prepare import prepare
+from snm.trainer.start.prepare import prepare
 
 BOWL = dict(loss="bowl", phi="logistic", exclude="positive")
 POWER = dict(loss="bowl", vartheta="power-law", exclude="positive")

@@ -15,7 +15,7 @@ from snm.data.id_space import IdSpace
 from snm.data.vectorizer import Vectorizer
 from snm.runs.folder import RunFolder
 from snm.runs.stored_run import StoredRun
-from snm.trainer.warm_start import WarmStart
+from snm.trainer.start.warm_start import WarmStart
 
 ORDER = np.random.default_rng(3).permutation(tiny.LABELS)
 """The label of the tiny data set that each label here is."""

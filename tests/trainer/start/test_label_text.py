@@ -26,7 +26,7 @@ from snm.memory.memory import EARLIER_POINT, LABEL_NAME
 from snm.runs.events import NonFiniteError, Noted
 from snm.runs.stored_run import StoredRun, load
 from snm.trainer.phase import first_phase
-from snm.trainer.prepare import label_name_points, prepare
+from snm.trainer.start.prepare import label_name_points, prepare
 from snm.trainer.training import training
 
 CONFIG = dataclasses.replace(tiny.CONFIG, dim=32, class_init="centroid", weighting="l2",

@@ -24,7 +24,7 @@ from snm.planning.forecast import forecast
 from snm.runs.folder import RunFolder
 from snm.trainer.phase import PhaseInputs, RunInputs, first_phase
 from snm.trainer.phase_run import open_phase, open_phase_in_memory
-from snm.trainer.prepare import prepare
+from snm.trainer.start.prepare import prepare
 
 
 def batches(source):
@@ -132,7 +132,7 @@ def test_large_tables_are_saved_after_more_steps(mebibytes, asked, expected, dat
     """In whole epochs of four steps."""
     config = resolve(dataclasses.replace(tiny.CONFIG, checkpoint_every=asked), data)
     prepared = prepare(config, data.train, Weighting.fit(config.weighting, data.train.features))
-    monkeypatch.setattr("snm.trainer.prepare.state_bytes", lambda state: mebibytes << 20)
+    monkeypatch.setattr("snm.trainer.start.prepare.state_bytes", lambda state: mebibytes << 20)
     assert prepared.checkpoint_every == expected
 
 

@@ -14,7 +14,7 @@ from snm.batches.sources.source import BatchSettings, Source
 from snm.config.resolve import resolve
 from snm.data.weighting import Weighting
 from snm.model.from_config import head_spec
-from snm.trainer.prepare import prepare
+from snm.trainer.start.prepare import prepare
 
 
 def source(data, resident, **changes) -> Source:

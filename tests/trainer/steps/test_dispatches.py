@@ -8,7 +8,7 @@ import pytest
 from small_runs import config
 
 import snm
-from snm.batches.dispatches import dispatch_length
+from snm.batches.dispatches import dispatch_length, split_into_dispatches
 from snm.batches.sources.source import Source
 from snm.config.resolve import resolve
 from snm.data.weighting import Weighting
@@ -16,11 +16,11 @@ from snm.head import plan as head_plan
 from snm.head.plan import plan_step
 from snm.model.model import abstract_state
 from snm.model.placement import init_state_on
-from snm.trainer import centroids as centroids_module
-from snm.trainer.centroids import start_at_centroids
-from snm.trainer.loop import prefetch_stacks, split_into_dispatches
-from snm.trainer.prepare import Prepared, prepare
-from snm.trainer.programs import jitted_steps
+from snm.trainer.start import centroids as centroids_module
+from snm.trainer.start.centroids import start_at_centroids
+from snm.trainer.start.prepare import Prepared, prepare
+from snm.trainer.steps.loop import prefetch_stacks
+from snm.trainer.steps.programs import jitted_steps
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import tiny
 
 import snm
 from snm.batches.sources.source import Source
-from snm.trainer.programs import StepPrograms
+from snm.trainer.steps.programs import StepPrograms
 
 
 @pytest.fixture

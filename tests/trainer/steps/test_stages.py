@@ -18,9 +18,9 @@ from snm.errors import InputError
 from snm.model.from_config import head_stages
 from snm.model.model import abstract_state
 from snm.runs.folder import RunFolder
-from snm.trainer.prepare import prepare
-from snm.trainer.programs import jitted_steps
-from snm.trainer.warm_start import initial_state
+from snm.trainer.start.prepare import prepare
+from snm.trainer.start.warm_start import starting_state
+from snm.trainer.steps.programs import jitted_steps
 
 
 def sizes_of(stages):
@@ -168,7 +168,7 @@ def test_each_stage_draws_its_own_number_of_labels(data, tmp_path):
     # Each step is the step of that B from where the one before ended.
     settings = resolve(resized, data)
     prepared = prepare(settings, data.train, Weighting.fit(settings.weighting, data.train.features))
-    state = initial_state(prepared)
+    state = starting_state(prepared, None, 1)
     for step in range(12):
         head = dataclasses.replace(prepared.model.spec, sampled=(4, 8, 16)[step // 4])
         source = prepared.source.with_spec(head)

@@ -70,22 +70,16 @@ def diagnose(
         if not finite.all():
             if not finite.ndim:
                 return NonFinite(name, [])
-            is_point = _batch_rows(source, step) >= 0
+            is_point = source.order.rows_of_step(step) >= 0
             return NonFinite(name, np.flatnonzero(~finite[: source.batch_size][is_point]).tolist())
     return NonFinite.of_loss(loss)
 
 
 def points_of_step(source: Source, step: int, point_ids: np.ndarray | None) -> list[int]:
     """The ids of the points in a step's batch, from `point_ids` int64 [N]; None is their rows."""
-    points = _batch_rows(source, step)
-    points = points[points >= 0]
+    points = source.order.rows_of_step(step)
+    points = points[points >= 0]  # padding may be anywhere in the batch
     return (points if point_ids is None else point_ids[points]).tolist()
-
-
-def _batch_rows(source: Source, step: int) -> np.ndarray:
-    """The source's rows in a step's batch; -1 is padding, which may be anywhere in the batch."""
-    order, _ = source.order.epoch(step // source.steps_per_epoch)
-    return order[step % source.steps_per_epoch]
 
 
 _TENSORS = (

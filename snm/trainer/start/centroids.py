@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.batches.device_parts import spread_points
+from snm.batches.dispatches import split_into_dispatches
 from snm.batches.sources.source import Source
 from snm.data.weighting import Weighting
 from snm.machine.compiler import answer_options
@@ -22,9 +23,9 @@ from snm.prediction.point_blocks import ROWS, Blocks, yield_delayed
 from snm.prediction.programs import jitted_queries
 from snm.tables.rounding import as_float, round_to_nearest
 from snm.tables.table import RowTable, normalize
-from snm.trainer.loop import prefetch_stacks, split_into_dispatches
-from snm.trainer.prepare import Prepared
-from snm.trainer.programs import jitted_steps
+from snm.trainer.start.prepare import Prepared
+from snm.trainer.steps.loop import prefetch_stacks
+from snm.trainer.steps.programs import jitted_steps
 
 __all__ = ["start_at_centroids"]
 
@@ -80,7 +81,7 @@ def _embed_blocks(
     def started_blocks() -> Iterator[tuple[jax.Array, csr_matrix]]:
         embed, first = jitted_queries(model, None), 0
         # The features of a source are weighted already.
-        for count, block in Blocks(Weighting("none"), ROWS, entries=8).of(source.features):
+        for count, block in Blocks(Weighting("none"), ROWS, entries=8).split(source.features):
             yield embed(state, block), source.labels[first : first + count]
             first += count
 
@@ -106,20 +107,16 @@ def _sum_on_devices(prepared: Prepared, state: TrainState) -> TrainState:
     resident = source.resident_arrays()
     if mesh is not None:
         resident = spread_points(resident, source.data_parts, mesh)
-    programs: dict[tuple[int, int], jax.stages.Wrapped] = {}
+    # A single pass: compilation takes most of its time.
+    shape = source.shape(0)
+    program = jitted_steps(prepared.model, source, shape, mesh, centroid_step, answer_options)
     state = _map_class_rows(state, _shorten)
     steps = prepared.steps_per_dispatch
-    dispatches = list(
-        split_into_dispatches(source, 0, source.steps_per_epoch, steps, periods=[], stage_starts=[])
+    dispatches = split_into_dispatches(
+        source, 0, source.steps_per_epoch, steps, periods=[], stage_starts=[]
     )
-    for first, _, stack in prefetch_stacks(lambda _: source, dispatches, mesh, steps):
-        shape = source.shape_of_step(first)
-        if shape not in programs:
-            # There is a single pass, so compilation takes most of its time.
-            programs[shape] = jitted_steps(
-                prepared.model, source, shape, mesh, centroid_step, answer_options
-            )
-        state, _ = programs[shape](state, resident, stack)
+    for _, _, stack in prefetch_stacks(lambda _: source, dispatches, mesh, steps):
+        state, _ = program(state, resident, stack)
     return _map_class_rows(state, _normalize_rows)
 
 

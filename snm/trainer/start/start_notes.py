@@ -1,4 +1,4 @@
-"""Notes at the start of a run: on its data, its sampler, its loss, and changed packages."""
+"""Notes at the start of a run: on its settings, data, sampler and loss, and changed packages."""
 
 from __future__ import annotations
 
@@ -6,13 +6,51 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from snm.batches.sources.source import Source
-from snm.data.dataset import describe_weights
+from snm.config.resolve import label_names_obstacle
+from snm.config.resolved import ResolvedConfig
+from snm.config.settings import Config
+from snm.data.dataset import Dataset, describe_weights
+from snm.data.id_space import features_are_labels
 from snm.data.statistics import dominant_feature
 from snm.errors import counted
-from snm.trainer.phase import RunInputs
-from snm.trainer.prepare import label_name_points
+from snm.losses.sampled import LOSSES, HeadLoss
+from snm.trainer.memory.notes import why_no_adjustment, why_no_memory
+from snm.trainer.start.prepare import label_name_points
+from snm.trainer.start.warm_start import WarmStart
 
-__all__ = ["start_notes", "version_notes"]
+__all__ = ["notes_on_settings", "start_notes", "version_notes"]
+
+
+def notes_on_settings(config: Config, dataset: Dataset) -> list[str]:
+    """Notes on what the settings leave out, or leave to `auto`, a line each."""
+    notes = [
+        why_no_memory(config, dataset),
+        why_no_adjustment(config, dataset),
+        _why_no_label_names(config, dataset),
+        _why_no_scale(config),
+    ]
+    return [note for note in notes if note is not None]
+
+
+def _why_no_label_names(config: Config, dataset: Dataset) -> str | None:
+    """A note why `--label-text auto` does not train on the label names of the data; else None."""
+    if config.label_text != "auto" or dataset.label_names is None or dataset.vectorizer is None:
+        return None
+    if features_are_labels(dataset):
+        return None  # the names have the same words as the features
+    refused = label_names_obstacle(dataset)
+    return None if refused is None else f"label names: not trained on; found {refused[0]}"
+
+
+def _why_no_scale(config: Config) -> str | None:
+    """A note if `auto` takes the score scale 1 because a loss of one's own does not say more."""
+    kind = type(LOSSES[config.loss])
+    if config.score_scale != "auto" or kind.takes_exponentials is not HeadLoss.takes_exponentials:
+        return None
+    return (
+        f"score scale 1: loss {config.loss} does not say takes_exponentials (True for a loss that "
+        "exponentiates scores, whose scale auto then chooses; False ends this note)"
+    )
 
 
 def version_notes(before: dict[str, str], now: dict[str, str]) -> list[str]:
@@ -24,9 +62,10 @@ def version_notes(before: dict[str, str], now: dict[str, str]) -> list[str]:
     return [f"this run began with {earlier}: its bits may differ from here on"]
 
 
-def start_notes(inputs: RunInputs, source: Source) -> list[str]:
+def start_notes(
+    config: ResolvedConfig, dataset: Dataset, source: Source, warm_start: WarmStart | None
+) -> list[str]:
     """Notes on the data, the sampler and the warm start of a new run, a line each."""
-    config, dataset, warm_start = inputs.config, inputs.dataset, inputs.warm_start
     notes = []
     if config.seen == "drop":
         note = "labels that are among a point's own features are never its answers"

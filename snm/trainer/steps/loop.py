@@ -23,6 +23,7 @@ from jax.sharding import Mesh
 from numpy.typing import NDArray
 
 from snm.batches.device_parts import spread_points, spread_stack
+from snm.batches.dispatches import split_into_dispatches
 from snm.batches.sources.source import Source
 from snm.checkpoints.writer import Store, make_writer
 from snm.errors import StoppedError
@@ -40,8 +41,8 @@ from snm.runs.events import (
     Stepped,
 )
 from snm.system.timing import part
-from snm.trainer.nonfinite import diagnose, points_of_step
-from snm.trainer.programs import StepPrograms
+from snm.trainer.steps.nonfinite import diagnose, points_of_step
+from snm.trainer.steps.programs import StepPrograms
 
 __all__ = [
     "LoopHooks",
@@ -50,7 +51,6 @@ __all__ = [
     "Validation",
     "prefetch_stacks",
     "run_steps",
-    "split_into_dispatches",
 ]
 
 
@@ -146,19 +146,20 @@ def run_steps(
       StoppedError: `hooks.stop` returned True.
     """
     source, mesh = programs.source, programs.mesh
-    last_step, steps_per_dispatch, checkpoint_every = plan[:3]
-    validation, probe, stop = hooks or LoopHooks()
+    last_step = plan.last_step
+    hooks = LoopHooks() if hooks is None else hooks
+    validation, probe, stop = hooks.validation, hooks.probe, hooks.stop
     resident = source.resident_arrays()
     if mesh is not None:
         resident = spread_points(resident, source.data_parts, mesh)
-    periods = [checkpoint_every]
+    periods = [plan.checkpoint_every]
     if validation is not None:
         periods.append(validation.every)
     if probe is not None:
         periods.append(probe.every)
     stage_starts = [stage.first_step for stage in programs.stages]
     dispatches = split_into_dispatches(
-        source, progress.step, last_step, steps_per_dispatch, periods, stage_starts
+        source, progress.step, last_step, plan.steps_per_dispatch, periods, stage_starts
     )
     if probe is not None and not progress.step:
         yield Probed(0, 0.0, probe.function(state))
@@ -175,7 +176,7 @@ def run_steps(
     stopping = False
     with make_writer(checkpoints, state, to_saved) as writer:
         stacks = prefetch_stacks(
-            lambda step: programs.stage_at(step)[1], dispatches, mesh, steps_per_dispatch
+            lambda step: programs.stage_at(step)[1], dispatches, mesh, plan.steps_per_dispatch
         )
         for first, count, stack in stacks:
             with clock.paused():  # compilation does not count as training
@@ -189,7 +190,7 @@ def run_steps(
             step = first + count
             evaluate_now = validation is not None and _is_due(step, validation.every, last_step)
             probe_now = probe is not None and _is_due(step, probe.every, last_step)
-            save_now = _is_due(step, checkpoint_every, last_step)
+            save_now = _is_due(step, plan.checkpoint_every, last_step)
             stopping = stop is not None and stop()
             if not (evaluate_now or probe_now or save_now or stopping):
                 continue
@@ -279,7 +280,8 @@ class _PendingDispatches:
         progress.step = first + count
         progress.seconds += seconds
         # A step divides by the batch size, also if the last batch of an epoch has fewer points.
-        points = np.array([self._source.order.points_in(first + row) for row in range(count)])
+        order, steps = self._source.order, range(first, first + count)
+        points = np.array([order.num_points_of_step(step) for step in steps])
         loss_sum = math.fsum(losses[ok]) * self._source.batch_size
         mean_loss = loss_sum / int(points[ok].sum()) if ok.any() else math.nan
         yield Stepped(first + count, int(points.sum()), mean_loss, seconds)
@@ -318,31 +320,6 @@ class _Clock:
 
 def _is_due(step: int, every: int, last: int) -> bool:
     return step == last or (every > 0 and step % every == 0)
-
-
-def split_into_dispatches(
-    source: Source,
-    first: int,
-    last: int,
-    max_steps: int,
-    periods: list[int],
-    stage_starts: list[int],
-) -> Iterator[tuple[int, int]]:
-    """Splits steps first to last - 1 into dispatches of at most `max_steps` steps.
-
-    A dispatch ends at the end of an epoch, at a multiple of each of the `periods` that is not 0,
-    and before each of the `stage_starts`, the first steps of stages.
-
-    Yields:
-      The first step of each dispatch, and its number of steps.
-    """
-    periods = [source.steps_per_epoch, *(period for period in periods if period)]
-    while first < last:
-        next_multiples = [(first // period + 1) * period for period in periods]
-        next_stages = [start for start in stage_starts if start > first]
-        end = min([last, first + max_steps, *next_multiples, *next_stages])
-        yield first, end - first
-        first = end
 
 
 def prefetch_stacks(

@@ -14,13 +14,10 @@ from numpy.typing import NDArray
 
 from snm.batches.dispatches import dispatch_length
 from snm.batches.item_splits import add_splits
-from snm.batches.sources.build import source_of
+from snm.batches.sources.build import make_run_source
 from snm.batches.sources.source import Source
-from snm.config.resolve import label_names_obstacle
 from snm.config.resolved import ResolvedConfig
-from snm.config.settings import Config
 from snm.data.dataset import Dataset, Points
-from snm.data.id_space import features_are_labels
 from snm.data.weighting import Weighting
 from snm.distributed.host_copy import state_bytes
 from snm.distributed.mesh import make_mesh
@@ -38,7 +35,6 @@ __all__ = [
     "members_at_once",
     "prepare",
     "steps_per_dispatch",
-    "why_no_label_names",
 ]
 
 _STEPS_PER_DISPATCH = {"cpu": 1, "gpu": 32, "tpu": 32}
@@ -147,7 +143,7 @@ def prepare(
     if extra_points is not None:
         first_extra = points_in_file * (1 + config.item_splits)
         point_ids[first_extra:] = -1 - extra_points.labels.indices.astype(np.int64)
-    source = source_of(config, model.spec, points, rows, weighting, mesh)
+    source = make_run_source(config, model.spec, points, rows, weighting, mesh)
     total_steps = source.schedule.steps
     evaluate_every = config.evaluate_every if config.validation_fraction else 0
     periods = config.checkpoint_every, evaluate_every, probe_every  # dispatches end at multiples
@@ -195,16 +191,6 @@ def add_training_points(
     if rows is not None:
         rows = np.append(rows, np.arange(first_extra, points.num_points))
     return points, rows
-
-
-def why_no_label_names(config: Config, dataset: Dataset) -> str | None:
-    """A note why `--label-text auto` does not train on the label names of the data; else None."""
-    if config.label_text != "auto" or dataset.label_names is None or dataset.vectorizer is None:
-        return None
-    if features_are_labels(dataset):
-        return None  # the names have the same words as the features
-    refused = label_names_obstacle(dataset)
-    return None if refused is None else f"label names: not trained on; found {refused[0]}"
 
 
 def steps_per_dispatch() -> int:

@@ -20,10 +20,10 @@ from snm.model.placement import gather_to_host, init_state_on, shard_state
 from snm.runs.stored_run import StoredRun
 from snm.tables.rounding import as_float, round_to_nearest
 from snm.tables.table import RowTable
-from snm.trainer.centroids import start_at_centroids
-from snm.trainer.prepare import Prepared
+from snm.trainer.start.centroids import start_at_centroids
+from snm.trainer.start.prepare import Prepared
 
-__all__ = ["WarmStart", "initial_state"]
+__all__ = ["WarmStart", "starting_state"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -80,12 +80,16 @@ class WarmStart:
         return f"labels of {self.run} were mapped by name to those of {self.ids.name}"
 
 
-def initial_state(
-    prepared: Prepared, warm_start: WarmStart | None = None, member: int = 1
-) -> TrainState:
-    """Initial parameters of a member; with `warm_start`, those of the same member of another run.
+def starting_state(prepared: Prepared, warm_start: WarmStart | None, member: int) -> TrainState:
+    """The parameters that a member starts from: new ones, or those of the same member of a run.
 
-    The optimiser state is new in either case.
+    Of new ones, the class rows are random or the centroids of the labels. The optimiser state is
+    new in any case.
+
+    Args:
+      prepared: the training of the member.
+      warm_start: another run; None for new parameters.
+      member: counted from 1.
 
     Raises:
       InputError: the folder is not a run, or its parameters have other shapes, or its features
