@@ -46,14 +46,16 @@ class Features(NamedTuple):
     item_marks: Sequence[str | None] = ()
 
 
-def features_of(options: ImportOptions, reading: Reading, rows: Rows, passing: Counter) -> Features:
+def features_of(
+    options: ImportOptions, reading: Reading, rows: Rows, start_counter: Counter
+) -> Features:
     """How the rows of an import become features; reads them all where that depends on them.
 
     Args:
       options: of the import.
       reading: how the files are read.
       rows: of the files.
-      passing: shows progress.
+      start_counter: starts the progress line of a pass.
 
     Raises:
       InputError: a row that cannot be read, rows whose features and labels cannot be the same
@@ -63,10 +65,10 @@ def features_of(options: ImportOptions, reading: Reading, rows: Rows, passing: C
         texts, labels = reading.like
         return _of_texts(texts)._replace(labels=labels)
     if options.same_items:
-        return _of_items(options, reading, rows.every(), passing("reading items"))
+        return _of_items(options, reading, rows.every(), start_counter("reading items"))
     if reading.reader.entries:
-        return _of_entries(rows.every(), passing("reading ids"))
-    texts = reading.remembered_by(_fitted(options, rows.training(), passing("reading words")))
+        return _of_entries(rows.every(), start_counter("reading ids"))
+    texts = reading.record_in(_fitted(options, rows.training(), start_counter("reading words")))
     return _of_texts(texts)._replace(item_marks=_MARKS)
 
 
@@ -88,7 +90,7 @@ def _of_items(
             lambda chunk: feature_matrix(chunk, base, len(items)), len(items), labels=items
         )
     items = collect_items(rows, options.item_separator, on_progress, str(options.source))
-    texts = reading.remembered_by(items_as_text(items, options.item_separator, ()))
+    texts = reading.record_in(items_as_text(items, options.item_separator, ()))
     return _of_texts(texts)._replace(labels=items)
 
 

@@ -25,7 +25,7 @@ def interactions_of(
       options: of the import.
       known: the items of `--like`.
       spellings: makes the names of items.
-      disorder: looks for times, where none are told.
+      disorder: looks for times, where no column of times is given.
 
     Raises:
       InputError: a file that cannot be read, or a row without a user, an item or a time.

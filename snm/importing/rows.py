@@ -77,8 +77,8 @@ class Reading:
             label_lists = first_label_lists(options.source, columns, labels)
         return cls(form, like, columns, labels, separator, mark, label_lists)
 
-    def remembered_by(self, texts: Vectorizer) -> Vectorizer:
-        """The vectoriser, with what later files are read like."""
+    def record_in(self, texts: Vectorizer) -> Vectorizer:
+        """The vectoriser, with how later files are to be read."""
         fields = self.reader.fields
         return dataclasses.replace(
             texts,

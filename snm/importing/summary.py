@@ -1,4 +1,4 @@
-"""What an import says of the data that it wrote, and what can be done with them."""
+"""Prints the sizes of imported data, what is odd in them, and what can be done with them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from snm.importing.build import Imported
 from snm.importing.options import ImportOptions
 from snm.system.terminal import say
 
-__all__ = ["tell"]
+__all__ = ["print_summary"]
 
 _MANY_EMPTY = 0.02  # of the points, those without a known word
 _MANY_REPEATED = 0.1  # of the points, those with the text of another and another label
@@ -26,14 +26,14 @@ _LISTS = 'write lists of labels as ["a", "b"], or the names with separators betw
 _LONGEST_EXAMPLE = 60  # characters
 
 
-def tell(options: ImportOptions, imported: Imported) -> None:
+def print_summary(options: ImportOptions, imported: Imported) -> None:
     """Prints sizes, what is odd, and the next command."""
     counts = imported.counts
     say(_sizes(options, counts))
     for line in itertools.chain(
-        _said_of_points(options, imported),
-        _said_of_labels(options, imported),
-        _said_of_weights(counts),
+        _notes_on_points(options, imported),
+        _notes_on_labels(options, imported),
+        _notes_on_weights(counts),
         _next_steps(options, imported) if options.like is None else _next_of_like(options, counts),
     ):
         say(line)
@@ -50,7 +50,7 @@ def _sizes(options: ImportOptions, counts: Counts) -> str:
     )
 
 
-def _said_of_points(options: ImportOptions, imported: Imported) -> Iterator[str]:
+def _notes_on_points(options: ImportOptions, imported: Imported) -> Iterator[str]:
     """Points that lack something, and options that may find more."""
     counts, vectorizer = imported.counts, imported.vectorizer
     unknown = counts.without_features - counts.without_text  # points of no known word
@@ -79,7 +79,7 @@ def _said_of_points(options: ImportOptions, imported: Imported) -> Iterator[str]
         yield hint
 
 
-def _said_of_labels(options: ImportOptions, imported: Imported) -> Iterator[str]:
+def _notes_on_labels(options: ImportOptions, imported: Imported) -> Iterator[str]:
     """Names that may not be what they should, and labels that were left out."""
     counts = imported.counts
     for column, cell in imported.label_lists.items():
@@ -111,7 +111,7 @@ def _shortened(example: str) -> str:
     return example if len(example) <= _LONGEST_EXAMPLE else cut
 
 
-def _said_of_weights(counts: Counts) -> Iterator[str]:
+def _notes_on_weights(counts: Counts) -> Iterator[str]:
     if counts.weights is not None:
         yield f"weights: {describe_weights(counts.weights)}"
 
