@@ -84,7 +84,7 @@ def _write(options: ImportOptions, folder: Path) -> Imported:
             name=str(options.source),
             files=rows.by_part(kept),
             part_of=rows.part_of,
-            features_of=features.of,
+            transform=features.transform,
             num_features=features.width,
             known_labels=known,
             new_labels="drop" if options.new_labels == "drop" else "append",

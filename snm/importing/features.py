@@ -30,7 +30,7 @@ class Features(NamedTuple):
     """How rows become features, and what this says of labels.
 
     Attributes:
-      of: rows -> float32 CSR [rows, width].
+      transform: rows -> float32 CSR [rows, width].
       width: the number of features.
       vectorizer: of texts; None where rows have features already.
       labels: names of labels by id, where ids are given: those of `--like`, or of the features,
@@ -39,7 +39,7 @@ class Features(NamedTuple):
         empty where it is known whether labels are such items.
     """
 
-    of: Callable[[list[Row]], csr_matrix]
+    transform: Callable[[list[Row]], csr_matrix]
     width: int
     vectorizer: Vectorizer | None = None
     labels: tuple[str, ...] | None = None
@@ -97,10 +97,10 @@ def _of_items(
 def _of_texts(vectorizer: Vectorizer) -> Features:
     """Features of texts, by a vectoriser."""
 
-    def of(chunk: list[Row]) -> csr_matrix:
+    def transform(chunk: list[Row]) -> csr_matrix:
         return vectorizer.transform([row.text or "" for row in chunk])
 
-    return Features(of, vectorizer.num_features, vectorizer)
+    return Features(transform, vectorizer.num_features, vectorizer)
 
 
 def _fitted(options: ImportOptions, rows: Iterable[Row], on_progress: OnProgress) -> Vectorizer:

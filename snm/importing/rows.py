@@ -109,7 +109,7 @@ class Rows:
         self._drawn = _Draws(options.seed, options.test_fraction)
         self._parts = ("train",) if options.test is None else ("train", "test")
 
-    def of(self, part: str) -> Iterator[Row]:
+    def read_part(self, part: str) -> Iterator[Row]:
         """The rows of a file: `train` is SOURCE, `test` what `--test` names."""
         options = self._options
         path, labels, weight = options.source, options.label_file, options.weight_column
@@ -137,17 +137,17 @@ class Rows:
 
     def training(self) -> Iterator[Row]:
         """The rows of training points."""
-        rows = enumerate(self.of("train"))
+        rows = enumerate(self.read_part("train"))
         return (row for number, row in rows if not self._drawn.is_test(number))
 
     def every(self) -> Iterator[Row]:
         """The rows of all files."""
-        return (row for part in self._parts for row in self.of(part))
+        return (row for part in self._parts for row in self.read_part(part))
 
     def by_part(self, kept: frozenset[str] | None) -> Iterator[tuple[str, Iterator[Row]]]:
         """The name and the rows of each file, without labels that are not kept; None keeps all."""
         for part in self._parts:
-            rows = self.of(part)
+            rows = self.read_part(part)
             yield part, rows if kept is None else _with_labels(rows, kept)
 
 
