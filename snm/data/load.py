@@ -85,7 +85,7 @@ def load(
         from snm.data.synthetic import default
 
         return default()
-    files = _files_of(source)
+    files = _find_data_files(source)
     content = Content.of(files.folder, files.all)
     key, place = content.key, cache_folder(cache)
     if mapped and place is None:
@@ -141,7 +141,7 @@ def cache_key(source: str | Path) -> str:
       InputError: a folder or file cannot be read.
     """
     _check_is_path(source)
-    return hash_files(_files_of(source).all)
+    return hash_files(_find_data_files(source).all)
 
 
 def absolute_source(source: str | Path) -> str:
@@ -163,13 +163,13 @@ def load_mapped(source: str | Path, key: str, is_mine: Callable[[int], bool]) ->
     Raises:
       InputError: as `load`.
     """
-    files = _files_of(source)
+    files = _find_data_files(source)
     place = cache_folder("default")
     parts = _cached(place, key, mapped=True, is_mine=is_mine)
     return None if parts is None else _assemble(files, parts, key)
 
 
-def _files_of(source: str | Path) -> DataFiles:
+def _find_data_files(source: str | Path) -> DataFiles:
     folder = fetched(source) or local(source, lambda name: name.removesuffix(".gz") in DATA_FILES)
     if not folder.is_dir():
         expected = "a folder of data, a fetched set, or `synthetic`"

@@ -11,7 +11,7 @@ from snm.data.conversion.label_names import read_label_names
 from snm.data.conversion.passes import frequent_labels
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError, counted
-from snm.importing.features import features_of
+from snm.importing.features import make_features
 from snm.importing.options import ImportOptions
 from snm.importing.rows import Reading, Rows
 from snm.system.files import atomic_folder
@@ -74,7 +74,7 @@ def _write(options: ImportOptions, folder: Path) -> Imported:
         if options.min_label_count > 1:
             on_progress = start_counter("counting labels")
             kept, rare = frequent_labels(rows.training(), options.min_label_count, on_progress)
-        features = features_of(options, reading, rows, start_counter)
+        features = make_features(options, reading, rows, start_counter)
         if features.vectorizer is not None:
             features.vectorizer.write(folder / "vectorizer.json")
         known = features.labels

@@ -20,7 +20,7 @@ from snm.importing.options import ImportOptions
 from snm.importing.rows import Reading, Rows
 from snm.system.terminal import Counter
 
-__all__ = ["Features", "features_of"]
+__all__ = ["Features", "make_features"]
 
 _MOST_WORDS, _PLACES = 200_000, 1 << 18
 _MARKS = (",", " ", ";", "|")  # usual ones between the items of a text
@@ -46,7 +46,7 @@ class Features(NamedTuple):
     item_marks: Sequence[str | None] = ()
 
 
-def features_of(
+def make_features(
     options: ImportOptions, reading: Reading, rows: Rows, start_counter: Counter
 ) -> Features:
     """How the rows of an import become features; reads them all where that depends on them.
@@ -63,22 +63,22 @@ def features_of(
     """
     if reading.like is not None:
         texts, labels = reading.like
-        return _of_texts(texts)._replace(labels=labels)
+        return _text_features(texts)._replace(labels=labels)
     if options.same_items:
-        return _of_items(options, reading, rows.every(), start_counter("reading items"))
+        return _item_features(options, reading, rows.every(), start_counter("reading items"))
     if reading.reader.entries:
-        return _of_entries(rows.every(), start_counter("reading ids"))
-    texts = reading.record_in(_fitted(options, rows.training(), start_counter("reading words")))
-    return _of_texts(texts)._replace(item_marks=_MARKS)
+        return _numeric_features(rows.every(), start_counter("reading ids"))
+    texts = reading.record_in(_fit(options, rows.training(), start_counter("reading words")))
+    return _text_features(texts)._replace(item_marks=_MARKS)
 
 
-def _of_entries(rows: Iterable[Row], on_progress: OnProgress) -> Features:
+def _numeric_features(rows: Iterable[Row], on_progress: OnProgress) -> Features:
     """Features by id, the lowest of which is 0 or 1; `rows` are all that there are."""
     base, width = index_base(rows, on_progress)
     return Features(lambda chunk: feature_matrix(chunk, base, width), width, item_marks=[None])
 
 
-def _of_items(
+def _item_features(
     options: ImportOptions, reading: Reading, rows: Iterable[Row], on_progress: OnProgress
 ) -> Features:
     """Features that are the items that labels are too; `rows` are all that there are."""
@@ -91,10 +91,10 @@ def _of_items(
         )
     items = collect_items(rows, options.item_separator, on_progress, str(options.source))
     texts = reading.record_in(items_as_text(items, options.item_separator, ()))
-    return _of_texts(texts)._replace(labels=items)
+    return _text_features(texts)._replace(labels=items)
 
 
-def _of_texts(vectorizer: Vectorizer) -> Features:
+def _text_features(vectorizer: Vectorizer) -> Features:
     """Features of texts, by a vectoriser."""
 
     def transform(chunk: list[Row]) -> csr_matrix:
@@ -103,7 +103,7 @@ def _of_texts(vectorizer: Vectorizer) -> Features:
     return Features(transform, vectorizer.num_features, vectorizer)
 
 
-def _fitted(options: ImportOptions, rows: Iterable[Row], on_progress: OnProgress) -> Vectorizer:
+def _fit(options: ImportOptions, rows: Iterable[Row], on_progress: OnProgress) -> Vectorizer:
     """The vectoriser that the options ask for, fitted to rows of texts.
 
     Raises:

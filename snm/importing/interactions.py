@@ -19,7 +19,7 @@ from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError, counted
 from snm.importing.checks import check_interactions
 from snm.importing.ids import ids_of
-from snm.importing.log_rows import interactions_of
+from snm.importing.log_rows import read_interactions
 from snm.importing.log_times import Disorder
 from snm.importing.options import InteractionsOptions
 from snm.system import disk
@@ -133,7 +133,7 @@ def build(
     known, spellings = None if like is None else like.vocabulary, Spellings()
     disorder = Disorder((options.user, options.item))
     with show_activity(f"reading {options.source}"):
-        rows = interactions_of(options, known or (), spellings, disorder)
+        rows = read_interactions(options, known or (), spellings, disorder)
         histories = Histories.of(rows, min_users=options.min_users, known=known)
         train, test = _parts(options, histories)
     if not len(train.users):

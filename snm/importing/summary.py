@@ -75,7 +75,7 @@ def _notes_on_points(options: ImportOptions, imported: Imported) -> Iterator[str
     if (number := repeated.count()) > _MANY_REPEATED * repeated.points:
         points = f"{number:,} of {repeated.points:,} points repeat the text of another"
         yield f"{points} with another label: if a row has one label of a text, join its rows first"
-    if (hint := _hint_of_items(counts.overlaps)) is not None:
+    if (hint := _items_hint(counts.overlaps)) is not None:
         yield hint
 
 
@@ -99,7 +99,7 @@ def _notes_on_labels(options: ImportOptions, imported: Imported) -> Iterator[str
     if names := imported.numbered_names:
         again = f"{counted(len(names), 'label')} with the text of another or none"
         yield f"{again}: named with their number, such as {names[0]!r}"
-    if counts.are_numbers and (hint := _hint_of_names(options)):
+    if counts.are_numbers and (hint := _names_hint(options)):
         yield hint
     if imported.rare_labels:
         points = counted(options.min_label_count, "training point")
@@ -116,7 +116,7 @@ def _notes_on_weights(counts: Counts) -> Iterator[str]:
         yield f"weights: {describe_weights(counts.weights)}"
 
 
-def _hint_of_items(overlaps: Sequence[Overlap]) -> str | None:
+def _items_hint(overlaps: Sequence[Overlap]) -> str | None:
     """What to do where features and labels seem to be the same items."""
     found = [one for one in overlaps if auto_drops_seen(one.overlap, one.expected, one.entries)]
     if not found:
@@ -129,7 +129,7 @@ def _hint_of_items(overlaps: Sequence[Overlap]) -> str | None:
     )
 
 
-def _hint_of_names(options: ImportOptions) -> str | None:
+def _names_hint(options: ImportOptions) -> str | None:
     """Where the texts of numbered labels seem to be, if they are not taken."""
     if options.label_names is not None or options.like is not None or options.same_items:
         return None
