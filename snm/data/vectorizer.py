@@ -307,14 +307,14 @@ def are_names(text: object) -> bool:
     return isinstance(text, list | tuple) and all(isinstance(name, str) for name in text)
 
 
-def collect_words(lines: Iterable[str], like: Vectorizer) -> tuple[str, ...]:
+def collect_words(lines: Iterable[str], template: Vectorizer) -> tuple[str, ...]:
     """The distinct words of some lines, in the tokenization of a vectoriser, sorted.
 
     Example:
       >>> collect_words(["Don't", "the"], Vectorizer("hashing", 1))
       ('don', 'the')
     """
-    tokenize = dataclasses.replace(like, ngrams=(1, 1), stop_words=()).build_analyzer()
+    tokenize = dataclasses.replace(template, ngrams=(1, 1), stop_words=()).build_analyzer()
     return tuple(sorted({word for line in lines for word in tokenize(line)}))
 
 

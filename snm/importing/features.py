@@ -111,7 +111,7 @@ def _fit(options: ImportOptions, rows: Iterable[Row], on_progress: OnProgress) -
     """
     kind = CLASSES.get(options.vectorizer, cast(Kind, options.vectorizer))
     most = options.features or (_PLACES if kind == "hashing" else _MOST_WORDS)
-    like = Vectorizer(
+    template = Vectorizer(
         "hashing",
         most,
         ngrams=options.ngrams,
@@ -121,11 +121,11 @@ def _fit(options: ImportOptions, rows: Iterable[Row], on_progress: OnProgress) -
         lowercase=options.lowercase,
         binary=options.binary,
     )
-    like = dataclasses.replace(like, stop_words=_stop_words(options.stop_words, like))
+    template = dataclasses.replace(template, stop_words=_stop_words(options.stop_words, template))
     return fit_vectorizer(
         rows,
         kind,
-        like,
+        template,
         max_features=most,
         min_points=options.min_points,
         max_share=options.max_share,
@@ -134,16 +134,16 @@ def _fit(options: ImportOptions, rows: Iterable[Row], on_progress: OnProgress) -
     )
 
 
-def _stop_words(asked: str | None, like: Vectorizer) -> tuple[str, ...]:
+def _stop_words(option: str | None, template: Vectorizer) -> tuple[str, ...]:
     """The words to leave out, as the vectorizer cuts them.
 
     Raises:
       InputError: a file that cannot be read, or without a word.
     """
-    if asked is None:
+    if option is None:
         return ()
-    lines = english_stop_words() if asked == "english" else read_lines(Path(asked))
-    words = collect_words(lines, like)
+    lines = english_stop_words() if option == "english" else read_lines(Path(option))
+    words = collect_words(lines, template)
     if not words:
-        raise InputError(f"--stop-words {asked}", "no word", "`english`, or a word a line")
+        raise InputError(f"--stop-words {option}", "no word", "`english`, or a word a line")
     return words

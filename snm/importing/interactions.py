@@ -18,7 +18,7 @@ from snm.data.names import Spellings
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError, counted
 from snm.importing.checks import check_interactions
-from snm.importing.ids import ids_of
+from snm.importing.ids import read_like
 from snm.importing.log_rows import read_interactions
 from snm.importing.log_times import Disorder
 from snm.importing.options import InteractionsOptions
@@ -129,7 +129,7 @@ def build(
     Raises:
       InputError: a file or `--like` that cannot be used; then no folder is left.
     """
-    like = None if options.like is None else _items_of(options.like)
+    like = None if options.like is None else _read_items(options.like)
     known, spellings = None if like is None else like.vocabulary, Spellings()
     disorder = Disorder((options.user, options.item))
     with show_activity(f"reading {options.source}"):
@@ -153,13 +153,13 @@ def build(
     return ImportedLog(histories, train, test, [hint for hint in hints if hint])
 
 
-def _items_of(like: str) -> Vectorizer:
+def _read_items(like: str) -> Vectorizer:
     """How lists of items become features in a run, or a data set, of interactions.
 
     Raises:
       InputError: it is neither.
     """
-    ids = ids_of(like)
+    ids = read_like(like)
     if ids.vectorizer.vocabulary != ids.names:
         found, expected = "features that are not the labels", "one of `snm data interactions`"
         raise InputError(f"--like {like}", found, expected)

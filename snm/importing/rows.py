@@ -16,7 +16,7 @@ from snm.data.names import Spellings, normalize_name
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError
 from snm.importing.checks import check_format
-from snm.importing.ids import Ids, ids_of
+from snm.importing.ids import LikeIds, read_like
 from snm.importing.options import ImportOptions
 
 __all__ = ["Reading", "Rows"]
@@ -38,7 +38,7 @@ class Reading:
     """
 
     form: str
-    like: Ids | None
+    like: LikeIds | None
     columns: tuple[str, ...]
     labels: tuple[str, ...]
     label_separator: str | None
@@ -62,7 +62,7 @@ class Reading:
         if form == "auto":
             form = detect(options.source, options.label_file)
         check_format(options, form)
-        like = None if options.like is None else ids_of(options.like)
+        like = None if options.like is None else read_like(options.like)
         if like is not None and READERS[form].entries:
             raise InputError(str(options.source), f"features ({form})", "texts, for --like")
         columns, labels, separator = options.text, options.labels, options.label_separator

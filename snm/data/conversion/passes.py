@@ -27,13 +27,13 @@ OnProgress = Callable[[int], None]
 def fit_vectorizer(
     rows: Iterable[Row],
     kind: Kind,
-    like: Vectorizer,
+    template: Vectorizer,
     *,
     max_features: int,
     min_points: int,
-    max_share: float = 1.0,
+    max_share: float,
     on_progress: OnProgress,
-    source: str = "texts",
+    source: str,
 ) -> Vectorizer:
     """Chooses the vocabulary in one pass over the training texts.
 
@@ -46,7 +46,7 @@ def fit_vectorizer(
     Args:
       rows: the training rows.
       kind: `counts`, `tfidf` or `hashing`.
-      like: a vectoriser of kind `hashing` with the tokenization to use.
+      template: a vectoriser of kind `hashing` with the tokenization to use.
       max_features: largest number of words; number of hash buckets for `hashing`.
       min_points: smallest document frequency of a word.
       max_share: largest document frequency of a word over n.
@@ -56,7 +56,7 @@ def fit_vectorizer(
     Raises:
       InputError: no word is left.
     """
-    hashing = dataclasses.replace(like, num_features=max_features)
+    hashing = dataclasses.replace(template, num_features=max_features)
     tokenize = hashing.build_analyzer()
     frequency: collections.Counter[str] = collections.Counter()
     points = 0
@@ -86,18 +86,18 @@ def fit_vectorizer(
     )
 
 
-def _without_words(source: str, texts: str, like: Vectorizer) -> InputError:
+def _without_words(source: str, texts: str, vectorizer: Vectorizer) -> InputError:
     """The error of texts in which a vectoriser finds no word at all."""
-    if (shortest := like.ngrams[0]) > 1:
-        unit = "words" if like.analyzer == "word" else "characters"
+    if (shortest := vectorizer.ngrams[0]) > 1:
+        unit = "words" if vectorizer.analyzer == "word" else "characters"
         found = f"no {shortest} {unit} in a row in {texts}"
         return InputError(source, found, "longer texts, or lower --ngrams")
-    if like.tokenization_hint is None:
+    if vectorizer.tokenization_hint is None:
         return InputError(source, f"no word in {texts}", "texts that are not empty")
-    kinds = [] if like.token_pattern else ["of two or more letters or digits"]
-    kinds += ["none of --stop-words"] if like.stop_words else []
+    kinds = [] if vectorizer.token_pattern else ["of two or more letters or digits"]
+    kinds += ["none of --stop-words"] if vectorizer.stop_words else []
     found = f"no word in {texts}" + (f" ({', and '.join(kinds)})" if kinds else "")
-    return InputError(source, found, f"words, or {like.tokenization_hint}")
+    return InputError(source, found, f"words, or {vectorizer.tokenization_hint}")
 
 
 def index_base(rows: Iterable[Row], on_progress: OnProgress) -> tuple[int, int]:
