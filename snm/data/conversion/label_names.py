@@ -74,7 +74,7 @@ def _texts(path: Path, field: str | None, default_field: str) -> Iterator[str]:
     form, name = detect(path, label_file=path), field or default_field
     if form == "jsonl":
         for where, record in json_objects(path, numbered_lines(path)):
-            yield get_field(where, record, name, "", f"a text in {name!r} (see {_FLAG})")
+            yield get_field(where, record, name, f"a text in {name!r} (see {_FLAG})")
     elif form == "csv":
         rows = csv_rows(path, numbered_lines(path), [(name,)])
         column = column_index(path, name, next(rows)[1], f"the column of {_FLAG}")

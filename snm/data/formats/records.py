@@ -164,16 +164,16 @@ def missing(record: dict[str, Any], field: str) -> str:
     return f"no {field!r} among {', '.join(map(repr, list(record)[:8]))}"
 
 
-def get_field(where: str, record: dict[str, Any], field: str, empty: Any, expected: str) -> Any:
-    """A field of an object, which must have the type of `empty`; `empty` if it is `null`.
+def get_field(where: str, record: dict[str, Any], field: str, expected: str) -> str:
+    """A field of an object, which must be a text; an empty one if it is `null`.
 
     Raises:
       InputError: the field is missing, or of another type.
     """
     value = record.get(field)
     if value is None and field in record:
-        return empty
-    if not isinstance(value, type(empty)):
+        return ""
+    if not isinstance(value, str):
         wrong = f"{field}: {value!r}" if field in record else missing(record, field)
         raise InputError(where, wrong[:200], expected)
     return value
@@ -196,7 +196,7 @@ def get_text(
     """
     value = record.get(field)
     if item_separator is None or not isinstance(value, list):
-        return str(get_field(where, record, field, "", expected))
+        return get_field(where, record, field, expected)
     for item in value:
         if type(item) not in (str, int) or item_separator in str(item):
             expected = f"names or numbers without {item_separator!r}, which separates them"
