@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from snm.data.formats.foreign import READERS
+from snm.data.formats.records import MAX_IDS
 from snm.errors import InputError, flag_of
 from snm.importing.options import ImportOptions, InteractionsOptions
 from snm.system.files import check_is_file, check_new
 
 __all__ = ["check_format", "check_import", "check_interactions"]
 
-_MOST_FEATURES = 2**31 - 1  # ids are int32
 _TEXT_OPTIONS = ("vectorizer", "features", "min_points", "max_share", "ngrams", "strip_accents",
                  "analyzer", "stop_words", "token_pattern", "lowercase", "binary")  # fmt: skip
 
@@ -119,8 +119,8 @@ def _check_numbers(options: ImportOptions) -> None:
     """Refuses numbers out of range."""
     for name in ("features", "min_points", "min_label_count"):
         _check_at_least(options, name, 1)
-    if (options.features or 0) > _MOST_FEATURES:
-        raise InputError("--features", f"{options.features}", f"at most {_MOST_FEATURES}")
+    if (options.features or 0) > MAX_IDS:
+        raise InputError("--features", f"{options.features}", f"at most {MAX_IDS}")
     if not 0 < options.max_share <= 1:
         raise InputError("--max-share", f"{options.max_share}", "above 0, up to 1")
     first, last = options.ngrams

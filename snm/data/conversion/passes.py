@@ -14,12 +14,12 @@ from scipy.sparse import csr_matrix
 
 from snm.data.csr import row_starts
 from snm.data.formats.foreign import Row
+from snm.data.formats.records import MAX_IDS
 from snm.data.vectorizer import Kind, Vectorizer
 from snm.errors import InputError, counted
 
 __all__ = ["OnProgress", "feature_matrix", "fit_vectorizer", "frequent_labels", "index_base"]
 
-_LARGEST_ID = 2**31 - 1
 OnProgress = Callable[[int], None]
 """A progress callback: called with the number of rows done so far."""
 
@@ -119,8 +119,8 @@ def index_base(rows: Iterable[Row], on_progress: OnProgress) -> tuple[int, int]:
         ids = row.entries[0]
         if len(ids):
             low, high = min(low, int(ids[0])), max(high, int(ids[-1]))
-            if high >= _LARGEST_ID:
-                raise InputError(row.where, f"feature {high}", f"an id below {_LARGEST_ID}")
+            if high >= MAX_IDS:
+                raise InputError(row.where, f"feature {high}", f"an id below {MAX_IDS}")
         on_progress(number)
     return low, max(1, high - low + 1)
 

@@ -27,6 +27,7 @@ from snm.errors import InputError, counted
 from snm.system.repeated_keys import repeated_key
 
 __all__ = [
+    "MAX_IDS",
     "NUMBER",
     "column_index",
     "csv_rows",
@@ -46,6 +47,9 @@ _STDIN = Path("-")
 _LARGEST_CSV_FIELD = 1 << 28  # characters
 _OF_RETURNS = r"`tr '\r' '\n'` makes of lines that end in carriage returns"
 
+
+MAX_IDS = 2**31 - 1
+"""The largest number of features or labels: ids are int32."""
 
 NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 """A finite decimal number. Python's `float` also reads `1_000`."""
