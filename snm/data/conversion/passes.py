@@ -16,6 +16,7 @@ from snm.data.csr import row_starts
 from snm.data.formats.foreign import Row
 from snm.data.formats.records import MAX_IDS
 from snm.data.vectorizer import Kind, Vectorizer
+from snm.data.weighting import inverse_frequency
 from snm.errors import InputError, counted
 
 __all__ = ["OnProgress", "feature_matrix", "fit_vectorizer", "frequent_labels", "index_base"]
@@ -82,7 +83,7 @@ def fit_vectorizer(
         kind=kind,
         num_features=len(kept),
         vocabulary=tuple(kept),
-        idf=np.log((1 + points) / (1 + counts)) + 1 if kind == "tfidf" else None,
+        idf=inverse_frequency(points, counts) if kind == "tfidf" else None,
     )
 
 
