@@ -23,7 +23,7 @@ from snm.machine.ram import available_ram
 from snm.stores import shared_cache
 from snm.stores.address import absolute
 from snm.stores.copies import local
-from snm.system.cache_folder import folder as cache_folder
+from snm.system.cache_folder import folder as find_cache_folder
 from snm.system.files import check_reachable
 
 __all__ = [
@@ -87,30 +87,30 @@ def load(
         return default()
     files = _find_data_files(source)
     content = Content.of(files.folder, files.all)
-    key, place = content.key, cache_folder(cache)
-    if mapped and place is None:
+    key, cache_folder = content.key, find_cache_folder(cache)
+    if mapped and cache_folder is None:
         raise InputError("mapped", "True without a cache folder", "a folder, or mapped=False")
     must_map, share = bool(mapped), _share_of_memory(files)
-    mapped = place is not None and (share > _MAX_SHARE if mapped is None else mapped)
-    parts = _cached(place, key, mapped=mapped)
-    if parts is None and mapped and place and files.are_text:
-        error = binary_cache.write_pieces(place, key, files.parts, content.refuse_changed)
-        shared_cache.upload_entry(place, binary_cache.entry(key))
-        parts = _cached(place, key, mapped=True)  # perhaps from another process
+    mapped = cache_folder is not None and (share > _MAX_SHARE if mapped is None else mapped)
+    parts = _cached(cache_folder, key, mapped=mapped)
+    if parts is None and mapped and cache_folder and files.are_text:
+        error = binary_cache.write_pieces(cache_folder, key, files.parts, content.refuse_changed)
+        shared_cache.upload_entry(cache_folder, binary_cache.entry(key))
+        parts = _cached(cache_folder, key, mapped=True)  # perhaps from another process
         if parts is None and error is not None and (must_map or share > 1):
-            raise _cache_error(place, error.found)
+            raise _cache_error(cache_folder, error.found)
     if parts is None:
         parts = {"train": _read_part(files.train)}
         if files.test:
             parts["test"] = _read_part(files.test)
         content.refuse_changed()
-        if place:
-            binary_cache.write(place, key, parts)
-            shared_cache.upload_entry(place, binary_cache.entry(key))
-            mapped_parts = _cached(place, key, mapped=True) if mapped else None
+        if cache_folder:
+            binary_cache.write(cache_folder, key, parts)
+            shared_cache.upload_entry(cache_folder, binary_cache.entry(key))
+            mapped_parts = _cached(cache_folder, key, mapped=True) if mapped else None
             parts = mapped_parts if must_map else mapped_parts or parts
     if parts is None:
-        raise _cache_error(place, "no entry that can be written and mapped")
+        raise _cache_error(cache_folder, "no entry that can be written and mapped")
     return _assemble(files, parts, key)
 
 
@@ -121,16 +121,20 @@ def _check_is_path(source: object) -> None:
         raise InputError("data", found, "the path of a data set; for matrices see docs/python.md")
 
 
-def _cache_error(place: Path | None, found: str) -> InputError:
+def _cache_error(cache_folder: Path | None, found: str) -> InputError:
     expected = "a folder for the parsed data that can be written (cache=, or $SNM_CACHE)"
-    return InputError(f"cache folder {place}", found, expected)
+    return InputError(f"cache folder {cache_folder}", found, expected)
 
 
-def _cached(place: Path | None, key: str, **options: Any) -> binary_cache.Parts | None:
+def _cached(cache_folder: Path | None, key: str, **options: Any) -> binary_cache.Parts | None:
     """Reads a cache entry; if the folder lacks it, it is copied from a cache in an object store."""
-    parts = binary_cache.read(place, key, **options) if place else None
-    if parts is None and place and shared_cache.download_entry(place, binary_cache.entry(key)):
-        parts = binary_cache.read(place, key, **options)
+    parts = binary_cache.read(cache_folder, key, **options) if cache_folder else None
+    if (
+        parts is None
+        and cache_folder
+        and shared_cache.download_entry(cache_folder, binary_cache.entry(key))
+    ):
+        parts = binary_cache.read(cache_folder, key, **options)
     return parts
 
 
@@ -164,8 +168,8 @@ def load_mapped(source: str | Path, key: str, is_mine: Callable[[int], bool]) ->
       InputError: as `load`.
     """
     files = _find_data_files(source)
-    place = cache_folder("default")
-    parts = _cached(place, key, mapped=True, is_mine=is_mine)
+    cache_folder = find_cache_folder("default")
+    parts = _cached(cache_folder, key, mapped=True, is_mine=is_mine)
     return None if parts is None else _assemble(files, parts, key)
 
 
@@ -276,11 +280,11 @@ def fetched(source: str | Path) -> Path | None:
     check_reachable(Path(source))
     if Path(source).exists() or not re.fullmatch(r"[\w.-]+", str(source)):
         return None
-    cache = cache_folder("default")
+    cache = find_cache_folder("default")
     if cache is None:
         return None
     sets = cache / "datasets"
-    names = {place.name.lower(): place for place in sets.iterdir()} if sets.is_dir() else {}
+    names = {folder.name.lower(): folder for folder in sets.iterdir()} if sets.is_dir() else {}
     return names.get(str(source).lower())
 
 
