@@ -164,7 +164,7 @@ def write_pieces(
     cache_folder: Path,
     key: str,
     parts: Iterable[tuple[str, list[Path]]],
-    check: Callable[[], None] = lambda: None,
+    check: Callable[[], None],
 ) -> InputError | None:
     """Writes a cache entry from text files in bounded memory, block by block.
 

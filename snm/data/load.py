@@ -87,31 +87,67 @@ def load(
         return default()
     files = _find_data_files(source)
     content = Content.of(files.folder, files.all)
-    key, cache_folder = content.key, find_cache_folder(cache)
-    if mapped and cache_folder is None:
-        raise InputError("mapped", "True without a cache folder", "a folder, or mapped=False")
-    must_map, share = bool(mapped), _share_of_memory(files)
-    mapped = cache_folder is not None and (share > _MAX_SHARE if mapped is None else mapped)
-    parts = _cached(cache_folder, key, mapped=mapped)
-    if parts is None and mapped and cache_folder and files.are_text:
-        error = binary_cache.write_pieces(cache_folder, key, files.parts, content.refuse_changed)
-        shared_cache.upload_entry(cache_folder, binary_cache.entry(key))
-        parts = _cached(cache_folder, key, mapped=True)  # perhaps from another process
-        if parts is None and error is not None and (must_map or share > 1):
-            raise _cache_error(cache_folder, error.found)
+    cache_folder = find_cache_folder(cache)
+    if cache_folder is None:
+        if mapped:
+            raise InputError("mapped", "True without a cache folder", "a folder, or mapped=False")
+        return _assemble(files, _parse_whole(files, content), content.key)
+    memory_share = _share_of_memory(files)
+    use_map = memory_share > _MAX_SHARE if mapped is None else mapped
+    parts = _cached(cache_folder, content.key, mapped=use_map)
+    if parts is None and use_map and files.are_text:
+        must_map = bool(mapped) or memory_share > 1
+        parts = _parse_in_pieces(files, content, cache_folder, must_map=must_map)
     if parts is None:
-        parts = {"train": _read_part(files.train)}
-        if files.test:
-            parts["test"] = _read_part(files.test)
-        content.refuse_changed()
-        if cache_folder:
-            binary_cache.write(cache_folder, key, parts)
-            shared_cache.upload_entry(cache_folder, binary_cache.entry(key))
-            mapped_parts = _cached(cache_folder, key, mapped=True) if mapped else None
-            parts = mapped_parts if must_map else mapped_parts or parts
-    if parts is None:
-        raise _cache_error(cache_folder, "no entry that can be written and mapped")
-    return _assemble(files, parts, key)
+        parts = _parse_whole(files, content)
+        binary_cache.write(cache_folder, content.key, parts)
+        shared_cache.upload_entry(cache_folder, binary_cache.entry(content.key))
+        if use_map:
+            mapped_parts = _cached(cache_folder, content.key, mapped=True)
+            if mapped_parts is None and mapped:
+                raise _cache_error(cache_folder, "no entry that can be written and mapped")
+            parts = mapped_parts or parts
+    return _assemble(files, parts, content.key)
+
+
+def _parse_in_pieces(
+    files: DataFiles, content: Content, cache_folder: Path, *, must_map: bool
+) -> binary_cache.Parts | None:
+    """Parses text into the cache, in bounded memory, and maps it from there.
+
+    Args:
+      files: text files.
+      content: of the files.
+      cache_folder: the cache folder.
+      must_map: whether data that cannot be mapped are an error.
+
+    Returns:
+      The mapped parts; None if the cache does not hold them.
+
+    Raises:
+      InputError: a file is damaged or has changed; or `must_map`, and the cache cannot be written.
+    """
+    error = binary_cache.write_pieces(
+        cache_folder, content.key, files.parts, content.refuse_changed
+    )
+    shared_cache.upload_entry(cache_folder, binary_cache.entry(content.key))
+    parts = _cached(cache_folder, content.key, mapped=True)  # perhaps from another process
+    if parts is None and error is not None and must_map:
+        raise _cache_error(cache_folder, error.found)
+    return parts
+
+
+def _parse_whole(files: DataFiles, content: Content) -> binary_cache.Parts:
+    """Parses files into memory.
+
+    Raises:
+      InputError: a file is damaged or has changed.
+    """
+    parts = {"train": _read_part(files.train)}
+    if files.test:
+        parts["test"] = _read_part(files.test)
+    content.refuse_changed()
+    return parts
 
 
 def _check_is_path(source: object) -> None:
@@ -121,19 +157,15 @@ def _check_is_path(source: object) -> None:
         raise InputError("data", found, "the path of a data set; for matrices see docs/python.md")
 
 
-def _cache_error(cache_folder: Path | None, found: str) -> InputError:
+def _cache_error(cache_folder: Path, found: str) -> InputError:
     expected = "a folder for the parsed data that can be written (cache=, or $SNM_CACHE)"
     return InputError(f"cache folder {cache_folder}", found, expected)
 
 
-def _cached(cache_folder: Path | None, key: str, **options: Any) -> binary_cache.Parts | None:
+def _cached(cache_folder: Path, key: str, **options: Any) -> binary_cache.Parts | None:
     """Reads a cache entry; if the folder lacks it, it is copied from a cache in an object store."""
-    parts = binary_cache.read(cache_folder, key, **options) if cache_folder else None
-    if (
-        parts is None
-        and cache_folder
-        and shared_cache.download_entry(cache_folder, binary_cache.entry(key))
-    ):
+    parts = binary_cache.read(cache_folder, key, **options)
+    if parts is None and shared_cache.download_entry(cache_folder, binary_cache.entry(key)):
         parts = binary_cache.read(cache_folder, key, **options)
     return parts
 
@@ -169,6 +201,8 @@ def load_mapped(source: str | Path, key: str, is_mine: Callable[[int], bool]) ->
     """
     files = _find_data_files(source)
     cache_folder = find_cache_folder("default")
+    if cache_folder is None:
+        return None
     parts = _cached(cache_folder, key, mapped=True, is_mine=is_mine)
     return None if parts is None else _assemble(files, parts, key)
 
