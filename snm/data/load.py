@@ -15,9 +15,10 @@ from scipy.sparse import csr_matrix
 from snm.data import cache as binary_cache
 from snm.data.content import Content, hash_files
 from snm.data.dataset import Dataset, Points
-from snm.data.formats import dispatch as formats
-from snm.data.formats.binary import DAMAGE, npy_header
+from snm.data.formats.binary import DAMAGE, npy_header, read_npy, read_npz
 from snm.data.formats.layouts import DATA_FILES, DataFiles, holds_data
+from snm.data.formats.line_files import read_filter, read_names, read_weights
+from snm.data.formats.text import read_pair, read_text
 from snm.errors import InputError, counted
 from snm.machine.ram import available_ram
 from snm.stores import shared_cache
@@ -267,21 +268,19 @@ def _assemble(files: DataFiles, parts: binary_cache.Parts, key: str) -> Dataset:
     _check_widths(files, parts)
     points = {}
     for (part, (features, labels)), filter_file in zip(parts.items(), files.filters, strict=False):
-        pairs = formats.read_filter(filter_file, *labels.shape) if filter_file else None
+        pairs = read_filter(filter_file, *labels.shape) if filter_file else None
         weights = label_weights = None
         if part == "train" and files.weights is not None:
-            weights = formats.read_weights(files.weights, labels.shape[0])
+            weights = read_weights(files.weights, labels.shape[0])
         if part == "train" and files.label_weights is not None:
-            label_weights = formats.read_weights(
-                files.label_weights, labels.shape[1], "label", zero=False
-            )
+            label_weights = read_weights(files.label_weights, labels.shape[1], "label", zero=False)
         points[part] = Points(features, labels, pairs, weights, label_weights)
     num_labels = points["train"].num_labels
     return Dataset(
         name=files.folder.resolve().name,
         train=points["train"],
         test=points.get("test"),
-        label_names=formats.read_names(files.names, num_labels) if files.names else None,
+        label_names=read_names(files.names, num_labels) if files.names else None,
         sha256=key,
         vectorizer=files.vectorizer,
     )
@@ -324,13 +323,13 @@ def fetched(source: str | Path) -> Path | None:
 
 def _read_part(files: list[Path]) -> tuple[csr_matrix, csr_matrix]:
     if len(files) == 1:
-        return formats.read_text(files[0])
+        return read_text(files[0])
     feature_file, label_file = files
     if label_file.suffix != ".npz":
-        return formats.read_pair(feature_file, label_file)
-    read_features = formats.read_npy if feature_file.suffix == ".npy" else formats.read_npz
+        return read_pair(feature_file, label_file)
+    read_features = read_npy if feature_file.suffix == ".npy" else read_npz
     features = read_features(feature_file)
-    labels = formats.read_npz(label_file, noun="label")
+    labels = read_npz(label_file, noun="label")
     if features.shape[0] != labels.shape[0]:
         found = counted(labels.shape[0], "row")
         raise InputError(str(label_file), found, f"{features.shape[0]}, as in {feature_file.name}")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from snm.data.formats.dispatch import read_lines
 from snm.data.formats.layouts import find_names
+from snm.data.formats.line_files import read_lines
 from snm.data.load import fetched
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from real_data import real_data_folder
 
-from snm.data.formats import dispatch as formats
 from snm.data.formats import text_errors
-from snm.data.formats.text import TextReader
+from snm.data.formats.feature_files import iter_features
+from snm.data.formats.text import TextReader, read_pair, read_text
 from snm.data.formats.text_parser import parse_block
 from snm.errors import InputError
 
@@ -32,7 +32,7 @@ def brute_force(path):
 
 
 def test_reads_the_one_file_form(tmp_path):
-    features, labels = formats.read_text(written(tmp_path, GOOD))
+    features, labels = read_text(written(tmp_path, GOOD))
     assert features.dtype == labels.dtype == np.float32
     assert features.toarray().tolist() == [[1, 0, 0, 0, 2.5], [0, 0, 1, 0, 0], [0] * 5]
     assert labels.toarray().tolist() == [[0, 1, 0, 1], [0] * 4, [1, 0, 0, 0]]
@@ -51,7 +51,7 @@ def test_reads_the_one_file_form(tmp_path):
     ],
 )
 def test_spellings_of_the_same_row(tmp_path, text, why):
-    features, labels = formats.read_text(written(tmp_path, text))
+    features, labels = read_text(written(tmp_path, text))
     assert features.indices.tolist() == [0, 4], why
     assert features.data.tolist() == [1, 2], why
     assert labels.indices.tolist() == [1, 3], why
@@ -66,7 +66,7 @@ VALUES = [
 
 def test_values_equal_those_of_python_float(tmp_path):
     row = " ".join(f"{index}:{value}" for index, value in enumerate(VALUES))
-    features, _ = formats.read_text(written(tmp_path, f"1 {len(VALUES)} 1\n0 {row}\n"))
+    features, _ = read_text(written(tmp_path, f"1 {len(VALUES)} 1\n0 {row}\n"))
     expected = np.array([float(value) for value in VALUES]).astype(np.float32)
     assert features.data.tobytes() == expected[expected != 0].tobytes()
 
@@ -140,9 +140,9 @@ ERRORS = [
 @pytest.mark.parametrize("name", ["train.txt", "train.txt.gz"])
 def test_errors_name_file_and_line(tmp_path, name, text, line, found, expected):
     path = written(tmp_path, text, name)
-    reads = [formats.read_text]
+    reads = [read_text]
     if text != "3 5\n":  # a header of two numbers is welcome where features alone are
-        reads.append(lambda path: list(formats.iter_features(path, 5, 1)))
+        reads.append(lambda path: list(iter_features(path, 5, 1)))
     for read in reads:
         with pytest.raises(InputError) as caught:
             read(path)
@@ -213,7 +213,7 @@ def test_blank_lines_after_the_last_point_are_the_end(tmp_path, monkeypatch, end
     expected_features, expected_labels = brute_force(path)
     assert np.array_equal(features.toarray(), expected_features)
     assert np.array_equal(labels.toarray(), expected_labels)
-    pieces = list(formats.iter_features(path, 5, 2))
+    pieces = list(iter_features(path, 5, 2))
     assert [piece.shape[0] for piece in pieces] == [2, 1]
     assert np.array_equal(np.vstack([piece.toarray() for piece in pieces]), expected_features)
 
@@ -222,7 +222,7 @@ def test_blank_lines_after_the_last_point_are_the_end(tmp_path, monkeypatch, end
 def test_blank_lines_after_the_last_point_of_a_pair(tmp_path, end):
     inputs = written(tmp_path, f"2 5\n4:2.5 0:1\n\n{end}", "trn_X_Xf.txt")
     targets = written(tmp_path, f"2 4\n3:1\n0:1\n{end}", "trn_X_Y.txt")
-    features, labels = formats.read_pair(inputs, targets)
+    features, labels = read_pair(inputs, targets)
     assert features.toarray().tolist() == [[1, 0, 0, 0, 2.5], [0] * 5]
     assert labels.toarray().tolist() == [[0, 0, 0, 1], [1, 0, 0, 0]]
 
@@ -231,10 +231,10 @@ def test_blank_lines_after_the_last_point_of_a_pair(tmp_path, end):
 def test_a_byte_order_mark_is_skipped(tmp_path, name):
     """Editors and spreadsheets begin UTF-8 files with it."""
     path = written(tmp_path, b"\xef\xbb\xbf" + GOOD.encode(), name)
-    features, labels = formats.read_text(path)
+    features, labels = read_text(path)
     assert features.toarray().tolist() == [[1, 0, 0, 0, 2.5], [0, 0, 1, 0, 0], [0] * 5]
     assert labels.toarray().tolist() == [[0, 1, 0, 1], [0] * 4, [1, 0, 0, 0]]
-    (again,) = formats.iter_features(path, 5)
+    (again,) = iter_features(path, 5)
     assert np.array_equal(again.toarray(), features.toarray())
 
 
@@ -248,23 +248,23 @@ def test_truncated_gzip_names_the_line_it_breaks_off_in(tmp_path):
     path.write_bytes(whole[: cut + 3])
     line = whole[head:cut].count(b"\n") + 1
     with pytest.raises(InputError, match="truncated gzip") as caught:
-        formats.read_text(path)
+        read_text(path)
     assert caught.value.where == f"{path}:{line}" == f"{path}:402"
     path.write_bytes(whole[:cut] + b"5" + whole[cut + 1 :])
     with pytest.raises(InputError, match="damaged gzip data"):
-        formats.read_text(path)
+        read_text(path)
     path.write_text("not gzip at all")
     with pytest.raises(InputError, match="damaged gzip data"):
-        formats.read_text(path)
+        read_text(path)
 
 
 def test_no_such_file(tmp_path):
     for name in ("no.txt", "no.txt.gz"):
         with pytest.raises(InputError, match="no such file"):
-            formats.read_text(tmp_path / name)
+            read_text(tmp_path / name)
     for name in ("no.npz", "no.npy", "no.txt"):
         with pytest.raises(InputError, match="no such file"):
-            list(formats.iter_features(tmp_path / name, 5, 2))
+            list(iter_features(tmp_path / name, 5, 2))
 
 
 def test_a_refused_block_without_a_fault_is_a_bug(tmp_path):
@@ -277,7 +277,7 @@ def test_a_refused_block_without_a_fault_is_a_bug(tmp_path):
 def test_reads_the_pair(tmp_path, suffix):
     inputs = written(tmp_path, "3 5\n4:2.5 0:1\n\n 2:-1\n", f"trn_X_Xf.txt{suffix}")
     targets = written(tmp_path, "3 4\n3:1 1:1.0\n0:1\n\n", f"trn_X_Y.txt{suffix}")
-    features, labels = formats.read_pair(inputs, targets)
+    features, labels = read_pair(inputs, targets)
     assert features.toarray().tolist() == [[1, 0, 0, 0, 2.5], [0] * 5, [0, 0, -1, 0, 0]]
     assert labels.toarray().tolist() == [[0, 1, 0, 1], [1, 0, 0, 0], [0] * 4]
 
@@ -294,13 +294,13 @@ def test_errors_of_the_pair(tmp_path):
     ]:
         targets = written(tmp_path, text, "trn_X_Y.txt")
         with pytest.raises(InputError, match=re.escape(f"trn_X_Y.txt:{line}: {message}")):
-            formats.read_pair(inputs, targets)
+            read_pair(inputs, targets)
 
 
 @pytest.mark.parametrize("name", ["delicious", "citeulike-t-14k", "gowalla"])
 def test_real_text_equals_a_brute_force(name):
     path = real_data_folder(name) / "test.txt"
-    features, labels = formats.read_text(path)
+    features, labels = read_text(path)
     lines = path.read_text().split("\n")
     for row in range(0, features.shape[0], 97):
         front, *pairs = lines[row + 1].split(" ")
