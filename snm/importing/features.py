@@ -89,7 +89,13 @@ def _item_features(
         return Features(
             lambda chunk: feature_matrix(chunk, base, len(items)), len(items), labels=items
         )
-    items = collect_items(rows, options.item_separator, on_progress, str(options.source))
+    items = collect_items(
+        rows,
+        options.item_separator,
+        options.label_separator,
+        on_progress,
+        str(options.source),
+    )
     texts = reading.record_in(items_as_text(items, options.item_separator, ()))
     return _text_features(texts)._replace(labels=items)
 
