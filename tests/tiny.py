@@ -10,8 +10,8 @@ from snm.config.resolved import RESOLVED, ResolvedConfig, unresolved_values
 from snm.config.settings import Config, preset
 from snm.data.dataset import Dataset, Points
 from snm.data.formats.text_writer import write_text
+from snm.data.generated.synthetic import generate
 from snm.data.load import load
-from snm.data.synthetic import generate
 
 POINTS, TEST_POINTS, FEATURES, LABELS = 60, 20, 30, 20
 

@@ -83,7 +83,7 @@ def load(
     """
     _check_is_path(source)
     if source == SYNTHETIC:
-        from snm.data.synthetic import default
+        from snm.data.generated.synthetic import default
 
         return default()
     files = _find_data_files(source)
