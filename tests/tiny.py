@@ -9,7 +9,7 @@ from scipy import sparse
 from snm.config.resolved import RESOLVED, ResolvedConfig, unresolved_values
 from snm.config.settings import Config, preset
 from snm.data.dataset import Dataset, Points
-from snm.data.formats.text_writer import write_text
+from snm.data.formats.repository_text.writer import write_text
 from snm.data.generated.synthetic import generate
 from snm.data.load import load
 

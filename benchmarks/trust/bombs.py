@@ -24,7 +24,7 @@ from snm.data.formats.binary import read_npy, read_npz
 from snm.data.formats.foreign import read_rows
 from snm.data.formats.line_files import read_names
 from snm.data.formats.questions import read_questions
-from snm.data.formats.text import read_text
+from snm.data.formats.repository_text.reader import read_text
 from snm.data.load import load
 from snm.data.repository.unpack import unpack
 from snm.data.vectorizer import Vectorizer

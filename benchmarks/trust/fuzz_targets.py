@@ -34,7 +34,7 @@ from snm.data.formats.binary import read_npy, read_npz
 from snm.data.formats.foreign import ReadOptions, read_rows
 from snm.data.formats.line_files import read_filter, read_names, read_weights
 from snm.data.formats.questions import read_questions
-from snm.data.formats.text import read_text
+from snm.data.formats.repository_text.reader import read_text
 from snm.data.repository.unpack import unpack
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting

@@ -15,8 +15,8 @@ from snm.bench.machine import Machine, Work
 from snm.bench.shapes import Shape, model_of, points_of, state_of
 from snm.checkpoints.store import Checkpoints
 from snm.data import cache
-from snm.data.formats.text import read_text
-from snm.data.formats.text_writer import write_text
+from snm.data.formats.repository_text.reader import read_text
+from snm.data.formats.repository_text.writer import write_text
 from snm.model.model import abstract_state
 
 __all__ = ["checkpoint_contest", "read_contest"]

@@ -22,7 +22,7 @@ from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_matrix
 
 from snm.data.formats.binary import DAMAGE, npy_header
-from snm.data.formats.text import Piece, split_pieces
+from snm.data.formats.repository_text.reader import Piece, split_pieces
 from snm.errors import InputError
 from snm.system import disk
 from snm.system.checksums import crc32, read_sealed, sealed

@@ -18,7 +18,7 @@ from snm.data.dataset import Dataset, Points
 from snm.data.formats.binary import DAMAGE, npy_header, read_npy, read_npz
 from snm.data.formats.layouts import DATA_FILES, DataFiles, holds_data
 from snm.data.formats.line_files import read_filter, read_names, read_weights
-from snm.data.formats.text import read_pair, read_text
+from snm.data.formats.repository_text.reader import read_pair, read_text
 from snm.errors import InputError, counted
 from snm.machine.ram import available_ram
 from snm.stores import shared_cache

@@ -13,7 +13,7 @@ import numpy as np
 
 from snm.data.conversion.interactions import Histories, UserPoints, points_of_users
 from snm.data.conversion.items import items_as_text
-from snm.data.formats.text_writer import write_text
+from snm.data.formats.repository_text.writer import write_text
 from snm.data.names import Spellings
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError, counted

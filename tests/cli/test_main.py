@@ -25,8 +25,8 @@ from snm.cli.metrics_tables import print_metrics, print_summary
 from snm.cli.table import VERBS
 from snm.cli.train import _Display
 from snm.data.formats.feature_files import iter_features
-from snm.data.formats.text import read_text
-from snm.data.formats.text_writer import write_text
+from snm.data.formats.repository_text.reader import read_text
+from snm.data.formats.repository_text.writer import write_text
 from snm.runs.events import Started, Stepped
 from snm.system.terminal import progress_bar
 

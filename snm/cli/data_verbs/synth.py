@@ -56,7 +56,7 @@ class Synth:
         Raises:
           InputError: sizes that do not fit together, or a folder that exists or cannot be created.
         """
-        from snm.data.formats.text_writer import write_text
+        from snm.data.formats.repository_text.writer import write_text
         from snm.system.files import atomic_folder, check_new
         from snm.system.terminal import say, waiting
 

@@ -22,7 +22,7 @@ from snm.data.conversion.passes import OnProgress
 from snm.data.conversion.repeated_texts import RepeatedTexts
 from snm.data.conversion.unspaced import Unspaced
 from snm.data.formats.foreign import Row
-from snm.data.formats.text_writer import TextWriter
+from snm.data.formats.repository_text.writer import TextWriter
 from snm.data.names import MISSING_VALUES, case_variants
 from snm.errors import InputError
 from snm.system import disk

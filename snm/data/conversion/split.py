@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+from snm.data.formats.repository_text.reader import read_text
+from snm.data.formats.repository_text.writer import write_text
 from snm.data.formats.split_files import SplitFiles, read_rows_of_part
-from snm.data.formats.text import read_text
-from snm.data.formats.text_writer import write_text
 
 __all__ = ["Cut", "write_parts"]
 

@@ -2,9 +2,7 @@
 
 Formats that training reads:
 
-- `text`, `text_parser`, `text_errors`, `text_writer`: the text formats of the Extreme
-  Classification Repository. `text_parser` is the fast reader; `text_errors` finds the first fault
-  of a block that it refuses.
+- `repository_text`: the text forms of the Extreme Classification Repository, read and written.
 - `binary`: SciPy `.npz` and dense `.npy`.
 - `feature_files`: `iter_features` streams the features of a file of any of these.
 - `line_files`: label names, weights and label filters, one a line.

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from snm.data.formats.gzipped import BYTE_ORDER_MARK, UNREADABLE, open_bytes, unreadable
 from snm.data.formats.not_text import undecoded
 from snm.data.formats.records import parse_number
-from snm.data.formats.text_errors import shown
+from snm.data.formats.repository_text.errors import shown
 from snm.errors import InputError, counted
 
 __all__ = ["read_filter", "read_lines", "read_names", "read_weights"]

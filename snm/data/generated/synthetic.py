@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 from snm.data.content import hash_matrices
 from snm.data.dataset import Dataset, Points
 from snm.data.formats.records import MAX_IDS
-from snm.data.formats.text import to_csr
+from snm.data.formats.repository_text.reader import to_csr
 from snm.errors import InputError, flag_of
 from snm.machine.ram import check_available_ram
 

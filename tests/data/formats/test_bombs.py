@@ -14,7 +14,7 @@ import snm
 from snm.data.formats.binary import read_npy, read_npz
 from snm.data.formats.foreign import read_rows
 from snm.data.formats.questions import read_questions
-from snm.data.formats.text import read_text
+from snm.data.formats.repository_text.reader import read_text
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.memory.store import load_memory

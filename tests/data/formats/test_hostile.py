@@ -12,7 +12,7 @@ from snm.config.settings import read_config
 from snm.data import cache
 from snm.data.formats.binary import read_npy, read_npz
 from snm.data.formats.line_files import read_filter, read_names
-from snm.data.formats.text import read_text
+from snm.data.formats.repository_text.reader import read_text
 from snm.data.load import load
 from snm.data.weighting import Weighting
 from snm.errors import InputError

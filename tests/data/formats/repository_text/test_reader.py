@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from real_data import real_data_folder
 
-from snm.data.formats import text_errors
 from snm.data.formats.feature_files import iter_features
-from snm.data.formats.text import TextReader, read_pair, read_text
-from snm.data.formats.text_parser import parse_block
+from snm.data.formats.repository_text import errors
+from snm.data.formats.repository_text.parser import parse_block
+from snm.data.formats.repository_text.reader import TextReader, read_pair, read_text
 from snm.errors import InputError
 
 
@@ -75,7 +75,7 @@ def test_values_equal_those_of_python_float(tmp_path):
 @given(st.lists(st.from_regex(r"[0-9]{0,12}\.?[0-9]{1,12}", fullmatch=True), min_size=1))
 def test_every_decimal_is_read_as_python_reads_it(numbers):
     text = "0 " + " ".join(f"{i}:{number}" for i, number in enumerate(numbers)) + "\n"
-    block = parse_block(text.encode(), text_errors.ONE_FILE, len(numbers), 1)
+    block = parse_block(text.encode(), errors.ONE_FILE, len(numbers), 1)
     assert block is not None
     expected = np.array([float(number) for number in numbers]).astype(np.float32)
     assert block.values.tobytes() == expected.tobytes()
@@ -158,9 +158,9 @@ ROWS = st.lists(GRAMMAR | st.lists(PIECE).map("".join) | st.lists(PIECE).map(" "
 
 
 @settings(max_examples=400, deadline=None)
-@given(ROWS, st.sampled_from([text_errors.ONE_FILE, text_errors.FEATURES, text_errors.LABELS]))
+@given(ROWS, st.sampled_from([errors.ONE_FILE, errors.FEATURES, errors.LABELS]))
 def test_explain_finds_a_fault_exactly_where_parse_block_refuses(tmp_path_factory, rows, form):
-    header = text_errors.Header(len(rows), 5, 5)
+    header = errors.Header(len(rows), 5, 5)
     numbers = [len(rows), *[5] * (len(form.header) - 1)]
     body = "\n".join(rows) + "\n"
     path = tmp_path_factory.getbasetemp() / "fuzz.txt"
@@ -172,11 +172,11 @@ def test_explain_finds_a_fault_exactly_where_parse_block_refuses(tmp_path_factor
         line = int(error.where.rpartition(":")[2])
         # The line alone gives the same fault, and the lines before it have none.
         with pytest.raises(InputError, match=re.escape(error.found)):
-            text_errors.explain(path, 2, rows[line - 2].encode() + b"\n", form, header)
+            errors.explain(path, 2, rows[line - 2].encode() + b"\n", form, header)
         body = "".join(f"{row}\n" for row in rows[: line - 2])
     if body:
         with pytest.raises(AssertionError, match="nothing is wrong"):
-            text_errors.explain(path, 2, body.encode(), form, header)
+            errors.explain(path, 2, body.encode(), form, header)
 
 
 def test_line_numbers_are_right_in_later_blocks(tmp_path, monkeypatch):
@@ -184,17 +184,17 @@ def test_line_numbers_are_right_in_later_blocks(tmp_path, monkeypatch):
     rows[3210] = "1 3:1 3:2"
     path = written(tmp_path, "5000 24 7\n" + "\n".join(rows) + "\n")
     for block_bytes in (50, 1000, 1 << 20):
-        monkeypatch.setattr("snm.data.formats.text._BLOCK_BYTES", block_bytes)
-        reader = TextReader(path, text_errors.ONE_FILE)
+        monkeypatch.setattr("snm.data.formats.repository_text.reader._BLOCK_BYTES", block_bytes)
+        reader = TextReader(path, errors.ONE_FILE)
         with pytest.raises(InputError, match=r"train\.txt:3212: found feature 3 twice"):
             reader.read()
 
 
 @pytest.mark.parametrize("block_bytes", [1, 7, 64, 1 << 20])
 def test_the_block_size_does_not_matter(tmp_path, monkeypatch, block_bytes):
-    monkeypatch.setattr("snm.data.formats.text._BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr("snm.data.formats.repository_text.reader._BLOCK_BYTES", block_bytes)
     path = written(tmp_path, "4 5 4\n1,3 4:1 0:2.5\n \n\n2 3:1e1")
-    features, labels = TextReader(path, text_errors.ONE_FILE).read()
+    features, labels = TextReader(path, errors.ONE_FILE).read()
     expected_features, expected_labels = brute_force(path)
     assert np.array_equal(features.toarray(), expected_features)
     assert np.array_equal(labels.toarray(), expected_labels)
@@ -207,9 +207,9 @@ BLANK_ENDS = ["\n", "\r\n", "\n\r\n\n", "\n" * 100]
 @pytest.mark.parametrize("end", BLANK_ENDS)
 def test_blank_lines_after_the_last_point_are_the_end(tmp_path, monkeypatch, end, block_bytes):
     """A blank line inside is a point, as the second one here."""
-    monkeypatch.setattr("snm.data.formats.text._BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr("snm.data.formats.repository_text.reader._BLOCK_BYTES", block_bytes)
     path = written(tmp_path, f"3 5 4\n1,3 4:1 0:2.5\n\n2 3:1e1\n{end}")
-    features, labels = TextReader(path, text_errors.ONE_FILE).read()
+    features, labels = TextReader(path, errors.ONE_FILE).read()
     expected_features, expected_labels = brute_force(path)
     assert np.array_equal(features.toarray(), expected_features)
     assert np.array_equal(labels.toarray(), expected_labels)
@@ -268,9 +268,9 @@ def test_no_such_file(tmp_path):
 
 
 def test_a_refused_block_without_a_fault_is_a_bug(tmp_path):
-    header = text_errors.Header(3, 5, 4)
+    header = errors.Header(3, 5, 4)
     with pytest.raises(AssertionError, match="nothing is wrong"):
-        text_errors.explain(tmp_path, 2, b"1,3 0:1\n 2:1\n", text_errors.ONE_FILE, header)
+        errors.explain(tmp_path, 2, b"1,3 0:1\n 2:1\n", errors.ONE_FILE, header)
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])

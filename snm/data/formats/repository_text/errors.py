@@ -1,6 +1,6 @@
-"""Finds the first fault of a text file and reports it: the slow pass behind `text`.
+"""Finds the first fault of a text file and reports it: the slow pass behind `reader`.
 
-It checks line by line and token by token, and runs only on blocks that `text_parser` refused.
+It checks line by line and token by token, and runs only on blocks that `parser` refused.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def explain(path: Path, first_line: int, text: bytes, form: Form, header: Header
 
     Raises:
       InputError: the first fault.
-      AssertionError: there is no fault, so `text_parser` refused good input, which is a bug.
+      AssertionError: there is no fault, so `parser` refused good input, which is a bug.
     """
     for number, line in enumerate(text.removesuffix(b"\n").split(b"\n"), first_line):
         where = f"{path}:{number}"
