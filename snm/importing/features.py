@@ -22,7 +22,7 @@ from snm.system.terminal import Counter
 
 __all__ = ["Features", "make_features"]
 
-_MOST_WORDS, _PLACES = 200_000, 1 << 18
+_MAX_WORDS, _HASH_BUCKETS = 200_000, 1 << 18  # the defaults of --features
 _MARKS = (",", " ", ";", "|")  # usual ones between the items of a text
 
 
@@ -116,10 +116,10 @@ def _fit(options: ImportOptions, rows: Iterable[Row], on_progress: OnProgress) -
       InputError: stop words that cannot be read, or no word is left.
     """
     kind = CLASSES.get(options.vectorizer, cast(Kind, options.vectorizer))
-    most = options.features or (_PLACES if kind == "hashing" else _MOST_WORDS)
+    max_features = options.features or (_HASH_BUCKETS if kind == "hashing" else _MAX_WORDS)
     template = Vectorizer(
         "hashing",
-        most,
+        max_features,
         ngrams=options.ngrams,
         strip_accents=options.strip_accents,
         analyzer=options.analyzer,
@@ -132,7 +132,7 @@ def _fit(options: ImportOptions, rows: Iterable[Row], on_progress: OnProgress) -
         rows,
         kind,
         template,
-        max_features=most,
+        max_features=max_features,
         min_points=options.min_points,
         max_share=options.max_share,
         on_progress=on_progress,
