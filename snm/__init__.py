@@ -22,7 +22,7 @@ from snm.machine.xla_flags import set_flags
 if TYPE_CHECKING:
     from snm.config.settings import Config, preset, read_config
     from snm.data.dataset import Dataset, Points
-    from snm.data.synthetic import generate
+    from snm.data.generated.synthetic import generate
     from snm.errors import InputError, StoppedError
     from snm.estimator.classifier import SNMClassifier
     from snm.export.load import load
@@ -60,7 +60,7 @@ _HOMES = {
     "read_config": "config.settings",
     "Dataset": "data.dataset",
     "Points": "data.dataset",
-    "generate": "data.synthetic",
+    "generate": "data.generated.synthetic",
     "import_interactions": "importing.interactions",
     "InputError": "errors",
     "StoppedError": "errors",

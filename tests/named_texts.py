@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from snm.data.formats.dispatch import write_text
+from snm.data.formats.repository_text.writer import write_text
 from snm.data.vectorizer import Vectorizer
 
 LABELS, WORDS = 80, 240

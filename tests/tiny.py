@@ -9,9 +9,9 @@ from scipy import sparse
 from snm.config.resolved import RESOLVED, ResolvedConfig, unresolved_values
 from snm.config.settings import Config, preset
 from snm.data.dataset import Dataset, Points
-from snm.data.formats.dispatch import write_text
+from snm.data.formats.repository_text.writer import write_text
+from snm.data.generated.synthetic import generate
 from snm.data.load import load
-from snm.data.synthetic import generate
 
 POINTS, TEST_POINTS, FEATURES, LABELS = 60, 20, 30, 20
 

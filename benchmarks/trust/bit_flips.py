@@ -31,7 +31,7 @@ import snm
 from snm.checkpoints.store import Checkpoints
 from snm.compare.records import read_record, write_record
 from snm.config.settings import read_config
-from snm.data.formats.dispatch import write_text
+from snm.data.formats.repository_text.writer import write_text
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError
 from snm.export.cli import Export

@@ -20,9 +20,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from snm.data.formats import dispatch as formats
+from snm.data.formats.binary import read_npy, read_npz
 from snm.data.formats.foreign import read_rows
+from snm.data.formats.line_files import read_names
 from snm.data.formats.questions import read_questions
+from snm.data.formats.repository_text.reader import read_text
 from snm.data.load import load
 from snm.data.repository.unpack import unpack
 from snm.data.vectorizer import Vectorizer
@@ -40,7 +42,7 @@ def _long_lines() -> dict[str, tuple[str, Callable[[], bytes], Callable[[Path], 
     found = {}
     for what, byte in (("spaces", b" "), ("digits", b"1")):
         for form, name, before, read in (
-            ("text of the repository", "train.txt", b"1 1 2\n0 0:", formats.read_text),
+            ("text of the repository", "train.txt", b"1 1 2\n0 0:", read_text),
             ("JSON lines", "rows.jsonl", b'{"text": "', lambda p: list(read_rows(p, "jsonl"))),
             ("CSV", "rows.csv", b'text,labels\n"', lambda p: list(read_rows(p, "csv"))),
             ("svmlight", "rows.svm", b"a 1:", lambda p: list(read_rows(p, "svmlight"))),
@@ -106,11 +108,11 @@ BOMBS: dict[str, tuple[str, Callable[[], bytes], Callable[[Path], Any]]] = {
     "10^9 rows promised, 40 million empty ones in gzip": (
         "train.txt.gz",
         lambda: gzip.compress(f"{_CLAIMED} 3 3\n".encode() + b"\n" * (40 * _MIB), 9),
-        formats.read_text,
+        read_text,
     ),
-    "a dense array that claims 4 TB": ("X.trn.npy", _npy, formats.read_npy),
+    "a dense array that claims 4 TB": ("X.trn.npy", _npy, read_npy),
     "sparse arrays of 400 MB each in 2 MB": (
-        "X.trn.npz", lambda: _arrays(_PARTS, 10**8), formats.read_npz),
+        "X.trn.npz", lambda: _arrays(_PARTS, 10**8), read_npz),
     "a weighting of 800 MB in 1 MB": (
         "weighting.npz", lambda: _arrays(("kind", "idf"), 10**8), Weighting.load),
     "a memory of 400 MB in 0.4 MB": (
@@ -126,7 +128,7 @@ BOMBS: dict[str, tuple[str, Callable[[], bytes], Callable[[Path], Any]]] = {
     "JSON of 200,000 levels, run.json": ("run.json", lambda: b"[" * 200_000, read_json),
     "label names of 200 MiB of zeros in gzip": (
         "labels.txt.gz", lambda: gzip.compress(bytes(200 * _MIB), 9),
-        lambda path: formats.read_names(path, 20)),
+        lambda path: read_names(path, 20)),
 }  # fmt: skip
 """Name -> file name, content, and the reader."""
 

@@ -18,7 +18,7 @@ from snm.cli.main import main as command_line
 from snm.compare import processes
 from snm.compare.worker import run_task
 from snm.config.resolve import resolve
-from snm.data.formats.dispatch import write_text
+from snm.data.formats.repository_text.writer import write_text
 from snm.data.repository.fetch import fetch
 from snm.data.repository.registry import Entry, Mirror
 from snm.errors import InputError

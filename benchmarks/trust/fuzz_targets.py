@@ -30,9 +30,11 @@ from snm.checkpoints.store import Checkpoints
 from snm.compare.records import read_record, write_record
 from snm.config.settings import Config, preset, read_config, write_config
 from snm.data import cache
-from snm.data.formats import dispatch as formats
+from snm.data.formats.binary import read_npy, read_npz
 from snm.data.formats.foreign import ReadOptions, read_rows
+from snm.data.formats.line_files import read_filter, read_names, read_weights
 from snm.data.formats.questions import read_questions
+from snm.data.formats.repository_text.reader import read_text
 from snm.data.repository.unpack import unpack
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
@@ -98,7 +100,7 @@ def reread_text(raw: bytes, features: Any, labels: Any) -> None:
 
 
 def text(place: Path, raw: bytes) -> None:
-    found = read_or_refuse(formats.read_text, place / "train.txt", raw)
+    found = read_or_refuse(read_text, place / "train.txt", raw)
     if found is not None:
         for matrix in found:
             check_matrix(matrix)
@@ -106,35 +108,35 @@ def text(place: Path, raw: bytes) -> None:
 
 
 def packed_text(place: Path, raw: bytes) -> None:
-    found = read_or_refuse(formats.read_text, place / "train.txt.gz", raw)
+    found = read_or_refuse(read_text, place / "train.txt.gz", raw)
     for matrix in found or ():
         check_matrix(matrix)
 
 
 def npz(place: Path, raw: bytes) -> None:
-    found = read_or_refuse(formats.read_npz, place / "X.trn.npz", raw)
+    found = read_or_refuse(read_npz, place / "X.trn.npz", raw)
     if found is not None:
         check_matrix(found)
 
 
 def npy(place: Path, raw: bytes) -> None:
-    found = read_or_refuse(formats.read_npy, place / "X.trn.npy", raw)
+    found = read_or_refuse(read_npy, place / "X.trn.npy", raw)
     if found is not None:
         check_matrix(found)
 
 
 def names(place: Path, raw: bytes) -> None:
-    found = read_or_refuse(formats.read_names, place / "labels.txt", raw, LABELS)
+    found = read_or_refuse(read_names, place / "labels.txt", raw, LABELS)
     assert found is None or len(found) == LABELS
 
 
 def weights(place: Path, raw: bytes) -> None:
-    found = read_or_refuse(formats.read_weights, place / "weights.txt", raw, POINTS)
+    found = read_or_refuse(read_weights, place / "weights.txt", raw, POINTS)
     assert found is None or (found.shape == (POINTS,) and np.isfinite(found).all())
 
 
 def filters(place: Path, raw: bytes) -> None:
-    found = read_or_refuse(formats.read_filter, place / "filter.txt", raw, FEATURES, LABELS)
+    found = read_or_refuse(read_filter, place / "filter.txt", raw, FEATURES, LABELS)
     assert found is None or (found.min(initial=0) >= 0 and (found < [FEATURES, LABELS]).all())
 
 

@@ -17,7 +17,7 @@ import tyro
 
 import snm
 from experiments.command_line import run_command
-from snm.data.formats.text_writer import write_text
+from snm.data.formats.repository_text.writer import write_text
 from snm.errors import InputError
 from snm.system.files import atomic_folder
 

@@ -33,7 +33,7 @@ def read_labels(
     """
     import numpy as np
 
-    from snm.data.formats.dispatch import read_lines
+    from snm.data.formats.line_files import read_lines
     from snm.prediction.candidates import unknown_labels_error
     from snm.system.stderr import remark
 

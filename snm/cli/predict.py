@@ -351,7 +351,7 @@ def _no_texts(command: Predict, form: str) -> InputError:
 
 def _of_features(source: Path, width: int, called: str) -> Iterator[_Block]:
     """The points of a file of features, which messages call `called`."""
-    from snm.data.formats.dispatch import iter_features
+    from snm.data.formats.feature_files import iter_features
 
     try:
         yield from map(_Block, iter_features(source, width, _ROWS))

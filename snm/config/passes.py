@@ -203,7 +203,7 @@ def auto_input_dropout(
 
     Args:
       points_of_label: the mean over labels of the training points that have it.
-      evidence_lost: see `snm.data.evidence.evidence_lost`.
+      evidence_lost: see `snm.config.evidence.evidence_lost`.
       thresholds: the evidence lost up to which dropout is full, and from which there is none.
 
     Example:

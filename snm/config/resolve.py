@@ -11,12 +11,12 @@ import numpy as np
 from snm.config import auto as rules
 from snm.config import passes
 from snm.config.data_checks import check_bound, check_data, check_sampler, check_stages
+from snm.config.evidence import evidence_lost
 from snm.config.loss_options import loss_options
 from snm.config.resolved import ResolvedConfig, unresolved_values
 from snm.config.settings import Config, preset
 from snm.config.stages import SizeSchedule
 from snm.data.dataset import Dataset
-from snm.data.evidence import evidence_lost
 from snm.data.id_space import features_are_labels
 from snm.data.mapped import is_mapped
 from snm.data.propensity import PROPENSITY

@@ -11,7 +11,7 @@ Public names, by module:
 - `vectorizer`: `Vectorizer`, which turns texts into features.
 - `statistics`: `describe`, `duplicate_rows`, `duplicate_test_rows`.
 - `propensity`: `PROPENSITY`, the parameters of most data sets.
-- `synthetic`: `generate` a seeded data set, `default` is the one named `synthetic`.
+- `generated.synthetic`: `generate` a seeded data set, `default` is the one named `synthetic`.
 - `conversion.convert`: `build` writes a data folder from rows of any import format.
 - `formats`: file formats. To add an import format, see its docstring.
 - `repository`: public data sets by name, `fetch` downloads one.

@@ -22,7 +22,7 @@ from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_matrix
 
 from snm.data.formats.binary import DAMAGE, npy_header
-from snm.data.formats.text import Piece, split_pieces
+from snm.data.formats.repository_text.reader import Piece, split_pieces
 from snm.errors import InputError
 from snm.system import disk
 from snm.system.checksums import crc32, read_sealed, sealed
@@ -48,7 +48,11 @@ def entry(key: str) -> str:
 
 
 def read(
-    place: Path, key: str, *, mapped: bool = False, is_mine: Callable[[int], bool] = lambda _: True
+    cache_folder: Path,
+    key: str,
+    *,
+    mapped: bool = False,
+    is_mine: Callable[[int], bool] = lambda _: True,
 ) -> Parts | None:
     """Reads a cache entry.
 
@@ -56,7 +60,7 @@ def read(
     `is_mine` returns True.
 
     Args:
-      place: the cache folder.
+      cache_folder: the cache folder.
       key: SHA-256 of the source.
       mapped: memory-map the arrays instead of reading them.
       is_mine: array number -> whether to verify its CRC-32, which reads the whole array. Several
@@ -65,7 +69,7 @@ def read(
     Returns:
       `train` (and `test`) -> (features, labels), or None if there is no intact entry.
     """
-    folder = place / entry(key)
+    folder = cache_folder / entry(key)
     try:
         manifest = read_sealed(folder / "manifest.json")
         parts = {}
@@ -124,13 +128,13 @@ def _size_and_crc(values: NDArray[Any]) -> list[int]:
 
 
 @contextlib.contextmanager
-def _new_entry(place: Path, key: str) -> Iterator[tuple[Path, dict[str, Any]]]:
+def _new_entry(cache_folder: Path, key: str) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Yields a folder for arrays, and the dict `parts` for their description in the manifest.
 
     Raises:
       InputError: the entry cannot be written.
     """
-    folder = place / entry(key)
+    folder = cache_folder / entry(key)
     with atomic_folder("cache", folder, lasting=False) as temporary:
         parts: dict[str, Any] = {}
         yield temporary, parts
@@ -139,9 +143,12 @@ def _new_entry(place: Path, key: str) -> Iterator[tuple[Path, dict[str, Any]]]:
         disk.remove_tree(folder)
 
 
-def write(place: Path, key: str, parts: Parts) -> None:
+def write(cache_folder: Path, key: str, parts: Parts) -> None:
     """Writes a cache entry; gives up silently on an OSError (disk full, folder not writable)."""
-    with contextlib.suppress(InputError), _new_entry(place, key) as (temporary, recorded_parts):
+    with (
+        contextlib.suppress(InputError),
+        _new_entry(cache_folder, key) as (temporary, recorded_parts),
+    ):
         for part, matrices in parts.items():
             recorded_parts[part] = {}
             for name, matrix in zip(_MATRICES, matrices, strict=True):
@@ -154,15 +161,15 @@ def write(place: Path, key: str, parts: Parts) -> None:
 
 
 def write_pieces(
-    place: Path,
+    cache_folder: Path,
     key: str,
     parts: Iterable[tuple[str, list[Path]]],
-    check: Callable[[], None] = lambda: None,
+    check: Callable[[], None],
 ) -> InputError | None:
     """Writes a cache entry from text files in bounded memory, block by block.
 
     Args:
-      place: the cache folder.
+      cache_folder: the cache folder.
       key: SHA-256 of the source.
       parts: `train` and `test` with their files, as `split_pieces` takes them.
       check: called when all files are read; raises InputError if they have changed since.
@@ -175,7 +182,7 @@ def write_pieces(
     """
     source_error = None
     try:
-        with _new_entry(place, key) as (temporary, recorded_parts):
+        with _new_entry(cache_folder, key) as (temporary, recorded_parts):
             try:
                 for part, files in parts:
                     widths, pieces = split_pieces(files)

@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-__all__ = ["csr_of_ones", "row_starts", "rows_of_entries", "with_ones"]
+__all__ = ["count_ids", "csr_of_ones", "row_starts", "rows_of_entries", "with_ones"]
+
+_COUNT_BLOCK = 1 << 20  # ids counted at once, at least
 
 
 def row_starts(counts: Sequence[int] | NDArray[Any]) -> NDArray[np.int64]:
@@ -39,6 +41,18 @@ def rows_of_entries(starts: NDArray[Any]) -> NDArray[np.int64]:
       [0, 0, 2, 2, 2]
     """
     return np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+
+
+def count_ids(ids: NDArray[np.integer], count: int) -> NDArray[np.int64]:
+    """How often each id below `count` occurs, int64 [count].
+
+    Counts in blocks: `np.bincount` would copy all ids to int64, twice their memory.
+    """
+    counts = np.zeros(count, np.int64)
+    size = max(_COUNT_BLOCK, count)  # the counts take no more memory than a block
+    for first in range(0, len(ids), size):
+        counts += np.bincount(ids[first : first + size], minlength=count)
+    return counts
 
 
 def csr_of_ones(

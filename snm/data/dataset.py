@@ -11,20 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, vstack
 
-from snm.data.csr import with_ones
+from snm.data.csr import count_ids, with_ones
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError, counted
 
 __all__ = [
     "Dataset",
     "Points",
-    "count_ids",
     "describe_weights",
     "name_to_text",
     "points_from_names",
 ]
 
-_COUNT_BLOCK = 1 << 20  # ids counted at once, at least
 _HEAVY = 20  # a weight above this multiple of the mean is reported
 
 
@@ -224,18 +222,6 @@ def _check(weights: NDArray[np.float32] | None, what: str, count: int) -> None:
         row = int(np.argmax(wrong))
         expected = f"a finite number {'above' if what == 'label' else 'of at least'} 0"
         raise InputError(f"weights of {what}s", f"{weights[row]} of {what} {row}", expected)
-
-
-def count_ids(ids: NDArray[np.integer], count: int) -> NDArray[np.int64]:
-    """How often each id below `count` occurs, int64 [count].
-
-    Counts in blocks: `np.bincount` would copy all ids to int64, twice their memory.
-    """
-    counts = np.zeros(count, np.int64)
-    size = max(_COUNT_BLOCK, count)  # the counts take no more memory than a block
-    for first in range(0, len(ids), size):
-        counts += np.bincount(ids[first : first + size], minlength=count)
-    return counts
 
 
 def describe_weights(weights: NDArray[np.float32]) -> str:

@@ -15,15 +15,16 @@ from scipy.sparse import csr_matrix
 from snm.data import cache as binary_cache
 from snm.data.content import Content, hash_files
 from snm.data.dataset import Dataset, Points
-from snm.data.formats import dispatch as formats
-from snm.data.formats.binary import DAMAGE, npy_header
+from snm.data.formats.binary import DAMAGE, npy_header, read_npy, read_npz
 from snm.data.formats.layouts import DATA_FILES, DataFiles, holds_data
+from snm.data.formats.line_files import read_filter, read_names, read_weights
+from snm.data.formats.repository_text.reader import read_pair, read_text
 from snm.errors import InputError, counted
 from snm.machine.ram import available_ram
 from snm.stores import shared_cache
 from snm.stores.address import absolute
 from snm.stores.copies import local
-from snm.system.cache_folder import folder as cache_folder
+from snm.system.cache_folder import folder as find_cache_folder
 from snm.system.files import check_reachable
 
 __all__ = [
@@ -82,36 +83,72 @@ def load(
     """
     _check_is_path(source)
     if source == SYNTHETIC:
-        from snm.data.synthetic import default
+        from snm.data.generated.synthetic import default
 
         return default()
-    files = _files_of(source)
+    files = _find_data_files(source)
     content = Content.of(files.folder, files.all)
-    key, place = content.key, cache_folder(cache)
-    if mapped and place is None:
-        raise InputError("mapped", "True without a cache folder", "a folder, or mapped=False")
-    must_map, share = bool(mapped), _share_of_memory(files)
-    mapped = place is not None and (share > _MAX_SHARE if mapped is None else mapped)
-    parts = _cached(place, key, mapped=mapped)
-    if parts is None and mapped and place and files.are_text:
-        error = binary_cache.write_pieces(place, key, files.parts, content.refuse_changed)
-        shared_cache.upload_entry(place, binary_cache.entry(key))
-        parts = _cached(place, key, mapped=True)  # perhaps from another process
-        if parts is None and error is not None and (must_map or share > 1):
-            raise _cache_error(place, error.found)
+    cache_folder = find_cache_folder(cache)
+    if cache_folder is None:
+        if mapped:
+            raise InputError("mapped", "True without a cache folder", "a folder, or mapped=False")
+        return _assemble(files, _parse_whole(files, content), content.key)
+    memory_share = _share_of_memory(files)
+    use_map = memory_share > _MAX_SHARE if mapped is None else mapped
+    parts = _cached(cache_folder, content.key, mapped=use_map)
+    if parts is None and use_map and files.are_text:
+        must_map = bool(mapped) or memory_share > 1
+        parts = _parse_in_pieces(files, content, cache_folder, must_map=must_map)
     if parts is None:
-        parts = {"train": _read_part(files.train)}
-        if files.test:
-            parts["test"] = _read_part(files.test)
-        content.refuse_changed()
-        if place:
-            binary_cache.write(place, key, parts)
-            shared_cache.upload_entry(place, binary_cache.entry(key))
-            mapped_parts = _cached(place, key, mapped=True) if mapped else None
-            parts = mapped_parts if must_map else mapped_parts or parts
-    if parts is None:
-        raise _cache_error(place, "no entry that can be written and mapped")
-    return _assemble(files, parts, key)
+        parts = _parse_whole(files, content)
+        binary_cache.write(cache_folder, content.key, parts)
+        shared_cache.upload_entry(cache_folder, binary_cache.entry(content.key))
+        if use_map:
+            mapped_parts = _cached(cache_folder, content.key, mapped=True)
+            if mapped_parts is None and mapped:
+                raise _cache_error(cache_folder, "no entry that can be written and mapped")
+            parts = mapped_parts or parts
+    return _assemble(files, parts, content.key)
+
+
+def _parse_in_pieces(
+    files: DataFiles, content: Content, cache_folder: Path, *, must_map: bool
+) -> binary_cache.Parts | None:
+    """Parses text into the cache, in bounded memory, and maps it from there.
+
+    Args:
+      files: text files.
+      content: of the files.
+      cache_folder: the cache folder.
+      must_map: whether data that cannot be mapped are an error.
+
+    Returns:
+      The mapped parts; None if the cache does not hold them.
+
+    Raises:
+      InputError: a file is damaged or has changed; or `must_map`, and the cache cannot be written.
+    """
+    error = binary_cache.write_pieces(
+        cache_folder, content.key, files.parts, content.refuse_changed
+    )
+    shared_cache.upload_entry(cache_folder, binary_cache.entry(content.key))
+    parts = _cached(cache_folder, content.key, mapped=True)  # perhaps from another process
+    if parts is None and error is not None and must_map:
+        raise _cache_error(cache_folder, error.found)
+    return parts
+
+
+def _parse_whole(files: DataFiles, content: Content) -> binary_cache.Parts:
+    """Parses files into memory.
+
+    Raises:
+      InputError: a file is damaged or has changed.
+    """
+    parts = {"train": _read_part(files.train)}
+    if files.test:
+        parts["test"] = _read_part(files.test)
+    content.refuse_changed()
+    return parts
 
 
 def _check_is_path(source: object) -> None:
@@ -121,16 +158,16 @@ def _check_is_path(source: object) -> None:
         raise InputError("data", found, "the path of a data set; for matrices see docs/python.md")
 
 
-def _cache_error(place: Path | None, found: str) -> InputError:
+def _cache_error(cache_folder: Path, found: str) -> InputError:
     expected = "a folder for the parsed data that can be written (cache=, or $SNM_CACHE)"
-    return InputError(f"cache folder {place}", found, expected)
+    return InputError(f"cache folder {cache_folder}", found, expected)
 
 
-def _cached(place: Path | None, key: str, **options: Any) -> binary_cache.Parts | None:
+def _cached(cache_folder: Path, key: str, **options: Any) -> binary_cache.Parts | None:
     """Reads a cache entry; if the folder lacks it, it is copied from a cache in an object store."""
-    parts = binary_cache.read(place, key, **options) if place else None
-    if parts is None and place and shared_cache.download_entry(place, binary_cache.entry(key)):
-        parts = binary_cache.read(place, key, **options)
+    parts = binary_cache.read(cache_folder, key, **options)
+    if parts is None and shared_cache.download_entry(cache_folder, binary_cache.entry(key)):
+        parts = binary_cache.read(cache_folder, key, **options)
     return parts
 
 
@@ -141,7 +178,7 @@ def cache_key(source: str | Path) -> str:
       InputError: a folder or file cannot be read.
     """
     _check_is_path(source)
-    return hash_files(_files_of(source).all)
+    return hash_files(_find_data_files(source).all)
 
 
 def absolute_source(source: str | Path) -> str:
@@ -163,13 +200,15 @@ def load_mapped(source: str | Path, key: str, is_mine: Callable[[int], bool]) ->
     Raises:
       InputError: as `load`.
     """
-    files = _files_of(source)
-    place = cache_folder("default")
-    parts = _cached(place, key, mapped=True, is_mine=is_mine)
+    files = _find_data_files(source)
+    cache_folder = find_cache_folder("default")
+    if cache_folder is None:
+        return None
+    parts = _cached(cache_folder, key, mapped=True, is_mine=is_mine)
     return None if parts is None else _assemble(files, parts, key)
 
 
-def _files_of(source: str | Path) -> DataFiles:
+def _find_data_files(source: str | Path) -> DataFiles:
     folder = fetched(source) or local(source, lambda name: name.removesuffix(".gz") in DATA_FILES)
     if not folder.is_dir():
         expected = "a folder of data, a fetched set, or `synthetic`"
@@ -229,21 +268,19 @@ def _assemble(files: DataFiles, parts: binary_cache.Parts, key: str) -> Dataset:
     _check_widths(files, parts)
     points = {}
     for (part, (features, labels)), filter_file in zip(parts.items(), files.filters, strict=False):
-        pairs = formats.read_filter(filter_file, *labels.shape) if filter_file else None
+        pairs = read_filter(filter_file, *labels.shape) if filter_file else None
         weights = label_weights = None
         if part == "train" and files.weights is not None:
-            weights = formats.read_weights(files.weights, labels.shape[0])
+            weights = read_weights(files.weights, labels.shape[0])
         if part == "train" and files.label_weights is not None:
-            label_weights = formats.read_weights(
-                files.label_weights, labels.shape[1], "label", zero=False
-            )
+            label_weights = read_weights(files.label_weights, labels.shape[1], "label", zero=False)
         points[part] = Points(features, labels, pairs, weights, label_weights)
     num_labels = points["train"].num_labels
     return Dataset(
         name=files.folder.resolve().name,
         train=points["train"],
         test=points.get("test"),
-        label_names=formats.read_names(files.names, num_labels) if files.names else None,
+        label_names=read_names(files.names, num_labels) if files.names else None,
         sha256=key,
         vectorizer=files.vectorizer,
     )
@@ -276,23 +313,23 @@ def fetched(source: str | Path) -> Path | None:
     check_reachable(Path(source))
     if Path(source).exists() or not re.fullmatch(r"[\w.-]+", str(source)):
         return None
-    cache = cache_folder("default")
+    cache = find_cache_folder("default")
     if cache is None:
         return None
     sets = cache / "datasets"
-    names = {place.name.lower(): place for place in sets.iterdir()} if sets.is_dir() else {}
+    names = {folder.name.lower(): folder for folder in sets.iterdir()} if sets.is_dir() else {}
     return names.get(str(source).lower())
 
 
 def _read_part(files: list[Path]) -> tuple[csr_matrix, csr_matrix]:
     if len(files) == 1:
-        return formats.read_text(files[0])
+        return read_text(files[0])
     feature_file, label_file = files
     if label_file.suffix != ".npz":
-        return formats.read_pair(feature_file, label_file)
-    read_features = formats.read_npy if feature_file.suffix == ".npy" else formats.read_npz
+        return read_pair(feature_file, label_file)
+    read_features = read_npy if feature_file.suffix == ".npy" else read_npz
     features = read_features(feature_file)
-    labels = formats.read_npz(label_file, noun="label")
+    labels = read_npz(label_file, noun="label")
     if features.shape[0] != labels.shape[0]:
         found = counted(labels.shape[0], "row")
         raise InputError(str(label_file), found, f"{features.shape[0]}, as in {feature_file.name}")

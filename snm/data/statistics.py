@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.data.dataset import Dataset, Points, count_ids
+from snm.data.csr import count_ids, rows_of_entries
+from snm.data.dataset import Dataset, Points
 from snm.data.mapped import row_blocks
 
 __all__ = ["describe", "dominant_feature", "duplicate_rows", "duplicate_test_rows"]
@@ -95,8 +96,7 @@ def dominant_feature(features: csr_matrix) -> str | None:
     for first, last in row_blocks(features.indptr, _ENTRIES):
         entries = slice(features.indptr[first], features.indptr[last])
         squares = np.square(features.data[entries], dtype=np.float64)
-        counts = np.diff(features.indptr[first : last + 1])
-        rows = np.repeat(np.arange(last - first), counts)
+        rows = rows_of_entries(features.indptr[first : last + 1])
         lengths = np.bincount(rows, squares, minlength=last - first)
         lengths[lengths == 0] = 1
         block_shares = squares / lengths[rows]

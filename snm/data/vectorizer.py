@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from snm.data.formats.records import MAX_IDS
 from snm.data.names import composed, normalize_list, normalize_name, original_spellings
 from snm.errors import InputError
 from snm.system import disk
@@ -52,7 +53,6 @@ _PATTERN = r"(?u)\b\w\w+\b"  # scikit-learn's own
 Analyzer = Literal["word", "char", "char_wb"]
 """Runs of words; of characters; of characters inside words, which spaces surround."""
 
-_MOST_FEATURES = 2**31 - 1  # ids are int32
 _FORMAT = "snm-vectorizer-1"
 _LONGEST_PATTERN = 500  # characters
 
@@ -277,7 +277,7 @@ class Vectorizer:
             and isinstance(self.label_separator, str | None)
             and self.label_separator != ""
             and _pattern_error(self.token_pattern) is None
-            and 1 <= self.num_features <= _MOST_FEATURES
+            and 1 <= self.num_features <= MAX_IDS
             and 1 <= first <= last
             and (words is not None, idf is not None)
             == (self.kind != "hashing", self.kind == "tfidf")
@@ -307,14 +307,14 @@ def are_names(text: object) -> bool:
     return isinstance(text, list | tuple) and all(isinstance(name, str) for name in text)
 
 
-def collect_words(lines: Iterable[str], like: Vectorizer) -> tuple[str, ...]:
+def collect_words(lines: Iterable[str], template: Vectorizer) -> tuple[str, ...]:
     """The distinct words of some lines, in the tokenization of a vectoriser, sorted.
 
     Example:
       >>> collect_words(["Don't", "the"], Vectorizer("hashing", 1))
       ('don', 'the')
     """
-    tokenize = dataclasses.replace(like, ngrams=(1, 1), stop_words=()).build_analyzer()
+    tokenize = dataclasses.replace(template, ngrams=(1, 1), stop_words=()).build_analyzer()
     return tuple(sorted({word for line in lines for word in tokenize(line)}))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +20,22 @@ from snm.data.mapped import mapped_zeros, row_blocks
 from snm.errors import InputError, counted
 from snm.system import disk
 
-__all__ = ["Kind", "Weighting", "document_counts", "filled"]
+__all__ = ["Kind", "Weighting", "document_counts", "filled", "inverse_frequency"]
 
 Kind = Literal["none", "l2", "tfidf", "standard"]
 
 _LARGEST = 1e12  # of a value that is not weighted
 _ENTRIES = 1 << 20  # weighted at once: some 40 MiB in float64
+
+
+def inverse_frequency(points: int, present: NDArray[Any]) -> NDArray[np.float64]:
+    """The idf of features, float64 [d]: log((1 + n) / (1 + n_j)) + 1, as in scikit-learn.
+
+    Args:
+      points: number of points n.
+      present: [d], number of points that have each feature.
+    """
+    return np.log((1.0 + points) / (1.0 + present)) + 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,8 +117,7 @@ class Weighting:
           points: number of training points n.
           present: int [d], number of points that have each feature (`document_counts`).
         """
-        idf = np.log((1.0 + points) / (1.0 + present)) + 1.0
-        return cls("tfidf", idf.astype(np.float32))
+        return cls("tfidf", inverse_frequency(points, present).astype(np.float32))
 
     def apply(self, features: csr_matrix, *, first_row: int = 0) -> csr_matrix:
         """Weights raw features, CSR [n, d], and returns them as float32 CSR [n, d].

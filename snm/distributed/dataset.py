@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.data.csr import csr_of_ones, row_starts, with_ones
-from snm.data.dataset import Dataset, count_ids
+from snm.data.csr import count_ids, csr_of_ones, row_starts, with_ones
+from snm.data.dataset import Dataset
 from snm.data.load import SYNTHETIC, cache_key, load, load_mapped
 from snm.data.statistics import duplicate_test_rows
 from snm.data.weighting import Weighting, document_counts

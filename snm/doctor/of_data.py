@@ -14,7 +14,7 @@ from snm.config.auto import auto_weighting
 from snm.config.settings import Config
 from snm.data.dataset import Dataset
 from snm.data.formats.layouts import find_files
-from snm.data.formats.text_errors import import_command
+from snm.data.formats.repository_text.errors import import_command
 from snm.data.load import SYNTHETIC, fetched, load
 from snm.data.names import case_variants
 from snm.data.propensity import PROPENSITY

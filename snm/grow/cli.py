@@ -159,7 +159,7 @@ def _new_names(
     command: Grow, before: tuple[str, ...], dataset: Dataset | None, run_ids: IdSpace
 ) -> tuple[str, ...]:
     """The names of `--labels`, or those of the data that the run lacks."""
-    from snm.data.formats.dispatch import read_lines
+    from snm.data.formats.line_files import read_lines
     from snm.data.names import normalize_name
 
     path, known = command.labels, set(before)

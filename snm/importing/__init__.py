@@ -1,6 +1,7 @@
 """Makes data sets of files of texts, of svmlight lines and of logs of interactions.
 
-Public names: `options.ImportOptions`, `checks.check_import`, `build.build` and `summary.tell`, in
-this order; `options.InteractionsOptions`, `checks.check_interactions`, `interactions.build` and
-`interactions.lines`; `interactions.import_interactions`, which `snm` exports.
+Public names: `options.ImportOptions`, `checks.check_import`, `build.build` and
+`summary.print_summary`, in this order; `options.InteractionsOptions`, `checks.check_interactions`,
+`interactions.build` and `interactions.summary_lines`; `interactions.import_interactions`, which
+`snm` exports.
 """

@@ -11,7 +11,7 @@ from snm.data.conversion.label_names import read_label_names
 from snm.data.conversion.passes import frequent_labels
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError, counted
-from snm.importing.features import features_of
+from snm.importing.features import make_features
 from snm.importing.options import ImportOptions
 from snm.importing.rows import Reading, Rows
 from snm.system.files import atomic_folder
@@ -29,10 +29,10 @@ class Imported:
       vectorizer: of texts, or None.
       rare_labels: number of labels that were left out because few training points have them.
       numbered_names: label names that end with the label's number, which makes them different.
-      common_separator: a separator that most label names hold, where nobody said how to separate
-        them.
+      common_separator: a separator that most label names hold, where no option says how to
+        separate them.
       label_lists: the first cell of each column of labels whose cells are lists.
-      respelled: what is said of labels or items that came in several spellings, if some did.
+      respelled: a note on labels or items that came in several spellings, if some did.
     """
 
     counts: convert.Counts
@@ -65,16 +65,16 @@ def _write(options: ImportOptions, folder: Path) -> Imported:
     """
     reading = Reading.of(options)
     names, kept, rare = None, None, 0
-    with counters(bars=False) as passing:
+    with counters(bars=False) as start_counter:
         if options.label_names is not None:
             field, default = options.label_name_field, reading.columns[0]
-            told = passing("reading label names")
-            names = read_label_names(options.label_names, field, default, told)
+            on_progress = start_counter("reading label names")
+            names = read_label_names(options.label_names, field, default, on_progress)
         rows = Rows(options, reading, names)
         if options.min_label_count > 1:
-            told = passing("counting labels")
-            kept, rare = frequent_labels(rows.training(), options.min_label_count, told)
-        features = features_of(options, reading, rows, passing)
+            on_progress = start_counter("counting labels")
+            kept, rare = frequent_labels(rows.training(), options.min_label_count, on_progress)
+        features = make_features(options, reading, rows, start_counter)
         if features.vectorizer is not None:
             features.vectorizer.write(folder / "vectorizer.json")
         known = features.labels
@@ -84,14 +84,14 @@ def _write(options: ImportOptions, folder: Path) -> Imported:
             name=str(options.source),
             files=rows.by_part(kept),
             part_of=rows.part_of,
-            features_of=features.of,
+            transform=features.transform,
             num_features=features.width,
             known_labels=known,
             new_labels="drop" if options.new_labels == "drop" else "append",
             weighted=options.weight_column is not None,
             item_marks=features.item_marks,
         )
-        counts = convert.build(folder, source, passing("writing points"))
+        counts = convert.build(folder, source, start_counter("writing points"))
     are_lists = reading.label_lists.keys() >= set(reading.labels)
     separated = reading.reader.separated and names is None and not are_lists
     _refuse_new_labels(options, counts, separated=separated)

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from snm.data.formats.foreign import READERS
+from snm.data.formats.records import MAX_IDS
 from snm.errors import InputError, flag_of
 from snm.importing.options import ImportOptions, InteractionsOptions
 from snm.system.files import check_is_file, check_new
 
 __all__ = ["check_format", "check_import", "check_interactions"]
 
-_MOST_FEATURES = 2**31 - 1  # ids are int32
-_OF_TEXTS = ("vectorizer", "features", "min_points", "max_share", "ngrams", "strip_accents",
-             "analyzer", "stop_words", "token_pattern", "lowercase", "binary")  # fmt: skip
+_TEXT_OPTIONS = ("vectorizer", "features", "min_points", "max_share", "ngrams", "strip_accents",
+                 "analyzer", "stop_words", "token_pattern", "lowercase", "binary")  # fmt: skip
 
 
 def check_import(options: ImportOptions) -> None:
@@ -32,7 +32,7 @@ def check_import(options: ImportOptions) -> None:
     _check_items(options)
     if options.like is None and options.new_labels != "refuse":
         raise InputError("--new-labels", "no --like", "the run or data that has the old ones")
-    _check_without_like(options, (*_OF_TEXTS, "min_label_count"))
+    _check_without_like(options, (*_TEXT_OPTIONS, "min_label_count"))
 
 
 def check_interactions(options: InteractionsOptions) -> None:
@@ -57,14 +57,14 @@ def _check_without_like(options: ImportOptions | InteractionsOptions, names: Ite
     for name in names:
         if options.like is not None and _is_given(options, name):
             found = f"--like {options.like} as well"
-            raise InputError(_flag_of(options, name), found, "one of the two")
+            raise InputError(_given_flag(options, name), found, "one of the two")
 
 
 def _check_at_least(options: ImportOptions | InteractionsOptions, name: str, least: int) -> None:
     """Refuses a number that is too low; None is no number."""
     value = getattr(options, name)
     if value is not None and value < least:
-        raise InputError(_flag_of(options, name), f"{value}", f"{least} or more")
+        raise InputError(_given_flag(options, name), f"{value}", f"{least} or more")
 
 
 def _check_items(options: ImportOptions) -> None:
@@ -75,9 +75,9 @@ def _check_items(options: ImportOptions) -> None:
         return
     if options.like is not None:
         raise InputError("--same-items", "--like as well", "--like alone, which knows its items")
-    for name in (*_OF_TEXTS, "min_label_count", "label_names"):
+    for name in (*_TEXT_OPTIONS, "min_label_count", "label_names"):
         if _is_given(options, name):
-            found = f"{_flag_of(options, name)} as well"
+            found = f"{_given_flag(options, name)} as well"
             raise InputError("--same-items", found, "one of the two")
     _check_separator("--item-separator", options.item_separator, or_space=True)
 
@@ -119,8 +119,8 @@ def _check_numbers(options: ImportOptions) -> None:
     """Refuses numbers out of range."""
     for name in ("features", "min_points", "min_label_count"):
         _check_at_least(options, name, 1)
-    if (options.features or 0) > _MOST_FEATURES:
-        raise InputError("--features", f"{options.features}", f"at most {_MOST_FEATURES}")
+    if (options.features or 0) > MAX_IDS:
+        raise InputError("--features", f"{options.features}", f"at most {MAX_IDS}")
     if not 0 < options.max_share <= 1:
         raise InputError("--max-share", f"{options.max_share}", "above 0, up to 1")
     first, last = options.ngrams
@@ -145,7 +145,7 @@ def _check_texts(options: ImportOptions) -> None:
             if _is_given(options, name):
                 found = f"--vectorizer {options.vectorizer}"
                 expected = "counts or tfidf: hashing keeps all words"
-                raise InputError(_flag_of(options, name), found, expected)
+                raise InputError(_given_flag(options, name), found, expected)
 
 
 def check_format(options: ImportOptions, form: str) -> None:
@@ -170,11 +170,11 @@ def check_format(options: ImportOptions, form: str) -> None:
         (reader.separated, ("label_separator",), "labels that are apart already",
          "CSV or raw text"),
         (not reader.entries, ("item_separator",), "features", "lists of items"),
-        (not reader.entries, _OF_TEXTS, "features", "texts"),
+        (not reader.entries, _TEXT_OPTIONS, "features", "texts"),
     ):  # fmt: skip
         for name in names:
             if not used and _is_given(options, name):
-                raise InputError(_flag_of(options, name), f"{found} ({form})", expected)
+                raise InputError(_given_flag(options, name), f"{found} ({form})", expected)
 
 
 def _is_given(options: object, name: str) -> bool:
@@ -182,6 +182,6 @@ def _is_given(options: object, name: str) -> bool:
     return bool(getattr(options, name) != getattr(type(options), name))
 
 
-def _flag_of(options: object, name: str) -> str:
+def _given_flag(options: object, name: str) -> str:
     """The option as it was given."""
     return flag_of(f"no_{name}" if getattr(options, name) is False else name)

@@ -12,17 +12,17 @@ from scipy.sparse import csr_matrix
 
 from snm.data.conversion.items import collect_items, items_as_text, number_items
 from snm.data.conversion.passes import OnProgress, feature_matrix, fit_vectorizer, index_base
-from snm.data.formats.dispatch import read_lines
 from snm.data.formats.foreign import Row
+from snm.data.formats.line_files import read_lines
 from snm.data.vectorizer import CLASSES, Kind, Vectorizer, collect_words, english_stop_words
 from snm.errors import InputError
 from snm.importing.options import ImportOptions
 from snm.importing.rows import Reading, Rows
 from snm.system.terminal import Counter
 
-__all__ = ["Features", "features_of"]
+__all__ = ["Features", "make_features"]
 
-_MOST_WORDS, _PLACES = 200_000, 1 << 18
+_MAX_WORDS, _HASH_BUCKETS = 200_000, 1 << 18  # the defaults of --features
 _MARKS = (",", " ", ";", "|")  # usual ones between the items of a text
 
 
@@ -30,7 +30,7 @@ class Features(NamedTuple):
     """How rows become features, and what this says of labels.
 
     Attributes:
-      of: rows -> float32 CSR [rows, width].
+      transform: rows -> float32 CSR [rows, width].
       width: the number of features.
       vectorizer: of texts; None where rows have features already.
       labels: names of labels by id, where ids are given: those of `--like`, or of the features,
@@ -39,21 +39,23 @@ class Features(NamedTuple):
         empty where it is known whether labels are such items.
     """
 
-    of: Callable[[list[Row]], csr_matrix]
+    transform: Callable[[list[Row]], csr_matrix]
     width: int
     vectorizer: Vectorizer | None = None
     labels: tuple[str, ...] | None = None
     item_marks: Sequence[str | None] = ()
 
 
-def features_of(options: ImportOptions, reading: Reading, rows: Rows, passing: Counter) -> Features:
+def make_features(
+    options: ImportOptions, reading: Reading, rows: Rows, start_counter: Counter
+) -> Features:
     """How the rows of an import become features; reads them all where that depends on them.
 
     Args:
       options: of the import.
       reading: how the files are read.
       rows: of the files.
-      passing: shows progress.
+      start_counter: starts the progress line of a pass.
 
     Raises:
       InputError: a row that cannot be read, rows whose features and labels cannot be the same
@@ -61,22 +63,22 @@ def features_of(options: ImportOptions, reading: Reading, rows: Rows, passing: C
     """
     if reading.like is not None:
         texts, labels = reading.like
-        return _of_texts(texts)._replace(labels=labels)
+        return _text_features(texts)._replace(labels=labels)
     if options.same_items:
-        return _of_items(options, reading, rows.every(), passing("reading items"))
+        return _item_features(options, reading, rows.every(), start_counter("reading items"))
     if reading.reader.entries:
-        return _of_entries(rows.every(), passing("reading ids"))
-    texts = reading.remembered_by(_fitted(options, rows.training(), passing("reading words")))
-    return _of_texts(texts)._replace(item_marks=_MARKS)
+        return _numeric_features(rows.every(), start_counter("reading ids"))
+    texts = reading.record_in(_fit(options, rows.training(), start_counter("reading words")))
+    return _text_features(texts)._replace(item_marks=_MARKS)
 
 
-def _of_entries(rows: Iterable[Row], on_progress: OnProgress) -> Features:
+def _numeric_features(rows: Iterable[Row], on_progress: OnProgress) -> Features:
     """Features by id, the lowest of which is 0 or 1; `rows` are all that there are."""
     base, width = index_base(rows, on_progress)
     return Features(lambda chunk: feature_matrix(chunk, base, width), width, item_marks=[None])
 
 
-def _of_items(
+def _item_features(
     options: ImportOptions, reading: Reading, rows: Iterable[Row], on_progress: OnProgress
 ) -> Features:
     """Features that are the items that labels are too; `rows` are all that there are."""
@@ -87,31 +89,37 @@ def _of_items(
         return Features(
             lambda chunk: feature_matrix(chunk, base, len(items)), len(items), labels=items
         )
-    items = collect_items(rows, options.item_separator, on_progress, str(options.source))
-    texts = reading.remembered_by(items_as_text(items, options.item_separator, ()))
-    return _of_texts(texts)._replace(labels=items)
+    items = collect_items(
+        rows,
+        options.item_separator,
+        options.label_separator,
+        on_progress,
+        str(options.source),
+    )
+    texts = reading.record_in(items_as_text(items, options.item_separator, ()))
+    return _text_features(texts)._replace(labels=items)
 
 
-def _of_texts(vectorizer: Vectorizer) -> Features:
+def _text_features(vectorizer: Vectorizer) -> Features:
     """Features of texts, by a vectoriser."""
 
-    def of(chunk: list[Row]) -> csr_matrix:
+    def transform(chunk: list[Row]) -> csr_matrix:
         return vectorizer.transform([row.text or "" for row in chunk])
 
-    return Features(of, vectorizer.num_features, vectorizer)
+    return Features(transform, vectorizer.num_features, vectorizer)
 
 
-def _fitted(options: ImportOptions, rows: Iterable[Row], on_progress: OnProgress) -> Vectorizer:
+def _fit(options: ImportOptions, rows: Iterable[Row], on_progress: OnProgress) -> Vectorizer:
     """The vectoriser that the options ask for, fitted to rows of texts.
 
     Raises:
       InputError: stop words that cannot be read, or no word is left.
     """
     kind = CLASSES.get(options.vectorizer, cast(Kind, options.vectorizer))
-    most = options.features or (_PLACES if kind == "hashing" else _MOST_WORDS)
-    like = Vectorizer(
+    max_features = options.features or (_HASH_BUCKETS if kind == "hashing" else _MAX_WORDS)
+    template = Vectorizer(
         "hashing",
-        most,
+        max_features,
         ngrams=options.ngrams,
         strip_accents=options.strip_accents,
         analyzer=options.analyzer,
@@ -119,12 +127,12 @@ def _fitted(options: ImportOptions, rows: Iterable[Row], on_progress: OnProgress
         lowercase=options.lowercase,
         binary=options.binary,
     )
-    like = dataclasses.replace(like, stop_words=_stop_words(options.stop_words, like))
+    template = dataclasses.replace(template, stop_words=_stop_words(options.stop_words, template))
     return fit_vectorizer(
         rows,
         kind,
-        like,
-        max_features=most,
+        template,
+        max_features=max_features,
         min_points=options.min_points,
         max_share=options.max_share,
         on_progress=on_progress,
@@ -132,16 +140,16 @@ def _fitted(options: ImportOptions, rows: Iterable[Row], on_progress: OnProgress
     )
 
 
-def _stop_words(asked: str | None, like: Vectorizer) -> tuple[str, ...]:
+def _stop_words(option: str | None, template: Vectorizer) -> tuple[str, ...]:
     """The words to leave out, as the vectorizer cuts them.
 
     Raises:
       InputError: a file that cannot be read, or without a word.
     """
-    if asked is None:
+    if option is None:
         return ()
-    lines = english_stop_words() if asked == "english" else read_lines(Path(asked))
-    words = collect_words(lines, like)
+    lines = english_stop_words() if option == "english" else read_lines(Path(option))
+    words = collect_words(lines, template)
     if not words:
-        raise InputError(f"--stop-words {asked}", "no word", "`english`, or a word a line")
+        raise InputError(f"--stop-words {option}", "no word", "`english`, or a word a line")
     return words

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from snm.data.formats.dispatch import read_lines
 from snm.data.formats.layouts import find_names
+from snm.data.formats.line_files import read_lines
 from snm.data.load import fetched
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError
 from snm.stores.copies import local
 
-__all__ = ["Ids", "ids_of"]
+__all__ = ["LikeIds", "read_like"]
 
 
-class Ids(NamedTuple):
+class LikeIds(NamedTuple):
     """The vectoriser and the label names of a run or a data set."""
 
     vectorizer: Vectorizer
     names: tuple[str, ...]
 
 
-def ids_of(like: str) -> Ids:
+def read_like(like: str) -> LikeIds:
     """What the ids of a run folder, a data folder or a fetched set stand for.
 
     Raises:
@@ -38,4 +38,4 @@ def ids_of(like: str) -> Ids:
     known = tuple(read_lines(names))
     if len(set(known)) < len(known):
         raise InputError(str(names), "a label name twice", "different names")
-    return Ids(Vectorizer.read(vectorizer), known)
+    return LikeIds(Vectorizer.read(vectorizer), known)

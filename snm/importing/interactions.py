@@ -13,24 +13,24 @@ import numpy as np
 
 from snm.data.conversion.interactions import Histories, UserPoints, points_of_users
 from snm.data.conversion.items import items_as_text
-from snm.data.formats.text_writer import write_text
+from snm.data.formats.repository_text.writer import write_text
 from snm.data.names import Spellings
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError, counted
 from snm.importing.checks import check_interactions
-from snm.importing.ids import ids_of
-from snm.importing.log_rows import interactions_of
+from snm.importing.ids import read_like
+from snm.importing.log_rows import read_interactions
 from snm.importing.log_times import Disorder
 from snm.importing.options import InteractionsOptions
 from snm.system import disk
 from snm.system.files import atomic_folder
 
-__all__ = ["Made", "build", "import_interactions", "lines"]
+__all__ = ["ImportedLog", "build", "import_interactions", "summary_lines"]
 
 _COLUMN = "items"  # of a file of points to label
 
 
-class Made(NamedTuple):
+class ImportedLog(NamedTuple):
     """What a log became.
 
     Attributes:
@@ -46,7 +46,7 @@ class Made(NamedTuple):
     hints: list[str]
 
     @property
-    def tests(self) -> int:
+    def num_test_points(self) -> int:
         """The number of test points."""
         return 0 if self.test is None else len(self.test.users)
 
@@ -108,39 +108,39 @@ def import_interactions(
         seed=seed,
     )
     check_interactions(options)
-    made = build(options, lambda doing: contextlib.nullcontext())
+    imported = build(options, lambda doing: contextlib.nullcontext())
     return {
-        "train_points": len(made.train.users),
-        "test_points": made.tests,
-        "items": len(made.histories.items),
-        "notes": list(_notes(options, made)),
+        "train_points": len(imported.train.users),
+        "test_points": imported.num_test_points,
+        "items": len(imported.histories.items),
+        "notes": list(_notes(options, imported)),
     }
 
 
 def build(
-    options: InteractionsOptions, telling: Callable[[str], AbstractContextManager[None]]
-) -> Made:
+    options: InteractionsOptions, show_activity: Callable[[str], AbstractContextManager[None]]
+) -> ImportedLog:
     """Creates the folder.
 
     Args:
       options: that `check_interactions` passed.
-      telling: tells what is done, during a block.
+      show_activity: shows what is being done, during a block.
 
     Raises:
       InputError: a file or `--like` that cannot be used; then no folder is left.
     """
-    like = None if options.like is None else _items_of(options.like)
+    like = None if options.like is None else _read_items(options.like)
     known, spellings = None if like is None else like.vocabulary, Spellings()
     disorder = Disorder((options.user, options.item))
-    with telling(f"reading {options.source}"):
-        rows = interactions_of(options, known or (), spellings, disorder)
+    with show_activity(f"reading {options.source}"):
+        rows = read_interactions(options, known or (), spellings, disorder)
         histories = Histories.of(rows, min_users=options.min_users, known=known)
         train, test = _parts(options, histories)
     if not len(train.users):
         least = 2 + options.leave_last
         expected = f"one with {least} different items (see --user, --item and --min-users)"
         raise InputError(str(options.source), "no user to train on", expected)
-    with atomic_folder("--out", options.out) as folder, telling(f"writing {options.out}"):
+    with atomic_folder("--out", options.out) as folder, show_activity(f"writing {options.out}"):
         for name, points in (("train", train), ("test", test)):
             if points is not None and len(points.users):
                 write_text(folder / f"{name}.txt", points.features, points.labels)
@@ -150,16 +150,16 @@ def build(
         texts = like or items_as_text(histories.items, options.separator, (_COLUMN,))
         texts.write(folder / "vectorizer.json")
     hints = (spellings.joined("item"), disorder.hint)
-    return Made(histories, train, test, [hint for hint in hints if hint])
+    return ImportedLog(histories, train, test, [hint for hint in hints if hint])
 
 
-def _items_of(like: str) -> Vectorizer:
+def _read_items(like: str) -> Vectorizer:
     """How lists of items become features in a run, or a data set, of interactions.
 
     Raises:
       InputError: it is neither.
     """
-    ids = ids_of(like)
+    ids = read_like(like)
     if ids.vectorizer.vocabulary != ids.names:
         found, expected = "features that are not the labels", "one of `snm data interactions`"
         raise InputError(f"--like {like}", found, expected)
@@ -181,29 +181,30 @@ def _parts(
     return train, points_of_users(histories, every[drawn], share=share)
 
 
-def lines(options: InteractionsOptions, made: Made) -> Iterator[str]:
-    """What to say of the data: sizes, what is odd, and the next command."""
-    items = made.histories.items
+def summary_lines(options: InteractionsOptions, imported: ImportedLog) -> Iterator[str]:
+    """The lines to print on the data: sizes, what is odd, and the next command."""
+    items = imported.histories.items
     yield (
-        f"{len(made.train.users):,} training and {counted(made.tests, 'test point')} (users), "
+        f"{len(imported.train.users):,} training and "
+        f"{counted(imported.num_test_points, 'test point')} (users), "
         f"{counted(len(items), 'item')} in {options.out}"
     )
-    yield from _notes(options, made)
+    yield from _notes(options, imported)
     if options.like is not None:
         run = "RUN" if not (Path(options.like) / "config.toml").is_file() else options.like
         yield f"next: snm evaluate {shlex.quote(run)} --data {shlex.quote(str(options.out))}"
         return
-    if not made.tests:
+    if not imported.num_test_points:
         yield "there are no test points to evaluate on: --test-fraction or --leave-last makes some"
     yield f"next: snm train {shlex.quote(str(options.out))} --run-dir RUN"
     some = options.separator.join(items[:2])
     yield f"then: snm predict RUN --text {shlex.quote(some)}, which lists the items of a user"
 
 
-def _notes(options: InteractionsOptions, made: Made) -> Iterator[str]:
+def _notes(options: InteractionsOptions, imported: ImportedLog) -> Iterator[str]:
     """The hints, and what was left out."""
-    histories = made.histories
-    yield from made.hints
+    histories = imported.histories
+    yield from imported.hints
     if histories.repeats:
         what = counted(histories.repeats, "interaction")
         yield f"{what} with an item that the user had come to before: left out"
@@ -212,7 +213,7 @@ def _notes(options: InteractionsOptions, made: Made) -> Iterator[str]:
         if options.like is not None:
             which = f"that {options.like} lacks"
         yield f"{counted(histories.others, 'item')} {which}: left out"
-    used = len(made.train.users) + (0 if options.leave_last else made.tests)
+    used = len(imported.train.users) + (0 if options.leave_last else imported.num_test_points)
     if few := len(histories.users) - used:
         where = "training point" if options.leave_last else "training or test point"
         yield f"{counted(few, 'user')} of fewer than {2 + options.leave_last} items: in no {where}"

@@ -13,10 +13,10 @@ from snm.errors import InputError
 from snm.importing.log_times import Disorder, Times
 from snm.importing.options import InteractionsOptions
 
-__all__ = ["interactions_of"]
+__all__ = ["read_interactions"]
 
 
-def interactions_of(
+def read_interactions(
     options: InteractionsOptions, known: Sequence[str], spellings: Spellings, disorder: Disorder
 ) -> Iterator[Interaction]:
     """The rows of the file.
@@ -25,7 +25,7 @@ def interactions_of(
       options: of the import.
       known: the items of `--like`.
       spellings: makes the names of items.
-      disorder: looks for times, where none are told.
+      disorder: looks for times, where no column of times is given.
 
     Raises:
       InputError: a file that cannot be read, or a row without a user, an item or a time.
@@ -33,7 +33,7 @@ def interactions_of(
     fields = (options.user, options.item) + ((options.time,) if options.time else ())
     time_of, spelled = Times(options.time), original_spellings(known)
     row = None
-    rows = _ROWS[_form_of(options)](options.source, fields, None if options.time else disorder)
+    rows = _ROWS[_detect_form(options)](options.source, fields, None if options.time else disorder)
     for number, (where, values) in enumerate(rows):
         row = [
             normalize_spaces(values[0]),
@@ -52,7 +52,7 @@ def interactions_of(
         raise InputError(str(options.source), "no interaction", "at least one")
 
 
-def _form_of(options: InteractionsOptions) -> str:
+def _detect_form(options: InteractionsOptions) -> str:
     """The format of the file, a key of `_ROWS`.
 
     Raises:
@@ -69,7 +69,7 @@ _Values = Iterator[tuple[str, list[str]]]
 """The place of each row, and its values of some fields."""
 
 
-def _of_csv(path: Path, fields: tuple[str, ...], disorder: Disorder | None) -> _Values:
+def _read_csv(path: Path, fields: tuple[str, ...], disorder: Disorder | None) -> _Values:
     rows = csv_rows(path, numbered_lines(path), [fields])
     _, header = next(rows)
     expected = "the columns of --user, --item and --time"
@@ -85,7 +85,7 @@ def _of_csv(path: Path, fields: tuple[str, ...], disorder: Disorder | None) -> _
         yield where, [row[place] for place in places]
 
 
-def _of_jsonl(path: Path, fields: tuple[str, ...], disorder: Disorder | None) -> _Values:
+def _read_jsonl(path: Path, fields: tuple[str, ...], disorder: Disorder | None) -> _Values:
     expected = "texts or numbers in the fields of --user, --item and --time"
     name = None
     for number, (where, found) in enumerate(json_objects(path, numbered_lines(path))):
@@ -103,4 +103,4 @@ def _of_jsonl(path: Path, fields: tuple[str, ...], disorder: Disorder | None) ->
 
 
 _ROWS: dict[str, Callable[[Path, tuple[str, ...], Disorder | None], _Values]]
-_ROWS = {"csv": _of_csv, "jsonl": _of_jsonl}
+_ROWS = {"csv": _read_csv, "jsonl": _read_jsonl}

@@ -12,7 +12,7 @@ from typing import Any
 from snm.data.formats.records import parse_number
 from snm.errors import InputError
 
-__all__ = ["Disorder", "Times", "seconds_of"]
+__all__ = ["Disorder", "Times", "parse_date"]
 
 _NAMES = ("time", "timestamp", "ts", "date", "datetime")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -80,7 +80,7 @@ class Disorder:
 
 def _as_number(text: str) -> float:
     number = parse_number(text)
-    return seconds_of(text) if math.isnan(number) else number
+    return parse_date(text) if math.isnan(number) else number
 
 
 class Times:
@@ -109,14 +109,14 @@ class Times:
             self._are_dates = math.isnan(number)
         else:
             expected = f"a {'date' if self._are_dates else 'number'}, as in the first row"
-        time = seconds_of(text) if self._are_dates else number
+        time = parse_date(text) if self._are_dates else number
         if math.isnan(time):
             raise InputError(where, f"{self._field}: {ascii(text)[:40]}", expected)
         return time
 
 
-def seconds_of(text: str) -> float:
-    """Seconds of a date of ISO 8601, in UTC where it names no zone; NaN of anything else."""
+def parse_date(text: str) -> float:
+    """The seconds of a date of ISO 8601, in UTC where it names no zone; NaN of anything else."""
     try:
         date: Any = datetime.datetime.fromisoformat(text)
     except ValueError:

@@ -16,7 +16,7 @@ from snm.data.names import Spellings, normalize_name
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError
 from snm.importing.checks import check_format
-from snm.importing.ids import Ids, ids_of
+from snm.importing.ids import LikeIds, read_like
 from snm.importing.options import ImportOptions
 
 __all__ = ["Reading", "Rows"]
@@ -38,7 +38,7 @@ class Reading:
     """
 
     form: str
-    like: Ids | None
+    like: LikeIds | None
     columns: tuple[str, ...]
     labels: tuple[str, ...]
     label_separator: str | None
@@ -62,7 +62,7 @@ class Reading:
         if form == "auto":
             form = detect(options.source, options.label_file)
         check_format(options, form)
-        like = None if options.like is None else ids_of(options.like)
+        like = None if options.like is None else read_like(options.like)
         if like is not None and READERS[form].entries:
             raise InputError(str(options.source), f"features ({form})", "texts, for --like")
         columns, labels, separator = options.text, options.labels, options.label_separator
@@ -77,8 +77,8 @@ class Reading:
             label_lists = first_label_lists(options.source, columns, labels)
         return cls(form, like, columns, labels, separator, mark, label_lists)
 
-    def remembered_by(self, texts: Vectorizer) -> Vectorizer:
-        """The vectoriser, with what later files are read like."""
+    def record_in(self, texts: Vectorizer) -> Vectorizer:
+        """The vectoriser, with how later files are to be read."""
         fields = self.reader.fields
         return dataclasses.replace(
             texts,
@@ -109,7 +109,7 @@ class Rows:
         self._drawn = _Draws(options.seed, options.test_fraction)
         self._parts = ("train",) if options.test is None else ("train", "test")
 
-    def of(self, part: str) -> Iterator[Row]:
+    def read_part(self, part: str) -> Iterator[Row]:
         """The rows of a file: `train` is SOURCE, `test` what `--test` names."""
         options = self._options
         path, labels, weight = options.source, options.label_file, options.weight_column
@@ -137,17 +137,17 @@ class Rows:
 
     def training(self) -> Iterator[Row]:
         """The rows of training points."""
-        rows = enumerate(self.of("train"))
+        rows = enumerate(self.read_part("train"))
         return (row for number, row in rows if not self._drawn.is_test(number))
 
     def every(self) -> Iterator[Row]:
         """The rows of all files."""
-        return (row for part in self._parts for row in self.of(part))
+        return (row for part in self._parts for row in self.read_part(part))
 
     def by_part(self, kept: frozenset[str] | None) -> Iterator[tuple[str, Iterator[Row]]]:
         """The name and the rows of each file, without labels that are not kept; None keeps all."""
         for part in self._parts:
-            rows = self.of(part)
+            rows = self.read_part(part)
             yield part, rows if kept is None else _with_labels(rows, kept)
 
 

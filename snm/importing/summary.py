@@ -1,4 +1,4 @@
-"""What an import says of the data that it wrote, and what can be done with them."""
+"""Prints the sizes of imported data, what is odd in them, and what can be done with them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from snm.importing.build import Imported
 from snm.importing.options import ImportOptions
 from snm.system.terminal import say
 
-__all__ = ["tell"]
+__all__ = ["print_summary"]
 
 _MANY_EMPTY = 0.02  # of the points, those without a known word
 _MANY_REPEATED = 0.1  # of the points, those with the text of another and another label
@@ -26,14 +26,14 @@ _LISTS = 'write lists of labels as ["a", "b"], or the names with separators betw
 _LONGEST_EXAMPLE = 60  # characters
 
 
-def tell(options: ImportOptions, imported: Imported) -> None:
+def print_summary(options: ImportOptions, imported: Imported) -> None:
     """Prints sizes, what is odd, and the next command."""
     counts = imported.counts
     say(_sizes(options, counts))
     for line in itertools.chain(
-        _said_of_points(options, imported),
-        _said_of_labels(options, imported),
-        _said_of_weights(counts),
+        _notes_on_points(options, imported),
+        _notes_on_labels(options, imported),
+        _notes_on_weights(counts),
         _next_steps(options, imported) if options.like is None else _next_of_like(options, counts),
     ):
         say(line)
@@ -50,7 +50,7 @@ def _sizes(options: ImportOptions, counts: Counts) -> str:
     )
 
 
-def _said_of_points(options: ImportOptions, imported: Imported) -> Iterator[str]:
+def _notes_on_points(options: ImportOptions, imported: Imported) -> Iterator[str]:
     """Points that lack something, and options that may find more."""
     counts, vectorizer = imported.counts, imported.vectorizer
     unknown = counts.without_features - counts.without_text  # points of no known word
@@ -75,11 +75,11 @@ def _said_of_points(options: ImportOptions, imported: Imported) -> Iterator[str]
     if (number := repeated.count()) > _MANY_REPEATED * repeated.points:
         points = f"{number:,} of {repeated.points:,} points repeat the text of another"
         yield f"{points} with another label: if a row has one label of a text, join its rows first"
-    if (hint := _hint_of_items(counts.overlaps)) is not None:
+    if (hint := _items_hint(counts.overlaps)) is not None:
         yield hint
 
 
-def _said_of_labels(options: ImportOptions, imported: Imported) -> Iterator[str]:
+def _notes_on_labels(options: ImportOptions, imported: Imported) -> Iterator[str]:
     """Names that may not be what they should, and labels that were left out."""
     counts = imported.counts
     for column, cell in imported.label_lists.items():
@@ -99,7 +99,7 @@ def _said_of_labels(options: ImportOptions, imported: Imported) -> Iterator[str]
     if names := imported.numbered_names:
         again = f"{counted(len(names), 'label')} with the text of another or none"
         yield f"{again}: named with their number, such as {names[0]!r}"
-    if counts.are_numbers and (hint := _hint_of_names(options)):
+    if counts.are_numbers and (hint := _names_hint(options)):
         yield hint
     if imported.rare_labels:
         points = counted(options.min_label_count, "training point")
@@ -111,12 +111,12 @@ def _shortened(example: str) -> str:
     return example if len(example) <= _LONGEST_EXAMPLE else cut
 
 
-def _said_of_weights(counts: Counts) -> Iterator[str]:
+def _notes_on_weights(counts: Counts) -> Iterator[str]:
     if counts.weights is not None:
         yield f"weights: {describe_weights(counts.weights)}"
 
 
-def _hint_of_items(overlaps: Sequence[Overlap]) -> str | None:
+def _items_hint(overlaps: Sequence[Overlap]) -> str | None:
     """What to do where features and labels seem to be the same items."""
     found = [one for one in overlaps if auto_drops_seen(one.overlap, one.expected, one.entries)]
     if not found:
@@ -129,7 +129,7 @@ def _hint_of_items(overlaps: Sequence[Overlap]) -> str | None:
     )
 
 
-def _hint_of_names(options: ImportOptions) -> str | None:
+def _names_hint(options: ImportOptions) -> str | None:
     """Where the texts of numbered labels seem to be, if they are not taken."""
     if options.label_names is not None or options.like is not None or options.same_items:
         return None

@@ -10,7 +10,7 @@ from pathlib import Path
 from jax.sharding import Mesh
 
 from snm.config.resolved import ResolvedConfig
-from snm.data.formats.dispatch import read_names
+from snm.data.formats.line_files import read_names
 from snm.data.id_space import IdSpace
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Kind, Weighting

@@ -22,11 +22,11 @@ _MANIFEST = "manifest.json"
 _RETRY_POLICY = RetryPolicy(tries=3)
 
 
-def download_entry(place: Path, name: str) -> bool:
+def download_entry(cache_folder: Path, name: str) -> bool:
     """Downloads an entry into the local cache folder.
 
     Args:
-      place: the local cache folder.
+      cache_folder: the local cache folder.
       name: the name of the entry.
 
     Returns:
@@ -44,7 +44,7 @@ def download_entry(place: Path, name: str) -> bool:
             return False
         with (
             contextlib.suppress(InputError),
-            atomic_folder("cache", place / name, lasting=False) as to,
+            atomic_folder("cache", cache_folder / name, lasting=False) as to,
         ):
 
             def download(file: str) -> None:
@@ -52,12 +52,12 @@ def download_entry(place: Path, name: str) -> bool:
                 objects.fetch(file, path, lambda path: None)  # its checksum is in the manifest
 
             objects.run_parallel(download, found)
-            disk.remove_tree(place / name)  # only missing or damaged entries are downloaded
+            disk.remove_tree(cache_folder / name)  # only missing or damaged entries are downloaded
         return True
     return False
 
 
-def upload_entry(place: Path, name: str) -> None:
+def upload_entry(cache_folder: Path, name: str) -> None:
     """Uploads an entry of the local cache folder, its manifest last.
 
     Raises:
@@ -67,9 +67,9 @@ def upload_entry(place: Path, name: str) -> None:
     if objects is None:
         return
     with contextlib.suppress(OSError, StoreError):
-        files = [path for path in (place / name).iterdir() if path.name != _MANIFEST]
+        files = [path for path in (cache_folder / name).iterdir() if path.name != _MANIFEST]
         objects.run_parallel(lambda path: objects.send(path, path.name), files)
-        objects.send(place / name / _MANIFEST, _MANIFEST)
+        objects.send(cache_folder / name / _MANIFEST, _MANIFEST)
 
 
 def _objects(name: str) -> Objects | None:

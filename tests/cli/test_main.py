@@ -24,7 +24,9 @@ from snm.cli import version as about
 from snm.cli.metrics_tables import print_metrics, print_summary
 from snm.cli.table import VERBS
 from snm.cli.train import _Display
-from snm.data.formats.dispatch import iter_features, read_text, write_text
+from snm.data.formats.feature_files import iter_features
+from snm.data.formats.repository_text.reader import read_text
+from snm.data.formats.repository_text.writer import write_text
 from snm.runs.events import Started, Stepped
 from snm.system.terminal import progress_bar
 

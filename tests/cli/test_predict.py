@@ -19,7 +19,7 @@ from cli.text_runs import TEXTS, run_of_texts
 from command_line import answers, call, contents, refused
 
 import snm
-from snm.data.formats.dispatch import write_text
+from snm.data.formats.repository_text.writer import write_text
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix
 
 import snm
 from snm.data.dataset import Dataset, Points
-from snm.data.formats.dispatch import write_text
+from snm.data.formats.repository_text.writer import write_text
 
 
 def test_features_from_a_pipe(tmp_path, capsys):

@@ -15,6 +15,7 @@ import snm
 from snm.cli.main import base_settings
 from snm.config import auto as rules
 from snm.config import passes
+from snm.config.evidence import evidence_lost
 from snm.config.fields import GROUPS, AllSettings
 from snm.config.resolve import resolve
 from snm.config.settings import (
@@ -25,7 +26,6 @@ from snm.config.settings import (
     warm_start_flags,
     write_config,
 )
-from snm.data.evidence import evidence_lost
 from snm.errors import InputError
 from snm.losses.sampled import LOSSES, LossOptions, SampleSizes
 from snm.losses.sampled.ordered import Powl

@@ -8,7 +8,6 @@ import pytest
 from data.toy_folders import TEST, TRAIN_X, check, one_file, put
 
 from snm.data import content as content_module
-from snm.data.formats import dispatch as formats
 from snm.data.load import load
 from snm.errors import InputError
 
@@ -29,7 +28,7 @@ def test_a_cached_data_set_is_not_parsed_again(tmp_path, cache_folder, monkeypat
     data = load(folder)
     assert entries(cache_folder) == [f"v3-{data.sha256}"]
     with monkeypatch.context() as patch:
-        patch.setattr(formats, "read_text", lambda path: pytest.fail("parsed again"))
+        patch.setattr("snm.data.load.read_text", lambda path: pytest.fail("parsed again"))
         check(load(folder))
         with pytest.raises(pytest.fail.Exception):
             load(folder, cache=None)
@@ -103,7 +102,7 @@ def test_a_damaged_cache_is_ignored_and_rewritten(tmp_path, cache_folder, monkey
     entry = cache_folder / f"v3-{load(folder).sha256}"
     damage(entry)
     check(load(folder))
-    monkeypatch.setattr(formats, "read_text", lambda path: pytest.fail("was not mended"))
+    monkeypatch.setattr("snm.data.load.read_text", lambda path: pytest.fail("was not mended"))
     check(load(folder))
     assert entries(cache_folder) == [entry.name]
 

@@ -55,7 +55,7 @@ def test_pieces_are_the_entry_that_is_written_whole(folder, tmp_path):
 
 
 def test_pairs_of_files_in_many_pieces(tmp_path, monkeypatch):
-    monkeypatch.setattr("snm.data.formats.text._BLOCK_BYTES", 64)
+    monkeypatch.setattr("snm.data.formats.repository_text.reader._BLOCK_BYTES", 64)
     folder = tmp_path / "pairs"
     folder.mkdir()
     made = snm.generate(points=40, test_points=9, features=30, labels=12, seed=3)

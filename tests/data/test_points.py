@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from snm.data import dataset as dataset_module
 from snm.data.dataset import Points
 from snm.errors import InputError
 
@@ -58,13 +57,3 @@ def test_a_basket_needs_a_label_for_each_item():
     points = Points(sparse.csr_matrix((2, 5)), sparse.csr_matrix((2, 4)))
     with pytest.raises(InputError, match="found 5 features, 4 labels, expected the same items"):
         points.baskets()
-
-
-@pytest.mark.parametrize("size", [1, 7, 1000])
-@pytest.mark.parametrize("count", [5, 40])
-def test_ids_are_counted_in_pieces(monkeypatch, size, count):
-    monkeypatch.setattr(dataset_module, "_COUNT_BLOCK", size)
-    ids = np.random.default_rng(0).integers(5, size=100, dtype=np.int32)
-    found = dataset_module.count_ids(ids, count)
-    assert found.tolist() == [int((ids == one).sum()) for one in range(count)]
-    assert dataset_module.count_ids(ids[:0], 3).tolist() == [0, 0, 0]

@@ -5,7 +5,7 @@ import pytest
 
 import snm
 from experiments.sets.copies import main
-from snm.data.formats.text_writer import write_text
+from snm.data.formats.repository_text.writer import write_text
 from snm.errors import InputError
 
 

@@ -6,7 +6,7 @@ import snm
 from experiments.rules import rare_labels
 from snm.config import auto
 from snm.config.resolve import resolve
-from snm.data.formats.text_writer import write_text
+from snm.data.formats.repository_text.writer import write_text
 from snm.runs.folder import read_json
 
 

@@ -16,8 +16,8 @@ from experiments.references.pd_sparse import PDSparse, nearest_feasible
 from experiments.references.protocol import best_entries, best_scores
 from experiments.references.sleec import Sleec, embeddings, near_labels, nearest_rows, regressors
 from experiments.references.table import REFERENCES
-from snm.data.formats.dispatch import write_text
-from snm.data.synthetic import generate
+from snm.data.formats.repository_text.writer import write_text
+from snm.data.generated.synthetic import generate
 from snm.runs.folder import read_json
 
 # -- answers -----------------------------------------------------------------------------------

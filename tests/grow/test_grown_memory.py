@@ -11,7 +11,7 @@ from scipy import sparse
 
 import snm
 from snm.data.dataset import Dataset, Points
-from snm.data.formats.dispatch import write_text
+from snm.data.formats.repository_text.writer import write_text
 from snm.runs.stored_run import load
 
 FIRST, LABELS = 57, 60

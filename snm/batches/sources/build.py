@@ -22,7 +22,8 @@ from snm.batches.sources.sizes import EpochSizes
 from snm.batches.sources.source import BatchSettings, Source
 from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config
-from snm.data.dataset import Points, count_ids
+from snm.data.csr import count_ids
+from snm.data.dataset import Points
 from snm.data.mapped import select_rows
 from snm.data.weighting import Weighting
 from snm.distributed.mesh import DATA, parse_mesh

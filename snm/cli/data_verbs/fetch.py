@@ -88,13 +88,13 @@ class Fetch:
             registry's.
         """
         from snm.data.propensity import PROPENSITY
-        from snm.data.repository.fetch import OtherSizesError, fetch, place_of
+        from snm.data.repository.fetch import OtherSizesError, dataset_folder, fetch
         from snm.data.repository.registry import find, propensity_of
         from snm.system.files import check_new
         from snm.system.terminal import say, wide_console
 
         entry = find(self.name)
-        out = self.out or place_of(entry)
+        out = self.out or dataset_folder(entry)
         if self.out is not None:
             check_new("--out", out)
         if out.exists():
@@ -193,11 +193,11 @@ def _fitting(rows: Sequence[dict[str, str]], console: Console) -> tuple[Table, l
 
 def _is_cached(entry: Entry) -> bool:
     """Whether a data set is in the cache, if there is one that can be used."""
-    from snm.data.repository.fetch import place_of
+    from snm.data.repository.fetch import dataset_folder
     from snm.errors import InputError
 
     try:
-        return place_of(entry).is_dir()
+        return dataset_folder(entry).is_dir()
     except InputError:
         return False
 

@@ -52,6 +52,6 @@ class Import(ImportOptions):
 
         check_import(self)  # before the imports below, which take time
         from snm.importing.build import build
-        from snm.importing.summary import tell
+        from snm.importing.summary import print_summary
 
-        tell(self, build(self))
+        print_summary(self, build(self))

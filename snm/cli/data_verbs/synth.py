@@ -56,7 +56,7 @@ class Synth:
         Raises:
           InputError: sizes that do not fit together, or a folder that exists or cannot be created.
         """
-        from snm.data.formats.dispatch import write_text
+        from snm.data.formats.repository_text.writer import write_text
         from snm.system.files import atomic_folder, check_new
         from snm.system.terminal import say, waiting
 
@@ -74,7 +74,7 @@ class Synth:
 
 
 def _generated(command: Synth) -> Dataset:
-    from snm.data.synthetic import generate
+    from snm.data.generated.synthetic import generate
     from snm.system.terminal import waiting
 
     options = {
@@ -89,9 +89,10 @@ def _made_of_another(command: Synth) -> Dataset:
     """The data set of `--like`, enlarged.
 
     Raises:
-      InputError: options that do not go with it, or what `snm.data.enlarged.enlarge` refuses.
+      InputError: options that do not go with it, or what `snm.data.generated.enlarged.enlarge`
+        refuses.
     """
-    from snm.data.enlarged import enlarge, frequent_share
+    from snm.data.generated.enlarged import enlarge, frequent_share
     from snm.data.load import load
     from snm.system.terminal import say, waiting
 

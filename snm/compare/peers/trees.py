@@ -12,7 +12,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from snm.compare.peers.protocol import Answers, Rows, TrainAndPredict, pairs, timed
-from snm.data.formats.dispatch import write_text
+from snm.data.formats.repository_text.writer import write_text
 
 __all__ = ["libmultilabel", "napkinxc", "omikuji"]
 

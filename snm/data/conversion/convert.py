@@ -22,7 +22,7 @@ from snm.data.conversion.passes import OnProgress
 from snm.data.conversion.repeated_texts import RepeatedTexts
 from snm.data.conversion.unspaced import Unspaced
 from snm.data.formats.foreign import Row
-from snm.data.formats.text_writer import TextWriter
+from snm.data.formats.repository_text.writer import TextWriter
 from snm.data.names import MISSING_VALUES, case_variants
 from snm.errors import InputError
 from snm.system import disk
@@ -40,7 +40,7 @@ class Source:
       name: where the training points come from, for messages.
       files: (name, rows) for each file to read; read once.
       part_of: (name of the file, 0-based row number) -> `train` or `test`.
-      features_of: rows -> float32 CSR [rows, d].
+      transform: rows -> float32 CSR [rows, d].
       num_features: number of features d.
       known_labels: names of known labels, in the order of their ids.
       new_labels: whether other labels are appended to these, or dropped from their points.
@@ -52,7 +52,7 @@ class Source:
     name: str
     files: Iterable[tuple[str, Iterable[Row]]]
     part_of: Callable[[str, int], str]
-    features_of: Callable[[list[Row]], csr_matrix]
+    transform: Callable[[list[Row]], csr_matrix]
     num_features: int
     known_labels: Sequence[str] = ()
     new_labels: Literal["append", "drop"] = "append"
@@ -185,7 +185,7 @@ def _chunks(source: Source, ids: LabelIds) -> Iterator[_Chunk]:
                 [source.part_of(name, number) == "test" for number, _ in numbered_rows]
             )
             points = ids.respell([row for _, row in numbered_rows])
-            yield _Chunk(points, is_test, source.features_of(points), ids.matrix(points))
+            yield _Chunk(points, is_test, source.transform(points), ids.matrix(points))
 
 
 class _Tally:

@@ -67,34 +67,56 @@ def normalize_row(row: Row, separator: str, name: Callable[[str], str]) -> Row:
 
 
 def collect_items(
-    rows: Iterable[Row], separator: str, on_progress: Callable[[int], None], source: str
+    rows: Iterable[Row],
+    separator: str,
+    label_separator: str | None,
+    on_progress: Callable[[int], None],
+    source: str,
 ) -> tuple[str, ...]:
     """The items of rows of text, from the texts and the labels, sorted.
 
     Args:
       rows: from `normalize_row`.
       separator: a character between the items of a text.
+      label_separator: what the user says is between labels, or None.
       on_progress: called with the number of rows read so far.
       source: where the rows come from, for messages.
 
     Raises:
-      InputError: a label contains the separator, or no item is both in a text and a label.
+      InputError: a label contains the separator, most texts have the separator of labels and none
+        that of items, or no item is both in a text and a label.
     """
     split_items = items_as_text((), separator, ()).build_analyzer()
     text_items, label_items = set[str](), set[str]()
+    mark = _other_mark(label_separator, separator)
+    is_separated, with_mark = False, 0
     for number, row in enumerate(rows, 1):
-        text_items.update(split_items(row.text or ""))
+        text = row.text or ""
+        text_items.update(split_items(text))
         label_items.update(row.labels)
+        is_separated |= separator in text
+        with_mark += mark is not None and mark in text
         for name in row.labels:
             if separator in name:
                 found = f"{separator!r} in the label {name[:40]!r}"
-                raise InputError(row.where, found, "another --item-separator, which no item holds")
+                expected = "another --item-separator, which no item holds"
+                expected += f", such as {mark!r} of --label-separator" if with_mark else ""
+                raise InputError(row.where, found, expected)
         on_progress(number)
+    if not is_separated and 2 * with_mark > number:
+        found = f"{mark!r} in {with_mark:,} of {number:,} texts, and {separator!r} in none"
+        raise InputError(source, found, f"--item-separator {mark!r}, as --label-separator")
     if not text_items & label_items:
         example = min(text_items, default="")[:40]
         found = f"no item that is in a text and a label; one of the texts is {example!r}"
         raise InputError(source, found, "lists of the same items (see --item-separator)")
     return tuple(sorted(text_items | label_items))
+
+
+def _other_mark(label_separator: str | None, separator: str) -> str | None:
+    """What may separate items too, of what separates labels: one character, not `separator`."""
+    mark = label_separator and (label_separator.strip() or " ")
+    return None if not mark or len(mark) > 1 or mark.isalnum() or mark == separator else mark
 
 
 def number_items(

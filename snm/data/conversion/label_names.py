@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from snm.data.formats.foreign import Row, detect, numbered_lines
-from snm.data.formats.records import column_index, csv_rows, get_field, json_objects
+from snm.data.formats.foreign import Row, detect
+from snm.data.formats.records import column_index, csv_rows, get_field, json_objects, numbered_lines
 from snm.data.names import normalize_name
 from snm.errors import InputError
 
@@ -74,7 +74,7 @@ def _texts(path: Path, field: str | None, default_field: str) -> Iterator[str]:
     form, name = detect(path, label_file=path), field or default_field
     if form == "jsonl":
         for where, record in json_objects(path, numbered_lines(path)):
-            yield get_field(where, record, name, "", f"a text in {name!r} (see {_FLAG})")
+            yield get_field(where, record, name, f"a text in {name!r} (see {_FLAG})")
     elif form == "csv":
         rows = csv_rows(path, numbered_lines(path), [(name,)])
         column = column_index(path, name, next(rows)[1], f"the column of {_FLAG}")

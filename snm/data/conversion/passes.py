@@ -14,12 +14,13 @@ from scipy.sparse import csr_matrix
 
 from snm.data.csr import row_starts
 from snm.data.formats.foreign import Row
+from snm.data.formats.records import MAX_IDS
 from snm.data.vectorizer import Kind, Vectorizer
+from snm.data.weighting import inverse_frequency
 from snm.errors import InputError, counted
 
 __all__ = ["OnProgress", "feature_matrix", "fit_vectorizer", "frequent_labels", "index_base"]
 
-_LARGEST_ID = 2**31 - 1
 OnProgress = Callable[[int], None]
 """A progress callback: called with the number of rows done so far."""
 
@@ -27,13 +28,13 @@ OnProgress = Callable[[int], None]
 def fit_vectorizer(
     rows: Iterable[Row],
     kind: Kind,
-    like: Vectorizer,
+    template: Vectorizer,
     *,
     max_features: int,
     min_points: int,
-    max_share: float = 1.0,
+    max_share: float,
     on_progress: OnProgress,
-    source: str = "texts",
+    source: str,
 ) -> Vectorizer:
     """Chooses the vocabulary in one pass over the training texts.
 
@@ -46,7 +47,7 @@ def fit_vectorizer(
     Args:
       rows: the training rows.
       kind: `counts`, `tfidf` or `hashing`.
-      like: a vectoriser of kind `hashing` with the tokenization to use.
+      template: a vectoriser of kind `hashing` with the tokenization to use.
       max_features: largest number of words; number of hash buckets for `hashing`.
       min_points: smallest document frequency of a word.
       max_share: largest document frequency of a word over n.
@@ -56,7 +57,7 @@ def fit_vectorizer(
     Raises:
       InputError: no word is left.
     """
-    hashing = dataclasses.replace(like, num_features=max_features)
+    hashing = dataclasses.replace(template, num_features=max_features)
     tokenize = hashing.build_analyzer()
     frequency: collections.Counter[str] = collections.Counter()
     points = 0
@@ -82,22 +83,22 @@ def fit_vectorizer(
         kind=kind,
         num_features=len(kept),
         vocabulary=tuple(kept),
-        idf=np.log((1 + points) / (1 + counts)) + 1 if kind == "tfidf" else None,
+        idf=inverse_frequency(points, counts) if kind == "tfidf" else None,
     )
 
 
-def _without_words(source: str, texts: str, like: Vectorizer) -> InputError:
+def _without_words(source: str, texts: str, vectorizer: Vectorizer) -> InputError:
     """The error of texts in which a vectoriser finds no word at all."""
-    if (shortest := like.ngrams[0]) > 1:
-        unit = "words" if like.analyzer == "word" else "characters"
+    if (shortest := vectorizer.ngrams[0]) > 1:
+        unit = "words" if vectorizer.analyzer == "word" else "characters"
         found = f"no {shortest} {unit} in a row in {texts}"
         return InputError(source, found, "longer texts, or lower --ngrams")
-    if like.tokenization_hint is None:
+    if vectorizer.tokenization_hint is None:
         return InputError(source, f"no word in {texts}", "texts that are not empty")
-    kinds = [] if like.token_pattern else ["of two or more letters or digits"]
-    kinds += ["none of --stop-words"] if like.stop_words else []
+    kinds = [] if vectorizer.token_pattern else ["of two or more letters or digits"]
+    kinds += ["none of --stop-words"] if vectorizer.stop_words else []
     found = f"no word in {texts}" + (f" ({', and '.join(kinds)})" if kinds else "")
-    return InputError(source, found, f"words, or {like.tokenization_hint}")
+    return InputError(source, found, f"words, or {vectorizer.tokenization_hint}")
 
 
 def index_base(rows: Iterable[Row], on_progress: OnProgress) -> tuple[int, int]:
@@ -119,8 +120,8 @@ def index_base(rows: Iterable[Row], on_progress: OnProgress) -> tuple[int, int]:
         ids = row.entries[0]
         if len(ids):
             low, high = min(low, int(ids[0])), max(high, int(ids[-1]))
-            if high >= _LARGEST_ID:
-                raise InputError(row.where, f"feature {high}", f"an id below {_LARGEST_ID}")
+            if high >= MAX_IDS:
+                raise InputError(row.where, f"feature {high}", f"an id below {MAX_IDS}")
         on_progress(number)
     return low, max(1, high - low + 1)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from snm.data.formats.dispatch import read_text, write_text
+from snm.data.formats.repository_text.reader import read_text
+from snm.data.formats.repository_text.writer import write_text
 from snm.data.formats.split_files import SplitFiles, read_rows_of_part
 
 __all__ = ["Cut", "write_parts"]

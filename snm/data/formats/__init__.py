@@ -2,12 +2,10 @@
 
 Formats that training reads:
 
-- `dispatch`: one set of functions over both kinds below, `iter_features`, `read_text`,
-  `read_pair`, `read_npz`, `read_npy`, `read_names`, `read_filter`, `read_lines`, `write_text`.
-- `text`, `text_parser`, `text_errors`, `text_writer`: the text formats of the Extreme
-  Classification Repository. `text_parser` is the fast reader; `text_errors` finds the first fault
-  of a block that it refuses.
+- `repository_text`: the text forms of the Extreme Classification Repository, read and written.
 - `binary`: SciPy `.npz` and dense `.npy`.
+- `feature_files`: `iter_features` streams the features of a file of any of these.
+- `line_files`: label names, weights and label filters, one a line.
 - `gzipped`: opens plain and gzipped files.
 
 Formats that `snm data import` converts (`foreign`): `READERS` is the table, name -> `Reader`.
@@ -15,7 +13,8 @@ Formats that `snm data import` converts (`foreign`): `READERS` is the table, nam
 To add an import format, edit `foreign.py` alone, or a new module and `foreign.py`:
 
 1. Write a generator `(path, options) -> Iterator[Row]` that yields one `Row` a point and raises
-   `InputError` with file and line at the first fault. `numbered_lines` opens, unpacks and decodes.
+   `InputError` with file and line at the first fault. `records.numbered_lines` opens, unpacks
+   and decodes.
 2. Add `"name": Reader(generator, ...)` to `READERS`, with the suffixes and the first-line test by
    which `detect` recognises the format. `entries=True` marks a format of numbers instead of text.
 

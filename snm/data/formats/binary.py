@@ -21,7 +21,7 @@ from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_matrix, vstack
 
 from snm.data.formats.gzipped import TOO_LARGE, most_unpacked
 from snm.errors import InputError
@@ -359,20 +359,5 @@ def read_npy(path: str | Path) -> csr_matrix:
 
 
 def _concatenate(pieces: list[csr_matrix]) -> csr_matrix:
-    """Stacks CSR matrices vertically; unlike `scipy.sparse.vstack`, it does not copy a single one.
-
-    Ids must be sorted within rows.
-    """
-    if len(pieces) == 1:
-        return pieces[0]
-    ends = np.concatenate([np.zeros(1, np.int64), *(np.diff(p.indptr) for p in pieces)]).cumsum()
-    matrix = csr_matrix(
-        (
-            np.concatenate([p.data for p in pieces]),
-            np.concatenate([p.indices for p in pieces]),
-            ends,
-        ),
-        shape=(len(ends) - 1, pieces[0].shape[1]),
-    )
-    matrix.has_sorted_indices = True
-    return matrix
+    """Stacks CSR matrices vertically; unlike `vstack`, it does not copy a single one."""
+    return pieces[0] if len(pieces) == 1 else csr_matrix(vstack(pieces, "csr"))

@@ -40,7 +40,6 @@ __all__ = [
     "Reader",
     "Row",
     "detect",
-    "numbered_lines",
     "read_rows",
 ]
 

@@ -27,6 +27,7 @@ from snm.errors import InputError, counted
 from snm.system.repeated_keys import repeated_key
 
 __all__ = [
+    "MAX_IDS",
     "NUMBER",
     "column_index",
     "csv_rows",
@@ -46,6 +47,9 @@ _STDIN = Path("-")
 _LARGEST_CSV_FIELD = 1 << 28  # characters
 _OF_RETURNS = r"`tr '\r' '\n'` makes of lines that end in carriage returns"
 
+
+MAX_IDS = 2**31 - 1
+"""The largest number of features or labels: ids are int32."""
 
 NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 """A finite decimal number. Python's `float` also reads `1_000`."""
@@ -164,16 +168,16 @@ def missing(record: dict[str, Any], field: str) -> str:
     return f"no {field!r} among {', '.join(map(repr, list(record)[:8]))}"
 
 
-def get_field(where: str, record: dict[str, Any], field: str, empty: Any, expected: str) -> Any:
-    """A field of an object, which must have the type of `empty`; `empty` if it is `null`.
+def get_field(where: str, record: dict[str, Any], field: str, expected: str) -> str:
+    """A field of an object, which must be a text; an empty one if it is `null`.
 
     Raises:
       InputError: the field is missing, or of another type.
     """
     value = record.get(field)
     if value is None and field in record:
-        return empty
-    if not isinstance(value, type(empty)):
+        return ""
+    if not isinstance(value, str):
         wrong = f"{field}: {value!r}" if field in record else missing(record, field)
         raise InputError(where, wrong[:200], expected)
     return value
@@ -196,7 +200,7 @@ def get_text(
     """
     value = record.get(field)
     if item_separator is None or not isinstance(value, list):
-        return str(get_field(where, record, field, "", expected))
+        return get_field(where, record, field, expected)
     for item in value:
         if type(item) not in (str, int) or item_separator in str(item):
             expected = f"names or numbers without {item_separator!r}, which separates them"

@@ -5,5 +5,5 @@ Public names, by module:
 - `registry`: `Entry`, `Mirror`, `find`, `read_registry`; the entries are in `registry.toml`.
 - `download`: `fetch_archive` downloads from the first mirror that works and resumes.
 - `unpack`: `unpack` extracts the wanted files of an untrusted archive.
-- `fetch`: `fetch` does all of it and checks the sizes; `place_of` is the folder in the cache.
+- `fetch`: `fetch` does all of it and checks the sizes; `dataset_folder` is the folder in the cache.
 """

@@ -21,7 +21,7 @@ from snm.system.faults import describe_error
 from snm.system.files import atomic_folder, make_folder
 from snm.system.locks import locked
 
-__all__ = ["OtherSizesError", "fetch", "git_blob_id", "place_of"]
+__all__ = ["OtherSizesError", "dataset_folder", "fetch", "git_blob_id"]
 
 
 class OtherSizesError(InputError):
@@ -34,7 +34,7 @@ class OtherSizesError(InputError):
     facts: dict[str, Any]
 
 
-def place_of(entry: Entry) -> Path:
+def dataset_folder(entry: Entry) -> Path:
     """The cache folder of a data set.
 
     Raises:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from snm.config.resolved import ResolvedConfig, parse_resolved
-from snm.data.formats.dispatch import read_names
+from snm.data.formats.line_files import read_names
 from snm.errors import InputError
 from snm.export.arrays import copy_run_files, make_manifest, run_origin, write_model
 from snm.export.from_arrays import ExpectedManifest, build_predictor, matches_shape

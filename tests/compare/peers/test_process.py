@@ -15,8 +15,8 @@ from snm.compare.peers.process import check, main, measure, run_peer
 from snm.compare.peers.protocol import Answers, Peer
 from snm.compare.peers.table import PEERS
 from snm.compare.records import read_record
-from snm.data.formats.dispatch import write_text
-from snm.data.synthetic import generate
+from snm.data.formats.repository_text.writer import write_text
+from snm.data.generated.synthetic import generate
 from snm.errors import InputError
 from snm.machine.ram import peak_ram
 

@@ -155,6 +155,35 @@ def test_refusals(tmp_path, capsys, options, message):
 
 
 @pytest.mark.parametrize(
+    ("first", "later", "message"),
+    [
+        # The text of one item is also a label, so this would pass as data of single items.
+        ("a;b\na\nb;c", "c\nb;c\na", "in.csv: found ';' in 2 of 3 texts, and ',' in none, "
+         "expected --item-separator ';', as --label-separator"),
+        ("a;b\nb;c", "c;d,e\na", "in.csv:2: found ',' in the label 'd,e', expected another "
+         "--item-separator, which no item holds, such as ';' of --label-separator"),
+    ],
+)  # fmt: skip
+def test_the_separator_of_labels_is_advised_for_items(tmp_path, capsys, first, later, message):
+    source, out = tmp_path / "in.csv", tmp_path / "out"
+    rows = zip(first.split("\n"), later.split("\n"), strict=True)
+    source.write_text("bought,later\n" + "".join(f'"{one}","{two}"\n' for one, two in rows))
+    arguments = ("data", "import", source, "--out", out, "--same-items", *FIELDS)
+    arguments += ("--label-separator", ";")
+    assert refused(capsys, *arguments).endswith(message)
+    call(*arguments, "--item-separator", ";")
+    assert set("abc") <= set(snm.load_data(out).label_names)
+
+
+def test_few_texts_with_the_separator_of_labels_are_items(tmp_path):
+    """One text of three has it, so the texts are taken for single items."""
+    source = tmp_path / "in.csv"
+    source.write_text("bought,later\na;b,c\nc,a\na,c\n")
+    data = import_items(source, tmp_path / "out", *FIELDS, "--label-separator", ";")
+    assert data.label_names == ("a", "a;b", "c")
+
+
+@pytest.mark.parametrize(
     ("name", "text", "message"),
     [
         ("in.svm", "one 1:1\n", "in.svm:1: found label 'one', expected the number of a feature"),

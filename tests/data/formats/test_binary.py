@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from snm.data.formats import dispatch as formats
+from snm.data.formats.binary import read_npy, read_npz
 from snm.errors import InputError
 
 
@@ -21,11 +21,11 @@ def npz(path, **members):
 
 def test_npz_is_read_with_sorted_ids(tmp_path):
     path = npz(tmp_path / "x.npz", indices=np.array([2, 1, 0], np.int64), data=np.array([2, 1, 3]))
-    matrix = formats.read_npz(path)
+    matrix = read_npz(path)
     assert matrix.toarray().tolist() == [[0, 1, 2], [0, 0, 0], [3, 0, 0]]
     assert matrix.dtype == np.float32
     assert matrix.indices.tolist() == [1, 2, 0]
-    assert formats.read_npz(npz(path, format=np.array("csr"))).nnz == 3
+    assert read_npz(npz(path, format=np.array("csr"))).nnz == 3
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_npz_is_read_with_sorted_ids(tmp_path):
 def test_errors_of_npz(tmp_path, members, message):
     path = npz(tmp_path / "x.npz", **members)
     with pytest.raises(InputError, match=message):
-        formats.read_npz(path)
+        read_npz(path)
 
 
 def test_damage_of_a_member_packed_by_lzma(tmp_path):
@@ -66,18 +66,18 @@ def test_damage_of_a_member_packed_by_lzma(tmp_path):
     with zipfile.ZipFile(good) as plain, zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as packed:
         for name in plain.namelist():
             packed.writestr(name, plain.read(name))
-    assert formats.read_npz(path).nnz == 3
+    assert read_npz(path).nnz == 3
     whole = path.read_bytes()
     begin = whole.index(b"data.npy") + len("data.npy") + 12
     path.write_bytes(whole[:begin] + b"\xff" * 20 + whole[begin + 20 :])
     with pytest.raises(InputError, match="data: found no array"):
-        formats.read_npz(path)
+        read_npz(path)
 
 
 def test_labels_in_npz_are_ones(tmp_path):
     path = npz(tmp_path / "y.npz", data=np.array([1, 1, 0.5]))
     with pytest.raises(InputError, match=r"row 2: value 0\.5, expected 1"):
-        formats.read_npz(path, noun="label")
+        read_npz(path, noun="label")
 
 
 def test_damaged_binary_files(tmp_path):
@@ -85,28 +85,28 @@ def test_damaged_binary_files(tmp_path):
     raw = bytearray(path.read_bytes())
     path.write_bytes(raw[:-40])
     with pytest.raises(InputError, match=r"expected a SciPy \.npz file"):
-        formats.read_npz(path)
+        read_npz(path)
     raw[raw.index(np.float32(3).tobytes())] ^= 1  # still a finite number, but the CRC is wrong
     path.write_bytes(raw)
     with pytest.raises(InputError, match="damage"):
-        formats.read_npz(path)
+        read_npz(path)
     path.write_text("rubbish")
     with pytest.raises(InputError, match=r"expected a SciPy \.npz file"):
-        formats.read_npz(path)
+        read_npz(path)
     dense = tmp_path / "x.npy"
     dense.write_text("rubbish")
     with pytest.raises(InputError, match="no array"):
-        formats.read_npy(dense)
+        read_npy(dense)
     np.save(dense, np.ones((9, 9)))
     dense.write_bytes(dense.read_bytes()[:-8])
     with pytest.raises(InputError, match="no array"):
-        formats.read_npy(dense)
+        read_npy(dense)
 
 
 def test_dense_inputs(tmp_path):
     path = tmp_path / "x.npy"
     np.save(path, np.array([[0, 1.5], [0, 0], [-2, 3]], np.float64))
-    matrix = formats.read_npy(path)
+    matrix = read_npy(path)
     assert matrix.dtype == np.float32
     assert matrix.nnz == 3
     assert matrix.toarray().tolist() == [[0, 1.5], [0, 0], [-2, 3]]
@@ -119,4 +119,4 @@ def test_dense_inputs(tmp_path):
     ]:
         np.save(path, array)
         with pytest.raises(InputError, match=message):
-            formats.read_npy(path)
+            read_npy(path)

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import snm
-from snm.data.formats import dispatch as formats
+from snm.data.formats.binary import read_npy, read_npz
 from snm.data.formats.foreign import read_rows
 from snm.data.formats.questions import read_questions
+from snm.data.formats.repository_text.reader import read_text
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.memory.store import load_memory
@@ -59,7 +60,7 @@ def test_one_long_line(tmp_path, mebibytes, packed, byte):
         "tags.txt": b"__label__a " + long,
     }
     readers = {
-        "train.txt": formats.read_text,
+        "train.txt": read_text,
         "rows.jsonl": lambda path: list(read_rows(path, "jsonl")),
         "rows.csv": lambda path: list(read_rows(path, "csv")),
         "rows.svm": lambda path: list(read_rows(path, "svmlight")),
@@ -79,7 +80,7 @@ def test_many_short_lines(tmp_path):
     path = tmp_path / "train.txt.gz"
     path.write_bytes(gzip.compress(b"1000000000 3 3\n" + b"\n" * (40 << 20), 9))
     # A row without entries takes 16 bytes, and may come from one of 16 MiB.
-    assert "unpacked" in refused(path.name, lambda: formats.read_text(path), most=400)
+    assert "unpacked" in refused(path.name, lambda: read_text(path), most=400)
 
 
 def test_headers_that_claim_a_billion(tmp_path):
@@ -101,7 +102,7 @@ def test_arrays_that_unpack_to_far_more(tmp_path):
             raw = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
             archive.writestr(f"{name}.npy", raw + bytes(10_000_000))
     readers = {
-        "features": lambda: formats.read_npz(path),
+        "features": lambda: read_npz(path),
         "weighting": lambda: Weighting.load(path),
         "memory": lambda: load_memory(path, num_features=3, num_labels=3),
     }
@@ -113,7 +114,7 @@ def test_a_text_for_a_format(tmp_path):
     """The member that names the format declares a text of a gigabyte."""
     path = tmp_path / "X.trn.npz"
     np.savez(path, format=np.array(b"c" * 20_000), shape=[1, 1])
-    assert "texts of |S20000" in refused("format", lambda: formats.read_npz(path))
+    assert "texts of |S20000" in refused("format", lambda: read_npz(path))
 
 
 def test_a_wide_dense_matrix_is_converted_in_pieces(tmp_path):
@@ -123,7 +124,7 @@ def test_a_wide_dense_matrix_is_converted_in_pieces(tmp_path):
     dense[::7, 3] = 5
     dense.flush()
     tracemalloc.start()
-    found = formats.read_npy(path)
+    found = read_npy(path)
     assert tracemalloc.get_traced_memory()[1] < MEBIBYTES << 20
     tracemalloc.stop()
     assert (
@@ -136,11 +137,11 @@ def test_an_array_with_a_header_of_gigabytes(tmp_path):
     path = tmp_path / "X.npy"
     with path.open("wb") as out:
         np.lib.format.write_array(out, np.eye(12, dtype=np.float32), version=(3, 0))
-    formats.read_npy(path)
+    read_npy(path)
     raw = bytearray(path.read_bytes())
     raw[11] = 0x27
     path.write_bytes(raw)
-    assert "no array that numpy reads" in refused("npy", lambda: formats.read_npy(path))
+    assert "no array that numpy reads" in refused("npy", lambda: read_npy(path))
 
 
 def test_deep_json_lines(tmp_path):

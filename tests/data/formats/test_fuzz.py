@@ -22,7 +22,9 @@ from snm.checkpoints.manifest import DamagedError
 from snm.checkpoints.store import Checkpoints
 from snm.config.settings import Config, read_config, write_config
 from snm.data import cache
-from snm.data.formats import dispatch as formats
+from snm.data.formats.binary import read_npy, read_npz
+from snm.data.formats.line_files import read_filter, read_names
+from snm.data.formats.repository_text.reader import read_text
 from snm.data.load import load
 from snm.data.weighting import Weighting
 from snm.errors import InputError
@@ -129,7 +131,7 @@ def fuzz_text(folder, edits, packed):
     raw = edited(text_file(), edits)
     path = folder / ("train.txt.gz" if packed else "train.txt")
     path.write_bytes(gzip.compress(raw, 1) if packed else raw)
-    found = outcome(formats.read_text, path)
+    found = outcome(read_text, path)
     if not isinstance(found, InputError):
         for matrix in found:
             check_matrix(matrix)
@@ -140,7 +142,7 @@ def fuzz_packed(folder, edits):
     """Edits the compressed bytes."""
     path = folder / "train.txt.gz"
     path.write_bytes(edited(gzip.compress(text_file(), 1, mtime=0), edits))
-    found = outcome(formats.read_text, path)
+    found = outcome(read_text, path)
     if not isinstance(found, InputError):
         for matrix in found:
             check_matrix(matrix)
@@ -161,7 +163,7 @@ def fuzz_npz(folder, edits, compressed, inside):
         raw = edited(raw, edits)
     path = folder / "X.trn.npz"
     path.write_bytes(raw)
-    found = outcome(formats.read_npz, path)
+    found = outcome(read_npz, path)
     if not isinstance(found, InputError):
         check_matrix(found)
         if not inside:  # its checksums hold
@@ -171,7 +173,7 @@ def fuzz_npz(folder, edits, compressed, inside):
 def fuzz_npy(folder, edits):
     path = folder / "X.trn.npy"
     path.write_bytes(edited(npy_file(), edits))
-    found = outcome(formats.read_npy, path)
+    found = outcome(read_npy, path)
     if not isinstance(found, InputError):
         check_matrix(found)
 
@@ -182,8 +184,8 @@ def fuzz_words(folder, edits, packed):
     pairs = "".join(f"{row} {row % 20}\n" for row in range(30)).encode()
     end = ".gz" if packed else ""
     for name, raw, read, sizes in (
-        ("labels.txt", names, formats.read_names, (20,)),
-        ("filter.txt", pairs, formats.read_filter, (30, 20)),
+        ("labels.txt", names, read_names, (20,)),
+        ("filter.txt", pairs, read_filter, (30, 20)),
     ):
         path = folder / f"{name}{end}"
         raw = edited(raw, edits)

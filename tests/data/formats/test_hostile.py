@@ -10,7 +10,9 @@ from data.formats.bounded_reads import bounded, outcome
 from snm.checkpoints.store import Checkpoints
 from snm.config.settings import read_config
 from snm.data import cache
-from snm.data.formats import dispatch as formats
+from snm.data.formats.binary import read_npy, read_npz
+from snm.data.formats.line_files import read_filter, read_names
+from snm.data.formats.repository_text.reader import read_text
 from snm.data.load import load
 from snm.data.weighting import Weighting
 from snm.errors import InputError
@@ -44,9 +46,9 @@ def test_gzip_bombs(tmp_path):
     bomb = gzip.compress(bytes(200 << 20), 9)
     assert len(bomb) < 1 << 20
     for name, read, sizes in (
-        ("labels.txt.gz", formats.read_names, (20,)),
-        ("filter.txt.gz", formats.read_filter, (30, 20)),
-        ("train.txt.gz", formats.read_text, ()),
+        ("labels.txt.gz", read_names, (20,)),
+        ("filter.txt.gz", read_filter, (30, 20)),
+        ("train.txt.gz", read_text, ()),
     ):
         (tmp_path / name).write_bytes(bomb)
         assert isinstance(outcome(read, tmp_path / name, *sizes), InputError), name
@@ -64,8 +66,8 @@ def test_nothing_that_is_read_is_unpickled(tmp_path):
     np.savez(tmp_path / "X.npz", data=evil, indices=evil, indptr=evil, shape=evil, format=evil)
     np.savez(tmp_path / "w.npz", kind=evil, idf=evil)
     for read, name in (
-        (formats.read_npy, "X.trn.npy"),
-        (formats.read_npz, "X.npz"),
+        (read_npy, "X.trn.npy"),
+        (read_npz, "X.npz"),
         (Weighting.load, "w.npz"),
     ):
         assert isinstance(outcome(read, tmp_path / name), InputError)

@@ -10,3 +10,12 @@ def written(folder, text, name="train.txt"):
     raw = text if isinstance(text, bytes) else text.encode()
     path.write_bytes(gzip.compress(raw) if name.endswith(".gz") else raw)
     return path
+
+
+def same(one, other):
+    """Asserts that two CSR matrices hold the same bits."""
+    one, other = one.sorted_indices(), other.sorted_indices()
+    assert one.shape == other.shape
+    assert one.indptr.tolist() == other.indptr.tolist()
+    assert one.indices.tolist() == other.indices.tolist()
+    assert one.data.tobytes() == other.data.tobytes()

@@ -32,7 +32,7 @@ from snm.batches.device_parts import local_data_parts, spread_stack
 from snm.batches.sources.build import make_run_source, make_source
 from snm.batches.sources.source import BatchSettings
 from snm.config.resolve import resolve
-from snm.data.formats.dispatch import write_text
+from snm.data.formats.repository_text.writer import write_text
 from snm.data.weighting import Weighting
 from snm.distributed.mesh import make_mesh
 from snm.model.from_config import make_model

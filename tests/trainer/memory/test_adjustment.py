@@ -13,7 +13,7 @@ from scipy.sparse import csr_matrix
 import snm
 from snm import SNMClassifier
 from snm.config.resolve import resolve
-from snm.data.formats.dispatch import write_text
+from snm.data.formats.repository_text.writer import write_text
 from snm.errors import InputError
 from snm.memory import choose as choose_module
 from snm.memory.adjustment import label_shifts

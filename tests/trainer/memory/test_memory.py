@@ -15,7 +15,7 @@ from scipy import sparse
 
 import snm
 from snm.config.resolve import resolve
-from snm.data.formats.dispatch import write_text
+from snm.data.formats.repository_text.writer import write_text
 from snm.errors import InputError
 from snm.memory.memory import Memory, MemorySettings
 from snm.runs.stored_run import StoredRun, load

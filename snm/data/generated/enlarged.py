@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from scipy.sparse import block_diag, csr_matrix, vstack
 
 from snm.data.content import hash_matrices
-from snm.data.dataset import Dataset, Points, count_ids
+from snm.data.csr import count_ids
+from snm.data.dataset import Dataset, Points
 from snm.errors import InputError, flag_of
 from snm.machine.ram import check_available_ram
 

@@ -1,91 +1,24 @@
-"""Reads and writes the text and binary formats through one set of functions.
+"""Reads text files with one value a line: label names, weights, label filters.
 
-Any fault of a file raises one `InputError` that names the file and, in text, the line. Nothing is
-repaired silently. The modules `text` and `binary` hold the readers.
+Any fault of a file raises one `InputError` that names the file and the line.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix, vstack
 
-from snm.data.formats.binary import iter_npy, iter_npz, read_npy, read_npz
 from snm.data.formats.gzipped import BYTE_ORDER_MARK, UNREADABLE, open_bytes, unreadable
 from snm.data.formats.not_text import undecoded
 from snm.data.formats.records import parse_number
-from snm.data.formats.text import TextReader, read_pair, read_text, to_csr
-from snm.data.formats.text_errors import FEATURES, ONE_FILE, shown
-from snm.data.formats.text_writer import write_text
+from snm.data.formats.repository_text.errors import shown
 from snm.errors import InputError, counted
 
-__all__ = [
-    "iter_features",
-    "read_filter",
-    "read_lines",
-    "read_names",
-    "read_npy",
-    "read_npz",
-    "read_pair",
-    "read_text",
-    "read_weights",
-    "write_text",
-]
-
-
-def iter_features(
-    path: str | Path, num_features: int, chunk_rows: int = 4096
-) -> Iterator[csr_matrix]:
-    """Streams the features of a file of any size in bounded memory.
-
-    Args:
-      path: one-file text (its labels, if any, are checked and dropped) or `X_Xf` text, plain or
-        gzipped; a SciPy `.npz` CSR matrix; a dense `.npy` matrix.
-      num_features: required number of features d.
-      chunk_rows: rows of each piece; the last one may have fewer.
-
-    Yields:
-      float32 CSR [up to chunk_rows, d] with sorted ids and no zeros, in the order of the file.
-
-    Raises:
-      InputError: another number of features, or any fault of the file. Pieces before the fault
-        may have been yielded.
-    """
-    path = Path(path)
-    if chunk_rows < 1:
-        raise InputError("chunk_rows", f"{chunk_rows}", "at least 1")
-    if path.suffix.lower() == ".npz":
-        yield from iter_npz(path, chunk_rows, width=num_features)
-    elif path.suffix.lower() == ".npy":
-        yield from iter_npy(path, chunk_rows, width=num_features)
-    else:
-        yield from _iter_text(path, num_features, chunk_rows)
-
-
-def _iter_text(path: Path, num_features: int, chunk_rows: int) -> Iterator[csr_matrix]:
-    reader = TextReader(path, ONE_FILE, FEATURES)
-    if reader.header.num_features != num_features:
-        found = f"a header of {counted(reader.header.num_features, 'feature')}"
-        raise InputError(f"{path}:1", found, f"{num_features}")
-    pending: list[csr_matrix] = []
-    num_pending = 0
-    for block in reader.blocks():
-        rows = to_csr([block.counts], [block.ids], [block.values], num_features)
-        first = 0
-        while num_pending + block.rows - first >= chunk_rows:
-            last = first + chunk_rows - num_pending
-            yield vstack([*pending, rows[first:last]], format="csr")
-            pending, num_pending, first = [], 0, last
-        if first < block.rows:
-            pending.append(rows[first:])
-            num_pending += block.rows - first
-    if pending:
-        yield vstack(pending, format="csr")
+__all__ = ["read_filter", "read_lines", "read_names", "read_weights"]
 
 
 def read_lines(path: Path) -> list[str]:

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from snm.data import synthetic
+from snm.data.generated import synthetic
+from snm.data.generated.synthetic import generate
 from snm.data.statistics import describe
-from snm.data.synthetic import generate
 from snm.errors import InputError
 
 SMALL = {"points": 300, "test_points": 80, "features": 200, "labels": 90}

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import snm
-from snm.data.enlarged import enlarge
-from snm.data.synthetic import generate
+from snm.data.generated.enlarged import enlarge
+from snm.data.generated.synthetic import generate
 from snm.errors import InputError
 from tests.command_line import call, refused
 

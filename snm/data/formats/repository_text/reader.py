@@ -10,7 +10,7 @@ Three forms share one grammar. Ids are 0-based. A file whose name ends in `.gz` 
 A blank line is a point without labels and features; blank lines after the last point that the
 header promises are the end of the file. A byte order mark at its start is skipped.
 
-`text_parser` parses a whole block fast, or refuses it. `text_errors` then reads the refused block
+`parser` parses a whole block fast, or refuses it. `errors` then reads the refused block
 line by line to find and report its first fault.
 """
 
@@ -32,7 +32,7 @@ from snm.data.formats.gzipped import (
     open_bytes,
     unreadable,
 )
-from snm.data.formats.text_errors import (
+from snm.data.formats.repository_text.errors import (
     FEATURES,
     LABELS,
     ONE_FILE,
@@ -41,7 +41,7 @@ from snm.data.formats.text_errors import (
     explain,
     read_header,
 )
-from snm.data.formats.text_parser import Block, parse_block
+from snm.data.formats.repository_text.parser import Block, parse_block
 from snm.errors import InputError
 
 __all__ = ["Piece", "TextReader", "read_pair", "read_text", "split_pieces", "to_csr"]

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from real_data import real_data_folder
 
-from snm.data.formats import dispatch as formats
-from snm.data.formats import text_errors
-from snm.data.formats.text import TextReader
-from snm.data.formats.text_parser import parse_block
+from snm.data.formats.feature_files import iter_features
+from snm.data.formats.repository_text import errors
+from snm.data.formats.repository_text.parser import parse_block
+from snm.data.formats.repository_text.reader import TextReader, read_pair, read_text
 from snm.errors import InputError
 
 
@@ -32,7 +32,7 @@ def brute_force(path):
 
 
 def test_reads_the_one_file_form(tmp_path):
-    features, labels = formats.read_text(written(tmp_path, GOOD))
+    features, labels = read_text(written(tmp_path, GOOD))
     assert features.dtype == labels.dtype == np.float32
     assert features.toarray().tolist() == [[1, 0, 0, 0, 2.5], [0, 0, 1, 0, 0], [0] * 5]
     assert labels.toarray().tolist() == [[0, 1, 0, 1], [0] * 4, [1, 0, 0, 0]]
@@ -51,7 +51,7 @@ def test_reads_the_one_file_form(tmp_path):
     ],
 )
 def test_spellings_of_the_same_row(tmp_path, text, why):
-    features, labels = formats.read_text(written(tmp_path, text))
+    features, labels = read_text(written(tmp_path, text))
     assert features.indices.tolist() == [0, 4], why
     assert features.data.tolist() == [1, 2], why
     assert labels.indices.tolist() == [1, 3], why
@@ -66,7 +66,7 @@ VALUES = [
 
 def test_values_equal_those_of_python_float(tmp_path):
     row = " ".join(f"{index}:{value}" for index, value in enumerate(VALUES))
-    features, _ = formats.read_text(written(tmp_path, f"1 {len(VALUES)} 1\n0 {row}\n"))
+    features, _ = read_text(written(tmp_path, f"1 {len(VALUES)} 1\n0 {row}\n"))
     expected = np.array([float(value) for value in VALUES]).astype(np.float32)
     assert features.data.tobytes() == expected[expected != 0].tobytes()
 
@@ -75,7 +75,7 @@ def test_values_equal_those_of_python_float(tmp_path):
 @given(st.lists(st.from_regex(r"[0-9]{0,12}\.?[0-9]{1,12}", fullmatch=True), min_size=1))
 def test_every_decimal_is_read_as_python_reads_it(numbers):
     text = "0 " + " ".join(f"{i}:{number}" for i, number in enumerate(numbers)) + "\n"
-    block = parse_block(text.encode(), text_errors.ONE_FILE, len(numbers), 1)
+    block = parse_block(text.encode(), errors.ONE_FILE, len(numbers), 1)
     assert block is not None
     expected = np.array([float(number) for number in numbers]).astype(np.float32)
     assert block.values.tobytes() == expected.tobytes()
@@ -140,9 +140,9 @@ ERRORS = [
 @pytest.mark.parametrize("name", ["train.txt", "train.txt.gz"])
 def test_errors_name_file_and_line(tmp_path, name, text, line, found, expected):
     path = written(tmp_path, text, name)
-    reads = [formats.read_text]
+    reads = [read_text]
     if text != "3 5\n":  # a header of two numbers is welcome where features alone are
-        reads.append(lambda path: list(formats.iter_features(path, 5, 1)))
+        reads.append(lambda path: list(iter_features(path, 5, 1)))
     for read in reads:
         with pytest.raises(InputError) as caught:
             read(path)
@@ -158,9 +158,9 @@ ROWS = st.lists(GRAMMAR | st.lists(PIECE).map("".join) | st.lists(PIECE).map(" "
 
 
 @settings(max_examples=400, deadline=None)
-@given(ROWS, st.sampled_from([text_errors.ONE_FILE, text_errors.FEATURES, text_errors.LABELS]))
+@given(ROWS, st.sampled_from([errors.ONE_FILE, errors.FEATURES, errors.LABELS]))
 def test_explain_finds_a_fault_exactly_where_parse_block_refuses(tmp_path_factory, rows, form):
-    header = text_errors.Header(len(rows), 5, 5)
+    header = errors.Header(len(rows), 5, 5)
     numbers = [len(rows), *[5] * (len(form.header) - 1)]
     body = "\n".join(rows) + "\n"
     path = tmp_path_factory.getbasetemp() / "fuzz.txt"
@@ -172,11 +172,11 @@ def test_explain_finds_a_fault_exactly_where_parse_block_refuses(tmp_path_factor
         line = int(error.where.rpartition(":")[2])
         # The line alone gives the same fault, and the lines before it have none.
         with pytest.raises(InputError, match=re.escape(error.found)):
-            text_errors.explain(path, 2, rows[line - 2].encode() + b"\n", form, header)
+            errors.explain(path, 2, rows[line - 2].encode() + b"\n", form, header)
         body = "".join(f"{row}\n" for row in rows[: line - 2])
     if body:
         with pytest.raises(AssertionError, match="nothing is wrong"):
-            text_errors.explain(path, 2, body.encode(), form, header)
+            errors.explain(path, 2, body.encode(), form, header)
 
 
 def test_line_numbers_are_right_in_later_blocks(tmp_path, monkeypatch):
@@ -184,17 +184,17 @@ def test_line_numbers_are_right_in_later_blocks(tmp_path, monkeypatch):
     rows[3210] = "1 3:1 3:2"
     path = written(tmp_path, "5000 24 7\n" + "\n".join(rows) + "\n")
     for block_bytes in (50, 1000, 1 << 20):
-        monkeypatch.setattr("snm.data.formats.text._BLOCK_BYTES", block_bytes)
-        reader = TextReader(path, text_errors.ONE_FILE)
+        monkeypatch.setattr("snm.data.formats.repository_text.reader._BLOCK_BYTES", block_bytes)
+        reader = TextReader(path, errors.ONE_FILE)
         with pytest.raises(InputError, match=r"train\.txt:3212: found feature 3 twice"):
             reader.read()
 
 
 @pytest.mark.parametrize("block_bytes", [1, 7, 64, 1 << 20])
 def test_the_block_size_does_not_matter(tmp_path, monkeypatch, block_bytes):
-    monkeypatch.setattr("snm.data.formats.text._BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr("snm.data.formats.repository_text.reader._BLOCK_BYTES", block_bytes)
     path = written(tmp_path, "4 5 4\n1,3 4:1 0:2.5\n \n\n2 3:1e1")
-    features, labels = TextReader(path, text_errors.ONE_FILE).read()
+    features, labels = TextReader(path, errors.ONE_FILE).read()
     expected_features, expected_labels = brute_force(path)
     assert np.array_equal(features.toarray(), expected_features)
     assert np.array_equal(labels.toarray(), expected_labels)
@@ -207,13 +207,13 @@ BLANK_ENDS = ["\n", "\r\n", "\n\r\n\n", "\n" * 100]
 @pytest.mark.parametrize("end", BLANK_ENDS)
 def test_blank_lines_after_the_last_point_are_the_end(tmp_path, monkeypatch, end, block_bytes):
     """A blank line inside is a point, as the second one here."""
-    monkeypatch.setattr("snm.data.formats.text._BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr("snm.data.formats.repository_text.reader._BLOCK_BYTES", block_bytes)
     path = written(tmp_path, f"3 5 4\n1,3 4:1 0:2.5\n\n2 3:1e1\n{end}")
-    features, labels = TextReader(path, text_errors.ONE_FILE).read()
+    features, labels = TextReader(path, errors.ONE_FILE).read()
     expected_features, expected_labels = brute_force(path)
     assert np.array_equal(features.toarray(), expected_features)
     assert np.array_equal(labels.toarray(), expected_labels)
-    pieces = list(formats.iter_features(path, 5, 2))
+    pieces = list(iter_features(path, 5, 2))
     assert [piece.shape[0] for piece in pieces] == [2, 1]
     assert np.array_equal(np.vstack([piece.toarray() for piece in pieces]), expected_features)
 
@@ -222,7 +222,7 @@ def test_blank_lines_after_the_last_point_are_the_end(tmp_path, monkeypatch, end
 def test_blank_lines_after_the_last_point_of_a_pair(tmp_path, end):
     inputs = written(tmp_path, f"2 5\n4:2.5 0:1\n\n{end}", "trn_X_Xf.txt")
     targets = written(tmp_path, f"2 4\n3:1\n0:1\n{end}", "trn_X_Y.txt")
-    features, labels = formats.read_pair(inputs, targets)
+    features, labels = read_pair(inputs, targets)
     assert features.toarray().tolist() == [[1, 0, 0, 0, 2.5], [0] * 5]
     assert labels.toarray().tolist() == [[0, 0, 0, 1], [1, 0, 0, 0]]
 
@@ -231,10 +231,10 @@ def test_blank_lines_after_the_last_point_of_a_pair(tmp_path, end):
 def test_a_byte_order_mark_is_skipped(tmp_path, name):
     """Editors and spreadsheets begin UTF-8 files with it."""
     path = written(tmp_path, b"\xef\xbb\xbf" + GOOD.encode(), name)
-    features, labels = formats.read_text(path)
+    features, labels = read_text(path)
     assert features.toarray().tolist() == [[1, 0, 0, 0, 2.5], [0, 0, 1, 0, 0], [0] * 5]
     assert labels.toarray().tolist() == [[0, 1, 0, 1], [0] * 4, [1, 0, 0, 0]]
-    (again,) = formats.iter_features(path, 5)
+    (again,) = iter_features(path, 5)
     assert np.array_equal(again.toarray(), features.toarray())
 
 
@@ -248,36 +248,36 @@ def test_truncated_gzip_names_the_line_it_breaks_off_in(tmp_path):
     path.write_bytes(whole[: cut + 3])
     line = whole[head:cut].count(b"\n") + 1
     with pytest.raises(InputError, match="truncated gzip") as caught:
-        formats.read_text(path)
+        read_text(path)
     assert caught.value.where == f"{path}:{line}" == f"{path}:402"
     path.write_bytes(whole[:cut] + b"5" + whole[cut + 1 :])
     with pytest.raises(InputError, match="damaged gzip data"):
-        formats.read_text(path)
+        read_text(path)
     path.write_text("not gzip at all")
     with pytest.raises(InputError, match="damaged gzip data"):
-        formats.read_text(path)
+        read_text(path)
 
 
 def test_no_such_file(tmp_path):
     for name in ("no.txt", "no.txt.gz"):
         with pytest.raises(InputError, match="no such file"):
-            formats.read_text(tmp_path / name)
+            read_text(tmp_path / name)
     for name in ("no.npz", "no.npy", "no.txt"):
         with pytest.raises(InputError, match="no such file"):
-            list(formats.iter_features(tmp_path / name, 5, 2))
+            list(iter_features(tmp_path / name, 5, 2))
 
 
 def test_a_refused_block_without_a_fault_is_a_bug(tmp_path):
-    header = text_errors.Header(3, 5, 4)
+    header = errors.Header(3, 5, 4)
     with pytest.raises(AssertionError, match="nothing is wrong"):
-        text_errors.explain(tmp_path, 2, b"1,3 0:1\n 2:1\n", text_errors.ONE_FILE, header)
+        errors.explain(tmp_path, 2, b"1,3 0:1\n 2:1\n", errors.ONE_FILE, header)
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 def test_reads_the_pair(tmp_path, suffix):
     inputs = written(tmp_path, "3 5\n4:2.5 0:1\n\n 2:-1\n", f"trn_X_Xf.txt{suffix}")
     targets = written(tmp_path, "3 4\n3:1 1:1.0\n0:1\n\n", f"trn_X_Y.txt{suffix}")
-    features, labels = formats.read_pair(inputs, targets)
+    features, labels = read_pair(inputs, targets)
     assert features.toarray().tolist() == [[1, 0, 0, 0, 2.5], [0] * 5, [0, 0, -1, 0, 0]]
     assert labels.toarray().tolist() == [[0, 1, 0, 1], [1, 0, 0, 0], [0] * 4]
 
@@ -294,13 +294,13 @@ def test_errors_of_the_pair(tmp_path):
     ]:
         targets = written(tmp_path, text, "trn_X_Y.txt")
         with pytest.raises(InputError, match=re.escape(f"trn_X_Y.txt:{line}: {message}")):
-            formats.read_pair(inputs, targets)
+            read_pair(inputs, targets)
 
 
 @pytest.mark.parametrize("name", ["delicious", "citeulike-t-14k", "gowalla"])
 def test_real_text_equals_a_brute_force(name):
     path = real_data_folder(name) / "test.txt"
-    features, labels = formats.read_text(path)
+    features, labels = read_text(path)
     lines = path.read_text().split("\n")
     for row in range(0, features.shape[0], 97):
         front, *pairs = lines[row + 1].split(" ")

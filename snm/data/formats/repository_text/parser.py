@@ -1,8 +1,8 @@
-"""Parses a block of text lines into arrays with NumPy: the fast pass behind `text`.
+"""Parses a block of text lines into arrays with NumPy: the fast pass behind `reader`.
 
 Separators cut the block into tokens. A table indexed by (separator before, separator after, empty
 or not) gives each token's role or marks it as bad. Digits are read eight at a time from 64-bit
-words. The parser accepts a whole block or refuses it without a reason; `text_errors.explain` then
+words. The parser accepts a whole block or refuses it without a reason; `errors.explain` then
 finds the fault. A value is parsed to the nearest float64 and rounded to float32.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from snm.data.formats.text_errors import FEATURES, LABELS, ONE_FILE, Form
+from snm.data.formats.repository_text.errors import FEATURES, LABELS, ONE_FILE, Form
 
 __all__ = ["Block", "parse_block"]
 

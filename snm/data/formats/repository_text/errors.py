@@ -1,6 +1,6 @@
-"""Finds the first fault of a text file and reports it: the slow pass behind `text`.
+"""Finds the first fault of a text file and reports it: the slow pass behind `reader`.
 
-It checks line by line and token by token, and runs only on blocks that `text_parser` refused.
+It checks line by line and token by token, and runs only on blocks that `parser` refused.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NoReturn
 import numpy as np
 
 from snm.data.formats.gzipped import BYTE_ORDER_MARK
-from snm.data.formats.records import NUMBER
+from snm.data.formats.records import MAX_IDS, NUMBER
 from snm.errors import InputError
 
 __all__ = [
@@ -35,7 +35,6 @@ _NEGATIVE = re.compile(rb"-[0-9]+")
 _NUMBER = re.compile(NUMBER.encode())
 _NOT_FINITE = re.compile(rb"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 _POINT = re.compile(rb"\S*[ \t]+[0-9]+:\S")
-_LARGEST_WIDTH = 2**31 - 1  # ids are int32
 
 
 @dataclass(frozen=True)
@@ -123,8 +122,8 @@ def read_header(path: Path, start: bytes, forms: tuple[Form, ...]) -> tuple[Form
     for column, number in numbers.items():
         if number < 1:
             raise InputError(where, f"{number} {column}", f"at least 1 ({expected})")
-        if column != "points" and number > _LARGEST_WIDTH:
-            raise InputError(where, f"{number} {column}", f"at most {_LARGEST_WIDTH}")
+        if column != "points" and number > MAX_IDS:
+            raise InputError(where, f"{number} {column}", f"at most {MAX_IDS}")
     header = Header(numbers["points"], numbers.get("features", 0), numbers.get("labels", 0))
     return form, header, len(whole) - len(start) + len(line) + len(newline)
 
@@ -141,7 +140,7 @@ def explain(path: Path, first_line: int, text: bytes, form: Form, header: Header
 
     Raises:
       InputError: the first fault.
-      AssertionError: there is no fault, so `text_parser` refused good input, which is a bug.
+      AssertionError: there is no fault, so `parser` refused good input, which is a bug.
     """
     for number, line in enumerate(text.removesuffix(b"\n").split(b"\n"), first_line):
         where = f"{path}:{number}"

@@ -43,7 +43,8 @@ from numpy.typing import NDArray
 
 from snm.data.content import hash_matrices
 from snm.data.dataset import Dataset, Points
-from snm.data.formats.text import to_csr
+from snm.data.formats.records import MAX_IDS
+from snm.data.formats.repository_text.reader import to_csr
 from snm.errors import InputError, flag_of
 from snm.machine.ram import check_available_ram
 
@@ -246,8 +247,8 @@ def generate(
     limits = {
         "points": (points, 1, np.inf),
         "test_points": (test_points, 0, np.inf),
-        "features": (features, 2, 2**31 - 1),
-        "labels": (labels, 2, 2**31 - 1),
+        "features": (features, 2, MAX_IDS),
+        "labels": (labels, 2, MAX_IDS),
         "seed": (seed, 0, np.inf),
         "labels_per_point": (labels_per_point, 1, labels),
         "nonzeros_per_point": (nonzeros_per_point, 1, features),

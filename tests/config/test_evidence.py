@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from snm.data import evidence
+from snm.config import evidence
+from snm.config.evidence import evidence_lost
 from snm.data.dataset import Points
-from snm.data.evidence import evidence_lost
 
 
 def by_definition(x: np.ndarray, y: np.ndarray) -> float:

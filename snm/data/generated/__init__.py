@@ -1,0 +1,1 @@
+"""Data sets from random numbers: `synthetic` ones, and `enlarged` copies of real ones."""
