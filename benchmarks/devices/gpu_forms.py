@@ -32,7 +32,7 @@ from jax import lax
 
 from snm.bench.cli import describe_machine
 from snm.bench.machine import Machine
-from snm.bench.shapes import SHAPES, make_loader
+from snm.bench.shapes import SHAPES, source_of
 from snm.bench.steps import StepContestants
 from snm.head import plan
 from snm.system.files import write_atomic
@@ -148,7 +148,7 @@ def rows_rows() -> Iterator[Row]:
     updates = {"scatter": add, "sorted scatter": add_sorted, "once a row": add_once}
     for name in SHAPES_OF_ROWS:
         shape = SHAPES[name]
-        source = make_loader(shape, 16, 4 * shape.batch)
+        source = source_of(shape, 16, 4 * shape.batch)
         stacks = [source.stack(step, 1).features for step in range(4)]
         blocks = [jax.device_put(SparseRows(*(leaf[0] for leaf in stack))) for stack in stacks]
         width = max(int(np.diff(block.starts).max()) for block in blocks)

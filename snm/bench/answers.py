@@ -13,7 +13,7 @@ import numpy as np
 from snm.bench import peers
 from snm.bench.contest import Contest, Ours
 from snm.bench.machine import Machine, Work
-from snm.bench.shapes import Shape, paper_model, random_points, random_queries, untrained_state
+from snm.bench.shapes import Shape, model_of, points_of, queries_of, state_of
 from snm.data.weighting import Weighting
 from snm.machine.compiler import answer_options
 from snm.prediction.predictor import Predictor
@@ -31,7 +31,7 @@ _SLOW_ROUNDS = 7
 
 def retrieval_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
     """The exact top 5 over all labels, as in evaluation: in float32, then in bfloat16."""
-    table, queries = untrained_state(shape).head.table.rows, random_queries(shape, _QUERIES)
+    table, queries = state_of(shape).head.table.rows, queries_of(shape, _QUERIES)
 
     def search(dtype: Any) -> Any:
         def best(queries: jax.Array, table: jax.Array) -> Any:
@@ -71,9 +71,9 @@ def _done(program: Any, *arguments: Any) -> Any:
 
 def predict_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
     """From raw points to labels and scores on the host, as `snm predict` does for each block."""
-    model = paper_model(shape, 16)
-    state = untrained_state(shape)
-    features, _ = random_points(shape, _POINTS)
+    model = model_of(shape, 16)
+    state = state_of(shape)
+    features, _ = points_of(shape, _POINTS)
     predictor = Predictor(model, state, Weighting.fit("tfidf", features))
     distinct = len(np.unique(features.indices))
     on_cpu = machine.platform == "cpu"  # as the peer is

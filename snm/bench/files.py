@@ -12,7 +12,7 @@ import jax
 from snm.bench import peers
 from snm.bench.contest import Contest, Ours
 from snm.bench.machine import Machine, Work
-from snm.bench.shapes import Shape, paper_model, random_points, untrained_state
+from snm.bench.shapes import Shape, model_of, points_of, state_of
 from snm.checkpoints.store import Checkpoints
 from snm.data import cache
 from snm.data.formats.repository_text.reader import read_text
@@ -30,7 +30,7 @@ def read_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
     """Parsing the repository's text format, and loading the same data from the binary cache."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        features, labels = random_points(shape, min(shape.num_points, _PAIRS // shape.nonzeros))
+        features, labels = points_of(shape, min(shape.num_points, _PAIRS // shape.nonzeros))
         write_text(place / "train.txt", features, labels)
         size = (place / "train.txt").stat().st_size
         cache.write(place, "key", {"train": (features, labels)})
@@ -59,8 +59,8 @@ def read_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
 
 def checkpoint_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
     """Saving a checkpoint of all parameters until it is complete on disk, and loading it."""
-    model = paper_model(shape, 16)
-    state = untrained_state(shape)
+    model = model_of(shape, 16)
+    state = state_of(shape)
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(state))
     with tempfile.TemporaryDirectory() as folder:
         store = Checkpoints(Path(folder) / "checkpoints", keep=1)

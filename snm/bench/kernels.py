@@ -14,7 +14,7 @@ import numpy as np
 from snm.bench import peers
 from snm.bench.contest import Contest, Contestant, Ours
 from snm.bench.machine import Machine, Work
-from snm.bench.shapes import SEED, Shape, make_loader, random_queries, untrained_state
+from snm.bench.shapes import SEED, Shape, queries_of, source_of, state_of
 from snm.bench.steps import StepContestants
 from snm.machine.compiler import step_options
 from snm.sampling.uniform import uniform_device, uniform_host
@@ -75,7 +75,7 @@ def draw_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
 
 def bag_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
     """The sparse first layer: the sums of feature rows, and the step on those rows."""
-    source = make_loader(shape, 16, _BATCHES * shape.batch)
+    source = source_of(shape, 16, _BATCHES * shape.batch)
     blocks = []
     for step in range(min(_BATCHES, source.steps_per_epoch)):
         batch = jax.tree.map(lambda leaf: leaf[0], source.stack(step, 1))
@@ -127,7 +127,7 @@ def bag_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
 
 def score_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
     """The scores of a batch against the sample, and the top k' of them."""
-    queries, table = random_queries(shape, shape.batch), untrained_state(shape).head.table.rows
+    queries, table = queries_of(shape, shape.batch), state_of(shape).head.table.rows
     sizes = {"num_labels": shape.num_labels, "size": shape.sampled + 1}
     samples = [jnp.asarray(uniform_host(SEED, step, **sizes).ids) for step in range(_BATCHES)]
     turn = itertools.cycle(samples)

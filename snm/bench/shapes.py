@@ -25,11 +25,11 @@ __all__ = [
     "SEED",
     "SHAPES",
     "Shape",
-    "make_loader",
-    "paper_model",
-    "random_points",
-    "random_queries",
-    "untrained_state",
+    "model_of",
+    "points_of",
+    "queries_of",
+    "source_of",
+    "state_of",
 ]
 
 SEED = 0
@@ -105,7 +105,7 @@ SHAPES = {
 }
 
 
-def random_points(shape: Shape, count: int) -> tuple[csr_matrix, csr_matrix]:
+def points_of(shape: Shape, count: int) -> tuple[csr_matrix, csr_matrix]:
     """Synthetic points of a shape.
 
     Args:
@@ -149,7 +149,7 @@ def _random_rows(rng: np.random.Generator, count: int, width: int, mean: float) 
     return matrix
 
 
-def paper_model(shape: Shape, mined: int) -> Model:
+def model_of(shape: Shape, mined: int) -> Model:
     """The model of the paper: ReLU encoder, BOWL with the hinge, one positive per point, SGD."""
     head = HeadSpec(
         num_labels=shape.num_labels,
@@ -168,21 +168,21 @@ def paper_model(shape: Shape, mined: int) -> Model:
     )
 
 
-def untrained_state(shape: Shape) -> TrainState:
+def state_of(shape: Shape) -> TrainState:
     """The initial parameters; their shapes do not depend on k'."""
-    return init_state_on(paper_model(shape, 16), seed=SEED)
+    return init_state_on(model_of(shape, 16), seed=SEED)
 
 
-def random_queries(shape: Shape, count: int) -> jax.Array:
+def queries_of(shape: Shape, count: int) -> jax.Array:
     """Random queries of unit length, float32 [count, dim]."""
     return normalize(jax.random.normal(jax.random.key(SEED + 2), (count, shape.dim)))
 
 
-def make_loader(shape: Shape, mined: int, points: int, *, resident: bool = False) -> Source:
+def source_of(shape: Shape, mined: int, points: int, *, resident: bool = False) -> Source:
     """The data loader over `points` synthetic points, as in training."""
-    features, labels = random_points(shape, points)
+    features, labels = points_of(shape, points)
     source = make_source(
-        paper_model(shape, mined).spec,
+        model_of(shape, mined).spec,
         features,
         labels,
         BatchSettings(batch_size=shape.batch, seed=SEED),

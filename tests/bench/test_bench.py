@@ -16,7 +16,7 @@ from snm.bench.cli import make_results_table, slower
 from snm.bench.contest import Contest, Contestant, Missing, Ours, quartiles, ratios, run_contest
 from snm.bench.machine import Machine, Rates, Work
 from snm.bench.parts import PARTS
-from snm.bench.shapes import SHAPES, random_points
+from snm.bench.shapes import SHAPES, points_of
 from snm.bench.steps import copies_table, step_work
 
 # -- arithmetic --------------------------------------------------------------------------------
@@ -179,7 +179,7 @@ def test_a_noisy_ratio_is_not_called_slower(clock):
 
 
 def test_synthetic_points_have_the_sizes_of_their_shape():
-    features, labels = random_points(TINY, 4000)
+    features, labels = points_of(TINY, 4000)
     assert features.shape == (4000, 300)
     assert labels.shape == (4000, 200)
     counts = np.diff(features.indptr)
@@ -276,13 +276,13 @@ def test_torch_starts_from_the_same_loss(mine_first):
     torch = pytest.importorskip("torch", reason="the peers are an extra: bench")
 
     from snm.bench.peers_torch import TorchStep
-    from snm.bench.shapes import make_loader, paper_model
+    from snm.bench.shapes import model_of, source_of
     from snm.model.model import init_state
     from snm.model.train_step import train_step
 
-    source = make_loader(TINY, 16, 16)
+    source = source_of(TINY, 16, 16)
     batch = jax.tree.map(lambda leaf: leaf[0], source.stack(0, 1))
-    model = paper_model(TINY, 16)
+    model = model_of(TINY, 16)
     state = init_state(model)
     peer = TorchStep(TINY, 16, [batch], mine_first=mine_first)
     with torch.no_grad():
