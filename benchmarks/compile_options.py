@@ -75,12 +75,12 @@ def main() -> None:
             for program in programs_of(data, preset):
                 for arm in measure(program, args.rounds):
                     found.append({"data": data.name, "preset": preset, **arm})
-                    print(describe_machine(found[-1]), flush=True)
+                    print(describe_arm(found[-1]), flush=True)
     if args.out is not None:
         write_json(args.out, {"machine": machine(), "rounds": args.rounds, "programs": found})
 
 
-def describe_machine(arm: dict[str, Any]) -> str:
+def describe_arm(arm: dict[str, Any]) -> str:
     """A line for the terminal."""
     return (
         f"{arm['data']:16} {arm['preset']:8} {arm['program']:9} {arm['options']:19} compiling "
