@@ -26,7 +26,7 @@ import snm
 from snm.batches.csr_blocks import make_block
 from snm.config.resolve import resolve
 from snm.data.weighting import Weighting
-from snm.machine.versions import machine
+from snm.machine.versions import machine_record
 from snm.model.model import init_state
 from snm.model.train_step import centroid_step, train_step
 from snm.prediction.point_blocks import ROWS
@@ -77,7 +77,9 @@ def main() -> None:
                     found.append({"data": data.name, "preset": preset, **arm})
                     print(describe_arm(found[-1]), flush=True)
     if args.out is not None:
-        write_json(args.out, {"machine": machine(), "rounds": args.rounds, "programs": found})
+        write_json(
+            args.out, {"machine": machine_record(), "rounds": args.rounds, "programs": found}
+        )
 
 
 def describe_arm(arm: dict[str, Any]) -> str:

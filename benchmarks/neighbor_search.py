@@ -24,7 +24,7 @@ import numpy as np
 
 import snm
 from snm.data.weighting import Weighting
-from snm.machine.versions import machine
+from snm.machine.versions import machine_record
 from snm.memory.memory import NUM_FOUND
 from snm.memory.neighbors import StoredPoints
 from snm.system.files import write_atomic
@@ -94,7 +94,7 @@ def main() -> None:
         for row in rows_of(folder, args.threads, not args.no_peers):
             rows.append({"name": args.name, **row})
             print(json.dumps(rows[-1]), flush=True)
-            kept["on"][args.name] = machine()
+            kept["on"][args.name] = machine_record()
             write_atomic(args.out, json.dumps(kept | {"rows": rows}, indent=1) + "\n")
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 import snm
-from snm.machine.versions import machine
+from snm.machine.versions import machine_record
 from snm.runs.folder import RunFolder, write_json
 
 _CLIENTS = (1, 8, 64)
@@ -71,7 +71,7 @@ def main() -> None:
             server.terminate()
     if options.out:
         about = {"seconds": options.seconds, "workers": options.workers}
-        write_json(options.out, {**machine(), **about, "rows": rows})
+        write_json(options.out, {**machine_record(), **about, "rows": rows})
 
 
 async def _load(

@@ -30,8 +30,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from snm.bench.cli import describe_machine
-from snm.bench.machine import Machine
+from snm.bench.environment import describe_environment
+from snm.bench.rates import MachineRates
 from snm.bench.shapes import SHAPES, source_of
 from snm.bench.steps import StepContestants
 from snm.head import plan
@@ -82,7 +82,7 @@ def milliseconds(call: Callable[[], Any], calls: int = CALLS) -> float:
 def step_of(shape: str, mined: int | None, sampled: int | None = None) -> Row:
     """Compiles and times a step with float32 factors."""
     size = SHAPES[shape].with_sampling(sampled, ())
-    contestants = StepContestants(size, Machine(size.batch, size.dim))
+    contestants = StepContestants(size, MachineRates(size.batch, size.dim))
     begun = time.perf_counter()
     step = contestants.ours(size.sampled if mined is None else mined)
     compiled = time.perf_counter() - begun
@@ -220,7 +220,10 @@ def main() -> None:
     kept = json.loads(options.json.read_text()) if options.json and options.json.exists() else {}
     for name in options.parts:
         command = f"python -m benchmarks.devices.gpu_forms --parts {name}"
-        kept[name], kept.setdefault("on", {})[name] = [], describe_machine() | {"command": command}
+        kept[name], kept.setdefault("on", {})[name] = (
+            [],
+            describe_environment() | {"command": command},
+        )
         for row in PARTS[name]():
             kept[name].append(row)
             print(name, json.dumps(row), flush=True)

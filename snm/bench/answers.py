@@ -12,7 +12,7 @@ import numpy as np
 
 from snm.bench import peers
 from snm.bench.contest import Contest, Ours
-from snm.bench.machine import Machine, Work
+from snm.bench.rates import MachineRates, Work
 from snm.bench.shapes import Shape, model_of, points_of, queries_of, state_of
 from snm.data.weighting import Weighting
 from snm.machine.compiler import answer_options
@@ -29,7 +29,7 @@ _SLOW_LABELS = 500_000  # with more labels, a round takes seconds
 _SLOW_ROUNDS = 7
 
 
-def retrieval_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
+def retrieval_contest(shape: Shape, machine: MachineRates) -> Iterator[Contest]:
     """The exact top 5 over all labels, as in evaluation: in float32, then in bfloat16."""
     table, queries = state_of(shape).head.table.rows, queries_of(shape, _QUERIES)
 
@@ -69,7 +69,7 @@ def _done(program: Any, *arguments: Any) -> Any:
     return jax.block_until_ready(program(*arguments))
 
 
-def predict_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
+def predict_contest(shape: Shape, machine: MachineRates) -> Iterator[Contest]:
     """From raw points to labels and scores on the host, as `snm predict` does for each block."""
     model = model_of(shape, 16)
     state = state_of(shape)

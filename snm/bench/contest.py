@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from snm.bench.machine import Machine, Rates, Work
+from snm.bench.rates import MachineRates, Rates, Work
 from snm.machine.ram import reset_peak
 
 __all__ = ["Contest", "Contestant", "Missing", "Ours", "quartiles", "ratios", "run_contest"]
@@ -86,7 +86,7 @@ class Contest:
 
     part: str
     shape: str
-    machine: Machine
+    machine: MachineRates
     ours: list[Ours]
     peers: Callable[[], Sequence[Contestant | Missing]] = tuple
     repeats: int = 10**9

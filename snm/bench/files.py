@@ -11,7 +11,7 @@ import jax
 
 from snm.bench import peers
 from snm.bench.contest import Contest, Ours
-from snm.bench.machine import Machine, Work
+from snm.bench.rates import MachineRates, Work
 from snm.bench.shapes import Shape, model_of, points_of, state_of
 from snm.checkpoints.store import Checkpoints
 from snm.data import cache
@@ -26,7 +26,7 @@ _ROUNDS = 7
 _SLOW_ROUNDS = 3
 
 
-def read_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
+def read_contest(shape: Shape, machine: MachineRates) -> Iterator[Contest]:
     """Parsing the repository's text format, and loading the same data from the binary cache."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
@@ -57,7 +57,7 @@ def read_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
         )  # fmt: skip
 
 
-def checkpoint_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
+def checkpoint_contest(shape: Shape, machine: MachineRates) -> Iterator[Contest]:
     """Saving a checkpoint of all parameters until it is complete on disk, and loading it."""
     model = model_of(shape, 16)
     state = state_of(shape)

@@ -13,7 +13,7 @@ import numpy as np
 
 from snm.bench import peers
 from snm.bench.contest import Contest, Contestant, Ours
-from snm.bench.machine import Machine, Work
+from snm.bench.rates import MachineRates, Work
 from snm.bench.shapes import SEED, Shape, queries_of, source_of, state_of
 from snm.bench.steps import StepContestants
 from snm.machine.compiler import step_options
@@ -37,7 +37,7 @@ def _jitted(function: Callable[..., Any], **how: Any) -> jax.stages.Wrapped:
     return jax.jit(function, compiler_options=step_options(), **how)
 
 
-def draw_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
+def draw_contest(shape: Shape, machine: MachineRates) -> Iterator[Contest]:
     """The draw of a sample: on the host, as the loader does on a CPU, or on the accelerator."""
     size = shape.sampled + 1
     steps = itertools.count()
@@ -73,7 +73,7 @@ def draw_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
     )
 
 
-def bag_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
+def bag_contest(shape: Shape, machine: MachineRates) -> Iterator[Contest]:
     """The sparse first layer: the sums of feature rows, and the step on those rows."""
     source = source_of(shape, 16, _BATCHES * shape.batch)
     blocks = []
@@ -125,7 +125,7 @@ def bag_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
     )
 
 
-def score_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
+def score_contest(shape: Shape, machine: MachineRates) -> Iterator[Contest]:
     """The scores of a batch against the sample, and the top k' of them."""
     queries, table = queries_of(shape, shape.batch), state_of(shape).head.table.rows
     sizes = {"num_labels": shape.num_labels, "size": shape.sampled + 1}

@@ -17,7 +17,7 @@ import numpy as np
 
 from snm.bench import peers
 from snm.bench.contest import Contest, Contestant, Missing, Ours
-from snm.bench.machine import Machine, Work
+from snm.bench.rates import MachineRates, Work
 from snm.bench.shapes import Shape, model_of, source_of, state_of
 from snm.checkpoints.store import Checkpoints
 from snm.machine.compiler import step_options
@@ -76,7 +76,7 @@ class StepContestants:
       machine: the machine that they run on.
     """
 
-    def __init__(self, shape: Shape, machine: Machine):
+    def __init__(self, shape: Shape, machine: MachineRates):
         self._shape, self._machine = shape, machine
         on_device = machine.platform != "cpu"
         source = source_of(shape, shape.sampled, _BATCHES * shape.batch, resident=on_device)
@@ -148,7 +148,7 @@ class StepContestants:
         )
 
 
-def step_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
+def step_contest(shape: Shape, machine: MachineRates) -> Iterator[Contest]:
     """Top-k' SNM for several k', negative sampling, and the peers."""
     steps = StepContestants(shape, machine)
     peer_names = ("k' all", "torch sparse", "torch sparse, mining first", "optax, dense gradients")
@@ -169,7 +169,7 @@ def step_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
     yield Contest("step", shape.name, machine, ours, find_peers)
 
 
-def growth_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
+def growth_contest(shape: Shape, machine: MachineRates) -> Iterator[Contest]:
     """The same step (k' = 16) for increasing numbers of labels; its time must not increase."""
     ours = []
     first = f"K {_GROWN[0]:,}"
@@ -183,13 +183,13 @@ def growth_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
     yield Contest("growth", shape.name, machine, ours, has_peaks=False)
 
 
-def epoch_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
+def epoch_contest(shape: Shape, machine: MachineRates) -> Iterator[Contest]:
     """The training loop with its loader, dispatches and losses, without checkpoints."""
     for mined in shape.loop_mined:
         yield from _loop_contest(shape, machine, mined)
 
 
-def _loop_contest(shape: Shape, machine: Machine, mined: int) -> Iterator[Contest]:
+def _loop_contest(shape: Shape, machine: MachineRates, mined: int) -> Iterator[Contest]:
     resident = machine.platform != "cpu"
     source = source_of(shape, mined, _EPOCH_BATCHES * shape.batch, resident=resident)
     with tempfile.TemporaryDirectory() as folder:
@@ -231,7 +231,7 @@ def _loop_contest(shape: Shape, machine: Machine, mined: int) -> Iterator[Contes
         )
 
 
-def _step_alone(shape: Shape, machine: Machine, mined: int) -> Contestant:
+def _step_alone(shape: Shape, machine: MachineRates, mined: int) -> Contestant:
     """The compiled step without the training loop."""
     step = StepContestants(shape, machine).ours(mined)
     return Contestant("step alone", step.call, step.times)

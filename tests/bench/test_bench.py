@@ -14,8 +14,8 @@ from snm.bench import contest as contest_module
 from snm.bench import kernels, peers
 from snm.bench.cli import make_results_table, slower
 from snm.bench.contest import Contest, Contestant, Missing, Ours, quartiles, ratios, run_contest
-from snm.bench.machine import Machine, Rates, Work
 from snm.bench.parts import PARTS
+from snm.bench.rates import MachineRates, Rates, Work
 from snm.bench.shapes import SHAPES, points_of
 from snm.bench.steps import copies_table, step_work
 
@@ -193,7 +193,7 @@ def test_synthetic_points_have_the_sizes_of_their_shape():
 
 
 def test_a_machine_has_rates():
-    rates = Machine(8, 16).rates()
+    rates = MachineRates(8, 16).rates()
     assert rates.flop > 0
     assert rates.bytes > 0
 
@@ -202,7 +202,7 @@ def test_a_machine_has_rates():
 
 
 def test_each_type_of_factors_is_compared_with_the_rate_of_its_products():
-    machine = Machine(TINY.batch, TINY.dim)
+    machine = MachineRates(TINY.batch, TINY.dim)
     found = {one.ours[0].case: one.machine for one in PARTS["evaluate"](TINY, machine)}
     assert found["float32"] is machine
     assert found["bfloat16"]._left.dtype == jnp.bfloat16
@@ -215,7 +215,7 @@ def test_scores_have_the_factors_of_the_row(monkeypatch):
         kernels, "best_scores", lambda *_, compute_dtype: taken.append(compute_dtype)
     )
     half = dataclasses.replace(TINY, compute_dtype="bfloat16")
-    (contest,) = PARTS["score_mine"](half, Machine(TINY.batch, TINY.dim, jnp.bfloat16))
+    (contest,) = PARTS["score_mine"](half, MachineRates(TINY.batch, TINY.dim, jnp.bfloat16))
     contest.ours[0].call()
     assert taken == [jnp.bfloat16]
 
@@ -223,7 +223,7 @@ def test_scores_have_the_factors_of_the_row(monkeypatch):
 @pytest.mark.parametrize("part", ["bag", "score_mine"])
 def test_parts_are_compiled_as_a_training_step(part, monkeypatch):
     monkeypatch.setattr(kernels, "step_options", lambda: {"no_such_option": 1})
-    (contest,) = PARTS[part](TINY, Machine(TINY.batch, TINY.dim))
+    (contest,) = PARTS[part](TINY, MachineRates(TINY.batch, TINY.dim))
     with pytest.raises(jax.errors.JaxRuntimeError, match="no_such_option"):
         contest.ours[0].call()
 
@@ -233,7 +233,7 @@ def test_parts_are_compiled_as_a_training_step(part, monkeypatch):
 )
 def test_what_runs_on_a_gpu_runs_here(part):
     """Runs the branches for GPUs: data on the device, many steps per dispatch, bfloat16 factors."""
-    machine = Machine(TINY.batch, TINY.dim, jnp.bfloat16)
+    machine = MachineRates(TINY.batch, TINY.dim, jnp.bfloat16)
     machine.platform = "gpu"
     size = dataclasses.replace(TINY, compute_dtype="bfloat16")
     for contest in PARTS[part](size, machine):
@@ -265,7 +265,7 @@ def test_draws_have_no_last_call(monkeypatch):
 @pytest.mark.parametrize("part", ["step", "score_mine"])
 def test_no_peer_of_float32_is_timed_against_bfloat16(part):
     half = dataclasses.replace(TINY, compute_dtype="bfloat16")
-    (contest,) = PARTS[part](half, Machine(TINY.batch, TINY.dim, jnp.bfloat16))
+    (contest,) = PARTS[part](half, MachineRates(TINY.batch, TINY.dim, jnp.bfloat16))
     found = contest.peers()
     assert found
     assert all(one.reason.startswith("float32 only") for one in found)
