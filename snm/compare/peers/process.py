@@ -23,10 +23,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from snm.compare.peers.homes import run_tied
 from snm.compare.peers.protocol import Peer
 from snm.compare.peers.table import PEERS
-from snm.compare.processes import end_with_parent
+from snm.compare.processes import end_with_parent, run_tied
 from snm.compare.records import read_record, write_record
 from snm.data.dataset import Points
 from snm.data.load import load
@@ -160,7 +159,7 @@ def measure(
     peak = max(peak_ram(), peak_ram_of_children())
     if seen == "drop":
         answers, _ = first_unfiltered(answers, own, y.shape[1], min(num_wanted, y.shape[1]))
-    package, version = peer.home.version(peer.package)
+    package, version = peer.interpreter.version(peer.package)
     return {
         "name": name,
         "package": package,
