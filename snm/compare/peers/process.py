@@ -39,7 +39,7 @@ from snm.machine.ram import peak_ram, peak_ram_of_children, resident_ram
 from snm.system.faults import describe_error
 from snm.system.stderr import print_error
 
-__all__ = ["check", "main", "measure", "run_peer"]
+__all__ = ["check", "main", "measure_peer", "run_peer"]
 
 _MAX_EXTRA = 100  # predictions requested to replace dropped ones; packages rank few of the labels
 
@@ -84,7 +84,7 @@ def _peers_of(module: str) -> dict[str, Peer]:
     return peers
 
 
-def measure(
+def measure_peer(
     name: str,
     data: str,
     *,
@@ -229,21 +229,21 @@ def run_peer(
     propensity: Sequence[float] = PROPENSITY,
     stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
-    """Runs `measure` in a process of its own.
+    """Runs `measure_peer` in a process of its own.
 
     Args:
       name: as in `check`.
-      data: see `measure`.
+      data: see `measure_peer`.
       out: JSON file of the result. An existing file with the same arguments is returned as it is.
-      weighting: see `measure`.
-      seed: see `measure`.
-      threads: see `measure`.
-      seen: see `measure`.
-      propensity: see `measure`.
+      weighting: see `measure_peer`.
+      seed: see `measure_peer`.
+      threads: see `measure_peer`.
+      seen: see `measure_peer`.
+      propensity: see `measure_peer`.
       stop: called several times a second; True ends the process.
 
     Returns:
-      the result of `measure`; or `name` and `failed`, the reason in one line.
+      the result of `measure_peer`; or `name` and `failed`, the reason in one line.
 
     Raises:
       InputError: an unknown name, or an output file that cannot be written.
@@ -290,7 +290,7 @@ def _make_parent(out: Path) -> None:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Runs `measure` from the command line; returns 2 for bad input, 1 if the package fails."""
+    """Runs `measure_peer` from the command line; returns 2 for bad input, 1 if it fails."""
     parser = argparse.ArgumentParser(
         "python -m snm.compare.peers.process", description="Measures one package."
     )
@@ -312,7 +312,7 @@ def main(words: Sequence[str] | None = None) -> int:
         end_with_parent()
     try:
         _make_parent(out)
-        found = measure(**asked)
+        found = measure_peer(**asked)
         write_record(out, found)
     except InputError as error:
         print_error(error.as_flags)

@@ -11,7 +11,7 @@ import pytest
 from compare.peers.fake_peer import answering, of
 from scipy.sparse import csr_matrix
 
-from snm.compare.peers.process import check, main, measure, run_peer
+from snm.compare.peers.process import check, main, measure_peer, run_peer
 from snm.compare.peers.protocol import Answers, Peer
 from snm.compare.peers.table import PEERS
 from snm.compare.records import read_record
@@ -121,7 +121,7 @@ def test_output_of_a_package_is_discarded(
         return np.zeros((2, 5), np.int64) - 1, 0.0, 0.0
 
     answering(monkeypatch, answer)
-    measure("fake", data)
+    measure_peer("fake", data)
     assert capfd.readouterr() == ("", "")
 
 
