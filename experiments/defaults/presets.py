@@ -24,7 +24,7 @@ import snm
 from experiments.command_line import run_command
 from experiments.defaults.time_by_part import trained
 from experiments.kept_runs import KeptRuns
-from snm.compare.peers.process import run_peer
+from snm.compare.peers.process import PeerOptions, run_peer
 from snm.config.resolve import resolve
 
 KEYS = ("P@1", "P@3", "P@5", "PSP@5")
@@ -81,7 +81,7 @@ def _ours(folder: Path, seed: int, place: Path, name: str) -> dict[str, Any]:
 def _theirs(folder: Path, seed: int, place: Path, name: str) -> dict[str, Any]:
     """The package on the same files, with the same labels excluded from its predictions."""
     seen = resolve(snm.preset("fast"), snm.load_data(folder)).seen
-    found = run_peer(name, str(folder), place / "peer.json", seed=seed, seen=seen)
+    found = run_peer(name, str(folder), place / "peer.json", PeerOptions(seed=seed, seen=seen))
     names = ("metrics", "seconds", "predict_seconds", "version", "peak_memory_bytes")
     return {name: found[name] for name in names}
 

@@ -350,7 +350,7 @@ def _peers(
     if not command.peers:
         return []
     from snm.compare.jobs import Running
-    from snm.compare.peers.process import run_peer
+    from snm.compare.peers.process import PeerOptions, run_peer
 
     results = []
     for number, name in enumerate(command.peers):
@@ -360,9 +360,11 @@ def _peers(
             name,
             command.data,
             path,
-            weighting=config.weighting,
-            seen=config.seen,
-            propensity=(config.propensity_a, config.propensity_b),
+            PeerOptions(
+                weighting=config.weighting,
+                seen=config.seen,
+                propensity=(config.propensity_a, config.propensity_b),
+            ),
             stop=stop,
         )
         result.pop("asked", None)  # the path of the data is private

@@ -13,6 +13,7 @@ from snm.compare.arms import BASELINE, plan_arms
 from snm.compare.campaign import Campaign, CampaignSettings
 from snm.compare.cli import Compare, _peers, _plan
 from snm.compare.jobs import Job
+from snm.compare.peers.process import PeerOptions
 from snm.compare.records import write_record
 from snm.compare.report.flat import results_csv
 from snm.compare.report.markdown import markdown
@@ -237,8 +238,8 @@ def test_looks_are_at_the_ends_of_epochs_where_points_have_no_labels(folder, tmp
 def test_peers_get_what_the_arms_have(tmp_path, monkeypatch):
     told = []
 
-    def run_peer(name, data, out, **how):
-        told.append({name: value for name, value in how.items() if name != "stop"})
+    def run_peer(name, data, out, options, stop):
+        told.append(options)
         return {"name": name, "asked": {"data": data}}
 
     monkeypatch.setattr("snm.compare.peers.process.run_peer", run_peer)
@@ -248,4 +249,4 @@ def test_peers_get_what_the_arms_have(tmp_path, monkeypatch):
     assert _peers(asked, config, lambda *_: None, lambda: False) == [
         {"name": "neighbors"}
     ]  # no path
-    assert told == [{"weighting": "l2", "seen": "drop", "propensity": (0.6, 2.6)}]
+    assert told == [PeerOptions(weighting="l2", seen="drop", propensity=(0.6, 2.6))]

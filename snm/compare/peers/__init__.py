@@ -6,7 +6,8 @@ Public names, by module:
 - `interpreters`: `ThisInterpreter`, `OtherInterpreter`: the one that has the package of a peer.
 - `trees`, `words`, `neighbors`, `pecos`: the peers. `pecos_script` runs in the other interpreter.
 - `table`: `PEERS`: name -> peer.
-- `process`: `run_peer`, `measure_peer`, `check`: measures one of them in its own process.
+- `process`: `run_peer`, `measure_peer`, `PeerOptions`, `check`: measures one of them in its own
+  process.
 
 Nothing is re-exported here.
 """

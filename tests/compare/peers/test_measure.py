@@ -8,7 +8,7 @@ import pytest
 from compare.peers.fake_peer import answering, of
 
 from snm.compare.peers import process as peers
-from snm.compare.peers.process import measure_peer
+from snm.compare.peers.process import PeerOptions, measure_peer
 from snm.compare.peers.protocol import Answers
 from snm.data.load import load
 from snm.data.weighting import Weighting
@@ -85,7 +85,7 @@ def test_seen_labels_are_dropped_from_the_predictions(
     monkeypatch.setattr(
         peers, "_scored", lambda found, *rest: told.append(found) or scored(found, *rest)
     )
-    measure_peer("fake", data, seen="drop")
+    measure_peer("fake", data, PeerOptions(seen="drop"))
     measure_peer("fake", data)
     assert asked == [min(5 + max(map(len, own)), 6), 5]
     assert [row[row >= 0].tolist() for row in told[0]] == [rest[:5] for rest in others]
@@ -103,7 +103,7 @@ def test_arguments_of_a_package(data: str, monkeypatch: pytest.MonkeyPatch) -> N
     assert raw.test is not None
     fitted = Weighting.fit("tfidf", raw.train.features)
     answering(monkeypatch, answer)
-    measure_peer("fake", data, seed=3, threads=2)
+    measure_peer("fake", data, PeerOptions(seed=3, threads=2))
     answering(monkeypatch, answer, weighted=False)
     measure_peer("fake", data)
     weighted, unweighted = seen
@@ -124,7 +124,7 @@ def test_a_held_out_part_is_scored_instead_of_test(
     others = [label for label in range(6) if label != first][:4]
     answering(monkeypatch, of([[first, *others]]))
     (Path(data) / "test.txt").unlink()
-    metrics = measure_peer("fake", data, validation_fraction=0.25, seed=1)["metrics"]
+    metrics = measure_peer("fake", data, PeerOptions(validation_fraction=0.25, seed=1))["metrics"]
     assert metrics["points"] == 1 and metrics["P@1"] == 100.0
     with pytest.raises(InputError, match="no test points"):
         measure_peer("fake", data)
@@ -138,4 +138,4 @@ def test_bad_settings(
 ) -> None:
     answering(monkeypatch, of([]))
     with pytest.raises(InputError, match=said):
-        measure_peer("fake", data, **options)
+        measure_peer("fake", data, PeerOptions(**options))
