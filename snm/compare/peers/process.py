@@ -33,7 +33,7 @@ from snm.data.load import load
 from snm.data.propensity import PROPENSITY
 from snm.data.weighting import Weighting
 from snm.errors import InputError, nearest, one_line
-from snm.evaluation.filters import apply_filter, first_unfiltered, max_filtered, nonzero_pairs
+from snm.evaluation.filters import first_unfiltered, max_filtered, nonzero_pairs, remove_filtered
 from snm.evaluation.metrics import KS, Metrics, propensities
 from snm.machine.cores import num_cores
 from snm.machine.ram import peak_ram, peak_ram_of_children, resident_ram
@@ -222,7 +222,8 @@ def _scored(
     """The metrics of `snm.evaluation.evaluate.evaluate_points` for given predictions."""
     truth: Any = points.labels
     if points.filter is not None:
-        answers, truth = apply_filter(answers, truth, points.filter, max(ks))
+        answers, _ = first_unfiltered(answers, points.filter, points.num_labels, max(ks))
+        truth = remove_filtered(truth, points.filter)
     start = Metrics.start(points.num_labels, ks=ks, propensity=propensity)
     return start.update(answers, truth).result()
 
