@@ -32,7 +32,7 @@ from jax import lax
 
 from snm.bench.environment import describe_environment
 from snm.bench.rates import MachineRates
-from snm.bench.shapes import SHAPES, source_of
+from snm.bench.shapes import SHAPES, make_source
 from snm.bench.steps import StepContestants
 from snm.head import plan
 from snm.system.files import write_atomic
@@ -148,7 +148,7 @@ def rows_rows() -> Iterator[Row]:
     updates = {"scatter": add, "sorted scatter": add_sorted, "once a row": add_once}
     for name in SHAPES_OF_ROWS:
         shape = SHAPES[name]
-        source = source_of(shape, 16, 4 * shape.batch)
+        source = make_source(shape, 16, 4 * shape.batch)
         stacks = [source.stack(step, 1).features for step in range(4)]
         blocks = [jax.device_put(SparseRows(*(leaf[0] for leaf in stack))) for stack in stacks]
         width = max(int(np.diff(block.starts).max()) for block in blocks)
