@@ -30,12 +30,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from benchmarks.kept_results import read_results, write_results
 from snm.bench.environment import describe_environment
 from snm.bench.rates import MachineRates
 from snm.bench.shapes import SHAPES, make_source
 from snm.bench.steps import StepContestants
 from snm.head import plan
-from snm.system.files import write_atomic
 from snm.tables.bag import embedding_bag_gather
 from snm.tables.table import SparseRows, entry_rows
 from snm.tables.updates import add_scatter
@@ -217,18 +217,15 @@ def main() -> None:
     if options.steps:
         print(json.dumps([step_of(*step) for step in STEPS]))
         return
-    kept = json.loads(options.json.read_text()) if options.json and options.json.exists() else {}
+    kept = read_results(options.json)
     for name in options.parts:
         command = f"python -m benchmarks.devices.gpu_forms --parts {name}"
-        kept[name], kept.setdefault("on", {})[name] = (
-            [],
-            describe_environment() | {"command": command},
-        )
+        kept[name] = []
+        kept.setdefault("on", {})[name] = describe_environment() | {"command": command}
         for row in PARTS[name]():
             kept[name].append(row)
             print(name, json.dumps(row), flush=True)
-            if options.json:
-                write_atomic(options.json, json.dumps(kept, indent=1) + "\n")
+            write_results(options.json, kept)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import SingleDeviceSharding
 
+from benchmarks.kept_results import read_results, write_results
 from snm.bench.shapes import SHAPES, make_model, make_source
 from snm.head import by_threshold, plan
 from snm.head.head import update_head
@@ -34,7 +35,6 @@ from snm.machine.platform import compiling_for
 from snm.model.model import abstract_state
 from snm.sampling import permutation, sample
 from snm.sampling.sample import Sample
-from snm.system.files import write_atomic
 from snm.tables.table import SparseRows
 from snm.targets.devices import make_devices
 from snm.targets.programs import Program, compile_and_analyse, compile_scoring, compile_training
@@ -216,13 +216,12 @@ def main() -> None:
     parser.add_argument("--mend", action="append", choices=MENDS)
     parser.add_argument("--target", action="append", choices=("h100", "v5e", "v5p"))
     options = parser.parse_args()
-    kept = json.loads(options.json.read_text()) if options.json and options.json.exists() else {}
+    kept = read_results(options.json)
     every = options.mend or list(MENDS), options.target or ["h100", "v5e", "v5p"]
     for name, target, key, row in rows(*every):
         kept.setdefault(name, {}).setdefault(target, {})[key] = row
         print(name, target, key, json.dumps(row), flush=True)
-        if options.json:
-            write_atomic(options.json, json.dumps(kept, indent=1) + "\n")
+        write_results(options.json, kept)
 
 
 if __name__ == "__main__":

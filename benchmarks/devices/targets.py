@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from snm.system.files import write_atomic
+from benchmarks.kept_results import read_results, write_results
 
 STEPS = 4
 CASES = [  # target, program, shape, k', settings of the head
@@ -130,14 +130,12 @@ def write_plans(options: argparse.Namespace) -> None:
     from snm.targets.table import TARGETS
 
     targets, shapes = options.target or list(TARGETS), options.shape or list(PLANNED)
-    there = options.json and options.json.exists()
-    kept = json.loads(options.json.read_text())["plans"] if there else []
+    kept = read_results(options.json, {"plans": []})["plans"]
     for found in plans(targets, shapes):
         of = found["shape"], found["target"]
         kept = [one for one in kept if (one["shape"], one["target"]) != of] + [found]
         print(*of, json.dumps(found), flush=True)
-        if options.json:
-            write_atomic(options.json, json.dumps({"plans": kept}, indent=1) + "\n")
+        write_results(options.json, {"plans": kept})
 
 
 def main() -> None:
@@ -152,7 +150,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.plans:
         return write_plans(options)
-    kept = json.loads(options.json.read_text()) if options.json and options.json.exists() else {}
+    kept = read_results(options.json)
     for case in CASES:
         name = name_of(*case)
         if options.case and name not in options.case:
@@ -160,8 +158,7 @@ def main() -> None:
         row = row_of(compiled(*case), case[0])
         kept.setdefault(name, {})[options.label] = row
         print(name, json.dumps(row), flush=True)
-        if options.json:
-            write_atomic(options.json, json.dumps(kept, indent=1) + "\n")
+        write_results(options.json, kept)
 
 
 if __name__ == "__main__":
