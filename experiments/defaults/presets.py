@@ -17,13 +17,12 @@ from typing import Any
 
 import numpy as np
 import tyro
-from rich.console import Console
-from rich.table import Table
 
 import snm
 from experiments.command_line import run_command
 from experiments.defaults.time_by_part import trained
 from experiments.kept_runs import KeptRuns
+from experiments.tables import averaged, print_groups
 from snm.compare.peers.process import PeerOptions, run_peer
 from snm.config.resolve import resolve
 
@@ -88,14 +87,16 @@ def _theirs(folder: Path, seed: int, place: Path, name: str) -> dict[str, Any]:
 
 def show(runs: list[dict[str, Any]]) -> None:
     """Prints means over the seeds, and medians of the seconds."""
-    table = Table(title="test points, means of the seeds; medians of seconds", title_justify="left")
-    for column in ("data", "", *KEYS, "seconds"):
-        table.add_column(column, justify="left" if column in ("data", "") else "right")
-    for data, name in dict.fromkeys((run["data"], run["name"]) for run in runs):
-        of = [run for run in runs if (run["data"], run["name"]) == (data, name)]
-        means = [f"{np.mean([run['metrics'][key] for run in of]):.2f}" for key in KEYS]
-        table.add_row(data, name, *means, f"{np.median([run['seconds'] for run in of]):.1f}")
-    Console(width=90).print(table)
+    print_groups(
+        "test points, means of the seeds; medians of seconds",
+        runs,
+        by={"data": "data", "": "name"},
+        columns={
+            **{key: averaged("metrics", key) for key in KEYS},
+            "seconds": averaged("seconds", form=".1f", average=np.median),
+        },
+        width=90,
+    )
 
 
 if __name__ == "__main__":
