@@ -27,7 +27,7 @@ from scipy import sparse
 
 from benchmarks.open_time import export_model
 from snm.export.load import load
-from snm.machine.versions import machine
+from snm.machine.versions import machine_record
 from snm.runs.folder import write_json
 from snm.system.cache_folder import enable_compilation_cache
 
@@ -54,7 +54,7 @@ def main() -> None:
         print(json.dumps(row))
     if args.out is not None:
         about = {"points of a block": POINTS, "rounds": args.rounds, "k": K}
-        write_json(args.out, {**machine(), **about, "rows": rows})
+        write_json(args.out, {**machine_record(), **about, "rows": rows})
 
 
 def measure(folder: Path, rounds: int) -> list[dict[str, Any]]:

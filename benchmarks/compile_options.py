@@ -26,7 +26,7 @@ import snm
 from snm.batches.csr_blocks import make_block
 from snm.config.resolve import resolve
 from snm.data.weighting import Weighting
-from snm.machine.versions import machine
+from snm.machine.versions import machine_record
 from snm.model.model import init_state
 from snm.model.train_step import centroid_step, train_step
 from snm.prediction.point_blocks import ROWS
@@ -75,12 +75,14 @@ def main() -> None:
             for program in programs_of(data, preset):
                 for arm in measure(program, args.rounds):
                     found.append({"data": data.name, "preset": preset, **arm})
-                    print(describe_machine(found[-1]), flush=True)
+                    print(describe_arm(found[-1]), flush=True)
     if args.out is not None:
-        write_json(args.out, {"machine": machine(), "rounds": args.rounds, "programs": found})
+        write_json(
+            args.out, {"machine": machine_record(), "rounds": args.rounds, "programs": found}
+        )
 
 
-def describe_machine(arm: dict[str, Any]) -> str:
+def describe_arm(arm: dict[str, Any]) -> str:
     """A line for the terminal."""
     return (
         f"{arm['data']:16} {arm['preset']:8} {arm['program']:9} {arm['options']:19} compiling "

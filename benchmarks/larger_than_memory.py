@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from snm.data.formats.layouts import find_files
-from snm.machine.versions import machine
+from snm.machine.versions import machine_record
 from snm.runs.folder import write_json
 
 _TOPICS, _PHRASES, _WORDS = 1000, 12, 12  # labels; phrases of a topic; words of a phrase
@@ -86,7 +86,7 @@ def measure(folder: Path, limit: int, times: float, *flags: str) -> dict[str, An
         "commands": measured,
         "P@1": result["metrics"]["P@1"],
         "right": right / points,
-        "machine": machine(),
+        "machine": machine_record(),
     }
 
 

@@ -23,11 +23,11 @@ from unittest import mock
 import numpy as np
 
 import snm
+from benchmarks.kept_results import read_results, write_results
 from snm.data.weighting import Weighting
-from snm.machine.versions import machine
+from snm.machine.versions import machine_record
 from snm.memory.memory import NUM_FOUND
 from snm.memory.neighbors import StoredPoints
-from snm.system.files import write_atomic
 
 POINTS, OF_PEER, CALLS = 6_000, 300, 5
 
@@ -88,14 +88,14 @@ def main() -> None:
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
-    kept = json.loads(args.out.read_text()) if args.out.exists() else {"on": {}, "rows": []}
+    kept = read_results(args.out, {"on": {}, "rows": []})
     rows = [row for row in kept["rows"] if row["name"] != args.name]
     for folder in args.data:
         for row in rows_of(folder, args.threads, not args.no_peers):
             rows.append({"name": args.name, **row})
             print(json.dumps(rows[-1]), flush=True)
-            kept["on"][args.name] = machine()
-            write_atomic(args.out, json.dumps(kept | {"rows": rows}, indent=1) + "\n")
+            kept["on"][args.name] = machine_record()
+            write_results(args.out, kept | {"rows": rows})
 
 
 if __name__ == "__main__":

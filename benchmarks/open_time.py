@@ -34,7 +34,7 @@ from snm.bench.shapes import SHAPES
 from snm.config.resolved import RESOLVED, ResolvedConfig, unresolved_values
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Weighting
-from snm.machine.versions import machine, versions
+from snm.machine.versions import machine_record, versions
 from snm.model.from_config import make_model
 from snm.model.placement import init_state_on
 from snm.runs.folder import RunFolder, write_json
@@ -191,7 +191,7 @@ def measure(calls: int, folder: Path | None = None) -> dict[str, Any]:
                            "of each": [round(one) for one in pss]})  # fmt: skip
             print(shared[-1], flush=True)
     shape = SHAPES["amazon670k"]
-    return {**machine(), "labels": shape.num_labels, "features": shape.num_features,
+    return {**machine_record(), "labels": shape.num_labels, "features": shape.num_features,
             "dim": shape.dim, "calls": calls, "opened": opened, "shared": shared}  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from unittest import mock
 
 import jax
 
-from snm.bench.shapes import SHAPES, model_of, source_of, state_of
+from snm.bench.shapes import SHAPES, make_model, make_source, make_state
 from snm.config.resolve import resolve
 from snm.config.settings import preset
 from snm.data.load import load
@@ -92,8 +92,8 @@ def set_up(setting: Setting, folder: Path) -> tuple[Any, Any, list[Any]]:
     """Model, state and batches of a setting."""
     if setting.data in SHAPES:
         shape, mined = SHAPES[setting.data], dict(setting.changes)["mined"]
-        source = source_of(shape, shape.sampled, _BATCHES * shape.batch, resident=False)
-        model, state = model_of(shape, mined), state_of(shape)
+        source = make_source(shape, shape.sampled, _BATCHES * shape.batch, resident=False)
+        model, state = make_model(shape, mined), make_state(shape)
     else:
         config = dataclasses.replace(preset(setting.preset), **dict(setting.changes))
         data = load(folder / setting.data)

@@ -22,7 +22,7 @@ from typing import Any
 import jax
 
 from benchmarks.compile_options import programs_of
-from snm.machine.versions import machine
+from snm.machine.versions import machine_record
 from snm.runs.folder import write_json
 
 _ARMS = {
@@ -54,7 +54,7 @@ def main() -> None:
             found.append({"data": data.name, "preset": preset, **_summary(turns), "turns": turns})
             print(_described(found[-1]), flush=True)
     if args.out is not None:
-        write_json(args.out, {"machine": machine(), "runs": args.runs, "steps": found})
+        write_json(args.out, {"machine": machine_record(), "runs": args.runs, "steps": found})
 
 
 def _turn(data: Path, preset: str, runs: int) -> dict[str, dict[str, float]]:

@@ -24,7 +24,8 @@ from pathlib import Path
 import numpy as np
 
 import snm
-from snm.machine.versions import machine
+from benchmarks.http_client import request
+from snm.machine.versions import machine_record
 from snm.runs.folder import RunFolder, write_json
 
 _CLIENTS = (1, 8, 64)
@@ -71,7 +72,7 @@ def main() -> None:
             server.terminate()
     if options.out:
         about = {"seconds": options.seconds, "workers": options.workers}
-        write_json(options.out, {**machine(), **about, "rows": rows})
+        write_json(options.out, {**machine_record(), **about, "rows": rows})
 
 
 async def _load(
@@ -82,19 +83,16 @@ async def _load(
     host, _, port = address.removeprefix("http://").partition(":")
     end = time.perf_counter() + seconds
 
-    # Plain sockets, because an HTTP client library would use more CPU time than the server.
     async def client(number: int) -> None:
         reader, writer = await asyncio.open_connection(host, int(port))
         point = number * 7
         while (begun := time.perf_counter()) < end:
             point = (point + 1) % len(bodies)
-            body = bodies[point].encode()
-            head = f"POST /predict HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n"
-            writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
-            answer = (await reader.readuntil(b"\r\n\r\n")).lower()
-            length = int(re.search(rb"content-length: (\d+)", answer)[1])
-            content = await reader.readexactly(length)
-            if not answer.startswith(b"http/1.1 200"):
+            status, content = await request(
+                reader, writer, b"POST /predict", host.encode(), bodies[point].encode(),
+                b"Content-Type: application/json\r\n",
+            )  # fmt: skip
+            if status != 200:
                 counts["refused"] += 1
                 continue
             times.append(time.perf_counter() - begun)

@@ -21,7 +21,7 @@ from rich.table import Table
 import snm
 from experiments.arms import KEYS, train_and_score
 from experiments.command_line import run_command
-from snm.machine.versions import machine
+from snm.machine.versions import machine_record
 from snm.runs.folder import write_json
 
 MINED = (1, 16, 64, "all")
@@ -65,7 +65,7 @@ def main(out: Path | None = None) -> None:
     if out:
         arms = [{"name": name, **row} for name, row in rows.items()]
         seconds = time.perf_counter() - started
-        write_json(out, {"data": "synthetic", **machine(), "seconds": seconds, "arms": arms})
+        write_json(out, {"data": "synthetic", **machine_record(), "seconds": seconds, "arms": arms})
 
 
 if __name__ == "__main__":

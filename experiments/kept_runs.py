@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from snm.errors import InputError
-from snm.machine.versions import machine
+from snm.machine.versions import machine_record
 from snm.runs.folder import read_json, write_json
 
 __all__ = ["KeptRuns"]
@@ -60,5 +60,5 @@ class KeptRuns:
     def add(self, **row: Any) -> None:
         """Adds a run, and writes the whole file."""
         self.rows.append(row)
-        facts = {**machine(), **self._about, **self._facts}
+        facts = {**machine_record(), **self._about, **self._facts}
         write_json(self._out, {**facts, self._under: self.rows})

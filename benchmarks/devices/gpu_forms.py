@@ -30,12 +30,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from snm.bench.cli import describe_machine
-from snm.bench.machine import Machine
-from snm.bench.shapes import SHAPES, source_of
+from benchmarks.kept_results import read_results, write_results
+from snm.bench.environment import describe_environment
+from snm.bench.rates import MachineRates
+from snm.bench.shapes import SHAPES, make_source
 from snm.bench.steps import StepContestants
 from snm.head import plan
-from snm.system.files import write_atomic
 from snm.tables.bag import embedding_bag_gather
 from snm.tables.table import SparseRows, entry_rows
 from snm.tables.updates import add_scatter
@@ -82,7 +82,7 @@ def milliseconds(call: Callable[[], Any], calls: int = CALLS) -> float:
 def step_of(shape: str, mined: int | None, sampled: int | None = None) -> Row:
     """Compiles and times a step with float32 factors."""
     size = SHAPES[shape].with_sampling(sampled, ())
-    contestants = StepContestants(size, Machine(size.batch, size.dim))
+    contestants = StepContestants(size, MachineRates(size.batch, size.dim))
     begun = time.perf_counter()
     step = contestants.ours(size.sampled if mined is None else mined)
     compiled = time.perf_counter() - begun
@@ -148,7 +148,7 @@ def rows_rows() -> Iterator[Row]:
     updates = {"scatter": add, "sorted scatter": add_sorted, "once a row": add_once}
     for name in SHAPES_OF_ROWS:
         shape = SHAPES[name]
-        source = source_of(shape, 16, 4 * shape.batch)
+        source = make_source(shape, 16, 4 * shape.batch)
         stacks = [source.stack(step, 1).features for step in range(4)]
         blocks = [jax.device_put(SparseRows(*(leaf[0] for leaf in stack))) for stack in stacks]
         width = max(int(np.diff(block.starts).max()) for block in blocks)
@@ -217,15 +217,15 @@ def main() -> None:
     if options.steps:
         print(json.dumps([step_of(*step) for step in STEPS]))
         return
-    kept = json.loads(options.json.read_text()) if options.json and options.json.exists() else {}
+    kept = read_results(options.json)
     for name in options.parts:
         command = f"python -m benchmarks.devices.gpu_forms --parts {name}"
-        kept[name], kept.setdefault("on", {})[name] = [], describe_machine() | {"command": command}
+        kept[name] = []
+        kept.setdefault("on", {})[name] = describe_environment() | {"command": command}
         for row in PARTS[name]():
             kept[name].append(row)
             print(name, json.dumps(row), flush=True)
-            if options.json:
-                write_atomic(options.json, json.dumps(kept, indent=1) + "\n")
+            write_results(options.json, kept)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,8 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import SingleDeviceSharding
 
-from snm.bench.shapes import SHAPES, model_of, source_of
+from benchmarks.kept_results import read_results, write_results
+from snm.bench.shapes import SHAPES, make_model, make_source
 from snm.head import by_threshold, plan
 from snm.head.head import update_head
 from snm.head.state import HeadBatch
@@ -34,7 +35,6 @@ from snm.machine.platform import compiling_for
 from snm.model.model import abstract_state
 from snm.sampling import permutation, sample
 from snm.sampling.sample import Sample
-from snm.system.files import write_atomic
 from snm.tables.table import SparseRows
 from snm.targets.devices import make_devices
 from snm.targets.programs import Program, compile_and_analyse, compile_scoring, compile_training
@@ -63,7 +63,7 @@ _ints = functools.partial(_of, dtype=jnp.int32)
 
 def evaluation(target: Target, **spec: Any) -> Program:
     """The search for the best labels of 512 points among all."""
-    model = model_of(SHAPE, 16)
+    model = make_model(SHAPE, 16)
     of = dataclasses.replace(model.spec, **spec, mining_kernel="off")
     model = dataclasses.replace(model, spec=of)
     return compile_scoring("", model, 1, 1 << 16, target, make_devices(target, 1), (1, 1))
@@ -71,16 +71,16 @@ def evaluation(target: Target, **spec: Any) -> Program:
 
 def shard_step(target: Target) -> Program:
     """Steps of four devices, each with a fourth of the labels and of the features."""
-    source = source_of(SHAPE, 16, STEPS * SHAPE.batch, resident=True)
+    source = make_source(SHAPE, 16, STEPS * SHAPE.batch, resident=True)
     there = make_devices(target, 4)
     return compile_training(
-        "", model_of(SHAPE, 16), source, target, there, (1, 4), STEPS, LONGEST_SORT
+        "", make_model(SHAPE, 16), source, target, there, (1, 4), STEPS, LONGEST_SORT
     )
 
 
 def head_step(target: Target, *, dim: int = SHAPE.dim, mined: int = 16, **spec: Any) -> Program:
     """A step of the head, from queries to updated class rows."""
-    model = dataclasses.replace(model_of(SHAPE, mined), dim=dim)
+    model = dataclasses.replace(make_model(SHAPE, mined), dim=dim)
     head = dataclasses.replace(model.spec, **spec, mining_kernel="off")
     n, size = SHAPE.batch, head.num_slots
     state = abstract_state(dataclasses.replace(model, spec=head)).head
@@ -216,13 +216,12 @@ def main() -> None:
     parser.add_argument("--mend", action="append", choices=MENDS)
     parser.add_argument("--target", action="append", choices=("h100", "v5e", "v5p"))
     options = parser.parse_args()
-    kept = json.loads(options.json.read_text()) if options.json and options.json.exists() else {}
+    kept = read_results(options.json)
     every = options.mend or list(MENDS), options.target or ["h100", "v5e", "v5p"]
     for name, target, key, row in rows(*every):
         kept.setdefault(name, {}).setdefault(target, {})[key] = row
         print(name, target, key, json.dumps(row), flush=True)
-        if options.json:
-            write_atomic(options.json, json.dumps(kept, indent=1) + "\n")
+        write_results(options.json, kept)
 
 
 if __name__ == "__main__":

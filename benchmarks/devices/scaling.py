@@ -2,7 +2,7 @@
 
 python -m benchmarks.devices.scaling count    # compiles steps and counts their collectives: minutes
 python -m benchmarks.devices.scaling time     # steps on a mesh against one device: minutes
-python -m benchmarks.devices.scaling plan     # an estimate from the assumptions in `Machine`
+python -m benchmarks.devices.scaling plan     # an estimate from the assumptions in `AssumedGpu`
 
 Each prints tables of `benchmarks/devices/SCALING.md`.
 """
@@ -259,7 +259,7 @@ def sent_bytes(batch: int, data: int, label: int, *, products: bool = False) -> 
 
 
 @dataclasses.dataclass(frozen=True)
-class Machine:
+class AssumedGpu:
     """Assumptions about the GPUs; none of them was measured here."""
 
     memory: float = 80e9  # bytes per GPU
@@ -284,7 +284,9 @@ POINTS_A_GPU = 128
 GPUS = (8, 16, 32, 64, 128, 256)
 
 
-def estimate_step(labels: int, features: int, batch: int, gpus: int, on: Machine) -> dict[str, Any]:
+def estimate_step(
+    labels: int, features: int, batch: int, gpus: int, on: AssumedGpu
+) -> dict[str, Any]:
     """Memory, bytes and seconds of a step, with as few label shards as fit into memory."""
     from snm.distributed.mesh import feature_axis
 
@@ -337,7 +339,7 @@ def plan() -> None:
         print(f"| {' | '.join(_PLANNED)} |\n|{'---:|' * len(_PLANNED)}")
         for labels, features, batch in SIZES:
             for gpus in GPUS:
-                found = estimate_step(labels, features, per_gpu * gpus or batch, gpus, Machine())
+                found = estimate_step(labels, features, per_gpu * gpus or batch, gpus, AssumedGpu())
                 print(f"| {labels // 10**6:,} M | {gpus} | {' | '.join(_cells(found))} |")
         print()
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from snm.system.files import write_atomic
+from benchmarks.kept_results import read_results, write_results
 
 STEPS = 4
 CASES = [  # target, program, shape, k', settings of the head
@@ -46,19 +46,19 @@ def name_of(target: str, program: str, shape: str, mined: int | str, head: dict[
 
 def compiled(target: str, program: str, shape: str, mined: int | str, head: dict[str, Any]) -> Any:
     """Compiles a case."""
-    from snm.bench.shapes import SHAPES, model_of, source_of
+    from snm.bench.shapes import SHAPES, make_model, make_source
     from snm.targets.devices import make_devices
     from snm.targets.programs import compile_scoring, compile_training
     from snm.targets.table import TARGETS
 
     of = SHAPES[shape]
     count = of.sampled if mined == "all" else int(mined)
-    model = model_of(of, count)
+    model = make_model(of, count)
     model = dataclasses.replace(model, spec=dataclasses.replace(model.spec, **head))
     there, devices = TARGETS[target], make_devices(TARGETS[target], 1)
     if program == "evaluation":
         return compile_scoring(program, model, 1, 1 << 16, there, devices, (1, 1))
-    source = source_of(of, count, STEPS * of.batch, resident=True)
+    source = make_source(of, count, STEPS * of.batch, resident=True)
     longest = of.sampled // 4 if count == 256 else 1024
     return compile_training(program, model, source, there, devices, (1, 1), STEPS, longest)
 
@@ -92,13 +92,13 @@ def make_dataset(shape: str) -> Any:
 
     A compiled program depends on sizes alone: points, features and labels, and the longest batch.
     """
-    from snm.bench.shapes import SHAPES, points_of
+    from snm.bench.shapes import SHAPES, make_points
     from snm.data.dataset import Dataset, Points
 
     of = SHAPES[shape]
     some = 16 * of.batch
     rows = np.arange(of.num_points) % some
-    features, labels = (matrix[rows] for matrix in points_of(of, some))
+    features, labels = (matrix[rows] for matrix in make_points(of, some))
     return Dataset(shape, Points(features, labels), None, None, sha256=shape)
 
 
@@ -130,14 +130,12 @@ def write_plans(options: argparse.Namespace) -> None:
     from snm.targets.table import TARGETS
 
     targets, shapes = options.target or list(TARGETS), options.shape or list(PLANNED)
-    there = options.json and options.json.exists()
-    kept = json.loads(options.json.read_text())["plans"] if there else []
+    kept = read_results(options.json, {"plans": []})["plans"]
     for found in plans(targets, shapes):
         of = found["shape"], found["target"]
         kept = [one for one in kept if (one["shape"], one["target"]) != of] + [found]
         print(*of, json.dumps(found), flush=True)
-        if options.json:
-            write_atomic(options.json, json.dumps({"plans": kept}, indent=1) + "\n")
+        write_results(options.json, {"plans": kept})
 
 
 def main() -> None:
@@ -152,7 +150,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.plans:
         return write_plans(options)
-    kept = json.loads(options.json.read_text()) if options.json and options.json.exists() else {}
+    kept = read_results(options.json)
     for case in CASES:
         name = name_of(*case)
         if options.case and name not in options.case:
@@ -160,8 +158,7 @@ def main() -> None:
         row = row_of(compiled(*case), case[0])
         kept.setdefault(name, {})[options.label] = row
         print(name, json.dumps(row), flush=True)
-        if options.json:
-            write_atomic(options.json, json.dumps(kept, indent=1) + "\n")
+        write_results(options.json, kept)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from snm.system.files import write_atomic
+from benchmarks.kept_results import read_results, write_results
 from snm.topk import Masked
 from snm.topk.kernel.on_tpu import top_on_tpu
 from snm.topk.kernel.plan import Tiles
@@ -215,7 +215,7 @@ def main() -> None:
     parser.add_argument("--steps", nargs="*", metavar="NAME", help="names of programs, or all")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    kept = json.loads(options.json.read_text()) if options.json and options.json.exists() else {}
+    kept = read_results(options.json)
     if options.cases:
         kept["cases"] = checked(options.cases, options.seed, options.of_shape)
         print(json.dumps(kept["cases"]), flush=True)
@@ -226,10 +226,8 @@ def main() -> None:
         for name, row in () if wanted is None else rows(wanted):
             kept.setdefault(part, {})[name] = row
             print(name, json.dumps(row), flush=True)
-            if options.json:
-                write_atomic(options.json, json.dumps(kept, indent=1) + "\n")
-    if options.json:
-        write_atomic(options.json, json.dumps(kept, indent=1) + "\n")
+            write_results(options.json, kept)
+    write_results(options.json, kept)
 
 
 if __name__ == "__main__":

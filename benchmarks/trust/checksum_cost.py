@@ -21,7 +21,7 @@ from typing import Any
 
 import jax
 
-from snm.bench.shapes import SHAPES, model_of
+from snm.bench.shapes import SHAPES, make_model
 from snm.checkpoints.store import Checkpoints
 from snm.model.model import abstract_state
 from snm.model.placement import init_state_on
@@ -50,7 +50,7 @@ def time_call(work: Callable[[], Any]) -> float:
 def measure(rounds: int, folder: Path | None = None) -> dict[str, Any]:
     """Saves the model in a folder, and times its loading."""
     shape = SHAPES["amazon670k"]
-    model = model_of(shape, 16)
+    model = make_model(shape, 16)
     seconds: dict[str, dict[str, list[float]]] = {
         disk: {"verified": [], "not verified": [], "checksums alone": []}
         for disk in ("from the disk", "from the page cache")

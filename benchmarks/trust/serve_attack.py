@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 
 import snm
+from benchmarks.http_client import request
 from snm.runs.folder import write_json
 
 CLIENTS, SLOW, PATIENCE = 64, 16, 5
@@ -59,15 +60,6 @@ class Counts:
         self.slow_dropped = 0
 
 
-async def one(reader: Any, writer: Any, line: bytes, host: bytes, body: bytes) -> tuple[int, bytes]:
-    """Sends a request and takes its answer: status and body."""
-    head = b"%s HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n" % (line, host, len(body))
-    writer.write(head + body)
-    answer = await reader.readuntil(b"\r\n\r\n")
-    length = int(re.search(rb"(?i)content-length: (\d+)", answer)[1])
-    return int(answer.split(b" ", 2)[1]), await reader.readexactly(length)
-
-
 async def attacked(
     port: int, bodies: list[bytes], labels: np.ndarray, requests: int, server: Any
 ) -> tuple[Counts, list[float], float]:
@@ -91,7 +83,7 @@ async def attacked(
             try:
                 if writer is None or writer.is_closing():
                     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-                found, content = await one(reader, writer, line, host, body)
+                found, content = await request(reader, writer, line, host, body)
             except asyncio.IncompleteReadError as error:
                 writer = None
                 counts.cut += bool(error.partial)

@@ -23,7 +23,7 @@ from experiments.arms import train_and_measure
 from experiments.command_line import run_command
 from experiments.figures import COLOURS, DASHES, panels, save_results
 from snm.evaluation.reliability import Reliability
-from snm.machine.versions import machine
+from snm.machine.versions import machine_record
 from snm.runs.folder import RunFolder
 
 KS = (1, 5, 20)
@@ -49,7 +49,7 @@ def main(data: tyro.conf.Positional[list[str]], runs: Path) -> None:
     panel.legend()
     bins = {row["data"]: row.pop("bins") for row in rows}
     title = "probabilities of the default preset, on test points"
-    save_results("probabilities", title, rows, figure, bins_of_5=bins, **machine())
+    save_results("probabilities", title, rows, figure, bins_of_5=bins, **machine_record())
 
 
 def measure(run: Path, dataset: snm.Dataset) -> dict[str, Any]:

@@ -22,7 +22,7 @@ import snm
 from experiments.command_line import run_command
 from snm.data.dataset import Dataset
 from snm.evaluation.evaluate import TrainCounts, evaluate_points
-from snm.machine.versions import machine
+from snm.machine.versions import machine_record
 from snm.memory import neighbors
 from snm.memory.memory import NUM_FOUND
 from snm.memory.neighbors import StoredPoints
@@ -56,7 +56,7 @@ def main(data: tyro.conf.Positional[list[Path]], out: Path) -> None:
             name = "all" if limit == LIMITS[0] else limit
             runs.append({"data": folder.name, "read": name, **found})
             print(runs[-1], flush=True)
-        write_json(out, {**machine(), "split": "held-out fifth of train", "runs": runs})
+        write_json(out, {**machine_record(), "split": "held-out fifth of train", "runs": runs})
 
 
 def score(model: Predictor, among: StoredPoints | None, parts: Dataset) -> dict[str, Any]:

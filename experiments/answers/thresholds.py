@@ -23,7 +23,7 @@ import snm
 from experiments.arms import train_and_measure
 from experiments.command_line import run_command
 from snm.evaluation.f1 import F1
-from snm.machine.versions import machine
+from snm.machine.versions import machine_record
 from snm.runs.folder import RunFolder, write_json
 
 GOALS = ("0.5", "micro-f1", "macro-f1", "f1@5")
@@ -39,7 +39,7 @@ def main(data: tyro.conf.Positional[list[str]], runs: Path, out: Path | None = N
       out: a JSON file to write.
     """
     rows = train_and_measure(data, runs, measure)
-    found = {"preset": "default", **machine(), "rows": rows}
+    found = {"preset": "default", **machine_record(), "rows": rows}
     print(json.dumps(found, indent=1))
     if out is not None:
         write_json(out, found)

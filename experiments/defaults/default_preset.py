@@ -17,6 +17,7 @@ a minute on 2 cores.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,13 +25,12 @@ from typing import Any
 
 import numpy as np
 import tyro
-from rich.console import Console
-from rich.table import Table
 
 import snm
 from experiments.arms import train_and_score
 from experiments.command_line import run_command
 from experiments.kept_runs import KeptRuns
+from experiments.tables import averaged, print_groups
 from snm.data.dataset import Dataset
 from snm.system.files import write_atomic
 
@@ -140,23 +140,19 @@ def _settings(idea: str) -> dict[str, Any]:
 def show(cells: list[dict[str, Any]]) -> None:
     """Prints the mean over seeds of each idea on each data set, and the difference to `start`."""
     for name in dict.fromkeys(cell["data"] for cell in cells):
-        table = Table(title=f"{name}: a held-out fifth of train", title_justify="left")
-        table.add_column("idea", no_wrap=True)
-        table.add_column("seeds", justify="right")
-        for key in SHOWN:
-            table.add_column(key, justify="right")
-        table.add_column("seconds", justify="right")
         of_data = [cell for cell in cells if cell["data"] == name]
         start = [cell for cell in of_data if cell["idea"] == "start"]
-        for idea in dict.fromkeys(cell["idea"] for cell in of_data):
-            runs = [cell for cell in of_data if cell["idea"] == idea]
-            table.add_row(
-                idea,
-                str(len(runs)),
-                *(_with_difference(runs, start, key) for key in SHOWN),
-                f"{np.median([run['seconds'] for run in runs]):.0f}",
-            )
-        Console(width=110).print(table)
+        print_groups(
+            f"{name}: a held-out fifth of train",
+            of_data,
+            by={"idea": "idea"},
+            columns={
+                "seeds": lambda runs: str(len(runs)),
+                **{key: functools.partial(_with_difference, start=start, key=key) for key in SHOWN},
+                "seconds": averaged("seconds", form=".0f", average=np.median),
+            },
+            width=110,
+        )
 
 
 def markdown(cells: list[dict[str, Any]]) -> Iterator[str]:

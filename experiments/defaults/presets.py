@@ -17,14 +17,13 @@ from typing import Any
 
 import numpy as np
 import tyro
-from rich.console import Console
-from rich.table import Table
 
 import snm
 from experiments.command_line import run_command
 from experiments.defaults.time_by_part import trained
 from experiments.kept_runs import KeptRuns
-from snm.compare.peers.process import run_peer
+from experiments.tables import averaged, print_groups
+from snm.compare.peers.process import PeerOptions, run_peer
 from snm.config.resolve import resolve
 
 KEYS = ("P@1", "P@3", "P@5", "PSP@5")
@@ -81,21 +80,23 @@ def _ours(folder: Path, seed: int, place: Path, name: str) -> dict[str, Any]:
 def _theirs(folder: Path, seed: int, place: Path, name: str) -> dict[str, Any]:
     """The package on the same files, with the same labels excluded from its predictions."""
     seen = resolve(snm.preset("fast"), snm.load_data(folder)).seen
-    found = run_peer(name, str(folder), place / "peer.json", seed=seed, seen=seen)
+    found = run_peer(name, str(folder), place / "peer.json", PeerOptions(seed=seed, seen=seen))
     names = ("metrics", "seconds", "predict_seconds", "version", "peak_memory_bytes")
     return {name: found[name] for name in names}
 
 
 def show(runs: list[dict[str, Any]]) -> None:
     """Prints means over the seeds, and medians of the seconds."""
-    table = Table(title="test points, means of the seeds; medians of seconds", title_justify="left")
-    for column in ("data", "", *KEYS, "seconds"):
-        table.add_column(column, justify="left" if column in ("data", "") else "right")
-    for data, name in dict.fromkeys((run["data"], run["name"]) for run in runs):
-        of = [run for run in runs if (run["data"], run["name"]) == (data, name)]
-        means = [f"{np.mean([run['metrics'][key] for run in of]):.2f}" for key in KEYS]
-        table.add_row(data, name, *means, f"{np.median([run['seconds'] for run in of]):.1f}")
-    Console(width=90).print(table)
+    print_groups(
+        "test points, means of the seeds; medians of seconds",
+        runs,
+        by={"data": "data", "": "name"},
+        columns={
+            **{key: averaged("metrics", key) for key in KEYS},
+            "seconds": averaged("seconds", form=".1f", average=np.median),
+        },
+        width=90,
+    )
 
 
 if __name__ == "__main__":

@@ -18,12 +18,11 @@ from typing import Any, Literal
 
 import numpy as np
 import tyro
-from rich.console import Console
-from rich.table import Table
 
 import snm
 from experiments.command_line import run_command
 from experiments.kept_runs import KeptRuns
+from experiments.tables import averaged, print_groups
 
 KEYS = ("P@1", "P@3", "P@5", "PSP@5")
 WAYS = ("before", "anew", "on-all", "on-new")
@@ -96,19 +95,16 @@ def run_of(
 
 def show(runs: list[dict[str, Any]]) -> None:
     """Prints means over the seeds."""
-    table = Table(title="test points, means of the seeds", title_justify="left")
-    for column in ("data", "way", *KEYS, "ECE@5", "seconds"):
-        table.add_column(column, justify="left" if column in ("data", "way") else "right")
-    for data, way in dict.fromkeys((run["data"], run["way"]) for run in runs):
-        of = [run for run in runs if (run["data"], run["way"]) == (data, way)]
-        means = [f"{np.mean([run['metrics'][key] for run in of]):.2f}" for key in KEYS]
-        errors = [run["ECE"] for run in of if run["ECE"] is not None]  # few points tell of none
-        table.add_row(
-            data, way, *means,
-            f"{np.mean(errors):.4f}" if errors else "",
-            f"{np.mean([run['seconds'] for run in of]):.1f}",
-        )  # fmt: skip
-    Console(width=100).print(table)
+    print_groups(
+        "test points, means of the seeds",
+        runs,
+        by={"data": "data", "way": "way"},
+        columns={
+            **{key: averaged("metrics", key) for key in KEYS},
+            "ECE@5": averaged("ECE", form=".4f"),  # few points tell of none
+            "seconds": averaged("seconds", form=".1f"),
+        },
+    )
 
 
 if __name__ == "__main__":

@@ -12,19 +12,18 @@ points are not used. Runs in the output file are not repeated.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tyro
-from rich.console import Console
-from rich.table import Table
 
 import snm
 from experiments.arms import train_and_score
 from experiments.command_line import run_command
 from experiments.kept_runs import KeptRuns
 from experiments.rules.rare_starts import SCORED, some_of
+from experiments.tables import averaged, print_groups
 from snm.errors import InputError, nearest
 
 KEYS = ("P@1", "P@3", "P@5")
@@ -78,18 +77,24 @@ def main(
 
 def show(runs: list[dict[str, Any]]) -> None:
     """Prints a row a data set and number of points: means over the seeds."""
-    table = Table(title="points not trained on, means of the seeds", title_justify="left")
+
+    def column(arm: str) -> Callable[[list[dict[str, Any]]], str]:
+        means = [averaged("metrics", key, form=".1f") for key in KEYS]
+
+        def cell(group: list[dict[str, Any]]) -> str:
+            of_arm = [run for run in group if run["arm"] == arm]
+            return " / ".join(mean(of_arm) for mean in means) if of_arm else ""
+
+        return cell
+
     arms = [arm for arm in _ALL if any(run["arm"] == arm for run in runs)]
-    for column in ("data", "points", *arms):
-        table.add_column(column, justify="left" if column == "data" else "right")
-    for data, points in dict.fromkeys((run["data"], run["points"]) for run in runs):
-        row = [run for run in runs if (run["data"], run["points"]) == (data, points)]
-        cells = []
-        for arm in arms:
-            of = [run["metrics"] for run in row if run["arm"] == arm]
-            cells.append(" / ".join(f"{np.mean([one[key] for one in of]):.1f}" for key in KEYS))
-        table.add_row(data, f"{points}", *cells)
-    Console(width=120).print(table)
+    print_groups(
+        "points not trained on, means of the seeds",
+        runs,
+        by={"data": "data", "points": "points"},
+        columns={arm: column(arm) for arm in arms},
+        width=120,
+    )
 
 
 if __name__ == "__main__":

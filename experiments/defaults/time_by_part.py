@@ -20,7 +20,7 @@ from typing import Any
 import tyro
 
 from experiments.command_line import run_command
-from snm.machine.versions import machine
+from snm.machine.versions import machine_record
 from snm.runs.folder import read_json, write_json
 
 KEPT = ("P@1", "P@3", "P@5", "PSP@5")
@@ -63,7 +63,8 @@ def main(
                         "metrics": {key: result["metrics"][key] for key in KEPT},
                     })  # fmt: skip
                     write_json(out, {
-                        **machine(), "command": " ".join(["snm train DATA --run-dir RUN", *flags]),
+                        **machine_record(),
+                        "command": " ".join(["snm train DATA --run-dir RUN", *flags]),
                         "unit": "seconds", "runs": runs,
                     })  # fmt: skip
                     parts = sorted(runs[-1]["parts"].items(), key=lambda part: -part[1])

@@ -36,7 +36,7 @@ from snm.data.dataset import Dataset
 from snm.data.weighting import Weighting
 from snm.losses.rank_weights import top
 from snm.losses.theta import lemma2_bound, theta_norms
-from snm.machine.versions import machine
+from snm.machine.versions import machine_record
 from snm.runs.folder import read_json, write_json
 from snm.system.cache_folder import enable_compilation_cache
 from snm.theory.complexity import linear_complexity
@@ -158,7 +158,12 @@ def main(
         setting = SETTINGS[dataset.name]
         rows = file["sets"].setdefault(
             dataset.name,
-            {"sha256": dataset.sha256, **dataclasses.asdict(setting), **machine(), "runs": []},
+            {
+                "sha256": dataset.sha256,
+                **dataclasses.asdict(setting),
+                **machine_record(),
+                "runs": [],
+            },
         )
         if "stages" not in rows:
             rows["stages"] = theory(dataset, setting)

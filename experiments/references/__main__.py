@@ -25,7 +25,7 @@ import tyro
 from experiments.command_line import run_command
 from experiments.references.table import PEERS, REFERENCES
 from snm.data.load import load
-from snm.machine.versions import machine
+from snm.machine.versions import machine_record
 from snm.runs.folder import read_json, write_json
 
 
@@ -57,7 +57,7 @@ def main(
                 continue
             run = {**key, **_measured(reference, folder, held_out, seen, minutes)}
             before = read_json(out) if out.exists() else {"runs": []}  # others may write it too
-            write_json(out, {**before, **machine(), "runs": [*before["runs"], run]})
+            write_json(out, {**before, **machine_record(), "runs": [*before["runs"], run]})
             figures = run.get("metrics", {})
             text = [f"{at} {figures[at]:.2f}" for at in ("P@1", "P@3", "P@5") if at in figures]
             print(name, reference, *(text or [run["ended"]]), flush=True)

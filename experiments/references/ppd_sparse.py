@@ -70,12 +70,12 @@ class PPDSparse:
         for _ in range(self.searches):
             for _ in range(self.visits):
                 self._visit(x, v, pairs, rng)
-            pairs = pairs.of((pairs.alpha > 0) | pairs.right)
+            pairs = pairs.select((pairs.alpha > 0) | pairs.right)
             added, violated = self._searched(x, v, pairs, left)
             left = left[violated]
             if not len(left):
                 break
-            pairs = pairs.of(np.isin(pairs.label, left)).joined(added)
+            pairs = pairs.select(np.isin(pairs.label, left)).joined(added)
         return csr_matrix(self._shrunk(v).T)
 
     def _visit(
@@ -153,7 +153,7 @@ class _Pairs(NamedTuple):
     right: NDArray[np.bool_]
     alpha: NDArray[np.float32]
 
-    def of(self, chosen: NDArray[np.bool_]) -> _Pairs:
+    def select(self, chosen: NDArray[np.bool_]) -> _Pairs:
         return _Pairs(*(each[chosen] for each in self))
 
     def joined(self, other: _Pairs) -> _Pairs:

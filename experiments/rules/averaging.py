@@ -28,7 +28,7 @@ from experiments.defaults.default_preset import START, make_dataset
 from snm.data.dataset import Dataset
 from snm.distributed.dataset import label_frequency_together
 from snm.evaluation.evaluate import TrainCounts, evaluate_points
-from snm.machine.versions import machine
+from snm.machine.versions import machine_record
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import write_json
 from snm.tables.table import normalize
@@ -57,7 +57,7 @@ def main(
                 runs.append(
                     {"data": parts.name, "schedule": schedule, "seed": seed, "scores": scores}
                 )
-                write_json(out, {**machine(), "start": START, "runs": runs})
+                write_json(out, {**machine_record(), "start": START, "runs": runs})
                 for name, metrics in scores.items():
                     shown = "  ".join(f"{metrics[key]:.2f}" for key in KEYS)
                     print(f"{parts.name:<16} {schedule:<9} {seed}  {name:<22} {shown}", flush=True)

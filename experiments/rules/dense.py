@@ -36,7 +36,7 @@ from experiments.arms import train_and_score
 from experiments.command_line import run_command
 from snm.data.dataset import Dataset
 from snm.data.weighting import Weighting
-from snm.machine.versions import machine
+from snm.machine.versions import machine_record
 from snm.runs.folder import write_json
 
 _WIDTH, _HIGHEST = 200, 10.0
@@ -63,7 +63,7 @@ def main(
       parts: what to compare: weightings, from how many values on they help, passes.
     """
     found: dict[str, list[dict[str, Any]]] = {part: [] for part in parts}
-    about = {"points": "a held-out fifth of the training set", "machine": machine()}
+    about = {"points": "a held-out fifth of the training set", "machine": machine_record()}
     for folder in data:
         dataset = snm.load_data(folder)
         dense = coordinates(dataset)

@@ -28,7 +28,7 @@ import snm
 from experiments.command_line import run_command
 from snm.config.resolve import resolve
 from snm.data.weighting import Weighting
-from snm.machine.versions import machine
+from snm.machine.versions import machine_record
 from snm.memory.label_names import try_names
 from snm.runs.folder import write_json
 
@@ -55,7 +55,7 @@ def main(
                                       "held_out_labels": without_points(dataset)})  # fmt: skip
         print(json.dumps(rows[-1], indent=1), flush=True)
         if out is not None:
-            write_json(out, {"preset": "default", **machine(), "rows": rows})
+            write_json(out, {"preset": "default", **machine_record(), "rows": rows})
 
 
 def trial(dataset: snm.Dataset) -> dict[str, Any]:

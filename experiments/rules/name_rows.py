@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 import snm
 from experiments.command_line import run_command
 from snm.grow.name_rows import predict_rows_from_names
-from snm.machine.versions import machine
+from snm.machine.versions import machine_record
 from snm.runs.folder import RunFolder, write_json
 from snm.trainer.evaluate_run import score_test_points
 
@@ -54,7 +54,7 @@ def main(
                 rows.append(one)
                 print(json.dumps(one), flush=True)
             if out is not None:
-                write_json(out, {"preset": "default", **machine(), "rows": rows})
+                write_json(out, {"preset": "default", **machine_record(), "rows": rows})
 
 
 def measure(data: Path, seed: int) -> list[dict[str, Any]]:

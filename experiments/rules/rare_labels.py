@@ -29,7 +29,7 @@ import snm
 from experiments.command_line import run_command
 from snm.data.dataset import Dataset
 from snm.evaluation.evaluate import TrainCounts, evaluate_points
-from snm.machine.versions import machine
+from snm.machine.versions import machine_record
 from snm.runs.folder import write_json
 
 # A copy has no name and is no feature, so that `auto` would choose these otherwise with copies.
@@ -68,7 +68,10 @@ def main(
                     "labels": dataset.train.num_labels, **measure(parts, seed),
                 })  # fmt: skip
                 print(rows[-1], flush=True)
-                about = {"points": "a held-out fifth of the training set", "machine": machine()}
+                about = {
+                    "points": "a held-out fifth of the training set",
+                    "machine": machine_record(),
+                }
                 write_json(out, {**about, "rows": rows})
 
 

@@ -15,13 +15,12 @@ from typing import Any
 
 import numpy as np
 import tyro
-from rich.console import Console
-from rich.table import Table
 
 import snm
 from experiments.arms import train_and_score
 from experiments.command_line import run_command
 from experiments.kept_runs import KeptRuns
+from experiments.tables import averaged, print_groups
 from snm.data.dataset import Dataset
 
 KEYS = ("P@1", "P@3", "P@5", "PSP@5")
@@ -74,15 +73,15 @@ def share_of_rare(dataset: Dataset) -> float:
 
 def show(runs: list[dict[str, Any]]) -> None:
     """Prints a row a data set, preset and start: means over the seeds."""
-    table = Table(title="points not trained on, means of the seeds", title_justify="left")
-    for column in ("data", "preset", "class rows", *KEYS, "seconds"):
-        table.add_column(column, justify="left" if column[0] in "dpc" else "right")
-    keys = dict.fromkeys((run["data"], run["preset"], run["start"]) for run in runs)
-    for key in keys:
-        of = [run for run in runs if (run["data"], run["preset"], run["start"]) == key]
-        means = [f"{np.mean([run['metrics'][name] for run in of]):.2f}" for name in KEYS]
-        table.add_row(*key, *means, f"{np.mean([run['seconds'] for run in of]):.0f}")
-    Console(width=100).print(table)
+    print_groups(
+        "points not trained on, means of the seeds",
+        runs,
+        by={"data": "data", "preset": "preset", "class rows": "start"},
+        columns={
+            **{key: averaged("metrics", key) for key in KEYS},
+            "seconds": averaged("seconds", form=".0f"),
+        },
+    )
 
 
 if __name__ == "__main__":

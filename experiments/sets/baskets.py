@@ -20,7 +20,7 @@ import tyro
 from scipy.sparse import csr_matrix
 
 from experiments.command_line import run_command
-from experiments.sets.text_sets import needs
+from experiments.sets.debian_sets import needs
 from snm.data.formats.repository_text.writer import write_text
 from snm.errors import InputError
 from snm.system.files import atomic_folder

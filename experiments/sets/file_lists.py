@@ -26,8 +26,7 @@ from typing import Literal
 import tyro
 
 from experiments.command_line import run_command
-from experiments.sets.reference_works import halves
-from experiments.sets.text_sets import Row, write_rows
+from experiments.sets.csv_rows import Row, halves, write_rows
 from snm.errors import InputError
 
 WORDS = range(3, 21)  # of a file's name, each of two characters or more
@@ -65,7 +64,7 @@ def listed(path: Path) -> Iterator[tuple[str, str, list[str]]]:
             yield folder, name, [package.rsplit("/", 1)[-1] for package in packages.split(",")]
 
 
-def of_files(path: Path) -> Iterator[Row]:
+def read_files(path: Path) -> Iterator[Row]:
     """The words of file names, and the packages that have such a file."""
     packages: dict[str, set[str]] = defaultdict(set)
     for _, name, found in listed(path):
@@ -82,7 +81,7 @@ def of_files(path: Path) -> Iterator[Row]:
             yield text, sorted(packages[text])
 
 
-def of_folders(path: Path) -> Iterator[Row]:
+def read_folders(path: Path) -> Iterator[Row]:
     """Half of the names in a folder, and the others."""
     folders: dict[str, set[str]] = defaultdict(set)
     for folder, name, _ in listed(path):
@@ -96,7 +95,7 @@ def of_folders(path: Path) -> Iterator[Row]:
     yield from halves(list(names) for names in dict.fromkeys(frequent) if len(names) in NAMES)
 
 
-KINDS: dict[Kind, Callable[[Path], Iterator[Row]]] = {"files": of_files, "folders": of_folders}
+KINDS: dict[Kind, Callable[[Path], Iterator[Row]]] = {"files": read_files, "folders": read_folders}
 
 if __name__ == "__main__":
     run_command(main, __doc__)

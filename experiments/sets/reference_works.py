@@ -23,18 +23,17 @@ fewer than three texts are left out. Rows are shuffled with seed 0. To import:
 from __future__ import annotations
 
 import gzip
-import random
 import re
 import sqlite3
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import tyro
 
 from experiments.command_line import run_command
-from experiments.sets.text_sets import Row, write_rows
+from experiments.sets.csv_rows import Row, halves, write_rows
 from snm.errors import InputError
 
 LONGEST = 20_000  # characters of an RFC
@@ -67,7 +66,7 @@ def query(path: Path, text: str) -> list[tuple[Any, ...]]:
         return database.execute(text).fetchall()
 
 
-def of_genes(path: Path) -> Iterator[Row]:
+def read_genes(path: Path) -> Iterator[Row]:
     """Genes as words and families, and the terms that they were given."""
     words: dict[int, list[str]] = defaultdict(list)
     for gene, name, symbol in query(path, "select _id, gene_name, symbol from gene_info"):
@@ -86,7 +85,7 @@ def of_genes(path: Path) -> Iterator[Row]:
         yield " ".join(words[gene]), sorted(labels)
 
 
-def of_papers(path: Path) -> Iterator[Row]:
+def read_papers(path: Path) -> Iterator[Row]:
     """Half of the genes that a paper is about, and the others."""
     genes: dict[str, list[int]] = defaultdict(list)
     for gene, paper in query(path, "select _id, pubmed_id from pubmed"):
@@ -95,7 +94,7 @@ def of_papers(path: Path) -> Iterator[Row]:
     yield from halves(basket for basket in baskets if len(basket) in BASKETS)
 
 
-def of_terms(path: Path) -> Iterator[Row]:
+def read_terms(path: Path) -> Iterator[Row]:
     """Names and definitions of terms, and the names of the terms above."""
     terms = {one: rest for one, *rest in query(path, "select _id, term, definition from go_term")}
     above: dict[int, set[str]] = defaultdict(set)
@@ -109,7 +108,7 @@ def of_terms(path: Path) -> Iterator[Row]:
             yield f"{name} {definition or ''}"[:600], sorted(labels)
 
 
-def of_thesaurus(path: Path) -> Iterator[Row]:
+def read_thesaurus(path: Path) -> Iterator[Row]:
     """Half of the synonyms of a word, and the others."""
     entries: list[set[str]] = []
     for line in path.read_text(encoding="utf-8").splitlines()[1:]:  # after the encoding
@@ -122,16 +121,7 @@ def of_thesaurus(path: Path) -> Iterator[Row]:
     yield from halves(entry for entry in found if len(entry) >= FEWEST_SYNONYMS)
 
 
-def halves(baskets: Iterable[list[str]]) -> Iterator[Row]:
-    """A random half of each basket as a text with commas, and the others as labels."""
-    rng = random.Random(0)
-    for basket in baskets:
-        rng.shuffle(basket)
-        middle = len(basket) // 2
-        yield ",".join(basket[:middle]), basket[middle:]
-
-
-def of_rfcs(folder: Path) -> Iterator[Row]:
+def read_rfcs(folder: Path) -> Iterator[Row]:
     """Bodies of RFCs without their references and numbers of RFCs, and the RFCs that they cite."""
     for path in sorted(folder.rglob("rfc*.txt*")):
         number = re.match(r"rfc(\d+)\.txt", path.name)
@@ -147,7 +137,7 @@ def of_rfcs(folder: Path) -> Iterator[Row]:
         yield body[:LONGEST], [f"rfc{one}" for one in cited]
 
 
-def of_pictures(folder: Path) -> Iterator[Row]:
+def read_pictures(folder: Path) -> Iterator[Row]:
     """Titles, descriptions and file names of pictures, and their tags."""
     for path in sorted(folder.rglob("*.svg*")):
         if not path.is_file():
@@ -173,12 +163,12 @@ def read(path: Path) -> str:
 
 
 KINDS: dict[Kind, Callable[[Path], Iterator[Row]]] = {
-    "genes": of_genes,
-    "papers": of_papers,
-    "terms": of_terms,
-    "thesaurus": of_thesaurus,
-    "rfcs": of_rfcs,
-    "pictures": of_pictures,
+    "genes": read_genes,
+    "papers": read_papers,
+    "terms": read_terms,
+    "thesaurus": read_thesaurus,
+    "rfcs": read_rfcs,
+    "pictures": read_pictures,
 }
 """Kind of the texts -> what reads them, and the labels of each."""
 

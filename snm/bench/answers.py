@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from snm.bench import peers
-from snm.bench.contest import Contest, Ours
-from snm.bench.machine import Machine, Work
-from snm.bench.shapes import Shape, model_of, points_of, queries_of, state_of
+from snm.bench.contest import Contest, OwnContestant
+from snm.bench.rates import MachineRates, Work
+from snm.bench.shapes import Shape, make_model, make_points, make_queries, make_state
 from snm.data.weighting import Weighting
 from snm.machine.compiler import answer_options
 from snm.prediction.predictor import Predictor
@@ -29,9 +29,9 @@ _SLOW_LABELS = 500_000  # with more labels, a round takes seconds
 _SLOW_ROUNDS = 7
 
 
-def retrieval_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
+def retrieval_contest(shape: Shape, machine: MachineRates) -> Iterator[Contest]:
     """The exact top 5 over all labels, as in evaluation: in float32, then in bfloat16."""
-    table, queries = state_of(shape).head.table.rows, queries_of(shape, _QUERIES)
+    table, queries = make_state(shape).head.table.rows, make_queries(shape, _QUERIES)
 
     def search(dtype: Any) -> Any:
         def best(queries: jax.Array, table: jax.Array) -> Any:
@@ -56,11 +56,11 @@ def retrieval_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
             shape.name,
             machine.of_factors(dtype),
             [
-                Ours(dtype, functools.partial(_done, best, queries, table), case=dtype, work=work,
-                     against=against, notes=notes),
+                OwnContestant(dtype, functools.partial(_done, best, queries, table), case=dtype,
+                              work=work, against=against, notes=notes),
             ],
             lambda: peers.retrieval(table, queries, _BEST, machine.torch_device),
-            repeats=_SLOW_ROUNDS if shape.num_labels > _SLOW_LABELS else 10**9,
+            max_rounds=_SLOW_ROUNDS if shape.num_labels > _SLOW_LABELS else None,
         )  # fmt: skip
 
 
@@ -69,11 +69,11 @@ def _done(program: Any, *arguments: Any) -> Any:
     return jax.block_until_ready(program(*arguments))
 
 
-def predict_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
+def predict_contest(shape: Shape, machine: MachineRates) -> Iterator[Contest]:
     """From raw points to labels and scores on the host, as `snm predict` does for each block."""
-    model = model_of(shape, 16)
-    state = state_of(shape)
-    features, _ = points_of(shape, _POINTS)
+    model = make_model(shape, 16)
+    state = make_state(shape)
+    features, _ = make_points(shape, _POINTS)
     predictor = Predictor(model, state, Weighting.fit("tfidf", features))
     distinct = len(np.unique(features.indices))
     on_cpu = machine.platform == "cpu"  # as the peer is
@@ -86,9 +86,9 @@ def predict_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
         shape.name,
         machine,
         [
-            Ours("predict", lambda: predictor.predict(features, _BEST), work=work,
-                 case=f"{_POINTS} points", against=("torch and faiss",) if on_cpu else ()),
+            OwnContestant("predict", lambda: predictor.predict(features, _BEST), work=work,
+                          case=f"{_POINTS} points", against=("torch and faiss",) if on_cpu else ()),
         ],
         lambda: peers.prediction(shape, predictor, features, _BEST) if on_cpu else [],
-        repeats=_SLOW_ROUNDS if shape.num_labels > _SLOW_LABELS else 10**9,
+        max_rounds=_SLOW_ROUNDS if shape.num_labels > _SLOW_LABELS else None,
     )  # fmt: skip

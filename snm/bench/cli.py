@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import json
-import os
-import platform
-import re
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -16,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro.conf import Positional, arg
 
 from snm.errors import InputError
-from snm.machine.cores import num_cores
 from snm.system.faults import describe_error
 
 if TYPE_CHECKING:
@@ -79,6 +73,7 @@ class Bench:
         """
         import jax
 
+        from snm.bench.environment import describe_environment
         from snm.bench.parts import PARTS
         from snm.runs.folder import write_json
         from snm.system.terminal import text_spinner, wide_console
@@ -93,7 +88,7 @@ class Bench:
             jax.config.update("jax_platforms", "cpu")
         names = self.parts or tuple(PARTS)
         rows: list[dict[str, Any]] = []
-        machine_description = describe_machine()
+        environment = describe_environment()
         with text_spinner("", timed=True) as report:
             for shape in self.shape:
                 for part in names:
@@ -102,7 +97,7 @@ class Bench:
                     console.print(make_results_table(part_rows))
                     if self.json is not None:
                         # A list of rows, each with the machine it was measured on.
-                        write_json(self.json, [{**row, "on": machine_description} for row in rows])
+                        write_json(self.json, [{**row, "on": environment} for row in rows])
         if before is not None:
             lines = slower(rows, before)
             for line in lines:
@@ -137,15 +132,15 @@ def _time_part(part: str, shape: str, command: Bench, report: Any) -> list[dict[
     import jax.numpy as jnp
 
     from snm.bench.contest import run_contest
-    from snm.bench.machine import Machine
     from snm.bench.parts import PARTS
+    from snm.bench.rates import MachineRates
     from snm.bench.shapes import SHAPES
 
     whole = SHAPES[shape]
     report(f"{part} {shape}: preparing")
     dtype = _DTYPES[command.device] if command.compute_dtype == "auto" else command.compute_dtype
     whole = dataclasses.replace(whole, compute_dtype=dtype)
-    machine = Machine(whole.batch, whole.dim, jnp.dtype(dtype))
+    machine = MachineRates(whole.batch, whole.dim, jnp.dtype(dtype))
     sizes = [whole]
     if part in _SAMPLED_PARTS:
         sizes = [
@@ -263,42 +258,3 @@ def make_results_table(rows: list[dict[str, Any]]) -> Table:
 
 def _ratio(value: float) -> str:
     return f"{value:.2f}" if value < 10 else f"{value:,.0f}"
-
-
-def describe_machine() -> dict[str, Any]:
-    """The machine, package versions, memory allocator and date."""
-    from importlib import metadata
-
-    import jax
-
-    cpu = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        names = re.findall(r"model name\s*: (.*)", info.read_text(encoding="utf-8"))
-        cpu = names[0] if names else cpu
-    versions = {}
-    for name in ("jax", "numpy", "torch", "faiss-cpu", "scikit-learn"):
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
-    tuned = [name for name in os.environ if name.startswith("MALLOC_") or name == "LD_PRELOAD"]
-    return {
-        "device": jax.devices()[0].device_kind,
-        "processor": cpu,
-        "cores": num_cores(),
-        "python": platform.python_version(),
-        "versions": versions,
-        "malloc": " ".join(f"{name}={os.environ[name]}" for name in sorted(tuned)) or "default",
-        "date": datetime.date.today().isoformat(),
-        "command": _command(),
-    }
-
-
-def _command() -> str:
-    """The command line, without the paths of its files, which are private."""
-    words = ["snm", *sys.argv[1:]]
-    for flag in ("--json", "--vs"):
-        if flag in words[:-1]:
-            words[words.index(flag) + 1] = "FILE"
-    return " ".join(words)

@@ -13,10 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from snm.bench.machine import Machine, Rates, Work
+from snm.bench.rates import MachineRates, Rates, Work
 from snm.machine.ram import reset_peak
 
-__all__ = ["Contest", "Contestant", "Missing", "Ours", "quartiles", "ratios", "run_contest"]
+__all__ = [
+    "Contest",
+    "Contestant",
+    "Missing",
+    "OwnContestant",
+    "quartiles",
+    "ratios",
+    "run_contest",
+]
 
 
 @dataclasses.dataclass
@@ -38,7 +46,7 @@ class Contestant:
 
 
 @dataclasses.dataclass
-class Ours(Contestant):
+class OwnContestant(Contestant):
     """A contestant of this package, which becomes a row of the results.
 
     Attributes:
@@ -79,17 +87,17 @@ class Contest:
       ours: our contestants, each a row of the results.
       peers: creates the peers. It is called after ours have run once, so that the peers' memory is
         not counted as ours.
-      repeats: the maximum number of rounds, for slow jobs.
+      max_rounds: the maximum number of rounds, for slow jobs; None for no maximum.
       has_peaks: whether the peak of memory is that of one contestant: not where the contestants
         have tables of their own, which are all in memory at once.
     """
 
     part: str
     shape: str
-    machine: Machine
-    ours: list[Ours]
+    machine: MachineRates
+    ours: list[OwnContestant]
     peers: Callable[[], Sequence[Contestant | Missing]] = tuple
-    repeats: int = 10**9
+    max_rounds: int | None = None
     has_peaks: bool = True
 
 
@@ -113,7 +121,7 @@ def run_contest(
         mine.call()
         if contest.has_peaks:
             peaks[mine.name] = contest.machine.peak_memory()
-    rounds = min(repeats, contest.repeats)
+    rounds = repeats if contest.max_rounds is None else min(repeats, contest.max_rounds)
     alone = _rounds(contest, contest.ours, rounds, report)
     report(f"{contest.part} {contest.shape}: peers, warm-up")
     found = list(contest.peers())
@@ -154,7 +162,7 @@ def _rounds(
             if one.settle is not None:
                 one.settle()
             after = contest.machine.rates(copies=False)
-            if isinstance(one, Ours):
+            if isinstance(one, OwnContestant):
                 floors[one.name].append(one.work.seconds(before.between(after)))
             rates.append(after)
             before = after
@@ -163,7 +171,7 @@ def _rounds(
 
 def _row(
     contest: Contest,
-    one: Ours,
+    one: OwnContestant,
     alone: _Times,
     together: _Times,
     peak: int | None,
@@ -200,7 +208,7 @@ def _row(
     }
 
 
-def _rates(one: Ours, seconds: float, rates: Sequence[Rates]) -> dict[str, float]:
+def _rates(one: OwnContestant, seconds: float, rates: Sequence[Rates]) -> dict[str, float]:
     """Points per second, and unavoidable work per second as fractions of the machine's rates."""
     found = {"examples_per_s": one.points / seconds} if one.points else {}
     if one.work.flop:

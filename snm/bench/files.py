@@ -10,9 +10,9 @@ from typing import Any
 import jax
 
 from snm.bench import peers
-from snm.bench.contest import Contest, Ours
-from snm.bench.machine import Machine, Work
-from snm.bench.shapes import Shape, model_of, points_of, state_of
+from snm.bench.contest import Contest, OwnContestant
+from snm.bench.rates import MachineRates, Work
+from snm.bench.shapes import Shape, make_model, make_points, make_state
 from snm.checkpoints.store import Checkpoints
 from snm.data import cache
 from snm.data.formats.repository_text.reader import read_text
@@ -26,11 +26,11 @@ _ROUNDS = 7
 _SLOW_ROUNDS = 3
 
 
-def read_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
+def read_contest(shape: Shape, machine: MachineRates) -> Iterator[Contest]:
     """Parsing the repository's text format, and loading the same data from the binary cache."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        features, labels = points_of(shape, min(shape.num_points, _PAIRS // shape.nonzeros))
+        features, labels = make_points(shape, min(shape.num_points, _PAIRS // shape.nonzeros))
         write_text(place / "train.txt", features, labels)
         size = (place / "train.txt").stat().st_size
         cache.write(place, "key", {"train": (features, labels)})
@@ -47,20 +47,20 @@ def read_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
             shape.name,
             machine,
             [
-                Ours("text", parse, case="text", work=Work(bytes=size + held),
-                     against=("scikit-learn", "python"), notes={"file_bytes": size}),
-                Ours("cached", load, case="cached", work=Work(bytes=2 * held),
-                     against=("scipy.sparse.load_npz",), notes={"file_bytes": held}),
+                OwnContestant("text", parse, case="text", work=Work(bytes=size + held),
+                              against=("scikit-learn", "python"), notes={"file_bytes": size}),
+                OwnContestant("cached", load, case="cached", work=Work(bytes=2 * held),
+                              against=("scipy.sparse.load_npz",), notes={"file_bytes": held}),
             ],
             lambda: peers.readers(place, features, labels),
-            repeats=_ROUNDS,
+            max_rounds=_ROUNDS,
         )  # fmt: skip
 
 
-def checkpoint_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
+def checkpoint_contest(shape: Shape, machine: MachineRates) -> Iterator[Contest]:
     """Saving a checkpoint of all parameters until it is complete on disk, and loading it."""
-    model = model_of(shape, 16)
-    state = state_of(shape)
+    model = make_model(shape, 16)
+    state = make_state(shape)
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(state))
     with tempfile.TemporaryDirectory() as folder:
         store = Checkpoints(Path(folder) / "checkpoints", keep=1)
@@ -80,11 +80,11 @@ def checkpoint_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
             shape.name,
             machine,
             [
-                Ours("save", save, case="save", work=work, against=("numpy.savez",),
-                     notes={"file_bytes": size}),
-                Ours("load", load, case="load", work=work, against=("numpy.load",),
-                     notes={"file_bytes": size}),
+                OwnContestant("save", save, case="save", work=work, against=("numpy.savez",),
+                              notes={"file_bytes": size}),
+                OwnContestant("load", load, case="load", work=work, against=("numpy.load",),
+                              notes={"file_bytes": size}),
             ],
             lambda: peers.array_files(Path(folder) / "peer.npz", state),
-            repeats=_SLOW_ROUNDS if size > 1e9 else _ROUNDS,
+            max_rounds=_SLOW_ROUNDS if size > 1e9 else _ROUNDS,
         )  # fmt: skip

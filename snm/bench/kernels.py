@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from snm.bench import peers
-from snm.bench.contest import Contest, Contestant, Ours
-from snm.bench.machine import Machine, Work
-from snm.bench.shapes import SEED, Shape, queries_of, source_of, state_of
+from snm.bench.contest import Contest, Contestant, OwnContestant
+from snm.bench.rates import MachineRates, Work
+from snm.bench.shapes import SEED, Shape, make_queries, make_source, make_state
 from snm.bench.steps import StepContestants
 from snm.machine.compiler import step_options
 from snm.sampling.uniform import uniform_device, uniform_host
@@ -37,7 +37,7 @@ def _jitted(function: Callable[..., Any], **how: Any) -> jax.stages.Wrapped:
     return jax.jit(function, compiler_options=step_options(), **how)
 
 
-def draw_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
+def draw_contest(shape: Shape, machine: MachineRates) -> Iterator[Contest]:
     """The draw of a sample: on the host, as the loader does on a CPU, or on the accelerator."""
     size = shape.sampled + 1
     steps = itertools.count()
@@ -54,7 +54,7 @@ def draw_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
             return jax.block_until_ready(drawn(np.int32(next(steps))))
 
     step = StepContestants(shape, machine)
-    ours = Ours(
+    ours = OwnContestant(
         "draw",
         draw,
         sampled=shape.sampled,
@@ -73,9 +73,9 @@ def draw_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
     )
 
 
-def bag_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
+def bag_contest(shape: Shape, machine: MachineRates) -> Iterator[Contest]:
     """The sparse first layer: the sums of feature rows, and the step on those rows."""
-    source = source_of(shape, 16, _BATCHES * shape.batch)
+    source = make_source(shape, 16, _BATCHES * shape.batch)
     blocks = []
     for step in range(min(_BATCHES, source.steps_per_epoch)):
         batch = jax.tree.map(lambda leaf: leaf[0], source.stack(step, 1))
@@ -118,16 +118,16 @@ def bag_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
         shape.name,
         machine,
         [
-            Ours(case, call, case=case, work=work[case], against=against[case])
+            OwnContestant(case, call, case=case, work=work[case], against=against[case])
             for case, call in (("forward", run_forward), ("forward and update", run_both))
         ],
         lambda: peers.bags(shape, [block for block, _ in blocks], steps, machine.torch_device),
     )
 
 
-def score_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
+def score_contest(shape: Shape, machine: MachineRates) -> Iterator[Contest]:
     """The scores of a batch against the sample, and the top k' of them."""
-    queries, table = queries_of(shape, shape.batch), state_of(shape).head.table.rows
+    queries, table = make_queries(shape, shape.batch), make_state(shape).head.table.rows
     sizes = {"num_labels": shape.num_labels, "size": shape.sampled + 1}
     samples = [jnp.asarray(uniform_host(SEED, step, **sizes).ids) for step in range(_BATCHES)]
     turn = itertools.cycle(samples)
@@ -152,8 +152,8 @@ def score_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
         shape.name,
         machine,
         [
-            Ours(f"best {count}", call_of(count), sampled=shape.sampled, mined=count,
-                 case=f"best {count}", work=work, against=(f"torch best {count}",))
+            OwnContestant(f"best {count}", call_of(count), sampled=shape.sampled, mined=count,
+                          case=f"best {count}", work=work, against=(f"torch best {count}",))
             for count in counts
         ],
         lambda: peers.scores(

@@ -8,13 +8,13 @@ from snm.bench.answers import predict_contest, retrieval_contest
 from snm.bench.contest import Contest
 from snm.bench.files import checkpoint_contest, read_contest
 from snm.bench.kernels import bag_contest, draw_contest, score_contest
-from snm.bench.machine import Machine
+from snm.bench.rates import MachineRates
 from snm.bench.shapes import Shape
 from snm.bench.steps import epoch_contest, growth_contest, step_contest
 
 __all__ = ["PARTS"]
 
-PARTS: dict[str, Callable[[Shape, Machine], Iterator[Contest]]] = {
+PARTS: dict[str, Callable[[Shape, MachineRates], Iterator[Contest]]] = {
     "read": read_contest,
     "sample": draw_contest,
     "bag": bag_contest,

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from snm.batches.schedule import Rates, Schedule
-from snm.batches.sources.build import make_source
+from snm.batches.sources import build
 from snm.batches.sources.source import BatchSettings, Source
 from snm.head.spec import HeadSpec
 from snm.model.model import Model, TrainState
@@ -25,11 +25,11 @@ __all__ = [
     "SEED",
     "SHAPES",
     "Shape",
-    "model_of",
-    "points_of",
-    "queries_of",
-    "source_of",
-    "state_of",
+    "make_model",
+    "make_points",
+    "make_queries",
+    "make_source",
+    "make_state",
 ]
 
 SEED = 0
@@ -105,7 +105,7 @@ SHAPES = {
 }
 
 
-def points_of(shape: Shape, count: int) -> tuple[csr_matrix, csr_matrix]:
+def make_points(shape: Shape, count: int) -> tuple[csr_matrix, csr_matrix]:
     """Synthetic points of a shape.
 
     Args:
@@ -149,7 +149,7 @@ def _random_rows(rng: np.random.Generator, count: int, width: int, mean: float) 
     return matrix
 
 
-def model_of(shape: Shape, mined: int) -> Model:
+def make_model(shape: Shape, mined: int) -> Model:
     """The model of the paper: ReLU encoder, BOWL with the hinge, one positive per point, SGD."""
     head = HeadSpec(
         num_labels=shape.num_labels,
@@ -168,21 +168,21 @@ def model_of(shape: Shape, mined: int) -> Model:
     )
 
 
-def state_of(shape: Shape) -> TrainState:
+def make_state(shape: Shape) -> TrainState:
     """The initial parameters; their shapes do not depend on k'."""
-    return init_state_on(model_of(shape, 16), seed=SEED)
+    return init_state_on(make_model(shape, 16), seed=SEED)
 
 
-def queries_of(shape: Shape, count: int) -> jax.Array:
+def make_queries(shape: Shape, count: int) -> jax.Array:
     """Random queries of unit length, float32 [count, dim]."""
     return normalize(jax.random.normal(jax.random.key(SEED + 2), (count, shape.dim)))
 
 
-def source_of(shape: Shape, mined: int, points: int, *, resident: bool = False) -> Source:
+def make_source(shape: Shape, mined: int, points: int, *, resident: bool = False) -> Source:
     """The data loader over `points` synthetic points, as in training."""
-    features, labels = points_of(shape, points)
-    source = make_source(
-        model_of(shape, mined).spec,
+    features, labels = make_points(shape, points)
+    source = build.make_source(
+        make_model(shape, mined).spec,
         features,
         labels,
         BatchSettings(batch_size=shape.batch, seed=SEED),

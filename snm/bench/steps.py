@@ -16,9 +16,9 @@ import jax
 import numpy as np
 
 from snm.bench import peers
-from snm.bench.contest import Contest, Contestant, Missing, Ours
-from snm.bench.machine import Machine, Work
-from snm.bench.shapes import Shape, model_of, source_of, state_of
+from snm.bench.contest import Contest, Contestant, Missing, OwnContestant
+from snm.bench.rates import MachineRates, Work
+from snm.bench.shapes import Shape, make_model, make_source, make_state
 from snm.checkpoints.store import Checkpoints
 from snm.machine.compiler import step_options
 from snm.model.train_step import train_step, train_steps
@@ -76,10 +76,10 @@ class StepContestants:
       machine: the machine that they run on.
     """
 
-    def __init__(self, shape: Shape, machine: Machine):
+    def __init__(self, shape: Shape, machine: MachineRates):
         self._shape, self._machine = shape, machine
         on_device = machine.platform != "cpu"
-        source = source_of(shape, shape.sampled, _BATCHES * shape.batch, resident=on_device)
+        source = make_source(shape, shape.sampled, _BATCHES * shape.batch, resident=on_device)
         self._times = _STEPS_PER_CALL[machine.platform]
         resident = source.resident_arrays()
         entries = source.shape(0)
@@ -94,7 +94,7 @@ class StepContestants:
         self._materialize = functools.partial(source.materialize, resident, shape=entries)
         self._turn = itertools.cycle(self._stacks)
         # All k' share these parameters, whose shapes do not depend on k'.
-        self._state = state_of(shape)
+        self._state = make_state(shape)
         features = source.features
         order, _ = source.order.epoch(0)
         self._touched = float(
@@ -110,14 +110,14 @@ class StepContestants:
         """The batches in the form of the CPU loader, for peers."""
         if self._machine.platform == "cpu":
             return self._stacks
-        source = source_of(self._shape, self._shape.sampled, _BATCHES * self._shape.batch)
+        source = make_source(self._shape, self._shape.sampled, _BATCHES * self._shape.batch)
         one = [jax.tree.map(lambda leaf: leaf[0], source.stack(s, 1)) for s in range(_BATCHES)]
         return [jax.device_put(batch) for batch in one]
 
-    def ours(self, mined: int, against: tuple[str, ...] = ()) -> Ours:
+    def ours(self, mined: int, against: tuple[str, ...] = ()) -> OwnContestant:
         """A step with k' = `mined`; each call uses the next batch."""
         shape = self._shape
-        model = model_of(shape, mined)
+        model = make_model(shape, mined)
         if self._machine.platform == "cpu":
             run = functools.partial(train_step, model)
         else:
@@ -135,7 +135,7 @@ class StepContestants:
         memory = compiled.memory_analysis()
         notes = {"temporary_bytes": None if memory is None else int(memory.temp_size_in_bytes),
                  "copies_table": copies_table(compiled.as_text() or "", shape)}  # fmt: skip
-        return Ours(
+        return OwnContestant(
             f"k' {shown}",
             call,
             self._times,
@@ -148,7 +148,7 @@ class StepContestants:
         )
 
 
-def step_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
+def step_contest(shape: Shape, machine: MachineRates) -> Iterator[Contest]:
     """Top-k' SNM for several k', negative sampling, and the peers."""
     steps = StepContestants(shape, machine)
     peer_names = ("k' all", "torch sparse", "torch sparse, mining first", "optax, dense gradients")
@@ -169,7 +169,7 @@ def step_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
     yield Contest("step", shape.name, machine, ours, find_peers)
 
 
-def growth_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
+def growth_contest(shape: Shape, machine: MachineRates) -> Iterator[Contest]:
     """The same step (k' = 16) for increasing numbers of labels; its time must not increase."""
     ours = []
     first = f"K {_GROWN[0]:,}"
@@ -183,19 +183,19 @@ def growth_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
     yield Contest("growth", shape.name, machine, ours, has_peaks=False)
 
 
-def epoch_contest(shape: Shape, machine: Machine) -> Iterator[Contest]:
+def epoch_contest(shape: Shape, machine: MachineRates) -> Iterator[Contest]:
     """The training loop with its loader, dispatches and losses, without checkpoints."""
     for mined in shape.loop_mined:
         yield from _loop_contest(shape, machine, mined)
 
 
-def _loop_contest(shape: Shape, machine: Machine, mined: int) -> Iterator[Contest]:
+def _loop_contest(shape: Shape, machine: MachineRates, mined: int) -> Iterator[Contest]:
     resident = machine.platform != "cpu"
-    source = source_of(shape, mined, _EPOCH_BATCHES * shape.batch, resident=resident)
+    source = make_source(shape, mined, _EPOCH_BATCHES * shape.batch, resident=resident)
     with tempfile.TemporaryDirectory() as folder:
         events = run_steps(
-            StepPrograms(model_of(shape, mined), source),
-            state_of(shape),
+            StepPrograms(make_model(shape, mined), source),
+            make_state(shape),
             Counters(),
             LoopPlan(_LOOP_STEPS, steps_per_dispatch(), checkpoint_every=_LOOP_STEPS),
             Checkpoints(Path(folder) / "checkpoints"),
@@ -211,7 +211,7 @@ def _loop_contest(shape: Shape, machine: Machine, mined: int) -> Iterator[Contes
                 done = event.step if isinstance(event, Stepped) else done
             taken = (time.perf_counter() - begin) / steps
 
-        loop = Ours(
+        loop = OwnContestant(
             "loop",
             run_some_steps,
             steps,
@@ -231,7 +231,7 @@ def _loop_contest(shape: Shape, machine: Machine, mined: int) -> Iterator[Contes
         )
 
 
-def _step_alone(shape: Shape, machine: Machine, mined: int) -> Contestant:
+def _step_alone(shape: Shape, machine: MachineRates, mined: int) -> Contestant:
     """The compiled step without the training loop."""
     step = StepContestants(shape, machine).ours(mined)
     return Contestant("step alone", step.call, step.times)

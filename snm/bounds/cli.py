@@ -62,7 +62,7 @@ class Bounds:
         """
         import numpy as np
 
-        from snm.bounds.measure import bounds_of_run, measure
+        from snm.bounds.measure import bounds_of_run, measure_margins
         from snm.runs.stored_run import StoredRun
         from snm.runs.unfinished import remark_unfinished
         from snm.system.cache_folder import enable_compilation_cache
@@ -92,7 +92,7 @@ class Bounds:
                 labelled = int(np.count_nonzero(np.diff(points.labels.indptr)))
                 shown = counter(name, min(max_points or labelled, labelled))
                 samples.append(
-                    measure(predictor, points, k, max_points=max_points, on_progress=shown)
+                    measure_margins(predictor, points, k, max_points=max_points, on_progress=shown)
                 )
         bounds = bounds_of_run(
             predictor,

@@ -46,7 +46,7 @@ from snm.theory.generalization import (
 )
 from snm.theory.retrieval import Vector, margin_risk
 
-__all__ = ["bounds_of_run", "measure", "sampled_vartheta"]
+__all__ = ["bounds_of_run", "measure_margins", "sampled_vartheta"]
 
 _BATCH = 512  # points
 _MARGINS = 8  # margins in the default grid: the largest possible margin, halved 1 to 8 times
@@ -85,7 +85,7 @@ def _jitted(model: Model, count: int) -> jax.stages.Wrapped:
     return jax.jit(embed_and_search, compiler_options=answer_options())
 
 
-def measure(
+def measure_margins(
     predictor: Predictor,
     points: Points,
     k: int,

@@ -4,10 +4,11 @@ Public names, by module:
 
 - `arms`: `Arm`, `plan_arms`, `tuning_grid`, `EXTRAS`: the settings to compare, and their tuning
   grids.
-- `campaign`: `Campaign`, `Plan`: runs all arms at equal steps, tuned, and at equal seconds.
+- `campaign`: `Campaign`, `CampaignSettings`: runs all arms at equal steps, tuned, and at equal
+  seconds.
 - `jobs`: `run_jobs`, `read_result`, `Job`: training runs as processes that can be resumed.
 - `worker`: `run_task`: one such run, `python -m snm.compare.worker TASK.json`.
-- `processes`: what such processes, and who starts them, know of each other's end.
+- `processes`: `run_tied`: what such processes, and who starts them, know of each other's end.
 - `probe`: `Probe`: measurements during training (scores, false negatives, gradient variance).
 - `peers`: other packages and methods, each behind one function and measured in its own process.
 - `report`: the summary, the tables, the plots and the HTML page.

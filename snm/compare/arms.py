@@ -52,10 +52,6 @@ _AUTO_SETTINGS: Changes = {"score_scale": "auto", "learning_rate": "auto"}
 """Settings that each loss chooses for itself."""
 
 
-def _mining(mined: int, **changes: Any) -> Changes:
-    return {"mined": mined, **changes}
-
-
 def _has_negative_weight(loss: str) -> bool:
     """Whether the loss reads `--negative-weight`, as bowl and powl do."""
     return "negative_weight" in LOSSES[loss].option_names
@@ -74,23 +70,23 @@ def _with_loss(loss: str) -> Changes:
 EXTRAS: dict[str, tuple[str, Callable[[int], Changes]]] = {
     "power-law": (
         "weights 1/rank over the mined labels",
-        lambda k: _mining(k, vartheta="power-law"),
+        lambda k: {"mined": k, "vartheta": "power-law"},
     ),
     "epsilon-tail": (
         "top-k', and 1% of that weight on every other sampled label",
-        lambda k: _mining(k, vartheta="epsilon-tail"),
+        lambda k: {"mined": k, "vartheta": "epsilon-tail"},
     ),
     "subsample": (
         "4 negatives drawn from the mined ones",
-        lambda k: _mining(k, vartheta="subsample"),
+        lambda k: {"mined": k, "vartheta": "subsample"},
     ),
     "all-labels": (
         "mined from all labels instead of a sample",
-        lambda k: _mining(k, sampled="all", sampled_start=0),
+        lambda k: {"mined": k, "sampled": "all", "sampled_start": 0},
     ),
     "anneal": (
         "k' falls from B by halves",
-        lambda k: _mining(k, mined_start="all"),
+        lambda k: {"mined": k, "mined_start": "all"},
     ),
     "logistic": (
         "negative sampling with the logistic surrogate",

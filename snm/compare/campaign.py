@@ -29,12 +29,12 @@ from snm.data.dataset import Dataset
 from snm.errors import InputError, StoppedError, counted
 from snm.losses.sampled import LOSSES
 
-__all__ = ["OWN", "WITHOUT_MEMORY", "Campaign", "Plan", "sampled_range"]
+__all__ = ["FIXED_SETTINGS", "WITHOUT_MEMORY", "Campaign", "CampaignSettings", "sampled_range"]
 
 _TUNING_METRIC = "R@1"
 """The metric that tuning maximises, on the held-out fifth of train."""
 
-OWN: dict[str, Any] = {
+FIXED_SETTINGS: dict[str, Any] = {
     "members": 1, "validation_fraction": 0.0, "evaluate_every": 0, "patience": 0,
     "monitor": "P@1", "refit": False, "seed": 0,
 }  # fmt: skip
@@ -53,7 +53,7 @@ OnProgress = Callable[[str, Running], None]
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class CampaignSettings:
     """What to compare.
 
     Attributes:
@@ -76,11 +76,11 @@ class Plan:
 
 
 class Campaign:
-    """Runs a plan in a folder.
+    """Runs a comparison in a folder.
 
     Args:
-      plan: what to compare.
-      dataset: the data set that `plan.data` names.
+      settings: what to compare.
+      dataset: the data set that `settings.data` names.
       folder: folder of results and unfinished runs.
       on_progress: called with the stage and the state of its jobs.
 
@@ -91,21 +91,23 @@ class Campaign:
       InputError: settings that do not fit the data.
     """
 
-    def __init__(self, plan: Plan, dataset: Dataset, folder: Path, on_progress: OnProgress):
-        self._plan, self._dataset, self._on_progress = plan, dataset, on_progress
+    def __init__(
+        self, settings: CampaignSettings, dataset: Dataset, folder: Path, on_progress: OnProgress
+    ):
+        self._settings, self._dataset, self._on_progress = settings, dataset, on_progress
         self._stop: Callable[[], bool] = lambda: False
         self._runs, self._epochs_file = folder / "runs", folder / "decided.json"
-        configs = [_resolved(arm, dataset) for arm in plan.arms]
+        configs = [_resolved(arm, dataset) for arm in settings.arms]
         self.arms = [
             ResolvedArm(arm.name, config, arm.baseline, arm.about + _with_memory(config))
-            for arm, config in zip(plan.arms, configs, strict=True)
+            for arm, config in zip(settings.arms, configs, strict=True)
         ]
 
     @property
     def tune_epochs(self) -> int:
         """Epochs of a tuning trial."""
         epochs = self.arms[0].config.epochs
-        return self._plan.tune_epochs or max(1, epochs // 2)
+        return self._settings.tune_epochs or max(1, epochs // 2)
 
     def run(self, stop: Callable[[], bool] = lambda: False) -> Iterator[dict[str, Any]]:
         """Runs all stages.
@@ -115,7 +117,7 @@ class Campaign:
 
         Yields:
           The results so far, after each stage: `arms` (equal steps), then `tuning` and `tuned`, and
-          `equal_seconds`, if the plan has them.
+          `equal_seconds`, if the settings have them.
 
         Raises:
           StoppedError: `stop` returned True, or a run was stopped by a signal; no run is active.
@@ -124,7 +126,7 @@ class Campaign:
         first = self._table("equal steps", self.arms, probes=_PROBES)
         results: dict[str, Any] = {"arms": first}
         yield results
-        if self._plan.tune:
+        if self._settings.tune:
             results["tuning"] = self._tuning()
             chosen = [
                 dataclasses.replace(arm, config=dataclasses.replace(arm.config, **best))
@@ -133,7 +135,7 @@ class Campaign:
             ]
             results["tuned"] = self._table("tuned", chosen)
             yield results
-        if self._plan.equal_seconds:
+        if self._settings.equal_seconds:
             results["equal_seconds"] = self._table("equal seconds", self._arms_at_equal_time(first))
             yield results
 
@@ -146,14 +148,14 @@ class Campaign:
         jobs = {
             (arm.name, seed): Job(arm.name, dataclasses.replace(arm.config, seed=seed), "test",
                                   self._num_probes(arm, probes))
-            for seed in range(self._plan.seeds)
+            for seed in range(self._settings.seeds)
             for arm in arms
         }  # fmt: skip
         self._run_jobs(stage, list(jobs.values()))
         differing = _differing(arms)
         results = {key: read_result(self._runs, job) or {} for key, job in jobs.items()}
         successful = {
-            arm.name: [results[arm.name, seed] for seed in range(self._plan.seeds)
+            arm.name: [results[arm.name, seed] for seed in range(self._settings.seeds)
                        if "metrics" in results[arm.name, seed]]
             for arm in arms
         }  # fmt: skip
@@ -162,11 +164,11 @@ class Campaign:
                 "name": arm.name,
                 "about": arm.about + _rate_and_scale(arm.config, arms[0].config),
                 "baseline": arm.baseline,
-                **_settings(arm),
+                **_table_settings(arm),
                 "differing": differing[arm.name],
                 "seeds": [
                     {"seed": seed, **_reported(results[arm.name, seed])}
-                    for seed in range(self._plan.seeds)
+                    for seed in range(self._settings.seeds)
                 ],
                 "seconds": _mean(successful[arm.name], "seconds"),
                 "peak_memory_bytes": _mean(successful[arm.name], "peak_memory_bytes"),
@@ -232,13 +234,13 @@ class Campaign:
 
         At equal seconds, an arm takes as long as its baseline, which has run already.
         """
-        seeds = self._plan.seeds
+        seeds = self._settings.seeds
         runs: dict[str, list[tuple[str, int]]] = {"equal steps": []}
-        if self._plan.tune:
+        if self._settings.tune:
             runs["tuning"] = [(arm.name, self.tune_epochs) for arm in self.arms
                               for _ in tuning_grid(arm.config)]  # fmt: skip
             runs["tuned"] = seeds * [(arm.name, arm.config.epochs) for arm in self.arms]
-        if self._plan.equal_seconds:
+        if self._settings.equal_seconds:
             runs["equal seconds"] = seeds * [(arm.baseline, arm.config.epochs) for arm in self.arms
                                              if arm.name != arm.baseline]  # fmt: skip
         names = list(runs)
@@ -246,7 +248,7 @@ class Campaign:
 
     def _run_jobs(self, stage: str, jobs: list[Job]) -> None:
         later = self._later_runs(stage)
-        states = run_jobs(self._plan.data, self._runs, jobs, self._plan.jobs)
+        states = run_jobs(self._settings.data, self._runs, jobs, self._settings.jobs)
         with contextlib.closing(states):  # closing ends the processes
             for state in states:
                 self._on_progress(stage, dataclasses.replace(state, later=later))
@@ -257,7 +259,7 @@ class Campaign:
 
 def _resolved(arm: Arm, dataset: Dataset) -> ResolvedConfig:
     try:
-        return resolve(dataclasses.replace(arm.config, **OWN), dataset)
+        return resolve(dataclasses.replace(arm.config, **FIXED_SETTINGS), dataset)
     except InputError as error:
         if error.where != "--sampler" or arm.name not in EXTRAS:
             raise
@@ -299,7 +301,7 @@ def _differing(arms: Sequence[ResolvedArm]) -> dict[str, dict[str, Any]]:
     return differing
 
 
-def _settings(arm: Arm) -> dict[str, Any]:
+def _table_settings(arm: Arm) -> dict[str, Any]:
     """The settings that every table has; None if the arm does not read one."""
     ignored = _ignored(arm)
     return {name: None if name in ignored else getattr(arm.config, name) for name in SETTINGS}
@@ -335,6 +337,6 @@ def sampled_range(config: Config, dataset: Dataset) -> tuple[int, int]:
     Raises:
       InputError: settings that do not fit the data.
     """
-    resolved = resolve(dataclasses.replace(config, **OWN), dataset)
+    resolved = resolve(dataclasses.replace(config, **FIXED_SETTINGS), dataset)
     sampled = SizeSchedule.of(resolved, dataset.train.num_labels).sampled
     return min(sampled), max(sampled)

@@ -115,7 +115,7 @@ class Compare:
         Raises:
           InputError: a file or a value is not valid.
         """
-        from snm.compare.campaign import OWN, WITHOUT_MEMORY
+        from snm.compare.campaign import FIXED_SETTINGS, WITHOUT_MEMORY
 
         # Each arm sets its own k'; the preset's may exceed what is sampled here.
         values = {} if self.config is None else read_toml(self.config)
@@ -124,7 +124,7 @@ class Compare:
             start = dataclasses.replace(start, **WITHOUT_MEMORY)
         if self.config is not None:
             before, start = start, parse_config(values, str(self.config), base=start)
-            for name, own in OWN.items():
+            for name, own in FIXED_SETTINGS.items():
                 value = getattr(start, name)
                 if value not in (own, getattr(before, name)):
                     expected = f"{own!r}, as a comparison sets it, or none"
@@ -163,8 +163,7 @@ def _run(command: Compare) -> None:
     Raises:
       InputError: the data, the settings or the folder are not valid.
     """
-    from snm.compare.campaign import Campaign
-    from snm.compare.campaign import Plan as CampaignPlan
+    from snm.compare.campaign import Campaign, CampaignSettings
     from snm.compare.progress import Display
     from snm.compare.records import write_record
     from snm.compare.report.tables import all_sheets
@@ -178,7 +177,7 @@ def _run(command: Compare) -> None:
     display = Display(command.jobs)
     # Resolves and checks every arm before anything is written.
     campaign = Campaign(
-        CampaignPlan(
+        CampaignSettings(
             data=command.data,
             arms=arms,
             seeds=command.seeds,
@@ -351,7 +350,7 @@ def _peers(
     if not command.peers:
         return []
     from snm.compare.jobs import Running
-    from snm.compare.peers.process import run_peer
+    from snm.compare.peers.process import PeerOptions, run_peer
 
     results = []
     for number, name in enumerate(command.peers):
@@ -361,9 +360,11 @@ def _peers(
             name,
             command.data,
             path,
-            weighting=config.weighting,
-            seen=config.seen,
-            propensity=(config.propensity_a, config.propensity_b),
+            PeerOptions(
+                weighting=config.weighting,
+                seen=config.seen,
+                propensity=(config.propensity_a, config.propensity_b),
+            ),
             stop=stop,
         )
         result.pop("asked", None)  # the path of the data is private

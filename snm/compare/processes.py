@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-__all__ = ["end_with_parent", "failure_reason", "spawn_tied"]
+from snm.errors import StoppedError
+
+__all__ = ["end_with_parent", "failure_reason", "run_tied", "spawn_tied"]
+
+_POLL_SECONDS = 0.25
 
 
 def spawn_tied(command: Sequence[str], errors: Path, **environment: str) -> subprocess.Popen[bytes]:
@@ -30,6 +35,55 @@ def spawn_tied(command: Sequence[str], errors: Path, **environment: str) -> subp
             start_new_session=True,  # Ctrl-C reaches this process only, which stops the others
             env={**os.environ, **environment},
         )
+
+
+def run_tied(
+    command: Sequence[str],
+    errors: Path,
+    stop: Callable[[], bool] = lambda: False,
+    **environment: str,
+) -> str | None:
+    """Runs a program to its end.
+
+    Args:
+      command: as in `spawn_tied`.
+      errors: file for its standard error, which is removed.
+      stop: asked several times a second whether to kill the program, with those it started; and
+        asked once more if it fails.
+      **environment: variables to set for it.
+
+    Returns:
+      None if its exit status is 0, else the reason in one line: the last one of its errors.
+
+    Raises:
+      StoppedError: `stop` returned True.
+    """
+    try:
+        with spawn_tied(command, errors, **environment) as process:
+            try:
+                status = _exit_status(process, stop)
+            except BaseException:
+                with contextlib.suppress(ProcessLookupError, PermissionError):  # it has ended
+                    os.killpg(process.pid, signal.SIGKILL)
+                raise
+        return failure_reason(errors, status) if status else None
+    finally:
+        errors.unlink(missing_ok=True)
+
+
+def _exit_status(process: subprocess.Popen[bytes], stop: Callable[[], bool]) -> int:
+    """The exit status of a process, unless `stop` says so before, or when it failed."""
+    while True:
+        status = None
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            status = process.wait(_POLL_SECONDS)
+        if status == 0:
+            return 0
+        # First: what stops this process may have ended that one too.
+        if stop():
+            raise StoppedError(kept="all runs finished, and peers so far")
+        if status is not None:
+            return status
 
 
 def end_with_parent() -> None:

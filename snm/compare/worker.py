@@ -83,11 +83,11 @@ def _bounds(
     run: Path, dataset: Dataset, config: ResolvedConfig, metrics: dict[str, float]
 ) -> dict[str, Any]:
     """Generalization bounds of a run, on at most `_BOUND_POINTS` random training points."""
-    from snm.bounds.measure import bounds_of_run, measure
+    from snm.bounds.measure import bounds_of_run, measure_margins
     from snm.runs.stored_run import load
 
     k, predictor = min(config.retrieval_k, dataset.train.num_labels - 1), load(run)
-    sample = measure(predictor, dataset.train, k, max_points=_BOUND_POINTS)
+    sample = measure_margins(predictor, dataset.train, k, max_points=_BOUND_POINTS)
     bounds = bounds_of_run(
         predictor,
         sample,

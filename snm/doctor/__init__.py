@@ -1,5 +1,5 @@
 """`snm doctor`: checks the environment, a data set, or a run for problems.
 
-Public names: `environment.examine_environment`, `of_data.examine_data`, `of_run.examine_run`,
-`findings.Finding`.
+Public names: `environment.examine_environment`, `data_checks.examine_data`,
+`run_checks.examine_run`, `findings.Finding`.
 """

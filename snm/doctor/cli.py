@@ -60,9 +60,9 @@ def _run(path: str, *, as_json: bool) -> None:
       InputError: no data set and no run at `path`.
       SystemExit: with status 1, if a finding is an error.
     """
+    from snm.doctor.data_checks import examine_data
     from snm.doctor.environment import examine_environment
-    from snm.doctor.of_data import examine_data
-    from snm.doctor.of_run import examine_run
+    from snm.doctor.run_checks import examine_run
     from snm.runs.folder import RunFolder
     from snm.system.files import check_reachable
     from snm.system.terminal import waiting
@@ -73,7 +73,7 @@ def _run(path: str, *, as_json: bool) -> None:
     facts: dict[str, Any] = {}
     with waiting(f"examining {path}"):
         if is_run:
-            findings = examine_run(folder.path)
+            findings = list(examine_run(folder.path))
         else:
             findings, facts = examine_data(path)
         findings += examine_environment()

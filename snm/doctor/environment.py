@@ -9,8 +9,8 @@ import subprocess
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
+import jax
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
@@ -20,7 +20,7 @@ from snm.machine.versions import package_version
 from snm.system.cache_folder import folder as cache_folder
 from snm.system.faults import describe_error, is_out_of_memory
 
-__all__ = ["devices", "examine_environment"]
+__all__ = ["examine_environment"]
 
 _LITTLE_DISK = 2 * 2**30
 _HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
@@ -53,8 +53,8 @@ def _packages() -> Iterator[Finding]:
         advice = "pip install -e . -c constraints.txt"
         yield Finding("error", "packages", "; ".join(wrong), advice)
     else:
-        jax = metadata.version("jax")
-        found = f"Python {platform.python_version()}, snm {package_version('snm')}, jax {jax}"
+        snm_version, jax_version = package_version("snm"), package_version("jax")
+        found = f"Python {platform.python_version()}, snm {snm_version}, jax {jax_version}"
         yield Finding("ok", "packages", found)
 
 
@@ -66,22 +66,14 @@ def _required() -> list[str]:
         return []
 
 
-def devices() -> list[Any] | str:
-    """The devices that JAX sees, or the reason why it cannot start."""
+def _devices() -> Iterator[Finding]:
     try:
-        import jax
-
-        return jax.devices()
+        seen = jax.devices()
     except Exception as error:  # a broken driver can raise any error
         if is_out_of_memory(error):
             raise
-        return first_line(error)
-
-
-def _devices() -> Iterator[Finding]:
-    seen = devices()
-    if isinstance(seen, str):
-        yield Finding("error", "devices", f"jax cannot start: {seen}", "check JAX_PLATFORMS")
+        found = f"jax cannot start: {first_line(error)}"
+        yield Finding("error", "devices", found, "check JAX_PLATFORMS")
         return
     kinds = ", ".join(sorted({f"{d.platform} ({d.device_kind})" for d in seen}))
     there = gpus()

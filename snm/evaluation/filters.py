@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from snm.data.csr import row_starts, rows_of_entries
 
 __all__ = [
-    "apply_filter",
     "canonical",
     "first_unfiltered",
     "in_pairs",
@@ -30,34 +29,6 @@ CSR = Any  # scipy.sparse.csr_array or csr_matrix; SciPy has no types
 def max_filtered(pairs: NDArray) -> int:
     """The largest number of pairs of a row: k predictions may need so many more to replace."""
     return int(np.bincount(np.asarray(pairs)[:, 0]).max(initial=0)) if len(pairs) else 0
-
-
-def apply_filter(topk_ids: NDArray, labels: CSR, pairs: NDArray, k: int) -> tuple[NDArray, CSR]:
-    """Removes (row, label) pairs from the predictions and from the true labels.
-
-    Args:
-      topk_ids: int [n, >= k], predicted labels, best first, padded with -1. With
-        k + `max_filtered(pairs)` columns, k predictions remain.
-      labels: CSR [n, K], the true labels: non-zero entries.
-      pairs: int [f, 2], (row, label), in any order.
-      k: predictions to keep.
-
-    Returns:
-      int64 [n, k], the remaining predictions in their order, padded with -1; and CSR [n, K], the
-      remaining true labels.
-
-    Raises:
-      ValueError: shapes do not fit, or a label of `pairs` is not in 0 .. K-1.
-    """
-    ids, labels = np.asarray(topk_ids, np.int64), canonical(labels)
-    pairs = np.asarray(pairs, np.int64).reshape(-1, 2)
-    num_rows, num_labels = labels.shape
-    if ids.ndim != 2 or len(ids) != num_rows or ids.shape[1] < k:
-        raise ValueError(f"expected topk_ids [{num_rows}, >= {k}], found {ids.shape}")
-    if len(pairs) and not 0 <= pairs[:, 1].min() <= pairs[:, 1].max() < num_labels:
-        raise ValueError(f"a filtered label is not in 0 .. {num_labels - 1}")
-    answers, _ = first_unfiltered(ids, pairs, num_labels, k)
-    return answers, remove_filtered(labels, pairs)
 
 
 def first_unfiltered(

@@ -12,22 +12,22 @@ from typing import Any
 from snm.machine.cores import xla_threads
 from snm.machine.ram import peak_ram
 
-__all__ = ["environment_record", "machine", "package_version", "versions"]
+__all__ = ["environment_record", "machine_record", "package_version", "versions"]
 
 
 def environment_record() -> dict[str, Any]:
-    """`machine`, and the peak memory of this process on host and device in bytes."""
+    """`machine_record`, and the peak memory of this process on host and device in bytes."""
     import jax
 
     stats = jax.local_devices()[0].memory_stats() or {}
     return {
         "peak_memory_bytes": peak_ram(),
         "peak_device_memory_bytes": stats.get("peak_bytes_in_use"),
-        **machine(),
+        **machine_record(),
     }
 
 
-def machine() -> dict[str, Any]:
+def machine_record() -> dict[str, Any]:
     """The software versions, the JAX device, the processor's architecture and cores in use."""
     import jax
 

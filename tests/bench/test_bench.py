@@ -13,10 +13,18 @@ from benchmarks.summary import markdown
 from snm.bench import contest as contest_module
 from snm.bench import kernels, peers
 from snm.bench.cli import make_results_table, slower
-from snm.bench.contest import Contest, Contestant, Missing, Ours, quartiles, ratios, run_contest
-from snm.bench.machine import Machine, Rates, Work
+from snm.bench.contest import (
+    Contest,
+    Contestant,
+    Missing,
+    OwnContestant,
+    quartiles,
+    ratios,
+    run_contest,
+)
 from snm.bench.parts import PARTS
-from snm.bench.shapes import SHAPES, points_of
+from snm.bench.rates import MachineRates, Rates, Work
+from snm.bench.shapes import SHAPES, make_points
 from snm.bench.steps import copies_table, step_work
 
 # -- arithmetic --------------------------------------------------------------------------------
@@ -108,10 +116,10 @@ def clock(monkeypatch):
 
 def rows_of(clock) -> list:
     ours = [
-        Ours("fast", clock.takes(1, 2, 3, 1, 2, 3), case="fast", sampled=64, mined=16,
-             work=Work(flop=50), points=100, against=("slow", "absent", "twice"),
-             notes={"size": 3}),
-        Ours("twice", clock.takes(2, 4, 12, 2, 4, 12), times=2, sampled=64, mined="all"),
+        OwnContestant("fast", clock.takes(1, 2, 3, 1, 2, 3), case="fast", sampled=64, mined=16,
+                      work=Work(flop=50), points=100, against=("slow", "absent", "twice"),
+                      notes={"size": 3}),
+        OwnContestant("twice", clock.takes(2, 4, 12, 2, 4, 12), times=2, sampled=64, mined="all"),
     ]  # fmt: skip
     peers = [Contestant("slow", clock.takes(10, 10, 60)), Missing("absent", "not installed")]
     return run_contest(Contest("step", "tiny", Steady(), ours, lambda: peers), 3, lambda text: None)
@@ -144,7 +152,7 @@ def test_rows_are_json_with_the_promised_names(clock):
 
 
 def test_tables_that_are_in_memory_together_have_no_peak(clock):
-    ours = [Ours(name, clock.takes(1, 2), case=name) for name in ("few", "many")]
+    ours = [OwnContestant(name, clock.takes(1, 2), case=name) for name in ("few", "many")]
     rows = run_contest(
         Contest("growth", "tiny", Steady(), ours, has_peaks=False), 2, lambda text: None
     )
@@ -179,7 +187,7 @@ def test_a_noisy_ratio_is_not_called_slower(clock):
 
 
 def test_synthetic_points_have_the_sizes_of_their_shape():
-    features, labels = points_of(TINY, 4000)
+    features, labels = make_points(TINY, 4000)
     assert features.shape == (4000, 300)
     assert labels.shape == (4000, 200)
     counts = np.diff(features.indptr)
@@ -193,7 +201,7 @@ def test_synthetic_points_have_the_sizes_of_their_shape():
 
 
 def test_a_machine_has_rates():
-    rates = Machine(8, 16).rates()
+    rates = MachineRates(8, 16).rates()
     assert rates.flop > 0
     assert rates.bytes > 0
 
@@ -202,7 +210,7 @@ def test_a_machine_has_rates():
 
 
 def test_each_type_of_factors_is_compared_with_the_rate_of_its_products():
-    machine = Machine(TINY.batch, TINY.dim)
+    machine = MachineRates(TINY.batch, TINY.dim)
     found = {one.ours[0].case: one.machine for one in PARTS["evaluate"](TINY, machine)}
     assert found["float32"] is machine
     assert found["bfloat16"]._left.dtype == jnp.bfloat16
@@ -215,7 +223,7 @@ def test_scores_have_the_factors_of_the_row(monkeypatch):
         kernels, "best_scores", lambda *_, compute_dtype: taken.append(compute_dtype)
     )
     half = dataclasses.replace(TINY, compute_dtype="bfloat16")
-    (contest,) = PARTS["score_mine"](half, Machine(TINY.batch, TINY.dim, jnp.bfloat16))
+    (contest,) = PARTS["score_mine"](half, MachineRates(TINY.batch, TINY.dim, jnp.bfloat16))
     contest.ours[0].call()
     assert taken == [jnp.bfloat16]
 
@@ -223,7 +231,7 @@ def test_scores_have_the_factors_of_the_row(monkeypatch):
 @pytest.mark.parametrize("part", ["bag", "score_mine"])
 def test_parts_are_compiled_as_a_training_step(part, monkeypatch):
     monkeypatch.setattr(kernels, "step_options", lambda: {"no_such_option": 1})
-    (contest,) = PARTS[part](TINY, Machine(TINY.batch, TINY.dim))
+    (contest,) = PARTS[part](TINY, MachineRates(TINY.batch, TINY.dim))
     with pytest.raises(jax.errors.JaxRuntimeError, match="no_such_option"):
         contest.ours[0].call()
 
@@ -233,7 +241,7 @@ def test_parts_are_compiled_as_a_training_step(part, monkeypatch):
 )
 def test_what_runs_on_a_gpu_runs_here(part):
     """Runs the branches for GPUs: data on the device, many steps per dispatch, bfloat16 factors."""
-    machine = Machine(TINY.batch, TINY.dim, jnp.bfloat16)
+    machine = MachineRates(TINY.batch, TINY.dim, jnp.bfloat16)
     machine.platform = "gpu"
     size = dataclasses.replace(TINY, compute_dtype="bfloat16")
     for contest in PARTS[part](size, machine):
@@ -265,7 +273,7 @@ def test_draws_have_no_last_call(monkeypatch):
 @pytest.mark.parametrize("part", ["step", "score_mine"])
 def test_no_peer_of_float32_is_timed_against_bfloat16(part):
     half = dataclasses.replace(TINY, compute_dtype="bfloat16")
-    (contest,) = PARTS[part](half, Machine(TINY.batch, TINY.dim, jnp.bfloat16))
+    (contest,) = PARTS[part](half, MachineRates(TINY.batch, TINY.dim, jnp.bfloat16))
     found = contest.peers()
     assert found
     assert all(one.reason.startswith("float32 only") for one in found)
@@ -276,13 +284,13 @@ def test_torch_starts_from_the_same_loss(mine_first):
     torch = pytest.importorskip("torch", reason="the peers are an extra: bench")
 
     from snm.bench.peers_torch import TorchStep
-    from snm.bench.shapes import model_of, source_of
+    from snm.bench.shapes import make_model, make_source
     from snm.model.model import init_state
     from snm.model.train_step import train_step
 
-    source = source_of(TINY, 16, 16)
+    source = make_source(TINY, 16, 16)
     batch = jax.tree.map(lambda leaf: leaf[0], source.stack(0, 1))
-    model = model_of(TINY, 16)
+    model = make_model(TINY, 16)
     state = init_state(model)
     peer = TorchStep(TINY, 16, [batch], mine_first=mine_first)
     with torch.no_grad():

@@ -38,13 +38,13 @@ def test_one_device_sends_nothing_and_parts_send_their_best():
 
 
 def test_a_plan_needs_memory_first():
-    machine = scaling.Machine()
-    assert scaling.estimate_step(10**9, 10**7, 4096, 32, machine)["label"] == 64
-    found = scaling.estimate_step(10**9, 10**7, 4096, 128, machine)
+    gpu = scaling.AssumedGpu()
+    assert scaling.estimate_step(10**9, 10**7, 4096, 32, gpu)["label"] == 64
+    found = scaling.estimate_step(10**9, 10**7, 4096, 128, gpu)
     assert (found["data"], found["label"]) == (2, 64)
     rows = 4 * (10**9 * 513 + 10**7 * 512)
     assert found["tables"] == pytest.approx(rows / 64)
-    found = scaling.estimate_step(3 * 10**6, 340_000, 1024, 8, machine)
+    found = scaling.estimate_step(3 * 10**6, 340_000, 1024, 8, gpu)
     assert (found["data"], found["label"]) == (8, 1)  # feature rows in eight, class rows whole
     assert found["tables"] == pytest.approx(4 * (3 * 10**6 * 513 + 340_000 / 8 * 512))
 

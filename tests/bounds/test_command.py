@@ -9,7 +9,7 @@ import pytest
 from command_line import call
 
 import snm
-from snm.bounds.measure import _theorem_5, measure
+from snm.bounds.measure import _theorem_5, measure_margins
 from snm.head.spec import HeadSpec
 from snm.losses.sampled import LossOptions
 from snm.losses.surrogates import SURROGATES
@@ -40,7 +40,7 @@ def test_delta_and_quantiles_of_the_command(tiny_run, capsys):
         assert told[-1]["delta"] == delta
         tail = 3 * math.sqrt(math.log(2 * 8 / delta) / (2 * 60))
         assert told[-1]["theorem_6"][0]["confidence"] == pytest.approx(tail)
-        sample = measure(snm.load(tiny_run / "run"), snm.load_data(tiny_run / "data").train,
+        sample = measure_margins(snm.load(tiny_run / "run"), snm.load_data(tiny_run / "data").train,
                          told[-1]["k"])  # fmt: skip
         found = told[-1]["margin_quantiles"]
         # Two labels a point, so that all pairs weigh the same.

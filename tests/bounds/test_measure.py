@@ -12,7 +12,7 @@ from scipy import sparse
 
 import snm
 from snm.bounds.cli import verdicts
-from snm.bounds.measure import _theorem_5, bounds_of_run, measure, sampled_vartheta
+from snm.bounds.measure import _theorem_5, bounds_of_run, measure_margins, sampled_vartheta
 from snm.head.spec import HeadSpec
 from snm.losses.rank_weights import epsilon_tail, top
 from snm.losses.sampled import LossOptions
@@ -41,7 +41,7 @@ def run(data, tmp_path_factory, request):
 @pytest.mark.parametrize("k", [1, 3, tiny.LABELS - 1])
 def test_margins_against_all_scores(run, data, k):
     predictor, points = load(run), snm.load_data(data).train
-    found = measure(predictor, points, k)
+    found = measure_margins(predictor, points, k)
     ids, ordered = predictor.predict(points.features, tiny.LABELS)
     scores = np.empty(ordered.shape)
     np.put_along_axis(scores, ids, ordered.astype(np.float64), axis=1)
@@ -56,14 +56,16 @@ def test_the_risk_is_one_less_recall(run, data):
     predictor, dataset = load(run), snm.load_data(data)
     recall = json.loads((run / "result.json").read_text())["metrics"]
     for k in (1, 5):
-        train, test = (measure(predictor, part, k) for part in (dataset.train, dataset.test))
+        train, test = (
+            measure_margins(predictor, part, k) for part in (dataset.train, dataset.test)
+        )
         found = bounds_of_run(predictor, train, test, k=k, delta=0.05)
         assert found["test_risk"] == pytest.approx(1 - recall[f"R@{k}"] / 100, abs=1e-9)
 
 
 def test_terms_by_hand(run, data):
     predictor, dataset = load(run), snm.load_data(data)
-    train = measure(predictor, dataset.train, 1)
+    train = measure_margins(predictor, dataset.train, 1)
     found = bounds_of_run(predictor, train, None, k=1, delta=0.1, rhos=(0.25, 0.5))
     # The class is that of rows with their bias, on embeddings with one more entry.
     state = predictor.state
@@ -101,7 +103,7 @@ def embeddings(predictor, dataset):
     """The scaled embedding of each training point, measured one by one."""
     train = dataset.train
     each = (train.take(np.array([row])) for row in range(train.num_points))
-    return np.array([measure(predictor, point, 1).sums for point in each])
+    return np.array([measure_margins(predictor, point, 1).sums for point in each])
 
 
 def test_complexities_agree_with_those_of_the_embeddings(run, data):
@@ -112,7 +114,7 @@ def test_complexities_agree_with_those_of_the_embeddings(run, data):
             predictor.state, head=dataclasses.replace(predictor.state.head, bias=None)
         ),
     )
-    train = measure(flat, dataset.train, 1)
+    train = measure_margins(flat, dataset.train, 1)
     found = bounds_of_run(flat, train, None, k=1, delta=0.05)
     z = embeddings(flat, dataset)
     radius = found["class"]["radius"]

@@ -14,7 +14,7 @@ import tiny
 import snm
 from snm.cli.main import main
 from snm.compare.arms import BASELINE, plan_arms
-from snm.compare.campaign import Campaign, Plan
+from snm.compare.campaign import Campaign, CampaignSettings
 from snm.compare.cli import Compare
 from snm.compare.jobs import Job, read_result, run_jobs
 from snm.compare.progress import Display
@@ -148,8 +148,10 @@ def test_epochs_at_equal_time_are_of_the_settings_that_were_timed(folder, tmp_pa
 
     def epochs_of(mined, seconds):
         arms = plan_arms(base, mined=mined, losses=("bowl",), extras=["anneal"])
-        plan = Plan("tiny", arms, seeds=1, tune=False, tune_epochs=None, equal_seconds=True, jobs=1)
-        campaign = Campaign(plan, dataset, tmp_path, lambda *_: None)
+        settings = CampaignSettings(
+            "tiny", arms, seeds=1, tune=False, tune_epochs=None, equal_seconds=True, jobs=1
+        )
+        campaign = Campaign(settings, dataset, tmp_path, lambda *_: None)
         first = [{"name": arm.name, "seconds": s} for arm, s in zip(arms, seconds, strict=True)]
         return {arm.name: arm.config.epochs for arm in campaign._arms_at_equal_time(first)}
 

@@ -10,9 +10,10 @@ from compare.comparison import BASE, NAMES, arm, full, results
 
 import snm
 from snm.compare.arms import BASELINE, plan_arms
-from snm.compare.campaign import Campaign, Plan
+from snm.compare.campaign import Campaign, CampaignSettings
 from snm.compare.cli import Compare, _peers, _plan
 from snm.compare.jobs import Job
+from snm.compare.peers.process import PeerOptions
 from snm.compare.records import write_record
 from snm.compare.report.flat import results_csv
 from snm.compare.report.markdown import markdown
@@ -112,8 +113,10 @@ def test_what_a_comparison_trains(folder, tmp_path, monkeypatch):
     monkeypatch.setattr("snm.compare.campaign.run_jobs", run_jobs)
     base = dataclasses.replace(snm.preset("paper"), sampled=8, epochs=4)
     arms = plan_arms(base, mined=(2,), losses=("bowl",))
-    plan = Plan("tiny", arms, seeds=2, tune=True, tune_epochs=3, equal_seconds=False, jobs=1)
-    *_, found = Campaign(plan, snm.load_data(folder), tmp_path, lambda *_: None).run()
+    settings = CampaignSettings(
+        "tiny", arms, seeds=2, tune=True, tune_epochs=3, equal_seconds=False, jobs=1
+    )
+    *_, found = Campaign(settings, snm.load_data(folder), tmp_path, lambda *_: None).run()
     table, trials, tuned = ran[:4], ran[4:16], ran[16:]
     assert [(job.arm, job.config.seed) for job in table] == [
         (BASELINE, 0), ("top-2", 0), (BASELINE, 1), ("top-2", 1)
@@ -130,8 +133,10 @@ def test_a_plan_names_data_that_are_no_path_as_they_are(folder, tmp_path, data):
     arms = plan_arms(
         dataclasses.replace(snm.preset("paper"), sampled=8), mined=(2,), losses=("bowl",)
     )
-    plan = Plan(data, arms, seeds=1, tune=False, tune_epochs=None, equal_seconds=False, jobs=1)
-    campaign = Campaign(plan, dataset, tmp_path, lambda *_: None)
+    settings = CampaignSettings(
+        data, arms, seeds=1, tune=False, tune_epochs=None, equal_seconds=False, jobs=1
+    )
+    campaign = Campaign(settings, dataset, tmp_path, lambda *_: None)
     assert _plan(Compare(data, tmp_path), campaign, arms, dataset)["data"] == data
 
 
@@ -139,9 +144,11 @@ def test_arms_of_other_losses_tell_their_rate_and_scale(folder, tmp_path, monkey
     monkeypatch.setattr("snm.compare.campaign.run_jobs", lambda *_: (_ for _ in ()))
     base = dataclasses.replace(snm.preset("paper"), sampled=8, mined="all")
     arms = plan_arms(base, mined=(2,), losses=("bowl", "softmax"))
-    plan = Plan("tiny", arms, seeds=1, tune=False, tune_epochs=None, equal_seconds=False, jobs=1)
+    settings = CampaignSettings(
+        "tiny", arms, seeds=1, tune=False, tune_epochs=None, equal_seconds=False, jobs=1
+    )
     dataset = snm.load_data(folder)
-    (found,) = Campaign(plan, dataset, tmp_path, lambda *_: None).run()
+    (found,) = Campaign(settings, dataset, tmp_path, lambda *_: None).run()
     bowl, mined, soft, _ = found["arms"]
     own = resolve(dataclasses.replace(base, loss="softmax", learning_rate="auto",
                                       score_scale="auto"), dataset)  # fmt: skip
@@ -162,8 +169,10 @@ def test_tuned_arms_tell_what_they_were_tuned_to(folder, tmp_path, monkeypatch):
     best = {arm.name: {"best": {"learning_rate": rate}}
             for arm, rate in zip(arms, (50.0, 150.0, 50.0, 50.0), strict=True)}  # fmt: skip
     monkeypatch.setattr(Campaign, "_tuning", lambda _: best)
-    plan = Plan("tiny", arms, seeds=1, tune=True, tune_epochs=None, equal_seconds=False, jobs=1)
-    *_, found = Campaign(plan, snm.load_data(folder), tmp_path, lambda *_: None).run()
+    settings = CampaignSettings(
+        "tiny", arms, seeds=1, tune=True, tune_epochs=None, equal_seconds=False, jobs=1
+    )
+    *_, found = Campaign(settings, snm.load_data(folder), tmp_path, lambda *_: None).run()
     scale = found["tuned"][2]["score_scale"]
     assert [arm["about"].partition(";")[2] for arm in found["tuned"]] == [
         "", " learning rate 150", *2 * [f" score scale {scale:.4g}"],
@@ -174,8 +183,10 @@ def test_a_setting_that_no_arm_reads_has_no_value(folder, tmp_path, monkeypatch)
     monkeypatch.setattr("snm.compare.campaign.run_jobs", lambda *_: (_ for _ in ()))
     base = dataclasses.replace(snm.preset("paper"), sampled=8, mined="all")
     arms = plan_arms(base, mined=(2,), losses=("softmax",))
-    plan = Plan("tiny", arms, seeds=1, tune=False, tune_epochs=None, equal_seconds=False, jobs=1)
-    campaign = Campaign(plan, snm.load_data(folder), tmp_path, lambda *_: None)
+    settings = CampaignSettings(
+        "tiny", arms, seeds=1, tune=False, tune_epochs=None, equal_seconds=False, jobs=1
+    )
+    campaign = Campaign(settings, snm.load_data(folder), tmp_path, lambda *_: None)
     (found,) = campaign.run()
     for told in found["arms"]:
         assert [told[name] for name in ("phi", "negative_weight", "vartheta")] == [None] * 3
@@ -227,8 +238,8 @@ def test_looks_are_at_the_ends_of_epochs_where_points_have_no_labels(folder, tmp
 def test_peers_get_what_the_arms_have(tmp_path, monkeypatch):
     told = []
 
-    def run_peer(name, data, out, **how):
-        told.append({name: value for name, value in how.items() if name != "stop"})
+    def run_peer(name, data, out, options, stop):
+        told.append(options)
         return {"name": name, "asked": {"data": data}}
 
     monkeypatch.setattr("snm.compare.peers.process.run_peer", run_peer)
@@ -238,4 +249,4 @@ def test_peers_get_what_the_arms_have(tmp_path, monkeypatch):
     assert _peers(asked, config, lambda *_: None, lambda: False) == [
         {"name": "neighbors"}
     ]  # no path
-    assert told == [{"weighting": "l2", "seen": "drop", "propensity": (0.6, 2.6)}]
+    assert told == [PeerOptions(weighting="l2", seen="drop", propensity=(0.6, 2.6))]

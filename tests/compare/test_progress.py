@@ -6,7 +6,7 @@ import tiny
 
 import snm
 from snm.compare.arms import BASELINE, plan_arms
-from snm.compare.campaign import Campaign, Plan
+from snm.compare.campaign import Campaign, CampaignSettings
 from snm.compare.jobs import Running
 from snm.compare.progress import Display, seconds_left
 
@@ -42,9 +42,13 @@ def test_runs_of_later_stages_count(tmp_path, monkeypatch):
     )
     base = dataclasses.replace(snm.preset("paper"), sampled=8, epochs=4, mined="all")
     arms = plan_arms(base, mined=(2,), losses=("bowl",))
-    plan = Plan("tiny", arms, seeds=3, tune=True, tune_epochs=2, equal_seconds=True, jobs=1)
+    settings = CampaignSettings(
+        "tiny", arms, seeds=3, tune=True, tune_epochs=2, equal_seconds=True, jobs=1
+    )
     dataset = snm.load_data(tiny.write(tmp_path / "tiny"))
-    campaign = Campaign(plan, dataset, tmp_path, lambda stage, state: states.append((stage, state)))
+    campaign = Campaign(
+        settings, dataset, tmp_path, lambda stage, state: states.append((stage, state))
+    )
     next(campaign.run())
     ((stage, state),) = states
     assert stage == "equal steps"

@@ -11,7 +11,7 @@ import tiny
 
 import snm
 from snm.compare.arms import plan_arms
-from snm.compare.campaign import Campaign, Plan
+from snm.compare.campaign import Campaign, CampaignSettings
 from snm.compare.jobs import Job, read_result, run_jobs
 from snm.compare.records import write_record
 from snm.config.resolve import resolve
@@ -35,8 +35,10 @@ def test_a_comparison_that_is_asked_to_stop_ends_its_workers(folder, tmp_path, m
     monkeypatch.setattr("snm.compare.jobs._start", start)
     base = dataclasses.replace(snm.preset("paper"), sampled=8, epochs=2, mined="all")
     arms = plan_arms(base, mined=(2,), losses=("bowl",))
-    plan = Plan("tiny", arms, seeds=2, tune=False, tune_epochs=None, equal_seconds=False, jobs=2)
-    campaign = Campaign(plan, snm.load_data(folder), tmp_path, lambda *_: None)
+    settings = CampaignSettings(
+        "tiny", arms, seeds=2, tune=False, tune_epochs=None, equal_seconds=False, jobs=2
+    )
+    campaign = Campaign(settings, snm.load_data(folder), tmp_path, lambda *_: None)
     with pytest.raises(StoppedError, match=r"as asked, with 0 of 4 runs finished \(equal steps\)$"):
         list(campaign.run(lambda: True))
     assert [worker.returncode for worker in workers] == [-signal.SIGTERM] * 2
@@ -61,8 +63,10 @@ def test_a_run_that_was_told_to_stop_has_not_failed(folder, tmp_path, monkeypatc
     assert read_result(tmp_path, job) is None
     base = dataclasses.replace(snm.preset("paper"), sampled=8, epochs=2, mined="all")
     arms = plan_arms(base, mined=(2,), losses=("bowl",))
-    plan = Plan("tiny", arms, seeds=1, tune=False, tune_epochs=None, equal_seconds=False, jobs=1)
-    campaign = Campaign(plan, snm.load_data(folder), tmp_path, lambda *_: None)
+    settings = CampaignSettings(
+        "tiny", arms, seeds=1, tune=False, tune_epochs=None, equal_seconds=False, jobs=1
+    )
+    campaign = Campaign(settings, snm.load_data(folder), tmp_path, lambda *_: None)
     with pytest.raises(StoppedError, match="0 of 2 runs finished"):
         list(campaign.run())
 

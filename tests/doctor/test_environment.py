@@ -4,7 +4,7 @@ import os
 
 import pytest
 import tiny
-from doctor.test_of_data import found
+from doctor.test_data_checks import found
 
 import snm
 from snm.doctor import environment

@@ -1,7 +1,7 @@
 """Data of which nothing can be learned, or whose ids may start at 1."""
 
 import tiny
-from doctor.test_of_data import found, lines_of, write_lines
+from doctor.test_data_checks import found, lines_of, write_lines
 
 
 def test_data_of_which_nothing_can_be_learned(tmp_path):

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from snm.evaluation.filters import apply_filter, max_filtered
+from snm.evaluation.filters import first_unfiltered, max_filtered, remove_filtered
 from snm.evaluation.metrics import Metrics, frequency_groups, propensities
 
 
@@ -226,27 +226,21 @@ def test_filter_equals_brute_force(case, data):
     k = 3
     pair = st.tuples(st.integers(0, 12), st.integers(0, num_labels - 1))
     pairs = data.draw(st.lists(pair, max_size=20))
-    ids, labels = apply_filter(
-        np.array(answers, np.int32).reshape(-1, 5),
-        csr([sorted(t) for t in truth], num_labels),
-        np.array(pairs, np.int64).reshape(-1, 2),
-        k,
-    )
+    filtered = np.array(pairs, np.int64).reshape(-1, 2)
+    predicted = np.array(answers, np.int64).reshape(-1, 5)
+    ids, columns = first_unfiltered(predicted, filtered, num_labels, k)
+    labels = remove_filtered(csr([sorted(t) for t in truth], num_labels), filtered)
     for i, (a, t) in enumerate(zip(answers, truth, strict=True)):
         kept = [x for x in a if x >= 0 and (i, x) not in pairs][:k]
         assert ids[i].tolist() == kept + [-1] * (k - len(kept))
+        assert predicted[i, columns[i, : len(kept)]].tolist() == kept
         assert set(labels[[i]].indices) == {x for x in t if (i, x) not in pairs}
     assert ids.shape == (len(truth), k) and labels.shape == (len(truth), num_labels)
 
 
-def test_filter_refuses_wrong_shapes_and_labels():
-    labels, pairs = csr([[0]], 2), np.array([[0, 0], [0, 1], [5, 1]])
-    assert max_filtered(pairs) == 2
+def test_largest_number_of_filtered_labels_of_a_point():
+    assert max_filtered(np.array([[0, 0], [0, 1], [5, 1]])) == 2
     assert max_filtered(np.zeros((0, 2), int)) == 0
-    with pytest.raises(ValueError, match="topk_ids"):
-        apply_filter(np.array([[0]]), labels, pairs, 2)
-    with pytest.raises(ValueError, match="filtered label"):
-        apply_filter(np.array([[0]]), labels, np.array([[0, 2]]), 1)
 
 
 def test_what_is_no_id_no_mask_and_no_propensity_is_refused():

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from jax import export
 
-from snm.bench.shapes import Shape, model_of, source_of
+from snm.bench.shapes import Shape, make_model, make_source
 from snm.machine.platform import compiling_for
 from snm.model.inference import best_labels, scaled_queries
 from snm.model.model import abstract_state, init_state
@@ -50,9 +50,9 @@ def programs():
 
 @pytest.mark.parametrize(("name", "mined", "platform"), list(programs()))
 def test_a_training_step_lowers_for_all_platforms(name, mined, platform):
-    model = model_of(SMALL, mined)
+    model = make_model(SMALL, mined)
     model = dataclasses.replace(model, spec=dataclasses.replace(model.spec, **HEADS[name]))
-    source = dataclasses.replace(source_of(SMALL, mined, 64, resident=True), spec=model.spec)
+    source = dataclasses.replace(make_source(SMALL, mined, 64, resident=True), spec=model.spec)
     arrays = source.resident_arrays()
 
     def steps(state, stack):
@@ -68,7 +68,7 @@ def test_a_training_step_lowers_for_all_platforms(name, mined, platform):
 
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_a_prediction_lowers_for_all_platforms(platform):
-    model = model_of(SMALL, 4)
+    model = make_model(SMALL, 4)
     block = SparseRows(
         jax.ShapeDtypeStruct((99,), jnp.int32),
         jax.ShapeDtypeStruct((99,), jnp.float32),
@@ -93,11 +93,11 @@ def test_a_platform_that_an_operation_lacks_is_found():
 @pytest.mark.parametrize("asked", ["float32", "tensorfloat32"])
 def test_products_ask_for_the_precision_of_the_settings(asked):
     """All products of a step and of a prediction, those of the backward pass too."""
-    model = model_of(SMALL, 128)
+    model = make_model(SMALL, 128)
     model = dataclasses.replace(
         model, spec=dataclasses.replace(model.spec, loss="softmax", matmul_precision=asked)
     )
-    source = source_of(SMALL, 128, 64)
+    source = make_source(SMALL, 128, 64)
     stack = source.stack(0, 1)
     step = jax.jit(lambda s, b: train_steps(model, s, b, lambda batch: batch))
     text = step.lower(abstract_state(model), stack).as_text()
@@ -113,7 +113,7 @@ def test_products_ask_for_the_precision_of_the_settings(asked):
 )
 def test_scores_have_the_bits_that_the_settings_ask_for(asked, factors, bits):
     """Against float64. A CPU keeps all 24 bits of float32 factors; bfloat16 has 8 replicate."""
-    model = model_of(SMALL, 4)
+    model = make_model(SMALL, 4)
     head = dataclasses.replace(model.spec, matmul_precision=asked, compute_dtype=factors)
     model = dataclasses.replace(model, spec=head)
     state = init_state(model)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from devices import mesh_here
 
-from snm.bench.shapes import SHAPES, Shape, model_of
+from snm.bench.shapes import SHAPES, Shape, make_model
 from snm.model.placement import init_state_on, jitted_init, table_bytes
 
 ROW = 512 * 4  # of Amazon-670K: 135,909 features and 670,091 labels
@@ -19,7 +19,7 @@ ROW = 512 * 4  # of Amazon-670K: 135,909 features and 670,091 labels
 )
 def test_a_device_holds_its_part_of_each_table(mesh, features, labels):
     """The feature rows are split over the longer axis; the last part is padded."""
-    model, devices = model_of(SHAPES["amazon670k"], 16), mesh_here(mesh, 670_091, 512)
+    model, devices = make_model(SHAPES["amazon670k"], 16), mesh_here(mesh, 670_091, 512)
     assert table_bytes(model, devices) == [features * ROW, labels * ROW]
     three = dataclasses.replace(model, members=3)
     assert table_bytes(three, devices) == [3 * features * ROW, 3 * labels * ROW]
@@ -28,7 +28,7 @@ def test_a_device_holds_its_part_of_each_table(mesh, features, labels):
 @pytest.mark.parametrize("mesh", ["", "label=2,data=2"])
 def test_a_start_without_rows_has_all_else_and_needs_no_room_for_them(mesh):
     """A warm start has the rows of another run."""
-    model = model_of(Shape("small", 64, 3000, 4000, 9, 3.0, 16, 128, (4,), dim=64), 16)
+    model = make_model(Shape("small", 64, 3000, 4000, 9, 3.0, 16, 128, (4,), dim=64), 16)
     model = dataclasses.replace(
         model, spec=dataclasses.replace(model.spec, row_optimizer="adagrad", learn_scale=True)
     )

@@ -16,7 +16,7 @@ import snm
 from snm.cli.main import main
 from snm.config.settings import read_config
 from snm.data.vectorizer import Vectorizer
-from snm.doctor.of_run import examine_run
+from snm.doctor.run_checks import examine_run
 from snm.errors import InputError
 from snm.memory.memory import Memory, MemorySettings
 from snm.memory.store import save_memory

@@ -17,9 +17,9 @@ import pytest
 from jax.sharding import SingleDeviceSharding
 
 from benchmarks.devices import scaling
-from snm.batches.sources.build import make_source
+from snm.batches.sources import build
 from snm.batches.sources.source import BatchSettings
-from snm.bench.shapes import SEED, SHAPES, model_of, points_of, source_of
+from snm.bench.shapes import SEED, SHAPES, make_model, make_points, make_source
 from snm.distributed.collectives import Shard
 from snm.head import by_threshold, plan
 from snm.head.plan import pairs_are_cheaper
@@ -43,9 +43,9 @@ LONGEST_SORT = 1024
 
 @functools.lru_cache
 def source_for(shape, mined, data_parts):
-    features, labels = points_of(SHAPES[shape], STEPS * SHAPES[shape].batch)
-    return make_source(
-        model_of(SHAPES[shape], mined).spec, features, labels,
+    features, labels = make_points(SHAPES[shape], STEPS * SHAPES[shape].batch)
+    return build.make_source(
+        make_model(SHAPES[shape], mined).spec, features, labels,
         BatchSettings(batch_size=SHAPES[shape].batch, seed=SEED),
         resident=True, data_parts=data_parts,
     )  # fmt: skip
@@ -53,7 +53,7 @@ def source_for(shape, mined, data_parts):
 
 def step(target, shape, mined, sizes=(1, 1), **spec) -> Program:
     count = SHAPES[shape].sampled if mined == "all" else mined
-    model = model_of(SHAPES[shape], count)
+    model = make_model(SHAPES[shape], count)
     model = dataclasses.replace(model, spec=dataclasses.replace(model.spec, **spec))
     source = source_for(shape, count, sizes[0])
     devices = make_devices(TARGETS[target], sizes[0] * sizes[1])
@@ -66,7 +66,7 @@ def step(target, shape, mined, sizes=(1, 1), **spec) -> Program:
 
 def scoring(target, shape, sizes=(1, 1), **spec) -> Program:
     """The search for the best labels: that of an evaluation, and on one device of a prediction."""
-    model = model_of(SHAPES[shape], 16)
+    model = make_model(SHAPES[shape], 16)
     model = dataclasses.replace(model, spec=dataclasses.replace(model.spec, **spec))
     devices = make_devices(TARGETS[target], sizes[0] * sizes[1])
     return compile_scoring("evaluation", model, 1, 1 << 16, TARGETS[target], devices, sizes)
@@ -248,7 +248,10 @@ def test_a_threshold_that_waits_for_the_host_is_found(monkeypatch):
 def of_threshold() -> Program:
     """A step whose scores are few enough to be held, and its mined many."""
     shape = SHAPES["amazon670k"].with_sampling(8192, (256,))
-    model, source = model_of(shape, 256), source_of(shape, 256, STEPS * shape.batch, resident=True)
+    model, source = (
+        make_model(shape, 256),
+        make_source(shape, 256, STEPS * shape.batch, resident=True),
+    )
     target = TARGETS["h100"]
     there = make_devices(target, 1)
     return compile_training("training", model, source, target, there, (1, 1), STEPS, LONGEST_SORT)

@@ -10,12 +10,12 @@ import numpy as np
 from scipy.sparse import csr_matrix, save_npz
 
 from snm.compare.peers import pecos_script
-from snm.compare.peers.homes import Elsewhere
+from snm.compare.peers.interpreters import OtherInterpreter
 from snm.compare.peers.protocol import Answers, TrainAndPredict
 
 __all__ = ["PECOS", "xr_linear"]
 
-PECOS = Elsewhere("SNM_PECOS_PYTHON")
+PECOS = OtherInterpreter("SNM_PECOS_PYTHON")
 
 
 def xr_linear(models: int) -> TrainAndPredict:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import importlib
 import os
 import shutil
@@ -23,26 +24,50 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from snm.compare.peers.homes import run_tied
 from snm.compare.peers.protocol import Peer
 from snm.compare.peers.table import PEERS
-from snm.compare.processes import end_with_parent
+from snm.compare.processes import end_with_parent, run_tied
 from snm.compare.records import read_record, write_record
 from snm.data.dataset import Points
 from snm.data.load import load
 from snm.data.propensity import PROPENSITY
 from snm.data.weighting import Weighting
 from snm.errors import InputError, nearest, one_line
-from snm.evaluation.filters import apply_filter, first_unfiltered, max_filtered, nonzero_pairs
+from snm.evaluation.filters import first_unfiltered, max_filtered, nonzero_pairs, remove_filtered
 from snm.evaluation.metrics import KS, Metrics, propensities
 from snm.machine.cores import num_cores
 from snm.machine.ram import peak_ram, peak_ram_of_children, resident_ram
 from snm.system.faults import describe_error
 from snm.system.stderr import print_error
 
-__all__ = ["check", "main", "measure", "run_peer"]
+__all__ = ["PeerOptions", "check", "main", "measure_peer", "run_peer"]
 
 _MAX_EXTRA = 100  # predictions requested to replace dropped ones; packages rank few of the labels
+
+
+@dataclasses.dataclass(frozen=True)
+class PeerOptions:
+    """How a package is measured.
+
+    Attributes:
+      weighting: weighting of the features, fitted on the training points: tfidf, l2 or none.
+      seed: seed of the package and of the validation split.
+      threads: number of threads; None means `num_cores`.
+      validation_fraction: if above 0, this share of train is held out and scored instead of test.
+      seen: `drop` removes labels that are among a point's own features from the predictions, as
+        `Config.seen` does for snm.
+      propensity: A and B of the model of propensities, as `Config.propensity_a` and `_b`.
+    """
+
+    weighting: str = "tfidf"
+    seed: int = 0
+    threads: int | None = None
+    validation_fraction: float = 0.0
+    seen: str = "keep"
+    propensity: Sequence[float] = PROPENSITY
+
+
+_DEFAULTS = PeerOptions()
 
 
 def check(names: Iterable[str]) -> dict[str, str | None]:
@@ -85,29 +110,13 @@ def _peers_of(module: str) -> dict[str, Peer]:
     return peers
 
 
-def measure(
-    name: str,
-    data: str,
-    *,
-    weighting: str = "tfidf",
-    seed: int = 0,
-    threads: int | None = None,
-    validation_fraction: float = 0.0,
-    seen: str = "keep",
-    propensity: Sequence[float] = PROPENSITY,
-) -> dict[str, Any]:
+def measure_peer(name: str, data: str, options: PeerOptions = _DEFAULTS) -> dict[str, Any]:
     """Trains a package in this process and scores it.
 
     Args:
       name: as in `check`.
       data: folder of the data set, or `synthetic`.
-      weighting: weighting of the features, fitted on the training points: tfidf, l2 or none.
-      seed: seed of the package and of the validation split.
-      threads: number of threads; None means `num_cores`.
-      validation_fraction: if above 0, this share of train is held out and scored instead of test.
-      seen: `drop` removes labels that are among a point's own features from the predictions, as
-        `Config.seen` does for snm.
-      propensity: A and B of the model of propensities, as `Config.propensity_a` and `_b`.
+      options: how to measure it.
 
     Returns:
       a dict with `name`; `package`, the name of the installed distribution; `version`; `settings`;
@@ -122,16 +131,16 @@ def measure(
     peer = _peer(name)
     if (missing := peer.missing()) is not None:
         raise InputError(f"--peers {name}", *missing)
-    if threads is not None and threads < 1:
-        raise InputError("--threads", f"{threads}", "1 or more")
-    asked = _arguments(name, data, weighting, seed, threads, validation_fraction, seen, propensity)
+    if options.threads is not None and options.threads < 1:
+        raise InputError("--threads", f"{options.threads}", "1 or more")
+    asked = _arguments(name, data, options)
     dataset = load(data)
     propensity_of_labels = propensities(
-        dataset.label_frequency(), dataset.train.num_points, *propensity
+        dataset.label_frequency(), dataset.train.num_points, *options.propensity
     )
     data_description = {"name": dataset.name, "sha256": dataset.sha256}
-    if validation_fraction:
-        dataset = dataset.split(validation_fraction, seed)
+    if options.validation_fraction:
+        dataset = dataset.split(options.validation_fraction, options.seed)
     train, test = dataset.train, dataset.test
     if test is None:
         raise InputError(dataset.name, "no test points", "a test file beside the train file")
@@ -139,9 +148,10 @@ def measure(
     extra = 0 if test.filter is None else max_filtered(test.filter)
     x, x_test, y = train.features, test.features, train.labels
     if peer.weighted:
-        fitted = Weighting.fit(weighting, x)  # type: ignore[arg-type]  # it refuses others itself
+        # It refuses other weightings itself.
+        fitted = Weighting.fit(options.weighting, x)  # type: ignore[arg-type]
         x, x_test = fitted.apply(x), fitted.apply(x_test)
-    own = nonzero_pairs(test.features) if seen == "drop" else np.zeros((0, 2), np.int64)
+    own = nonzero_pairs(test.features) if options.seen == "drop" else np.zeros((0, 2), np.int64)
     num_wanted = max(ks) + extra
     num_answers = min(num_wanted + min(max_filtered(own), _MAX_EXTRA), y.shape[1])
     test = Points(x_test, test.labels, test.filter)
@@ -154,13 +164,13 @@ def measure(
             y,
             x_test,
             k=num_answers,
-            seed=seed,
-            threads=threads or num_cores(),
+            seed=options.seed,
+            threads=options.threads or num_cores(),
         )
     peak = max(peak_ram(), peak_ram_of_children())
-    if seen == "drop":
+    if options.seen == "drop":
         answers, _ = first_unfiltered(answers, own, y.shape[1], min(num_wanted, y.shape[1]))
-    package, version = peer.home.version(peer.package)
+    package, version = peer.interpreter.version(peer.package)
     return {
         "name": name,
         "package": package,
@@ -194,11 +204,13 @@ def _native_output_discarded() -> Iterator[None]:
         os.close(null)
 
 
-def _arguments(name: str, *arguments: Any) -> dict[str, Any]:
-    keys = ("data", "weighting", "seed", "threads", "validation_fraction", "seen", "propensity")
-    given = dict(zip(keys, arguments, strict=True))
-    given["propensity"] = list(given["propensity"])  # as it is read back from JSON
-    return {**given, "settings": _peer(name).settings}
+def _arguments(name: str, data: str, options: PeerOptions) -> dict[str, Any]:
+    return {
+        "data": data,
+        **dataclasses.asdict(options),
+        "propensity": list(options.propensity),  # as it is read back from JSON
+        "settings": _peer(name).settings,
+    }
 
 
 def _scored(
@@ -210,7 +222,8 @@ def _scored(
     """The metrics of `snm.evaluation.evaluate.evaluate_points` for given predictions."""
     truth: Any = points.labels
     if points.filter is not None:
-        answers, truth = apply_filter(answers, truth, points.filter, max(ks))
+        answers, _ = first_unfiltered(answers, points.filter, points.num_labels, max(ks))
+        truth = remove_filtered(truth, points.filter)
     start = Metrics.start(points.num_labels, ks=ks, propensity=propensity)
     return start.update(answers, truth).result()
 
@@ -222,45 +235,39 @@ def run_peer(
     name: str,
     data: str,
     out: Path,
+    options: PeerOptions = _DEFAULTS,
     *,
-    weighting: str = "tfidf",
-    seed: int = 0,
-    threads: int | None = None,
-    seen: str = "keep",
-    propensity: Sequence[float] = PROPENSITY,
     stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:
-    """Runs `measure` in a process of its own.
+    """Runs `measure_peer` in a process of its own.
 
     Args:
       name: as in `check`.
-      data: see `measure`.
+      data: see `measure_peer`.
       out: JSON file of the result. An existing file with the same arguments is returned as it is.
-      weighting: see `measure`.
-      seed: see `measure`.
-      threads: see `measure`.
-      seen: see `measure`.
-      propensity: see `measure`.
+      options: see `measure_peer`.
       stop: called several times a second; True ends the process.
 
     Returns:
-      the result of `measure`; or `name` and `failed`, the reason in one line.
+      the result of `measure_peer`; or `name` and `failed`, the reason in one line.
 
     Raises:
       InputError: an unknown name, or an output file that cannot be written.
       StoppedError: `stop` returned True.
     """
     reason = check([name])[name]
-    asked = _arguments(name, data, weighting, seed, threads, 0.0, seen, propensity)
+    asked = _arguments(name, data, options)
     if out.exists() and (found := read_record(out)).get("asked") == asked:
         return found
     if reason is not None:
         return {"name": name, "failed": reason}
     _make_parent(out)
     out.unlink(missing_ok=True)
-    options = {"weighting": weighting, "seed": seed, "threads": threads, "seen": seen}
-    words = [f"--{key}={value}" for key, value in options.items() if value is not None]
-    words += ["--propensity", *map(str, propensity)]
+    given = dataclasses.asdict(options)
+    words = ["--propensity", *map(str, given.pop("propensity"))]
+    words += [
+        f"--{key.replace('_', '-')}={value}" for key, value in given.items() if value is not None
+    ]
     errors, scratch = out.with_suffix(".stderr"), out.with_suffix(".scratch")
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir()
@@ -291,7 +298,7 @@ def _make_parent(out: Path) -> None:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Runs `measure` from the command line; returns 2 for bad input, 1 if the package fails."""
+    """Runs `measure_peer` from the command line; returns 2 for bad input, 1 if it fails."""
     parser = argparse.ArgumentParser(
         "python -m snm.compare.peers.process", description="Measures one package."
     )
@@ -308,12 +315,12 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--propensity", type=float, nargs=2, default=PROPENSITY)
     parser.add_argument("--with-parent", action="store_true", help="end when standard input does")
     asked = vars(parser.parse_args(words))
-    name, out = asked["name"], asked.pop("out")
+    name, data, out = asked.pop("name"), asked.pop("data"), asked.pop("out")
     if asked.pop("with_parent"):
         end_with_parent()
     try:
         _make_parent(out)
-        found = measure(**asked)
+        found = measure_peer(name, data, PeerOptions(**asked))
         write_record(out, found)
     except InputError as error:
         print_error(error.as_flags)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.compare.peers.homes import HERE, Home
+from snm.compare.peers.interpreters import THIS_INTERPRETER, Interpreter
 
 __all__ = ["Answers", "Peer", "Rows", "TrainAndPredict", "pairs", "timed"]
 
@@ -55,22 +55,22 @@ class Peer:
     """A package to compare with.
 
     Attributes:
-      package: the name that `home` knows it by.
+      package: the name that `interpreter` knows it by.
       settings: its settings in one line.
       train_and_predict: trains it and predicts.
       weighted: whether it uses feature values. If not, it gets the raw, unweighted features.
-      home: where it is installed.
+      interpreter: the one that has it.
     """
 
     package: str
     settings: str
     train_and_predict: TrainAndPredict
     weighted: bool = True
-    home: Home = HERE
+    interpreter: Interpreter = THIS_INTERPRETER
 
     def missing(self) -> tuple[str, str] | None:
-        """See `Home`."""
-        return self.home.missing(self.package)
+        """See `Interpreter`."""
+        return self.interpreter.missing(self.package)
 
 
 def pairs(features: csr_matrix) -> Iterator[list[tuple[int, float]]]:

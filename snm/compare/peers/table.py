@@ -53,13 +53,13 @@ PEERS: dict[str, Peer] = {
         "libpecos",
         _XR_LINEAR.format("1 tree"),
         xr_linear(1),
-        home=PECOS,
+        interpreter=PECOS,
     ),
     "xr-linear-3": Peer(
         "libpecos",
         _XR_LINEAR.format("3 trees with different seeds, scores averaged"),
         xr_linear(3),
-        home=PECOS,
+        interpreter=PECOS,
     ),
 }
 """Name -> peer."""

@@ -3,11 +3,13 @@
 Public names, by module:
 
 - `summary`: `interval`, `spread`, `summarize`: means and intervals over seeds.
+- `cells`: `format_mean`, `format_seconds`, ...: numbers and settings as text.
 - `tables`: `all_sheets`: the tables, each a `sheet.Sheet`.
 - `markdown`: `markdown`: `table.md`.
 - `flat`: `results_csv`: `results.csv`.
 - `paired`: `best_arm`, `difference`: differences to the best arm, seed by seed.
-- `series`: `over_probes`, `over_seeds`: the numbers that plots show.
+- `series`: `PARTS`: the parts of a comparison; `over_probes`, `over_seeds`: the numbers that plots
+  show.
 - `plots`: `draw_lines`, `draw_bars`, `draw_score_quantiles`: the plots.
 - `svg`: `draw_panel`, `plot_style`: the panels of the plots as inline SVG.
 - `published`: `published_for`: published figures of a data set.

@@ -6,12 +6,10 @@ import csv
 import io
 from typing import Any
 
+from snm.compare.report.series import PARTS
 from snm.system.escapes import escape_controls
 
-__all__ = ["PARTS", "SETTINGS", "results_csv"]
-
-PARTS = {"arms": "equal steps", "tuned": "tuned", "equal_seconds": "equal seconds"}
-"""Keys of `results.json` with runs -> their names in `results.csv`."""
+__all__ = ["SETTINGS", "results_csv"]
 
 SETTINGS = (
     "loss", "phi", "sampled", "mined", "learning_rate", "negative_weight", "score_scale",
@@ -35,9 +33,9 @@ def results_csv(results: dict[str, Any]) -> str:
       results: the content of `results.json`, as far as it is known.
     """
     runs = [
-        (words, arm, seed)
-        for part, words in PARTS.items()
-        for arm in results.get(part, ())
+        (part.name, arm, seed)
+        for key, part in PARTS.items()
+        for arm in results.get(key, ())
         for seed in arm["seeds"]
     ]
     settings = dict.fromkeys(
@@ -50,12 +48,12 @@ def results_csv(results: dict[str, Any]) -> str:
     lines = csv.writer(table, lineterminator="\n")
     names = ("part", "arm", "baseline", "seed", *settings, *metrics, *_COSTS, "failed")
     lines.writerow(names)
-    for words, arm, seed in runs:
+    for part, arm, seed in runs:
         settings_of_arm = {**arm, **arm["differing"]}
         values = seed.get("metrics", {})
         lines.writerow(
             (
-                words, arm["name"], arm["baseline"], seed["seed"],
+                part, arm["name"], arm["baseline"], seed["seed"],
                 *(settings_of_arm.get(name, results["plan"]["settings"].get(name)) for name in
                 settings), *(values.get(name) for name in metrics),
                 *(seed.get(name) for name in (*_COSTS, "failed")),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import math
 from importlib import resources
 from typing import Any
 
 import numpy as np
 
 from snm.compare.probe import MARGIN_QUANTILES
+from snm.compare.report.cells import format_mean, format_seconds, format_short
 from snm.compare.report.markdown import device_words
 from snm.compare.report.plots import (
     Bar,
@@ -21,6 +21,7 @@ from snm.compare.report.plots import (
     draw_score_quantiles,
 )
 from snm.compare.report.series import (
+    PARTS,
     Points,
     Record,
     good_seeds,
@@ -29,10 +30,10 @@ from snm.compare.report.series import (
     over_seeds,
     probe_value,
 )
-from snm.compare.report.summary import format_mean, format_seconds, spread
+from snm.compare.report.summary import spread
 from snm.compare.report.svg import plot_style
 from snm.compare.report.tables import all_sheets
-from snm.compare.report.verdict import listed, verdict
+from snm.compare.report.verdict import verdict
 from snm.system.escapes import escape_controls
 
 __all__ = ["environment", "page"]
@@ -108,12 +109,8 @@ def _r1(arm: Record, by: str) -> Points:
 
 def _ratios(results: Record) -> Plot:
     rows, has_whiskers = [], False
-    for part, title in (
-        ("arms", "equal steps"),
-        ("tuned", "each at its best"),
-        ("equal_seconds", "equal seconds"),
-    ):
-        arms = [arm for arm in results.get(part, ()) if arm["name"] != arm["baseline"]]
+    for key, part in PARTS.items():
+        arms = [arm for arm in results.get(key, ()) if arm["name"] != arm["baseline"]]
         panels = []
         for metric in ("R@1", "P@1"):
             bars = [
@@ -122,9 +119,9 @@ def _ratios(results: Record) -> Plot:
                 if (ratio := arm["ratio"].get(metric)) is not None
                 for around in [spread(arm, metric, "ratio_")]
             ]
-            heading = f"{metric}, {title}: ratio to the baseline"
+            heading = f"{metric}, {part.title}: ratio to the baseline"
             if bars:
-                alt_text = f"Ratios: {listed(f'{bar.name} {bar.text}' for bar in bars)}."
+                alt_text = f"Ratios: {_values(bars)}."
                 panels.append(draw_bars(heading, alt_text, heading, bars, reference=1.0))
             has_whiskers = has_whiskers or any(bar.half_width is not None for bar in bars)
         if panels:
@@ -140,7 +137,7 @@ def _why(arms: list[Record]) -> list[Plot]:
     """Plots of the probe's measurements."""
     unseen = [arm["name"] for arm in arms if last_probes(arm)
               and not any("negatives" in entry for entry in last_probes(arm))]  # fmt: skip
-    missing = f" Left out, as they do not sample uniformly: {listed(unseen)}." if unseen else ""
+    missing = f" Left out, as they do not sample uniformly: {', '.join(unseen)}." if unseen else ""
     known = Lines(
         "Known positives among the mined", "steps", "share of the mined, %",
         _false_share, _ends,
@@ -244,7 +241,7 @@ def _cost(arms: list[Record]) -> Plot:
             for arm in arms if arm[key] is not None
         ]  # fmt: skip
         if bars:
-            alt_text = f"{listed(f'{bar.name} {bar.text}' for bar in bars)} {unit}."
+            alt_text = f"{_values(bars)} {unit}."
             panels.append(draw_bars(title, alt_text, f"{title}, {unit}", bars))
     note = "The runs of the first table. Bars: mean of the seeds; dots: each seed."
     return Plot("Time and memory", note, (Row((), tuple(panels)),) if panels else ())
@@ -253,10 +250,8 @@ def _cost(arms: list[Record]) -> Plot:
 # -- text -----------------------------------------------------------------------------------
 
 
-def _short(value: float) -> str:
-    """Three significant digits, without exponents."""
-    digits = 2 - math.floor(math.log10(abs(value))) if value else 0
-    return f"{value:.{min(max(digits, 0), 6)}f}"
+def _values(bars: list[Bar]) -> str:
+    return ", ".join(f"{bar.name} {bar.text}" for bar in bars)
 
 
 def _bands(arms: list[Record]) -> str:
@@ -266,12 +261,16 @@ def _bands(arms: list[Record]) -> str:
 
 def _ends(drawn: Named) -> str:
     ordered = sorted(drawn, key=lambda pair: -pair[1][-1][1])
-    return listed(f"{name} ends at {_short(points[-1][1])}" for name, points in ordered) + "."
+    ends = (f"{name} ends at {format_short(points[-1][1])}" for name, points in ordered)
+    return f"{', '.join(ends)}."
 
 
 def _first_and_last_tenth(drawn: Named) -> str:
-    ends = (f"{name} {_short(points[0][1])} and {_short(points[-1][1])}" for name, points in drawn)
-    return f"Percent in the rarest and in the most frequent tenth: {listed(ends)}."
+    ends = (
+        f"{name} {format_short(points[0][1])} and {format_short(points[-1][1])}"
+        for name, points in drawn
+    )
+    return f"Percent in the rarest and in the most frequent tenth: {', '.join(ends)}."
 
 
 def _share_missed(drawn: Named, arms: list[Record]) -> str:
@@ -281,4 +280,4 @@ def _share_missed(drawn: Named, arms: list[Record]) -> str:
         for name, _ in drawn
         if (missed := [e["margin"]["share_not_positive"] for e in ends[name] if "margin" in e])
     )
-    return f"Points whose label does not come first (margin of at most 0): {listed(shares)}."
+    return f"Points whose label does not come first (margin of at most 0): {', '.join(shares)}."

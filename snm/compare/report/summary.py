@@ -12,8 +12,6 @@ from scipy import stats
 __all__ = [
     "BY_LOSS",
     "Spread",
-    "format_mean",
-    "format_seconds",
     "half_range",
     "interval",
     "spread",
@@ -124,19 +122,3 @@ def summarize(
         summary["ratio_ci95"][name] = interval(by_seed)
         summary["ratio_half_range"][name] = half_range(by_seed)
     return summary
-
-
-def format_seconds(value: float) -> str:
-    """Formats seconds with one decimal, and below 1 with two significant digits.
-
-    Example:
-      >>> format_seconds(1234.56), format_seconds(0.0312), format_seconds(0.0)
-      ('1,234.6', '0.031', '0.0')
-    """
-    digits = 1 - math.floor(math.log10(value)) if 0 < value < 1 else 1
-    return f"{value:,.{digits}f}"
-
-
-def format_mean(value: float, spread: Spread | None) -> str:
-    """Formats a mean, with half of its interval or range if it has one."""
-    return f"{value:.2f}" if spread is None else f"{value:.2f} ± {spread.half:.2f}"

@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from snm.compare.report import sheet
-from snm.compare.report.flat import PARTS
+from snm.compare.report.cells import (
+    format_chosen,
+    format_figure,
+    format_mean,
+    format_mebibytes,
+    format_mined,
+    format_number,
+    format_row,
+    format_seconds,
+    format_setting,
+    format_speed,
+)  # fmt: skip
 from snm.compare.report.paired import RANKING, RETRIEVAL, best_arm, difference
+from snm.compare.report.series import PARTS
 from snm.compare.report.sheet import Sheet
-from snm.compare.report.summary import format_mean
 
 __all__ = ["all_sheets"]
 
@@ -34,7 +44,7 @@ def _equal_steps(results: Results) -> Sheet:
         f"{_own_settings(results)}"
     )
     labels = results["data"]["labels"]
-    rows = [sheet.row(arm, RETRIEVAL, [sheet.mined(arm, labels)]) for arm in results["arms"]]
+    rows = [format_row(arm, RETRIEVAL, [format_mined(arm, labels)]) for arm in results["arms"]]
     return Sheet("Equal steps", note, ("arm", "k'", *RETRIEVAL), tuple(rows))
 
 
@@ -65,7 +75,7 @@ def _settings(results: Results) -> Sheet | None:
         "its own. A dash: the arm does not read the setting."
     )
     rows = [
-        (arm["name"], *(sheet.setting(arm["differing"][name]) for name in names)) for arm in arms
+        (arm["name"], *(format_setting(arm["differing"][name]) for name in names)) for arm in arms
     ]
     return Sheet("Settings of the arms", note, ("arm", *names), tuple(rows))
 
@@ -78,7 +88,7 @@ def _tuned(results: Results) -> Sheet | None:
         f"{_legend(results)} Settings chosen by R@1 on a held-out fifth of train, "
         f"{results['plan']['trials']} trials an arm, then trained on all of train."
     )
-    rows = [sheet.row(arm, RETRIEVAL, [sheet.chosen(best[arm["name"]])])
+    rows = [format_row(arm, RETRIEVAL, [format_chosen(best[arm["name"]])])
             for arm in results["tuned"]]  # fmt: skip
     return Sheet("Each arm at its best", note, ("arm", "chosen", *RETRIEVAL), tuple(rows))
 
@@ -91,7 +101,7 @@ def _equal_seconds(results: Results) -> Sheet | None:
         "the first table; the rates fall over the arm's own epochs."
     )
     rows = [
-        sheet.row(arm, RETRIEVAL, [str(arm["epochs"]), sheet.seconds(arm["seconds"])])
+        format_row(arm, RETRIEVAL, [str(arm["epochs"]), format_seconds(arm["seconds"])])
         for arm in results["equal_seconds"]
     ]
     return Sheet("Equal seconds", note, ("arm", "epochs", "seconds", *RETRIEVAL), tuple(rows))
@@ -130,7 +140,7 @@ def _against_the_best(results: Results) -> Sheet | None:
         (arm["name"], *(cell(arm["name"], part, metric) for part, metric in compared))
         for arm in results["arms"]
     )
-    columns = ("arm", *(f"{metric}, {PARTS[part]}" for part, metric in compared))
+    columns = ("arm", *(f"{metric}, {PARTS[part].name}" for part, metric in compared))
     return Sheet("Against the best arm", note, columns, rows if len(rows) > 1 and best else ())
 
 
@@ -139,7 +149,7 @@ def _ranking(results: Results) -> Sheet:
         f"{_legend(results)} The runs of the first table. "
         "PSP weighs a hit by how rare its label is."
     )
-    rows = [sheet.row(arm, RANKING, []) for arm in results["arms"]]
+    rows = [format_row(arm, RANKING, []) for arm in results["arms"]]
     return Sheet("Ranking and rare labels", note, ("arm", *RANKING), tuple(rows))
 
 
@@ -151,9 +161,9 @@ def _costs(results: Results) -> Sheet:
     rows = [
         (
             arm["name"],
-            sheet.seconds(arm["seconds"]),
-            sheet.number(sheet.speed(arm), 0),
-            sheet.number(sheet.mebibytes(arm["peak_memory_bytes"]), 0),
+            format_seconds(arm["seconds"]),
+            format_speed(arm),
+            format_mebibytes(arm["peak_memory_bytes"]),
         )
         for arm in results["arms"]
     ]
@@ -187,12 +197,12 @@ def _bounds(results: Results) -> Sheet | None:
             (
                 arm["name"],
                 *(
-                    sheet.figure([bound[name] for bound in bounds])
+                    format_figure([bound[name] for bound in bounds])
                     for name in ("train_risk", "test_risk")
                 ),
-                *(sheet.figure([row.get(name) for row in best]) for name in _TERMS),
-                sheet.figure([five["proved"] for five in fives]),
-                sheet.figure([five["range"] for five in fives]),
+                *(format_figure([row.get(name) for row in best]) for name in _TERMS),
+                format_figure([five["proved"] for five in fives]),
+                format_figure([five["range"] for five in fives]),
             )
         )
     if not rows:
@@ -249,9 +259,9 @@ def _peers(results: Results) -> Sheet:
         else (
             peer["name"],
             peer["settings"],
-            *(sheet.number(peer["metrics"].get(name), 2) for name in RETRIEVAL),
-            sheet.seconds(peer["seconds"]),
-            sheet.number(sheet.mebibytes(peer["peak_memory_bytes"]), 0),
+            *(format_number(peer["metrics"].get(name), 2) for name in RETRIEVAL),
+            format_seconds(peer["seconds"]),
+            format_mebibytes(peer["peak_memory_bytes"]),
         )
         for peer in results.get("peers") or []
     ]
@@ -266,7 +276,7 @@ def _published(results: Results) -> Sheet | None:
     rows = [
         (
             method["method"],
-            *(sheet.number(method["metrics"].get(name), 2) for name in published["columns"]),
+            *(format_number(method["metrics"].get(name), 2) for name in published["columns"]),
         )
         for method in published["rows"]
     ]

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
+from snm.compare.report.cells import format_mean, format_seconds
 from snm.compare.report.paired import RETRIEVAL, best_arm, difference
-from snm.compare.report.series import Record
-from snm.compare.report.summary import BY_LOSS, Spread, format_mean, format_seconds, spread
+from snm.compare.report.series import PARTS, Record
+from snm.compare.report.summary import BY_LOSS, Spread, spread
 
-__all__ = ["listed", "verdict"]
-
-_PARTS = {
-    "arms": "At equal steps",
-    "tuned": "With each arm at its best settings",
-    "equal_seconds": "In equal seconds",
-}
+__all__ = ["verdict"]
 
 
 def verdict(results: Record) -> list[str]:
     """The findings as sentences: who leads in each table, gains of top-1, failures, spread."""
-    sentences = [_leader(words, results[part]) for part, words in _PARTS.items() if part in results]
+    sentences = [
+        _leader(part.opening, results[key]) for key, part in PARTS.items() if key in results
+    ]
     sentences[0] += _unequal(results["arms"])
     if results["plan"]["settings"]["memory"] == "on":
         sentences[0] += " All arms have a memory of neighbours, which can hide their differences."
@@ -27,7 +22,7 @@ def verdict(results: Record) -> list[str]:
         sentences[-1] += _time_range(results["equal_seconds"])
     sentences[1:1] = [_gains_and_losses(arm) for arm in results["arms"]
                  if ("-" + arm["name"]).endswith("-top-1") and arm["ratio"]]  # fmt: skip
-    runs = [seed for part in _PARTS for arm in results.get(part, []) for seed in arm["seeds"]]
+    runs = [seed for part in PARTS for arm in results.get(part, []) for seed in arm["seeds"]]
     failed = sum("failed" in seed for seed in runs)
     if failed:
         sentences.append(f"{failed} of {len(runs)} runs failed and are missing from these figures.")
@@ -106,7 +101,7 @@ def _share_of_metrics(best: Record, first: dict[str, str]) -> str:
     own = metrics_of.pop(best["name"], [])
     if not metrics_of:
         return f"all {len(first)} metrics"
-    others = "; ".join(f"{arm} in {listed(names)}" for arm, names in metrics_of.items())
+    others = "; ".join(f"{arm} in {', '.join(names)}" for arm, names in metrics_of.items())
     return f"{len(own)} of {len(first)} metrics ({others})"
 
 
@@ -152,9 +147,4 @@ def _gains_and_losses(arm: Record) -> str:
 
 def _with_and(words: list[str]) -> str:
     *first, last = words
-    return f"{listed(first)} and {last}" if first else last
-
-
-def listed(words: Iterable[str]) -> str:
-    """Words between commas."""
-    return ", ".join(words)
+    return f"{', '.join(first)} and {last}" if first else last

@@ -8,7 +8,7 @@ import pytest
 from compare.peers.fake_peer import answering, of
 
 from snm.compare.peers import process as peers
-from snm.compare.peers.process import measure
+from snm.compare.peers.process import PeerOptions, measure_peer
 from snm.compare.peers.protocol import Answers
 from snm.data.load import load
 from snm.data.weighting import Weighting
@@ -20,7 +20,7 @@ def test_metrics_by_hand(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Point 0 has labels 0 and 5, and the package finds 0 first and 5 third; point 1 has label 1,
     # found third, before the padding of the package's answer.
     answering(monkeypatch, of([[0, 1, 5, 2, 3], [2, 3, 1, -1, -1]]))
-    found = measure("fake", data)
+    found = measure_peer("fake", data)
     metrics = found["metrics"]
     p = propensities(np.array([2, 1, 1, 1, 1, 0]), 4)
     expected = {
@@ -44,7 +44,7 @@ def test_metrics_by_hand(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_metrics_are_those_of_an_evaluation(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
     answering(monkeypatch, of([[0, 1, 2, 3, 4]] * 2))
-    found = measure("fake", data)["metrics"]
+    found = measure_peer("fake", data)["metrics"]
     counts = {"points", "points_without_labels"}
     assert set(found) == {*metric_names(6), *counts}
 
@@ -61,7 +61,7 @@ def test_filtered_labels_are_neither_right_nor_wrong(
         return np.array([[1, 0, 2, 3, 4, 5], [1, 0, 2, 3, 4, 5]]), 0.0, 0.0
 
     answering(monkeypatch, answer)
-    assert measure("fake", data)["metrics"]["P@1"] == 100.0
+    assert measure_peer("fake", data)["metrics"]["P@1"] == 100.0
     assert asked == [6]
 
 
@@ -85,8 +85,8 @@ def test_seen_labels_are_dropped_from_the_predictions(
     monkeypatch.setattr(
         peers, "_scored", lambda found, *rest: told.append(found) or scored(found, *rest)
     )
-    measure("fake", data, seen="drop")
-    measure("fake", data)
+    measure_peer("fake", data, PeerOptions(seen="drop"))
+    measure_peer("fake", data)
     assert asked == [min(5 + max(map(len, own)), 6), 5]
     assert [row[row >= 0].tolist() for row in told[0]] == [rest[:5] for rest in others]
     assert told[1][:, 0].tolist() == [of_row[0] for of_row in own]
@@ -103,9 +103,9 @@ def test_arguments_of_a_package(data: str, monkeypatch: pytest.MonkeyPatch) -> N
     assert raw.test is not None
     fitted = Weighting.fit("tfidf", raw.train.features)
     answering(monkeypatch, answer)
-    measure("fake", data, seed=3, threads=2)
+    measure_peer("fake", data, PeerOptions(seed=3, threads=2))
     answering(monkeypatch, answer, weighted=False)
-    measure("fake", data)
+    measure_peer("fake", data)
     weighted, unweighted = seen
     assert weighted[3:] == (5, 3, 2)
     for given, points in ((weighted[0], raw.train), (weighted[2], raw.test)):
@@ -124,10 +124,10 @@ def test_a_held_out_part_is_scored_instead_of_test(
     others = [label for label in range(6) if label != first][:4]
     answering(monkeypatch, of([[first, *others]]))
     (Path(data) / "test.txt").unlink()
-    metrics = measure("fake", data, validation_fraction=0.25, seed=1)["metrics"]
+    metrics = measure_peer("fake", data, PeerOptions(validation_fraction=0.25, seed=1))["metrics"]
     assert metrics["points"] == 1 and metrics["P@1"] == 100.0
     with pytest.raises(InputError, match="no test points"):
-        measure("fake", data)
+        measure_peer("fake", data)
 
 
 @pytest.mark.parametrize(
@@ -138,4 +138,4 @@ def test_bad_settings(
 ) -> None:
     answering(monkeypatch, of([]))
     with pytest.raises(InputError, match=said):
-        measure("fake", data, **options)
+        measure_peer("fake", data, PeerOptions(**options))

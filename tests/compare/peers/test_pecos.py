@@ -13,7 +13,7 @@ from scipy.sparse import csr_matrix, load_npz, save_npz
 
 from snm.compare.peers import pecos_script
 from snm.compare.peers.pecos import PECOS, xr_linear
-from snm.compare.peers.process import check, main, run_peer
+from snm.compare.peers.process import PeerOptions, check, main, run_peer
 
 # What the script calls of the package. A model's scores depend only on the seed of its tree: label
 # -> score, for each point.
@@ -139,7 +139,7 @@ def test_the_script_exits_with_its_parent(package: Path, tmp_path: Path) -> None
 
 def test_a_peer_from_end_to_end(package: Path, tiny: str, tmp_path: Path) -> None:
     _write(package, "held = np.ones(1 << 28, np.uint8)")
-    found = run_peer("xr-linear", tiny, tmp_path / "out.json", threads=1)
+    found = run_peer("xr-linear", tiny, tmp_path / "out.json", PeerOptions(threads=1))
     # The answers are 0, 1, 2 for both points, and the labels 1, and 2 and 3.
     assert found["metrics"]["P@1"] == 0.0
     assert found["metrics"]["P@3"] == pytest.approx(100 * 2 / 6)

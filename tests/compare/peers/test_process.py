@@ -11,7 +11,7 @@ import pytest
 from compare.peers.fake_peer import answering, of
 from scipy.sparse import csr_matrix
 
-from snm.compare.peers.process import check, main, measure, run_peer
+from snm.compare.peers.process import PeerOptions, check, main, measure_peer, run_peer
 from snm.compare.peers.protocol import Answers, Peer
 from snm.compare.peers.table import PEERS
 from snm.compare.records import read_record
@@ -121,7 +121,7 @@ def test_output_of_a_package_is_discarded(
         return np.zeros((2, 5), np.int64) - 1, 0.0, 0.0
 
     answering(monkeypatch, answer)
-    measure("fake", data)
+    measure_peer("fake", data)
     assert capfd.readouterr() == ("", "")
 
 
@@ -167,17 +167,20 @@ def test_run_peer_reuses_a_result_with_equal_arguments(
     answering(monkeypatch, of([]))
     started = _in_child(monkeypatch, 'assert "jax" not in sys.modules')
     out = tmp_path / "peers" / "fake.json"
-    found = run_peer("fake", data, out, weighting="l2", threads=1)
+    found = run_peer("fake", data, out, PeerOptions(weighting="l2", threads=1))
     assert found["metrics"]["P@1"] == 50.0
     assert read_record(out) == found
-    assert run_peer("fake", data, out, weighting="l2", threads=1) == found
+    assert run_peer("fake", data, out, PeerOptions(weighting="l2", threads=1)) == found
     assert len(started) == 1
-    assert run_peer("fake", data, out, weighting="none", threads=1)["asked"]["weighting"] == "none"
+    unweighted = run_peer("fake", data, out, PeerOptions(weighting="none", threads=1))
+    assert unweighted["asked"]["weighting"] == "none"
     assert len(started) == 2
     assert [path.name for path in out.parent.iterdir()] == ["fake.json"]
-    amazon = run_peer("fake", data, out, weighting="none", threads=1, propensity=(0.6, 2.6))
+    amazon = run_peer(
+        "fake", data, out, PeerOptions(weighting="none", threads=1, propensity=(0.6, 2.6))
+    )
     assert len(started) == 3 and amazon["asked"]["propensity"] == [0.6, 2.6]
-    run_peer("fake", data, out, weighting="none", threads=1, propensity=(0.6, 2.6))
+    run_peer("fake", data, out, PeerOptions(weighting="none", threads=1, propensity=(0.6, 2.6)))
     assert len(started) == 3  # a tuple and the list of the file are the same
     assert amazon["metrics"]["P@1"] == 50.0
     assert amazon["metrics"]["PSP@1"] != pytest.approx(found["metrics"]["PSP@1"], rel=1e-3)
@@ -240,7 +243,7 @@ def test_each_package_learns(name: str, tmp_path: Path) -> None:
     folder.mkdir()
     write_text(folder / "train.txt", csr_matrix(x), csr_matrix(y))
     write_text(folder / "test.txt", made.test.features, made.test.labels)
-    found = run_peer(name, str(folder), tmp_path / f"{name}.json", threads=1)
+    found = run_peer(name, str(folder), tmp_path / f"{name}.json", PeerOptions(threads=1))
     assert "failed" not in found
     # Always the same five answers, the most frequent labels.
     frequent = np.argsort(-made.label_frequency())[:5]

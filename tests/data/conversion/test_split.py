@@ -9,7 +9,7 @@ from command_line import call, refused
 
 import snm
 from snm.data.formats.split_files import SplitFiles
-from snm.doctor.of_data import examine_data
+from snm.doctor.data_checks import examine_data
 
 ROWS = tiny.rows(5, 0)
 OUT = ("--out", "DATA")

@@ -21,11 +21,11 @@ from snm.data.propensity import PROPENSITY
 from snm.data.repository.registry import propensity_of
 from snm.data.statistics import describe, dominant_feature, duplicate_rows
 from snm.data.weighting import filled
-from snm.doctor.environment import devices
 from snm.doctor.findings import PERMIT, Finding
-from snm.doctor.of_files import advice_on_files
+from snm.doctor.folder_advice import advice_on_files
 from snm.doctor.text_scan import Scan, scan, sniff
 from snm.errors import InputError, counted, format_bytes
+from snm.machine.platform import device_error
 from snm.runs.stored_run import is_exported
 
 __all__ = ["examine_data"]
@@ -306,7 +306,7 @@ def _check_propensities(dataset: Dataset) -> Iterator[Finding]:
 
 def _check_memory(source: str, dataset: Dataset) -> Iterator[Finding]:
     """The memory that `snm plan` forecasts for a run with the default settings."""
-    if isinstance(devices(), str):
+    if device_error() is not None:
         return  # JAX cannot start, which `examine_environment` reports
     from snm.config.resolve import resolve
     from snm.planning.fit_check import check_memory

@@ -17,7 +17,7 @@ from scipy.sparse import csr_matrix, save_npz
 
 import snm
 from snm.config.resolve import resolve
-from snm.doctor import of_data
+from snm.doctor import data_checks
 from snm.errors import format_bytes
 from snm.planning import fit_check as plan_verb
 from snm.planning.bytes_by_stage import bytes_by_stage
@@ -30,7 +30,7 @@ def folder(tmp_path):
 
 
 def found(path, level=None):
-    findings, _ = of_data.examine_data(str(path))
+    findings, _ = data_checks.examine_data(str(path))
     return {f.what: f for f in findings if level is None or f.level == level}
 
 
@@ -63,7 +63,7 @@ def test_counts_match_the_file(folder):
     write_lines(folder, train)
     write_lines(folder, test, "test")
     told = {}
-    for finding in of_data.examine_data(str(folder))[0]:
+    for finding in data_checks.examine_data(str(folder))[0]:
         told.setdefault(finding.what, []).append(finding)
     assert told["repeated rows"][0].found.startswith("5 test points (25.0%) repeat a training")
     assert told["repeated rows"][0].level == "warning"
@@ -253,12 +253,12 @@ def test_names_propensities_and_negative_values(folder, tmp_path):
         ("amazon-sports", 0.6, 2.6),
     ):
         named = replace(snm.load_data(folder), name=name)
-        findings = of_data._check_propensities(named)
+        findings = data_checks._check_propensities(named)
         advice = [finding.advice for finding in findings if finding.level != "ok"]
         assert advice == ([] if a is None else [
             f"for comparable PSP, give --propensity-a {a} --propensity-b {b}"
         ])  # fmt: skip
-    (fine,) = of_data._check_propensities(replace(named, name="Amazon-670K.bow"))
+    (fine,) = data_checks._check_propensities(replace(named, name="Amazon-670K.bow"))
     assert fine.found == "A = 0.6, B = 2.6, those of the public data set of this name"
     lines = lines_of(folder)
     write_lines(folder, [lines[0], "1 2:-1", *lines[2:]])
@@ -289,4 +289,6 @@ def test_rows_of_zeros_are_no_empty_rows_where_features_are_standardized(tmp_pat
     rows[0] = 0
     np.save(tmp_path / "X.trn.npy", rows)
     save_npz(tmp_path / "Y.trn.npz", csr_matrix(np.eye(3, dtype=np.float32)[np.arange(60) % 3]))
-    assert "empty rows" not in {finding.what for finding in of_data.examine_data(str(tmp_path))[0]}
+    assert "empty rows" not in {
+        finding.what for finding in data_checks.examine_data(str(tmp_path))[0]
+    }

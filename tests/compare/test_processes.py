@@ -3,73 +3,17 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from snm.compare.peers.homes import HERE, Elsewhere, run_tied
+from snm.compare.processes import run_tied
 from snm.errors import StoppedError
-
-HOME = Elsewhere("SNM_TEST_PYTHON")
-
-
-def test_versions_of_installed_packages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SNM_TEST_PYTHON", sys.executable)
-    assert HERE.missing("numpy") is None and HOME.missing("numpy") is None
-    assert HERE.version("numpy") == HOME.version("numpy") == ("numpy", np.__version__)
-    assert HERE.version("json") == ("json", None)
-
-
-@pytest.mark.parametrize(
-    ("python", "found"),
-    [
-        (None, "the package libnone not installed and no SNM_TEST_PYTHON"),
-        ("no/such/program", "SNM_TEST_PYTHON that names no program"),
-        (sys.executable, "the package libnone not installed in the Python of SNM_TEST_PYTHON"),
-        ("script", "the package libnone not installed in the Python of SNM_TEST_PYTHON"),
-    ],
-)
-def test_what_is_missing(
-    python: str | None, found: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("SNM_TEST_PYTHON", raising=False)
-    if python == "script":  # executable, but nothing that the system can start
-        python = str(tmp_path / "script")
-        Path(python).write_bytes(b"\0")
-        Path(python).chmod(0o755)
-    if python is not None:
-        monkeypatch.setenv("SNM_TEST_PYTHON", python)
-    missing = HOME.missing("libnone")
-    assert missing is not None and missing[0] == found
-    assert "VENV/bin/pip install libnone; export SNM_TEST_PYTHON=VENV/bin/python" in missing[1]
-
-
-def test_a_failing_script_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SNM_TEST_PYTHON", sys.executable)
-    script = tmp_path / "script.py"
-    script.write_text("import sys\nprint('told')\nraise ValueError(sys.argv[1:])")
-    with pytest.raises(RuntimeError) as failed:
-        HOME.run(script, ["no", "luck"], tmp_path / "errors")
-    assert str(failed.value) == "in the Python of SNM_TEST_PYTHON: ValueError: ['no', 'luck']"
-    assert [path.name for path in tmp_path.iterdir()] == ["script.py"]
-
-
-def test_modules_beside_the_script_and_python_path_are_hidden(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SNM_TEST_PYTHON", sys.executable)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    (tmp_path / "table.py").write_text("")
-    script = tmp_path / "script.py"
-    script.write_text("import table")
-    with pytest.raises(RuntimeError, match="No module named 'table'"):
-        HOME.run(script, [], tmp_path / "errors")
 
 
 def test_a_tied_program_hears_the_end_of_this_process(tmp_path: Path) -> None:
     # A process that starts a tied program, which waits for its standard input, and then dies.
     code = f"""
 import os, pathlib, sys, threading, time
-from snm.compare.peers.homes import run_tied
+from snm.compare.processes import run_tied
 waits = "import os; os.read(0, 1); open({str(tmp_path / "heard")!r}, 'w').close()"
 given = [sys.executable, "-c", waits], pathlib.Path({str(tmp_path / "errors")!r})
 threading.Thread(target=run_tied, args=given).start()
@@ -97,7 +41,7 @@ child.wait()
 """
     code = f"""
 import os, pathlib, threading, time
-from snm.compare.peers.homes import run_tied
+from snm.compare.processes import run_tied
 given = [{sys.executable!r}, "-c", {starts!r}], pathlib.Path({str(tmp_path / "errors")!r})
 threading.Thread(target=run_tied, args=given).start()
 while not os.path.exists({str(child)!r}):
@@ -146,7 +90,7 @@ def test_what_stops_this_process_is_no_failure_of_a_program(tmp_path: Path, whom
         told = "os.kill(os.getpid(), signal.SIGTERM)"
     code = f"""
 import os, pathlib, signal, threading, time
-from snm.compare.peers.homes import run_tied
+from snm.compare.processes import run_tied
 from snm.errors import StoppedError
 from snm.system.signals import stop_requested
 

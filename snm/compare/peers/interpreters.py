@@ -1,4 +1,4 @@
-"""Where the package of a peer is installed: in this interpreter, or in one of its own."""
+"""The interpreter that has the package of a peer: this one, or one of its own."""
 
 from __future__ import annotations
 
@@ -6,24 +6,21 @@ import contextlib
 import importlib.util
 import os
 import shutil
-import signal
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Protocol
 
-from snm.compare.processes import failure_reason, spawn_tied
-from snm.errors import StoppedError, pip_install
+from snm.compare.processes import run_tied
+from snm.errors import pip_install
 
-__all__ = ["HERE", "Elsewhere", "Here", "Home", "run_tied"]
-
-_POLL_SECONDS = 0.25
+__all__ = ["THIS_INTERPRETER", "Interpreter", "OtherInterpreter", "ThisInterpreter"]
 
 
-class Home(Protocol):
-    """Where a package is installed."""
+class Interpreter(Protocol):
+    """An interpreter that may have a package."""
 
     def missing(self, package: str) -> tuple[str, str] | None:
         """What was found instead of the package, and how to install it; None if it is there."""
@@ -33,11 +30,11 @@ class Home(Protocol):
 
 
 @dataclass(frozen=True)
-class Here:
+class ThisInterpreter:
     """This interpreter; `package` is the name of a module, which is not imported."""
 
     def missing(self, package: str) -> tuple[str, str] | None:
-        """See `Home`."""
+        """See `Interpreter`."""
         # To look for `a.b` imports `a`, which may not be there either.
         with contextlib.suppress(ModuleNotFoundError):
             if importlib.util.find_spec(package) is not None:
@@ -45,7 +42,7 @@ class Here:
         return f"the package {package} not installed", pip_install("peers")
 
     def version(self, package: str) -> tuple[str, str | None]:
-        """See `Home`."""
+        """See `Interpreter`."""
         name = metadata.packages_distributions().get(package, [package])[0]
         try:
             return name, metadata.version(name)
@@ -53,11 +50,11 @@ class Here:
             return name, None
 
 
-HERE = Here()
+THIS_INTERPRETER = ThisInterpreter()
 
 
 @dataclass(frozen=True)
-class Elsewhere:
+class OtherInterpreter:
     """An interpreter that the user names, for a package whose requirements exclude snm's.
 
     `package` is the name of a distribution.
@@ -69,7 +66,7 @@ class Elsewhere:
     variable: str
 
     def missing(self, package: str) -> tuple[str, str] | None:
-        """See `Home`."""
+        """See `Interpreter`."""
         how = (
             f"the Python of a venv with it: python3.11 -m venv VENV; VENV/bin/pip install "
             f"{package}; export {self.variable}=VENV/bin/python"
@@ -83,7 +80,7 @@ class Elsewhere:
         return None
 
     def version(self, package: str) -> tuple[str, str | None]:
-        """See `Home`."""
+        """See `Interpreter`."""
         code = "import sys; from importlib import metadata; print(metadata.version(sys.argv[1]))"
         try:
             asked = subprocess.run(self._command("-c", code, package), capture_output=True)
@@ -109,52 +106,3 @@ class Elsewhere:
     def _command(self, *words: str) -> list[str]:
         # -I: neither PYTHONPATH nor our modules beside the script are for that interpreter.
         return [os.environ[self.variable], "-I", *words]
-
-
-def run_tied(
-    command: Sequence[str],
-    errors: Path,
-    stop: Callable[[], bool] = lambda: False,
-    **environment: str,
-) -> str | None:
-    """Runs a program to its end.
-
-    Args:
-      command: as in `spawn_tied`.
-      errors: file for its standard error, which is removed.
-      stop: asked several times a second whether to kill the program, with those it started; and
-        asked once more if it fails.
-      **environment: variables to set for it.
-
-    Returns:
-      None if its exit status is 0, else the reason in one line: the last one of its errors.
-
-    Raises:
-      StoppedError: `stop` returned True.
-    """
-    try:
-        with spawn_tied(command, errors, **environment) as process:
-            try:
-                status = _status(process, stop)
-            except BaseException:
-                with contextlib.suppress(ProcessLookupError, PermissionError):  # it has ended
-                    os.killpg(process.pid, signal.SIGKILL)
-                raise
-        return failure_reason(errors, status) if status else None
-    finally:
-        errors.unlink(missing_ok=True)
-
-
-def _status(process: subprocess.Popen[bytes], stop: Callable[[], bool]) -> int:
-    """The exit status of a process, unless `stop` says so before, or when it failed."""
-    while True:
-        status = None
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            status = process.wait(_POLL_SECONDS)
-        if status == 0:
-            return 0
-        # First: what stops this process may have ended that one too.
-        if stop():
-            raise StoppedError(kept="all runs finished, and peers so far")
-        if status is not None:
-            return status

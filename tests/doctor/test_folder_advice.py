@@ -9,7 +9,7 @@ import pytest
 from command_line import call
 
 import snm
-from snm.doctor.of_data import examine_data
+from snm.doctor.data_checks import examine_data
 
 
 def advice(folder):

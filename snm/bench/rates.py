@@ -17,7 +17,7 @@ import jax.numpy as jnp
 
 from snm.machine.ram import peak_ram
 
-__all__ = ["Machine", "Rates", "Work"]
+__all__ = ["MachineRates", "Rates", "Work"]
 
 _COLUMNS = 4096  # columns of the measured product
 _COPIED = 1 << 24  # float32 numbers copied: 64 MB, more than the caches hold
@@ -53,7 +53,7 @@ class Work:
         return max(self.flop / rates.flop, self.bytes / rates.bytes)
 
 
-class Machine:
+class MachineRates:
     """Measures the rates of the default device.
 
     Args:
@@ -100,10 +100,10 @@ class Machine:
         flop = 2 * rows * dim * _COLUMNS * self._products / (time.perf_counter() - begin)
         return Rates(flop, self._bytes)
 
-    def of_factors(self, dtype: Any) -> Machine:
+    def of_factors(self, dtype: Any) -> MachineRates:
         """The machine with the rate of products of factors of a type."""
         batch, dim = self._left.shape
-        return self if self._left.dtype == dtype else Machine(batch, dim, dtype)
+        return self if self._left.dtype == dtype else MachineRates(batch, dim, dtype)
 
     @property
     def torch_device(self) -> str:

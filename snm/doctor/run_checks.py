@@ -12,9 +12,9 @@ import numpy as np
 from snm.checkpoints.manifest import DamagedError
 from snm.config.resolved import ResolvedConfig
 from snm.data.load import load as load_dataset
-from snm.doctor.environment import devices
 from snm.doctor.findings import PERMIT, Finding
 from snm.errors import InputError, counted, first_line, format_bytes
+from snm.machine.platform import device_error
 from snm.machine.versions import package_version
 from snm.runs.folder import RunFolder
 from snm.runs.members import phase_names
@@ -27,12 +27,9 @@ from snm.trainer.run_data import training_data
 __all__ = ["examine_run"]
 
 
-def examine_run(path: Path) -> list[Finding]:
+def examine_run(path: Path) -> Iterator[Finding]:
     """Checks the settings, checkpoints, data and versions of a run, and whether it can predict."""
-    return list(_examine(RunFolder(path)))
-
-
-def _examine(folder: RunFolder) -> Iterator[Finding]:
+    folder = RunFolder(path)
     try:
         config, origin = folder.settings(), folder.read_origin()
         finished = folder.finished()
@@ -110,7 +107,7 @@ def _check_prediction(
     import jax
     from scipy.sparse import csr_matrix
 
-    if isinstance(devices(), str):  # JAX cannot start; the environment checks report why
+    if device_error() is not None:  # JAX cannot start; the environment checks report why
         return
     first = folder.checkpoints(config.keep_checkpoints, phase_names(1)[0])
     if not finished and first.latest() is None:

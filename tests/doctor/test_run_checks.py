@@ -12,7 +12,7 @@ from denied import deny
 from edits import accept_edits
 
 import snm
-from snm.doctor.of_run import examine_run
+from snm.doctor.run_checks import examine_run
 from snm.runs.folder import RunFolder
 
 
@@ -121,12 +121,12 @@ def test_data_of_a_run_that_changed(run, tmp_path):
 def test_parameters_that_are_not_finite(run, monkeypatch):
     import jax
 
-    from snm.doctor import of_run
+    from snm.doctor import run_checks
 
     predictor = snm.load(run)
     spoilt = jax.tree.map(lambda leaf: leaf * np.nan, predictor.state)
     broken = type(predictor)(predictor.model, spoilt, predictor.weighting)
-    monkeypatch.setattr(of_run, "load", lambda path: broken)
+    monkeypatch.setattr(run_checks, "load", lambda path: broken)
     assert "not finite" in levels(run)["model"].found
 
 
