@@ -77,7 +77,7 @@ def make_mesh(text: str, num_labels: int, batch_size: int) -> Mesh | None:
     ]
     chosen = [device for devices in by_process for device in devices]
     if len(chosen) < data * label:
-        hint = " (on a CPU, XLA_FLAGS=--xla_force_host_platform_device_count=N makes N)"
+        hint = " (with JAX_NUM_CPU_DEVICES=N, a CPU simulates N)"
         more = hint if jax.default_backend() == "cpu" else ""
         where = "here" if processes == 1 else f"of {processes} processes"
         found = f"{data * label} devices"

@@ -14,7 +14,7 @@ from snm.tables.rounding import round_to_nearest, storage
 
 __all__ = ["RowTable", "SparseRows", "entry_rows", "normalize", "random_rows", "unit_factors"]
 
-_RANDOM_ROWS = 1 << 16  # rows drawn at once: 128 MB for rows of 512 float32
+_RANDOM_ROWS = 1 << 13  # rows drawn at once: 16 MiB of 512 float32; drawing takes six times that
 
 
 class SparseRows(NamedTuple):
