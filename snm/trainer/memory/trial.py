@@ -176,8 +176,10 @@ def _choose(
     search = StoredPoints(predictor.weighting.apply(stored.features))
     neighbors = search.similar(predictor.weighting.apply(held_out.features), NUM_FOUND)
     queries = np.concatenate(list(predictor.queries(held_out.features)))
-    stored_queries = normalized_queries(predictor, stored.features)
-    cosines = joint_cosines(neighbors.ids, queries, stored_queries)
+    # Of half a million points, only those that are neighbours of some held-out point are embedded.
+    found, positions = np.unique(neighbors.ids, return_inverse=True)
+    stored_queries = normalized_queries(predictor, stored.features[np.maximum(found, 0)])
+    cosines = joint_cosines(positions.reshape(neighbors.ids.shape), queries, stored_queries)
     if predictor.model.drop_seen:
         excluded = np.concatenate([excluded, nonzero_pairs(held_out.features)])
     mask = None
