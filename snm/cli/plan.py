@@ -146,7 +146,7 @@ def _as_json(plan: _PlanResult) -> dict[str, Any]:
         "peak_device_bytes": expected.peak_device,
         "limit_bytes": room.limit,
         "fits": room.fits,
-        "ways_to_fit": [{"flags": flags, "bytes": size} for flags, size in room.ways],
+        "ways_to_fit": [{"flags": flags, "bytes": size} for flags, size in room.remedies],
         "steps_per_epoch": steps,
         "seconds_per_step": seconds,
         "members_at_once": expected.sizes.parallel_members,
@@ -169,7 +169,7 @@ def _print(plan: _PlanResult) -> None:
     sizes = f"{format_bytes(room.needed)} at the peak, {format_bytes(room.limit)} available"
     spare = "" if expected.device else f"; {_SPARE}"
     say(f"fits: {sizes}{spare}" if room.fits else f"does not fit: {sizes}")
-    for flags, size in room.ways:
+    for flags, size in room.remedies:
         say(f"  {flags:<24} {format_bytes(size)}")
 
 

@@ -20,12 +20,12 @@ from snm.errors import InputError, format_bytes
 from snm.machine.platform import device_bytes, platform
 from snm.machine.ram import available_ram, resident_ram
 from snm.model.from_config import make_model
-from snm.model.model import abstract_state
+from snm.model.model import Model, abstract_state
 from snm.planning.byte_sizes import parse_bytes
 from snm.planning.bytes_by_stage import Forecast
 from snm.planning.forecast import forecast
 from snm.planning.programs import Programs
-from snm.planning.remedies import ways_to_fit
+from snm.planning.remedies import find_remedies
 
 __all__ = [
     "MemoryCheck",
@@ -34,8 +34,6 @@ __all__ = [
     "compare_memory",
     "device_memory",
     "disk_warning",
-    "peak_to_compare",
-    "remedies",
     "simulate_devices",
 ]
 
@@ -51,12 +49,12 @@ class MemoryCheck:
     Attributes:
       needed: peak bytes on the device that trains.
       limit: bytes that the run may use.
-      ways: (flags, peak bytes with them); empty if the run fits.
+      remedies: (flags, peak bytes with them); empty if the run fits.
     """
 
     needed: int
     limit: int
-    ways: list[tuple[str, int]]
+    remedies: list[tuple[str, int]]
 
     @property
     def fits(self) -> bool:
@@ -65,9 +63,9 @@ class MemoryCheck:
 
     @property
     def advice(self) -> str:
-        """`ways` as a sentence."""
-        ways = ", ".join(f"{flags} ({format_bytes(size)})" for flags, size in self.ways)
-        return f"what would fit: {ways or 'no single change'}"
+        """`remedies` as a sentence."""
+        remedies = ", ".join(f"{flags} ({format_bytes(size)})" for flags, size in self.remedies)
+        return f"what would fit: {remedies or 'no single change'}"
 
 
 def check_memory(dataset: Dataset, config: ResolvedConfig, limit: int | None = None) -> MemoryCheck:
@@ -92,11 +90,14 @@ def compare_memory(
       config: the settings.
       limit: bytes of a device; None is the memory of this one.
     """
-    is_given = limit is not None
-    peak = peak_to_compare(expected, programs, is_given)
+    # Devices that a CPU simulates share this machine's memory, but a given limit is each one's.
+    shared_memory = limit is None and programs.mesh is not None and jax.default_backend() == "cpu"
+    peak = expected.peak_host if shared_memory else expected.peak_device
     limit = device_memory() if limit is None else limit
-    ways = [] if peak <= limit else remedies(expected, config, programs, limit, is_given)
-    return MemoryCheck(peak, limit, ways)
+    if peak <= limit:
+        return MemoryCheck(peak, limit, [])
+    remedies = _remedy_per_flag(expected, config, programs.model, limit, shared_memory)
+    return MemoryCheck(peak, limit, remedies[:_MAX_REMEDIES])
 
 
 def device_memory() -> int:
@@ -104,17 +105,6 @@ def device_memory() -> int:
     if platform() != "cpu" and (limit := device_bytes()):
         return int(limit)
     return available_ram() + resident_ram()
-
-
-def peak_to_compare(expected: Forecast, programs: Programs, is_given: bool) -> int:
-    """The peak of one device for a given limit, or of all simulated devices for this machine's."""
-    return expected.peak_host if _share_memory(programs, is_given) else expected.peak_device
-
-
-def _share_memory(programs: Programs, is_given: bool) -> bool:
-    """Whether the devices share the limit: devices simulated by a CPU share its memory."""
-    simulated = programs.mesh is not None and jax.default_backend() == "cpu"
-    return simulated and not is_given
 
 
 def simulate_devices(mesh: str) -> None:
@@ -188,13 +178,14 @@ def _rough_size(config: ResolvedConfig, dataset: Dataset) -> int:
     return tables + 4 * config.batch_size * (sampled + 1)
 
 
-def remedies(
-    expected: Forecast, config: ResolvedConfig, programs: Programs, limit: int, is_given: bool
+def _remedy_per_flag(
+    expected: Forecast, config: ResolvedConfig, model: Model, limit: int, shared_memory: bool
 ) -> list[tuple[str, int]]:
-    """The first remedy of each flag, at most three; `is_given` is as in `peak_to_compare`."""
+    """The first remedy of each flag; the arguments are those of `find_remedies`."""
     by_flag: dict[str, tuple[str, int]] = {}
-    on_cpu, together = jax.default_backend() == "cpu", _share_memory(programs, is_given)
-    ways = ways_to_fit(expected, config, programs.model, limit, on_cpu=on_cpu, together=together)
-    for flags, size in ways:
+    on_cpu = jax.default_backend() == "cpu"
+    for flags, size in find_remedies(
+        expected, config, model, limit, on_cpu=on_cpu, shared_memory=shared_memory
+    ):
         by_flag.setdefault(flags.split()[0], (flags, size))
-    return list(by_flag.values())[:_MAX_REMEDIES]
+    return list(by_flag.values())

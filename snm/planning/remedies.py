@@ -12,17 +12,17 @@ from snm.planning.bytes_by_stage import Forecast, RunSizes, bytes_by_stage
 from snm.tables.optimizers import ROW_OPTIMIZERS
 from snm.trainer.start.prepare import dim_multiple
 
-__all__ = ["ways_to_fit"]
+__all__ = ["find_remedies"]
 
 
-def ways_to_fit(
+def find_remedies(
     expected: Forecast,
     config: ResolvedConfig,
     model: Model,
     limit: int,
     *,
-    on_cpu: bool = True,
-    together: bool = False,
+    on_cpu: bool,
+    shared_memory: bool,
 ) -> Iterator[tuple[str, int]]:
     """Single changes of settings with which a run fits, the least costly first.
 
@@ -32,7 +32,7 @@ def ways_to_fit(
       model: the model of one member.
       limit: bytes of the device.
       on_cpu: whether a CPU trains, or simulates the devices that train.
-      together: whether simulated devices share the limit, which is this machine's memory.
+      shared_memory: whether simulated devices share the limit, which is this machine's memory.
 
     Yields:
       The flags, and the bytes at the peak with them. Activations are scaled in proportion.
@@ -40,7 +40,7 @@ def ways_to_fit(
     for flags, changed in _changes(expected.sizes, config, model):
         host, device = bytes_by_stage(changed, on_cpu)
         forecast = Forecast(host, device, changed, expected.steps_per_epoch)
-        peak = forecast.peak_host if together else forecast.peak_device
+        peak = forecast.peak_host if shared_memory else forecast.peak_device
         if peak <= limit:
             yield flags, peak
 

@@ -1,6 +1,7 @@
 """What would fit where a run does not: the changes that are proposed, and their order."""
 
 import dataclasses
+import functools
 import itertools
 
 import pytest
@@ -9,42 +10,45 @@ from devices import mesh_here
 from planning.example_sizes import MIB, run_sizes
 
 from snm.machine.platform import compiling_for
+from snm.planning import fit_check
 from snm.planning.bytes_by_stage import Forecast, bytes_by_stage
-from snm.planning.fit_check import peak_to_compare, remedies
-from snm.planning.remedies import ways_to_fit
+from snm.planning.fit_check import compare_memory
+from snm.planning.remedies import find_remedies
+
+remedies_on_cpu = functools.partial(find_remedies, on_cpu=True, shared_memory=False)
 
 
-def test_ways_to_fit_do_and_cost_little_first(planned):
+def test_remedies_fit_and_cost_little_first(planned):
     expected, programs = planned
     at_most = expected.peak_device
-    assert list(ways_to_fit(expected, tiny.CONFIG, programs.model, at_most))
+    assert list(remedies_on_cpu(expected, tiny.CONFIG, programs.model, at_most))
     big = run_sizes(members=2, optimiser=60 * MIB)
     host, _ = bytes_by_stage(big, on_cpu=True)
     expected = dataclasses.replace(expected, sizes=big, host=host)
     settings = dataclasses.replace(tiny.CONFIG, row_optimizer="adagrad", dim=256)
     model = dataclasses.replace(programs.model, dim=256, num_features=8 * MIB)
-    ways = list(ways_to_fit(expected, settings, model, expected.peak_host - 40 * MIB))
-    assert [flags.split()[0] for flags, _ in ways][:2] == ["--row-optimizer", "--members"]
-    assert all(size <= expected.peak_host - 40 * MIB for _, size in ways)
+    remedies = list(remedies_on_cpu(expected, settings, model, expected.peak_host - 40 * MIB))
+    assert [flags.split()[0] for flags, _ in remedies][:2] == ["--row-optimizer", "--members"]
+    assert all(size <= expected.peak_host - 40 * MIB for _, size in remedies)
     # Members in turns take time only, so that is what is proposed first.
     beside = dataclasses.replace(expected, sizes=dataclasses.replace(big, parallel_members=2))
-    first = next(ways_to_fit(beside, settings, model, expected.peak_host))
+    first = next(remedies_on_cpu(beside, settings, model, expected.peak_host))
     assert first == ("--members-at-once 1", expected.peak_host)
     # A memory of neighbours is given up before members are.
     remembering = dataclasses.replace(big, memory=1 << 33)
     host, _ = bytes_by_stage(remembering, on_cpu=True)
     full = dataclasses.replace(expected, sizes=remembering, host=host)
     assert full.peak_host > 1 << 33
-    first = next(ways_to_fit(full, settings, model, 1 << 33))
+    first = next(remedies_on_cpu(full, settings, model, 1 << 33))
     assert first[0] == "--memory off" and first[1] < 1 << 33
     # Dimensions are tried from the largest down: the first that fits loses least.
-    dims = [int(flags.split()[1]) for flags, _ in ways if flags.startswith("--dim")]
+    dims = [int(flags.split()[1]) for flags, _ in remedies if flags.startswith("--dim")]
     assert dims == sorted(dims, reverse=True) and dims[0] < 256
-    assert not list(ways_to_fit(expected, settings, model, 100 * MIB))
+    assert not list(remedies_on_cpu(expected, settings, model, 100 * MIB))
 
 
-def numbers(flag, ways):
-    return [int(flags.split()[1]) for flags, _ in ways if flags.split()[0] == flag]
+def numbers(flag, remedies):
+    return [int(flags.split()[1]) for flags, _ in remedies if flags.split()[0] == flag]
 
 
 @pytest.mark.parametrize(
@@ -53,14 +57,14 @@ def numbers(flag, ways):
 )
 def test_batches_that_a_mesh_cannot_cut_are_not_proposed(mesh, batch, proposed, planned):
     settings = dataclasses.replace(tiny.CONFIG, mesh=mesh, batch_size=batch)
-    ways = ways_to_fit(planned[0], settings, planned[1].model, 1 << 50)
-    assert numbers("--batch-size", ways) == proposed
+    remedies = remedies_on_cpu(planned[0], settings, planned[1].model, 1 << 50)
+    assert numbers("--batch-size", remedies) == proposed
 
 
 def test_few_of_many_smaller_dimensions_are_tried(planned):
     """Millions of them took minutes; what is left between two is a 64th at most."""
     model = dataclasses.replace(planned[1].model, dim=100_000_000)
-    tried = numbers("--dim", ways_to_fit(planned[0], tiny.CONFIG, model, 1 << 50))
+    tried = numbers("--dim", remedies_on_cpu(planned[0], tiny.CONFIG, model, 1 << 50))
     assert len(tried) < 2000
     assert tried[:2] == [95 << 20, 94 << 20] and tried[-4:] == [32, 24, 16, 8]
     pairs = itertools.pairwise(tried)
@@ -74,7 +78,8 @@ def test_few_of_many_smaller_dimensions_are_tried(planned):
 def test_dimensions_that_a_tpu_refuses_are_not_proposed(platform, proposed, planned):
     model = dataclasses.replace(planned[1].model, dim=384)
     with compiling_for(platform, 16 << 30):
-        assert numbers("--dim", ways_to_fit(planned[0], tiny.CONFIG, model, 1 << 50)) == proposed
+        remedies = remedies_on_cpu(planned[0], tiny.CONFIG, model, 1 << 50)
+        assert numbers("--dim", remedies) == proposed
 
 
 @pytest.mark.parametrize(("mesh", "rows"), [("", 50), ("data=8", 4 + 20), ("data=2,label=4", 13)])
@@ -85,13 +90,15 @@ def test_without_accumulators_a_device_saves_its_own(mesh, rows, planned):
         planned[0], device=bytes_by_stage(planned[0].sizes, on_cpu=False)[1]
     )
     big = dataclasses.replace(expected.sizes, optimiser=MIB, devices=8 if mesh else 1)
-    ways = dict(ways_to_fit(dataclasses.replace(expected, sizes=big), settings,
-                            planned[1].model, 1 << 40, on_cpu=False))  # fmt: skip
+    expected, model = dataclasses.replace(expected, sizes=big), planned[1].model
+    remedies = dict(
+        find_remedies(expected, settings, model, 1 << 40, on_cpu=False, shared_memory=False)
+    )
     _, device = bytes_by_stage(dataclasses.replace(big, optimiser=MIB - 4 * rows), on_cpu=False)
-    assert ways["--row-optimizer sgd"] == max(sum(parts.values()) for parts in device.values())
+    assert remedies["--row-optimizer sgd"] == max(sum(parts.values()) for parts in device.values())
 
 
-def test_what_fits_a_mesh_that_a_cpu_simulates_is_judged_as_the_run(planned):
+def test_what_fits_a_mesh_that_a_cpu_simulates_is_judged_as_the_run(planned, monkeypatch):
     """By this machine's memory all devices together, by a limit that is named each."""
     settings = dataclasses.replace(tiny.CONFIG, mesh="data=4")
     programs = dataclasses.replace(planned[1], mesh=mesh_here("data=4", tiny.LABELS, 16))
@@ -100,9 +107,12 @@ def test_what_fits_a_mesh_that_a_cpu_simulates_is_judged_as_the_run(planned):
     less = dataclasses.replace(big, **half_batch)
     expected = Forecast(*bytes_by_stage(big, on_cpu=True), big, 4)
     changed = Forecast(*bytes_by_stage(less, on_cpu=True), less, 4)
+
+    def check(forecast, limit, named):
+        monkeypatch.setattr(fit_check, "device_memory", lambda: limit)
+        return compare_memory(forecast, programs, settings, limit if named else None)
+
     for named, now in ((False, changed.peak_host), (True, changed.peak_device)):
-        assert peak_to_compare(changed, programs, named) == now
-        ways = remedies(expected, settings, programs, now, named)
-        assert ("--batch-size 8", now) in ways
-        fewer = remedies(expected, settings, programs, now - 1, named)
-        assert "--batch-size 8" not in dict(fewer)
+        assert check(changed, now, named).needed == now
+        assert ("--batch-size 8", now) in check(expected, now, named).remedies
+        assert "--batch-size 8" not in dict(check(expected, now - 1, named).remedies)
