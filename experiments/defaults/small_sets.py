@@ -6,7 +6,7 @@ Each run trains on some of the training points of a data set, and scores 4000 ot
 run as they are; `fast` also with 4 epochs and no memory, and `default` without a memory. Test
 points are not used. Runs in the output file are not repeated.
 
-`--arms` selects arms, such as those of `PASSES`: the default with 10 to 30 epochs.
+`--arms` selects arms, such as those of `EPOCHS`: the default with 10 to 30 epochs.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ ARMS: dict[str, tuple[str, dict[str, Any]]] = {
     "default": ("default", {}),
 }
 """Preset, and settings that are changed."""
-PASSES: dict[str, tuple[str, dict[str, Any]]] = {
-    f"default, {passes} passes": ("default", {"epochs": passes}) for passes in (10, 17, 25, 30)
+EPOCHS: dict[str, tuple[str, dict[str, Any]]] = {
+    f"default, {epochs} passes": ("default", {"epochs": epochs}) for epochs in (10, 17, 25, 30)
 }
 """The same, of the arms that only `--arms` runs."""
-_ALL = {**ARMS, **PASSES}
+_ALL = {**ARMS, **EPOCHS}
 
 
 def main(
@@ -55,7 +55,7 @@ def main(
       out: JSON file to write; its runs are kept, and not repeated.
       points: numbers of training points.
       seeds: of the model and of the choice of points.
-      arms: keys of `ARMS` and `PASSES`.
+      arms: keys of `ARMS` and `EPOCHS`.
     """
     if unknown := [arm for arm in arms if arm not in _ALL]:
         raise InputError("--arms", repr(unknown[0]), nearest(unknown[0], _ALL, "a key of ARMS"))

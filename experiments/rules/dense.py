@@ -60,7 +60,7 @@ def main(
     Args:
       data: folders of data sets.
       out: the JSON file to write.
-      parts: what to compare: weightings, from how many values on they help, passes.
+      parts: what to compare: weightings, from how many values on they help, epochs.
     """
     found: dict[str, list[dict[str, Any]]] = {part: [] for part in parts}
     about = {"points": "a held-out fifth of the training set", "machine": machine_record()}
@@ -91,7 +91,7 @@ def _filled(dataset: Dataset, dense: NDArray[np.float64]) -> Iterator[dict[str, 
             yield {"cut": cut, "filled": share, "arm": kind, **precision(parts, config)}
 
 
-def _passes(dataset: Dataset, dense: NDArray[np.float64]) -> Iterator[dict[str, Any]]:
+def _epochs(dataset: Dataset, dense: NDArray[np.float64]) -> Iterator[dict[str, Any]]:
     parts = with_features(dataset, stretched(dense))
     for preset, epochs in itertools.product(("default", "fast"), _EPOCHS):
         config = dataclasses.replace(snm.preset(preset), epochs=epochs)
@@ -102,7 +102,7 @@ Part = Literal["rows", "filled", "passes"]
 _PARTS: dict[Part, Callable[[Dataset, NDArray[np.float64]], Iterator[dict[str, Any]]]] = {
     "rows": _weightings,
     "filled": _filled,
-    "passes": _passes,
+    "passes": _epochs,
 }
 
 

@@ -21,8 +21,8 @@ import tyro
 
 from experiments.command_line import run_command
 from experiments.defaults.default_preset import GENERATED, make_dataset
+from snm.config.auto_dropout import auto_input_dropout
 from snm.config.evidence import evidence_lost
-from snm.config.passes import auto_input_dropout
 from snm.runs.folder import read_json, write_json
 
 RUNS = Path(__file__).parents[1] / "results" / "input-dropout.json"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-from snm.config.passes import FREQUENT, MAX_PASSES_FOR_LENGTH, few_epochs
+from snm.config.auto_epochs import FREQUENT, MAX_EPOCHS_FOR_LENGTH, few_epochs
 from snm.memory.sizes import MIN_POINTS
 
 __all__ = [
@@ -113,7 +113,7 @@ def auto_members_at_once(members: int, rows: int, dim: int) -> int:
 
 
 def auto_memory(
-    num_points: int, members: int, passes: int, values: int, *, dense: bool = False
+    num_points: int, members: int, epochs: int, values: int, *, dense: bool = False
 ) -> bool:
     """Whether `--memory auto` tries a memory.
 
@@ -126,7 +126,7 @@ def auto_memory(
     Args:
       num_points: training points.
       members: models whose scores are added.
-      passes: epochs of the training.
+      epochs: of the training.
       values: of the features of all training points.
       dense: whether the features are dense.
 
@@ -140,7 +140,7 @@ def auto_memory(
       >>> [auto_memory(490_449, 1, 1, 45 * 490_449, dense=dense) for dense in (False, True)]
       [True, False]
     """
-    can_spare = members > 1 or passes <= max(MAX_PASSES_FOR_LENGTH, few_epochs(num_points, 0))
+    can_spare = members > 1 or epochs <= max(MAX_EPOCHS_FOR_LENGTH, few_epochs(num_points, 0))
     enough = num_points >= (MIN_POINTS if can_spare else _MIN_POINTS_OF_ONE)
     return enough and values <= (_MAX_DENSE_VALUES if dense else _MAX_SPARSE_VALUES)
 

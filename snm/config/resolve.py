@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from snm.config import auto as rules
-from snm.config import passes
+from snm.config import auto_dropout, auto_epochs
 from snm.config.data_checks import check_bound, check_data, check_sampler, check_stages
 from snm.config.evidence import evidence_lost
 from snm.config.loss_options import loss_options
@@ -119,14 +119,14 @@ def _score_scale(config: Config, dataset: Dataset, *, exponentials: bool) -> tup
 def _epochs(config: Config, dataset: Dataset, class_init: str, splits: int) -> int:
     points, features = dataset.train.num_points, dataset.train.features_per_point
     if config.epochs == "few":
-        return passes.few_epochs(points, features, item_splits=splits)
+        return auto_epochs.few_epochs(points, features, item_splits=splits)
     if config.epochs == "auto":
         label_points = dataset.train.points_per_label
-        more = passes.auto_more_visits(
+        more = auto_epochs.auto_more_visits(
             class_init, label_points, dataset.train.points_per_feature, item_splits=splits
         )
-        most = passes.auto_max_passes(class_init, label_points, points)
-        return passes.auto_epochs(points, features, item_splits=splits, more=more, most=most)
+        most = auto_epochs.auto_max_epochs(class_init, label_points, points)
+        return auto_epochs.auto_epochs(points, features, item_splits=splits, more=more, most=most)
     return config.epochs
 
 
@@ -135,10 +135,10 @@ def _input_dropout(config: Config, dataset: Dataset, weighting: Kind, epochs: in
         return config.input_dropout
     if weighting == "standard":
         return 0.0  # dense features cannot replace each other
-    if not passes.auto_may_use_dropout(epochs, dataset.train.features_per_point):
+    if not auto_dropout.auto_may_use_dropout(epochs, dataset.train.features_per_point):
         return 0.0
     lost = evidence_lost(dataset.train, binarized_rows)
-    return passes.auto_input_dropout(dataset.train.points_per_label, lost)
+    return auto_dropout.auto_input_dropout(dataset.train.points_per_label, lost)
 
 
 def _feature_init(config: Config, dataset: Dataset, weighting: Kind, dropout: float) -> float:

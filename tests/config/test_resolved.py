@@ -159,7 +159,7 @@ def test_what_few_passes_decided_stays_when_passes_are_added(train, tmp_path, mo
     monkeypatch.setattr("snm.config.resolve.evidence_lost", lambda *_: 0.0)
     monkeypatch.setattr("snm.config.resolve.MIN_POINTS", 20)
     monkeypatch.setattr(
-        "snm.config.auto.auto_memory", lambda n, members, passes, *_, **__: passes < 4
+        "snm.config.auto.auto_memory", lambda n, members, epochs, *_, **__: epochs < 4
     )
     data = snm.load_data(tiny.write(tmp_path / "data"))
     few = dataclasses.replace(tiny.CONFIG, input_dropout="auto", memory="auto", epochs=3)

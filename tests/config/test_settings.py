@@ -14,7 +14,7 @@ from scipy.sparse import csr_matrix
 import snm
 from snm.cli.main import base_settings
 from snm.config import auto as rules
-from snm.config import passes
+from snm.config import auto_dropout, auto_epochs
 from snm.config.evidence import evidence_lost
 from snm.config.fields import GROUPS, AllSettings
 from snm.config.resolve import resolve
@@ -116,7 +116,7 @@ def test_auto_becomes_what_the_rules_say():
     data = snm.generate(points=3000, test_points=0, features=60, labels=50, seed=0,
                         labels_per_point=2, nonzeros_per_point=5)  # fmt: skip
     found = resolve(preset("default"), data)
-    assert found.epochs == passes.auto_epochs(3000, 5, more=True) == 30
+    assert found.epochs == auto_epochs.auto_epochs(3000, 5, more=True) == 30
     assert found.class_init == "centroid"
     assert found.score_scale == rules.auto_score_scale(50)
     assert (found.sampled, found.mined) == (49, "all")
@@ -125,7 +125,7 @@ def test_auto_becomes_what_the_rules_say():
     assert data.train.labels.nnz / 50 >= 100
     lost = evidence_lost(data.train)
     assert 0.04 < lost < 0.16  # few features, of which one decides
-    assert found.input_dropout == passes.auto_input_dropout(120, lost) < 0.3
+    assert found.input_dropout == auto_dropout.auto_input_dropout(120, lost) < 0.3
     assert found.learn_score_scale is True
     assert resolve(preset("paper"), data).input_dropout == 0
     rare = snm.generate(points=1000, test_points=0, features=60, labels=50, seed=0,
@@ -137,7 +137,7 @@ def test_auto_becomes_what_the_rules_say():
     random = resolve(dataclasses.replace(preset("default"), class_init="random"), rare)
     assert (random.class_init, random.epochs) == ("random", 30)
     assert resolve(preset("paper"), rare).class_init == "random"
-    assert few.input_dropout == passes.auto_input_dropout(60, evidence_lost(rare.train)) < 0.5
+    assert few.input_dropout == auto_dropout.auto_input_dropout(60, evidence_lost(rare.train)) < 0.5
     assert few.learn_score_scale is False
     alone = resolve(dataclasses.replace(preset("default"), members=1), data)
     assert (alone.members, alone.dim) == (1, 512)
@@ -213,7 +213,7 @@ def test_the_fast_preset_trains_one_small_model_beside_a_memory():
 
     found = resolve(preset("fast"), data(3000))
     assert (found.members, found.dim, found.input_dropout) == (1, 256, 0.0)
-    assert found.epochs == passes.few_epochs(3000, 5) == 1
+    assert found.epochs == auto_epochs.few_epochs(3000, 5) == 1
     assert found.memory == "on"
     assert resolve(preset("fast"), data(1300)).epochs == 3
     # Too few points to choose a memory: the preset trains without, and who asks is told.

@@ -1,4 +1,4 @@
-"""How many passes a training makes, and what depends on that: the rules on data sets."""
+"""How many epochs a training makes, and what depends on that: the rules on data sets."""
 
 import dataclasses
 import math
@@ -8,24 +8,24 @@ import tiny
 
 import snm
 from snm.config import auto as rules
-from snm.config import passes
+from snm.config import auto_epochs
 from snm.config.resolve import resolve
 from snm.config.settings import preset
 from snm.trainer.memory.trial import split_for_memory
 
 
-def test_few_passes_have_no_dropout_and_split_items_take_fewer_negatives(monkeypatch):
+def test_few_epochs_have_no_dropout_and_split_items_take_fewer_negatives(monkeypatch):
     data = snm.generate(points=1000, test_points=0, features=60, labels=50, seed=0,
                         labels_per_point=2, nonzeros_per_point=5)  # fmt: skip
     random = dataclasses.replace(preset("default"), class_init="random")
     monkeypatch.setattr("snm.config.resolve.evidence_lost", lambda *_: 0.0)
-    monkeypatch.setattr(passes, "_VISITS", 400)
-    monkeypatch.setattr(passes, "_MORE_VISITS", 1000)
+    monkeypatch.setattr(auto_epochs, "_VISITS", 400)
+    monkeypatch.setattr(auto_epochs, "_MORE_VISITS", 1000)
     for two, one, of_centroids, of_random in (
         (1001, 1001, 3, 3), (1000, 1001, 2, 3), (1000, 1000, 1, 1)
     ):  # fmt: skip
-        monkeypatch.setattr(passes, "_TWO_PASSES", two)
-        monkeypatch.setattr(passes, "_ONE_PASS", one)
+        monkeypatch.setattr(auto_epochs, "_TWO_EPOCHS", two)
+        monkeypatch.setattr(auto_epochs, "_ONE_EPOCH", one)
         found = resolve(preset("default"), data)
         assert (found.epochs, found.input_dropout) == (of_centroids, 0.0)
         assert resolve(random, data).epochs == of_random
@@ -52,8 +52,8 @@ def test_points_of_many_features_start_at_shorter_rows_and_are_visited_more_ofte
     fast = resolve(preset("fast"), long)
     assert fast.feature_init == found.feature_init
     assert fast.epochs == 4 < round(features / 20)
-    monkeypatch.setattr(passes, "_VISITS", 3000)  # else so few points are visited often anyway
-    monkeypatch.setattr(passes, "_ONE_PASS", 3000)
+    monkeypatch.setattr(auto_epochs, "_VISITS", 3000)  # else so few points are visited often anyway
+    monkeypatch.setattr(auto_epochs, "_ONE_EPOCH", 3000)
     monkeypatch.setattr("snm.config.resolve.evidence_lost", lambda *_: 0.0)
     found = resolve(preset("default"), long)
     assert (found.epochs, found.input_dropout) == (4, 0.0)
@@ -73,7 +73,7 @@ def test_points_of_many_features_start_at_shorter_rows_and_are_visited_more_ofte
      (200, "default", (30, "on"))],
 )  # fmt: skip
 def test_few_points_are_visited_4000_times(points, preset_name, expected):
-    """4 passes of 200 points in batches of 128 were 8 steps. From 200 on, 50 choose a memory."""
+    """4 epochs of 200 points in batches of 128 were 8 steps. From 200 on, 50 choose a memory."""
     data = snm.generate(points=points, test_points=0, features=500, labels=20, seed=0)
     found = resolve(preset(preset_name), data)
     assert (found.epochs, found.memory) == expected
@@ -83,21 +83,21 @@ def test_few_points_are_visited_4000_times(points, preset_name, expected):
 
 
 def test_split_items_count_as_visits(monkeypatch):
-    """600 points, each twice in a pass: 7,200 visits are 6 passes."""
+    """600 points, each twice in an epoch: 7,200 visits are 6 epochs."""
     data = tiny.tastes()
-    monkeypatch.setattr(passes, "_VISITS", 7_200)
+    monkeypatch.setattr(auto_epochs, "_VISITS", 7_200)
     monkeypatch.setattr("snm.config.resolve.evidence_lost", lambda *_: 0.0)
     found = resolve(preset("default"), data)
     assert (found.class_init, found.item_splits, found.epochs) == ("random", 1, 6)
-    monkeypatch.setattr(passes, "_VISITS", 1_200)  # 1 pass, but random rows get 3
-    monkeypatch.setattr(passes, "_TWO_PASSES", 600)
+    monkeypatch.setattr(auto_epochs, "_VISITS", 1_200)  # 1 epoch, but random rows get 3
+    monkeypatch.setattr(auto_epochs, "_TWO_EPOCHS", 600)
     found = resolve(preset("default"), data)
     assert (found.epochs, found.input_dropout) == (3, 0.0)
 
 
 def test_frequent_labels_on_frequent_features_are_visited_more_often(monkeypatch):
-    monkeypatch.setattr(passes, "_VISITS", 8_000)
-    monkeypatch.setattr(passes, "_MORE_VISITS", 24_000)
+    monkeypatch.setattr(auto_epochs, "_VISITS", 8_000)
+    monkeypatch.setattr(auto_epochs, "_MORE_VISITS", 24_000)
     sizes = dict(points=2000, test_points=0, seed=0, labels_per_point=4, nonzeros_per_point=20)
     for features, labels, epochs in (
         (100, 50, 12), (1000, 50, 4), (100, 500, 4)
