@@ -29,7 +29,7 @@ from benchmarks.open_time import export_model
 from snm.export.load import load
 from snm.machine.versions import machine_record
 from snm.runs.folder import write_json
-from snm.system.cache_folder import enable_compilation_cache
+from snm.system.compilation_cache import enable_compilation_cache
 
 SIZES = (10, 100, 1_000, 10_000, 100_000)
 OF_EACH = (10, 100, 1_000)

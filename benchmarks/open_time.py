@@ -39,7 +39,7 @@ from snm.model.from_config import make_model
 from snm.model.placement import init_state_on
 from snm.runs.folder import RunFolder, write_json
 from snm.runs.schema import RunOrigin
-from snm.system.cache_folder import enable_compilation_cache
+from snm.system.compilation_cache import enable_compilation_cache
 
 _HELD = (2, 4)  # processes at a time
 # Model, whether checksums are compared, and whether its files are in the page cache.

@@ -42,7 +42,7 @@ import tiny
 from flaky_store import flaky as flaky  # a fixture
 
 import snm
-from snm.system.cache_folder import compiled_programs_path
+from snm.system.compilation_cache import compiled_programs_path
 
 # jax's checks of its own work are on in `make test-slow` alone: they take a seventh of the time.
 # They are of this process: those that a worker's tests start run the same code, and go without.

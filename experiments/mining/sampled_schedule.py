@@ -38,7 +38,7 @@ from snm.losses.rank_weights import top
 from snm.losses.theta import lemma2_bound, theta_norms
 from snm.machine.versions import machine_record
 from snm.runs.folder import read_json, write_json
-from snm.system.cache_folder import enable_compilation_cache
+from snm.system.compilation_cache import enable_compilation_cache
 from snm.theory.complexity import linear_complexity
 from snm.theory.constants import lemma_7, phi_largest
 from snm.theory.generalization import Complexity, theorem_5

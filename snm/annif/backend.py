@@ -38,7 +38,7 @@ from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
 from snm.runs.stored_run import StoredRun
 from snm.system import disk
-from snm.system.cache_folder import enable_compilation_cache
+from snm.system.compilation_cache import enable_compilation_cache
 from snm.trainer.training import train
 
 __all__ = ["SnmBackend"]

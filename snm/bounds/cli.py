@@ -65,7 +65,7 @@ class Bounds:
         from snm.bounds.measure import bounds_of_run, measure_margins
         from snm.runs.stored_run import StoredRun
         from snm.runs.unfinished import remark_unfinished
-        from snm.system.cache_folder import enable_compilation_cache
+        from snm.system.compilation_cache import enable_compilation_cache
         from snm.system.terminal import counters, say, waiting
         from snm.trainer.run_data import evaluation_data
 

@@ -70,7 +70,7 @@ class Evaluate:
 
     def __call__(self) -> None:
         """Runs the verb."""
-        from snm.system.cache_folder import enable_compilation_cache
+        from snm.system.compilation_cache import enable_compilation_cache
 
         enable_compilation_cache()
         _run(self)

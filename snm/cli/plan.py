@@ -56,7 +56,7 @@ class Plan:
     def __call__(self) -> None:
         """Runs the verb."""
         if self.target is None:
-            from snm.system.cache_folder import enable_compilation_cache
+            from snm.system.compilation_cache import enable_compilation_cache
 
             enable_compilation_cache()
         else:  # without the device, a cached program cannot be loaded

@@ -98,7 +98,7 @@ class Train:
         with ignore_broken_pipe(), sigterm_exits(STOPPED, _SIGTERM_NOTE):
             with waiting("starting"), part("starting"):
                 from snm.distributed.launch import ProcessOptions, process_group
-                from snm.system.cache_folder import enable_compilation_cache
+                from snm.system.compilation_cache import enable_compilation_cache
 
                 enable_compilation_cache()
             asked = ProcessOptions(

@@ -119,7 +119,7 @@ def main() -> int:
     task = Path(sys.argv[1])
     # An earlier worker of the same task may not have exited yet.
     lock = task.with_name(task.name.replace(".task.json", ".lock"))
-    from snm.system.cache_folder import enable_compilation_cache
+    from snm.system.compilation_cache import enable_compilation_cache
 
     enable_compilation_cache()
     try:

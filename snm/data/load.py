@@ -24,7 +24,7 @@ from snm.machine.ram import available_ram
 from snm.stores import shared_cache
 from snm.stores.address import absolute
 from snm.stores.copies import local
-from snm.system.cache_folder import folder as find_cache_folder
+from snm.system.cache_folder import cache_folder
 from snm.system.files import check_reachable
 
 __all__ = [
@@ -88,25 +88,25 @@ def load(
         return default()
     files = _find_data_files(source)
     content = Content.of(files.folder, files.all)
-    cache_folder = find_cache_folder(cache)
-    if cache_folder is None:
+    place = cache_folder(cache)
+    if place is None:
         if mapped:
             raise InputError("mapped", "True without a cache folder", "a folder, or mapped=False")
         return _assemble(files, _parse_whole(files, content), content.key)
     memory_share = _share_of_memory(files)
     use_map = memory_share > _MAX_SHARE if mapped is None else mapped
-    parts = _cached(cache_folder, content.key, mapped=use_map)
+    parts = _cached(place, content.key, mapped=use_map)
     if parts is None and use_map and files.are_text:
         must_map = bool(mapped) or memory_share > 1
-        parts = _parse_in_pieces(files, content, cache_folder, must_map=must_map)
+        parts = _parse_in_pieces(files, content, place, must_map=must_map)
     if parts is None:
         parts = _parse_whole(files, content)
-        binary_cache.write(cache_folder, content.key, parts)
-        shared_cache.upload_entry(cache_folder, binary_cache.entry(content.key))
+        binary_cache.write(place, content.key, parts)
+        shared_cache.upload_entry(place, binary_cache.entry(content.key))
         if use_map:
-            mapped_parts = _cached(cache_folder, content.key, mapped=True)
+            mapped_parts = _cached(place, content.key, mapped=True)
             if mapped_parts is None and mapped:
-                raise _cache_error(cache_folder, "no entry that can be written and mapped")
+                raise _cache_error(place, "no entry that can be written and mapped")
             parts = mapped_parts or parts
     return _assemble(files, parts, content.key)
 
@@ -201,10 +201,10 @@ def load_mapped(source: str | Path, key: str, is_mine: Callable[[int], bool]) ->
       InputError: as `load`.
     """
     files = _find_data_files(source)
-    cache_folder = find_cache_folder("default")
-    if cache_folder is None:
+    place = cache_folder("default")
+    if place is None:
         return None
-    parts = _cached(cache_folder, key, mapped=True, is_mine=is_mine)
+    parts = _cached(place, key, mapped=True, is_mine=is_mine)
     return None if parts is None else _assemble(files, parts, key)
 
 
@@ -313,7 +313,7 @@ def fetched(source: str | Path) -> Path | None:
     check_reachable(Path(source))
     if Path(source).exists() or not re.fullmatch(r"[\w.-]+", str(source)):
         return None
-    cache = find_cache_folder("default")
+    cache = cache_folder("default")
     if cache is None:
         return None
     sets = cache / "datasets"

@@ -46,7 +46,7 @@ class Doctor:
 
     def __call__(self) -> None:
         """Runs the verb."""
-        from snm.system.cache_folder import enable_compilation_cache
+        from snm.system.compilation_cache import enable_compilation_cache
 
         with contextlib.suppress(InputError):  # it is reported as a finding
             enable_compilation_cache()

@@ -79,7 +79,7 @@ class Serve:
         if not 0 <= self.port <= _LAST_PORT:
             raise InputError("--port", str(self.port), f"0 to {_LAST_PORT}")
         say(f"loading {self.run}")  # before the imports, which take a second or two
-        from snm.system.cache_folder import enable_compilation_cache
+        from snm.system.compilation_cache import enable_compilation_cache
         from snm.system.signals import reload_requested
 
         enable_compilation_cache()
@@ -168,7 +168,7 @@ def _run_worker(listening: socket.socket, context: WorkerContext[Serve]) -> None
       context: sends the options, with the folder of each new model.
     """
     from snm.serve.reloading import Reload, why_not_opened
-    from snm.system.cache_folder import enable_compilation_cache
+    from snm.system.compilation_cache import enable_compilation_cache
     from snm.system.stderr import remark
 
     enable_compilation_cache()  # before the first program is compiled, or JAX caches none

@@ -19,7 +19,7 @@ from snm.stores.address import Address
 from snm.stores.objects import GoneError, ObjectInfo, Objects, StoreError, safe_name
 from snm.stores.snapshots import Snapshot, download, newest
 from snm.system import disk
-from snm.system.cache_folder import folder as cache_folder
+from snm.system.cache_folder import cache_folder
 from snm.system.checksums import difference
 from snm.system.files import atomic_folder, file_lock
 from snm.system.locks import LOCK, locked

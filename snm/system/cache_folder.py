@@ -1,4 +1,4 @@
-"""Locates the cache folder and enables JAX's persistent compilation cache in it.
+"""Locates the cache folder.
 
 Programs loaded from it are executed, so it must belong to one user: it is created for its owner
 alone, and rejected if others may write to it.
@@ -9,67 +9,14 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-import warnings
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from snm.errors import InputError
-from snm.machine.cores import xla_threads
 
-__all__ = ["compiled_programs_path", "enable_compilation_cache", "folder", "store_address"]
+__all__ = ["cache_folder", "store_address"]
 
-_MIN_COMPILE_SECONDS = 0.1  # to store a program; reading one takes about 0.02
-_WRITE_WARNING = "Error writing persistent compilation cache entry"
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-
-
-def enable_compilation_cache() -> None:
-    """Makes JAX store compiled programs in the cache folder, so that later starts are faster.
-
-    Where they cannot be written, one line on standard error says so.
-
-    Raises:
-      InputError: as `folder`.
-    """
-    import jax  # here, since reading data needs no jax
-
-    place = store_address() or folder("default")
-    if place is not None:
-        # JAX writes a program in place. Another process may read an incomplete file, and compiles
-        # the program again.
-        message = "Error reading persistent compilation cache entry"
-        warnings.filterwarnings("ignore", message, UserWarning)
-        _warn_once(place)
-        jax.config.update("jax_compilation_cache_dir", compiled_programs_path(place))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", _MIN_COMPILE_SECONDS)
-
-
-def _warn_once(place: Path | str) -> None:
-    """Says once that programs are not stored, in place of JAX's warning for each program."""
-    show, has_warned = warnings.showwarning, False
-
-    def show_once(message: Warning | str, *args: Any, **kwargs: Any) -> None:
-        nonlocal has_warned
-        if not str(message).startswith(_WRITE_WARNING):
-            show(message, *args, **kwargs)
-        elif not has_warned:
-            has_warned = True
-            from snm.system.stderr import remark
-
-            reason = str(message).partition("': ")[2]  # after the name of the program
-            with contextlib.suppress(OSError):  # nobody reads
-                remark(f"compiled programs are not kept in {place}: {reason}")
-
-    warnings.showwarning = show_once
-
-
-def compiled_programs_path(place: Path | str) -> str:
-    """The path of the compiled programs for the number of cores of this process.
-
-    XLA:CPU partitions the work of a program by the number of cores at compile time, and JAX's cache
-    key does not include it: on more cores, a cached program would use too few.
-    """
-    return f"{place}/compiled/{xla_threads()}"
 
 
 def store_address() -> str | None:
@@ -78,7 +25,7 @@ def store_address() -> str | None:
     return place.rstrip("/") if "://" in place else None
 
 
-def folder(cache: Path | Literal["default"] | None) -> Path | None:
+def cache_folder(cache: Path | Literal["default"] | None) -> Path | None:
     """The cache folder: `cache` itself, or for `default` the user's folder.
 
     The default is `$SNM_CACHE`, else `$XDG_CACHE_HOME/snm`, else `~/.cache/snm`, else None. It is
@@ -119,7 +66,7 @@ def _check_private(place: Path, is_default: bool) -> None:
     """Rejects a folder to which others may write.
 
     Raises:
-      InputError: see `folder`.
+      InputError: see `cache_folder`.
       OSError: it cannot be read.
     """
     status, user = place.stat(), os.geteuid()

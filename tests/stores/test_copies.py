@@ -14,7 +14,8 @@ from snm.data import load as loading
 from snm.errors import InputError
 from snm.stores import copies
 from snm.stores.copies import local
-from snm.system import cache_folder, disk
+from snm.system import disk
+from snm.system.cache_folder import cache_folder
 
 DATA = "flaky://bucket/data/tiny"
 
@@ -156,7 +157,7 @@ def test_parsed_data_are_brought_from_a_cache_in_a_store(share, cache_in_store, 
                                                          monkeypatch):  # fmt: skip
     flaky.share = share
     expected = snm.load_data(data)
-    assert cache_folder.folder("default").name == "snm"
+    assert cache_folder("default").name == "snm"
     cache_in_store("second")
     with monkeypatch.context() as patch:
         patch.delattr(loading, "_read_part")  # nothing is parsed

@@ -2,16 +2,14 @@
 
 import os
 import stat
-import warnings
 
-import jax
 import pytest
 import tiny
 from command_line import call, refused
 
 import snm
 from snm.errors import InputError
-from snm.system.cache_folder import compiled_programs_path, enable_compilation_cache, folder
+from snm.system.cache_folder import cache_folder
 
 
 def mode(path):
@@ -30,15 +28,15 @@ def test_it_is_made_for_its_owner_alone(tmp_path, monkeypatch, open_mask):
     for name in ("given", "SNM_CACHE", "XDG_CACHE_HOME"):
         place = tmp_path / name
         if name == "given":
-            assert folder(place) == place
+            assert cache_folder(place) == place
         else:
             monkeypatch.setenv(name, str(place))
-            found = folder("default")
+            found = cache_folder("default")
             monkeypatch.delenv(name)
             assert found == place / ("snm" if name == "XDG_CACHE_HOME" else "")
             place = found
         assert mode(place) == 0o700
-    assert folder(None) is None
+    assert cache_folder(None) is None
 
 
 @pytest.mark.parametrize("bits", [0o770, 0o722, 0o1777])
@@ -65,7 +63,7 @@ def test_our_own_default_is_closed(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     (tmp_path / "snm").mkdir()
     (tmp_path / "snm").chmod(0o775)
-    assert folder("default") == tmp_path / "snm" and mode(tmp_path / "snm") == 0o700
+    assert cache_folder("default") == tmp_path / "snm" and mode(tmp_path / "snm") == 0o700
 
 
 def test_that_of_another_user_is_refused(tmp_path, monkeypatch):
@@ -73,34 +71,7 @@ def test_that_of_another_user_is_refused(tmp_path, monkeypatch):
     place.mkdir()
     monkeypatch.setattr(os, "geteuid", lambda: place.stat().st_uid + 1)
     if place.stat().st_uid == 0:  # what root made can be trusted, what others made cannot
-        assert folder(place) == place
+        assert cache_folder(place) == place
         os.chown(place, 12345, -1)
     with pytest.raises(InputError, match="a cache folder of user"):
-        folder(place)
-
-
-def test_programs_of_more_cores_are_others(tmp_path, monkeypatch):
-    monkeypatch.delenv("NPROC", raising=False)
-    for count in (1, 2):
-        monkeypatch.setattr("snm.machine.cores._affinity", lambda count=count: count)
-        assert compiled_programs_path(tmp_path) == f"{tmp_path}/compiled/{count}"
-    monkeypatch.setenv("NPROC", "7")
-    assert compiled_programs_path(tmp_path) == f"{tmp_path}/compiled/7"
-
-
-def test_a_full_disk_is_told_once(tmp_path, monkeypatch, capsys):
-    """JAX warns of each program, in two lines with a path of its own; other warnings stay."""
-    monkeypatch.setenv("SNM_CACHE", str(tmp_path / "cache"))
-    reason = "OSError: [Errno 28] No space left on device"
-    monkeypatch.setattr(jax.config, "update", lambda *_: None)  # not for the tests that follow
-    with warnings.catch_warnings(record=True) as others:
-        warnings.simplefilter("always")
-        enable_compilation_cache()
-        for name in ("jit_steps", "jit_best"):
-            said = f"Error writing persistent compilation cache entry for '{name}': {reason}"
-            warnings.warn(said, stacklevel=1)
-        warnings.warn("another", stacklevel=1)
-    assert [str(other.message) for other in others] == ["another"]
-    assert capsys.readouterr().err == (
-        f"snm: compiled programs are not kept in {tmp_path / 'cache'}: {reason}\n"
-    )
+        cache_folder(place)

@@ -16,7 +16,7 @@ from snm.data.repository.registry import SIZES, Entry, Mirror
 from snm.data.repository.unpack import unpack
 from snm.data.statistics import describe
 from snm.errors import InputError
-from snm.system.cache_folder import folder as cache_folder
+from snm.system.cache_folder import cache_folder
 from snm.system.faults import describe_error
 from snm.system.files import atomic_folder, make_folder
 from snm.system.locks import locked

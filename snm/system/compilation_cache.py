@@ -1,0 +1,64 @@
+"""Enables JAX's persistent compilation cache, in the cache folder."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from snm.machine.cores import xla_threads
+from snm.system.cache_folder import cache_folder, store_address
+from snm.system.stderr import remark
+
+__all__ = ["compiled_programs_path", "enable_compilation_cache"]
+
+_MIN_COMPILE_SECONDS = 0.1  # to store a program; reading one takes about 0.02
+_WRITE_WARNING = "Error writing persistent compilation cache entry"
+
+
+def enable_compilation_cache() -> None:
+    """Makes JAX store compiled programs in the cache folder, so that later starts are faster.
+
+    Where they cannot be written, one line on standard error says so.
+
+    Raises:
+      InputError: as `cache_folder`.
+    """
+    place = store_address() or cache_folder("default")
+    if place is not None:
+        # JAX writes a program in place. Another process may read an incomplete file, and compiles
+        # the program again.
+        message = "Error reading persistent compilation cache entry"
+        warnings.filterwarnings("ignore", message, UserWarning)
+        _warn_once(place)
+        jax.config.update("jax_compilation_cache_dir", compiled_programs_path(place))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", _MIN_COMPILE_SECONDS)
+
+
+def _warn_once(place: Path | str) -> None:
+    """Says once that programs are not stored, in place of JAX's warning for each program."""
+    show, has_warned = warnings.showwarning, False
+
+    def show_once(message: Warning | str, *args: Any, **kwargs: Any) -> None:
+        nonlocal has_warned
+        if not str(message).startswith(_WRITE_WARNING):
+            show(message, *args, **kwargs)
+        elif not has_warned:
+            has_warned = True
+            reason = str(message).partition("': ")[2]  # after the name of the program
+            with contextlib.suppress(OSError):  # nobody reads
+                remark(f"compiled programs are not kept in {place}: {reason}")
+
+    warnings.showwarning = show_once
+
+
+def compiled_programs_path(place: Path | str) -> str:
+    """The path of the compiled programs for the number of cores of this process.
+
+    XLA:CPU partitions the work of a program by the number of cores at compile time, and JAX's cache
+    key does not include it: on more cores, a cached program would use too few.
+    """
+    return f"{place}/compiled/{xla_threads()}"
