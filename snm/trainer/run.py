@@ -28,7 +28,6 @@ from snm.runs.schema import MemoryRecord, RunOrigin
 from snm.runs.settings import given_settings, resolve_for_run
 from snm.runs.stored_run import StoredRun
 from snm.runs.typed_json import as_json
-from snm.runs.unfinished import result_is_current
 from snm.stores.copies import local
 from snm.system.locks import LOCK, locked
 from snm.system.timing import part, times
@@ -233,7 +232,7 @@ class _Run:
     def is_complete(self) -> bool:
         """Whether the folder has an intact model and a result for the current settings."""
         folder, config = self.inputs.folder, self.inputs.config
-        is_current = result_is_current(folder, config) and self.memory.is_carried_out(folder)
+        is_current = _result_is_current(folder, config) and self.memory.is_carried_out(folder)
         return is_current and self.stored.checkpoints.are_intact()
 
     @property
@@ -347,6 +346,19 @@ class _Run:
             folder.finish(result, self.stored.checkpoints.seals())
         barrier("the result is there")
         yield Finished(result)
+
+
+def _result_is_current(folder: RunFolder, config: Config) -> bool:
+    """Whether there is a result for the current number of epochs, with the AUC if it is on."""
+    try:
+        if not folder.finished():
+            return False
+        result = folder.read_result()
+    except InputError:  # damaged: it is made again
+        return False
+    if config.auc and result["metrics"].get("points") and "AUC" not in result["metrics"]:
+        return False
+    return result["epochs_asked"] == config.epochs
 
 
 def _stop_check(stop: Stop | None, step: int) -> Callable[[int], None]:

@@ -13,9 +13,8 @@ from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
 from snm.runs.schema import MemoryRecord, RunOrigin
 from snm.runs.stored_run import StoredRun
-from snm.runs.unfinished import memory_is_readable
 from snm.system.timing import part
-from snm.trainer.memory.files import remove_memory, try_memory
+from snm.trainer.memory.files import memory_is_readable, remove_memory, try_memory
 from snm.trainer.memory.inherited import find_inherited_memory, inherit_memory
 from snm.trainer.memory.trial import split_for_memory
 from snm.trainer.start.warm_start import WarmStart
