@@ -11,8 +11,8 @@ import math
 from collections.abc import Collection, Mapping
 from typing import Any, TypeVar, get_args
 
-from snm.config.fields import GROUPS, USED_IF, AllSettings
-from snm.config.marks import TABLES, Limit, collect_marks, load_table
+from snm.config.fields import USED_IF, AllSettings, marks_of
+from snm.config.marks import TABLES, Limit, load_table
 from snm.errors import InputError, flag_of
 
 __all__ = [
@@ -25,7 +25,7 @@ __all__ = [
 
 Settings = TypeVar("Settings", bound=AllSettings)
 
-_LIMITS = collect_marks(GROUPS, Limit)
+_LIMITS = marks_of(Limit)
 """Name of a setting -> its range."""
 _MAX_INT = 2**31 - 1
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from snm.config.marks import (
     Trait,
@@ -11,7 +12,6 @@ from snm.config.marks import (
     above,
     at_least,
     between,
-    collect_marks,
     used_by_object,
     used_if,
     used_unless,
@@ -29,8 +29,11 @@ __all__ = [
     "OptimizationSettings",
     "RunSettings",
     "StartSettings",
+    "marks_of",
+    "settings_with",
 ]
 
+Mark = TypeVar("Mark")
 
 _WITH_VALIDATION = used_unless("validation_fraction", 0.0, "above 0")
 _WITH_LEARNED_SCALE = used_unless("learn_score_scale", False, "auto or True")
@@ -278,7 +281,33 @@ GROUPS = (
 )
 """In the order of `snm train --help`."""
 
-USED_IF = collect_marks(GROUPS, UsedIf)
+
+def marks_of(kind: type[Mark]) -> dict[str, Mark]:
+    """The marks of one class, of which a setting has at most one.
+
+    Args:
+      kind: the class.
+
+    Returns:
+      Name of a setting -> its mark; settings without one are left out.
+    """
+    return {name: mark for name, mark in _marks() if isinstance(mark, kind)}
+
+
+def settings_with(trait: Trait) -> tuple[str, ...]:
+    """The names of the settings with a trait, in order."""
+    return tuple(name for name, mark in _marks() if mark is trait)
+
+
+def _marks() -> Iterator[tuple[str, Any]]:
+    """Yields (name of a setting, mark) for each mark."""
+    for group in GROUPS:
+        for name, hint in get_type_hints(group, include_extras=True).items():
+            if get_origin(hint) is Annotated:
+                yield from ((name, mark) for mark in get_args(hint)[1:])
+
+
+USED_IF = marks_of(UsedIf)
 """Name of a setting -> the other setting that controls whether it is used."""
 
 

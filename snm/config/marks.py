@@ -8,8 +8,8 @@ from __future__ import annotations
 import dataclasses
 import enum
 import importlib
-from collections.abc import Callable, Iterator
-from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+from collections.abc import Callable
+from typing import Any
 
 __all__ = [
     "TABLES",
@@ -19,15 +19,11 @@ __all__ = [
     "above",
     "at_least",
     "between",
-    "collect_marks",
     "load_table",
-    "settings_with",
     "used_by_object",
     "used_if",
     "used_unless",
 ]
-
-Mark = TypeVar("Mark")
 
 TABLES = {
     "loss": ("snm.losses.sampled.table", "LOSSES"),
@@ -112,7 +108,7 @@ def used_by_object(setting: str) -> UsedIf:
 
 
 class Trait(enum.Enum):
-    """A property of a setting, which may have several; `settings_with` finds the settings."""
+    """A property of a setting, which may have several; `fields.settings_with` finds them."""
 
     MAY_CHANGE = enum.auto()
     """It may differ when a run resumes, because it does not affect the steps done."""
@@ -122,29 +118,3 @@ class Trait(enum.Enum):
     that follow from it, such as `class_init` from `item_splits`, need no mark."""
     RUN_ONLY = enum.auto()
     """Only runs with a run folder use it, not fits in memory."""
-
-
-def collect_marks(groups: tuple[type, ...], kind: type[Mark]) -> dict[str, Mark]:
-    """Collects the marks of one class from the fields of some dataclasses.
-
-    Args:
-      groups: the dataclasses.
-      kind: the class of the marks; a field has at most one of them.
-
-    Returns:
-      Name of a field -> its mark; fields without one are left out.
-    """
-    return {name: mark for name, mark in _marks(groups) if isinstance(mark, kind)}
-
-
-def settings_with(groups: tuple[type, ...], trait: Trait) -> tuple[str, ...]:
-    """The names of the fields of some dataclasses with a trait, in order."""
-    return tuple(name for name, mark in _marks(groups) if mark is trait)
-
-
-def _marks(groups: tuple[type, ...]) -> Iterator[tuple[str, Any]]:
-    """Yields (name of a field, mark) for each mark."""
-    for group in groups:
-        for name, hint in get_type_hints(group, include_extras=True).items():
-            if get_origin(hint) is Annotated:
-                yield from ((name, mark) for mark in get_args(hint)[1:])

@@ -11,8 +11,8 @@ from scipy.sparse import csr_matrix
 
 from snm.batches.schedule import last_epoch_factor
 from snm.config.auto import auto_weighting
-from snm.config.fields import GROUPS
-from snm.config.marks import Trait, settings_with
+from snm.config.fields import settings_with
+from snm.config.marks import Trait
 from snm.config.resolved import ResolvedConfig
 from snm.config.settings import PRESETS, Config, preset
 from snm.data.weighting import filled
@@ -29,7 +29,7 @@ __all__ = [
     "with_weighting",
 ]
 
-_RUN_ONLY = settings_with(GROUPS, Trait.RUN_ONLY)
+_RUN_ONLY = settings_with(Trait.RUN_ONLY)
 _KNOWN = {field.name for field in dataclasses.fields(Config)}.difference(_RUN_ONLY)
 _MIN_BATCH, _MIN_STEPS_PER_EPOCH = 16, 16
 _SEED_STRIDE = 7_368_787  # between the seeds of consecutive `partial_fit` calls

@@ -19,8 +19,8 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from snm.config.fields import GROUPS
-from snm.config.marks import Trait, settings_with
+from snm.config.fields import settings_with
+from snm.config.marks import Trait
 from snm.errors import InputError
 from snm.system.checksums import checksum, fingerprint, read_sealed, write_sealed
 from snm.system.faults import describe_error, read_error
@@ -28,7 +28,7 @@ from snm.system.files import write_atomic
 
 __all__ = ["CONFIG", "MAY_CHANGE", "Manifest", "manifest_path", "read_manifest"]
 
-MAY_CHANGE = settings_with(GROUPS, Trait.MAY_CHANGE)
+MAY_CHANGE = settings_with(Trait.MAY_CHANGE)
 """Settings that may differ when a run continues."""
 
 CONFIG = "config.toml"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from snm.config.fields import GROUPS
-from snm.config.marks import Trait, settings_with
+from snm.config.fields import settings_with
+from snm.config.marks import Trait
 from snm.config.resolve import resolve
 from snm.config.resolved import RESOLVED, ResolvedConfig, changed_by_data
 from snm.config.settings import Config
@@ -16,7 +16,7 @@ from snm.runs.manifest import MAY_CHANGE
 
 __all__ = ["given_settings", "resolve_for_run"]
 
-_KEPT_SETTINGS = settings_with(GROUPS, Trait.FIXED_AT_START)
+_KEPT_SETTINGS = settings_with(Trait.FIXED_AT_START)
 
 
 def resolve_for_run(folder: RunFolder, config: Config, dataset: Dataset) -> ResolvedConfig:

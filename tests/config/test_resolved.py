@@ -10,8 +10,8 @@ from command_line import call, refused
 from edits import accept_edits
 
 import snm
-from snm.config.fields import GROUPS
-from snm.config.marks import Trait, settings_with
+from snm.config.fields import settings_with
+from snm.config.marks import Trait
 from snm.config.resolve import resolve
 from snm.config.resolved import RESOLVED, ResolvedConfig, changed_by_data, read_resolved
 from snm.config.settings import Config, preset, write_config
@@ -49,9 +49,9 @@ def test_a_resolved_type_is_the_asked_one_without_auto():
 
 
 def test_a_run_keeps_what_auto_chose():
-    kept = set(settings_with(GROUPS, Trait.FIXED_AT_START))
+    kept = set(settings_with(Trait.FIXED_AT_START))
     assert kept <= set(RESOLVED)
-    assert not kept & set(settings_with(GROUPS, Trait.MAY_CHANGE))
+    assert not kept & set(settings_with(Trait.MAY_CHANGE))
 
 
 @pytest.fixture(scope="module")
