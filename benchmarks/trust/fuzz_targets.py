@@ -28,7 +28,7 @@ from benchmarks.trust.fuzz_exports import (
 from snm.checkpoints.manifest import DamagedError
 from snm.checkpoints.store import Checkpoints
 from snm.compare.records import read_record, write_record
-from snm.config.settings import Config, preset, read_config, write_config
+from snm.config.settings import Config, config_text, preset, read_config
 from snm.data import cache
 from snm.data.formats.binary import read_npy, read_npz
 from snm.data.formats.foreign import ReadOptions, read_rows
@@ -190,7 +190,9 @@ def config(place: Path, raw: bytes) -> None:
     found = read_or_refuse(read_config, path, raw)
     if found is not None:
         assert isinstance(found, Config)
-        write_config(path, found)  # what was accepted reads back as itself
+        path.write_text(
+            config_text(found), encoding="utf-8"
+        )  # what was accepted reads back as itself
         assert read_config(path) == found
 
 
@@ -316,7 +318,7 @@ def seeds() -> dict[str, bytes]:
         np.save(dense, matrix.toarray())
         with zipfile.ZipFile(zipped, "w") as files:
             files.writestr("a/train.txt", "1 1 1\n0 0:1\n")
-        write_config(place / "config.toml", preset("default"))
+        (place / "config.toml").write_text(config_text(preset("default")))
         Manifest({"run.json": [[3, 4]]}, [1]).write(place)
         exported = place / "exported"
         exported.mkdir()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shlex
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,10 +13,8 @@ from snm.config.fields import AllSettings
 from snm.config.marks import TABLES
 from snm.errors import InputError, nearest
 from snm.system.faults import read_error
-from snm.system.files import write_atomic
 
 __all__ = [
-    "IF_ALL_POINTS",
     "PRESETS",
     "Config",
     "check_name",
@@ -26,8 +23,6 @@ __all__ = [
     "preset",
     "read_config",
     "read_toml",
-    "warm_start_flags",
-    "write_config",
 ]
 
 
@@ -145,24 +140,6 @@ def parse_config(values: Mapping[str, Any], where: str, *, base: Config | None =
     elif (named := checked.get("preset", base.preset)) != base.preset:
         raise InputError(f"{where}: preset", repr(named), f"{base.preset!r}, as --preset, or none")
     return dataclasses.replace(base, **checked).check(all_read=False)
-
-
-IF_ALL_POINTS = "if it has all points, old and new: trained on new ones alone, a run forgets"
-"""The condition under which data can be trained on with `warm_start_flags`."""
-
-
-def warm_start_flags(run: Path) -> str:
-    """The flags of `snm train` that continue from the parameters of a run, quoted for a shell."""
-    settings = run / "config.toml"
-    flags = f"--config {shlex.quote(str(settings))} --warm-start {shlex.quote(str(run))}"
-    if settings.exists() and read_config(settings).memory == "on":
-        flags += " --memory auto --logit-adjustment auto"  # other data may have too few points
-    return flags
-
-
-def write_config(path: Path, config: Config) -> None:
-    """Writes every setting as TOML; the file appears when it is whole."""
-    write_atomic(path, config_text(config))
 
 
 def config_text(config: Config) -> str:

@@ -130,7 +130,7 @@ def _report(
       origins: the origins of the new rows.
       memory: the memory of the new run.
     """
-    from snm.config.settings import IF_ALL_POINTS, warm_start_flags
+    from snm.runs.warm_start_hint import IF_ALL_POINTS, warm_start_flags
 
     old_labels = f"the {predictor.model.spec.num_labels:,} of {command.run}"
     new = origins.total

@@ -14,7 +14,7 @@ from snm.config.fields import settings_with
 from snm.config.marks import Trait
 from snm.config.resolve import resolve
 from snm.config.resolved import RESOLVED, ResolvedConfig, changed_by_data, read_resolved
-from snm.config.settings import Config, preset, write_config
+from snm.config.settings import Config, config_text, preset
 from snm.errors import InputError
 from snm.runs.folder import read_json
 
@@ -82,7 +82,7 @@ def test_no_value_is_auto(config, data, tmp_path):
             assert values[name] == getattr(config, name) or (name, values[name]) == ("mined", "all")
     assert resolve(found, data) == found
     # Through the file of a run, and through the task of a comparison.
-    write_config(tmp_path / "config.toml", found)
+    (tmp_path / "config.toml").write_text(config_text(found))
     read = read_resolved(tmp_path / "config.toml")
     assert type(read) is ResolvedConfig and read == found
     assert snm.read_config(tmp_path / "config.toml") == found
@@ -120,7 +120,7 @@ def test_a_file_that_lacks_a_setting_is_of_another_version(tmp_path, capsys):
 
 
 def by_command(folder, config, run):
-    write_config(folder / "given.toml", config)
+    (folder / "given.toml").write_text(config_text(config))
     call("train", folder / "data", "--config", folder / "given.toml", "--run-dir", run)
     return read_json(run / "result.json")
 

@@ -18,14 +18,7 @@ from snm.config import auto_dropout, auto_epochs
 from snm.config.evidence import evidence_lost
 from snm.config.fields import GROUPS, AllSettings
 from snm.config.resolve import resolve
-from snm.config.settings import (
-    PRESETS,
-    Config,
-    preset,
-    read_config,
-    warm_start_flags,
-    write_config,
-)
+from snm.config.settings import PRESETS, Config, config_text, preset, read_config
 from snm.errors import InputError
 from snm.losses.sampled import LOSSES, LossOptions, SampleSizes
 from snm.losses.sampled.ordered import Powl
@@ -241,7 +234,7 @@ def test_the_fast_preset_trains_one_small_model_beside_a_memory():
 def test_what_is_written_reads_back(tmp_path_factory, name, **values):
     config = dataclasses.replace(preset(name), loss="bowl", **values)
     file = tmp_path_factory.mktemp("round") / "config.toml"
-    write_config(file, config)
+    file.write_text(config_text(config), encoding="utf-8")
     assert read_config(file) == config
     assert set(tomllib.loads(file.read_text(encoding="utf-8"))) == set(dataclasses.asdict(config))
     assert [path.name for path in file.parent.iterdir()] == ["config.toml"]
@@ -296,17 +289,6 @@ def test_a_loss_that_should_bound_the_retrieval_loss_does(values, message):
     resolve(dataclasses.replace(config, weight_scale="mean"), data)
     for fine in (dict(retrieval_k=5), dict(vartheta="power-law", retrieval_k=2), dict(mined="all")):
         resolve(dataclasses.replace(preset("default"), **{**bound, **fine}), data)
-
-
-def test_the_flags_that_go_on_from_a_run(tmp_path):
-    settings = tmp_path / "config.toml"
-    plain = f"--config {settings} --warm-start {tmp_path}"
-    assert warm_start_flags(tmp_path) == plain  # a run that is not there yet, such as RUN
-    for memory, more in (("off", ""), ("on", " --memory auto --logit-adjustment auto")):
-        write_config(settings, dataclasses.replace(preset("default"), memory=memory))
-        assert warm_start_flags(tmp_path) == plain + more
-    flags = "--config 'my run/config.toml' --warm-start 'my run'"
-    assert warm_start_flags(Path("my run")) == flags
 
 
 @pytest.mark.parametrize("values", [dict(), dict(sampled="all"), dict(sampled=19)])

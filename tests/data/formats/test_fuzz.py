@@ -20,7 +20,7 @@ from scipy import sparse
 
 from snm.checkpoints.manifest import DamagedError
 from snm.checkpoints.store import Checkpoints
-from snm.config.settings import Config, read_config, write_config
+from snm.config.settings import Config, config_text, read_config
 from snm.data import cache
 from snm.data.formats.binary import read_npy, read_npz
 from snm.data.formats.line_files import read_filter, read_names
@@ -209,13 +209,15 @@ def fuzz_words(folder, edits, packed):
 
 def fuzz_config(folder, edits):
     path = folder / "config.toml"
-    write_config(path, tiny.CONFIG)
+    path.write_text(config_text(tiny.CONFIG))
     raw = edited(path.read_bytes(), edits)
     path.write_bytes(raw)
     found = outcome(read_config, path)
     if not isinstance(found, InputError):
         assert isinstance(found, Config)
-        write_config(path, found)  # what was accepted reads back as itself
+        path.write_text(
+            config_text(found), encoding="utf-8"
+        )  # what was accepted reads back as itself
         assert read_config(path) == found
 
 

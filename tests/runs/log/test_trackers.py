@@ -10,7 +10,7 @@ import pytest
 import tiny
 from command_line import call, refused
 
-from snm.config.settings import write_config
+from snm.config.settings import config_text
 from snm.errors import InputError, StoppedError
 from snm.runs.events import Evaluated, Finished, Noted, Started, Stepped
 from snm.runs.folder import RunFolder, write_json
@@ -50,7 +50,7 @@ def service(monkeypatch):
 def folder(tmp_path):
     place = tmp_path / "run"
     place.mkdir()
-    write_config(place / "config.toml", tiny.CONFIG)
+    (place / "config.toml").write_text(config_text(tiny.CONFIG))
     facts = {"data": "somewhere", "sha256": "0" * 64, "num_features": 30, "num_labels": 20}
     write_json(place / "run.json", {**facts, "warm_start": None})
     return place
