@@ -122,8 +122,8 @@ def run_training(command: Train) -> None:
     with waiting("starting"), part("starting"):
         from snm.distributed.dataset import load_together
         from snm.distributed.processes import is_first_process
-        from snm.runs.agreement import check_same_command
         from snm.runs.log.trackers import check_trackers, log_to_trackers
+        from snm.runs.same_command import check_same_command
 
     console.quiet = not is_first_process()
     command.settings.check()  # before the data are read, which may take long

@@ -3,6 +3,6 @@
 Public names: `cores.num_cores`, `cores.on_all_cores`, `cores.items_per_core`, `cores.xla_threads`,
 `ram.peak_ram`, `ram.resident_ram`, `ram.available_ram`, `platform.platform`,
 `platform.compiling_for`, `compiler.step_options`, `compiler.answer_options`,
-`sorting.stable_argsort`, `xla_flags.set_flags`, `versions.environment_record`,
-`versions.machine_record`, `versions.versions`.
+`xla_flags.set_flags`, `versions.environment_record`, `versions.machine_record`,
+`versions.versions`.
 """

@@ -20,8 +20,8 @@ from scipy.sparse import csr_matrix
 
 from snm.data.csr import row_starts
 from snm.machine.cores import items_per_core, on_all_cores
-from snm.machine.sorting import stable_argsort
 from snm.memory.neighbors import Neighbors, StoredPoints
+from snm.tables.sorting import stable_argsort
 
 __all__ = [
     "EARLIER_POINT",

@@ -18,14 +18,14 @@ from snm.distributed.processes import AgreedStop, barrier, has_several_processes
 from snm.errors import InputError, StoppedError
 from snm.machine.versions import environment_record
 from snm.prediction.predictor import Predictor
-from snm.runs.agreement import check_same_settings
 from snm.runs.events import Event, Finished, Noted
 from snm.runs.folder import RunFolder
 from snm.runs.log.validation import validation_metrics
 from snm.runs.members import phase_names
 from snm.runs.mirror import RunLocation
+from snm.runs.resumed_settings import given_settings, resolve_for_run
+from snm.runs.same_command import check_same_settings
 from snm.runs.schema import MemoryRecord, RunOrigin
-from snm.runs.settings import given_settings, resolve_for_run
 from snm.runs.stored_run import StoredRun
 from snm.runs.typed_json import as_json
 from snm.stores.copies import local

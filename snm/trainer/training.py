@@ -16,10 +16,10 @@ from snm.data.dataset import Dataset
 from snm.distributed.dataset import load_together
 from snm.errors import InputError
 from snm.prediction.predictor import Predictor
-from snm.runs.agreement import check_same_command
 from snm.runs.events import Event, Finished
 from snm.runs.log.progress_bar import in_notebook, show_progress
 from snm.runs.mirror import open_location
+from snm.runs.same_command import check_same_command
 from snm.system.timing import part, timed_separately
 from snm.trainer.run import PlannedRun, RunRequest
 

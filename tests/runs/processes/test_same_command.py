@@ -6,7 +6,7 @@ import pytest
 import tiny
 from runs.processes.several_processes import ended, start
 
-from snm.runs.agreement import check_same_command, check_same_settings
+from snm.runs.same_command import check_same_command, check_same_settings
 
 
 @pytest.fixture(scope="module")
