@@ -15,7 +15,7 @@ import numpy as np
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.export.load import load
-from snm.system.checksums import sealed
+from snm.system.checksums import with_checksum
 
 __all__ = ["hub_arrays", "hub_config", "mapped_array", "mapped_manifest", "seeds_of_exports"]
 
@@ -85,7 +85,7 @@ def _place(place: Path) -> None:
 def _json(raw: bytes) -> bytes:
     """A manifest whose checksum fits, and which lists no files; or the bytes as they are."""
     try:
-        return json.dumps(sealed({**json.loads(raw), "files": {}})).encode()
+        return json.dumps(with_checksum({**json.loads(raw), "files": {}})).encode()
     except (ValueError, TypeError, RecursionError):
         return raw
 

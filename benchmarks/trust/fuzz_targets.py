@@ -47,7 +47,7 @@ from snm.runs.folder import read_json
 from snm.runs.manifest import Manifest, read_manifest
 from snm.runs.schema import MemoryRecord, RunOrigin, RunResult
 from snm.runs.typed_json import parse_json
-from snm.system.checksums import sealed as with_checksum
+from snm.system.checksums import with_checksum
 
 __all__ = ["TARGETS", "seeds"]
 

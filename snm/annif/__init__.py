@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from snm.errors import InputError
-from snm.system.imports import of_extra
+from snm.system.imports import requires_extra
 from snm.system.stderr import print_error
 
 __all__ = ["create_app", "main", "register"]
@@ -23,7 +23,7 @@ def register() -> None:
     Raises:
       InputError: Annif is not installed.
     """
-    with of_extra("snm.annif", "annif", constrained=False):
+    with requires_extra("snm.annif", "annif", constrained=False):
         from annif.backend import _backend_fns
     _backend_fns["snm"] = _load
 

@@ -64,7 +64,7 @@ class Bounds:
 
         from snm.bounds.measure import bounds_of_run, measure_margins
         from snm.runs.stored_run import StoredRun
-        from snm.runs.unfinished import remark_unfinished
+        from snm.runs.unfinished import note_if_unfinished
         from snm.system.compilation_cache import enable_compilation_cache
         from snm.system.terminal import counters, say, waiting
         from snm.trainer.run_data import evaluation_data
@@ -74,7 +74,7 @@ class Bounds:
         if self.points is not None and self.points < 1:
             raise InputError("--points", str(self.points), "at least 1")
         enable_compilation_cache()
-        remark_unfinished(self.run)
+        note_if_unfinished(self.run)
         with waiting(f"reading {self.run}"):
             stored = StoredRun.open(self.run)
             predictor, config = stored.load(), stored.config

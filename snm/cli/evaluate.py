@@ -82,10 +82,10 @@ def _run(command: Evaluate) -> None:
     Raises:
       InputError: no run, data without test points or of another shape, or an index of another run.
     """
-    from snm.runs.unfinished import remark_unfinished
+    from snm.runs.unfinished import note_if_unfinished
 
     _check_options(command)
-    remark_unfinished(command.run)
+    note_if_unfinished(command.run)
     results = _compute_metrics(command)
     if command.json:
         import numpy as np

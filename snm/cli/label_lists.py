@@ -20,7 +20,7 @@ __all__ = ["read_labels"]
 def read_labels(
     path: Path, predictor: Predictor, *, may_be_none: bool = False
 ) -> NDArray[np.int32]:
-    """The ids of the labels that a file lists, int32 [S]; prints a remark on unknown names.
+    """The ids of the labels that a file lists, int32 [S]; prints a note on unknown names.
 
     Args:
       path: the file. A number is an id, unless the names of some labels are numbers.
@@ -35,7 +35,7 @@ def read_labels(
 
     from snm.data.formats.line_files import read_lines
     from snm.prediction.candidates import unknown_labels_error
-    from snm.system.stderr import remark
+    from snm.system.stderr import print_note
 
     lines, names = read_lines(path), set(predictor.label_names or ())
     if not may_be_none and not any(map(str.strip, lines)):
@@ -61,5 +61,5 @@ def read_labels(
         if not ids and not may_be_none:
             raise unknown_labels_error(f"{path}:{number}", name, len(unknown))
         some = f"{len(unknown):,} of {counted(len(ids) + len(unknown), 'label')} in {path}"
-        remark(f"{some} are unknown to the run, such as {name!r}: left out")
+        print_note(f"{some} are unknown to the run, such as {name!r}: left out")
     return np.asarray(ids, np.int32)

@@ -140,11 +140,11 @@ def with_local_copies(command: Any) -> Any:
         if field.name in _KEPT_ADDRESSES:
             continue
         if address is not None and field.name in _COPIED:
-            from snm.stores.copies import local
+            from snm.stores.copies import local_copy
             from snm.system.terminal import waiting
 
             with waiting(f"copying {address}"):
-                copies[field.name] = type(value)(local(value))
+                copies[field.name] = type(value)(local_copy(value))
         elif field.name == "run" and address is None:
             _check_run_exists(value)
         elif address is not None and isinstance(value, Path):

@@ -123,14 +123,14 @@ def _run(command: Predict) -> None:
     """
     from snm.export.load import load
     from snm.prediction.answer_lines import FORMATS
-    from snm.runs.unfinished import remark_unfinished
-    from snm.system.stderr import remark
+    from snm.runs.unfinished import note_if_unfinished
+    from snm.system.stderr import print_note
     from snm.system.terminal import say, text_spinner
 
     _check(command)
     output = command.output
     predictor = load(command.run, verify=command.verify)
-    remark_unfinished(command.run)
+    note_if_unfinished(command.run)
     if command.probabilities:
         predictor.fitted_calibration()  # refused before it takes time
     if command.threshold is not None:
@@ -155,10 +155,12 @@ def _run(command: Predict) -> None:
         what = "feature"
         if (texts := predictor.vectorizer) is not None:
             what = "known word" if texts.item_separator is None else "known item"
-        remark(f"{unknown:,} of {counted(rows, 'point')} without a {what}: answered as unknown")
+        print_note(f"{unknown:,} of {counted(rows, 'point')} without a {what}: answered as unknown")
     if unlikely and command.threshold is not None:
         few = f"{unlikely:,} of {counted(rows, 'point')} without a label"
-        remark(f"{few} that is as likely as --threshold {command.threshold}: answered with none")
+        print_note(
+            f"{few} that is as likely as --threshold {command.threshold}: answered with none"
+        )
     if output is not None:
         say(f"wrote the labels of {counted(rows, 'point')} to {output}")
 
@@ -311,7 +313,7 @@ def _blocks(
     """The points of the input, some at a time; says how it is read."""
     from snm.data.formats.questions import read_questions
     from snm.data.formats.records import display_name
-    from snm.system.stderr import remark
+    from snm.system.stderr import print_note
 
     width, texts = predictor.model.num_features, predictor.vectorizer
     if command.input is None:
@@ -330,7 +332,7 @@ def _blocks(
     if found.form != "sparse" and texts is None:
         raise _no_texts(command, found.form)
     if found.message is not None:
-        remark(found.message)
+        print_note(found.message)
     if found.form != "sparse":
         return _of_texts(found.texts)
     source = command.input

@@ -25,7 +25,7 @@ from snm.data.formats.binary import DAMAGE, npy_header
 from snm.data.formats.repository_text.reader import Piece, split_pieces
 from snm.errors import InputError
 from snm.system import disk
-from snm.system.checksums import crc32, read_sealed, sealed
+from snm.system.checksums import crc32, read_sealed, with_checksum
 from snm.system.files import atomic_folder
 
 __all__ = ["Parts", "entry", "read", "write", "write_pieces"]
@@ -138,7 +138,7 @@ def _new_entry(cache_folder: Path, key: str) -> Iterator[tuple[Path, dict[str, A
     with atomic_folder("cache", folder, lasting=False) as temporary:
         parts: dict[str, Any] = {}
         yield temporary, parts
-        disk.write(temporary / "manifest.json", json.dumps(sealed(parts)).encode())
+        disk.write(temporary / "manifest.json", json.dumps(with_checksum(parts)).encode())
         # Callers write only after `read` failed, so an existing entry is damaged.
         disk.remove_tree(folder)
 

@@ -23,7 +23,7 @@ from snm.errors import InputError, counted
 from snm.machine.ram import available_ram
 from snm.stores import shared_cache
 from snm.stores.address import absolute
-from snm.stores.copies import local
+from snm.stores.copies import local_copy
 from snm.system.cache_folder import cache_folder
 from snm.system.files import check_reachable
 
@@ -209,7 +209,9 @@ def load_mapped(source: str | Path, key: str, is_mine: Callable[[int], bool]) ->
 
 
 def _find_data_files(source: str | Path) -> DataFiles:
-    folder = fetched(source) or local(source, lambda name: name.removesuffix(".gz") in DATA_FILES)
+    folder = fetched(source) or local_copy(
+        source, lambda name: name.removesuffix(".gz") in DATA_FILES
+    )
     if not folder.is_dir():
         expected = "a folder of data, a fetched set, or `synthetic`"
         name, quoted = folder.name.removesuffix(".gz"), shlex.quote(str(source))

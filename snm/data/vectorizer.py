@@ -23,7 +23,7 @@ from snm.data.names import composed, normalize_list, normalize_name, original_sp
 from snm.errors import InputError
 from snm.system import disk
 from snm.system.faults import read_error
-from snm.system.imports import of_extra
+from snm.system.imports import requires_extra
 
 __all__ = [
     "CLASSES",
@@ -360,6 +360,6 @@ def english_stop_words() -> list[str]:
 
 
 def _text_module() -> Any:
-    with of_extra("texts", "sklearn", "scikit-learn"):
+    with requires_extra("texts", "sklearn", "scikit-learn"):
         from sklearn.feature_extraction import text
     return text

@@ -18,7 +18,7 @@ from snm.data.vectorizer import CLASSES, Vectorizer
 from snm.export.memory_arrays import by_feature_arrays, stored_arrays, voting_entries
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
-from snm.system.imports import of_extra
+from snm.system.imports import requires_extra
 from snm.tables.int8 import int8_rows
 from snm.tables.rounding import as_float
 
@@ -209,7 +209,7 @@ def write_arrays(
     if form == "npz":
         np.savez(folder / file, allow_pickle=False, **arrays)
         return file
-    with of_extra("--to safetensors", "export"):
+    with requires_extra("--to safetensors", "export"):
         from safetensors import SafetensorError
         from safetensors.numpy import save_file
     # save_file replaces the file by a private one; restore the permissions of the other files.

@@ -121,14 +121,14 @@ class Export:
         from snm.export.manifest import write_manifest
         from snm.runs.folder import RunFolder
         from snm.runs.stored_run import load
-        from snm.runs.unfinished import remark_unfinished
+        from snm.runs.unfinished import note_if_unfinished
         from snm.system.files import atomic_folder
         from snm.system.terminal import console, say, waiting
 
         _check(self)
         points = _measured_points(self) if self.is_approximate else None
         predictor = load(self.run)
-        remark_unfinished(self.run)
+        note_if_unfinished(self.run)
         if self.to == "hub":
             _write_hub(self, predictor)
             return

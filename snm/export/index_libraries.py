@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from snm.errors import InputError, flag_of
-from snm.system.imports import of_extra
+from snm.system.imports import requires_extra
 
 if TYPE_CHECKING:
     import numpy as np
@@ -160,7 +160,7 @@ LIBRARIES: dict[str, IndexLibrary] = {library.name: library for library in (_Fai
 
 
 def _import(name: str) -> Any:
-    with of_extra(f"--to {name}", "export", name):
+    with requires_extra(f"--to {name}", "export", name):
         return importlib.import_module(name)
 
 

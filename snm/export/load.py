@@ -10,7 +10,7 @@ from snm.export.hub.transfer import HubAddress, pull
 from snm.export.mapped import is_export, open_export
 from snm.prediction.predictor import Predictor
 from snm.runs import stored_run
-from snm.stores.copies import local
+from snm.stores.copies import local_copy
 
 __all__ = ["load"]
 
@@ -36,7 +36,7 @@ def load(run: str | Path, *, memory: bool = True, verify: bool = True) -> Predic
       InputError: the folder is none of these, or damaged, or the run has no checkpoint.
     """
     address = HubAddress.of(str(run))
-    folder = local(run) if address is None else pull(address)
+    folder = local_copy(run) if address is None else pull(address)
     if is_hub(folder):
         return open_hub(folder, memory=memory, verify=verify)
     if is_export(folder):

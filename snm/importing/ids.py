@@ -9,7 +9,7 @@ from snm.data.formats.line_files import read_lines
 from snm.data.load import fetched
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError
-from snm.stores.copies import local
+from snm.stores.copies import local_copy
 
 __all__ = ["LikeIds", "read_like"]
 
@@ -27,7 +27,7 @@ def read_like(like: str) -> LikeIds:
     Raises:
       InputError: it is none of these, or was not trained on or made of texts.
     """
-    folder = fetched(like) or local(like)
+    folder = fetched(like) or local_copy(like)
     vectorizer, names = folder / "vectorizer.json", find_names(folder)
     if not vectorizer.is_file() or names is None:
         found = "no such folder"

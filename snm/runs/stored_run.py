@@ -26,7 +26,7 @@ from snm.runs.folder import RunFolder, read_json
 from snm.runs.member_checkpoints import MemberCheckpoints
 from snm.runs.schema import RunOrigin
 from snm.runs.uncalibrated import why_uncalibrated
-from snm.stores.copies import local
+from snm.stores.copies import local_copy
 
 __all__ = ["StoredRun", "is_exported", "load", "read_vectorizer", "read_weighting"]
 
@@ -110,7 +110,7 @@ class StoredRun:
         Raises:
           InputError: the folder is not a run, or a file of it is damaged.
         """
-        folder = RunFolder(local(run))
+        folder = RunFolder(local_copy(run))
         if not folder.config.exists():
             raise InputError(str(run), *_describe_other_folder(folder.path, run))
         config, origin, finished = folder.settings(), folder.read_origin(), folder.finished()

@@ -1,4 +1,4 @@
-"""The remark where a run is unfinished."""
+"""The note where a run is unfinished."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 from snm.runs.folder import RunFolder
 from snm.runs.stored_run import StoredRun
 from snm.stores.address import is_hub_address
-from snm.stores.copies import local
-from snm.system.stderr import remark
+from snm.stores.copies import local_copy
+from snm.system.stderr import print_note
 
-__all__ = ["remark_unfinished"]
+__all__ = ["note_if_unfinished"]
 
 
-def remark_unfinished(run: str | Path) -> None:
+def note_if_unfinished(run: str | Path) -> None:
     """Prints a line on standard error if a run is not finished, and nothing for an export.
 
     Args:
@@ -24,10 +24,10 @@ def remark_unfinished(run: str | Path) -> None:
     """
     if is_hub_address(str(run)):  # always an export
         return
-    folder = RunFolder(local(run))
+    folder = RunFolder(local_copy(run))
     if not folder.config.exists() or folder.finished():
         return
     stored = StoredRun.open(folder.path)
     step, members = f"step {stored.checkpoints.step(1):,}", stored.config.members
     what = step if members == 1 else f"member 1 of {members} alone, at {step}"
-    remark(f"{run} is not finished, this is {what}; the same `snm train` command goes on")
+    print_note(f"{run} is not finished, this is {what}; the same `snm train` command goes on")

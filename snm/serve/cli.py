@@ -16,7 +16,7 @@ from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from snm.errors import InputError, flag_of
 from snm.serve.limits import Limits
-from snm.system.imports import of_extra
+from snm.system.imports import requires_extra
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -98,10 +98,10 @@ def _run(options: Serve, reload_requested: threading.Event) -> None:
       InputError: no run, an index of another run, an address that cannot be used, several workers
         of a run, or a missing package.
     """
-    from snm.system.stderr import remark
+    from snm.system.stderr import print_note
     from snm.system.terminal import say
 
-    with of_extra("snm serve", "serve"):
+    with requires_extra("snm serve", "serve"):
         from snm.serve.reloading import Reload, why_not_opened
         from snm.serve.server import listen
         from snm.serve.workers import supervise
@@ -122,13 +122,13 @@ def _run(options: Serve, reload_requested: threading.Event) -> None:
             say(f"{count} workers answer")
 
     def worker_ended(number: int, status: int | None) -> None:
-        remark(f"worker {number} ended with status {status}: another one starts")
+        print_note(f"worker {number} ended with status {status}: another one starts")
 
     def reloaded() -> None:
         say(f"serving {options.run}, opened again")
 
     def reload_failed(error: Exception) -> None:
-        remark(f"the old model stays, as the new one does not open: {why_not_opened(error)}")
+        print_note(f"the old model stays, as the new one does not open: {why_not_opened(error)}")
 
     def reopen() -> Predictor:
         return _open_model(_resolve_links(options))
@@ -169,7 +169,7 @@ def _run_worker(listening: socket.socket, context: WorkerContext[Serve]) -> None
     """
     from snm.serve.reloading import Reload, why_not_opened
     from snm.system.compilation_cache import enable_compilation_cache
-    from snm.system.stderr import remark
+    from snm.system.stderr import print_note
 
     enable_compilation_cache()  # before the first program is compiled, or JAX caches none
 
@@ -179,7 +179,7 @@ def _run_worker(listening: socket.socket, context: WorkerContext[Serve]) -> None
     def reload_failed(error: Exception) -> None:
         why = f"as the new model does not open beside its old: {why_not_opened(error)}"
         try:
-            remark(f"a worker ends, {why}")
+            print_note(f"a worker ends, {why}")
         finally:
             os.kill(os.getpid(), signal.SIGTERM)  # its replacement opens the new model only
 
@@ -203,17 +203,17 @@ def _resolve_links(options: Serve) -> Serve:
 
 
 def _open_model(options: Serve) -> Predictor:
-    """Opens the model, and prints a remark if its run is unfinished.
+    """Opens the model, and prints a note if its run is unfinished.
 
     Raises:
       InputError: no run, an index of another run, or several workers of a run.
     """
     from snm.export.mapped import is_export
-    from snm.runs.unfinished import remark_unfinished
+    from snm.runs.unfinished import note_if_unfinished
 
     predictor = _load(options)
     with contextlib.suppress(OSError):  # at a reload, the terminal may be gone
-        remark_unfinished(options.run)
+        note_if_unfinished(options.run)
     if options.workers > 1 and not is_export(options.run):
         expected = "its export, which they share: snm export RUN --to npy"
         raise InputError(f"--workers {options.workers}", "a run", expected)
@@ -230,7 +230,7 @@ def _load(options: Serve) -> Predictor:
 
 def _app(options: Serve, predictor: Predictor, reload: Reload[Predictor]) -> FastAPI:
     """Makes the application; only it may refer to the model, so that a reload can free it."""
-    with of_extra("snm serve", "serve"):
+    with requires_extra("snm serve", "serve"):
         from snm.serve.app import make_app
 
     names = (options.host, *options.allowed_host)

@@ -24,7 +24,7 @@ from snm.system.checksums import difference
 from snm.system.files import atomic_folder, file_lock
 from snm.system.locks import LOCK, locked
 
-__all__ = ["address_cache_folder", "local"]
+__all__ = ["address_cache_folder", "local_copy"]
 
 _UNUSED = 86400.0  # seconds after which another copy of the same folder is removed
 _COPIES = 5  # tries, if the store changes meanwhile
@@ -48,7 +48,7 @@ def address_cache_folder(address: Address, kind: str) -> Path:
     return cache / kind / address.key
 
 
-def local(source: str | Path, select: Callable[[str], bool] = lambda _: True) -> Path:
+def local_copy(source: str | Path, select: Callable[[str], bool] = lambda _: True) -> Path:
     """The path of a folder, or of a local copy of a folder in a store.
 
     Args:

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from snm.errors import InputError
 from snm.stores.address import Address, mask_error
-from snm.system.stderr import remark
+from snm.system.stderr import print_note
 
 __all__ = ["GoneError", "ObjectInfo", "Objects", "RetryPolicy", "StoreError", "safe_name"]
 
@@ -259,7 +259,7 @@ def _print(line: str) -> None:
     with _print_lock:
         if not _printed_at or monotonic() - _printed_at[0] >= _PRINT_AFTER:
             _printed_at[:] = [monotonic()]
-            remark(line)
+            print_note(line)
 
 
 def safe_name(name: str, where: str) -> str:

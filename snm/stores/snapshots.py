@@ -19,7 +19,14 @@ from pathlib import Path
 from snm.errors import InputError
 from snm.stores.objects import GoneError, Objects, StoreError, safe_name
 from snm.system import disk
-from snm.system.checksums import are_records, difference, file_sha256, fingerprint, sealed, unsealed
+from snm.system.checksums import (
+    are_records,
+    difference,
+    file_sha256,
+    fingerprint,
+    parse_sealed,
+    with_checksum,
+)
 
 __all__ = ["Snapshot", "download", "file_names", "newest", "snapshot_names", "snapshot_number"]
 
@@ -56,7 +63,9 @@ class Snapshot:
 
     def text(self) -> bytes:
         """The content of its object."""
-        return json.dumps(sealed({"format": _FORMAT, "files": self.files}), indent=1).encode()
+        return json.dumps(
+            with_checksum({"format": _FORMAT, "files": self.files}), indent=1
+        ).encode()
 
 
 def snapshot_names(objects: Objects) -> list[str]:
@@ -93,7 +102,7 @@ def newest(objects: Objects) -> Snapshot | None:
 
 def _read_snapshot(objects: Objects, name: str) -> Snapshot | None:
     try:
-        value = unsealed(objects.read(name))
+        value = parse_sealed(objects.read(name))
         kind, files = value["format"], value["files"]
     except (ValueError, KeyError):
         return None  # it was not completely written

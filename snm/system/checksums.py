@@ -1,4 +1,4 @@
-"""Checksums of files, of folders, and of JSON objects, which contain their own checksum.
+"""Checksums of files, of folders, and of sealed JSON objects, which contain their own checksum.
 
 A manifest is such an object. It has a record of each file in its folder: the size and the CRC-32.
 Records in object stores have the SHA-256 instead, which is the name of the object.
@@ -19,7 +19,7 @@ from snm.system.files import write_atomic
 
 __all__ = [
     "are_records", "checksum", "crc32", "difference", "file_sha256", "fingerprint", "fingerprints",
-    "read_sealed", "sealed", "unsealed", "write_sealed",
+    "parse_sealed", "read_sealed", "with_checksum", "write_sealed",
 ]  # fmt: skip
 
 _PIECE = 1 << 22  # bytes read at once, to fit in the CPU cache
@@ -94,7 +94,9 @@ def checksum(value: dict[str, Any]) -> int:
     return zlib.crc32(json.dumps(value, sort_keys=True).encode())
 
 
-def sealed(value: dict[str, Any], default: Callable[[Any], Any] | None = None) -> dict[str, Any]:
+def with_checksum(
+    value: dict[str, Any], default: Callable[[Any], Any] | None = None
+) -> dict[str, Any]:
     """Returns an object with its checksum, as it will be read back from JSON.
 
     Args:
@@ -106,8 +108,8 @@ def sealed(value: dict[str, Any], default: Callable[[Any], Any] | None = None) -
     return {**plain, "crc": checksum(plain)}
 
 
-def unsealed(raw: bytes) -> dict[str, Any]:
-    """Parses and verifies the JSON text of a `sealed` object; returns it without the checksum.
+def parse_sealed(raw: bytes) -> dict[str, Any]:
+    """Parses and verifies the JSON text of a sealed object; returns it without the checksum.
 
     Raises:
       ValueError: the text is no such object, or the checksum differs.
@@ -130,7 +132,7 @@ def read_sealed(path: Path) -> dict[str, Any]:
       OSError: the file does not exist or cannot be read.
       ValueError: it is no such object, or the checksum differs.
     """
-    return unsealed(path.read_bytes())
+    return parse_sealed(path.read_bytes())
 
 
 def write_sealed(
@@ -141,6 +143,6 @@ def write_sealed(
     Args:
       path: the file.
       value: the object.
-      default: as in `sealed`.
+      default: as in `with_checksum`.
     """
-    write_atomic(path, json.dumps(sealed(value, default), indent=1) + "\n")
+    write_atomic(path, json.dumps(with_checksum(value, default), indent=1) + "\n")

@@ -11,7 +11,7 @@ import jax
 
 from snm.machine.cores import xla_threads
 from snm.system.cache_folder import cache_folder, store_address
-from snm.system.stderr import remark
+from snm.system.stderr import print_note
 
 __all__ = ["compiled_programs_path", "enable_compilation_cache"]
 
@@ -50,7 +50,7 @@ def _warn_once(place: Path | str) -> None:
             has_warned = True
             reason = str(message).partition("': ")[2]  # after the name of the program
             with contextlib.suppress(OSError):  # nobody reads
-                remark(f"compiled programs are not kept in {place}: {reason}")
+                print_note(f"compiled programs are not kept in {place}: {reason}")
 
     warnings.showwarning = show_once
 

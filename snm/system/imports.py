@@ -12,7 +12,7 @@ from typing import Any
 
 from snm.errors import InputError, first_line, pip_install
 
-__all__ = ["import_in_background", "of_extra", "without"]
+__all__ = ["hide_package", "import_in_background", "requires_extra"]
 
 _FINDERS_LOCK = threading.Lock()  # held while the list of finders changes
 
@@ -33,7 +33,7 @@ def import_in_background(*names: str) -> None:
 
 
 @contextlib.contextmanager
-def of_extra(
+def requires_extra(
     where: str, extra: str, package: str | None = None, *, constrained: bool = True
 ) -> Iterator[None]:
     """Within it, a failed import is an `InputError` that says how to install the extra.
@@ -58,7 +58,7 @@ def of_extra(
 
 
 @contextlib.contextmanager
-def without(name: str) -> Iterator[None]:
+def hide_package(name: str) -> Iterator[None]:
     """Hides a package from imports of this thread, unless it is already imported.
 
     For libraries that import a large optional package whenever it is installed.

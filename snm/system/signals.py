@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from snm.system.stderr import remark
+from snm.system.stderr import print_note
 
 __all__ = [
     "SIGNALS",
@@ -176,7 +176,7 @@ def _print_message(line: str) -> None:
 
     with contextlib.suppress(SystemExit):  # by rich, if the pipe is closed
         console.show_cursor(True)  # the bar hides it
-    remark(line)
+    print_note(line)
 
 
 @contextlib.contextmanager
@@ -189,7 +189,7 @@ def announced_stop(begins: str, again: str) -> Iterator[Callable[[], bool]]:
     """
 
     def first(signal: signal.Signals) -> None:
-        remark(f"{signal.name}: {begins}")
+        print_note(f"{signal.name}: {begins}")
 
     def second() -> None:
         _print_message(f"error: stopped at once; the same command {again}")

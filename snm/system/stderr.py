@@ -1,4 +1,4 @@
-"""Lines on standard error, apart from the results: remarks and errors."""
+"""Lines on standard error, apart from the results: notes and errors."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import sys
 
 from snm.system.escapes import escape_controls
 
-__all__ = ["print_error", "remark"]
+__all__ = ["print_error", "print_note"]
 
 
-def remark(text: str) -> None:
+def print_note(text: str) -> None:
     """Prints a note; to nobody if standard error is closed, where `print` would take the output."""
     if sys.stderr is not None:
         print(f"snm: {escape_controls(text)}", file=sys.stderr, flush=True)
@@ -20,4 +20,4 @@ def print_error(text: str) -> None:
     """Prints why a process ends, in one line; its status tells it too if the reader has gone."""
     line = text.replace("\n", r"\n")  # names of files may hold any character
     with contextlib.suppress(OSError):
-        remark(f"error: {line}")
+        print_note(f"error: {line}")

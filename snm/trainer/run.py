@@ -28,7 +28,7 @@ from snm.runs.same_command import check_same_settings
 from snm.runs.schema import MemoryRecord, RunOrigin
 from snm.runs.stored_run import StoredRun
 from snm.runs.typed_json import as_json
-from snm.stores.copies import local
+from snm.stores.copies import local_copy
 from snm.system.locks import LOCK, locked
 from snm.system.timing import part, times
 from snm.trainer.memory.notes import log_memory_notes
@@ -156,7 +156,7 @@ def _warm_start(dataset: Dataset, request: RunRequest) -> WarmStart | None:
     """The run that this one starts from, copied to this machine; None without a warm start."""
     if request.warm_start is None:
         return None
-    return WarmStart(local(request.warm_start), IdSpace.of(dataset), request.same_ids)
+    return WarmStart(local_copy(request.warm_start), IdSpace.of(dataset), request.same_ids)
 
 
 def _changed_epochs(folder: RunFolder, config: ResolvedConfig) -> str | None:

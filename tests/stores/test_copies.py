@@ -13,7 +13,7 @@ import snm
 from snm.data import load as loading
 from snm.errors import InputError
 from snm.stores import copies
-from snm.stores.copies import local
+from snm.stores.copies import local_copy
 from snm.system import disk
 from snm.system.cache_folder import cache_folder
 
@@ -84,7 +84,7 @@ def test_data_that_change_meanwhile_are_copied_again(flaky, data):
             flaky.content[f"{DATA}/labels.txt"] = b"l\n" * tiny.LABELS
 
     flaky.before = staticmethod(change)
-    place = local(DATA)
+    place = local_copy(DATA)
     assert (place / "train.txt").read_bytes() == other
     assert (place / "labels.txt").read_bytes() == b"l\n" * tiny.LABELS
 
@@ -94,7 +94,7 @@ def test_copied_data_survive_a_power_cut(flaky, data, monkeypatch):
     put(flaky, data, DATA)
     synced, sync = set(), disk.sync
     monkeypatch.setattr(disk, "sync", lambda path: (synced.add(path.name), sync(path)))
-    local(DATA)
+    local_copy(DATA)
     assert {"train.txt", "test.txt", "labels.txt"} <= synced
 
 
@@ -126,15 +126,15 @@ def test_a_run_that_somebody_copied_there(flaky, tiny_run, capsys):
 
 def test_copies_that_nobody_uses_are_removed(flaky, data):
     put(flaky, data, DATA)
-    old = local(DATA)
+    old = local_copy(DATA)
     flaky.content[f"{DATA}/test.txt"] += b"\n"
-    assert local(DATA) != old and old.exists()  # it may be read at this moment
+    assert local_copy(DATA) != old and old.exists()  # it may be read at this moment
     yesterday = time.time() - 100_000
     os.utime(old.parent, (yesterday, yesterday))
-    local(DATA)
+    local_copy(DATA)
     assert old.exists()  # a server may serve it for weeks, and start workers that open it
     copies._used.pop(old.parent).close()  # as at its end
-    local(DATA)
+    local_copy(DATA)
     assert not old.exists()
 
 

@@ -9,11 +9,11 @@ from flaky_store import KilledError
 
 from snm.errors import InputError
 from snm.stores.address import Address
-from snm.stores.copies import local
+from snm.stores.copies import local_copy
 from snm.stores.objects import Objects, RetryPolicy, StoreError
 from snm.stores.snapshots import download, newest
 from snm.stores.uploads import Uploads
-from snm.system.checksums import sealed
+from snm.system.checksums import with_checksum
 
 PLACE = "flaky://bucket/runs/a"
 # Files change, come and go; two have the same content.
@@ -257,7 +257,7 @@ def test_names_stay_in_the_folder(flaky, tmp_path):
     "files", [["a"], {"a": 1}, {"a": [1]}, {"a": ["1", "0" * 64]}, {"a": [1, "../../other"]}]
 )
 def test_a_snapshot_of_another_form_is_one_line(files, flaky, tmp_path):
-    text = sealed({"format": "snm snapshot 1", "files": files})
+    text = with_checksum({"format": "snm snapshot 1", "files": files})
     flaky.content[f"{PLACE}/snapshots/00000001-0123abcd.json"] = json.dumps(text).encode()
     with pytest.raises(InputError, match=r"0123abcd\.json: found a list of files of another form"):
         read(tmp_path / "reader")
@@ -272,7 +272,7 @@ def test_an_object_that_was_removed_by_hand_is_named(flaky, tmp_path):
     with pytest.raises(StoreError, match=told):
         begun(tmp_path / "other")
     with pytest.raises(StoreError, match=told):
-        local(PLACE)
+        local_copy(PLACE)
 
 
 def test_checksums_of_files_that_are_no_more_are_forgotten(flaky, tmp_path):

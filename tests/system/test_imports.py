@@ -10,7 +10,7 @@ from importlib.abc import MetaPathFinder
 import pytest
 
 from snm.errors import InputError
-from snm.system.imports import import_in_background, of_extra, without
+from snm.system.imports import hide_package, import_in_background, requires_extra
 
 
 def ended():
@@ -30,7 +30,7 @@ def test_modules_are_there_and_missing_ones_stay_silent(capfd, monkeypatch):
 
 def test_a_package_is_left_out_in_one_thread_and_found_after(monkeypatch):
     monkeypatch.delitem(sys.modules, "colorsys", raising=False)
-    with without("colorsys"):
+    with hide_package("colorsys"):
         with pytest.raises(ModuleNotFoundError, match="colorsys"):
             importlib.import_module("colorsys")
         import_in_background("colorsys")  # another thread finds it
@@ -51,7 +51,7 @@ def test_an_import_meanwhile_misses_no_finder(monkeypatch):
     monkeypatch.delitem(sys.modules, "colorsys", raising=False)
     monkeypatch.setattr(sys, "meta_path", [*sys.meta_path[:-1], EndsIt(), sys.meta_path[-1]])
     with contextlib.ExitStack() as left_out:
-        left_out.enter_context(without("this_is_no_module"))
+        left_out.enter_context(hide_package("this_is_no_module"))
         importlib.import_module("colorsys")
 
 
@@ -76,6 +76,6 @@ def test_event_files_do_not_import_pytorch(tmp_path):
 )
 def test_a_package_of_an_extra_that_does_not_import(error, package, found):
     line = rf"^texts: found {found}, expected pip .*\[export\]"
-    with pytest.raises(InputError, match=line) as said, of_extra("texts", "export", package):
+    with pytest.raises(InputError, match=line) as said, requires_extra("texts", "export", package):
         raise error
     assert said.value.__cause__ is error

@@ -5,18 +5,18 @@ import sys
 
 import pytest
 
-from snm.system.stderr import print_error, remark
+from snm.system.stderr import print_error, print_note
 
 
 def test_an_error_is_one_line(capsys):
-    remark("a\x1b[31mb")
+    print_note("a\x1b[31mb")
     print_error("a\nb.txt: found nothing")
     assert capsys.readouterr() == ("", "snm: a\\x1b[31mb\nsnm: error: a\\nb.txt: found nothing\n")
 
 
 def test_nothing_gets_among_the_results_where_standard_error_is_closed(capsys, monkeypatch):
     monkeypatch.setattr(sys, "stderr", None)  # as in `snm predict ... 2>&-`
-    remark("a")
+    print_note("a")
     print_error("b")
     assert capsys.readouterr().out == ""
 
@@ -29,5 +29,5 @@ class Gone(io.StringIO):
 def test_an_error_that_nobody_reads_is_no_other_error(monkeypatch):
     monkeypatch.setattr(sys, "stderr", Gone())
     print_error("a")
-    with pytest.raises(BrokenPipeError):  # a remark is up to its caller
-        remark("a")
+    with pytest.raises(BrokenPipeError):  # a note is up to its caller
+        print_note("a")

@@ -14,7 +14,7 @@ from typing import Any
 
 from snm.data.repository.registry import Entry, Mirror
 from snm.errors import InputError, first_line
-from snm.system.imports import of_extra
+from snm.system.imports import requires_extra
 
 __all__ = ["fetch_archive"]
 
@@ -40,7 +40,7 @@ def fetch_archive(entry: Entry, folder: Path, on_progress: OnProgress) -> tuple[
     Raises:
       InputError: no mirror works. The message lists the failure of each.
     """
-    with of_extra("snm data fetch", "download"):
+    with requires_extra("snm data fetch", "download"):
         import pooch
         import requests
     pooch.get_logger().setLevel(logging.ERROR)
@@ -172,7 +172,7 @@ class _Downloader:
             raise requests.ConnectionError(f"{have} of {total} bytes")
 
     def _from_drive(self) -> None:
-        with of_extra("snm data fetch", "download"):
+        with requires_extra("snm data fetch", "download"):
             import gdown
         try:
             gdown.download(

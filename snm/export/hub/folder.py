@@ -31,7 +31,7 @@ from snm.runs.folder import RunFolder
 from snm.runs.schema import Export
 from snm.system import disk
 from snm.system.faults import describe_error
-from snm.system.imports import of_extra
+from snm.system.imports import requires_extra
 
 __all__ = ["CONFIG", "FILES", "is_hub", "open_hub", "write_hub"]
 
@@ -158,7 +158,7 @@ def _array(
     folder: Path, stem: str, name: str, dtype: DTypeLike | None, shape: tuple[int, ...]
 ) -> NDArray:
     """An array of a safetensors file; see `from_arrays.ReadArray`."""
-    with of_extra(str(folder), "hub"):
+    with requires_extra(str(folder), "hub"):
         from safetensors import SafetensorError, safe_open
     path = folder / f"{stem}.safetensors"
     try:

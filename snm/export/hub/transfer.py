@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, NoReturn
 from snm.errors import InputError, first_line
 from snm.export.hub.folder import FILES
 from snm.stores.address import is_hub_address
-from snm.system.imports import of_extra
+from snm.system.imports import requires_extra
 
 __all__ = ["HubAddress", "check_client", "pull", "push"]
 
@@ -119,7 +119,7 @@ def pull(address: HubAddress) -> Path:
 
 
 def _client(where: str) -> Any:
-    with of_extra(where, "hub"):
+    with requires_extra(where, "hub"):
         import huggingface_hub
     return huggingface_hub
 

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from snm.system.imports import without
+from snm.system.imports import hide_package
 
-with without("torch"):
+with hide_package("torch"):
     from tensorboardX import SummaryWriter, event_file_writer
     from tensorboardX.record_writer import register_writer_factory
 

@@ -19,7 +19,7 @@ from snm.errors import InputError
 from snm.export.hub.folder import CONFIG, FILES, open_hub, write_hub
 from snm.export.manifest import write_manifest
 from snm.runs.folder import RunFolder
-from snm.system.checksums import sealed
+from snm.system.checksums import with_checksum
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +192,7 @@ def test_hostile_settings_are_one_line(out, tmp_path):
         write_manifest(folder, kept, CONFIG)
         about = json.loads((folder / CONFIG).read_text())
         about["files"][name] = [0, 0]
-        (folder / CONFIG).write_text(json.dumps(sealed(about)))
+        (folder / CONFIG).write_text(json.dumps(with_checksum(about)))
         with pytest.raises(InputError, match="expected what `snm export` wrote"):
             open_hub(folder)
     # That of another library.

@@ -74,9 +74,9 @@ def stored(tmp_path):
 
 def bring(tmp_path):
     """The run as a reader has it."""
-    from snm.stores.copies import local
+    from snm.stores.copies import local_copy
 
-    return local("folder://bucket/run")
+    return local_copy("folder://bucket/run")
 
 
 @pytest.mark.slow
