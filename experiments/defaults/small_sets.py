@@ -24,7 +24,8 @@ from experiments.command_line import run_command
 from experiments.kept_runs import KeptRuns
 from experiments.rules.rare_starts import SCORED, some_of
 from experiments.tables import averaged, print_groups
-from snm.errors import InputError, nearest
+from snm.errors import InputError
+from snm.text import nearest
 
 KEYS = ("P@1", "P@3", "P@5")
 ARMS: dict[str, tuple[str, dict[str, Any]]] = {

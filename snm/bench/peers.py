@@ -23,9 +23,9 @@ from scipy.sparse import csr_matrix, load_npz, save_npz
 
 from snm.bench.contest import Contestant, Missing
 from snm.bench.shapes import SEED, Shape
-from snm.errors import first_line, pip_install
 from snm.prediction.predictor import Predictor
 from snm.sampling.sample import excluded_slots
+from snm.text import first_line, pip_install
 
 __all__ = ["array_files", "bags", "draws", "prediction", "readers", "retrieval", "scores", "steps"]
 

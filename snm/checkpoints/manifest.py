@@ -6,9 +6,10 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from snm.errors import InputError, first_line
+from snm.errors import InputError
 from snm.system.checksums import are_records, read_sealed, write_sealed
 from snm.system.faults import read_error
+from snm.text import first_line
 
 __all__ = ["MANIFEST", "DamagedError", "Manifest", "UnfinishedError", "unreadable"]
 

@@ -26,8 +26,9 @@ from snm.distributed.processes import (
     is_first_process,
     min_over_processes,
 )
-from snm.errors import InputError, format_bytes
+from snm.errors import InputError
 from snm.machine.ram import available_ram
+from snm.text import format_bytes
 
 __all__ = [
     "MultiProcessWriter",

@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from snm.errors import InputError, counted
+from snm.errors import InputError
+from snm.text import counted
 
 if TYPE_CHECKING:
     import numpy as np

@@ -22,7 +22,7 @@ from snm.cli.parse_errors import error_from_box, wide_terminal
 from snm.cli.setting_groups import flatten_settings
 from snm.config.settings import Config, preset, read_config
 from snm.distributed.launch import leave
-from snm.errors import STOPPED, InputError, StoppedError, flag_of, nearest
+from snm.errors import STOPPED, InputError, StoppedError, flag_of
 from snm.serve.background import has_background_work
 from snm.stores.address import Address, cache_address, is_hub_address
 from snm.stores.objects import StoreError
@@ -39,6 +39,7 @@ from snm.system.files import check_reachable
 from snm.system.own_modules import import_own_modules
 from snm.system.signals import sigterm_ends_process_1
 from snm.system.stderr import print_error
+from snm.text import nearest
 
 __all__ = ["base_settings", "main", "parse", "with_local_copies"]
 

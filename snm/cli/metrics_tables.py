@@ -8,8 +8,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from snm.errors import counted
 from snm.system.terminal import console, format_value, make_table, say
+from snm.text import counted
 
 __all__ = ["metrics_table", "print_held_out", "print_metrics", "print_summary"]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from snm.config.settings import Config
-from snm.errors import counted, duration, format_bytes
+from snm.text import counted, duration, format_bytes
 
 if TYPE_CHECKING:
     from rich.table import Table

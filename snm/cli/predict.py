@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from tyro.conf import Positional, arg
 
-from snm.errors import InputError, counted
+from snm.errors import InputError
 from snm.system.faults import STANDARD_OUTPUT, describe_error, naming
+from snm.text import counted
 
 if TYPE_CHECKING:
     import numpy as np

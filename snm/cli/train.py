@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from snm.config.settings import Config
-from snm.errors import STOPPED, InputError, counted, duration, format_bytes
+from snm.errors import STOPPED, InputError
 from snm.machine.cores import num_cores
+from snm.text import counted, duration, format_bytes
 
 if TYPE_CHECKING:
     from rich.progress import Progress

@@ -10,8 +10,9 @@ from snm.config.checks import reject_unused_settings, unused_settings
 from snm.config.loss_options import unused_loss_options
 from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config, check_name
-from snm.errors import InputError, nearest
+from snm.errors import InputError
 from snm.losses.sampled import LOSSES
+from snm.text import nearest
 
 __all__ = ["BASELINE", "EXTRAS", "Arm", "ResolvedArm", "plan_arms", "tuning_grid"]
 

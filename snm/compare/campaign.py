@@ -26,8 +26,9 @@ from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config
 from snm.config.stages import SizeSchedule
 from snm.data.dataset import Dataset
-from snm.errors import InputError, StoppedError, counted
+from snm.errors import InputError, StoppedError
 from snm.losses.sampled import LOSSES
+from snm.text import counted
 
 __all__ = ["FIXED_SETTINGS", "WITHOUT_MEMORY", "Campaign", "CampaignSettings", "sampled_range"]
 

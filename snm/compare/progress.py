@@ -9,8 +9,8 @@ from typing import Any
 from rich.progress import BarColumn, MofNCompleteColumn, TimeElapsedColumn
 
 from snm.compare.jobs import Running
-from snm.errors import counted, duration
 from snm.system.terminal import make_bar
+from snm.text import counted, duration
 
 __all__ = ["Display", "seconds_left"]
 

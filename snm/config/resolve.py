@@ -24,12 +24,13 @@ from snm.data.repository.registry import propensity_of
 from snm.data.weighting import Kind, Weighting, filled
 from snm.distributed.dataset import binarized_rows, count_seen_labels, has_negative
 from snm.distributed.processes import has_several_processes
-from snm.errors import InputError, pip_install
+from snm.errors import InputError
 from snm.losses.sampled import LOSSES, HeadLoss, SampleSizes
 from snm.memory.label_names import try_names
 from snm.memory.sizes import MIN_POINTS
 from snm.sampling.samplers import SAMPLERS
 from snm.system.timing import part
+from snm.text import pip_install
 
 __all__ = ["label_names_obstacle", "resolve"]
 

@@ -11,8 +11,9 @@ from typing import Any, Self, get_type_hints
 from snm.config.checks import check_name, check_settings, check_type, reject_unused_settings
 from snm.config.fields import AllSettings
 from snm.config.marks import TABLES
-from snm.errors import InputError, nearest
+from snm.errors import InputError
 from snm.system.faults import read_error
+from snm.text import nearest
 
 __all__ = [
     "PRESETS",

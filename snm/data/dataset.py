@@ -13,7 +13,8 @@ from scipy.sparse import csr_matrix, vstack
 
 from snm.data.csr import count_ids, with_ones
 from snm.data.vectorizer import Vectorizer
-from snm.errors import InputError, counted
+from snm.errors import InputError
+from snm.text import counted
 
 __all__ = [
     "Dataset",

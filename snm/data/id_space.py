@@ -19,7 +19,8 @@ from snm.data.csr import row_starts
 from snm.data.dataset import Dataset, Points
 from snm.data.names import normalize_name
 from snm.data.vectorizer import Vectorizer
-from snm.errors import InputError, counted
+from snm.errors import InputError
+from snm.text import counted
 
 __all__ = [
     "TRAIN_ANEW",

@@ -19,13 +19,14 @@ from snm.data.formats.binary import DAMAGE, npy_header, read_npy, read_npz
 from snm.data.formats.layouts import DATA_FILES, DataFiles, holds_data
 from snm.data.formats.line_files import read_filter, read_names, read_weights
 from snm.data.formats.repository_text.reader import read_pair, read_text
-from snm.errors import InputError, counted
+from snm.errors import InputError
 from snm.machine.ram import available_ram
 from snm.stores import shared_cache
 from snm.stores.address import absolute
 from snm.stores.copies import local_copy
 from snm.system.cache_folder import cache_folder
 from snm.system.files import check_reachable
+from snm.text import counted
 
 __all__ = [
     "absolute_source",

@@ -10,7 +10,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from snm.errors import counted
+from snm.text import counted
 
 __all__ = [
     "MISSING_VALUES",

@@ -17,8 +17,9 @@ from scipy.sparse import csr_matrix
 from snm.data.csr import row_starts, rows_of_entries
 from snm.data.formats.binary import DAMAGE, headers_unwarned, refuse_bomb
 from snm.data.mapped import mapped_zeros, row_blocks
-from snm.errors import InputError, counted
+from snm.errors import InputError
 from snm.system import disk
+from snm.text import counted
 
 __all__ = ["Kind", "Weighting", "document_counts", "filled", "inverse_frequency"]
 

@@ -18,8 +18,9 @@ from snm.distributed.processes import (
     has_several_processes,
     is_first_process,
 )
-from snm.errors import InputError, counted
+from snm.errors import InputError
 from snm.system import disk
+from snm.text import counted
 
 __all__ = ["check_equal", "check_same_folder", "find_difference", "is_marker"]
 

@@ -18,7 +18,8 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from snm.errors import InputError, first_line, flag_of
+from snm.errors import InputError, flag_of
+from snm.text import first_line
 
 __all__ = ["EXIT_PEER_GONE", "ProcessOptions", "leave", "process_group"]
 

@@ -24,9 +24,10 @@ from snm.data.weighting import filled
 from snm.doctor.findings import PERMIT, Finding
 from snm.doctor.folder_advice import advice_on_files
 from snm.doctor.text_scan import Scan, scan, sniff
-from snm.errors import InputError, counted, format_bytes
+from snm.errors import InputError
 from snm.machine.platform import device_error
 from snm.runs.stored_run import is_exported
+from snm.text import counted, format_bytes
 
 __all__ = ["examine_data"]
 

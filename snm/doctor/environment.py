@@ -15,10 +15,11 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from snm.doctor.findings import Finding
-from snm.errors import InputError, first_line, format_bytes, pip_install
+from snm.errors import InputError
 from snm.machine.versions import package_version
 from snm.system.cache_folder import cache_folder
 from snm.system.faults import describe_error, is_out_of_memory
+from snm.text import first_line, format_bytes, pip_install
 
 __all__ = ["examine_environment"]
 

@@ -13,7 +13,7 @@ from snm.checkpoints.manifest import DamagedError
 from snm.config.resolved import ResolvedConfig
 from snm.data.load import load as load_dataset
 from snm.doctor.findings import PERMIT, Finding
-from snm.errors import InputError, counted, first_line, format_bytes
+from snm.errors import InputError
 from snm.machine.platform import device_error
 from snm.machine.versions import package_version
 from snm.runs.folder import RunFolder
@@ -22,6 +22,7 @@ from snm.runs.schema import RunOrigin
 from snm.runs.stored_run import load
 from snm.stores.objects import StoreError
 from snm.system.faults import is_out_of_memory
+from snm.text import counted, first_line, format_bytes
 from snm.trainer.run_data import training_data
 
 __all__ = ["examine_run"]

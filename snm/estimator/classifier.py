@@ -8,7 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from snm.errors import InputError, pip_install
+from snm.errors import InputError
+from snm.text import pip_install
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin

@@ -16,8 +16,9 @@ from snm.config.marks import Trait
 from snm.config.resolved import ResolvedConfig
 from snm.config.settings import PRESETS, Config, preset
 from snm.data.weighting import filled
-from snm.errors import InputError, nearest
+from snm.errors import InputError
 from snm.memory.sizes import MIN_POINTS
+from snm.text import nearest
 
 __all__ = [
     "check_flags",

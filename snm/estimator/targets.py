@@ -17,8 +17,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, column_or_1d
 
 from snm.data.csr import csr_of_ones, row_starts
-from snm.errors import InputError, counted, first_line
+from snm.errors import InputError
 from snm.estimator.inputs import label_weights
+from snm.text import counted, first_line
 
 __all__ = ["Targets"]
 

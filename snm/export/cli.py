@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro.conf import Positional, arg
 from tyro.extras import literal_type_from_choices
 
-from snm.errors import InputError, counted, flag_of, format_bytes
+from snm.errors import InputError, flag_of
 from snm.export.index_libraries import LIBRARIES, GraphSettings
+from snm.text import counted, format_bytes
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from snm.errors import InputError, counted
+from snm.errors import InputError
+from snm.text import counted
 
 if TYPE_CHECKING:
     from snm.data.dataset import Dataset

@@ -10,12 +10,13 @@ from snm.data.conversion import convert
 from snm.data.conversion.label_names import read_label_names
 from snm.data.conversion.passes import frequent_labels
 from snm.data.vectorizer import Vectorizer
-from snm.errors import InputError, counted
+from snm.errors import InputError
 from snm.importing.features import make_features
 from snm.importing.options import ImportOptions
 from snm.importing.rows import Reading, Rows
 from snm.system.files import atomic_folder
 from snm.system.terminal import counters
+from snm.text import counted
 
 __all__ = ["Imported", "build"]
 

@@ -16,7 +16,7 @@ from snm.data.conversion.items import items_as_text
 from snm.data.formats.repository_text.writer import write_text
 from snm.data.names import Spellings
 from snm.data.vectorizer import Vectorizer
-from snm.errors import InputError, counted
+from snm.errors import InputError
 from snm.importing.checks import check_interactions
 from snm.importing.ids import read_like
 from snm.importing.log_rows import read_interactions
@@ -24,6 +24,7 @@ from snm.importing.log_times import Disorder
 from snm.importing.options import InteractionsOptions
 from snm.system import disk
 from snm.system.files import atomic_folder
+from snm.text import counted
 
 __all__ = ["ImportedLog", "build", "import_interactions", "summary_lines"]
 

@@ -11,11 +11,11 @@ from snm.config.auto import auto_drops_seen
 from snm.data.conversion.convert import Counts
 from snm.data.conversion.items import Overlap
 from snm.data.dataset import describe_weights
-from snm.errors import counted
 from snm.importing.build import Imported
 from snm.importing.options import ImportOptions
 from snm.runs.warm_start_hint import IF_ALL_POINTS, warm_start_flags
 from snm.system.terminal import say
+from snm.text import counted
 
 __all__ = ["print_summary"]
 

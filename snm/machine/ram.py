@@ -9,8 +9,9 @@ import resource
 import sys
 from pathlib import Path
 
-from snm.errors import InputError, format_bytes
+from snm.errors import InputError
 from snm.machine.groups import control_groups
+from snm.text import format_bytes
 
 __all__ = [
     "available_ram",

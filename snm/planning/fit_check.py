@@ -16,7 +16,7 @@ from snm.data.dataset import Dataset
 from snm.distributed.host_copy import state_bytes
 from snm.distributed.mesh import parse_mesh
 from snm.distributed.processes import broadcast_from_first
-from snm.errors import InputError, format_bytes
+from snm.errors import InputError
 from snm.machine.platform import device_bytes, platform
 from snm.machine.ram import available_ram, resident_ram
 from snm.model.from_config import make_model
@@ -26,6 +26,7 @@ from snm.planning.bytes_by_stage import Forecast
 from snm.planning.forecast import forecast
 from snm.planning.programs import Programs
 from snm.planning.remedies import find_remedies
+from snm.text import format_bytes
 
 __all__ = [
     "MemoryCheck",

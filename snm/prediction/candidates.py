@@ -19,7 +19,8 @@ from scipy.sparse import csr_matrix
 from snm.batches.csr_blocks import power_of_two
 from snm.data.csr import csr_of_ones, row_starts, rows_of_entries
 from snm.data.names import normalize_name
-from snm.errors import InputError, counted
+from snm.errors import InputError
+from snm.text import counted
 
 __all__ = [
     "DEFAULT_K",

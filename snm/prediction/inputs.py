@@ -11,7 +11,8 @@ from scipy import sparse
 from scipy.sparse import csr_matrix
 
 from snm.data.vectorizer import NO_TEXT, Vectorizer, are_names
-from snm.errors import InputError, counted
+from snm.errors import InputError
+from snm.text import counted
 
 __all__ = ["as_rows", "drop_zeros", "sum_duplicates"]
 

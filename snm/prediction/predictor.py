@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.errors import InputError, counted
+from snm.errors import InputError
 from snm.memory.memory import Witness
 from snm.prediction.calibration import Calibration
 from snm.prediction.candidates import parse_answers, parse_k
@@ -19,6 +19,7 @@ from snm.prediction.point_blocks import concatenate_blocks
 from snm.prediction.reasons import Reason, explain_answers, name_features
 from snm.prediction.thresholds import Threshold, find_threshold
 from snm.prediction.top_labels import PredictRequest, memory_inputs, predict_blocks
+from snm.text import counted
 
 __all__ = ["Predictor"]
 

@@ -16,8 +16,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from snm.errors import InputError, counted
+from snm.errors import InputError
 from snm.machine.platform import by_platform
+from snm.text import counted
 
 __all__ = [
     "STREAM",

@@ -9,8 +9,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from snm.errors import InputError, pip_install
+from snm.errors import InputError
 from snm.system.cache_folder import store_address
+from snm.text import pip_install
 
 __all__ = [
     "KINDS",

@@ -8,7 +8,8 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from snm.errors import InputError, nearest
+from snm.errors import InputError
+from snm.text import nearest
 
 __all__ = ["check_choices", "check_types"]
 

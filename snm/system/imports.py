@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from importlib.abc import MetaPathFinder
 from typing import Any
 
-from snm.errors import InputError, first_line, pip_install
+from snm.errors import InputError
+from snm.text import first_line, pip_install
 
 __all__ = ["hide_package", "import_in_background", "requires_extra"]
 

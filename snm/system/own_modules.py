@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib
 import os
 
-from snm.errors import InputError, one_line
+from snm.errors import InputError
 from snm.system.faults import is_out_of_memory
+from snm.text import one_line
 
 __all__ = ["import_own_modules"]
 

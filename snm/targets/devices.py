@@ -7,8 +7,9 @@ from typing import Any
 
 import jax
 
-from snm.errors import InputError, first_line, pip_install
+from snm.errors import InputError
 from snm.targets.table import MAX_GPUS, Target
+from snm.text import first_line, pip_install
 
 __all__ = ["compile_for_target", "make_devices", "use_cpus_only"]
 

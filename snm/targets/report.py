@@ -14,11 +14,12 @@ from snm.config.resolve import resolve
 from snm.config.settings import Config
 from snm.data.load import load
 from snm.distributed.mesh import parse_mesh
-from snm.errors import InputError, counted, duration, format_bytes
+from snm.errors import InputError
 from snm.machine.platform import compiling_for
 from snm.system.terminal import console, make_table, say
 from snm.targets.programs import Program, compile_run
 from snm.targets.table import Target, find_target
+from snm.text import counted, duration, format_bytes
 
 __all__ = ["estimate_seconds", "limits", "plan_target", "report"]
 

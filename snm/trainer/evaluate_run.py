@@ -12,7 +12,7 @@ import numpy as np
 
 from snm.data.dataset import Dataset, Points
 from snm.distributed.dataset import duplicate_test_rows_together, label_frequency_together
-from snm.errors import InputError, counted
+from snm.errors import InputError
 from snm.evaluation.evaluate import (
     DEFAULT_MEASURES,
     Measures,
@@ -24,6 +24,7 @@ from snm.evaluation.metrics import KS
 from snm.prediction.candidates import parse_whole_k
 from snm.prediction.predictor import Predictor
 from snm.runs.stored_run import StoredRun
+from snm.text import counted
 from snm.trainer.run_data import evaluation_data, seen_training_points
 
 __all__ = ["evaluate", "score_test_points"]

@@ -15,13 +15,14 @@ from snm.batches.epoch_order import Order
 from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset, Points
 from snm.data.weighting import Weighting
-from snm.errors import InputError, nearest
+from snm.errors import InputError
 from snm.evaluation.evaluate import can_evaluate
 from snm.evaluation.metrics import metric_names
 from snm.model.model import TrainState
 from snm.runs.events import Counters
 from snm.runs.folder import RunFolder
 from snm.runs.members import member_seed, phase_names
+from snm.text import nearest
 from snm.trainer.start.prepare import Prepared, add_training_points, label_name_points, prepare
 from snm.trainer.start.warm_start import WarmStart
 

@@ -18,10 +18,10 @@ from scipy.sparse import csr_matrix, save_npz
 import snm
 from snm.config.resolve import resolve
 from snm.doctor import data_checks
-from snm.errors import format_bytes
 from snm.planning import fit_check as plan_verb
 from snm.planning.bytes_by_stage import bytes_by_stage
 from snm.planning.forecast import forecast
+from snm.text import format_bytes
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
-from snm.errors import InputError, counted
+from snm.errors import InputError
+from snm.text import counted
 
 __all__ = ["Split"]
 

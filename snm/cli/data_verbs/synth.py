@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
-from snm.errors import InputError, counted, flag_of
+from snm.errors import InputError, flag_of
+from snm.text import counted
 
 if TYPE_CHECKING:
     from snm.data.dataset import Dataset

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from snm.compare.processes import run_tied
-from snm.errors import pip_install
+from snm.text import pip_install
 
 __all__ = ["THIS_INTERPRETER", "Interpreter", "OtherInterpreter", "ThisInterpreter"]
 

@@ -32,13 +32,14 @@ from snm.data.dataset import Points
 from snm.data.load import load
 from snm.data.propensity import PROPENSITY
 from snm.data.weighting import Weighting
-from snm.errors import InputError, nearest, one_line
+from snm.errors import InputError
 from snm.evaluation.filters import first_unfiltered, max_filtered, nonzero_pairs, remove_filtered
 from snm.evaluation.metrics import KS, Metrics, propensities
 from snm.machine.cores import num_cores
 from snm.machine.ram import peak_ram, peak_ram_of_children, resident_ram
 from snm.system.faults import describe_error
 from snm.system.stderr import print_error
+from snm.text import nearest, one_line
 
 __all__ = ["PeerOptions", "check", "main", "measure_peer", "run_peer"]
 

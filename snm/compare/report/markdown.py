@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from snm.compare.report.tables import all_sheets
-from snm.errors import counted
 from snm.system.escapes import escape_controls
+from snm.text import counted
 
 __all__ = ["device_words", "markdown"]
 

@@ -17,7 +17,8 @@ from snm.data.formats.foreign import Row
 from snm.data.formats.records import MAX_IDS
 from snm.data.vectorizer import Kind, Vectorizer
 from snm.data.weighting import inverse_frequency
-from snm.errors import InputError, counted
+from snm.errors import InputError
+from snm.text import counted
 
 __all__ = ["OnProgress", "feature_matrix", "fit_vectorizer", "frequent_labels", "index_base"]
 

@@ -14,7 +14,8 @@ from scipy.sparse import csr_matrix, vstack
 from snm.data.formats.binary import iter_npy, iter_npz
 from snm.data.formats.repository_text.errors import FEATURES, ONE_FILE
 from snm.data.formats.repository_text.reader import TextReader, to_csr
-from snm.errors import InputError, counted
+from snm.errors import InputError
+from snm.text import counted
 
 __all__ = ["iter_features"]
 

@@ -16,7 +16,8 @@ from snm.data.formats.gzipped import BYTE_ORDER_MARK, UNREADABLE, open_bytes, un
 from snm.data.formats.not_text import undecoded
 from snm.data.formats.records import parse_number
 from snm.data.formats.repository_text.errors import shown
-from snm.errors import InputError, counted
+from snm.errors import InputError
+from snm.text import counted
 
 __all__ = ["read_filter", "read_lines", "read_names", "read_weights"]
 

@@ -23,8 +23,9 @@ from snm.data.formats.gzipped import (
     unreadable,
 )
 from snm.data.formats.not_text import ZIP, refuse_packed, undecoded
-from snm.errors import InputError, counted
+from snm.errors import InputError
 from snm.system.repeated_keys import repeated_key
+from snm.text import counted
 
 __all__ = [
     "MAX_IDS",

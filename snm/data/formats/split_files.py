@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from snm.data.formats.records import numbered_lines
-from snm.errors import InputError, counted
+from snm.errors import InputError
+from snm.text import counted
 
 __all__ = ["HEADER", "SplitFiles", "find_rows", "is_split", "read_rows_of_part"]
 

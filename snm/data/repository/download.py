@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from snm.data.repository.registry import Entry, Mirror
-from snm.errors import InputError, first_line
+from snm.errors import InputError
 from snm.system.imports import requires_extra
+from snm.text import first_line
 
 __all__ = ["fetch_archive"]
 

@@ -12,8 +12,9 @@ from typing import IO
 
 from snm.data.formats.binary import DAMAGE
 from snm.data.formats.gzipped import ALWAYS_ALLOWED, MAX_RATIO, most_unpacked
-from snm.errors import InputError, format_bytes
+from snm.errors import InputError
 from snm.system.faults import describe_error
+from snm.text import format_bytes
 
 __all__ = ["unpack"]
 

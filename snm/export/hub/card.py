@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from snm.config.resolved import ResolvedConfig
 from snm.config.settings import config_text
-from snm.errors import counted
+from snm.text import counted
 
 __all__ = ["Card", "model_card"]
 

@@ -6,10 +6,11 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from snm.errors import InputError, first_line
+from snm.errors import InputError
 from snm.export.hub.folder import FILES
 from snm.stores.address import is_hub_address
 from snm.system.imports import requires_extra
+from snm.text import first_line
 
 __all__ = ["HubAddress", "check_client", "pull", "push"]
 

@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from snm.config.settings import read_config
-from snm.errors import InputError, StoppedError, first_line, pip_install
+from snm.errors import InputError, StoppedError
 from snm.runs.events import Event, Finished, Noted, Started
 from snm.runs.folder import RunFolder, read_json, write_json
 from snm.runs.log.entries import finite_numbers, get_scalars, make_entry, read_entries
+from snm.text import first_line, pip_install
 
 __all__ = ["TRACKERS", "Point", "Tracker", "check_trackers", "log_to_trackers"]
 

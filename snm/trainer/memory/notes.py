@@ -8,12 +8,12 @@ from snm.config.settings import Config
 from snm.data.dataset import Dataset
 from snm.data.mapped import is_mapped
 from snm.distributed.processes import has_several_processes
-from snm.errors import counted, format_bytes
 from snm.memory.sizes import MIN_POINTS
 from snm.runs.events import Noted
 from snm.runs.folder import RunFolder
 from snm.runs.log.event_log import open_log
 from snm.runs.schema import MemoryRecord
+from snm.text import counted, format_bytes
 from snm.trainer.memory.trial import MIN_ADJUSTMENT_POINTS, split_for_memory
 
 __all__ = ["log_memory_notes", "why_no_adjustment", "why_no_memory"]

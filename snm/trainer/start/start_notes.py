@@ -12,8 +12,8 @@ from snm.config.settings import Config
 from snm.data.dataset import Dataset, describe_weights
 from snm.data.id_space import features_are_labels
 from snm.data.statistics import dominant_feature
-from snm.errors import counted
 from snm.losses.sampled import LOSSES, HeadLoss
+from snm.text import counted
 from snm.trainer.memory.notes import why_no_adjustment, why_no_memory
 from snm.trainer.start.prepare import label_name_points
 from snm.trainer.start.warm_start import WarmStart

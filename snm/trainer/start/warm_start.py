@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from snm.data.id_space import TRAIN_ANEW, IdSpace, check_features, match_labels
 from snm.distributed.processes import has_several_processes
-from snm.errors import InputError, counted
+from snm.errors import InputError
 from snm.model.model import Model, TrainState, abstract_state
 from snm.model.placement import gather_to_host, init_state_on, shard_state
 from snm.runs.stored_run import StoredRun
 from snm.tables.rounding import as_float, round_to_nearest
 from snm.tables.table import RowTable
+from snm.text import counted
 from snm.trainer.start.centroids import start_at_centroids
 from snm.trainer.start.prepare import Prepared
 
