@@ -150,6 +150,8 @@ class Export:
             console.print(_table(measured, self))
             for line in _warnings(measured, self):
                 say(line)
+        if self.builds_index:
+            say(f"in other programs: {LIBRARIES[self.to].opening(self.search_effort)}")
         if predictor.memory is not None:
             _report_memory(self, predictor.memory)
         _report_size(out)
@@ -287,6 +289,7 @@ def _write_index(
         "links": settings.links,
         "build_effort": settings.build_effort,
         "search_effort": settings.search_effort,
+        "opening": LIBRARIES[command.to].opening(settings.search_effort),
         "query": QUERY,
         "bias_scale": bias_scale(predictor),
     }

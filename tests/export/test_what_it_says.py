@@ -10,7 +10,7 @@ from export.exported import arrays_in
 import snm
 
 
-def test_an_index_is_built_as_asked(tiny_run, tmp_path):
+def test_an_index_is_built_as_asked(tiny_run, tmp_path, capsys):
     import faiss
 
     call("export", tiny_run / "run", "--to", "faiss", "--output", tmp_path / "out", "--links=8",
@@ -19,6 +19,18 @@ def test_an_index_is_built_as_asked(tiny_run, tmp_path):
     assert (about["links"], about["build_effort"], about["search_effort"]) == (8, 50, 40)
     index = faiss.read_index(str(tmp_path / "out" / "index.faiss"))
     assert index.hnsw.efConstruction == 50 and index.hnsw.nb_neighbors(1) == 8
+    assert index.hnsw.efSearch == 40
+    assert about["opening"].endswith("efSearch 40")
+    assert f"in other programs: {about['opening']}" in capsys.readouterr().out
+
+
+def test_the_search_effort_of_hnswlib(tiny_run, tmp_path, capsys):
+    """Its file has no room for it, so the export says how to set it."""
+    call("export", tiny_run / "run", "--to", "hnswlib", "--output", tmp_path / "out",
+         "--search-effort=40")  # fmt: skip
+    about = json.loads((tmp_path / "out" / "manifest.json").read_text())["index"]
+    assert "call set_ef(40)" in about["opening"]
+    assert f"in other programs: {about['opening']}" in capsys.readouterr().out
 
 
 def test_the_card_of_a_run(remembering, tmp_path, capsys):
