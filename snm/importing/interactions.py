@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from snm.data.conversion.interactions import Histories, UserPoints, points_of_users
 from snm.data.conversion.items import items_as_text
@@ -77,7 +79,8 @@ def import_interactions(
       user: column or field with the user.
       item: column or field with the item.
       time: column or field with the time, numbers or ISO dates; None takes the rows to be in order.
-      test_fraction: share of the users to draw at random as test points, 0 to below 1.
+      test_fraction: share of the users to draw as test points, about, 0 to below 1. A user's id and
+        `seed` decide, so the users of a later log stay in their part.
       leave_last: in place of `test_fraction`, every user is a test point too, whose labels are so
         many of their last items; the training point has the items before these alone.
       label_share: share of a user's items that are labels, above 0 and below 1; at least one is.
@@ -176,9 +179,26 @@ def _parts(
         return train, points_of_users(histories, every, share=share, last=last)
     if not options.test_fraction:
         return points_of_users(histories, every, share=share), None
-    drawn = np.random.default_rng(options.seed).random(len(every)) < options.test_fraction
+    drawn = _drawn_users(histories.users, options.test_fraction, options.seed)
     train = points_of_users(histories, every[~drawn], share=share)
     return train, points_of_users(histories, every[drawn], share=share)
+
+
+def _drawn_users(users: Sequence[str], fraction: float, seed: int) -> NDArray[np.bool_]:
+    """Draws about this fraction of users by their ids alone: bool [n].
+
+    So a user stays in the same part while the log grows, and with a larger fraction, all users that
+    a smaller one draws are drawn too.
+    """
+    empty = hashlib.blake2b(str(seed).encode(), digest_size=8)
+
+    def digest(user: str) -> bytes:
+        state = empty.copy()
+        state.update(b"\0" + user.encode())
+        return state.digest()
+
+    numbers = np.frombuffer(b"".join(map(digest, users)), "<u8")
+    return (numbers >> 11) * 2.0**-53 < fraction  # as random floats of 53 bits are made
 
 
 def summary_lines(options: InteractionsOptions, imported: ImportedLog) -> Iterator[str]:

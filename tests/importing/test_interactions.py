@@ -57,6 +57,29 @@ def test_every_format_gives_the_same_data(tmp_path, form):
     assert sorted(of_parts) == sorted(user for user, items in wanted.items() if len(items) > 1)
 
 
+def test_users_stay_in_their_part(tmp_path):
+    """Later logs begin with other users, and lack some; a larger fraction only adds test users."""
+    rows = [(f"{user:04x}é", f"i{user % 5}{item}", item) for user in range(1000) for item in (0, 1)]
+    parts = {}
+    for name, some, options in (
+        ("old", rows[:1200], (0.2,)),
+        ("new", rows[:400:-1], (0.2,)),
+        ("more", rows, (0.3,)),
+        ("seed", rows, (0.2, "--seed", 1)),
+    ):
+        source = write_csv(tmp_path / f"{name}.csv", some)
+        call("data", "interactions", source, "--out", tmp_path / name, "--test-fraction", *options)
+        parts[name] = [
+            set((tmp_path / name / f"{part}_rows.txt").read_text().splitlines())
+            for part in ("train", "test")
+        ]
+    (train, test), (later_train, later_test) = parts["old"], parts["new"]
+    assert not train & later_test and not test & later_train and train & later_train
+    assert 85 <= len(test) <= 155 and 120 <= len(later_test) <= 200  # 120 and 160, four deviations
+    assert test | later_test < parts["more"][1]
+    assert 120 <= len(parts["seed"][1] - parts["more"][1]) <= 170  # 140 where draws are apart
+
+
 def test_from_a_file_to_recommendations(tmp_path, capsys):
     """Users like one of two kinds of items; names have spaces and capitals."""
     rng, rows = np.random.default_rng(0), []
