@@ -23,6 +23,7 @@ from snm.importing.checks import check_interactions
 from snm.importing.ids import read_like
 from snm.importing.log_rows import read_interactions
 from snm.importing.log_times import Disorder
+from snm.importing.next_steps import next_in_known_ids
 from snm.importing.options import InteractionsOptions
 from snm.system import disk
 from snm.system.files import atomic_folder
@@ -211,8 +212,7 @@ def summary_lines(options: InteractionsOptions, imported: ImportedLog) -> Iterat
     )
     yield from _notes(options, imported)
     if options.like is not None:
-        run = "RUN" if not (Path(options.like) / "config.toml").is_file() else options.like
-        yield f"next: snm evaluate {shlex.quote(run)} --data {shlex.quote(str(options.out))}"
+        yield from next_in_known_ids(Path(options.like), options.out)
         return
     if not imported.num_test_points:
         yield "there are no test points to evaluate on: --test-fraction or --leave-last makes some"

@@ -124,6 +124,9 @@ def test_a_later_log_in_the_items_of_a_run(tmp_path, capsys):
         f"1 item that {tmp_path / 'run'} lacks: left out",
         "1 user of fewer than 2 items: in no training or test point",
         f"next: snm evaluate {tmp_path / 'run'} --data {tmp_path / 'later'}",
+        f"  or: snm train {tmp_path / 'later'} --run-dir NEW --config "
+        f"{tmp_path / 'run' / 'config.toml'} --warm-start {tmp_path / 'run'}",
+        "      if it has all points, old and new: trained on new ones alone, a run forgets",
     ]
     data = snm.load_data(tmp_path / "later")
     assert [data.label_names[i] for i in data.train.features.indices] == ["i22"]
