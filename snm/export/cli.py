@@ -278,7 +278,7 @@ def _measured_points(command: Export) -> Any:
 def _write_index(
     command: Export, predictor: Predictor, points: Any, manifest: dict[str, Any], folder: Path
 ) -> dict[str, Any]:
-    from snm.export.index import QUERY, bias_scale, build_index, with_index
+    from snm.export.index import ARRAYS, QUERY, bias_scale, build_index, with_index
     from snm.export.manifest import write_manifest
     from snm.export.measure import measure
 
@@ -291,6 +291,7 @@ def _write_index(
         "search_effort": settings.search_effort,
         "opening": LIBRARIES[command.to].opening(settings.search_effort),
         "query": QUERY,
+        "arrays": ARRAYS,
         "bias_scale": bias_scale(predictor),
     }
     write_manifest(folder, {**manifest, "index": entries})

@@ -17,6 +17,7 @@ def test_an_index_is_built_as_asked(tiny_run, tmp_path, capsys):
          "--build-effort=50", "--search-effort=40")  # fmt: skip
     about = json.loads((tmp_path / "out" / "manifest.json").read_text())["index"]
     assert (about["links"], about["build_effort"], about["search_effort"]) == (8, 50, 40)
+    assert "feature_rows" in about["arrays"] and "--to npz" in about["arrays"]
     index = faiss.read_index(str(tmp_path / "out" / "index.faiss"))
     assert index.hnsw.efConstruction == 50 and index.hnsw.nb_neighbors(1) == 8
     assert index.hnsw.efSearch == 40
