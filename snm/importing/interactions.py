@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -22,7 +23,7 @@ from snm.errors import InputError, counted
 from snm.importing.checks import check_interactions
 from snm.importing.ids import read_like
 from snm.importing.log_rows import read_interactions
-from snm.importing.log_times import Disorder
+from snm.importing.log_times import Disorder, parse_time
 from snm.importing.next_steps import next_in_known_ids
 from snm.importing.options import InteractionsOptions
 from snm.system import disk
@@ -63,6 +64,7 @@ def import_interactions(
     time: str | None = None,
     test_fraction: float = 0.0,
     leave_last: int = 0,
+    test_from: str | float | None = None,
     label_share: float = 0.2,
     min_users: int = 1,
     separator: str = ",",
@@ -84,6 +86,9 @@ def import_interactions(
         `seed` decide, so the users of a later log stay in their part.
       leave_last: in place of `test_fraction`, every user is a test point too, whose labels are so
         many of their last items; the training point has the items before these alone.
+      test_from: in place of `test_fraction`, a time, a number or an ISO date as in the log. A test
+        point has the user's items before it as features and those from it on as labels; a training
+        point has the items before it alone.
       label_share: share of a user's items that are labels, above 0 and below 1; at least one is.
       min_users: minimum number of users of an item; rarer items are left out.
       separator: of items in a text that lists some.
@@ -105,6 +110,7 @@ def import_interactions(
         time=time,
         test_fraction=test_fraction,
         leave_last=leave_last,
+        test_from=None if test_from is None else str(test_from),
         label_share=label_share,
         min_users=min_users,
         separator=separator,
@@ -138,11 +144,13 @@ def build(
     disorder = Disorder((options.user, options.item))
     with show_activity(f"reading {options.source}"):
         rows = read_interactions(options, known or (), spellings, disorder)
-        histories = Histories.of(rows, min_users=options.min_users, known=known)
+        since = math.inf if options.test_from is None else parse_time(options.test_from)
+        histories = Histories.of(rows, min_users=options.min_users, known=known, since=since)
         train, test = _parts(options, histories)
     if not len(train.users):
         least = 2 + options.leave_last
-        expected = f"one with {least} different items (see --user, --item and --min-users)"
+        items = f"{least} different items{_before(options)}"
+        expected = f"one with {items} (see --user, --item and --min-users)"
         raise InputError(str(options.source), "no user to train on", expected)
     with atomic_folder("--out", options.out) as folder, show_activity(f"writing {options.out}"):
         for name, points in (("train", train), ("test", test)):
@@ -178,6 +186,10 @@ def _parts(
     if last := options.leave_last:
         train = points_of_users(histories, every, share=share, skip=last)
         return train, points_of_users(histories, every, share=share, last=last)
+    if options.test_from is not None:
+        train = points_of_users(histories, every, share=share, skip=histories.later)
+        users = np.flatnonzero(histories.later)
+        return train, points_of_users(histories, users, share=share, last=histories.later[users])
     if not options.test_fraction:
         return points_of_users(histories, every, share=share), None
     drawn = _drawn_users(histories.users, options.test_fraction, options.seed)
@@ -215,7 +227,8 @@ def summary_lines(options: InteractionsOptions, imported: ImportedLog) -> Iterat
         yield from next_in_known_ids(Path(options.like), options.out)
         return
     if not imported.num_test_points:
-        yield "there are no test points to evaluate on: --test-fraction or --leave-last makes some"
+        ways = "--test-fraction, --leave-last or --test-from"
+        yield f"there are no test points to evaluate on: {ways} makes some"
     yield f"next: snm train {shlex.quote(str(options.out))} --run-dir RUN"
     some = options.separator.join(items[:2])
     yield f"then: snm predict RUN --text {shlex.quote(some)}, which lists the items of a user"
@@ -233,7 +246,13 @@ def _notes(options: InteractionsOptions, imported: ImportedLog) -> Iterator[str]
         if options.like is not None:
             which = f"that {options.like} lacks"
         yield f"{counted(histories.others, 'item')} {which}: left out"
-    used = len(imported.train.users) + (0 if options.leave_last else imported.num_test_points)
+    both = options.leave_last or options.test_from is not None  # parts have the same users
+    used = len(imported.train.users) + (0 if both else imported.num_test_points)
     if few := len(histories.users) - used:
-        where = "training point" if options.leave_last else "training or test point"
-        yield f"{counted(few, 'user')} of fewer than {2 + options.leave_last} items: in no {where}"
+        where = "training point" if both else "training or test point"
+        items = f"{2 + options.leave_last} items{_before(options)}"
+        yield f"{counted(few, 'user')} of fewer than {items}: in no {where}"
+
+
+def _before(options: InteractionsOptions) -> str:
+    return "" if options.test_from is None else f" before {options.test_from}"

@@ -110,6 +110,9 @@ class InteractionsOptions:
     leave_last: int = 0
     """Instead of --test-fraction, every user is a test point too, whose labels are so many of their
     last items; the training point has the items before these alone."""
+    test_from: str | None = None
+    """Instead of --test-fraction, a time as in --time. Test points have the items before it as
+    features and those from it on as labels; training points have the items before it alone."""
     label_share: float = 0.2
     """Share of a user's items that are labels; at least one is."""
     min_users: int = 1
