@@ -140,7 +140,8 @@ def _text_entries(vectorizer: Vectorizer, file: str) -> dict[str, Any]:
     name = next(name for name, kind in CLASSES.items() if kind == vectorizer.kind)
     note = ", each item with single blanks inside" if vectorizer.item_separator else ""
     if vectorizer.vocabulary is not None:
-        note += f"; vocabulary, and idf of tfidf, are in {file}"
+        what = "vocabulary and idf are" if vectorizer.kind == "tfidf" else "vocabulary is"
+        note += f"; its {what} in {file}"
     return {
         "file": file,
         "class": f"sklearn.feature_extraction.text.{name}",

@@ -151,6 +151,8 @@ class Export:
             console.print(_table(measured, self))
             for line in _warnings(measured, self):
                 say(line)
+        if self.builds_index:
+            say(f"in other programs: {LIBRARIES[self.to].opening(self.search_effort)}")
         if predictor.memory is not None:
             _report_memory(self, predictor.memory)
         _report_size(out)
@@ -277,7 +279,7 @@ def _measured_points(command: Export) -> Any:
 def _write_index(
     command: Export, predictor: Predictor, points: Any, manifest: dict[str, Any], folder: Path
 ) -> dict[str, Any]:
-    from snm.export.index import QUERY, bias_scale, build_index, with_index
+    from snm.export.index import ARRAYS, QUERY, bias_scale, build_index, with_index
     from snm.export.manifest import write_manifest
     from snm.export.measure import measure
 
@@ -288,7 +290,9 @@ def _write_index(
         "links": settings.links,
         "build_effort": settings.build_effort,
         "search_effort": settings.search_effort,
+        "opening": LIBRARIES[command.to].opening(settings.search_effort),
         "query": QUERY,
+        "arrays": ARRAYS,
         "bias_scale": bias_scale(predictor),
     }
     write_manifest(folder, {**manifest, "index": entries})

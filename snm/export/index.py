@@ -33,10 +33,16 @@ from snm.export.manifest import read_manifest
 from snm.prediction.predictor import Predictor
 from snm.tables.rounding import as_float
 
-__all__ = ["QUERY", "GraphIndex", "bias_scale", "build_index", "with_index"]
+__all__ = ["ARRAYS", "QUERY", "GraphIndex", "bias_scale", "build_index", "with_index"]
 
 QUERY = "multiplier * q of each member, side by side, then bias_scale"
 """The description of a query in a manifest; the rows are class_rows, bias / bias_scale."""
+
+ARRAYS = (
+    "those of the formulas, such as feature_rows, tower and multipliers, are not here: "
+    "`snm export --to npz` (or safetensors, hub) of the same run has them"
+)
+"""Where a manifest says that the arrays are from which a program computes queries."""
 
 
 def bias_scale(predictor: Predictor) -> float:

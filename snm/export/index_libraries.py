@@ -61,6 +61,9 @@ class IndexLibrary(Protocol):
     def file(self) -> str:
         """The name of the file in the folder of an export."""
 
+    def opening(self, effort: int) -> str:
+        """How another program opens the file so that it searches with this effort."""
+
     def build(self, rows: NDArray[np.float32], settings: GraphSettings) -> Any:
         """An index over float32 [K, width] rows.
 
@@ -69,7 +72,7 @@ class IndexLibrary(Protocol):
         """
 
     def save(self, index: Any, path: Path) -> None:
-        """Writes an index.
+        """Writes an index, with its search effort where the library's file has room for it.
 
         Raises:
           RuntimeError: it could not be written completely; there is no errno.
@@ -104,10 +107,14 @@ class _Faiss:
     name: str = "faiss"
     file: str = "index.faiss"
 
+    def opening(self, effort: int) -> str:
+        return f"faiss.read_index opens it with its search effort, efSearch {effort}"
+
     def build(self, rows: NDArray[np.float32], settings: GraphSettings) -> Any:
         faiss = _import(self.name)
         index = faiss.IndexHNSWFlat(rows.shape[1], settings.links, faiss.METRIC_INNER_PRODUCT)
         index.hnsw.efConstruction = settings.build_effort
+        index.hnsw.efSearch = settings.search_effort
         index.add(rows)
         return index
 
@@ -129,6 +136,11 @@ class _Faiss:
 class _Hnswlib:
     name: str = "hnswlib"
     file: str = "index.hnswlib"
+
+    def opening(self, effort: int) -> str:
+        return (
+            f"after load_index call set_ef({effort}), the search effort, which is not in the file"
+        )
 
     def build(self, rows: NDArray[np.float32], settings: GraphSettings) -> Any:
         index = _import(self.name).Index(space="ip", dim=rows.shape[1])

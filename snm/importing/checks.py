@@ -5,11 +5,13 @@ This module imports no NumPy, so that the command line refuses a file that is no
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from snm.data.formats.foreign import READERS
 from snm.data.formats.records import MAX_IDS
 from snm.errors import InputError, flag_of
+from snm.importing.log_times import A_TIME, parse_time
 from snm.importing.options import ImportOptions, InteractionsOptions
 from snm.system.files import check_is_file, check_new
 
@@ -49,6 +51,14 @@ def check_interactions(options: InteractionsOptions) -> None:
     _check_without_like(options, ("min_users", "separator"))
     if options.leave_last and options.test_fraction:
         raise InputError("--leave-last", "--test-fraction as well", "one of the two")
+    if options.test_from is not None:
+        for name in ("leave_last", "test_fraction"):
+            if getattr(options, name):
+                raise InputError("--test-from", f"{flag_of(name)} as well", "one of the two")
+        if options.time is None:
+            raise InputError("--test-from", "no --time", "the column or field with the time")
+        if math.isnan(parse_time(options.test_from)):
+            raise InputError("--test-from", ascii(options.test_from)[:40], A_TIME)
     _check_separator("--separator", options.separator)
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import math
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from snm.data.conversion.interactions import Histories, UserPoints, points_of_users
 from snm.data.conversion.items import items_as_text
@@ -20,7 +23,8 @@ from snm.errors import InputError
 from snm.importing.checks import check_interactions
 from snm.importing.ids import read_like
 from snm.importing.log_rows import read_interactions
-from snm.importing.log_times import Disorder
+from snm.importing.log_times import Disorder, parse_time
+from snm.importing.next_steps import next_in_known_ids
 from snm.importing.options import InteractionsOptions
 from snm.system import disk
 from snm.system.files import atomic_folder
@@ -61,6 +65,7 @@ def import_interactions(
     time: str | None = None,
     test_fraction: float = 0.0,
     leave_last: int = 0,
+    test_from: str | float | None = None,
     label_share: float = 0.2,
     min_users: int = 1,
     separator: str = ",",
@@ -78,9 +83,13 @@ def import_interactions(
       user: column or field with the user.
       item: column or field with the item.
       time: column or field with the time, numbers or ISO dates; None takes the rows to be in order.
-      test_fraction: share of the users to draw at random as test points, 0 to below 1.
+      test_fraction: share of the users to draw as test points, about, 0 to below 1. A user's id and
+        `seed` decide, so the users of a later log stay in their part.
       leave_last: in place of `test_fraction`, every user is a test point too, whose labels are so
         many of their last items; the training point has the items before these alone.
+      test_from: in place of `test_fraction`, a time, a number or an ISO date as in the log. A test
+        point has the user's items before it as features and those from it on as labels; a training
+        point has the items before it alone.
       label_share: share of a user's items that are labels, above 0 and below 1; at least one is.
       min_users: minimum number of users of an item; rarer items are left out.
       separator: of items in a text that lists some.
@@ -102,6 +111,7 @@ def import_interactions(
         time=time,
         test_fraction=test_fraction,
         leave_last=leave_last,
+        test_from=None if test_from is None else str(test_from),
         label_share=label_share,
         min_users=min_users,
         separator=separator,
@@ -135,11 +145,13 @@ def build(
     disorder = Disorder((options.user, options.item))
     with show_activity(f"reading {options.source}"):
         rows = read_interactions(options, known or (), spellings, disorder)
-        histories = Histories.of(rows, min_users=options.min_users, known=known)
+        since = math.inf if options.test_from is None else parse_time(options.test_from)
+        histories = Histories.of(rows, min_users=options.min_users, known=known, since=since)
         train, test = _parts(options, histories)
     if not len(train.users):
         least = 2 + options.leave_last
-        expected = f"one with {least} different items (see --user, --item and --min-users)"
+        items = f"{least} different items{_before(options)}"
+        expected = f"one with {items} (see --user, --item and --min-users)"
         raise InputError(str(options.source), "no user to train on", expected)
     with atomic_folder("--out", options.out) as folder, show_activity(f"writing {options.out}"):
         for name, points in (("train", train), ("test", test)):
@@ -175,11 +187,32 @@ def _parts(
     if last := options.leave_last:
         train = points_of_users(histories, every, share=share, skip=last)
         return train, points_of_users(histories, every, share=share, last=last)
+    if options.test_from is not None:
+        train = points_of_users(histories, every, share=share, skip=histories.later)
+        users = np.flatnonzero(histories.later)
+        return train, points_of_users(histories, users, share=share, last=histories.later[users])
     if not options.test_fraction:
         return points_of_users(histories, every, share=share), None
-    drawn = np.random.default_rng(options.seed).random(len(every)) < options.test_fraction
+    drawn = _drawn_users(histories.users, options.test_fraction, options.seed)
     train = points_of_users(histories, every[~drawn], share=share)
     return train, points_of_users(histories, every[drawn], share=share)
+
+
+def _drawn_users(users: Sequence[str], fraction: float, seed: int) -> NDArray[np.bool_]:
+    """Draws about this fraction of users by their ids alone: bool [n].
+
+    So a user stays in the same part while the log grows, and with a larger fraction, all users that
+    a smaller one draws are drawn too.
+    """
+    empty = hashlib.blake2b(str(seed).encode(), digest_size=8)
+
+    def digest(user: str) -> bytes:
+        state = empty.copy()
+        state.update(b"\0" + user.encode())
+        return state.digest()
+
+    numbers = np.frombuffer(b"".join(map(digest, users)), "<u8")
+    return (numbers >> 11) * 2.0**-53 < fraction  # as random floats of 53 bits are made
 
 
 def summary_lines(options: InteractionsOptions, imported: ImportedLog) -> Iterator[str]:
@@ -192,11 +225,11 @@ def summary_lines(options: InteractionsOptions, imported: ImportedLog) -> Iterat
     )
     yield from _notes(options, imported)
     if options.like is not None:
-        run = "RUN" if not (Path(options.like) / "config.toml").is_file() else options.like
-        yield f"next: snm evaluate {shlex.quote(run)} --data {shlex.quote(str(options.out))}"
+        yield from next_in_known_ids(Path(options.like), options.out)
         return
     if not imported.num_test_points:
-        yield "there are no test points to evaluate on: --test-fraction or --leave-last makes some"
+        ways = "--test-fraction, --leave-last or --test-from"
+        yield f"there are no test points to evaluate on: {ways} makes some"
     yield f"next: snm train {shlex.quote(str(options.out))} --run-dir RUN"
     some = options.separator.join(items[:2])
     yield f"then: snm predict RUN --text {shlex.quote(some)}, which lists the items of a user"
@@ -214,7 +247,13 @@ def _notes(options: InteractionsOptions, imported: ImportedLog) -> Iterator[str]
         if options.like is not None:
             which = f"that {options.like} lacks"
         yield f"{counted(histories.others, 'item')} {which}: left out"
-    used = len(imported.train.users) + (0 if options.leave_last else imported.num_test_points)
+    both = options.leave_last or options.test_from is not None  # parts have the same users
+    used = len(imported.train.users) + (0 if both else imported.num_test_points)
     if few := len(histories.users) - used:
-        where = "training point" if options.leave_last else "training or test point"
-        yield f"{counted(few, 'user')} of fewer than {2 + options.leave_last} items: in no {where}"
+        where = "training point" if both else "training or test point"
+        items = f"{2 + options.leave_last} items{_before(options)}"
+        yield f"{counted(few, 'user')} of fewer than {items}: in no {where}"
+
+
+def _before(options: InteractionsOptions) -> str:
+    return "" if options.test_from is None else f" before {options.test_from}"

@@ -31,7 +31,7 @@ def read_interactions(
       InputError: a file that cannot be read, or a row without a user, an item or a time.
     """
     fields = (options.user, options.item) + ((options.time,) if options.time else ())
-    time_of, spelled = Times(options.time), original_spellings(known)
+    time_of, spelled = Times(options.time, options.test_from), original_spellings(known)
     row = None
     rows = _ROWS[_detect_form(options)](options.source, fields, None if options.time else disorder)
     for number, (where, values) in enumerate(rows):

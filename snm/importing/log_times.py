@@ -12,7 +12,10 @@ from typing import Any
 from snm.data.formats.records import parse_number
 from snm.errors import InputError
 
-__all__ = ["Disorder", "Times", "parse_date"]
+__all__ = ["A_TIME", "Disorder", "Times", "parse_date", "parse_time"]
+
+A_TIME = "a number, or a date such as 2024-05-31T12:00"
+"""What is expected of a time."""
 
 _NAMES = ("time", "timestamp", "ts", "date", "datetime")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -61,7 +64,7 @@ class Disorder:
         """
         if self._found or self._ended:
             return
-        time = _as_number(text)
+        time = parse_time(text)
         self._ended = math.isnan(time)
         self._found = time < self._last.get(user, -math.inf)
         self._last[user] = time
@@ -78,7 +81,8 @@ class Disorder:
         )
 
 
-def _as_number(text: str) -> float:
+def parse_time(text: str) -> float:
+    """A number, or the seconds of a date as in `parse_date`; NaN of anything else."""
     number = parse_number(text)
     return parse_date(text) if math.isnan(number) else number
 
@@ -88,11 +92,14 @@ class Times:
 
     Args:
       field: the name of the column, for messages.
+      like: a time that the file is compared with (`--test-from`), and so of the same kind; None
+        takes the kind of the first row.
     """
 
-    def __init__(self, field: str | None):
+    def __init__(self, field: str | None, like: str | None = None):
         self._field = field
-        self._are_dates: bool | None = None
+        self._are_dates = None if like is None else math.isnan(parse_number(like))
+        self._first = "the first row" if like is None else "--test-from"
 
     def __call__(self, where: str, text: str) -> float:
         """The time that a text is.
@@ -104,11 +111,11 @@ class Times:
         Raises:
           InputError: neither, or not what the first time was.
         """
-        number, expected = parse_number(text), "a number, or a date such as 2024-05-31T12:00"
+        number, expected = parse_number(text), A_TIME
         if self._are_dates is None:
             self._are_dates = math.isnan(number)
         else:
-            expected = f"a {'date' if self._are_dates else 'number'}, as in the first row"
+            expected = f"a {'date' if self._are_dates else 'number'}, as in {self._first}"
         time = parse_date(text) if self._are_dates else number
         if math.isnan(time):
             raise InputError(where, f"{self._field}: {ascii(text)[:40]}", expected)

@@ -105,10 +105,14 @@ class InteractionsOptions:
     """Column or field with the time: numbers, or dates such as 2024-05-31T12:00; by default, rows
     are in the order of time."""
     test_fraction: float = 0.0
-    """Share of the users to draw at random as test points."""
+    """Share of the users to draw as test points, about. The id of a user and --seed decide, so the
+    users of a later log stay in their part."""
     leave_last: int = 0
     """Instead of --test-fraction, every user is a test point too, whose labels are so many of their
     last items; the training point has the items before these alone."""
+    test_from: str | None = None
+    """Instead of --test-fraction, a time as in --time. Test points have the items before it as
+    features and those from it on as labels; training points have the items before it alone."""
     label_share: float = 0.2
     """Share of a user's items that are labels; at least one is."""
     min_users: int = 1

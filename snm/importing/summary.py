@@ -12,6 +12,7 @@ from snm.data.conversion.convert import Counts
 from snm.data.conversion.items import Overlap
 from snm.data.dataset import describe_weights
 from snm.importing.build import Imported
+from snm.importing.next_steps import is_run, next_in_known_ids
 from snm.importing.options import ImportOptions
 from snm.runs.warm_start_hint import IF_ALL_POINTS, warm_start_flags
 from snm.system.terminal import say
@@ -159,18 +160,13 @@ def _next_of_like(options: ImportOptions, counts: Counts) -> Iterator[str]:
         done = "left out" if options.new_labels == "drop" else "numbered after the others"
         yield f"{counted(len(new), 'label')} that {options.like} lacks, such as {new[0]!r}: {done}"
     run = Path(str(options.like))
-    quoted, data = shlex.quote(str(run)), shlex.quote(str(options.out))
-    trained = f"snm train {data} --run-dir NEW"
-    if not (run / "config.toml").is_file():
-        yield f"next: {trained} {warm_start_flags(Path('RUN'))}"
-    elif not new or options.new_labels != "append":
-        yield f"next: snm evaluate {quoted} --data {data}"
-        yield f"  or: {trained} {warm_start_flags(run)}"
-        yield f"      {IF_ALL_POINTS}"
+    if not new or options.new_labels != "append" or not is_run(run):
+        yield from next_in_known_ids(run, options.out)
     elif RunFolder(run).settings().seen == "drop":  # `snm grow` refuses it
         yield (
             "next: new items need a training anew, on rows of the old and the new ones: "
             "snm data import FILE --same-items --out DATA"
         )
     else:
+        quoted, data = shlex.quote(str(run)), shlex.quote(str(options.out))
         yield f"next: snm grow {quoted} --data {data} --output NEW"

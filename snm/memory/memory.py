@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -46,6 +47,7 @@ NUM_FOUND = 200
 _MAX_WITNESSES = 3  # per label
 _MAX_SHARED = 5  # features per witness
 _MIN_POINTS = 32  # per thread; the cosines of fewer take less time than its start
+_EXACT_ROOM = 1 << 16  # votes of a few points up to which there is room for the most they can be
 _MAX_CACHED = 1 << 18  # numbers of neighbours' queries that are converted at once
 
 
@@ -143,6 +145,30 @@ class Memory:
         shares = votes(found, self.labels, count, power, self.weights)
         shares.data = (self.settings.weight * np.sqrt(shares.data)).astype(np.float32)
         return shares
+
+    def most_additions(self, num_points: int, num_labels: int) -> int:
+        """How many values `additions` has for so many points, at most, but for rare exceptions.
+
+        It is exact for a few points, and twice the usual number for many: what all neighbours can
+        have is far more than they do have.
+
+        Args:
+          num_points: the number of points.
+          num_labels: the number of labels of which the values are used.
+        """
+        most, usual = self._votes_of_point
+        exact = num_points * min(most, num_labels)
+        return min(exact, max(_EXACT_ROOM, math.ceil(2 * num_points * usual)))
+
+    @functools.cached_property
+    def _votes_of_point(self) -> tuple[int, float]:
+        """The most labels that the neighbours of a point can have, and those of any so many."""
+        counts = np.diff(self.labels.indptr)
+        voters = min(self.settings.neighbors, NUM_FOUND, len(counts))
+        if not voters:
+            return 0, 0.0
+        highest = np.partition(counts, -voters)[-voters:]
+        return int(highest.sum()), voters * float(counts.mean())
 
     def witnesses(
         self,

@@ -63,6 +63,11 @@ class Blocks(NamedTuple):
         """The number of points of a part."""
         return math.ceil(self.rows / self.parts)
 
+    @property
+    def points_with_room(self) -> int:
+        """Points of a part for whose votes there is room from the start; more add room later."""
+        return min(self.rows_per_part, _SMALL_SIZES[-1])
+
     def for_points(self, count: int) -> Blocks:
         """Smaller blocks for `count` points if these are few: padding costs as much as points."""
         sizes = (size * self.parts for size in _SMALL_SIZES if count <= size * self.parts)
@@ -111,14 +116,15 @@ class Blocks(NamedTuple):
 
         Args:
           votes: CSR [count, K] of the points of the block; K is the number of slots.
-          min_size: the padded size for the block before, at least.
+          min_size: the padded size for the block before; for the first one, room for the votes of
+            `points_with_room` points.
         """
         count = votes.shape[0]
         edges = np.minimum(np.arange(self.parts + 1) * self.rows_per_part, count)
         # Most blocks share one program: the size is 1024 votes a point (of at most 64 points), or
-        # the next power of four if these are too few, and never less than for the block before.
-        # Padding has the slot K, which is no label.
-        least = _MIN_VOTES_PER_POINT * min(self.rows_per_part, 64)
+        # `min_size`, or the next power of four if these are too few. Padding has the slot K, which
+        # is no label.
+        least = _MIN_VOTES_PER_POINT * self.points_with_room
         most = int(np.diff(votes.indptr[edges]).max())
         size = max(least, min_size, 1 << (most.bit_length() + 1) // 2 * 2)
         rows = np.zeros((self.parts, size), np.int32)

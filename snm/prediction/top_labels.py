@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.sparse import csr_matrix
 
+from snm.batches.csr_blocks import power_of_two
 from snm.losses.reductions import MASKED
 from snm.memory.memory import Memory
 from snm.prediction.candidates import pad_ids, parse_candidates, parse_k, select_columns
@@ -109,6 +110,10 @@ def predict_blocks(
     def started_blocks() -> Iterator[tuple[int, Best]]:
         """The size and the labels of each block; the device may still compute the labels."""
         first = size = 0
+        if memory is not None:
+            slots = model.spec.num_labels if among is None else len(among)
+            # So one program serves nearly all blocks of few points, whatever their votes.
+            size = power_of_two(memory.most_additions(blocks.points_with_room, slots))
         for count, block in blocks.split(rows):
             added, queries = None, []
             if mesh is None:  # a separate program, which other methods use too

@@ -5,7 +5,9 @@ request is answered without delay, and concurrent requests share one pass over t
 
 A program takes seconds to compile. Those for single points are compiled before the first request,
 and answer all requests at first. Those for larger batches, and those for a few candidate labels,
-are compiled in the background. The first request with more candidates waits for its program.
+are compiled in the background. The first request with more candidates waits for its program. Each
+program has room for the votes that a memory has for its points, whatever those are
+(`Memory.most_additions`).
 """
 
 from __future__ import annotations

@@ -110,6 +110,7 @@ def test_features_of_texts_follow_from_the_manifest(tmp_path, kind):
     options = manifest["text"]["options"]
     options["ngram_range"] = tuple(options["ngram_range"])
     fitted = json.loads((tmp_path / "out" / manifest["text"]["file"]).read_text())
+    assert ("idf" in manifest["text"]["v"]) == (fitted["idf"] is not None)
     if fitted["vocabulary"] is not None:
         options["vocabulary"] = fitted["vocabulary"]
     vectorizer = getattr(importlib.import_module(module), name)(**options)

@@ -10,15 +10,28 @@ from export.exported import arrays_in
 import snm
 
 
-def test_an_index_is_built_as_asked(tiny_run, tmp_path):
+def test_an_index_is_built_as_asked(tiny_run, tmp_path, capsys):
     import faiss
 
     call("export", tiny_run / "run", "--to", "faiss", "--output", tmp_path / "out", "--links=8",
          "--build-effort=50", "--search-effort=40")  # fmt: skip
     about = json.loads((tmp_path / "out" / "manifest.json").read_text())["index"]
     assert (about["links"], about["build_effort"], about["search_effort"]) == (8, 50, 40)
+    assert "feature_rows" in about["arrays"] and "--to npz" in about["arrays"]
     index = faiss.read_index(str(tmp_path / "out" / "index.faiss"))
     assert index.hnsw.efConstruction == 50 and index.hnsw.nb_neighbors(1) == 8
+    assert index.hnsw.efSearch == 40
+    assert about["opening"].endswith("efSearch 40")
+    assert f"in other programs: {about['opening']}" in capsys.readouterr().out
+
+
+def test_the_search_effort_of_hnswlib(tiny_run, tmp_path, capsys):
+    """Its file has no room for it, so the export says how to set it."""
+    call("export", tiny_run / "run", "--to", "hnswlib", "--output", tmp_path / "out",
+         "--search-effort=40")  # fmt: skip
+    about = json.loads((tmp_path / "out" / "manifest.json").read_text())["index"]
+    assert "call set_ef(40)" in about["opening"]
+    assert f"in other programs: {about['opening']}" in capsys.readouterr().out
 
 
 def test_the_card_of_a_run(remembering, tmp_path, capsys):

@@ -57,6 +57,61 @@ def test_every_format_gives_the_same_data(tmp_path, form):
     assert sorted(of_parts) == sorted(user for user, items in wanted.items() if len(items) > 1)
 
 
+def test_users_stay_in_their_part(tmp_path):
+    """Later logs begin with other users, and lack some; a larger fraction only adds test users."""
+    rows = [(f"{user:04x}é", f"i{user % 5}{item}", item) for user in range(1000) for item in (0, 1)]
+    parts = {}
+    for name, some, options in (
+        ("old", rows[:1200], (0.2,)),
+        ("new", rows[:400:-1], (0.2,)),
+        ("more", rows, (0.3,)),
+        ("seed", rows, (0.2, "--seed", 1)),
+    ):
+        source = write_csv(tmp_path / f"{name}.csv", some)
+        call("data", "interactions", source, "--out", tmp_path / name, "--test-fraction", *options)
+        parts[name] = [
+            set((tmp_path / name / f"{part}_rows.txt").read_text().splitlines())
+            for part in ("train", "test")
+        ]
+    (train, test), (later_train, later_test) = parts["old"], parts["new"]
+    assert not train & later_test and not test & later_train and train & later_train
+    assert 85 <= len(test) <= 155 and 120 <= len(later_test) <= 200  # 120 and 160, four deviations
+    assert test | later_test < parts["more"][1]
+    assert 120 <= len(parts["seed"][1] - parts["more"][1]) <= 170  # 140 where draws are apart
+
+
+@pytest.mark.parametrize("dates", [False, True])
+def test_a_split_by_time(tmp_path, capsys, dates):
+    """An item that a user came to before, and again later, is no label of the test point."""
+    rows = log()
+    source, since = write_csv(tmp_path / "log.csv", rows), "450"
+    if dates:
+        dated = [(u, i, f"2024-05-31T12:{int(t) // 60:02}:{int(t) % 60:02}Z") for u, i, t in rows]
+        source, since = write_csv(tmp_path / "log.csv", dated), "2024-05-31T14:07:30+02:00"
+    call("data", "interactions", source, "--out", tmp_path / "out", "--time", "when",
+         "--test-from", since)  # fmt: skip
+    said = capsys.readouterr().out
+    data, wanted = snm.load_data(tmp_path / "out"), by_hand(rows)
+    before = by_hand([row for row in rows if row[2] < 450])
+    points = {"train": {}, "test": {}}
+    for user, items in wanted.items():
+        known = before.get(user, [])
+        if len(known) > 1:
+            count = max(1, round(0.2 * len(known)))
+            points["train"][user] = known[:-count], known[-count:]
+        if known and len(items) > len(known):
+            points["test"][user] = known, items[len(known) :]
+    for part, of_part in (("train", data.train), ("test", data.test)):
+        users = (tmp_path / "out" / f"{part}_rows.txt").read_text().splitlines()
+        assert set(users) == set(points[part]) and len(users) == of_part.num_points > 20
+        for row, user in enumerate(users):
+            both = of_part.features[row].indices, of_part.labels[row].indices
+            names = [[data.label_names[item] for item in some] for some in both]
+            assert names == [sorted(some) for some in points[part][user]]
+    few = len(wanted) - len(points["train"])
+    assert f"{few} users of fewer than 2 items before {since}: in no training point" in said
+
+
 def test_from_a_file_to_recommendations(tmp_path, capsys):
     """Users like one of two kinds of items; names have spaces and capitals."""
     rng, rows = np.random.default_rng(0), []
@@ -101,6 +156,9 @@ def test_a_later_log_in_the_items_of_a_run(tmp_path, capsys):
         f"1 item that {tmp_path / 'run'} lacks: left out",
         "1 user of fewer than 2 items: in no training or test point",
         f"next: snm evaluate {tmp_path / 'run'} --data {tmp_path / 'later'}",
+        f"  or: snm train {tmp_path / 'later'} --run-dir NEW --config "
+        f"{tmp_path / 'run' / 'config.toml'} --warm-start {tmp_path / 'run'}",
+        "      if it has all points, old and new: trained on new ones alone, a run forgets",
     ]
     data = snm.load_data(tmp_path / "later")
     assert [data.label_names[i] for i in data.train.features.indices] == ["i22"]
@@ -154,7 +212,8 @@ def test_nothing_but_what_is_there_is_told(tmp_path, capsys):
         "1 interaction with an item that the user had come to before: left out",
         "1 item of fewer than 2 users: left out",
         "1 user of fewer than 2 items: in no training or test point",
-        "there are no test points to evaluate on: --test-fraction or --leave-last makes some",
+        "there are no test points to evaluate on: --test-fraction, --leave-last or --test-from "
+        "makes some",
         f"next: snm train {tmp_path / 'out'} --run-dir RUN",
         "then: snm predict RUN --text x,y, which lists the items of a user",
     ]
@@ -221,6 +280,31 @@ REFUSED = {
         ("--leave-last", 1, "--test-fraction", 0.1),
         "expected one of the",
     ),
+    "a time and a share": (
+        "user,item,t\n1,2,3\n",
+        ("--time", "t", "--test-from", 1, "--test-fraction", 0.1),
+        "--test-from: found --test-fraction as well, expected one of the two",
+    ),
+    "a time without times": (
+        "user,item\n1,2\n",
+        ("--test-from", 1),
+        "--test-from: found no --time, expected the column or field with the time",
+    ),
+    "what is no time": (
+        "user,item,t\n1,2,3\n",
+        ("--time", "t", "--test-from", "June"),
+        "--test-from: found 'June', expected a number, or a date such as",
+    ),
+    "a time of another kind": (
+        "user,item,t\n1,2,3\n",
+        ("--time", "t", "--test-from", "2024-06-01"),
+        ":2: found t: '3', expected a date, as in --test-from",
+    ),
+    "nobody before": (
+        "user,item,t\n1,2,3\n1,3,4\n",
+        ("--time", "t", "--test-from", 4),
+        "found no user to train on, expected one with 2 different items before 4 (see",
+    ),
     "a long separator": ("user,item\n1,2\n", ("--separator", "::"), "expected one character such"),
     "a share": (
         "user,item\n1,2\n",
@@ -256,7 +340,12 @@ def test_other_formats_are_refused(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    "options", [dict(test_fraction=0.2, seed=3), dict(leave_last=1, min_users=3, separator=";")]
+    "options",
+    [
+        dict(test_fraction=0.2, seed=3),
+        dict(leave_last=1, min_users=3, separator=";"),
+        dict(test_from=400),
+    ],
 )
 def test_python_makes_what_the_command_makes(options, tmp_path, capsys):
     source = write_csv(tmp_path / "log.csv", log(items=40, count=500))

@@ -18,6 +18,7 @@ from snm.model.from_config import make_model
 from snm.model.model import init_state
 from snm.model.placement import shard_state
 from snm.prediction.point_blocks import Blocks
+from snm.prediction.programs import jitted_top
 
 K, D = 700, 90
 
@@ -112,6 +113,28 @@ def test_what_a_memory_adds_to_a_point_takes_no_room_for_all_labels():
         assert tracemalloc.get_traced_memory()[1] < many
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("rows", [1, 8])
+def test_one_program_whatever_the_votes_of_a_point(rows):
+    """The server compiles it with points of a single feature, which have few votes or none."""
+    labels = sparse.random(50, 3000, 0.04, format="csr", dtype=np.float32, random_state=4)
+    labels.data[:] = 1
+    config = tiny.resolved(dataclasses.replace(tiny.CONFIG, bias=True, score_scale=4.0))
+    model, stored = make_model(config, D, 3000), points(50, 1)
+    weighting = Weighting.fit("tfidf", stored)
+    memory = Memory(
+        weighting.apply(stored), labels, None, np.arange(50), MemorySettings(20, 2.0, 1.0, 3.0)
+    )
+    served = snm.Predictor(
+        model, init_state(model), weighting, memory=memory, block_rows=rows, block_entries=1023
+    )
+    served.predict(sparse.csr_matrix((rows, D), dtype=np.float32), 7)
+    before = jitted_top(model, 7, None)._cache_size()
+    many = points(rows, 5)
+    assert memory.additions(weighting.apply(many), None).nnz > 1024 * rows  # more than the floor
+    served.predict(many, 7)
+    assert jitted_top(model, 7, None)._cache_size() == before
 
 
 def test_answers_on_a_mesh_are_those_of_one_device(predictor):

@@ -26,6 +26,7 @@ class Interactions(InteractionsOptions):
 
       snm data interactions ratings.csv --out data/movies --user userId --item movieId --time timestamp --test-fraction 0.1
       snm data interactions clicks.jsonl --out data/clicks --leave-last 1
+      snm data interactions clicks.jsonl --out data/may --time at --test-from 2026-05-01
       snm train data/movies --run-dir runs/movies
       snm predict runs/movies --text "1,260,1196" --k 10
       snm data interactions june.csv --out data/june --like runs/movies --user userId --item movieId

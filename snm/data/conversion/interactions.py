@@ -7,6 +7,7 @@ before. A repeated item counts once, at its first time.
 from __future__ import annotations
 
 import dataclasses
+import math
 from array import array
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -43,6 +44,7 @@ class Histories:
       items: K names, sorted; or the known items in their order.
       starts: int64 [U + 1]; user u has the entries from `starts[u]` to `starts[u + 1]`.
       entries: int32 [m], items.
+      later: int64 [U], number of a user's entries, the last ones, whose time is `since` or later.
       repeats: number of repeated interactions of a user with an item, which are dropped.
       others: number of items that were dropped, because they have few users or are not known.
     """
@@ -51,6 +53,7 @@ class Histories:
     items: tuple[str, ...]
     starts: NDArray[np.int64]
     entries: NDArray[np.int32]
+    later: NDArray[np.int64]
     repeats: int = 0
     others: int = 0
 
@@ -61,6 +64,7 @@ class Histories:
         *,
         min_users: int = 1,
         known: Sequence[str] | None = None,
+        since: float = math.inf,
     ) -> Histories:
         """Collects interactions in any order; needs 16 bytes of memory for each, and the names.
 
@@ -68,6 +72,7 @@ class Histories:
           interactions: of all users.
           min_users: smallest number of users of an item that is kept.
           known: the items to keep, in the order of their ids; None keeps all.
+          since: the time that `later` counts from.
         """
         users, items = dict[str, int](), dict[str, int]()
         user_ids, item_ids, times = array("i"), array("i"), array("d")
@@ -76,21 +81,23 @@ class Histories:
             item_ids.append(items.setdefault(interaction.item, len(items)))
             times.append(interaction.time)
         user, entry = np.asarray(user_ids, np.int32), np.asarray(item_ids, np.int32)
-        order = np.lexsort((np.asarray(times, np.float64), user))  # stable
-        user, entry = user[order], entry[order]
+        time = np.asarray(times, np.float64)
+        order = np.lexsort((time, user))  # stable
+        user, entry, is_late = user[order], entry[order], time[order] >= since
         _, first = np.unique(user.astype(np.int64) * len(items) + entry, return_index=True)
         first.sort()
-        user, entry = user[first], entry[first]
+        user, entry, is_late = user[first], entry[first], is_late[first]
         frequent = np.bincount(entry, minlength=len(items)) >= min_users
         if known is None:
             known = sorted(name for name, item in items.items() if frequent[item])
         ids = {name: number for number, name in enumerate(known)}
         new_ids = np.array([ids.get(name, -1) for name in items], np.int32)
         kept = new_ids[entry] >= 0
-        user, entry = user[kept], new_ids[entry[kept]]
+        user, entry, is_late = user[kept], new_ids[entry[kept]], is_late[kept]
         starts = row_starts(np.bincount(user, minlength=len(users)))
         return cls(
             tuple(users), tuple(known), starts, entry,
+            later=np.bincount(user[is_late], minlength=len(users)),
             repeats=len(order) - len(first), others=int(np.count_nonzero(new_ids < 0)),
         )  # fmt: skip
 
@@ -110,7 +117,12 @@ class UserPoints(NamedTuple):
 
 
 def points_of_users(
-    histories: Histories, users: NDArray[np.int64], *, share: float, last: int = 0, skip: int = 0
+    histories: Histories,
+    users: NDArray[np.int64],
+    *,
+    share: float,
+    last: int | NDArray[np.int64] = 0,
+    skip: int | NDArray[np.int64] = 0,
 ) -> UserPoints:
     """Splits users' histories into features and labels; users with too few items are skipped.
 
@@ -119,13 +131,16 @@ def points_of_users(
       users: int64 [n], ascending, the users to make points of.
       share: fraction of a user's items that are labels; at least one item is a label, and one a
         feature.
-      last: if not 0, the exact number of labels, instead of `share`.
-      skip: number of a user's last items to ignore.
+      last: if not 0, the exact number of labels, instead of `share`; of all users, or int64 [n] of
+        each, none of which is 0.
+      skip: number of a user's last items to ignore; of all users, or int64 [n] of each.
     """
     starts = histories.starts[users]
     counts = histories.starts[users + 1] - starts - skip
-    labels = np.full(len(users), last) if last else np.maximum(1, np.rint(share * counts))
-    labels = labels.astype(np.int64) if last else np.minimum(labels, counts - 1).astype(np.int64)
+    if np.any(last):
+        labels = np.broadcast_to(np.int64(last), len(users))
+    else:
+        labels = np.minimum(np.maximum(1, np.rint(share * counts)), counts - 1).astype(np.int64)
     enough = counts > np.maximum(labels, 1)
     users, starts = users[enough], starts[enough]
     counts, labels = counts[enough], labels[enough]
