@@ -14,7 +14,6 @@ from snm.data.dataset import describe_weights
 from snm.importing.build import Imported
 from snm.importing.next_steps import is_run, next_in_known_ids
 from snm.importing.options import ImportOptions
-from snm.runs.warm_start_hint import IF_ALL_POINTS, warm_start_flags
 from snm.system.terminal import say
 from snm.text import counted
 

@@ -179,8 +179,8 @@ def _choose(
     # Of half a million points, only those that are neighbours of some held-out point are embedded.
     found, positions = np.unique(neighbors.ids, return_inverse=True)
     stored_queries = normalized_queries(predictor, stored.features[np.maximum(found, 0)])
-    positions = positions.reshape(neighbors.ids.shape).astype(np.int32)
-    cosines = joint_cosines(positions, queries, stored_queries)
+    found_ids = positions.reshape(neighbors.ids.shape).astype(np.int32)
+    cosines = joint_cosines(found_ids, queries, stored_queries)
     if predictor.model.drop_seen:
         excluded = np.concatenate([excluded, nonzero_pairs(held_out.features)])
     mask = None
