@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from snm.config.settings import IF_ALL_POINTS, warm_start_flags
+from snm.runs.warm_start_hint import IF_ALL_POINTS, warm_start_flags
 
 __all__ = ["is_run", "next_in_known_ids"]
 
