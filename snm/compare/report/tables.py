@@ -303,10 +303,17 @@ _TABLES: tuple[Callable[[Results], Sheet | None], ...] = (
 def _legend(results: Results) -> str:
     """Explains a cell with a mean over seeds."""
     seeds = results["plan"]["seeds"]
-    by_seed = ", taken seed by seed" * (seeds > 1)
+    of_means = "of the mean to that of " if seeds > 1 else "to "
     return (
-        f"{_spread_in_words(seeds, results['arms'])}with an x the ratio to the arm's baseline"
-        f"{by_seed}."
+        f"{_spread_in_words(seeds, results['arms'])}with an x the ratio {of_means}"
+        f"the arm's baseline{_over_shared_seeds(results)}."
+    )
+
+
+def _over_shared_seeds(results: Results) -> str:
+    """Over which seeds ratios are, where the means of two arms are not over the same."""
+    return ", over the seeds that both have" * any(
+        "failed" in seed for part in PARTS for arm in results.get(part, ()) for seed in arm["seeds"]
     )
 
 

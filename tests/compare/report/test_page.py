@@ -168,9 +168,9 @@ def test_plots_describe_their_figures():
     curve = next(s for s in said if "ends at" in s)
     assert curve == ("top-16 ends at 6.00, &lt;i&gt;&amp;amp; ends at 4.00, negative-sampling "
                      "ends at 3.00, in-batch ends at 3.00, top-1 ends at 1.00.")  # fmt: skip
-    # 4/2 and 8/4; 3/2 and 3/4: mean 1.125, half of the range 0.75 / 2.
+    # 6 / 3; 3 / 3 with residuals (3 - 2) / 3 and (3 - 4) / 3.
     ratios = next(s for s in said if s.startswith("Ratios"))
-    assert "top-1 0.50, top-16 2.00 ± 0.00, in-batch 1.12 ± 0.38" in ratios
+    assert "top-1 0.50, top-16 2.00 ± 0.00, in-batch 1.00 ± 0.33" in ratios
     assert "as they do not sample uniformly: in-batch." in text
 
 

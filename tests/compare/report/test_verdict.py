@@ -124,6 +124,22 @@ def test_verdict_when_the_baseline_leads():
     )
 
 
+def test_the_verdict_agrees_with_the_means():
+    # R@1 of `corel5k`: the mean of the seeds' ratios is 1.06, but the mean of top-8 is lower.
+    base, values = [7.25, 3.68], [5.98, 4.73]
+    said = verdict(results(arm(BASE, base), arm("top-8", values, base)))[0]
+    assert said.endswith(
+        "No arm's mean is above its baseline's; nearest is top-8: 0.98 times that of "
+        "negative-sampling, range of two seeds 0.77 to 1.19, which includes 1, so these seeds do "
+        "not settle it."
+    )
+    # Without seed 1, the ratio is not that of the means.
+    said = verdict(results(arm(BASE, base), arm("top-8", [5.98, None], base)))[0]
+    assert said.endswith(
+        "0.82 times that of negative-sampling over the seeds that both have, from one seed."
+    )
+
+
 def test_verdict_on_failures_tuning_and_seconds():
     said = verdict(full())
     assert [s.split(",")[0] for s in said] == [
