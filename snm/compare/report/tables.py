@@ -185,6 +185,7 @@ _TERMS = {
 def _bounds(results: Results) -> Sheet | None:
     """Theorems 6 and 5, mean over seeds; Theorem 6 at the margin of the smallest proved bound."""
     rows, risk_bounded, loss_bounded = [], [], []
+    undescribed: dict[str, None] = {}  # why Theorem 5 is not on the loss of an arm
     for arm in results["arms"]:
         bounds = [seed["bounds"] for seed in arm["seeds"] if seed.get("bounds")]
         if not bounds:
@@ -192,7 +193,10 @@ def _bounds(results: Results) -> Sheet | None:
         best = [min(bound["theorem_6"], key=lambda row: row["proved"]) for bound in bounds]
         fives = [bound["theorem_5"] for bound in bounds if "proved" in bound["theorem_5"]]
         risk_bounded += [row["proved"] < 1 for row in best]
-        loss_bounded += [five["proved"] < five["range"] for five in fives]
+        notes = dict.fromkeys(five["note"] for five in fives if "note" in five)
+        undescribed |= notes
+        if not notes:
+            loss_bounded += [five["proved"] < five["range"] for five in fives]
         rows.append(
             (
                 arm["name"],
@@ -201,8 +205,10 @@ def _bounds(results: Results) -> Sheet | None:
                     for name in ("train_risk", "test_risk")
                 ),
                 *(format_figure([row.get(name) for row in best]) for name in _TERMS),
-                format_figure([five["proved"] for five in fives]),
-                format_figure([five["range"] for five in fives]),
+                *(
+                    format_figure([five[name] for five in fives]) + "*" * bool(notes)
+                    for name in ("proved", "range")
+                ),
             )
         )
     if not rows:
@@ -221,6 +227,8 @@ def _bounds(results: Results) -> Sheet | None:
             " Theorem 5, as proved too, bounds how far the expected loss is above that on the "
             f"training points; it is {_vacuous(loss_bounded, '`loss at most`')}."
         )
+    if undescribed:
+        note += f" With *, Theorem 5 does not describe the loss: {'; '.join(undescribed)}."
     theorem_5_columns = ("Theorem 5 as proved", "loss at most")
     columns = ("arm", "train risk", "test risk", *_TERMS.values(), *theorem_5_columns)
     return Sheet("Generalization bounds", note, columns, tuple(rows), late=True)

@@ -138,6 +138,22 @@ def test_the_table_of_bounds():
     del good["seeds"][1]["bounds"]["theorem_5"]["proved"]
     note = {s.title: s for s in all_sheets(results(good))}["Generalization bounds"].note
     assert "Theorem 5" not in note
+
+
+def test_theorem_5_is_marked_where_it_does_not_describe_the_arm():
+    base, other = (arm(name, [1.0, 2.0]) for name in (BASE, "top-1-exclude-all"))
+    other["seeds"] = copy.deepcopy(other["seeds"])
+    for seed in other["seeds"]:  # below the range, and yet no bound of this arm
+        seed["bounds"]["theorem_5"] = {"note": "theta is another", "proved": 1.86, "range": 4.0}
+    found = {s.title: s for s in all_sheets(results(base, other))}["Generalization bounds"]
+    assert [row[-2:] for row in found.rows] == [("20", "4"), ("1.86*", "4*")]
+    assert found.note.endswith(
+        "it is not below `loss at most` in any run, so vacuous. With *, Theorem 5 does not "
+        "describe the loss: theta is another."
+    )
+
+
+def test_runs_without_bounds_have_no_table_of_them():
     without = arm(BASE, [1.0, 2.0])
     for seed in without["seeds"]:
         del seed["bounds"]  # as of runs that were not probed
