@@ -26,7 +26,9 @@ def _cell(arm: dict[str, Any], name: str) -> str:
         return "-"
     text = format_mean(mean, spread(arm, name))
     ratio = arm["ratio"][name]
-    return text if ratio is None or arm["name"] == arm["baseline"] else f"{text} ({ratio:.2f}x)"
+    if ratio is None or arm["name"] == arm["baseline"]:
+        return text
+    return f"{text} ({format_mean(ratio, spread(arm, name, 'ratio_'))}x)"
 
 
 def format_mined(arm: dict[str, Any], num_labels: int) -> str:

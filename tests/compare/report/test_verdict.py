@@ -86,7 +86,7 @@ def test_two_seeds_have_a_range():
     ]
     sheet = all_sheets(found)[0]
     assert "Mean of 2 seeds ± half their range" in sheet.note and "95%" not in sheet.note
-    assert sheet.rows[1][2] == "6.00 ± 2.00 (2.00x)"
+    assert sheet.rows[1][2] == "6.00 ± 2.00 (2.00 ± 0.00x)"
     assert "95% interval" not in page(found)
 
 
