@@ -40,7 +40,7 @@ __all__ = ["environment", "page"]
 
 Named = list[tuple[str, Points]]  # names of arms and their points
 
-_TEXT_COLUMNS = ("chosen", "settings", "reason")
+_TEXT_COLUMNS = ("chosen", "tried", "settings", "reason")
 _TENTHS = "tenth of the labels, 1 the rarest"
 
 

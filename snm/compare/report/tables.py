@@ -8,6 +8,7 @@ from typing import Any
 from snm.compare.report.cells import (
     format_chosen,
     format_figure,
+    format_grid,
     format_mean,
     format_mebibytes,
     format_mined,
@@ -83,14 +84,18 @@ def _settings(results: Results) -> Sheet | None:
 def _tuned(results: Results) -> Sheet | None:
     if "tuned" not in results:
         return None
-    best = {name: tuning["best"] for name, tuning in results["tuning"].items()}
     note = (
         f"{_legend(results)} Settings chosen by R@1 on a held-out fifth of train, "
-        f"{results['plan']['trials']} trials an arm, then trained on all of train."
+        f"{results['plan']['trials']} trials an arm, then trained on all of train. With *, the "
+        "rate is at the edge of those tried: a better one may lie beyond it."
     )
-    rows = [format_row(arm, RETRIEVAL, [format_chosen(best[arm["name"]])])
-            for arm in results["tuned"]]  # fmt: skip
-    return Sheet("Each arm at its best", note, ("arm", "chosen", *RETRIEVAL), tuple(rows))
+    rows = [
+        format_row(arm, RETRIEVAL, [format_chosen(tuning), format_grid(tuning)])
+        for arm in results["tuned"]
+        for tuning in [results["tuning"][arm["name"]]]
+    ]
+    columns = ("arm", "chosen", "tried", *RETRIEVAL)
+    return Sheet("Each arm at its best", note, columns, tuple(rows))
 
 
 def _equal_seconds(results: Results) -> Sheet | None:

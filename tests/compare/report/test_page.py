@@ -153,6 +153,22 @@ def test_theorem_5_is_marked_where_it_does_not_describe_the_arm():
     )
 
 
+def test_a_tuned_rate_at_the_edge_of_the_grid_is_marked():
+    one, other = arm(BASE, [2.0, 4.0]), arm("top-1", [1.0, 2.0], [2.0, 4.0])
+    tried = [{"learning_rate": rate, "negative_weight": weight}
+             for weight in (1.0, 4.0) for rate in (50 / 3, 50.0, 150.0)]  # fmt: skip
+    trials = [{"settings": settings} for settings in tried]
+    tuning = {BASE: {"trials": trials, "best": tried[2]},
+              "top-1": {"trials": trials, "best": tried[4]}}  # fmt: skip
+    found = results(one, other, tuned=[one, other], tuning=tuning)
+    sheet = {sheet.title: sheet for sheet in all_sheets(found)}["Each arm at its best"]
+    assert [row[1:3] for row in sheet.rows] == [
+        ("rate 150*, weight 1", "rate 16.6667, 50, 150; weight 1, 4"),
+        ("rate 50, weight 4", "rate 16.6667, 50, 150; weight 1, 4"),
+    ]
+    assert "With *, the rate is at the edge of those tried" in sheet.note
+
+
 def test_runs_without_bounds_have_no_table_of_them():
     without = arm(BASE, [1.0, 2.0])
     for seed in without["seeds"]:
