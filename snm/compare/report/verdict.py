@@ -20,8 +20,9 @@ def verdict(results: Record) -> list[str]:
         sentences[0] += " All arms have a memory of neighbours, which can hide their differences."
     if "equal_seconds" in results:
         sentences[-1] += _time_range(results["equal_seconds"])
-    sentences[1:1] = [_gains_and_losses(arm) for arm in results["arms"]
-                 if ("-" + arm["name"]).endswith("-top-1") and arm["ratio"]]  # fmt: skip
+    gains = [_gains_and_losses(arm) for arm in results["arms"]
+             if ("-" + arm["name"]).endswith("-top-1") and arm["ratio"]]  # fmt: skip
+    sentences[1:1] = _settled(results["arms"]) + gains
     runs = [seed for part in PARTS for arm in results.get(part, []) for seed in arm["seeds"]]
     failed = sum("failed" in seed for seed in runs)
     if failed:
@@ -95,6 +96,28 @@ def _side(ratio: float, around: Spread | None) -> int:
     """1 if the whole interval or range is above 1, -1 if it is below, 0 if it includes 1."""
     half = around.half if around else 0.0
     return int(ratio - half > 1) - int(ratio + half < 1)
+
+
+def _settled(arms: list[Record]) -> list[str]:
+    """The arms that are settled at R@1 against their baselines, as a sentence, or nothing.
+
+    Of a single arm, the sentence on the leader says so already.
+    """
+    others = [
+        arm
+        for arm in arms
+        if arm["name"] != arm["baseline"] and arm["ratio"].get("R@1") is not None
+    ]
+    parts = []
+    for side, word in ((1, "above"), (-1, "below")):
+        names = [arm["name"] for arm in others if (around := spread(arm, "R@1", "ratio_"))
+                 and _side(arm["ratio"]["R@1"], around) == side]  # fmt: skip
+        if names:
+            parts.append(f"{word} 1 for {_with_and(names)}")
+    if len(others) < 2 or not parts:
+        return []
+    whole = "the interval or range of the ratio to an arm's baseline is wholly"
+    return [f"In R@1, {whole} {' and '.join(parts)}."]
 
 
 def _share_of_metrics(best: Record, first: dict[str, str]) -> str:

@@ -97,6 +97,17 @@ def test_verdict_on_an_insignificant_gain():
                          "1.50, which includes 1, so these seeds do not settle it.")  # fmt: skip
 
 
+def test_arms_that_are_settled_against_their_baselines_are_listed():
+    base = [2.0, 4.0]
+    arms = [arm(BASE, base), *(arm(name, values, base) for name, values in (
+        ("top-16", [4.0, 8.0]), ("top-1-exclude-all", [1.0, 2.0]), ("top-1", [1.5, 3.0]),
+        ("anneal", [3.0, 3.0])))]  # fmt: skip
+    assert verdict(results(*arms))[1] == (
+        "In R@1, the interval or range of the ratio to an arm's baseline is wholly above 1 for "
+        "top-16 and below 1 for top-1-exclude-all and top-1."
+    )
+
+
 def test_verdict_on_losses_of_top_1():
     base, one = arm(BASE, [2.0, 4.0]), arm("top-1", [1.0, 2.0], [2.0, 4.0])
     one["ratio"]["R@1"], one["ratio_ci95"]["R@1"] = 1.25, 0.125
@@ -143,12 +154,13 @@ def test_the_verdict_agrees_with_the_means():
 def test_verdict_on_failures_tuning_and_seconds():
     said = verdict(full())
     assert [s.split(",")[0] for s in said] == [
-        "At equal steps", "Against negative-sampling", "With each arm at its best settings",
+        "At equal steps", "In R@1", "Against negative-sampling",
+        "With each arm at its best settings",
         "In equal seconds", "5 of 24 runs failed and are missing from these figures.",
         "Two seeds show a range",
     ]  # fmt: skip
-    assert said[1].endswith("loses in R@1 (0.50), R@3 (0.50), R@5 (0.50), P@1 (0.50), P@3 (0.50), "
+    assert said[2].endswith("loses in R@1 (0.50), R@3 (0.50), R@5 (0.50), P@1 (0.50), P@3 (0.50), "
                             "P@5 (0.50), from one seed.")  # fmt: skip
-    assert said[3].endswith("Arms took 4.5 to 4.5 seconds.")
+    assert said[4].endswith("Arms took 4.5 to 4.5 seconds.")
     unfinished = results(arm(BASE, [None]), arm("top-1", [None]), seeds=1)
     assert verdict(unfinished)[0] == "At equal steps, no run finished."
