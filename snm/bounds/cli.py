@@ -40,7 +40,10 @@ class Bounds:
     """Folder of a run."""
     data: str | None = None
     """Data set with test points; by default the one that the run was trained on. The training
-    points are always those of the run."""
+    points are always those of the run, so one that was trained on data in memory needs a folder
+    with their content."""
+    same_ids: bool = False
+    """Take labels without names to mean the same in DATA as in the run."""
     k: int | None = None
     """k of the retrieval loss; by default that of the run."""
     delta: float = 0.05
@@ -73,12 +76,16 @@ class Bounds:
             raise InputError("--delta", str(self.delta), "a probability between 0 and 1")
         if self.points is not None and self.points < 1:
             raise InputError("--points", str(self.points), "at least 1")
+        if self.same_ids and self.data is None:  # the data of the run have the same ids anyway
+            raise InputError("--same-ids", "no --data", "the data that have the same ids")
         enable_compilation_cache()
         note_if_unfinished(self.run)
         with waiting(f"reading {self.run}"):
             stored = StoredRun.open(self.run)
             predictor, config = stored.load(), stored.config
-            dataset, notes = evaluation_data(stored, self.data, own_train=True)
+            dataset, notes = evaluation_data(
+                stored, self.data, same_ids=self.same_ids, own_train=True
+            )
         for note in () if self.json else notes:
             say(note)
         k = config.retrieval_k if self.k is None else self.k

@@ -30,7 +30,7 @@ class Arm:
     Attributes:
       name: unique within a comparison.
       config: all settings; the seed is set per run.
-      baseline: name of the arm that the metrics are divided by, seed by seed.
+      baseline: name of the arm whose means those of this arm are divided by.
       about: a one-line description.
     """
 

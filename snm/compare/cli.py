@@ -81,8 +81,8 @@ class Compare:
     exclude_all: bool = False
     """Run each arm a second time with all known labels of a point excluded from its negatives."""
     tune: bool = False
-    """Run each arm a second time at the best of six settings, chosen on a held-out fifth of
-    train."""
+    """Run each arm a second time at the best of six settings, chosen on a held-out fifth of train:
+    three learning rates (a factor of 3 apart) and two weights of negatives, or score scales."""
     tune_epochs: int | None = None
     """Epochs of a tuning trial; by default half of --epochs."""
     equal_seconds: bool = True

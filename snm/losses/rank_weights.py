@@ -3,8 +3,11 @@
 k' (`mined`) is the number of sampled negatives with a weight above 0. k (`retrieval_k`) is the k of
 the retrieval loss I(y not in Top_k(v)). The weights have one of two scales:
 
-* `mean`: 1 / k' each, the average over the mined negatives. The loss bounds the retrieval loss at
-  k = k' if all labels are sampled (B = K - 1). In general it does not.
+* `mean`: 1 / k' each, the average over the mined negatives. Where the exclusion of known labels
+  leaves a point fewer than k' of B drawn labels, each still has 1 / k'; with the in-batch sampler,
+  whose batch decides how many there are, `RankWeights.count_factors` rescales the weights to the
+  point's own number. The loss bounds the retrieval loss at k = k' if all labels are sampled
+  (B = K - 1). In general it does not.
 * `surrogate`: (K - 1) / (k B) each, so that theta_j = 1 / k for j <= k' (Lemma 2). The loss bounds
   the retrieval loss (Theorem 3) if also k' >= k; a smaller k' is allowed, without this bound.
 

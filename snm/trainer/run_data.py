@@ -65,7 +65,14 @@ def evaluation_data(
     if note is not None:
         notes.append(note)
     if own_train and dataset.sha256 != origin.sha256:
-        own, _ = renumber_labels(training_data(origin), ids)
+        try:
+            own, _ = renumber_labels(training_data(origin), ids)
+        except InputError as error:
+            if data is None or not origin.in_memory:
+                raise
+            found = "other content than the data of the run, which a program had in memory"
+            expected = "that content, for its training points"
+            raise InputError(dataset.name, found, expected) from error
         dataset = dataclasses.replace(dataset, train=own.train)
     elif not dataset.train.num_points:
         with contextlib.suppress(InputError, StoreError):
@@ -138,7 +145,6 @@ def training_data(origin: RunOrigin) -> Dataset:
             raise
     if in_memory:
         found = f"data that a program had in memory ({origin.data})"
-        expected = "--data with a folder of them, and --same-ids if labels have no names"
-        raise InputError("the data of the run", found, expected)
+        raise InputError("the data of the run", found, "--data with a folder of them")
     found = "other content than when the run was trained"
     raise InputError(origin.data, found, "the same, or --data with another place")

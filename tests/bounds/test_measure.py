@@ -224,3 +224,26 @@ def test_other_data_give_the_test_points_alone(tmp_path, capsys):
     moved = own.rename(tmp_path / "moved")
     assert told("--data", moved) == usual
     assert refused(capsys, "bounds", run, "--data", other).startswith(f"{own}: found no such")
+
+
+def test_other_data_without_names_need_same_ids(run, tmp_path, capsys):
+    other = tiny.write(tmp_path / "other", test=False)
+    assert "--same-ids if ids mean the same" in refused(capsys, "bounds", run, "--data", other)
+    call("bounds", run, "--data", other, "--same-ids")
+    assert "found no --data" in refused(capsys, "bounds", run, "--same-ids")
+
+
+def test_data_that_were_in_memory(tmp_path, capsys):
+    data, made = tiny.write(tmp_path / "data"), tmp_path / "made"
+    in_memory = dataclasses.replace(snm.load_data(data), name="synthetic")
+    snm.train(in_memory, dataclasses.replace(tiny.CONFIG, epochs=1), made)
+    assert refused(capsys, "bounds", made) == (
+        "the data of the run: found data that a program had in memory (synthetic), "
+        "expected --data with a folder of them"
+    )
+    call("bounds", made, "--data", data)
+    other = tiny.write(tmp_path / "other", test=False)
+    assert refused(capsys, "bounds", made, "--data", other, "--same-ids") == (
+        f"{other.name}: found other content than the data of the run, which a program had in "
+        "memory, expected that content, for its training points"
+    )

@@ -141,9 +141,9 @@ def test_data_that_were_in_memory(run, tmp_path, capsys):
     snm.train(made, config, tmp_path / "made")
     assert refused(capsys, "evaluate", tmp_path / "made") == (
         "the data of the run: found data that a program had in memory (synthetic), "
-        "expected --data with a folder of them, and --same-ids if labels have no names"
+        "expected --data with a folder of them"
     )
-    call("evaluate", tmp_path / "made", "--data", run.parent / "data", "--same-ids")
+    call("evaluate", tmp_path / "made", "--data", run.parent / "data")
     call("doctor", tmp_path / "made")
     assert "had in memory (synthetic)" in capsys.readouterr().out
     # The data set that comes with the package can be found by its name.

@@ -9,9 +9,9 @@ from typing import Any
 from snm.compare.report.summary import Spread, spread
 
 __all__ = [
-    "format_chosen", "format_figure", "format_mean", "format_mebibytes", "format_mined",
-    "format_number", "format_row", "format_seconds", "format_setting", "format_short",
-    "format_speed",
+    "format_chosen", "format_figure", "format_grid", "format_mean", "format_mebibytes",
+    "format_mined", "format_number", "format_row", "format_seconds", "format_setting",
+    "format_short", "format_speed",
 ]  # fmt: skip
 
 
@@ -26,7 +26,9 @@ def _cell(arm: dict[str, Any], name: str) -> str:
         return "-"
     text = format_mean(mean, spread(arm, name))
     ratio = arm["ratio"][name]
-    return text if ratio is None or arm["name"] == arm["baseline"] else f"{text} ({ratio:.2f}x)"
+    if ratio is None or arm["name"] == arm["baseline"]:
+        return text
+    return f"{text} ({format_mean(ratio, spread(arm, name, 'ratio_'))}x)"
 
 
 def format_mined(arm: dict[str, Any], num_labels: int) -> str:
@@ -48,12 +50,41 @@ def _from_start(start: Any, end: Any) -> str:
     return f"{start} to {end}" if start else str(end)
 
 
-def format_chosen(settings: dict[str, Any] | None) -> str:
-    """The tuned settings of an arm, with short names."""
-    if settings is None:
+_SHORT = {"learning_rate": "rate", "negative_weight": "weight", "score_scale": "scale"}
+
+
+def format_chosen(tuning: dict[str, Any]) -> str:
+    """The tuned settings of an arm, with short names; a * behind the lowest or highest rate tried.
+
+    Args:
+      tuning: `best`, the settings or None, and `trials`, each with its `settings`.
+    """
+    if tuning["best"] is None:
         return "-"
-    short = {"learning_rate": "rate", "negative_weight": "weight", "score_scale": "scale"}
-    return ", ".join(f"{short.get(name, name)} {value:g}" for name, value in settings.items())
+    rates = _tried(tuning).get("learning_rate", [])
+    edges = {min(rates), max(rates)} if len(rates) > 1 else ()
+    return ", ".join(
+        f"{_SHORT.get(name, name)} {value:g}" + "*" * (name == "learning_rate" and value in edges)
+        for name, value in tuning["best"].items()
+    )
+
+
+def format_grid(tuning: dict[str, Any]) -> str:
+    """The values of each setting that were tried, with short names; a dash for none."""
+    grid = _tried(tuning).items()
+    words = (
+        f"{_SHORT.get(name, name)} {', '.join(f'{v:g}' for v in tried)}" for name, tried in grid
+    )
+    return "; ".join(words) or "-"
+
+
+def _tried(tuning: dict[str, Any]) -> dict[str, list[float]]:
+    """The ascending values of each setting in the trials of an arm."""
+    values: dict[str, set[float]] = {}
+    for trial in tuning["trials"]:
+        for name, value in trial["settings"].items():
+            values.setdefault(name, set()).add(value)
+    return {name: sorted(tried) for name, tried in values.items()}
 
 
 def format_setting(value: Any) -> str:

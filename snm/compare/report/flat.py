@@ -26,8 +26,9 @@ def results_csv(results: dict[str, Any]) -> str:
     """The content of `results.csv`: a header, and one line per part, arm and seed.
 
     Columns are `part`, `arm`, `baseline`, `seed`; `SETTINGS`, and all others in which arms differ;
-    the metrics in percent; `seconds` of training, steps, memory; and `failed`, why a run has
-    no metrics. Missing and unread values are empty.
+    the metrics in percent; `seconds` of training, steps, memory; `failed`, why a run has no
+    metrics; and of each metric, such as `R@1`, the columns `ratio R@1` and `ratio_ci95 R@1`: those
+    of the arm, the same for all of its seeds. Missing and unread values are empty.
 
     Args:
       results: the content of `results.json`, as far as it is known.
@@ -46,7 +47,9 @@ def results_csv(results: dict[str, Any]) -> str:
     )
     table = io.StringIO()
     lines = csv.writer(table, lineterminator="\n")
-    names = ("part", "arm", "baseline", "seed", *settings, *metrics, *_COSTS, "failed")
+    of_arm = [(key, name) for name in metrics for key in ("ratio", "ratio_ci95")]
+    names = ("part", "arm", "baseline", "seed", *settings, *metrics, *_COSTS, "failed",
+             *(f"{key} {name}" for key, name in of_arm))  # fmt: skip
     lines.writerow(names)
     for part, arm, seed in runs:
         settings_of_arm = {**arm, **arm["differing"]}
@@ -57,6 +60,7 @@ def results_csv(results: dict[str, Any]) -> str:
                 *(settings_of_arm.get(name, results["plan"]["settings"].get(name)) for name in
                 settings), *(values.get(name) for name in metrics),
                 *(seed.get(name) for name in (*_COSTS, "failed")),
+                *(arm[key].get(name) for key, name in of_arm),
             )
         )  # fmt: skip
     return escape_controls(table.getvalue())

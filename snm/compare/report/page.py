@@ -40,7 +40,7 @@ __all__ = ["environment", "page"]
 
 Named = list[tuple[str, Points]]  # names of arms and their points
 
-_TEXT_COLUMNS = ("chosen", "settings", "reason")
+_TEXT_COLUMNS = ("chosen", "tried", "settings", "reason")
 _TENTHS = "tenth of the labels, 1 the rarest"
 
 
@@ -126,7 +126,7 @@ def _ratios(results: Record) -> Plot:
             has_whiskers = has_whiskers or any(bar.half_width is not None for bar in bars)
         if panels:
             rows.append(Row((), tuple(panels)))
-    note = "Ratio to the arm's own baseline, taken seed by seed; dashed: no difference."
+    note = "Mean over that of the arm's own baseline; dashed: no difference."
     if has_whiskers:
         what = "range of the two seeds" if results["plan"]["seeds"] == 2 else "95% interval"
         note += f" Whiskers: {what}; an arrow where it leaves the drawing."

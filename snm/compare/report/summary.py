@@ -1,4 +1,4 @@
-"""Summarises metrics over seeds: means, intervals, and ratios to the baseline per seed."""
+"""Summarises metrics over seeds: means, intervals, and ratios to the baseline's mean."""
 
 from __future__ import annotations
 
@@ -83,15 +83,35 @@ def spread_over_seeds(values: Sequence[float]) -> Spread | None:
     return None if half is None else Spread(half, "range of two seeds")
 
 
-def _ratios(values: Mapping[int, float], others: Mapping[int, float]) -> list[float]:
-    """Ratios to another arm for the seeds that both have, without zero denominators.
+class _Ratio(NamedTuple):
+    """The ratio R of two means over n seeds.
+
+    Attributes:
+      value: R = mean(a) / mean(b).
+      residuals: (a_i - R b_i) / mean(b) of each seed. Their mean is 0, and their deviation over
+        sqrt(n) is the standard error of R.
+    """
+
+    value: float
+    residuals: list[float]
+
+
+def _ratio(values: Mapping[int, float], others: Mapping[int, float]) -> _Ratio | None:
+    """The ratio of the means over the seeds that both arms have; None if the second mean is 0.
+
+    It is the ratio estimator of Cochran, Sampling Techniques (1977), chapter 6, so it agrees with
+    the means. A mean of ratios would weigh a seed more, the worse its baseline is.
 
     Args:
-      values: seed -> metric of the arm.
-      others: seed -> metric of the other arm.
+      values: seed -> metric of the arm, a_i.
+      others: seed -> metric of the other arm, b_i.
     """
-    shared = sorted(set(values) & set(others))
-    return [values[seed] / others[seed] for seed in shared if others[seed]]
+    shared = sorted(values.keys() & others.keys())
+    if not shared or not any(others[seed] for seed in shared):
+        return None
+    mean = float(np.mean([others[seed] for seed in shared]))
+    ratio = float(np.mean([values[seed] for seed in shared])) / mean
+    return _Ratio(ratio, [(values[seed] - ratio * others[seed]) / mean for seed in shared])
 
 
 def summarize(
@@ -104,9 +124,10 @@ def summarize(
       baseline: the same of the baseline arm.
 
     Returns:
-      `mean` and `ci95` of each metric, `ratio` to the baseline and `ratio_ci95`. An interval is
-      given as half its width, None for fewer than three seeds; of two seeds, `half_range` and
-      `ratio_half_range` are half the distance.
+      `mean` and `ci95` of each metric; `ratio`, the ratio of the means of arm and baseline over the
+      seeds that both have, and `ratio_ci95`, paired by seed. An interval is given as half its
+      width, None for fewer than three seeds; of two seeds, `half_range` and `ratio_half_range` are
+      half the distance (for the ratio, of its residuals).
     """
     names = [name for name in (results[0]["metrics"] if results else {}) if "@" in name]
     keys = ("mean", "ci95", "half_range", "ratio", "ratio_ci95", "ratio_half_range")
@@ -117,8 +138,9 @@ def summarize(
         summary["mean"][name] = float(np.mean(list(values.values())))
         summary["ci95"][name] = interval(list(values.values()))
         summary["half_range"][name] = half_range(list(values.values()))
-        by_seed = _ratios(values, others)
-        summary["ratio"][name] = float(np.mean(by_seed)) if by_seed else None
-        summary["ratio_ci95"][name] = interval(by_seed)
-        summary["ratio_half_range"][name] = half_range(by_seed)
+        ratio = _ratio(values, others)
+        residuals = [] if ratio is None else ratio.residuals
+        summary["ratio"][name] = None if ratio is None else ratio.value
+        summary["ratio_ci95"][name] = interval(residuals)
+        summary["ratio_half_range"][name] = half_range(residuals)
     return summary

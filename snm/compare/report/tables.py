@@ -8,6 +8,7 @@ from typing import Any
 from snm.compare.report.cells import (
     format_chosen,
     format_figure,
+    format_grid,
     format_mean,
     format_mebibytes,
     format_mined,
@@ -83,14 +84,18 @@ def _settings(results: Results) -> Sheet | None:
 def _tuned(results: Results) -> Sheet | None:
     if "tuned" not in results:
         return None
-    best = {name: tuning["best"] for name, tuning in results["tuning"].items()}
     note = (
         f"{_legend(results)} Settings chosen by R@1 on a held-out fifth of train, "
-        f"{results['plan']['trials']} trials an arm, then trained on all of train."
+        f"{results['plan']['trials']} trials an arm, then trained on all of train. With *, the "
+        "rate is at the edge of those tried: a better one may lie beyond it."
     )
-    rows = [format_row(arm, RETRIEVAL, [format_chosen(best[arm["name"]])])
-            for arm in results["tuned"]]  # fmt: skip
-    return Sheet("Each arm at its best", note, ("arm", "chosen", *RETRIEVAL), tuple(rows))
+    rows = [
+        format_row(arm, RETRIEVAL, [format_chosen(tuning), format_grid(tuning)])
+        for arm in results["tuned"]
+        for tuning in [results["tuning"][arm["name"]]]
+    ]
+    columns = ("arm", "chosen", "tried", *RETRIEVAL)
+    return Sheet("Each arm at its best", note, columns, tuple(rows))
 
 
 def _equal_seconds(results: Results) -> Sheet | None:
@@ -185,6 +190,7 @@ _TERMS = {
 def _bounds(results: Results) -> Sheet | None:
     """Theorems 6 and 5, mean over seeds; Theorem 6 at the margin of the smallest proved bound."""
     rows, risk_bounded, loss_bounded = [], [], []
+    undescribed: dict[str, None] = {}  # why Theorem 5 is not on the loss of an arm
     for arm in results["arms"]:
         bounds = [seed["bounds"] for seed in arm["seeds"] if seed.get("bounds")]
         if not bounds:
@@ -192,7 +198,10 @@ def _bounds(results: Results) -> Sheet | None:
         best = [min(bound["theorem_6"], key=lambda row: row["proved"]) for bound in bounds]
         fives = [bound["theorem_5"] for bound in bounds if "proved" in bound["theorem_5"]]
         risk_bounded += [row["proved"] < 1 for row in best]
-        loss_bounded += [five["proved"] < five["range"] for five in fives]
+        notes = dict.fromkeys(five["note"] for five in fives if "note" in five)
+        undescribed |= notes
+        if not notes:
+            loss_bounded += [five["proved"] < five["range"] for five in fives]
         rows.append(
             (
                 arm["name"],
@@ -201,8 +210,10 @@ def _bounds(results: Results) -> Sheet | None:
                     for name in ("train_risk", "test_risk")
                 ),
                 *(format_figure([row.get(name) for row in best]) for name in _TERMS),
-                format_figure([five["proved"] for five in fives]),
-                format_figure([five["range"] for five in fives]),
+                *(
+                    format_figure([five[name] for five in fives]) + "*" * bool(notes)
+                    for name in ("proved", "range")
+                ),
             )
         )
     if not rows:
@@ -221,6 +232,8 @@ def _bounds(results: Results) -> Sheet | None:
             " Theorem 5, as proved too, bounds how far the expected loss is above that on the "
             f"training points; it is {_vacuous(loss_bounded, '`loss at most`')}."
         )
+    if undescribed:
+        note += f" With *, Theorem 5 does not describe the loss: {'; '.join(undescribed)}."
     theorem_5_columns = ("Theorem 5 as proved", "loss at most")
     columns = ("arm", "train risk", "test risk", *_TERMS.values(), *theorem_5_columns)
     return Sheet("Generalization bounds", note, columns, tuple(rows), late=True)
@@ -303,10 +316,18 @@ _TABLES: tuple[Callable[[Results], Sheet | None], ...] = (
 def _legend(results: Results) -> str:
     """Explains a cell with a mean over seeds."""
     seeds = results["plan"]["seeds"]
-    by_seed = ", taken seed by seed" * (seeds > 1)
+    of_means = "of the mean to that of " if seeds > 1 else "to "
+    paired = f", its {'range' if seeds == 2 else 'interval'} paired by seed" if seeds > 1 else ""
     return (
-        f"{_spread_in_words(seeds, results['arms'])}with an x the ratio to the arm's baseline"
-        f"{by_seed}."
+        f"{_spread_in_words(seeds, results['arms'])}with an x the ratio {of_means}"
+        f"the arm's baseline{_over_shared_seeds(results)}{paired}."
+    )
+
+
+def _over_shared_seeds(results: Results) -> str:
+    """Over which seeds ratios are, where the means of two arms are not over the same."""
+    return ", over the seeds that both have" * any(
+        "failed" in seed for part in PARTS for arm in results.get(part, ()) for seed in arm["seeds"]
     )
 
 

@@ -21,7 +21,7 @@ _GAP = 2  # between columns
 def layout_tables(sheet: Sheet, width: int) -> Iterator[RenderableType]:
     """A table and its note; split into several with the same first column if it is too wide.
 
-    Intervals and ratios are below their means, long texts below the table.
+    Ratios are below their means, intervals below either, long texts below the table.
 
     Args:
       sheet: the table.
@@ -52,8 +52,8 @@ def layout_tables(sheet: Sheet, width: int) -> Iterator[RenderableType]:
 
 
 def _split_lines(cell: str) -> str:
-    """Splits a mean, its interval and its ratio, `7.06 ± 0.23 (1.14x)`, into three lines."""
-    return re.sub(r" \((.*x)\)$", r"\n\1", cell.replace(" ± ", "\n±"))
+    """Splits a mean and a ratio with their intervals, `7.06 ± 0.23 (1.14 ± 0.05x)`, into lines."""
+    return re.sub(r" \(([\d.]+)(.*)x\)$", r"\n\1x\2", cell).replace(" ± ", "\n±")
 
 
 def _width(cells: Sequence[str]) -> int:

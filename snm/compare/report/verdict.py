@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from snm.compare.report.cells import format_mean, format_seconds
 from snm.compare.report.paired import RETRIEVAL, best_arm, difference
-from snm.compare.report.series import PARTS, Record
+from snm.compare.report.series import PARTS, Record, good_seeds
 from snm.compare.report.summary import BY_LOSS, Spread, spread
 
 __all__ = ["verdict"]
@@ -20,8 +20,9 @@ def verdict(results: Record) -> list[str]:
         sentences[0] += " All arms have a memory of neighbours, which can hide their differences."
     if "equal_seconds" in results:
         sentences[-1] += _time_range(results["equal_seconds"])
-    sentences[1:1] = [_gains_and_losses(arm) for arm in results["arms"]
-                 if ("-" + arm["name"]).endswith("-top-1") and arm["ratio"]]  # fmt: skip
+    gains = [_gains_and_losses(arm) for arm in results["arms"]
+             if ("-" + arm["name"]).endswith("-top-1") and arm["ratio"]]  # fmt: skip
+    sentences[1:1] = _settled(results["arms"]) + gains
     runs = [seed for part in PARTS for arm in results.get(part, []) for seed in arm["seeds"]]
     failed = sum("failed" in seed for seed in runs)
     if failed:
@@ -58,27 +59,31 @@ def _leader(words: str, arms: list[Record]) -> str:
     best, first = leaders
     scored = [arm for arm in arms if "R@1" in arm["mean"]]
     value = format_mean(best["mean"]["R@1"], spread(best, "R@1"))
+    # A mean is over all seeds of an arm, a ratio over those that the baseline has as well.
+    incomplete = any(len(good_seeds(arm)) < len(arm["seeds"]) for arm in arms)
+    over = " over the seeds that both have" if incomplete else ""
     text = f"{words}, {best['name']} has the highest mean in {_share_of_metrics(best, first)}"
     text += f"{_close(best, scored, list(first))}. Its R@1 is {value} percent"
     if best["name"] != best["baseline"]:
-        return f"{text}: {_against(best)}."
+        return f"{text}: {_against(best, over)}."
     others = [arm for arm in scored
               if arm["name"] != arm["baseline"] and arm["ratio"]["R@1"] is not None]  # fmt: skip
     if not others:
         return f"{text}."
     nearest = max(others, key=lambda arm: arm["ratio"]["R@1"])
     if nearest["ratio"]["R@1"] > 1:
-        return f"{text}. Farthest above its own baseline is {nearest['name']}: {_against(nearest)}."
-    return f"{text}. No arm's mean is above its baseline's; nearest is {nearest['name']}: " + (
-        f"{_against(nearest)}."
-    )
+        found = f"Farthest above its own baseline is {nearest['name']}"
+    else:
+        found = f"No arm's mean is above its baseline's{over}; nearest is {nearest['name']}"
+    return f"{text}. {found}: {_against(nearest, over)}."
 
 
-def _against(arm: Record) -> str:
+def _against(arm: Record, over: str) -> str:
+    """The ratio of an arm's R@1 to its baseline's; `over` says over which seeds, if need be."""
     ratio, around = arm["ratio"]["R@1"], spread(arm, "R@1", "ratio_")
     if ratio is None:
         return f"no ratio to {arm['baseline']}, which has no R@1 above 0 in the same seeds"
-    text = f"{ratio:.2f} times that of {arm['baseline']}"
+    text = f"{ratio:.2f} times that of {arm['baseline']}{over}"
     if around is None:
         return f"{text}, from one seed"
     side = {1: "which is above 1", -1: "which is below 1"}.get(
@@ -91,6 +96,28 @@ def _side(ratio: float, around: Spread | None) -> int:
     """1 if the whole interval or range is above 1, -1 if it is below, 0 if it includes 1."""
     half = around.half if around else 0.0
     return int(ratio - half > 1) - int(ratio + half < 1)
+
+
+def _settled(arms: list[Record]) -> list[str]:
+    """The arms that are settled at R@1 against their baselines, as a sentence, or nothing.
+
+    Of a single arm, the sentence on the leader says so already.
+    """
+    others = [
+        arm
+        for arm in arms
+        if arm["name"] != arm["baseline"] and arm["ratio"].get("R@1") is not None
+    ]
+    parts = []
+    for side, word in ((1, "above"), (-1, "below")):
+        names = [arm["name"] for arm in others if (around := spread(arm, "R@1", "ratio_"))
+                 and _side(arm["ratio"]["R@1"], around) == side]  # fmt: skip
+        if names:
+            parts.append(f"{word} 1 for {_with_and(names)}")
+    if len(others) < 2 or not parts:
+        return []
+    whole = "the interval or range of the ratio to an arm's baseline is wholly"
+    return [f"In R@1, {whole} {' and '.join(parts)}."]
 
 
 def _share_of_metrics(best: Record, first: dict[str, str]) -> str:

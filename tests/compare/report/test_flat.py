@@ -2,6 +2,7 @@
 
 import csv
 
+import pytest
 from compare.comparison import BASE, NAMES, arm, full, results
 
 from snm.compare.report.flat import results_csv
@@ -23,6 +24,17 @@ def test_a_line_for_each_run():
     assert (lines[0]["tail_epsilon"], lines[2]["tail_epsilon"]) == ("0.5", "")  # no setting of both
     assert (lines[3]["failed"], lines[3]["R@1"]) == ("loss is not finite", "")
     assert lines[2]["failed"] == "" and lines[2]["baseline"] == BASE
+
+
+def test_ratios_of_an_arm_are_in_the_lines_of_its_seeds():
+    base = [2.0, 4.0, 6.0]
+    found = results(arm(BASE, base), arm("top-1", [6.0, 4.0, 2.0], base), seeds=3)
+    lines = list(csv.DictReader(results_csv(found).splitlines()))
+    # The means are equal, and the residuals 1, 0 and -1; t for 2 degrees at 97.5% is 4.302653.
+    assert [line["ratio P@1"] for line in lines] == ["1.0"] * 6
+    assert [float(line["ratio_ci95 P@1"]) for line in lines] == pytest.approx(
+        [0.0] * 3 + [4.302653 / 3**0.5] * 3, rel=1e-6
+    )
 
 
 def test_names_stay_whole():

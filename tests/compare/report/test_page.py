@@ -138,6 +138,38 @@ def test_the_table_of_bounds():
     del good["seeds"][1]["bounds"]["theorem_5"]["proved"]
     note = {s.title: s for s in all_sheets(results(good))}["Generalization bounds"].note
     assert "Theorem 5" not in note
+
+
+def test_theorem_5_is_marked_where_it_does_not_describe_the_arm():
+    base, other = (arm(name, [1.0, 2.0]) for name in (BASE, "top-1-exclude-all"))
+    other["seeds"] = copy.deepcopy(other["seeds"])
+    for seed in other["seeds"]:  # below the range, and yet no bound of this arm
+        seed["bounds"]["theorem_5"] = {"note": "theta is another", "proved": 1.86, "range": 4.0}
+    found = {s.title: s for s in all_sheets(results(base, other))}["Generalization bounds"]
+    assert [row[-2:] for row in found.rows] == [("20", "4"), ("1.86*", "4*")]
+    assert found.note.endswith(
+        "it is not below `loss at most` in any run, so vacuous. With *, Theorem 5 does not "
+        "describe the loss: theta is another."
+    )
+
+
+def test_a_tuned_rate_at_the_edge_of_the_grid_is_marked():
+    one, other = arm(BASE, [2.0, 4.0]), arm("top-1", [1.0, 2.0], [2.0, 4.0])
+    tried = [{"learning_rate": rate, "negative_weight": weight}
+             for weight in (1.0, 4.0) for rate in (50 / 3, 50.0, 150.0)]  # fmt: skip
+    trials = [{"settings": settings} for settings in tried]
+    tuning = {BASE: {"trials": trials, "best": tried[2]},
+              "top-1": {"trials": trials, "best": tried[4]}}  # fmt: skip
+    found = results(one, other, tuned=[one, other], tuning=tuning)
+    sheet = {sheet.title: sheet for sheet in all_sheets(found)}["Each arm at its best"]
+    assert [row[1:3] for row in sheet.rows] == [
+        ("rate 150*, weight 1", "rate 16.6667, 50, 150; weight 1, 4"),
+        ("rate 50, weight 4", "rate 16.6667, 50, 150; weight 1, 4"),
+    ]
+    assert "With *, the rate is at the edge of those tried" in sheet.note
+
+
+def test_runs_without_bounds_have_no_table_of_them():
     without = arm(BASE, [1.0, 2.0])
     for seed in without["seeds"]:
         del seed["bounds"]  # as of runs that were not probed
@@ -168,9 +200,9 @@ def test_plots_describe_their_figures():
     curve = next(s for s in said if "ends at" in s)
     assert curve == ("top-16 ends at 6.00, &lt;i&gt;&amp;amp; ends at 4.00, negative-sampling "
                      "ends at 3.00, in-batch ends at 3.00, top-1 ends at 1.00.")  # fmt: skip
-    # 4/2 and 8/4; 3/2 and 3/4: mean 1.125, half of the range 0.75 / 2.
+    # 6 / 3; 3 / 3 with residuals (3 - 2) / 3 and (3 - 4) / 3.
     ratios = next(s for s in said if s.startswith("Ratios"))
-    assert "top-1 0.50, top-16 2.00 ± 0.00, in-batch 1.12 ± 0.38" in ratios
+    assert "top-1 0.50, top-16 2.00 ± 0.00, in-batch 1.00 ± 0.33" in ratios
     assert "as they do not sample uniformly: in-batch." in text
 
 

@@ -18,15 +18,39 @@ def test_interval_by_hand():
     assert half_range([5.0, 6.0]) == 0.5 and half_range([5.0, 6.0, 7.0]) is None
 
 
-def test_ratios_are_taken_seed_by_seed():
+def test_ratios_are_those_of_means_over_shared_seeds():
     arm = [run(0, 6.0), run(1, 9.0), run(2, 4.0)]
     base = [run(1, 3.0), run(0, 4.0)]  # seed 2 failed there
     found = summarize(arm, base)
     assert found["mean"] == {"R@1": pytest.approx(19 / 3)}
-    # The mean of 6/4 and 9/3, not the quotient of the means (which would be 15/7).
-    assert found["ratio"]["R@1"] == pytest.approx((1.5 + 3.0) / 2)
-    # Two ratios have a range, half of which is (3 - 1.5) / 2, and no interval.
-    assert found["ratio_ci95"]["R@1"] is None and found["ratio_half_range"]["R@1"] == 0.75
+    # 7.5 / 3.5, not the mean of 6/4 and 9/3.
+    ratio = found["ratio"]["R@1"]
+    assert ratio == pytest.approx(15 / 7)
+    # Two residuals have a range and no interval: (6 - 4 R) / 3.5 = -36 / 49 and 36 / 49.
+    assert found["ratio_ci95"]["R@1"] is None
+    assert found["ratio_half_range"]["R@1"] == pytest.approx(36 / 49)
     assert found["ci95"]["R@1"] == interval([6.0, 9.0, 4.0]) and found["half_range"]["R@1"] is None
     assert all(each == {} for each in summarize([], base).values())
     assert summarize([run(0, 1.0)], [run(0, 0.0)])["ratio"]["R@1"] is None
+    # A baseline of 0 with one seed counts as any other.
+    assert summarize([run(0, 1.0), run(1, 3.0)], [run(0, 0.0), run(1, 2.0)])["ratio"]["R@1"] == 2.0
+
+
+def test_a_ratio_agrees_with_the_means():
+    # R@1 of `corel5k`: the mean of the arm is the lower, the mean of the ratios is above 1.
+    arm, base = [run(0, 5.98), run(1, 4.73)], [run(0, 7.25), run(1, 3.68)]
+    assert summarize(arm, base)["ratio"]["R@1"] == pytest.approx((5.98 + 4.73) / (7.25 + 3.68))
+
+
+def test_the_interval_of_a_ratio():
+    """Its variance is quadratic in the covariances of arm and baseline: the delta method."""
+    rng = np.random.default_rng(0)
+    b = rng.uniform(2, 8, 5)
+    a = 1.5 * b + rng.normal(0, 1, 5)
+    found = summarize([run(*x) for x in enumerate(a)], [run(*x) for x in enumerate(b)])
+    (aa, ab), (_, bb) = np.cov(a, b)
+    ratio = a.mean() / b.mean()
+    variance = (aa - 2 * ratio * ab + ratio**2 * bb) / b.mean() ** 2 / 5
+    assert found["ratio"]["R@1"] == pytest.approx(ratio)
+    # t for 4 degrees of freedom at 97.5% is 2.776445.
+    assert found["ratio_ci95"]["R@1"] == pytest.approx(2.776445 * np.sqrt(variance), rel=1e-6)

@@ -86,7 +86,7 @@ def test_two_seeds_have_a_range():
     ]
     sheet = all_sheets(found)[0]
     assert "Mean of 2 seeds ± half their range" in sheet.note and "95%" not in sheet.note
-    assert sheet.rows[1][2] == "6.00 ± 2.00 (2.00x)"
+    assert sheet.rows[1][2] == "6.00 ± 2.00 (2.00 ± 0.00x)"
     assert "95% interval" not in page(found)
 
 
@@ -95,6 +95,17 @@ def test_verdict_on_an_insignificant_gain():
     said = verdict(results(arm(BASE, [2.0, 2.0]), arm("top-16", [3.0, 1.4], [2.0, 2.0])))[0]
     assert said.endswith("1.10 times that of negative-sampling, range of two seeds 0.70 to "
                          "1.50, which includes 1, so these seeds do not settle it.")  # fmt: skip
+
+
+def test_arms_that_are_settled_against_their_baselines_are_listed():
+    base = [2.0, 4.0]
+    arms = [arm(BASE, base), *(arm(name, values, base) for name, values in (
+        ("top-16", [4.0, 8.0]), ("top-1-exclude-all", [1.0, 2.0]), ("top-1", [1.5, 3.0]),
+        ("anneal", [3.0, 3.0])))]  # fmt: skip
+    assert verdict(results(*arms))[1] == (
+        "In R@1, the interval or range of the ratio to an arm's baseline is wholly above 1 for "
+        "top-16 and below 1 for top-1-exclude-all and top-1."
+    )
 
 
 def test_verdict_on_losses_of_top_1():
@@ -124,15 +135,32 @@ def test_verdict_when_the_baseline_leads():
     )
 
 
+def test_the_verdict_agrees_with_the_means():
+    # R@1 of `corel5k`: the mean of the seeds' ratios is 1.06, but the mean of top-8 is lower.
+    base, values = [7.25, 3.68], [5.98, 4.73]
+    said = verdict(results(arm(BASE, base), arm("top-8", values, base)))[0]
+    assert said.endswith(
+        "No arm's mean is above its baseline's; nearest is top-8: 0.98 times that of "
+        "negative-sampling, range of two seeds 0.77 to 1.19, which includes 1, so these seeds do "
+        "not settle it."
+    )
+    # Without seed 1, the ratio is not that of the means.
+    said = verdict(results(arm(BASE, base), arm("top-8", [5.98, None], base)))[0]
+    assert said.endswith(
+        "0.82 times that of negative-sampling over the seeds that both have, from one seed."
+    )
+
+
 def test_verdict_on_failures_tuning_and_seconds():
     said = verdict(full())
     assert [s.split(",")[0] for s in said] == [
-        "At equal steps", "Against negative-sampling", "With each arm at its best settings",
+        "At equal steps", "In R@1", "Against negative-sampling",
+        "With each arm at its best settings",
         "In equal seconds", "5 of 24 runs failed and are missing from these figures.",
         "Two seeds show a range",
     ]  # fmt: skip
-    assert said[1].endswith("loses in R@1 (0.50), R@3 (0.50), R@5 (0.50), P@1 (0.50), P@3 (0.50), "
+    assert said[2].endswith("loses in R@1 (0.50), R@3 (0.50), R@5 (0.50), P@1 (0.50), P@3 (0.50), "
                             "P@5 (0.50), from one seed.")  # fmt: skip
-    assert said[3].endswith("Arms took 4.5 to 4.5 seconds.")
+    assert said[4].endswith("Arms took 4.5 to 4.5 seconds.")
     unfinished = results(arm(BASE, [None]), arm("top-1", [None]), seeds=1)
     assert verdict(unfinished)[0] == "At equal steps, no run finished."
