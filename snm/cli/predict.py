@@ -145,7 +145,7 @@ def _run(command: Predict) -> None:
         report = None if output is None else holding.enter_context(text_spinner("points"))
         form.begin(lines)
         for found in _answers(command, predictor, blocks, lists):
-            lines.writelines(form.of(found))
+            lines.writelines(form.lines(found))
             rows, unknown = rows + len(found.labels), unknown + int(found.unknown.sum())
             unlikely += int((~found.unknown & (found.labels < 0).all(axis=1)).sum())
             if report is not None:

@@ -14,7 +14,7 @@ from snm.losses.reductions import MASKED
 from snm.memory.memory import Memory
 from snm.prediction.candidates import pad_ids, parse_candidates, parse_k, select_columns
 from snm.prediction.exclusion import Excluded, parse_excluded
-from snm.prediction.fitted_model import FittedModel, block_sizes, embed_block
+from snm.prediction.fitted_model import FittedModel, embed_block, make_blocks
 from snm.prediction.own_candidates import top_of_candidates
 from snm.prediction.point_blocks import place_shared, yield_delayed
 from snm.prediction.programs import jitted_queries, jitted_top
@@ -98,7 +98,7 @@ def predict_blocks(
     """
     model, memory, mesh = fitted.model, fitted.memory, fitted.mesh
     rows, k, among = request.rows, request.to_find, request.among
-    blocks = block_sizes(fitted, mesh, rows.shape[0])
+    blocks = make_blocks(fitted, mesh, rows.shape[0])
     if sparse.issparse(among) or (among is None and fitted.index is not None):
         yield from top_of_candidates(fitted, rows, among, k, blocks.rows)
         return
