@@ -278,7 +278,7 @@ def _write_index(
 ) -> dict[str, Any]:
     from snm.export.index import QUERY, bias_scale, build_index, with_index
     from snm.export.manifest import write_manifest
-    from snm.export.measure import measure
+    from snm.export.measure import measure_index
 
     settings = GraphSettings(command.links, command.build_effort, command.search_effort)
     entries = {
@@ -292,7 +292,7 @@ def _write_index(
     }
     write_manifest(folder, {**manifest, "index": entries})
     searched = with_index(predictor, folder)  # measures the files as written
-    measured = measure(searched, points)
+    measured = measure_index(searched, points)
     _check_recall(measured, command)
     return {**entries, "measured": measured}
 

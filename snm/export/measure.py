@@ -13,7 +13,7 @@ from scipy.sparse import csr_matrix
 
 from snm.prediction.predictor import Predictor
 
-__all__ = ["lowest_recall", "measure", "measure_rows", "recall"]
+__all__ = ["lowest_recall", "measure_index", "measure_rows", "recall"]
 
 _MAX_POINTS = 2048
 _KS = (1, 5, 10, 100)
@@ -32,7 +32,7 @@ def recall(found: NDArray, exact: NDArray) -> float:
     return float(hits.mean())
 
 
-def measure(searched: Predictor, features: csr_matrix) -> dict[str, Any]:
+def measure_index(searched: Predictor, features: csr_matrix) -> dict[str, Any]:
     """Measures recall@k and queries per second over the first points of a set.
 
     Args:
@@ -47,7 +47,7 @@ def measure(searched: Predictor, features: csr_matrix) -> dict[str, Any]:
     """
     features, searched = features[:_MAX_POINTS], _search_only(searched)
     exact = dataclasses.replace(searched, index=None)
-    ks, _ = _choose_ks(exact)
+    ks = _recall_ks(exact.model.spec.num_labels)
     best, _ = exact.predict(features, max(ks))
     # A search for more labels examines more candidates, so each k has its own search.
     shares = {k: recall(searched.predict(features, k)[0], best[:, :k]) for k in ks}
@@ -63,12 +63,12 @@ def measure_rows(exact: Predictor, rounded: Predictor, features: csr_matrix) -> 
       features: CSR [n, d], raw.
 
     Returns:
-      As `measure`, but `recall`: k -> the fraction of the exact top k that are among the rounded
-      model's.
+      As `measure_index`, but `recall`: k -> the fraction of the exact top k that are among the
+      rounded model's.
     """
     features = features[:_MAX_POINTS]
     exact, rounded = _search_only(exact), _search_only(rounded)
-    ks, _ = _choose_ks(exact)
+    ks = _recall_ks(exact.model.spec.num_labels)
     best, found = (model.predict(features, max(ks))[0] for model in (exact, rounded))
     shares = {k: recall(found[:, :k], best[:, :k]) for k in ks}
     return _report(features, exact, rounded, shares)
@@ -77,8 +77,8 @@ def measure_rows(exact: Predictor, rounded: Predictor, features: csr_matrix) -> 
 def _report(
     features: csr_matrix, exact: Predictor, other: Predictor, shares: dict[int, float]
 ) -> dict[str, Any]:
-    """Times both models; returns the result of `measure` with these recalls."""
-    _, timed_k = _choose_ks(exact)
+    """Times both models; returns the result of `measure_index` with these recalls."""
+    timed_k = min(_TIMED_K, exact.model.spec.num_labels)
     rates = []
     for model in (other, exact):
         model.predict(features, timed_k)  # compiles
@@ -100,10 +100,9 @@ def _search_only(predictor: Predictor) -> Predictor:
     return dataclasses.replace(predictor, model=model, memory=None)
 
 
-def _choose_ks(predictor: Predictor) -> tuple[list[int], int]:
-    """The k of recall@k, and the k that is timed."""
-    num_labels = predictor.model.spec.num_labels
-    return [k for k in _KS if k <= num_labels], min(_TIMED_K, num_labels)
+def _recall_ks(num_labels: int) -> list[int]:
+    """The k of recall@k."""
+    return [k for k in _KS if k <= num_labels]
 
 
 def lowest_recall(recalls: Mapping[int, float]) -> tuple[int, float]:
