@@ -228,10 +228,10 @@ class Predictor(FittedModel):
         answers = self._check_answers(answers, rows)
         of_texts = self.vectorizer is not None
         for count, block in self._blocks(rows):
-            weighted, queries = memory_inputs(self, self.memory, rows, first, count, block)
-            block_answers = answers[first : first + count]
-            witnesses += self.memory.witnesses(weighted, queries, block_answers, of_texts=of_texts)
-            first += count
+            chunk = slice(first, first + count)
+            weighted, queries = memory_inputs(self, self.memory, rows[chunk], first, block)
+            witnesses += self.memory.witnesses(weighted, queries, answers[chunk], of_texts=of_texts)
+            first = chunk.stop
         return name_features(witnesses, self.words)
 
     def reasons(

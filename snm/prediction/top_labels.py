@@ -110,17 +110,18 @@ def predict_blocks(
         """The size and the labels of each block; the device may still compute the labels."""
         first = size = 0
         for count, block in blocks.split(rows):
-            added, queries = None, []
+            added = queries = None
             if mesh is None:  # a separate program, which other methods use too
-                queries = [jitted_queries(model, None)(fitted.state, block)]
+                queries = jitted_queries(model, None)(fitted.state, block)
             if memory is not None:
+                features = rows[first : first + count]
                 votes = memory.additions(
-                    *memory_inputs(fitted, memory, rows, first, count, block, *queries)
+                    *memory_inputs(fitted, memory, features, first, block, queries)
                 )
                 votes = votes if among is None else select_columns(votes, among)
                 added = blocks.pad_votes(votes, size)
                 size = added.rows.shape[-1]
-            yield count, score(fitted.state, block, *queries, added, ids_on_device)
+            yield count, score(fitted.state, block, queries, added, ids_on_device)
             first += count
 
     for count, best in yield_delayed(started_blocks()):
@@ -139,7 +140,6 @@ def memory_inputs(
     memory: Memory,
     features: csr_matrix,
     first: int,
-    count: int,
     block: SparseRows,
     queries: Any = None,
 ) -> tuple[csr_matrix, Any]:
@@ -148,13 +148,14 @@ def memory_inputs(
     Args:
       fitted: the model.
       memory: its memory.
-      features: of all points, CSR [n, d], not weighted.
-      first: the index of the first point of the block.
-      count: the number of its points.
+      features: of the points of the block, CSR [m, d], not weighted.
+      first: the index of the first of these points.
       block: the block.
       queries: of the block, if they are computed already; else None.
     """
-    weighted = fitted.weighting.apply(features[first : first + count], first_row=first)
+    weighted = fitted.weighting.apply(features, first_row=first)
     if memory.queries is None:
         return weighted, None
-    return weighted, embed_block(fitted, block, count) if queries is None else queries
+    if queries is None:
+        queries = embed_block(fitted, block, features.shape[0])
+    return weighted, queries
