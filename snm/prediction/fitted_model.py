@@ -18,7 +18,7 @@ from snm.errors import InputError
 from snm.memory.memory import Memory
 from snm.model.model import Model, TrainState
 from snm.prediction.calibration import UNCALIBRATED, Calibration
-from snm.prediction.candidates import ids_by_name, ids_of_labels
+from snm.prediction.candidates.parse import ids_by_name, ids_of_labels
 from snm.prediction.inputs import as_rows
 from snm.prediction.point_blocks import ROWS, Blocks
 from snm.prediction.programs import jitted_queries

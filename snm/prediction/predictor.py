@@ -13,7 +13,7 @@ from scipy.sparse import csr_matrix
 from snm.errors import InputError, counted
 from snm.memory.memory import Witness
 from snm.prediction.calibration import Calibration
-from snm.prediction.candidates import parse_answers, parse_k
+from snm.prediction.candidates.parse import parse_answers, parse_k
 from snm.prediction.fitted_model import FittedModel
 from snm.prediction.point_blocks import concatenate_blocks
 from snm.prediction.reasons import Reason, explain_answers, name_features

@@ -12,10 +12,11 @@ from scipy.sparse import csr_matrix
 
 from snm.losses.reductions import MASKED
 from snm.memory.memory import Memory
-from snm.prediction.candidates import pad_ids, parse_candidates, parse_k, select_columns
-from snm.prediction.exclusion import Excluded, parse_excluded
+from snm.prediction.candidates.columns import pad_ids, select_columns
+from snm.prediction.candidates.excluded import Excluded, parse_excluded
+from snm.prediction.candidates.own import top_of_candidates
+from snm.prediction.candidates.parse import parse_candidates, parse_k
 from snm.prediction.fitted_model import FittedModel, embed_block, make_blocks
-from snm.prediction.own_candidates import top_of_candidates
 from snm.prediction.point_blocks import place_shared, yield_delayed
 from snm.prediction.programs import jitted_queries, jitted_top
 from snm.tables.table import SparseRows
