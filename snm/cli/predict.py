@@ -123,6 +123,7 @@ def _run(command: Predict) -> None:
     """
     from snm.export.load import load
     from snm.prediction.answer_lines import FORMATS
+    from snm.prediction.candidates.parse import parse_k
     from snm.runs.unfinished import remark_unfinished
     from snm.system.stderr import remark
     from snm.system.terminal import say, text_spinner
@@ -135,7 +136,7 @@ def _run(command: Predict) -> None:
         predictor.fitted_calibration()  # refused before it takes time
     if command.threshold is not None:
         predictor.threshold(command.threshold)
-    predictor.checked_k(command.k)  # before anything is printed
+    parse_k(command.k, None, predictor.model.spec.num_labels)  # before anything is printed
     lists = _Lists.of(command, predictor)
     form = FORMATS[command.format](predictor.label_names, predictor.model.spec.num_labels)
     rows = unknown = unlikely = 0

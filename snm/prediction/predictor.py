@@ -13,7 +13,7 @@ from scipy.sparse import csr_matrix
 from snm.errors import InputError, counted
 from snm.memory.memory import Witness
 from snm.prediction.calibration import Calibration
-from snm.prediction.candidates.parse import parse_answers, parse_k
+from snm.prediction.candidates.parse import parse_answers
 from snm.prediction.fitted_model import FittedModel
 from snm.prediction.point_blocks import concatenate_blocks
 from snm.prediction.reasons import Reason, explain_answers, name_features
@@ -195,17 +195,6 @@ class Predictor(FittedModel):
         request, chosen = self._proba_request(features, k, labels, exclude, threshold)
         blocks = ((ids, p) for ids, _, p in self._top_proba(request, chosen))
         return concatenate_blocks(blocks, request.k)
-
-    def checked_k(self, k: int | None) -> int:
-        """The number of labels per point, without candidates.
-
-        Args:
-          k: as in `top`.
-
-        Raises:
-          InputError: not from 1 to K.
-        """
-        return parse_k(k, None, self.model.spec.num_labels)
 
     def witnesses(
         self, features: csr_matrix | Sequence[str], answers: NDArray[np.int32]
