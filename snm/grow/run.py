@@ -7,7 +7,6 @@ import dataclasses
 import numpy as np
 from numpy.typing import NDArray
 
-from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset, points_from_names
 from snm.data.load import absolute_source
 from snm.errors import InputError
@@ -83,14 +82,16 @@ def write_grown(
     memory = None
     # Even if the memory did not pay: the record has probabilities and thresholds.
     if folder.has(folder.memory_record):
-        record = folder.read_memory_record()
+        record, first = folder.read_memory_record(), predictor.model.spec.num_labels
         if predictor.memory is not None:
-            memory = _grown_memory(config, predictor, predictor.memory, names, dataset)
+            new_names = None
+            if config.label_text == "on" and predictor.vectorizer is not None:
+                new_names = points_from_names(names[first:], predictor.vectorizer, first)
+            memory = grown_memory(predictor.memory, predictor, dataset, len(names), new_names)
             save_memory(new.memory, memory)
             record = dataclasses.replace(record, points=len(memory.rows), bytes=memory.nbytes)
         result["memory"] = as_json(record)
         write_json(new.memory_record, result["memory"])
-        first = predictor.model.spec.num_labels
         if (shifts := folder.read_adjustment(first)) is not None:
             save_shifts(new.adjustment, _grown_shifts(shifts, record, len(names) - first, dataset))
     result |= {"metrics": {}, "grown_from": origin.grown_from}
@@ -129,20 +130,6 @@ def _write_members(
         store = new.checkpoints(config.keep_checkpoints, name, about)
         store.save(step, grow_state(state, rows, bias), progress, None)
     return origins
-
-
-def _grown_memory(
-    config: ResolvedConfig,
-    predictor: Predictor,
-    memory: Memory,
-    names: tuple[str, ...],
-    dataset: Dataset | None,
-) -> Memory:
-    """The memory with the points of the data, and with the new names if it stores names."""
-    first, new_names = predictor.model.spec.num_labels, None
-    if config.label_text == "on" and predictor.vectorizer is not None:
-        new_names = points_from_names(names[first:], predictor.vectorizer, first)
-    return grown_memory(memory, predictor, dataset, len(names), new_names)
 
 
 def _grown_shifts(
