@@ -15,12 +15,11 @@ from typing import Any
 import numpy as np
 
 from snm.data.propensity import PROPENSITY
-from snm.evaluation.filters import canonical, in_pairs, nonzero_pairs
+from snm.evaluation.filters import CSR, canonical, in_pairs, nonzero_pairs
 
 __all__ = ["KS", "Metrics", "frequency_groups", "metric_names", "propensities"]
 
 NDArray = np.ndarray[Any, Any]
-CSR = Any  # scipy.sparse.csr_array or csr_matrix; SciPy has no types
 
 KS = (1, 3, 5)
 """The values of k that metrics are computed at; those above the number of labels are omitted."""
