@@ -96,17 +96,17 @@ class _PlanResult:
 
     Attributes:
       config: the settings of the run.
-      expected: bytes by part and stage, and steps.
+      forecast: bytes by part and stage, and steps.
       programs: the compiled programs of the run.
-      room: the memory needed and available.
+      memory: needed and available.
       seconds: of a step; None if no step was timed.
       not_timed_because: the reason if no step was timed; else empty.
     """
 
     config: ResolvedConfig
-    expected: Forecast
+    forecast: Forecast
     programs: Programs
-    room: MemoryCheck
+    memory: MemoryCheck
     seconds: float | None
     not_timed_because: str
 
@@ -123,33 +123,33 @@ def _compute_plan(command: Plan, limit: int | None) -> _PlanResult:
 
     dataset = load(command.data)
     config = resolve(command.settings, dataset)
-    expected, programs = forecast(dataset, config)
-    room = compare_memory(expected, programs, config, limit)
+    predicted, programs = forecast(dataset, config)
+    memory = compare_memory(predicted, programs, config, limit)
     not_timed_because = ""
     if programs.mesh is not None and jax.default_backend() == "cpu":
         not_timed_because = "one CPU simulates the devices"
-    elif room.needed > device_memory():
+    elif memory.needed > device_memory():
         not_timed_because = "the run does not fit this machine"
-    at_once = expected.sizes.parallel_members
+    at_once = predicted.sizes.parallel_members
     seconds = None if not_timed_because else seconds_per_step(programs, at_once)
-    return _PlanResult(config, expected, programs, room, seconds, not_timed_because)
+    return _PlanResult(config, predicted, programs, memory, seconds, not_timed_because)
 
 
 def _as_json(plan: _PlanResult) -> dict[str, Any]:
     """The result with sizes in bytes and times in seconds, None if no step was timed."""
-    expected, room = plan.expected, plan.room
-    seconds, steps = plan.seconds, expected.steps_per_epoch
+    forecast, memory = plan.forecast, plan.memory
+    seconds, steps = plan.seconds, forecast.steps_per_epoch
     return {
-        "host_bytes": expected.host,
-        "device_bytes": expected.device,
-        "peak_host_bytes": expected.peak_host,
-        "peak_device_bytes": expected.peak_device,
-        "limit_bytes": room.limit,
-        "fits": room.fits,
-        "ways_to_fit": [{"flags": flags, "bytes": size} for flags, size in room.remedies],
+        "host_bytes": forecast.host,
+        "device_bytes": forecast.device,
+        "peak_host_bytes": forecast.peak_host,
+        "peak_device_bytes": forecast.peak_device,
+        "limit_bytes": memory.limit,
+        "fits": memory.fits,
+        "ways_to_fit": [{"flags": flags, "bytes": size} for flags, size in memory.remedies],
         "steps_per_epoch": steps,
         "seconds_per_step": seconds,
-        "members_at_once": expected.sizes.parallel_members,
+        "members_at_once": forecast.sizes.parallel_members,
         "compile_seconds": plan.programs.compile_seconds,
         "seconds_per_epoch": None if seconds is None else seconds * steps,
     }
@@ -159,26 +159,26 @@ def _print(plan: _PlanResult) -> None:
     """Prints tables of bytes, the time of an epoch, and whether the run fits."""
     from snm.system.terminal import console, say
 
-    expected, mesh, room = plan.expected, plan.programs.mesh, plan.room
-    name = "host" if expected.device else "memory"
-    console.print(_table(f"{name}, MiB", expected.host))
-    if expected.device:
+    forecast, mesh, memory = plan.forecast, plan.programs.mesh, plan.memory
+    name = "host" if forecast.device else "memory"
+    console.print(_table(f"{name}, MiB", forecast.host))
+    if forecast.device:
         title = "device" if mesh is None else f"each of {mesh.size} devices"
-        console.print(_table(f"{title}, MiB", expected.device))
+        console.print(_table(f"{title}, MiB", forecast.device))
     say(_time_text(plan))
-    sizes = f"{format_bytes(room.needed)} at the peak, {format_bytes(room.limit)} available"
-    spare = "" if expected.device else f"; {_SPARE}"
-    say(f"fits: {sizes}{spare}" if room.fits else f"does not fit: {sizes}")
-    for flags, size in room.remedies:
+    sizes = f"{format_bytes(memory.needed)} at the peak, {format_bytes(memory.limit)} available"
+    spare = "" if forecast.device else f"; {_SPARE}"
+    say(f"fits: {sizes}{spare}" if memory.fits else f"does not fit: {sizes}")
+    for flags, size in memory.remedies:
         say(f"  {flags:<24} {format_bytes(size)}")
 
 
 def _time_text(plan: _PlanResult) -> str:
     """How long a step, an epoch and the training take, or why this is not known."""
-    config, seconds, steps = plan.config, plan.seconds, plan.expected.steps_per_epoch
+    config, seconds, steps = plan.config, plan.seconds, plan.forecast.steps_per_epoch
     if seconds is None:
         return f"time: not measured, because {plan.not_timed_because}"
-    at_once = plan.expected.sizes.parallel_members
+    at_once = plan.forecast.sizes.parallel_members
     total_steps = config.epochs * -(-config.members // at_once) * steps
     per_step = f" of {at_once} members at once" if at_once > 1 else ""
     return (

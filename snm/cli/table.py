@@ -25,9 +25,9 @@ from snm.cli.data_verbs.synth import Synth
 from snm.cli.evaluate import Evaluate
 from snm.cli.help_text import unwrap_paragraphs
 from snm.cli.plan import Plan
-from snm.cli.predict import Predict
+from snm.cli.predict.verb import Predict
 from snm.cli.setting_groups import in_groups, with_groups
-from snm.cli.train import Train
+from snm.cli.train.verb import Train
 from snm.compare.cli import Compare
 from snm.config.settings import Config
 from snm.doctor.cli import Doctor

@@ -26,7 +26,7 @@ from snm.doctor.folder_advice import advice_on_files
 from snm.doctor.text_scan import Scan, scan, sniff
 from snm.errors import InputError
 from snm.machine.platform import device_error
-from snm.runs.stored_run import is_exported
+from snm.runs.stored_run import has_export_files
 from snm.text import counted, format_bytes
 
 __all__ = ["examine_data"]
@@ -54,7 +54,7 @@ def examine_data(source: str) -> tuple[list[Finding], dict[str, Any]]:
     if source != SYNTHETIC and not Path(source).is_dir():
         found = "a file" if Path(source).exists() else "no such folder"
         raise InputError(source, found, "the folder of a data set or of a run")
-    if is_exported(Path(source)):
+    if has_export_files(Path(source)):
         found = "files of `snm export`"
         raise InputError(source, found, "the folder of a data set or of a run")
     findings: list[Finding] = []

@@ -9,7 +9,7 @@ from snm.errors import InputError
 from snm.estimator.targets import Targets
 from snm.export.arrays import make_manifest
 from snm.export.manifest import write_manifest
-from snm.export.mapped import write_export
+from snm.export.npy.folder import write_npy
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
 from snm.system import disk
@@ -43,5 +43,5 @@ def write_folder(predictor: Predictor, config: ResolvedConfig, targets: Targets,
             names = files.names
             disk.write(names, "".join(f"{name}\n" for name in classes).encode())
         predictor.weighting.save(files.fitted_weighting)
-        entries = write_export(predictor, config, names, partial)
+        entries = write_npy(predictor, config, names, partial)
         write_manifest(partial, {**make_manifest(predictor, {"run": "SNMClassifier"}), **entries})

@@ -19,7 +19,6 @@ from snm.config.settings import Config
 from snm.data.dataset import Dataset, Points
 from snm.data.weighting import Weighting
 from snm.errors import InputError
-from snm.estimator.fit import fit_members
 from snm.estimator.inputs import make_points, to_csr, to_seed, warn_dominant_feature
 from snm.estimator.parameters import (
     check_flags,
@@ -29,6 +28,7 @@ from snm.estimator.parameters import (
     with_weighting,
 )
 from snm.estimator.targets import Targets
+from snm.estimator.train_members import fit_members
 from snm.memory.memory import Memory
 from snm.model.from_config import make_model
 from snm.model.inference import add_to_biases, join_members

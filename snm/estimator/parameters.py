@@ -14,7 +14,7 @@ from snm.config.auto import auto_weighting
 from snm.config.fields import settings_with
 from snm.config.marks import Trait
 from snm.config.resolved import ResolvedConfig
-from snm.config.settings import PRESETS, Config, preset
+from snm.config.settings import Config, preset
 from snm.data.weighting import filled
 from snm.errors import InputError
 from snm.memory.sizes import MIN_POINTS
@@ -58,8 +58,6 @@ def make_config(
     Raises:
       InputError: an unknown preset or field, or a field that an estimator does not use.
     """
-    if preset_name not in PRESETS:
-        raise InputError("preset", repr(preset_name), f"one of {', '.join(PRESETS)}")
     base = preset(preset_name)
     values = {key: value for key, value in params.items() if key in _KNOWN and value is not None}
     has_batch_size = "batch_size" in values or "batch_size" in (settings or {})

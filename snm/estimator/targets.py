@@ -18,7 +18,6 @@ from sklearn.utils.validation import assert_all_finite, column_or_1d
 
 from snm.data.csr import csr_of_ones, row_starts
 from snm.errors import InputError
-from snm.estimator.inputs import label_weights
 from snm.text import counted, first_line
 
 __all__ = ["Targets"]
@@ -27,6 +26,7 @@ Form = Literal["classes", "lists", "dense", "sparse"]
 
 _NESTED = (list, tuple, set, frozenset, np.ndarray)  # the labels of a point
 _ROWS = "a class, or a list, tuple, set or array of labels"
+_CLASS_WEIGHT = "`balanced`, a mapping from class to weight, or one weight a class"
 _FORMS = "a list or an array of classes, a list of labels a point, or an indicator"
 
 
@@ -159,11 +159,13 @@ class Targets:
         """The weights of the classes, float32 [K], or None for 1 each.
 
         Args:
-          class_weight: weights by class, 1 where there is none; or as in `label_weights`.
-          labels: CSR [n, K], of the points.
+          class_weight: None; weights by class, 1 where there is none; [K] in the order of the
+            classes; or `balanced`: the number of labels of all points, divided by K and by the
+            points of the label. With one class a point that is scikit-learn's formula.
+          labels: CSR [n, K] of ones, of the points.
 
         Raises:
-          InputError: an unknown class, or as in `label_weights`.
+          InputError: none of these, an unknown class, or a weight that is not finite and above 0.
         """
         if isinstance(class_weight, Mapping):
             columns, known = self._find_columns(np.asarray(list(class_weight)))
@@ -173,7 +175,7 @@ class Targets:
             weights = np.ones(len(self.classes))
             weights[columns] = list(class_weight.values())
             class_weight = weights
-        return label_weights(class_weight, labels)
+        return _label_weights(class_weight, labels)
 
     def _find_columns(self, values: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """The column of each value, and whether it is a known class."""
@@ -330,3 +332,28 @@ def _is_lists(y: Any, *, pairs: bool) -> bool:
 
 def _column(y: Any) -> NDArray[Any]:
     return column_or_1d(y, warn=True)
+
+
+def _label_weights(class_weight: Any, labels: sparse.csr_matrix) -> NDArray[np.float32] | None:
+    """The weights of the labels in the order of the classes; see `Targets.weights`."""
+    num_labels = labels.shape[1]
+    if class_weight is None:
+        return None
+    weights = np.ones(num_labels, np.float32)
+    if isinstance(class_weight, str):
+        if class_weight != "balanced":
+            raise InputError("class_weight", repr(class_weight), _CLASS_WEIGHT)
+        counts = np.bincount(labels.indices, minlength=num_labels)
+        present = counts > 0
+        weights[present] = labels.nnz / (num_labels * counts[present])
+    else:
+        try:
+            weights = np.asarray(class_weight, np.float32)
+        except (TypeError, ValueError) as error:
+            raise InputError("class_weight", repr(class_weight)[:60], _CLASS_WEIGHT) from error
+    if weights.shape != (num_labels,):
+        expected = f"one weight a class, {num_labels} of them"
+        raise InputError("class_weight", f"shape {weights.shape}", expected)
+    if not (np.isfinite(weights) & (weights > 0)).all():
+        raise InputError("class_weight", f"{weights.min()}", "finite numbers above 0")
+    return weights

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from snm.evaluation.filters import canonical, in_pairs, nonzero_pairs
+from snm.evaluation.filters import CSR, canonical, in_pairs, nonzero_pairs
 
 __all__ = ["F1"]
-
-CSR = Any  # scipy.sparse.csr_array or csr_matrix; SciPy has no types
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

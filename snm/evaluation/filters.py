@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from snm.data.csr import row_starts, rows_of_entries
 
 __all__ = [
+    "CSR",
     "canonical",
     "first_unfiltered",
     "in_pairs",
@@ -23,7 +24,8 @@ __all__ = [
     "remove_filtered",
 ]
 
-CSR = Any  # scipy.sparse.csr_array or csr_matrix; SciPy has no types
+CSR = Any
+"""`scipy.sparse.csr_array` or `csr_matrix`: SciPy has no types."""
 
 
 def max_filtered(pairs: NDArray) -> int:

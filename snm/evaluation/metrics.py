@@ -15,16 +15,16 @@ from typing import Any
 import numpy as np
 
 from snm.data.propensity import PROPENSITY
-from snm.evaluation.filters import canonical, in_pairs, nonzero_pairs
+from snm.evaluation.filters import CSR, canonical, in_pairs, nonzero_pairs
 
 __all__ = ["KS", "Metrics", "frequency_groups", "metric_names", "propensities"]
 
 NDArray = np.ndarray[Any, Any]
-CSR = Any  # scipy.sparse.csr_array or csr_matrix; SciPy has no types
 
 KS = (1, 3, 5)
 """The values of k that metrics are computed at; those above the number of labels are omitted."""
 
+_NUM_GROUPS = 10  # of labels by frequency
 _MEASURES = ("P", "R", "F1", "nDCG", "PSP", "PSnDCG", "coverage")
 
 
@@ -73,32 +73,26 @@ def propensities(
     return 1.0 / (1.0 + scale * (frequency + b) ** -a)
 
 
-def frequency_groups(label_frequency: NDArray, num_groups: int = 10) -> NDArray:
-    """Splits the labels into groups of equal size by frequency; deciles by default.
+def frequency_groups(label_frequency: NDArray) -> NDArray:
+    """Splits the labels into ten groups of equal size by frequency.
 
     Labels are sorted by ascending frequency, ties by id. The label at index i of K belongs to group
-    floor(i num_groups / K), so group 0 holds the rarest labels and the last group the most frequent
-    ones. Group sizes differ by at most 1.
+    floor(10 i / K), so group 0 holds the rarest labels and group 9 the most frequent ones. Group
+    sizes differ by at most 1.
 
     Args:
       label_frequency: int [K], the training points that carry each label.
-      num_groups: at least 1.
 
     Returns:
       int32 [K], the group of each label.
 
-    Raises:
-      ValueError: less than one group.
-
     Example:
-      >>> frequency_groups(np.array([5, 1, 3, 2]), 2)
-      array([1, 0, 1, 0], dtype=int32)
+      >>> frequency_groups(np.array([5, 1, 3, 2]))
+      array([7, 0, 5, 2], dtype=int32)
     """
-    if num_groups < 1:
-        raise ValueError(f"num_groups must be at least 1, found {num_groups}")
     order = np.argsort(label_frequency, kind="stable")
     groups = np.empty(len(order), np.int32)
-    groups[order] = np.arange(len(order), dtype=np.int64) * num_groups // max(len(order), 1)
+    groups[order] = np.arange(len(order), dtype=np.int64) * _NUM_GROUPS // max(len(order), 1)
     return groups
 
 

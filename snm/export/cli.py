@@ -229,12 +229,12 @@ def _write_model_arrays(
 ) -> dict[str, Any]:
     """Writes the arrays of a run; returns their entries of the manifest."""
     from snm.export.arrays import model_arrays, write_arrays
-    from snm.export.mapped import write_export
     from snm.export.memory_arrays import stored_arrays, voting_entries
+    from snm.export.npy.folder import write_npy
 
     if command.to == "npy":
         names = folder.names if folder.has(folder.names) else None
-        return write_export(predictor, folder.settings(), names, partial, rows=command.rows)
+        return write_npy(predictor, folder.settings(), names, partial, rows=command.rows)
     entries: dict[str, Any] = {"file": write_arrays(model_arrays(predictor), command.to, partial)}
     if (memory := predictor.memory) is not None:
         name = write_arrays(stored_arrays(memory), command.to, partial, "memory")
@@ -281,7 +281,7 @@ def _write_index(
 ) -> dict[str, Any]:
     from snm.export.index import ARRAYS, QUERY, bias_scale, build_index, with_index
     from snm.export.manifest import write_manifest
-    from snm.export.measure import measure
+    from snm.export.measure import measure_index
 
     settings = GraphSettings(command.links, command.build_effort, command.search_effort)
     entries = {
@@ -297,7 +297,7 @@ def _write_index(
     }
     write_manifest(folder, {**manifest, "index": entries})
     searched = with_index(predictor, folder)  # measures the files as written
-    measured = measure(searched, points)
+    measured = measure_index(searched, points)
     _check_recall(measured, command)
     return {**entries, "measured": measured}
 
@@ -306,11 +306,11 @@ def _measure_quantized(
     command: Export, predictor: Predictor, points: Any, manifest: dict[str, Any], folder: Path
 ) -> dict[str, Any]:
     from snm.export.manifest import write_manifest
-    from snm.export.mapped import open_export
     from snm.export.measure import measure_rows
+    from snm.export.npy.folder import open_npy
 
     write_manifest(folder, manifest)
-    written = open_export(folder, memory=False)  # measures the files as written
+    written = open_npy(folder, memory=False)  # measures the files as written
     measured = measure_rows(predictor, written, points)
     _check_recall(measured, command)
     return measured

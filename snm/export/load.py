@@ -7,7 +7,7 @@ from pathlib import Path
 from snm.errors import InputError
 from snm.export.hub.folder import is_hub, open_hub
 from snm.export.hub.transfer import HubAddress, pull
-from snm.export.mapped import is_export, open_export
+from snm.export.npy.folder import is_npy_export, open_npy
 from snm.prediction.predictor import Predictor
 from snm.runs import stored_run
 from snm.stores.copies import local_copy
@@ -39,9 +39,9 @@ def load(run: str | Path, *, memory: bool = True, verify: bool = True) -> Predic
     folder = local_copy(run) if address is None else pull(address)
     if is_hub(folder):
         return open_hub(folder, memory=memory, verify=verify)
-    if is_export(folder):
-        return open_export(folder, memory=memory, verify=verify)
-    if stored_run.is_exported(folder):
+    if is_npy_export(folder):
+        return open_npy(folder, memory=memory, verify=verify)
+    if stored_run.has_export_files(folder):
         found, expected = "arrays that do not open alone", "a whole export as hub or npy, or a run"
         raise InputError(str(run), found, expected)
     return stored_run.load(folder, memory=memory, verify=verify)

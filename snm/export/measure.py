@@ -13,7 +13,7 @@ from scipy.sparse import csr_matrix
 
 from snm.prediction.predictor import Predictor
 
-__all__ = ["lowest_recall", "measure", "measure_rows", "recall"]
+__all__ = ["lowest_recall", "measure_index", "measure_rows", "recall"]
 
 _MAX_POINTS = 2048
 _KS = (1, 5, 10, 100)
@@ -32,7 +32,7 @@ def recall(found: NDArray, exact: NDArray) -> float:
     return float(hits.mean())
 
 
-def measure(searched: Predictor, features: csr_matrix) -> dict[str, Any]:
+def measure_index(searched: Predictor, features: csr_matrix) -> dict[str, Any]:
     """Measures recall@k and queries per second over the first points of a set.
 
     Args:
@@ -63,8 +63,8 @@ def measure_rows(exact: Predictor, rounded: Predictor, features: csr_matrix) -> 
       features: CSR [n, d], raw.
 
     Returns:
-      As `measure`, but `recall`: k -> the fraction of the exact top k that are among the rounded
-      model's.
+      As `measure_index`, but `recall`: k -> the fraction of the exact top k that are among the
+      rounded model's.
     """
     features = features[:_MAX_POINTS]
     exact, rounded = _search_only(exact), _search_only(rounded)
@@ -77,7 +77,7 @@ def measure_rows(exact: Predictor, rounded: Predictor, features: csr_matrix) -> 
 def _report(
     features: csr_matrix, exact: Predictor, other: Predictor, shares: dict[int, float]
 ) -> dict[str, Any]:
-    """Times both models; returns the result of `measure` with these recalls."""
+    """Times both models; returns the result of `measure_index` with these recalls."""
     timed_k = min(_TIMED_K, exact.model.spec.num_labels)
     rates = []
     for model in (other, exact):

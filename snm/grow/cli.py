@@ -16,7 +16,7 @@ from snm.text import counted
 if TYPE_CHECKING:
     from snm.data.dataset import Dataset
     from snm.data.id_space import IdSpace
-    from snm.grow.rows import Origins
+    from snm.grow.rows import NewRowCounts
     from snm.memory.memory import Memory
     from snm.prediction.predictor import Predictor
 
@@ -94,10 +94,10 @@ class Grow:
             if mapped is not None:
                 say(mapped)
         with atomic_folder("--output", out) as partial, waiting(f"growing {self.run}"):
-            origins, memory = write_grown(
+            counts, memory = write_grown(
                 old, RunFolder(partial), predictor, before + names, dataset, self.data
             )
-        for line in _report(self, predictor, origins, memory):
+        for line in _report(self, predictor, counts, memory):
             say(line)
 
 
@@ -121,27 +121,27 @@ def _check_growth(command: Grow, predictor: Predictor, names: tuple[str, ...]) -
 
 
 def _report(
-    command: Grow, predictor: Predictor, origins: Origins, memory: Memory | None
+    command: Grow, predictor: Predictor, counts: NewRowCounts, memory: Memory | None
 ) -> Iterator[str]:
     """Yields the lines about new rows and stored points, and the next command.
 
     Args:
       command: the command.
       predictor: the model of the old run.
-      origins: the origins of the new rows.
+      counts: the number of new rows by origin.
       memory: the memory of the new run.
     """
     from snm.runs.warm_start_hint import IF_ALL_POINTS, warm_start_flags
 
     old_labels = f"the {predictor.model.spec.num_labels:,} of {command.run}"
-    new = origins.total
+    new = counts.total
     if new:
-        random = f"{origins.random:,} at random"
-        if origins.random:
+        random = f"{counts.random:,} at random"
+        if counts.random:
             random += " (without points, and names that tell nothing)"
         yield (
             f"added {counted(new, 'label')} to {old_labels}; rows at the start: "
-            f"{origins.points:,} by points, {origins.names:,} by name, {random}; "
+            f"{counts.points:,} by points, {counts.names:,} by name, {random}; "
             f"written to {command.output}"
         )
     else:

@@ -18,11 +18,11 @@ from snm.prediction.predictor import Predictor
 from snm.tables.rounding import as_float, round_to_nearest
 from snm.tables.table import RowTable, random_rows
 
-__all__ = ["Origins", "grow_state", "new_rows", "predict_biases"]
+__all__ = ["NewRowCounts", "grow_state", "new_rows", "predict_biases"]
 
 
 @dataclasses.dataclass(frozen=True)
-class Origins:
+class NewRowCounts:
     """The number of new rows by origin: from training points, from the label's name, random."""
 
     points: int
@@ -37,7 +37,7 @@ class Origins:
 
 def new_rows(
     predictor: Predictor, names: Sequence[str], dataset: Dataset | None, seed: int
-) -> tuple[NDArray[np.float32], Origins]:
+) -> tuple[NDArray[np.float32], NewRowCounts]:
     """Class rows of unit length for new labels, for one member of a model.
 
     A row is the direction of the mean query of the label's training points. Without points, it is
@@ -52,7 +52,7 @@ def new_rows(
       seed: the seed of the random rows.
 
     Returns:
-      float32 [new, dim], and their origins.
+      float32 [new, dim], and their number by origin.
     """
     first, count = predictor.model.spec.num_labels, len(names)
     sums = np.zeros((count, predictor.model.dim), np.float64)
@@ -89,7 +89,7 @@ def new_rows(
         sums[remaining] = np.asarray(drawn)[remaining]
     rows = sums / np.linalg.norm(sums, axis=1, keepdims=True)
     counts = {name: int((origin == name).sum()) for name in ("points", "names", "random")}
-    return rows.astype(np.float32), Origins(**counts)
+    return rows.astype(np.float32), NewRowCounts(**counts)
 
 
 def predict_biases(

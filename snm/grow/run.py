@@ -7,12 +7,11 @@ import dataclasses
 import numpy as np
 from numpy.typing import NDArray
 
-from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset, points_from_names
 from snm.data.load import absolute_source
 from snm.errors import InputError
 from snm.grow.grown_memory import grown_memory
-from snm.grow.rows import Origins, grow_state, new_rows, predict_biases
+from snm.grow.rows import NewRowCounts, grow_state, new_rows, predict_biases
 from snm.machine.versions import versions
 from snm.memory.adjustment import label_shifts, save_shifts
 from snm.memory.memory import Memory
@@ -36,7 +35,7 @@ def write_grown(
     names: tuple[str, ...],
     dataset: Dataset | None,
     source: str | None,
-) -> tuple[Origins, Memory | None]:
+) -> tuple[NewRowCounts, Memory | None]:
     """Writes the run that a finished one grows to.
 
     Args:
@@ -72,7 +71,7 @@ def write_grown(
         )
     vectorizer = folder.checked(folder.vectorizer) if folder.has(folder.vectorizer) else None
     new.write(config, origin, predictor.weighting, names, vectorizer)
-    origins = _write_members(old, new, predictor, names, dataset, origin.sha256)
+    counts = _write_members(old, new, predictor, names, dataset, origin.sha256)
     result = folder.read_result()
     measured = ("by_label_frequency", "by_popularity", "without_repeats", "points_without_features",
                 "reliability", "validation", "memory")  # fmt: skip
@@ -83,19 +82,21 @@ def write_grown(
     memory = None
     # Even if the memory did not pay: the record has probabilities and thresholds.
     if folder.has(folder.memory_record):
-        record = folder.read_memory_record()
+        record, first = folder.read_memory_record(), predictor.model.spec.num_labels
         if predictor.memory is not None:
-            memory = _grown_memory(config, predictor, predictor.memory, names, dataset)
+            new_names = None
+            if config.label_text == "on" and predictor.vectorizer is not None:
+                new_names = points_from_names(names[first:], predictor.vectorizer, first)
+            memory = grown_memory(predictor.memory, predictor, dataset, len(names), new_names)
             save_memory(new.memory, memory)
             record = dataclasses.replace(record, points=len(memory.rows), bytes=memory.nbytes)
         result["memory"] = as_json(record)
         write_json(new.memory_record, result["memory"])
-        first = predictor.model.spec.num_labels
         if (shifts := folder.read_adjustment(first)) is not None:
             save_shifts(new.adjustment, _grown_shifts(shifts, record, len(names) - first, dataset))
     result |= {"metrics": {}, "grown_from": origin.grown_from}
     new.finish(result, StoredRun(new, config, origin, all_trained=True).checkpoints.seals())
-    return origins, memory
+    return counts, memory
 
 
 def _write_members(
@@ -105,7 +106,7 @@ def _write_members(
     names: tuple[str, ...],
     dataset: Dataset | None,
     sha256: str,
-) -> Origins:
+) -> NewRowCounts:
     """Writes a checkpoint of each member with rows of the new labels.
 
     Returns:
@@ -113,12 +114,12 @@ def _write_members(
     """
     first, config = predictor.model.spec.num_labels, old.config
     frequency = None if dataset is None else dataset.label_frequency()
-    origins = Origins(0, 0, 0)
+    counts = NewRowCounts(0, 0, 0)
     for member in range(1, predictor.model.members + 1):
         model, state = old.member(member)
         single = dataclasses.replace(predictor, model=model, state=state, memory=None)
         seed = member_seed(config.seed, member)
-        rows, origins = new_rows(single, names[first:], dataset, seed)
+        rows, counts = new_rows(single, names[first:], dataset, seed)
         bias = None
         if state.head.bias is not None:
             bias = predict_biases(np.asarray(state.head.bias), frequency, len(names) - first)
@@ -128,21 +129,7 @@ def _write_members(
         about = {"data_sha256": sha256, "seed": seed, "versions": versions()}
         store = new.checkpoints(config.keep_checkpoints, name, about)
         store.save(step, grow_state(state, rows, bias), progress, None)
-    return origins
-
-
-def _grown_memory(
-    config: ResolvedConfig,
-    predictor: Predictor,
-    memory: Memory,
-    names: tuple[str, ...],
-    dataset: Dataset | None,
-) -> Memory:
-    """The memory with the points of the data, and with the new names if it stores names."""
-    first, new_names = predictor.model.spec.num_labels, None
-    if config.label_text == "on" and predictor.vectorizer is not None:
-        new_names = points_from_names(names[first:], predictor.vectorizer, first)
-    return grown_memory(memory, predictor, dataset, len(names), new_names)
+    return counts
 
 
 def _grown_shifts(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,23 +21,15 @@ from snm.memory.row_top_k import top_k_of_rows
 __all__ = ["Choice", "ModelAnswers", "SettingsGain", "Voters", "choose", "contains_labels"]
 
 
-class _Voting(NamedTuple):
-    """The settings of a memory without its weight; see `MemorySettings`."""
-
-    feature_share: float
-    neighbors: int
-    power: float
-
-
 # Each step of the search varies one setting. The share comes first: the best values of the others
 # depend on it, and once they fit one share, the other share is hardly ever better.
-_SEARCH_STEPS: tuple[Callable[[_Voting], list[_Voting]], ...] = (
-    lambda voting: [voting._replace(feature_share=share) for share in (0.5, 1.0)],
-    lambda voting: [voting._replace(neighbors=count) for count in (10, 30, 100, 200)],
-    lambda voting: [voting._replace(power=power) for power in (1.0, 2.0, 4.0)],
+_SEARCH_STEPS: tuple[tuple[str, tuple[Any, ...]], ...] = (
+    ("feature_share", (0.5, 1.0)),
+    ("neighbors", (10, 30, 100, 200)),
+    ("power", (1.0, 2.0, 4.0)),
 )
 _WEIGHTS = (1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0)  # of the range of a point's scores
-_START = _Voting(0.5, 100, 2.0)
+_START = MemorySettings(neighbors=100, power=2.0, feature_share=0.5, weight=1.0)
 _MAX_VOTED = 50  # labels with the most votes that are considered
 _MAX_SCRATCH = 1 << 18  # numbers of a dense block of votes
 _MAX_ARGMAX = 10  # up to so many answers, repeated argmax takes less time than sorting
@@ -75,11 +66,10 @@ class Voters(NamedTuple):
     labels: csr_matrix
     weights: NDArray[np.float32] | None = None
 
-    def votes(self, voting: _Voting) -> csr_matrix:
-        """The share of each label in the votes for each point, CSR [m, K]."""
-        share, count, power = voting
-        similar = with_query_cosines(self.found, self.cosines, share)
-        return votes(similar, self.labels, count, power, self.weights)
+    def votes(self, settings: MemorySettings) -> csr_matrix:
+        """The share of each label in the votes for each point, CSR [m, K], before `weight`."""
+        similar = with_query_cosines(self.found, self.cosines, settings.feature_share)
+        return votes(similar, self.labels, settings.neighbors, settings.power, self.weights)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,21 +133,22 @@ def choose(
     alone = _Merged.of(answered, true, csr_matrix(truth.shape))
     base = alone.hits(0.0, max(ks))
 
-    def best_weight(voting: _Voting) -> SettingsGain:
-        share, count, power = voting
-        merged, gains = _Merged.of(answered, true, voters.votes(voting)), []
+    def best_weight(settings: MemorySettings) -> SettingsGain:
+        merged, gains = _Merged.of(answered, true, voters.votes(settings)), []
         for weight in (span * part for part in _WEIGHTS):
-            settings = MemorySettings(count, power, share, weight)
             gain = measure_gain(base, merged.hits(weight, max(ks)), ks)
-            gains.append(SettingsGain(**vars(gain), settings=settings))
+            weighted = dataclasses.replace(settings, weight=weight)
+            gains.append(SettingsGain(**vars(gain), settings=weighted))
         return max(gains, key=lambda gain: gain.sure_gain)
 
-    best, tried = _START, {_START: best_weight(_START)}
+    best, tried = _START, {_START: best_weight(_START)}  # the keys keep the weight of the start
     steps, unchanged = itertools.cycle(_SEARCH_STEPS), 0
     while unchanged < len(_SEARCH_STEPS):
-        untried = [voting for voting in next(steps)(best) if voting not in tried]
+        name, values = next(steps)
+        varied = [dataclasses.replace(best, **{name: value}) for value in values]
+        untried = [settings for settings in varied if settings not in tried]
         tried.update(zip(untried, on_all_cores(best_weight, untried), strict=True))
-        before, best = best, max(tried, key=lambda voting: tried[voting].sure_gain)
+        before, best = best, max(tried, key=lambda settings: tried[settings].sure_gain)
         unchanged = unchanged + 1 if best == before else 0
     chosen, merged, weight = tried[best], alone, 0.0
     if chosen.pays:

@@ -90,7 +90,7 @@ class Witness(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Memory:
-    """StoredPoints training points.
+    """Training points that vote for their labels.
 
     Attributes:
       features: float32 CSR [n, d], weighted as for the model.

@@ -67,7 +67,7 @@ class AnswerFormat:
     def begin(self, stream: Any) -> None:
         """Writes the header, if the format has one."""
 
-    def of(self, block: AnswerBlock) -> Iterator[str]:
+    def lines(self, block: AnswerBlock) -> Iterator[str]:
         """The lines of some points, each with its newline.
 
         Raises:
@@ -84,8 +84,8 @@ class JsonFormat(AnswerFormat):
 
     explains = True
 
-    def of(self, block: AnswerBlock) -> Iterator[str]:
-        """See `AnswerFormat.of`."""
+    def lines(self, block: AnswerBlock) -> Iterator[str]:
+        """See `AnswerFormat.lines`."""
         for number in range(len(block.labels)):
             answer = self._answer(block, number)
             try:
@@ -132,8 +132,8 @@ class SparseFormat(AnswerFormat):
         """
         stream.write(f"{0:0{_COUNT_DIGITS}} {self._num_labels}\n")
 
-    def of(self, block: AnswerBlock) -> Iterator[str]:
-        """See `AnswerFormat.of`."""
+    def lines(self, block: AnswerBlock) -> Iterator[str]:
+        """See `AnswerFormat.lines`."""
         values = block.scores if block.probabilities is None else block.probabilities
         for number, ids in enumerate(block.labels):
             kept = block.kept(number)

@@ -11,7 +11,7 @@ from scipy.sparse import csr_matrix
 
 from snm.batches.csr_blocks import make_block, power_of_two
 from snm.distributed.processes import replicate
-from snm.prediction.fitted_model import block_sizes
+from snm.prediction.fitted_model import make_blocks
 from snm.prediction.predictor import Predictor
 from snm.prediction.programs import jitted_concordant_counts
 from snm.topk.blocks import Masked
@@ -40,7 +40,7 @@ def count_concordant_pairs(
     """
     mesh, num_labels = predictor.mesh, predictor.model.spec.num_labels
     program, first = jitted_concordant_counts(predictor.model, mesh), 0
-    blocks = block_sizes(predictor, None)
+    blocks = make_blocks(predictor, None)
     for count, block in blocks.split(predictor.as_rows(features)):
         rows = np.full(predictor.block_rows, -1, np.int64)
         rows[:count] = np.arange(first, first + count)

@@ -18,13 +18,13 @@ from snm.errors import InputError
 from snm.memory.memory import Memory
 from snm.model.model import Model, TrainState
 from snm.prediction.calibration import UNCALIBRATED, Calibration
-from snm.prediction.candidates import ids_by_name, ids_of_labels
+from snm.prediction.candidates.parse import ids_by_name, ids_of_labels
 from snm.prediction.inputs import as_rows
 from snm.prediction.point_blocks import ROWS, Blocks
 from snm.prediction.programs import jitted_queries
 from snm.tables.table import SparseRows
 
-__all__ = ["FittedModel", "LabelIndex", "block_sizes", "embed_block"]
+__all__ = ["FittedModel", "LabelIndex", "embed_block", "make_blocks"]
 
 
 class LabelIndex(Protocol):
@@ -129,7 +129,7 @@ class FittedModel:
 
     def most_entries(self, features: csr_matrix) -> int:
         """The largest number of feature entries of a block of these points, CSR [n, d]."""
-        return block_sizes(self, None).most_entries(features)
+        return make_blocks(self, None).most_entries(features)
 
     def as_rows(self, features: csr_matrix | Sequence[str]) -> csr_matrix:
         """Features or texts as CSR [n, d], not weighted.
@@ -141,11 +141,11 @@ class FittedModel:
 
     def _blocks(self, rows: csr_matrix) -> Iterator[tuple[int, SparseRows]]:
         """Blocks of weighted points, each with the number of its points."""
-        return block_sizes(self, self.mesh, rows.shape[0]).split(rows)
+        return make_blocks(self, self.mesh, rows.shape[0]).split(rows)
 
 
-def block_sizes(fitted: FittedModel, mesh: Mesh | None, num_points: int | None = None) -> Blocks:
-    """The block sizes of a model: the default ones, or smaller ones for few points."""
+def make_blocks(fitted: FittedModel, mesh: Mesh | None, num_points: int | None = None) -> Blocks:
+    """The blocks of a model: of the default sizes, or of smaller ones for few points."""
     blocks = Blocks(fitted.weighting, fitted.block_rows, fitted.block_entries, mesh)
     return blocks if num_points is None else blocks.for_points(num_points)
 

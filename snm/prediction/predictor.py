@@ -13,7 +13,7 @@ from scipy.sparse import csr_matrix
 from snm.errors import InputError
 from snm.memory.memory import Witness
 from snm.prediction.calibration import Calibration
-from snm.prediction.candidates import parse_answers, parse_k
+from snm.prediction.candidates.parse import parse_answers
 from snm.prediction.fitted_model import FittedModel
 from snm.prediction.point_blocks import concatenate_blocks
 from snm.prediction.reasons import Reason, explain_answers, name_features
@@ -197,17 +197,6 @@ class Predictor(FittedModel):
         blocks = ((ids, p) for ids, _, p in self._top_proba(request, chosen))
         return concatenate_blocks(blocks, request.k)
 
-    def checked_k(self, k: int | None) -> int:
-        """The number of labels per point, without candidates.
-
-        Args:
-          k: as in `top`.
-
-        Raises:
-          InputError: not from 1 to K.
-        """
-        return parse_k(k, None, self.model.spec.num_labels)
-
     def witnesses(
         self, features: csr_matrix | Sequence[str], answers: NDArray[np.int32]
     ) -> list[list[list[Witness]]]:
@@ -229,10 +218,10 @@ class Predictor(FittedModel):
         answers = self._check_answers(answers, rows)
         of_texts = self.vectorizer is not None
         for count, block in self._blocks(rows):
-            weighted, queries = memory_inputs(self, self.memory, rows, first, count, block)
-            block_answers = answers[first : first + count]
-            witnesses += self.memory.witnesses(weighted, queries, block_answers, of_texts=of_texts)
-            first += count
+            chunk = slice(first, first + count)
+            weighted, queries = memory_inputs(self, self.memory, rows[chunk], first, block)
+            witnesses += self.memory.witnesses(weighted, queries, answers[chunk], of_texts=of_texts)
+            first = chunk.stop
         return name_features(witnesses, self.words)
 
     def reasons(

@@ -54,30 +54,27 @@ def _jitted(run: Callable[..., Any], tables: Sequence[int] = ()) -> jax.stages.W
 def jitted_top(model: Model, count: int, mesh: Mesh | None) -> jax.stages.Wrapped:
     """`jax.jit` of `best_labels` for a block of points, on one device or a mesh.
 
-    Its arguments are the state, the block, on one device the queries of `jitted_queries`, then the
-    optional `added` and `ids` of `best_labels`. On a mesh each device computes the queries of its
-    points in the same program.
+    Its arguments are the state, the block, the queries of `jitted_queries`, then the optional
+    `added` and `ids` of `best_labels`. Without queries, the same program computes them; on a mesh
+    it must, where each device computes the queries of its points.
     """
 
     def best(
         state: TrainState,
         block: SparseRows,
-        queries: jax.Array,
+        queries: jax.Array | None = None,
         added: Added | None = None,
         ids: jax.Array | None = None,
         *,
         axes: Axes = ONE_DEVICE,
     ) -> Best:
+        if queries is None:
+            queries = scaled_queries(model, state, block, axes=axes)
         return best_labels(model, state, block, queries, count, added=added, ids=ids, axes=axes)
 
     if mesh is None:
         return _jitted(best, table_bytes(model))
-
-    def embed_and_search(state: TrainState, block: SparseRows, *rest: Any, axes: Axes) -> Best:
-        queries = scaled_queries(model, state, block, axes=axes)
-        return best(state, block, queries, *rest, axes=axes)
-
-    return _shard_points(mesh, embed_and_search, table_bytes(model, mesh))
+    return _shard_points(mesh, best, table_bytes(model, mesh))
 
 
 @_cached

@@ -13,7 +13,7 @@ from scipy.sparse import csr_matrix
 from snm.batches.csr_blocks import make_block, power_of_two
 from snm.data.csr import csr_of_ones
 from snm.memory.memory import LABEL_NAME, Witness
-from snm.prediction.candidates import gather_values
+from snm.prediction.candidates.columns import gather_values
 from snm.prediction.fitted_model import FittedModel
 from snm.prediction.programs import jitted_contributions
 

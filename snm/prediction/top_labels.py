@@ -13,10 +13,11 @@ from scipy.sparse import csr_matrix
 from snm.batches.csr_blocks import power_of_two
 from snm.losses.reductions import MASKED
 from snm.memory.memory import Memory
-from snm.prediction.candidates import pad_ids, parse_candidates, parse_k, select_columns
-from snm.prediction.exclusion import Excluded, parse_excluded
-from snm.prediction.fitted_model import FittedModel, block_sizes, embed_block
-from snm.prediction.own_candidates import top_of_candidates
+from snm.prediction.candidates.columns import pad_ids, select_columns
+from snm.prediction.candidates.excluded import Excluded, parse_excluded
+from snm.prediction.candidates.own import top_of_candidates
+from snm.prediction.candidates.parse import parse_candidates, parse_k
+from snm.prediction.fitted_model import FittedModel, embed_block, make_blocks
 from snm.prediction.point_blocks import place_shared, yield_delayed
 from snm.prediction.programs import jitted_queries, jitted_top
 from snm.tables.table import SparseRows
@@ -99,7 +100,7 @@ def predict_blocks(
     """
     model, memory, mesh = fitted.model, fitted.memory, fitted.mesh
     rows, k, among = request.rows, request.to_find, request.among
-    blocks = block_sizes(fitted, mesh, rows.shape[0])
+    blocks = make_blocks(fitted, mesh, rows.shape[0])
     if sparse.issparse(among) or (among is None and fitted.index is not None):
         yield from top_of_candidates(fitted, rows, among, k, blocks.rows)
         return
@@ -115,17 +116,18 @@ def predict_blocks(
             # So one program serves nearly all blocks of few points, whatever their votes.
             size = power_of_two(memory.most_additions(blocks.points_with_room, slots))
         for count, block in blocks.split(rows):
-            added, queries = None, []
+            added = queries = None
             if mesh is None:  # a separate program, which other methods use too
-                queries = [jitted_queries(model, None)(fitted.state, block)]
+                queries = jitted_queries(model, None)(fitted.state, block)
             if memory is not None:
+                features = rows[first : first + count]
                 votes = memory.additions(
-                    *memory_inputs(fitted, memory, rows, first, count, block, *queries)
+                    *memory_inputs(fitted, memory, features, first, block, queries)
                 )
                 votes = votes if among is None else select_columns(votes, among)
                 added = blocks.pad_votes(votes, size)
                 size = added.rows.shape[-1]
-            yield count, score(fitted.state, block, *queries, added, ids_on_device)
+            yield count, score(fitted.state, block, queries, added, ids_on_device)
             first += count
 
     for count, best in yield_delayed(started_blocks()):
@@ -144,7 +146,6 @@ def memory_inputs(
     memory: Memory,
     features: csr_matrix,
     first: int,
-    count: int,
     block: SparseRows,
     queries: Any = None,
 ) -> tuple[csr_matrix, Any]:
@@ -153,13 +154,14 @@ def memory_inputs(
     Args:
       fitted: the model.
       memory: its memory.
-      features: of all points, CSR [n, d], not weighted.
-      first: the index of the first point of the block.
-      count: the number of its points.
+      features: of the points of the block, CSR [m, d], not weighted.
+      first: the index of the first of these points.
       block: the block.
       queries: of the block, if they are computed already; else None.
     """
-    weighted = fitted.weighting.apply(features[first : first + count], first_row=first)
+    weighted = fitted.weighting.apply(features, first_row=first)
     if memory.queries is None:
         return weighted, None
-    return weighted, embed_block(fitted, block, count) if queries is None else queries
+    if queries is None:
+        queries = embed_block(fitted, block, features.shape[0])
+    return weighted, queries

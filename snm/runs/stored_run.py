@@ -28,7 +28,7 @@ from snm.runs.schema import RunOrigin
 from snm.runs.uncalibrated import why_uncalibrated
 from snm.stores.copies import local_copy
 
-__all__ = ["StoredRun", "is_exported", "load", "read_vectorizer", "read_weighting"]
+__all__ = ["StoredRun", "has_export_files", "load", "read_vectorizer", "read_weighting"]
 
 
 def load(run: str | Path, *, memory: bool = True, verify: bool = True) -> Predictor:
@@ -49,7 +49,7 @@ def load(run: str | Path, *, memory: bool = True, verify: bool = True) -> Predic
     return StoredRun.open(run).load(memory=memory, verify=verify)
 
 
-def is_exported(folder: Path) -> bool:
+def has_export_files(folder: Path) -> bool:
     """Whether a folder was written by `snm export`: it has files that no run or data set has."""
     names = ("model.safetensors", "model.npz", "settings.toml")
     return any((folder / name).is_file() for name in names)
@@ -287,7 +287,7 @@ def _describe_other_folder(folder: Path, run: str | Path) -> tuple[str, str]:
     found = "a file" if folder.exists() else "no such folder"
     if folder.is_dir():
         found = "no config.toml"
-    if is_exported(folder):
+    if has_export_files(folder):
         found += ", but files of `snm export`"
     if _is_search_index(folder):
         return "a search index", f"its run, with --index {run}"

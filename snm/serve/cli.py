@@ -208,13 +208,13 @@ def _open_model(options: Serve) -> Predictor:
     Raises:
       InputError: no run, an index of another run, or several workers of a run.
     """
-    from snm.export.mapped import is_export
+    from snm.export.npy.folder import is_npy_export
     from snm.runs.unfinished import note_if_unfinished
 
     predictor = _load(options)
     with contextlib.suppress(OSError):  # at a reload, the terminal may be gone
         note_if_unfinished(options.run)
-    if options.workers > 1 and not is_export(options.run):
+    if options.workers > 1 and not is_npy_export(options.run):
         expected = "its export, which they share: snm export RUN --to npy"
         raise InputError(f"--workers {options.workers}", "a run", expected)
     return predictor

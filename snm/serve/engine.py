@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, issparse, vstack
 
 from snm.data.csr import csr_of_ones
-from snm.prediction.candidates import pad_ids
+from snm.prediction.candidates.columns import pad_ids
 from snm.prediction.predictor import Predictor
 from snm.prediction.reasons import Reason
 from snm.text import counted

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.errors import InputError
-from snm.prediction.candidates import parse_candidates, unknown_labels_error
-from snm.prediction.exclusion import Excluded, parse_excluded
+from snm.prediction.candidates.excluded import Excluded, parse_excluded
+from snm.prediction.candidates.parse import parse_candidates, unknown_labels_error
 from snm.prediction.inputs import drop_zeros
 from snm.prediction.predictor import Predictor
 from snm.serve.messages import ENTRIES, LIST, TEXT, VECTOR, Label, Question

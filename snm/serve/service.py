@@ -14,8 +14,8 @@ from scipy.sparse import csr_matrix
 
 from snm.errors import InputError
 from snm.prediction.answer_lines import round_values
-from snm.prediction.candidates import DEFAULT_K
-from snm.prediction.exclusion import Excluded
+from snm.prediction.candidates.excluded import Excluded
+from snm.prediction.candidates.parse import DEFAULT_K
 from snm.prediction.predictor import Predictor
 from snm.prediction.reasons import Reason
 from snm.prediction.thresholds import Threshold

@@ -1,11 +1,9 @@
 r"""Gaussian and Rademacher complexities of linear and two-layer classes on a data set.
 
-**Linear class**: h_y(x) = <w_y, x> with every ||w_y||_2 <= Lambda (`rows`, as in the trainer's
-embedding table of labels), or with ||W||_F <= Lambda (`frobenius`). For given multipliers g the
-supremum over the class has a closed form, so that
+**Linear class**: h_y(x) = <w_y, x> with every ||w_y||_2 <= Lambda, as in the trainer's embedding
+table of labels. For given multipliers g the supremum over the class has a closed form, so that
 
-  rows:       G_S = Lambda/n E sum_y ||sum_{i: y_i = y} g_i x_i||,  completion: Lambda/n E||X^T g||
-  frobenius:  G_S = Lambda/n E sqrt(sum_y ||...||^2),  completion: Lambda/(nK) E||X^T G||_F
+  G_S = Lambda/n E sum_y ||sum_{i: y_i = y} g_i x_i||,  completion: Lambda/n E||X^T g||
 
 - Exact: E||X^T g|| follows from the eigenvalues of X^T X by one integral (`expected_norm`).
 - Estimated: G_S, by drawing g. The estimate is unbiased, and its standard error is returned.
@@ -15,8 +13,7 @@ supremum over the class has a closed form, so that
 For the worst-case Rademacher complexity over multi-subsets T of the completion, with
 R = max_i ||x_i||,
 
-  rows:       Lambda R / sqrt(2 n) <= R(completion) <= Lambda R / sqrt(n)
-  frobenius:  Lambda R / sqrt(2 n K) <= R(completion) <= Lambda R / sqrt(n K).
+  Lambda R / sqrt(2 n) <= R(completion) <= Lambda R / sqrt(n).
 
 The upper bound is Cauchy-Schwarz: sum_y sqrt(|T_y|) <= sqrt(K n K). For the lower bound, T repeats
 the longest x equally often with every label, and E|sum of n signs| >= sqrt(n/2) (Khintchine's
@@ -34,7 +31,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -55,6 +52,7 @@ __all__ = [
 Vector = npt.NDArray[np.float64]
 Matrix = Any  # scipy.sparse CSR, or ndarray [n, d]
 _MAX_EIGENVALUES = 1500  # size of the largest Gram matrix to decompose; takes about a second
+_HIDDEN = 16  # units of the two-layer class in the ascent
 
 
 @dataclass(frozen=True)
@@ -66,8 +64,7 @@ class ClassComplexity:
       above: Upper bounds.
       estimate: Exact or estimated values; generalization bounds use these.
       standard_error: Standard errors of `estimate.gaussian` and `estimate.gaussian_completion`; 0
-        for an exact value. With the norm "frobenius" the second is a bound on the error instead,
-        where the exact value would take too long.
+        for an exact value.
     """
 
     below: Complexity
@@ -115,7 +112,6 @@ def linear_complexity(
     labels: Matrix,
     *,
     radius: float = 1.0,
-    norm: Literal["rows", "frobenius"] = "rows",
     draws: int = 16,
     seed: int = 0,
 ) -> ClassComplexity:
@@ -126,7 +122,6 @@ def linear_complexity(
       labels: CSR [n, K] without empty rows. If an example has several labels, each draw takes one
         of them at random, as the paper does to make multilabel data single-label.
       radius: Lambda.
-      norm: "rows" or "frobenius".
       draws: Number of draws of the multipliers, for the estimates.
       seed: Seed of the draws.
 
@@ -142,36 +137,28 @@ def linear_complexity(
     rng = np.random.default_rng(seed)
     squares = _squares(x)
     max_norm = math.sqrt(float(squares.max()))
-    rows = norm == "rows"
-    if not rows and norm != "frobenius":
-        raise InputError("norm of the class", repr(norm), "'rows' or 'frobenius'")
 
     # Expected squared norms of X^T g, in total and for the examples of each label.
     share = sparse.csr_array(y, copy=True)
     share.data = np.repeat(1 / np.diff(y.indptr), np.diff(y.indptr))
     by_label = np.asarray(share.T @ squares)
-    upper = float(np.sqrt(by_label).sum()) if rows else math.sqrt(by_label.sum())
-    whole = math.sqrt(float(squares.sum())) * (1 if rows else 1 / math.sqrt(num_labels))
-    worst = max_norm * math.sqrt(n) * (1 if rows else 1 / math.sqrt(num_labels))
+    upper = float(np.sqrt(by_label).sum())
+    whole = math.sqrt(float(squares.sum()))
+    worst = max_norm * math.sqrt(n)
     lower_factor = math.sqrt(2 / math.pi)
-    exact = _exact_norm(x, 1 if rows else num_labels)
+    exact = _exact_norm(x)
     sample_norms, completion_norms = [], []
     for _ in range(draws):
         g = rng.standard_normal(n)
         chosen = _draw_labels(y, rng)
         parts = sparse.csr_array((g, (chosen, np.arange(n))), shape=(num_labels, n)) @ x
-        lengths = _squares(parts)
-        sample_norms.append(float(np.sqrt(lengths).sum() if rows else math.sqrt(lengths.sum())))
-        if rows and exact is None:
+        sample_norms.append(float(np.sqrt(_squares(parts)).sum()))
+        if exact is None:
             completion_norms.append(float(np.linalg.norm(x.T @ g)))
     if exact is not None:
-        mean_norm, error = exact if rows else exact / num_labels, 0.0
-    elif rows:
-        mean_norm, error = float(np.mean(completion_norms)), _error(completion_norms)
+        mean_norm, error = exact, 0.0
     else:
-        # ||X^T G||_F^2 is a sum over K independent columns. The relative variance of the norm is
-        # below 1 / K, so that its mean lies within 1 / K of the root mean square.
-        mean_norm, error = whole, whole / num_labels
+        mean_norm, error = float(np.mean(completion_norms)), _error(completion_norms)
     scale = radius / n
     return ClassComplexity(
         below=Complexity(
@@ -193,7 +180,7 @@ def linear_closed_form(
     radius: float = 1.0,
     gram: npt.NDArray[np.float64] | None = None,
 ) -> Complexity:
-    """The upper bounds of `linear_complexity` with norm "rows", from sums that can be streamed.
+    """The upper bounds of `linear_complexity`, from sums that can be streamed.
 
     Args:
       squares: [n], squared Euclidean norms of the examples.
@@ -225,44 +212,37 @@ def two_layer_complexity(
     features: Matrix,
     labels: Matrix,
     *,
-    inner: float = 1.0,
-    outer: float = 1.0,
-    hidden: int = 16,
     draws: int = 4,
     steps: int = 60,
-    seed: int = 0,
 ) -> ClassComplexity:
-    """Complexities of the two-layer class h_y(x) = <a_y, relu(W x)> on a sample.
+    """Complexities of the two-layer class h_y(x) = <a_y, relu(W x)> with s = w = 1 on a sample.
 
-    The upper bounds are twice those of the linear class. The lower value of G_S comes from gradient
-    ascent over W for drawn multipliers; it finds a local maximum, so the true value may be higher.
-    The other two have no lower estimate. `estimate` holds the upper bounds.
+    Those for other s and w are s w times as large. The upper bounds are twice those of the linear
+    class. The lower value of G_S comes from gradient ascent over W for drawn multipliers; it finds
+    a local maximum, so the true value may be higher. The other two have no lower estimate.
+    `estimate` holds the upper bounds.
 
     Args:
       features: [n, d], CSR or dense.
       labels: CSR [n, K], as in `linear_complexity`.
-      inner: w, the largest ||W||_F.
-      outer: s, the largest ||a_y||_2.
-      hidden: Number of hidden units of the ascent.
       draws: Number of draws of the multipliers.
       steps: Number of steps of each ascent.
-      seed: Seed of the draws and of the initial points.
 
     Returns:
       Bounds; `standard_error` is that of the mean over the ascents.
     """
-    linear = linear_complexity(features, labels, radius=inner * outer, draws=draws, seed=seed)
+    linear = linear_complexity(features, labels, draws=draws)
     x, y = _check_sample(features, labels)
     n, num_labels = y.shape
-    rng = np.random.default_rng(seed + 1)
+    rng = np.random.default_rng(1)
     suprema = []
     for _ in range(draws):
         chosen = _draw_labels(y, rng)
         multipliers = sparse.csr_array(
             (rng.standard_normal(n), (np.arange(n), chosen)), shape=(n, num_labels)
         )
-        best = two_layer_ascent(x, multipliers, hidden=hidden, steps=steps, rng=rng)
-        suprema.append(inner * outer / n * best)
+        best = two_layer_ascent(x, multipliers, hidden=_HIDDEN, steps=steps, rng=rng)
+        suprema.append(1 / n * best)
     bound = linear.above
     above = Complexity(
         2 * bound.gaussian, 2 * bound.gaussian_completion, 2 * bound.rademacher_completion
@@ -342,14 +322,13 @@ def _draw_labels(y: Matrix, rng: np.random.Generator) -> npt.NDArray[np.int64]:
     return y.indices[y.indptr[:-1] + np.floor(rng.random(len(counts)) * counts).astype(np.int64)]
 
 
-def _exact_norm(x: Matrix, copies: int) -> float | None:
-    """E||X^T G||_F for `copies` columns of multipliers; None if the Gram matrix is too large."""
+def _exact_norm(x: Matrix) -> float | None:
+    """E||X^T g||; None if the Gram matrix is too large."""
     if min(x.shape) > _MAX_EIGENVALUES:
         return None
     gram = x.T @ x if x.shape[1] <= x.shape[0] else x @ x.T
     dense = gram if isinstance(gram, np.ndarray) else gram.toarray()
-    values = np.maximum(np.linalg.eigvalsh(dense), 0)
-    return expected_norm(np.tile(values, copies)) if copies * values.size <= 1 << 20 else None
+    return expected_norm(np.maximum(np.linalg.eigvalsh(dense), 0))
 
 
 def _error(values: list[float]) -> float:

@@ -21,7 +21,7 @@ from snm.evaluation.evaluate import (
     evaluate_points,
 )
 from snm.evaluation.metrics import KS
-from snm.prediction.candidates import parse_whole_k
+from snm.prediction.candidates.parse import parse_whole_k
 from snm.prediction.predictor import Predictor
 from snm.runs.stored_run import StoredRun
 from snm.text import counted

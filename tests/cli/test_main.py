@@ -23,7 +23,7 @@ from snm.cli import main
 from snm.cli import version as about
 from snm.cli.metrics_tables import print_metrics, print_summary
 from snm.cli.table import VERBS
-from snm.cli.train import _Display
+from snm.cli.train.display import Display
 from snm.data.formats.feature_files import iter_features
 from snm.data.formats.repository_text.reader import read_text
 from snm.data.formats.repository_text.writer import write_text
@@ -250,7 +250,7 @@ def test_evaluate_names_what_a_group_adds_to_the_precision(run, capsys):
 def test_a_bar_says_what_it_waits_for():
     """Before the first step: that things are prepared, and then that programs are compiled."""
     bar = progress_bar()
-    display = _Display(bar)
+    display = Display(bar)
     assert [(task.description, task.visible) for task in bar.tasks] == [("preparing", True)]
     display.show(Started("train", 0, 4, 4, 60))
     assert [task.description for task in bar.tasks] == ["train: compiling"]
@@ -380,7 +380,7 @@ def test_predict_reads_every_form(run, data, tmp_path, name):
 
 
 def test_an_interrupt_and_a_full_disk(data, tmp_path, capsys, monkeypatch):
-    from snm.cli import train
+    from snm.cli.train import verb
 
     def stop(error):
         def fail(*_, **__):
@@ -388,12 +388,12 @@ def test_an_interrupt_and_a_full_disk(data, tmp_path, capsys, monkeypatch):
 
         return fail
 
-    monkeypatch.setattr(train, "run_training", stop(KeyboardInterrupt()))
+    monkeypatch.setattr(verb, "run_training", stop(KeyboardInterrupt()))
     call("train", data, "--run-dir", tmp_path / "run", status=130)
     assert capsys.readouterr().err == (
         "snm: error: interrupted; the same command goes on from the last checkpoint, "
         "if there is one\n"
     )
-    monkeypatch.setattr(train, "run_training", stop(OSError(28, "No space left on device")))
+    monkeypatch.setattr(verb, "run_training", stop(OSError(28, "No space left on device")))
     call("train", data, "--run-dir", tmp_path / "run", status=1)
     assert capsys.readouterr().err == "snm: error: no space left on device\n"

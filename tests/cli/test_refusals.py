@@ -11,7 +11,7 @@ import tiny
 from command_line import call, contents, refused
 
 from snm.cli.main import with_local_copies
-from snm.cli.predict import Predict
+from snm.cli.predict.verb import Predict
 from snm.config.settings import read_config
 
 HEADER = f"{tiny.POINTS} {tiny.FEATURES} {tiny.LABELS}"

@@ -26,7 +26,7 @@ from snm.evaluation.popularity import Popularity
 from snm.export.index import GraphIndex, bias_scale, build_index, with_index
 from snm.export.index_libraries import LIBRARIES, GraphSettings
 from snm.export.manifest import read_manifest, write_manifest
-from snm.export.measure import measure, recall
+from snm.export.measure import measure_index, recall
 from snm.losses.reductions import MASKED
 from snm.model.from_config import make_model
 from snm.model.placement import init_state_on
@@ -225,7 +225,7 @@ def test_recall_is_what_brute_force_counts(wide, tmp_path, library):
         folder = tmp_path / str(effort)
         folder.mkdir()
         searched = built(predictor, library, GraphSettings(16, 200, effort), folder)
-        found = measure(searched, features)
+        found = measure_index(searched, features)
         labels, _ = searched.predict(features, 10)
         share = np.mean([len(set(a) & set(b)) / 10 for a, b in
                          zip(labels[:, :10], exact, strict=True)])  # fmt: skip

@@ -192,8 +192,8 @@ def test_names_of_a_model_of_texts(place, kind):
     weighting = Weighting.fit(kind, snm.load_data(place / "part").train.features)
     alone = snm.Predictor(model, state, weighting, vectorizer=texts)
     assert alone.blank(alone.as_rows(["word3 word5", "unknown"])).tolist() == [False, True]
-    rows, origins = new_rows(alone, ["word3 word5", "unknown"], None, seed=0)
-    assert (origins.points, origins.names, origins.random) == (0, 1, 1)
+    rows, counts = new_rows(alone, ["word3 word5", "unknown"], None, seed=0)
+    assert (counts.points, counts.names, counts.random) == (0, 1, 1)
     (query,) = next(alone.queries(["word3 word5"]))
     np.testing.assert_allclose(rows[0], query / np.linalg.norm(query), rtol=1e-5)
     np.testing.assert_allclose(np.linalg.norm(rows[1]), 1, rtol=1e-5)

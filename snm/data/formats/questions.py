@@ -22,7 +22,7 @@ from snm.data.formats.records import (
 )
 from snm.errors import InputError
 
-__all__ = ["Question", "read_questions"]
+__all__ = ["InputForm", "Question", "read_questions"]
 
 InputForm = Literal["text", "csv", "jsonl", "sparse"]
 

@@ -13,7 +13,7 @@ import snm
 from snm.data.id_space import IdSpace, match_labels
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError
-from snm.prediction.candidates import ids_by_name, ids_of_labels
+from snm.prediction.candidates.parse import ids_by_name, ids_of_labels
 
 NEXT = [("a saw and a wave", ["tools", "sea"]), ("the apple", ["fruit & nuts"]), ("zz", ["sea"])]
 

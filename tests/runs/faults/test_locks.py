@@ -148,7 +148,7 @@ def test_the_second_signal_ends_a_blocked_main_thread(second, told):
     [
         (
             "train synthetic --run-dir r",
-            "snm.cli.train.run_training",
+            "snm.cli.train.verb.run_training",
             "goes on from the last checkpoint, if there is one",
         ),
         ("compare synthetic --out o", "snm.compare.cli._run", "keeps what is done, and goes on"),

@@ -10,7 +10,7 @@ import tiny
 from command_line import call
 
 import snm
-from snm.cli.train import _Display
+from snm.cli.train.display import Display
 from snm.planning import fit_check
 from snm.runs.events import Finished, Noted, Started, Stepped
 from snm.system import terminal
@@ -19,7 +19,7 @@ from snm.system.terminal import progress_bar
 
 def test_training_prints_the_mean_loss_of_all_points(capsys):
     """A short last batch weighs by its points: (3 * 16 * 1 + 12 * 6) / 60 = 2."""
-    display = _Display(progress_bar())
+    display = Display(progress_bar())
     display.show(Started("train", 0, 4, 4, 60))
     for step, (points, loss) in enumerate([(16, 1.0), (16, 1.0), (16, 1.0), (12, 6.0)], start=1):
         display.show(Stepped(step, points, loss, seconds=0.5))
@@ -28,7 +28,7 @@ def test_training_prints_the_mean_loss_of_all_points(capsys):
 
 def test_short_epochs_share_a_line(capsys):
     """Epochs of 0.4 s: a line for each third, with its own loss, and one for the last."""
-    display = _Display(progress_bar())
+    display = Display(progress_bar())
     display.show(Started("train", 0, 8, 1, 16))
     for step in range(1, 9):
         display.show(Stepped(step, 16, float(step), seconds=0.4))
@@ -44,7 +44,7 @@ def test_short_epochs_share_a_line(capsys):
 
 def test_training_names_the_first_of_several_members(capsys):
     for members, names in ((1, ["train", "refit"]), (2, ["member-1", "refit-1", "member-2"])):
-        display = _Display(progress_bar(), members)
+        display = Display(progress_bar(), members)
         for phase in ("train", "refit", "member-2")[: len(names)]:
             display.show(Started(phase, 1_211, 4_000, 4, 60))
         told = [line for line in capsys.readouterr().out.splitlines() if "going on" in line]
@@ -67,8 +67,8 @@ def test_the_command_and_python_say_the_same_notes(data, tmp_path, capsys, monke
 )
 def test_training_says_what_its_steps_will_take(at_once, cores, left, capsys, monkeypatch):
     """Steps 2 and 3 of 40 take 3 s: 1.5 s for each of 37 steps, and of 40 for every round more."""
-    monkeypatch.setattr("snm.cli.train.num_cores", lambda: cores)
-    display = _Display(progress_bar(), members=3)
+    monkeypatch.setattr("snm.cli.train.display.num_cores", lambda: cores)
+    display = Display(progress_bar(), members=3)
     display.show(Started("train", 0, 40, 4, 60, at_once))
     for step in range(1, 6):
         display.show(Stepped(step, 16, 1.0, seconds=9.0 if step == 1 else 1.0 + step % 2))
@@ -78,7 +78,7 @@ def test_training_says_what_its_steps_will_take(at_once, cores, left, capsys, mo
 
 
 def test_a_stall_at_the_start_does_not_change_what_steps_will_take(capsys):
-    display = _Display(progress_bar())
+    display = Display(progress_bar())
     display.show(Started("train", 0, 400, 40, 600))
     for step in range(1, 12):
         display.show(Stepped(step, 16, 1.0, seconds=1.1 if step == 3 else 0.1))
@@ -111,13 +111,13 @@ def test_the_display_knows_how_many_train_at_once(mesh, expected, data, tmp_path
     """A mesh is given to one member alone."""
     seen = []
 
-    class Display(_Display):
+    class Watched(Display):
         def show(self, event):
             super().show(event)
             if isinstance(event, Started):
                 seen.append(self._at_once)
 
-    monkeypatch.setattr("snm.cli.train._Display", Display)
+    monkeypatch.setattr("snm.cli.train.verb.Display", Watched)
     call("train", data, "--run-dir", tmp_path / "run", *tiny.FLAGS,
          "--epochs=1", "--members=2", "--members-at-once=2", f"--mesh={mesh}")  # fmt: skip
     assert seen == [expected, expected]

@@ -5,12 +5,20 @@ import dataclasses
 import numpy as np
 import pytest
 from devices import mesh_here
-from prediction.test_candidates import CASES, POINTS, K, check, points, predictor_of, shared
+from prediction.candidates.test_candidates import (
+    CASES,
+    POINTS,
+    K,
+    check,
+    points,
+    predictor_of,
+    shared,
+)
 from scipy import sparse
 
 from snm.errors import InputError
 from snm.prediction.calibration import Calibration, Curve
-from snm.prediction.exclusion import parse_excluded
+from snm.prediction.candidates.excluded import parse_excluded
 from snm.prediction.programs import jitted_top
 
 CURVE = Curve("logistic", (1.0, -0.5, 0.1, 0.0), (-5.0, 0.0, 9.0), (0.05, 0.3, 0.95), (-1e9, 1e9))

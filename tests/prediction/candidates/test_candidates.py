@@ -19,7 +19,7 @@ from snm.model.inference import join_members
 from snm.model.model import init_state
 from snm.model.placement import join_members_on_mesh, shard_state
 from snm.prediction import programs
-from snm.prediction.candidates import ids_by_name, ids_of_labels, parse_k
+from snm.prediction.candidates.parse import ids_by_name, ids_of_labels, parse_k
 from snm.prediction.programs import jitted_pair_scores, jitted_queries, jitted_top
 
 K, D, POINTS = 600, 600, 30

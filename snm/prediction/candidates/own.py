@@ -13,8 +13,8 @@ from scipy.sparse import csr_matrix
 
 from snm.data.csr import csr_of_ones, row_starts, with_ones
 from snm.losses.reductions import MASKED
-from snm.prediction.candidates import gather_values, top_k_of_pairs
-from snm.prediction.exclusion import Excluded
+from snm.prediction.candidates.columns import gather_values, top_k_of_pairs
+from snm.prediction.candidates.excluded import Excluded
 from snm.prediction.fitted_model import FittedModel
 from snm.prediction.programs import score_pairs
 

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import gzip
-import io
-import itertools
-import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from tyro.conf import Positional, arg
 
+from snm.cli.predict.streams import PointBlock, no_texts_error, open_output, read_points
 from snm.errors import InputError
-from snm.system.faults import STANDARD_OUTPUT, describe_error, naming
 from snm.text import counted
 
 if TYPE_CHECKING:
@@ -24,13 +19,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from scipy.sparse import csr_matrix
 
-    from snm.data.formats.questions import Question
     from snm.prediction.answer_lines import AnswerBlock
     from snm.prediction.predictor import Predictor
 
 __all__ = ["Predict"]
-
-_ROWS = 4096  # points that are read and answered at once
 
 
 @dataclasses.dataclass
@@ -109,13 +101,6 @@ class Predict:
         _run(self)
 
 
-class _Block(NamedTuple):
-    """Points that are answered at once: features or texts, and what is passed on of each."""
-
-    points: Any
-    fields: list[dict[str, Any]] | None = None
-
-
 def _run(command: Predict) -> None:
     """Streams points through a model; the output file appears when it is complete.
 
@@ -124,6 +109,7 @@ def _run(command: Predict) -> None:
     """
     from snm.export.load import load
     from snm.prediction.answer_lines import FORMATS
+    from snm.prediction.candidates.parse import parse_k
     from snm.runs.unfinished import note_if_unfinished
     from snm.system.stderr import print_note
     from snm.system.terminal import say, text_spinner
@@ -136,17 +122,17 @@ def _run(command: Predict) -> None:
         predictor.fitted_calibration()  # refused before it takes time
     if command.threshold is not None:
         predictor.threshold(command.threshold)
-    predictor.checked_k(command.k)  # before anything is printed
-    lists = _Lists.of(command, predictor)
+    parse_k(command.k, None, predictor.model.spec.num_labels)  # before anything is printed
+    lists = _LabelLists.of(command, predictor)
     form = FORMATS[command.format](predictor.label_names, predictor.model.spec.num_labels)
     rows = unknown = unlikely = 0
-    with contextlib.ExitStack() as holding:
-        blocks = _blocks(command, predictor, holding)
-        lines = holding.enter_context(_written(output))
-        report = None if output is None else holding.enter_context(text_spinner("points"))
+    with contextlib.ExitStack() as stack:
+        blocks = _points(command, predictor, stack)
+        lines = stack.enter_context(open_output(output))
+        report = None if output is None else stack.enter_context(text_spinner("points"))
         form.begin(lines)
         for found in _answers(command, predictor, blocks, lists):
-            lines.writelines(form.of(found))
+            lines.writelines(form.lines(found))
             rows, unknown = rows + len(found.labels), unknown + int(found.unknown.sum())
             unlikely += int((~found.unknown & (found.labels < 0).all(axis=1)).sum())
             if report is not None:
@@ -166,20 +152,20 @@ def _run(command: Predict) -> None:
         say(f"wrote the labels of {counted(rows, 'point')} to {output}")
 
 
-class _Lists(NamedTuple):
+class _LabelLists(NamedTuple):
     """The labels to choose from, and those that are no answers: int32 [S] each, or None."""
 
     among: NDArray[np.int32] | None
     exclude: NDArray[np.int32] | None
 
     @classmethod
-    def of(cls, command: Predict, predictor: Predictor) -> _Lists:
+    def of(cls, command: Predict, predictor: Predictor) -> _LabelLists:
         """Those of the files that are named.
 
         Raises:
           InputError: as `read_labels`.
         """
-        from snm.cli.label_lists import read_labels
+        from snm.cli.predict.label_lists import read_labels
 
         among, exclude = command.labels, command.exclude
         return cls(
@@ -188,8 +174,26 @@ class _Lists(NamedTuple):
         )
 
 
+def _points(
+    command: Predict, predictor: Predictor, stack: contextlib.ExitStack
+) -> Iterator[PointBlock]:
+    """The points of `--text` or of the input, some at a time; says how a file is read."""
+    if command.input is not None:
+        return read_points(
+            command.input,
+            predictor,
+            form=command.input_format,
+            columns=command.columns,
+            run=command.run,
+            stack=stack,
+        )
+    if predictor.vectorizer is None:
+        raise no_texts_error("--text", "text", command.run)
+    return iter([PointBlock(list(command.text))])
+
+
 def _answers(
-    command: Predict, predictor: Predictor, blocks: Iterator[_Block], lists: _Lists
+    command: Predict, predictor: Predictor, blocks: Iterator[PointBlock], lists: _LabelLists
 ) -> Iterator[AnswerBlock]:
     """The answers of the points of `blocks`, some at a time.
 
@@ -201,27 +205,27 @@ def _answers(
     """
     from snm.prediction.answer_lines import AnswerBlock
 
-    likely = command.probabilities or command.threshold is not None
+    with_probabilities = command.probabilities or command.threshold is not None
     for block in blocks:
         features, first = predictor.as_rows(block.points), 0
-        asked = features, command.k, *lists
-        each: Iterator[tuple[NDArray, NDArray, NDArray | None]]
-        if likely:
-            each = predictor.top_proba(*asked, threshold=command.threshold)
+        request = features, command.k, *lists
+        answers: Iterator[tuple[NDArray, NDArray, NDArray | None]]
+        if with_probabilities:
+            answers = predictor.top_proba(*request, threshold=command.threshold)
         else:
-            each = ((labels, scores, None) for labels, scores in predictor.top(*asked))
-        for labels, scores, p in each:
-            here = slice(first, first + len(labels))
-            chunk = features[here]
+            answers = ((labels, scores, None) for labels, scores in predictor.top(*request))
+        for labels, scores, p in answers:
+            rows = slice(first, first + len(labels))
+            chunk = features[rows]
             yield AnswerBlock(
                 labels,
                 scores,
                 predictor.blank(chunk),
                 probabilities=p if command.probabilities else None,
-                fields=block.fields and block.fields[here],
+                fields=block.fields and block.fields[rows],
                 reasons=_reasons(predictor, chunk, labels) if command.explain else None,
             )
-            first = here.stop
+            first = rows.stop
 
 
 def _check(command: Predict) -> None:
@@ -277,96 +281,6 @@ def _refuse_table(output: Path) -> None:
     if suffix.lower() in (".csv", ".tsv", ".parquet", ".xlsx"):
         expected = "a name such as answers.jsonl: answers are lines of JSON, or rows of label:score"
         raise InputError(f"--output {output}", f"the ending {suffix}", expected)
-
-
-@contextlib.contextmanager
-def _written(output: Path | None) -> Iterator[Any]:
-    """A stream to a file that appears when it is complete, or to standard output."""
-    from snm.system.files import atomic_file
-    from snm.system.signals import sigterm_raises_exit
-
-    if output is None:
-        if isinstance(sys.stdout, io.TextIOWrapper):
-            sys.stdout.reconfigure(encoding="utf-8")  # as in a file, whatever the locale
-        with naming(STANDARD_OUTPUT):
-            yield sys.stdout
-            sys.stdout.flush()
-        return
-    try:
-        packed = output.suffix == ".gz"
-        with sigterm_raises_exit(), atomic_file(output) as beside, _opened(beside, packed) as lines:
-            yield lines
-    except OSError as error:
-        reason = describe_error(error)
-        raise InputError(f"--output {output}", reason, "a file that can be written") from error
-
-
-def _opened(path: Path, packed: bool) -> Any:
-    """A text file to write; `packed` by gzip."""
-    if packed:
-        return gzip.open(path, "wt", compresslevel=6, encoding="utf-8")
-    return path.open("w", encoding="utf-8")
-
-
-def _blocks(
-    command: Predict, predictor: Predictor, holding: contextlib.ExitStack
-) -> Iterator[_Block]:
-    """The points of the input, some at a time; says how it is read."""
-    from snm.data.formats.questions import read_questions
-    from snm.data.formats.records import display_name
-    from snm.system.stderr import print_note
-
-    width, texts = predictor.model.num_features, predictor.vectorizer
-    if command.input is None:
-        if texts is None:
-            raise _no_texts(command, "text")
-        return iter([_Block(list(command.text))])
-    found = read_questions(
-        command.input,
-        form=command.input_format,
-        columns=command.columns,
-        trained_on=None if texts is None else texts.columns,
-        num_features=width,
-        of_texts=texts is not None,
-        item_separator=None if texts is None else texts.item_separator,
-    )
-    if found.form != "sparse" and texts is None:
-        raise _no_texts(command, found.form)
-    if found.message is not None:
-        print_note(found.message)
-    if found.form != "sparse":
-        return _of_texts(found.texts)
-    source = command.input
-    if not source.is_file() and source.suffix.lower() not in (".npz", ".npy"):  # a pipe
-        # The readers of features go over a file twice.
-        folder = holding.enter_context(tempfile.TemporaryDirectory())
-        source = Path(folder) / "features.txt"
-        with source.open("w", encoding="utf-8") as kept:
-            kept.writelines(f"{line}\n" for _, line in found.lines)
-    return _of_features(source, width, display_name(command.input))
-
-
-def _no_texts(command: Predict, form: str) -> InputError:
-    of_texts = "a run on `snm data import` does"
-    expected = f"features in text form, .npz or .npy: {command.run} knows no texts; {of_texts}"
-    return InputError(str(command.input or "--text"), f"texts ({form})", expected)
-
-
-def _of_features(source: Path, width: int, called: str) -> Iterator[_Block]:
-    """The points of a file of features, which messages call `called`."""
-    from snm.data.formats.feature_files import iter_features
-
-    try:
-        yield from map(_Block, iter_features(source, width, _ROWS))
-    except InputError as error:
-        where = error.where.replace(str(source), called)
-        raise InputError(where, error.found, error.expected) from error
-
-
-def _of_texts(questions: Iterator[Question]) -> Iterator[_Block]:
-    while chunk := list(itertools.islice(questions, _ROWS)):
-        fields = [question.fields for question in chunk]
-        yield _Block([question.text for question in chunk], fields if any(fields) else None)
 
 
 def _reasons(

@@ -20,23 +20,23 @@ from snm.errors import InputError
 from snm.export.arrays import FORMAT, write_arrays, write_model
 from snm.export.from_arrays import ExpectedManifest, build_predictor, matches_shape
 from snm.export.manifest import read_manifest
-from snm.export.mapped_names import MappedNames, line_starts
+from snm.export.npy.names import MappedNames, line_starts
 from snm.prediction.predictor import Predictor
 from snm.runs.schema import Export
 from snm.system import disk
 
-__all__ = ["is_export", "open_export", "write_export"]
+__all__ = ["is_npy_export", "open_npy", "write_npy"]
 
 _SETTINGS = "settings.toml"
 _EXPECTED = "what `snm export --to npy` wrote"
 
 
-def is_export(folder: Path) -> bool:
-    """Whether a folder is an export that can be opened."""
+def is_npy_export(folder: Path) -> bool:
+    """Whether a folder is an export of `--to npy`."""
     return (folder / _SETTINGS).is_file()
 
 
-def write_export(
+def write_npy(
     predictor: Predictor,
     config: ResolvedConfig,
     names: Path | None,
@@ -62,7 +62,7 @@ def write_export(
     return write_model(predictor, "npy", folder, rows)
 
 
-def open_export(folder: Path, *, memory: bool = True, verify: bool = True) -> Predictor:
+def open_npy(folder: Path, *, memory: bool = True, verify: bool = True) -> Predictor:
     """Opens an export without copying its arrays.
 
     Args:

@@ -261,7 +261,7 @@ def test_sigterm_leaves_no_part_of_an_output(run, tmp_path, monkeypatch):
         os.kill(os.getpid(), signal.SIGTERM)
         yield
 
-    monkeypatch.setattr("snm.cli.predict._answers", stopped)
+    monkeypatch.setattr("snm.cli.predict.verb._answers", stopped)
     call("predict", run, texts, "--output", tmp_path / "out", status=128 + signal.SIGTERM)
     assert [path.name for path in tmp_path.iterdir()] == ["texts.txt"]
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

@@ -20,8 +20,8 @@ from snm.errors import InputError
 from snm.export import measure as measures
 from snm.export.arrays import FORMAT, class_rows_sha256, model_arrays
 from snm.export.manifest import read_manifest, write_manifest
-from snm.export.mapped import open_export, write_export
-from snm.export.mapped_names import MappedNames, line_starts
+from snm.export.npy.folder import open_npy, write_npy
+from snm.export.npy.names import MappedNames, line_starts
 from snm.model.from_config import make_model
 from snm.model.placement import init_state_on
 from snm.prediction.predictor import Predictor
@@ -95,10 +95,10 @@ def test_one_member_without_a_tower_names_or_a_bias(tmp_path):
     model = make_model(config, tiny.FEATURES, tiny.LABELS)
     made = Predictor(model, init_state_on(model), Weighting("l2"))
     sizes = {"num_features": tiny.FEATURES, "num_labels": tiny.LABELS, "members": 1}
-    about = write_export(made, config, None, tmp_path)
+    about = write_npy(made, config, None, tmp_path)
     made.weighting.save(tmp_path / "weighting.npz")
     write_manifest(tmp_path, {"format": FORMAT, **sizes, **about})
-    opened = open_export(tmp_path)
+    opened = open_npy(tmp_path)
     assert opened.state.head.bias is None and opened.label_names is None
     points = random_array((9, tiny.FEATURES), density=0.3, rng=1, format="csr", dtype=np.float32)
     np.testing.assert_array_equal(opened.predict(points), made.predict(points))
@@ -175,10 +175,10 @@ def test_weights_of_a_memory(run, tmp_path):
     memory = dataclasses.replace(made.memory, weights=weights)
     made = dataclasses.replace(made, memory=memory)
     sizes = {"num_features": 120, "num_labels": 60, "members": 2}
-    about = write_export(made, RunFolder(run).settings(), None, tmp_path)
+    about = write_npy(made, RunFolder(run).settings(), None, tmp_path)
     made.weighting.save(tmp_path / "weighting.npz")
     write_manifest(tmp_path, {"format": FORMAT, **sizes, **about})
-    opened = open_export(tmp_path)
+    opened = open_npy(tmp_path)
     np.testing.assert_array_equal(opened.memory.weights, weights)
     points = snm.load_data(run.parent / "data").test.features
     np.testing.assert_array_equal(opened.predict(points, 2), made.predict(points, 2))
@@ -241,7 +241,7 @@ def test_every_changed_byte_is_named(out, tmp_path):
         changed[rng.integers(0, len(raw))] ^= 1 << rng.integers(8)
         (folder / name).write_bytes(changed)
         with pytest.raises(InputError, match=f"out/{name}: found a damaged file"):
-            open_export(folder)
+            open_npy(folder)
         (folder / name).write_bytes(raw)
     read_manifest(folder, "npy")
 
@@ -262,19 +262,19 @@ def test_arrays_that_do_not_fit_are_refused(out, tmp_path):
         raw = path.read_bytes()
         np.save(path, other, allow_pickle=True)
         with pytest.raises(InputError, match=rf"{name}\.npy: found .*, expected what"):
-            open_export(folder, verify=False)
+            open_npy(folder, verify=False)
         path.write_bytes(raw[:-1])
         with pytest.raises(InputError, match=rf"{name}\.npy: found no array"):
-            open_export(folder, verify=False)
+            open_npy(folder, verify=False)
         path.unlink()
         with pytest.raises(InputError, match=rf"{name}\.npy: found no such file"):
-            open_export(folder, verify=False)
+            open_npy(folder, verify=False)
         path.write_bytes(raw)
     ids = np.load(folder / "memory-features_indices.npy")
     np.save(folder / "memory-features_indices.npy", ids + 1000)  # past the last feature
     write_manifest(folder, kept)
     with pytest.raises(InputError, match=r"manifest\.json: found another content"):
-        open_export(folder)
+        open_npy(folder)
     np.save(folder / "memory-features_indices.npy", ids)
     for change in (
         {"num_labels": 61}, {"num_features": "120"}, {"members": 3}, {"members": None},
@@ -284,11 +284,11 @@ def test_arrays_that_do_not_fit_are_refused(out, tmp_path):
     ):  # fmt: skip
         write_manifest(folder, {**kept, **change})
         with pytest.raises(InputError, match="expected"):
-            open_export(folder)
+            open_npy(folder)
     write_manifest(folder, kept)
     (folder / "settings.toml").write_text("dim = 8\n")
     with pytest.raises(InputError, match=r"settings\.toml: found a damaged file"):
-        open_export(folder, verify=False)
+        open_npy(folder, verify=False)
     for damaged in (b"", b"{}", b"x"):
         (folder / "manifest.json").write_bytes(damaged)
         with pytest.raises(InputError, match="no manifest, or a damaged one"):
@@ -315,7 +315,7 @@ def test_a_disk_without_room_leaves_nothing(run, tmp_path, capsys, monkeypatch, 
 
 def test_written_again_from_what_was_opened(run, out, tmp_path):
     """An opened export has all that the run gave it."""
-    write_export(open_export(out), RunFolder(run).settings(), run / "labels.txt", tmp_path)
+    write_npy(open_npy(out), RunFolder(run).settings(), run / "labels.txt", tmp_path)
     for path in tmp_path.iterdir():
         if path.stem != "model-multipliers":
             assert path.read_bytes() == (out / path.name).read_bytes(), path.name

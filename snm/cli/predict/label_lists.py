@@ -35,7 +35,7 @@ def read_labels(
     import numpy as np
 
     from snm.data.formats.line_files import read_lines
-    from snm.prediction.candidates import unknown_labels_error
+    from snm.prediction.candidates.parse import unknown_labels_error
     from snm.system.stderr import print_note
 
     lines, names = read_lines(path), set(predictor.label_names or ())

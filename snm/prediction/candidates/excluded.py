@@ -14,7 +14,7 @@ from scipy.sparse import csr_matrix
 from snm.batches.csr_blocks import power_of_two
 from snm.errors import InputError
 from snm.losses.reductions import MASKED
-from snm.prediction.candidates import IdsOf, parse_candidates
+from snm.prediction.candidates.parse import IdsOf, parse_candidates
 
 __all__ = ["Excluded", "parse_excluded"]
 

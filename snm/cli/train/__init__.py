@@ -1,0 +1,1 @@
+"""`snm train`: the verb, and the display of its events."""
