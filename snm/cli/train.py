@@ -149,7 +149,7 @@ def run_training(command: Train) -> None:
         return
 
     with waiting("planning"), part("starting"):
-        from snm.planning.fit_check import check_fits, disk_warning
+        from snm.planning.fit_check import check_disk, check_fits
         from snm.runs.folder import RunFolder
         from snm.runs.mirror import open_location
         from snm.stores.address import Address
@@ -160,9 +160,10 @@ def run_training(command: Train) -> None:
         with waiting("planning"), part("planning"):
             run = PlannedRun.of(dataset, command.settings, location)
             check_fits(dataset, run.config, command.device_memory)
-            warning = disk_warning(dataset, run.config, location.folder)
-            if warning is not None and not RunFolder(location.folder).result.exists():
-                say(warning)
+            if not RunFolder(location.folder).result.exists():
+                warning = check_disk(dataset, run.config, location.folder)
+                if warning is not None:
+                    say(warning)
         with progress_bar() as bar, announced_stop(_STOP_NOTE, _RESUME_NOTE) as stop:
             request = RunRequest(
                 source=command.data,  # as typed, so that `evaluate` finds the data again
