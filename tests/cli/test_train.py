@@ -42,6 +42,17 @@ def test_short_epochs_share_a_line(capsys):
     assert "epoch   1 of 8   loss   1.0000" in capsys.readouterr().out
 
 
+def test_the_loss_of_a_part_of_an_epoch_is_called_so(capsys):
+    """What was trained before step 6 is not in the mean of the second epoch of four steps."""
+    display = _Display(progress_bar())
+    display.show(Started("train", 6, 12, 4, 60))
+    for step in range(7, 13):
+        display.show(Stepped(step, 15, float(step), seconds=1.0))
+    told = capsys.readouterr().out
+    assert "epoch   2 of 3   loss   7.5000 since step 6   " in told
+    assert "epoch   3 of 3   loss  10.5000   " in told
+
+
 def test_training_names_the_first_of_several_members(capsys):
     for members, names in ((1, ["train", "refit"]), (2, ["member-1", "refit-1", "member-2"])):
         display = _Display(progress_bar(), members)
