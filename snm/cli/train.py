@@ -362,6 +362,7 @@ def _print_settings(dataset: Dataset, config: Config) -> None:
     """Prints the settings and sizes of a run, for `--dry-run`."""
     from snm.config.resolve import resolve
     from snm.config.resolved import changed_by_data
+    from snm.planning.forecast import count_parameters
     from snm.system.terminal import console, make_table
     from snm.trainer.phase import count_steps_per_epoch
 
@@ -372,12 +373,11 @@ def _print_settings(dataset: Dataset, config: Config) -> None:
     for name, value in dataclasses.asdict(resolved).items():
         table.add_row(name, str(value), str(chosen.get(name, "")))
     console.print(table)
-    rows = dataset.train.num_features + dataset.train.num_labels
-    parameters = config.dim * (rows + (config.dim if config.encoder != "linear" else 0))
-    parameters *= resolved.members
+    parameters, size = count_parameters(resolved, dataset)
     total_steps = steps * resolved.epochs * resolved.members
     console.print(
-        f"{parameters:,} parameters, {format_bytes(parameters * 4)}; about "
+        f"{parameters:,} parameters, {format_bytes(size)}; about "
         f"{counted(steps, 'step')} an epoch, {total_steps:,} in all. "
-        "Nothing was trained (--dry-run)."
+        "Nothing was trained (--dry-run). `snm plan` with the same settings predicts memory and "
+        "time."
     )

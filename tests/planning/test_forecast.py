@@ -22,7 +22,7 @@ from snm.machine.ram import resident_ram
 from snm.memory.memory import Memory, MemorySettings
 from snm.planning import programs as module
 from snm.planning.fit_check import device_memory
-from snm.planning.forecast import forecast
+from snm.planning.forecast import count_parameters, forecast
 from snm.planning.programs import seconds_per_step
 from snm.planning.remedies import _changes
 
@@ -48,6 +48,18 @@ def test_tables_and_optimiser_by_hand(folder):
             for part in (dataset.train, dataset.test)
             for m in (part.features, part.labels)
         )
+
+
+@pytest.mark.parametrize(("dtype", "row_bytes"), [("float32", 4), ("bfloat16", 2)])
+def test_parameters_by_hand(dtype, row_bytes, folder):
+    """As above, of two members; without the optimisers' numbers."""
+    dataset = snm.load_data(folder)
+    settings = dataclasses.replace(
+        tiny.CONFIG, row_optimizer="adagrad", encoder="relu", table_dtype=dtype, members=2
+    )
+    rows, others = (30 + 20) * 8, 20 + 1 + 8 * 8
+    expected = 2 * (rows + others), 2 * (row_bytes * rows + 4 * others)
+    assert count_parameters(resolve(settings, dataset), dataset) == expected
 
 
 @pytest.mark.slow
@@ -143,7 +155,7 @@ def test_members_at_once_take_their_time_together(folder, capsys):
     call(*words)
     out = capsys.readouterr().out
     assert "a step of 2 members at once, 4 steps an epoch" in out
-    epoch, whole = (float(text) for text in re.findall(r"([0-9.e-]+) s (?:an epoch|of train)", out))
+    epoch, whole = (float(text) for text in re.findall(r"([0-9.e-]+) s (?:an epoch|of steps)", out))
     assert whole == pytest.approx(2 * 3 * epoch, rel=0.1)  # four members, two at a time; two digits
 
 
