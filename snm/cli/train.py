@@ -91,10 +91,12 @@ class Train:
 
     def __call__(self) -> None:
         """Runs the verb."""
+        from snm.machine.ram import check_ulimits
         from snm.system.signals import sigterm_exits
         from snm.system.terminal import ignore_broken_pipe, waiting
         from snm.system.timing import part
 
+        check_ulimits()
         # Until the steps begin, which `announced_stop` ends in order.
         with ignore_broken_pipe(), sigterm_exits(STOPPED, _SIGTERM_NOTE):
             with waiting("starting"), part("starting"):

@@ -22,7 +22,7 @@ from snm.distributed.processes import (
 )
 from snm.errors import InputError
 from snm.machine.platform import device_bytes, platform
-from snm.machine.ram import available_ram, resident_ram
+from snm.machine.ram import available_ram, ram_limit_name, resident_ram
 from snm.model.from_config import make_model
 from snm.model.model import Model, abstract_state
 from snm.planning.byte_sizes import parse_bytes
@@ -144,8 +144,9 @@ def check_fits(dataset: Dataset, config: ResolvedConfig, memory: str | None) -> 
         return
     check = check_memory(dataset, config, None if memory is None else limit)
     if not check.fits:
+        limit_name = ram_limit_name() if platform() == "cpu" else "memory of the device"
         raise InputError(
-            "--device-memory",
+            limit_name if memory is None else "--device-memory",
             f"a run that needs {format_bytes(check.needed)}",
             f"at most {format_bytes(limit)}; {check.advice}",
         )

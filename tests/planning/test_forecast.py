@@ -20,6 +20,7 @@ from snm.config.resolve import resolve
 from snm.machine.platform import compiling_for
 from snm.machine.ram import resident_ram
 from snm.memory.memory import Memory, MemorySettings
+from snm.planning import fit_check
 from snm.planning import programs as module
 from snm.planning.fit_check import device_memory
 from snm.planning.forecast import count_parameters, forecast
@@ -202,11 +203,17 @@ def test_plan_on_the_command_line(folder, tmp_path, capsys):
     assert "--device-memory: found 'much', expected a size such as" in said
 
 
-def test_a_run_that_cannot_fit_is_refused_before_it_begins(folder, tmp_path, capsys):
+def test_a_run_that_cannot_fit_is_refused_before_it_begins(folder, tmp_path, capsys, monkeypatch):
     run = tmp_path / "run"
     words = ["train", folder, "--run-dir", run, *tiny.FLAGS]
     said = refused(capsys, *words, "--device-memory", "2MiB")
     assert "--device-memory: found a run that needs " in said and "at most 2 MiB" in said
+    with monkeypatch.context() as limited:
+        for name in ("device_memory", "available_ram"):
+            limited.setattr(fit_check, name, lambda: 3 << 20)
+        limited.setattr(fit_check, "ram_limit_name", lambda: "ulimit -d")
+        said = refused(capsys, *words)
+    assert said.startswith("ulimit -d: found a run that needs ") and "at most 3 MiB" in said
     assert not run.exists()
     call(*words, "--device-memory", "80GiB", "--epochs=1")
 
