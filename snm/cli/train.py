@@ -162,10 +162,9 @@ def run_training(command: Train) -> None:
         with waiting("planning"), part("planning"):
             run = PlannedRun.of(dataset, command.settings, location)
             check_fits(dataset, run.config, command.device_memory)
-            if not RunFolder(location.folder).result.exists():
-                warning = check_disk(dataset, run.config, location.folder)
-                if warning is not None:
-                    say(warning)
+            warning = check_disk(dataset, run.config, location.folder)  # all processes call it
+            if warning is not None and not RunFolder(location.folder).result.exists():
+                say(warning)
         with progress_bar() as bar, announced_stop(_STOP_NOTE, _RESUME_NOTE) as stop:
             request = RunRequest(
                 source=command.data,  # as typed, so that `evaluate` finds the data again
