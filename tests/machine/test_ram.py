@@ -4,6 +4,7 @@ import pytest
 from command_line import refused
 
 from snm.machine import ram
+from snm.text import format_bytes
 
 SECOND = ("memory.max", "memory.current", "inactive_file")
 FIRST = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
@@ -54,6 +55,6 @@ def test_a_limit_of_the_process_is_named(limited, name, least, tmp_path, capsys,
     monkeypatch.setattr(ram.resource, "getrlimit", getrlimit)
     assert ram.ram_limit_name() == name
     said = refused(capsys, "train", tmp_path, "--run-dir", tmp_path / "run")
-    assert said.startswith(f"{name}: found {ram.format_bytes(allowed)}, expected ")
+    assert said.startswith(f"{name}: found {format_bytes(allowed)}, expected ")
     allowed += 1
     ram.check_ulimits()
