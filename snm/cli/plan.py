@@ -180,13 +180,15 @@ def _time_text(plan: _PlanResult) -> str:
         return f"time: not measured, because {plan.not_timed_because}"
     at_once = plan.forecast.sizes.parallel_members
     total_steps = config.epochs * -(-config.members // at_once) * steps
+    choosing = ", choosing the memory" if config.memory == "on" else ""
     per_step = f" of {at_once} members at once" if at_once > 1 else ""
     return (
         f"{seconds:.3g} s a step{per_step}, {counted(steps, 'step')} an epoch: "
         f"{duration(seconds * steps)} an epoch, "
         f"the first after {duration(plan.programs.compile_seconds)} of compiling;\n"
-        f"{duration(seconds * total_steps)} of training in total "
-        f"(epochs {config.epochs}, members {config.members}), without evaluation;\n"
+        f"{duration(seconds * total_steps)} of steps in total "
+        f"(epochs {config.epochs}, members {config.members});\n"
+        f"not counted are initial rows, checkpoints{choosing} and evaluation;\n"
         "these times were measured just now, on a few steps: they vary from call to call"
     )
 

@@ -20,7 +20,7 @@ from snm.text import counted
 __all__ = ["print_summary"]
 
 _MANY_EMPTY = 0.02  # of the points, those without a known word
-_MANY_REPEATED = 0.1  # of the points, those with the text of another and another label
+_MANY_REPEATED = 0.1  # of the points, those with the text of another
 _MANY_UNSPACED = 0.2  # of the letters, those without spaces between words
 _LISTS = 'write lists of labels as ["a", "b"], or the names with separators between them'
 _LONGEST_EXAMPLE = 60  # characters
@@ -75,6 +75,9 @@ def _notes_on_points(options: ImportOptions, imported: Imported) -> Iterator[str
     if (number := repeated.count()) > _MANY_REPEATED * repeated.points:
         points = f"{number:,} of {repeated.points:,} points repeat the text of another"
         yield f"{points} with another label: if a row has one label of a text, join its rows first"
+    if (number := repeated.count_equal()) > _MANY_REPEATED * repeated.points:
+        points = f"{number:,} of {repeated.points:,} points repeat the text of another"
+        yield f"{points} with the same labels: test points drawn of them are training points too"
     if (hint := _items_hint(counts.overlaps)) is not None:
         yield hint
 

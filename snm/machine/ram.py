@@ -16,8 +16,10 @@ from snm.text import format_bytes
 __all__ = [
     "available_ram",
     "check_available_ram",
+    "check_ulimits",
     "peak_ram",
     "peak_ram_of_children",
+    "ram_limit_name",
     "reset_peak",
     "resident_ram",
 ]
@@ -28,6 +30,16 @@ _FILES = (
     ("memory.max", "memory.current", "inactive_file"),
     ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
 )
+
+_ULIMITS = (
+    (resource.RLIMIT_DATA, "VmData", "ulimit -d"),
+    (resource.RLIMIT_AS, "VmSize", "ulimit -v"),
+)
+"""Each limit of this process, what it limits, and its name."""
+
+_LEAST_ULIMITS = {"ulimit -d": 384 << 20, "ulimit -v": 1536 << 20}
+"""On one core, JAX, SciPy and a first operation take 263 and 1,445 MiB, and each core adds to it. A
+training of dim 8 under `ulimit -d` of 352 MiB still ended by a signal."""
 
 
 def peak_ram() -> int:
@@ -63,21 +75,48 @@ def resident_ram() -> int:
 
 def available_ram() -> int:
     """The bytes that this process can still allocate on its machine or in its control groups."""
-    limits = []
+    return _least_limit()[0]
+
+
+def ram_limit_name() -> str:
+    """What `available_ram` is the limit of, such as `ulimit -d`."""
+    return _least_limit()[1]
+
+
+def _least_limit() -> tuple[int, str]:
+    """The bytes that can still be allocated, and the name of the limit."""
+    machine, limits = "memory of this machine", []
     with contextlib.suppress(OSError, ValueError, IndexError):
         text = Path("/proc/meminfo").read_text(encoding="ascii")
-        limits.append(int(text.split("MemAvailable:")[1].split()[0]) * 1024)
+        limits.append((int(text.split("MemAvailable:")[1].split()[0]) * 1024, machine))
     for group, (limit, used, cached) in itertools.product(control_groups("memory"), _FILES):
         with contextlib.suppress(OSError, ValueError):
             free = _number(group / limit) - _number(group / used)
-            limits.append(free + _cached(group / "memory.stat", cached))
-    for resource_limit, field in ((resource.RLIMIT_DATA, "VmData"), (resource.RLIMIT_AS, "VmSize")):
+            free += _cached(group / "memory.stat", cached)
+            limits.append((free, "memory of the control group"))
+    for resource_limit, field, name in _ULIMITS:
         allowed = resource.getrlimit(resource_limit)[0]
         if allowed != resource.RLIM_INFINITY:
-            limits.append(allowed - (_status(field) or 0))
+            limits.append((allowed - (_status(field) or 0), name))
     with contextlib.suppress(OSError, ValueError):
-        limits.append(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    return max(min(limits), 0) if limits else 0
+        limits.append((os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), machine))
+    least, name = min(limits, default=(0, machine))
+    return max(least, 0), name
+
+
+def check_ulimits() -> None:
+    """Refuses limits of this process under which a training cannot start, before it imports JAX.
+
+    Libraries end the process where they get no memory while they are loaded, or try again for ever.
+
+    Raises:
+      InputError: a limit that is too low.
+    """
+    for resource_limit, _, name in _ULIMITS:
+        allowed, needed = resource.getrlimit(resource_limit)[0], _LEAST_ULIMITS[name]
+        if allowed != resource.RLIM_INFINITY and allowed < needed:
+            expected = f"{format_bytes(needed)} or more, which JAX and its programs need to start"
+            raise InputError(name, format_bytes(allowed), expected)
 
 
 def check_available_ram(where: str, needed: float) -> None:

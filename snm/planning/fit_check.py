@@ -15,10 +15,14 @@ from snm.config.stages import SizeSchedule
 from snm.data.dataset import Dataset
 from snm.distributed.host_copy import state_bytes
 from snm.distributed.mesh import parse_mesh
-from snm.distributed.processes import broadcast_from_first
+from snm.distributed.processes import (
+    broadcast_from_first,
+    is_first_process,
+    min_over_processes,
+)
 from snm.errors import InputError
 from snm.machine.platform import device_bytes, platform
-from snm.machine.ram import available_ram, resident_ram
+from snm.machine.ram import available_ram, ram_limit_name, resident_ram
 from snm.model.from_config import make_model
 from snm.model.model import Model, abstract_state
 from snm.planning.byte_sizes import parse_bytes
@@ -30,11 +34,11 @@ from snm.text import format_bytes
 
 __all__ = [
     "MemoryCheck",
+    "check_disk",
     "check_fits",
     "check_memory",
     "compare_memory",
     "device_memory",
-    "disk_warning",
     "simulate_devices",
 ]
 
@@ -140,27 +144,52 @@ def check_fits(dataset: Dataset, config: ResolvedConfig, memory: str | None) -> 
         return
     check = check_memory(dataset, config, None if memory is None else limit)
     if not check.fits:
+        limit_name = ram_limit_name() if platform() == "cpu" else "memory of the device"
         raise InputError(
-            "--device-memory",
+            limit_name if memory is None else "--device-memory",
             f"a run that needs {format_bytes(check.needed)}",
             f"at most {format_bytes(limit)}; {check.advice}",
         )
 
 
-def disk_warning(dataset: Dataset, config: ResolvedConfig, folder: Path) -> str | None:
-    """A warning if the disk has no space for one checkpoint, or None.
+def check_disk(dataset: Dataset, config: ResolvedConfig, folder: Path) -> str | None:
+    """A warning if the disk may have no space for the files of a run, or None.
 
     Args:
       dataset: the data set.
       config: the settings.
       folder: the run folder; it need not exist yet.
+
+    Raises:
+      InputError: a run without a checkpoint so far, and no space for one.
     """
     existing = next(p for p in (folder.absolute(), *folder.absolute().parents) if p.exists())
     free, size = shutil.disk_usage(existing).free, _state_size(config, dataset)
-    if free >= size:
+    has_checkpoint = (folder / "checkpoints").exists()
+    refused = is_first_process() and free < size and not has_checkpoint
+    if not min_over_processes(int(not refused)):  # all processes refuse, or none
+        found = f"{format_bytes(free)} free on its disk"
+        raise InputError(f"--run-dir {folder}", found, f"{format_bytes(size)}, a checkpoint")
+    checkpoints, memory = config.members * size, _memory_file_bytes(config, dataset)
+    if free >= checkpoints + memory:
         return None
-    found = f"the disk of {folder} has {format_bytes(free)} free"
-    return f"warning: {found}, and a checkpoint takes {format_bytes(size)}"
+    sizes = f"a checkpoint of each member takes {format_bytes(checkpoints)}"
+    if memory:
+        sizes += f", and memory.npz up to {format_bytes(memory)}"
+    return f"warning: the disk of {folder} has {format_bytes(free)} free; {sizes}"
+
+
+def _memory_file_bytes(config: ResolvedConfig, dataset: Dataset) -> int:
+    """An upper bound of the bytes of the file of a memory; 0 if none is tried."""
+    if config.memory != "on":
+        return 0
+    train = dataset.train
+    points, nonzeros = train.num_points, train.features.nnz
+    if config.weighting == "standard":
+        nonzeros = points * train.num_features
+    # A value and an index of 4 bytes; a point's row number, two row starts, and float16 query.
+    point_bytes = 8 + 2 * 8 + 2 * config.members * config.dim
+    return 8 * (nonzeros + train.labels.nnz) + point_bytes * points
 
 
 def _state_size(config: ResolvedConfig, dataset: Dataset) -> int:

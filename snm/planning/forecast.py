@@ -26,6 +26,7 @@ from snm.data.mapped import is_mapped
 from snm.distributed.host_copy import state_bytes
 from snm.distributed.mesh import DATA
 from snm.machine.ram import resident_ram
+from snm.model.from_config import make_model
 from snm.model.inference import join_members
 from snm.model.model import Model, TrainState, abstract_state
 from snm.model.placement import jitted_init, sharded_shapes
@@ -37,7 +38,7 @@ from snm.trainer.phase import prepare_first_phase
 from snm.trainer.start.prepare import Prepared, label_name_points, members_at_once
 from snm.trainer.steps.programs import jitted_steps
 
-__all__ = ["forecast"]
+__all__ = ["count_parameters", "forecast"]
 
 
 def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Programs]:
@@ -152,10 +153,27 @@ def _temporary_bytes(lowered: Any) -> int:
 # -- counted -----------------------------------------------------------------------------------
 
 
+def count_parameters(config: ResolvedConfig, dataset: Dataset) -> tuple[int, int]:
+    """The number of parameters of all members, and their bytes without those of optimisers."""
+    train = dataset.train
+    state = abstract_state(make_model(config, train.num_features, train.num_labels))
+    count = _num_elements(state) - _num_elements(_optimiser_state(state))
+    size = state_bytes(state) - _optimiser_bytes(state)
+    return config.members * count, config.members * size
+
+
+def _num_elements(state: Any) -> int:
+    return sum(leaf.size for leaf in jax.tree.leaves(state))
+
+
+def _optimiser_state(state: TrainState) -> Any:
+    accumulators = state.features.accumulator, state.head.table.accumulator
+    return accumulators, state.tower_state
+
+
 def _optimiser_bytes(state: TrainState) -> int:
     """Bytes of the state of the optimisers."""
-    accumulators = state.features.accumulator, state.head.table.accumulator
-    return state_bytes(accumulators) + state_bytes(state.tower_state)
+    return state_bytes(_optimiser_state(state))
 
 
 def _bytes_read(dataset: Dataset) -> int:

@@ -87,6 +87,8 @@ def open_phase(
         state = _compile_and_start(prepared, programs, inputs.warm_start, member)
         notes = [f"{error}; beginning again" for error in damaged]
         if phase.name == phase_names(1)[0]:
+            if inputs.folder.config.exists() and not damaged:
+                notes.append(f"no checkpoint yet in {inputs.folder.path}: training starts again")
             notes += start_notes(config, inputs.dataset, prepared.source, inputs.warm_start)
     else:
         progress = Counters(**note.progress)

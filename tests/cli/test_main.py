@@ -142,6 +142,8 @@ def test_dry_run_writes_nothing(data, tmp_path, capsys, monkeypatch):
     call("train", data, "--run-dir", "run", *tiny.FLAGS, "--dry-run")
     shown = capsys.readouterr().out
     assert "4 steps an epoch, 12 in all" in shown and "learning_rate" in shown
+    told = " ".join(shown.split())
+    assert "485 parameters, 0 MiB" in told and "`snm plan` with the same settings" in told
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown.splitlines()]
     for row in (["weighting", "tfidf", "auto"], ["epochs", "3", ""], ["preset", "default", ""]):
         assert row in rows

@@ -20,9 +20,10 @@ from snm.config.resolve import resolve
 from snm.machine.platform import compiling_for
 from snm.machine.ram import resident_ram
 from snm.memory.memory import Memory, MemorySettings
+from snm.planning import fit_check
 from snm.planning import programs as module
 from snm.planning.fit_check import device_memory
-from snm.planning.forecast import forecast
+from snm.planning.forecast import count_parameters, forecast
 from snm.planning.programs import seconds_per_step
 from snm.planning.remedies import _changes
 
@@ -48,6 +49,18 @@ def test_tables_and_optimiser_by_hand(folder):
             for part in (dataset.train, dataset.test)
             for m in (part.features, part.labels)
         )
+
+
+@pytest.mark.parametrize(("dtype", "row_bytes"), [("float32", 4), ("bfloat16", 2)])
+def test_parameters_by_hand(dtype, row_bytes, folder):
+    """As above, of two members; without the optimisers' numbers."""
+    dataset = snm.load_data(folder)
+    settings = dataclasses.replace(
+        tiny.CONFIG, row_optimizer="adagrad", encoder="relu", table_dtype=dtype, members=2
+    )
+    rows, others = (30 + 20) * 8, 20 + 1 + 8 * 8
+    expected = 2 * (rows + others), 2 * (row_bytes * rows + 4 * others)
+    assert count_parameters(resolve(settings, dataset), dataset) == expected
 
 
 @pytest.mark.slow
@@ -143,7 +156,7 @@ def test_members_at_once_take_their_time_together(folder, capsys):
     call(*words)
     out = capsys.readouterr().out
     assert "a step of 2 members at once, 4 steps an epoch" in out
-    epoch, whole = (float(text) for text in re.findall(r"([0-9.e-]+) s (?:an epoch|of train)", out))
+    epoch, whole = (float(text) for text in re.findall(r"([0-9.e-]+) s (?:an epoch|of steps)", out))
     assert whole == pytest.approx(2 * 3 * epoch, rel=0.1)  # four members, two at a time; two digits
 
 
@@ -190,11 +203,17 @@ def test_plan_on_the_command_line(folder, tmp_path, capsys):
     assert "--device-memory: found 'much', expected a size such as" in said
 
 
-def test_a_run_that_cannot_fit_is_refused_before_it_begins(folder, tmp_path, capsys):
+def test_a_run_that_cannot_fit_is_refused_before_it_begins(folder, tmp_path, capsys, monkeypatch):
     run = tmp_path / "run"
     words = ["train", folder, "--run-dir", run, *tiny.FLAGS]
     said = refused(capsys, *words, "--device-memory", "2MiB")
     assert "--device-memory: found a run that needs " in said and "at most 2 MiB" in said
+    with monkeypatch.context() as limited:
+        for name in ("device_memory", "available_ram"):
+            limited.setattr(fit_check, name, lambda: 3 << 20)
+        limited.setattr(fit_check, "ram_limit_name", lambda: "ulimit -d")
+        said = refused(capsys, *words)
+    assert said.startswith("ulimit -d: found a run that needs ") and "at most 3 MiB" in said
     assert not run.exists()
     call(*words, "--device-memory", "80GiB", "--epochs=1")
 

@@ -60,7 +60,8 @@ def test_a_run_stopped_before_its_first_checkpoint(data, whole, tmp_path):
     assert newest(tmp_path / "run") is None
     with pytest.raises(InputError, match="no checkpoint"):
         snm.load(tmp_path / "run")
-    snm.train(data, tiny.CONFIG, tmp_path / "run")
+    notes = [e.text for e in training(data, tiny.CONFIG, tmp_path / "run") if isinstance(e, Noted)]
+    assert f"no checkpoint yet in {tmp_path / 'run'}: training starts again" in notes
     assert same(arrays(whole[0]), arrays(tmp_path / "run"))
 
 

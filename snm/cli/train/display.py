@@ -42,6 +42,7 @@ class Display:
         self._step_seconds: list[float] = []  # of each dispatch: seconds per step
         self._since_line = 0.0  # seconds since the last line
         self._pending_line = ""  # of an epoch that ended too soon after the last line
+        self._partial = ""  # of which steps the losses are, if a run goes on within an epoch
 
     def show(self, event: Any) -> None:
         """Shows an event; the last one has the result of the run."""
@@ -89,6 +90,8 @@ class Display:
         self._task = self._bar.add_task(text, total=self._total, completed=event.step)
         if phase != "train":
             self._print(phase)
+        self._losses.clear()
+        self._partial = f" since step {event.step:,}" if event.step % self._per_epoch else ""
         if event.step:
             self._print(f"{phase}: going on from step {event.step:,} of {self._total:,}")
 
@@ -120,7 +123,8 @@ class Display:
         points = sum(points for points, _ in self._losses)
         total = math.fsum(points * loss for points, loss in self._losses)
         mean = total / points if points else math.nan
-        line = f"epoch {epoch:>3} of {self._epochs()}   loss {mean:8.4f}"
+        line = f"epoch {epoch:>3} of {self._epochs()}   loss {mean:8.4f}{self._partial}"
+        self._partial = ""
         self._pending_line = line + (rate and f"   {rate:>9} examples/s")
         if last or self._since_line >= _LINE_EVERY:
             self._print_pending()

@@ -84,10 +84,12 @@ class Train:
 
     def __call__(self) -> None:
         """Runs the verb."""
+        from snm.machine.ram import check_ulimits
         from snm.system.signals import sigterm_exits
         from snm.system.terminal import ignore_broken_pipe, waiting
         from snm.system.timing import part
 
+        check_ulimits()
         # Until the steps begin, which `announced_stop` ends in order.
         with ignore_broken_pipe(), sigterm_exits(STOPPED, _SIGTERM_NOTE):
             with waiting("starting"), part("starting"):
@@ -142,7 +144,7 @@ def run_training(command: Train) -> None:
         return
 
     with waiting("planning"), part("starting"):
-        from snm.planning.fit_check import check_fits, disk_warning
+        from snm.planning.fit_check import check_disk, check_fits
         from snm.runs.folder import RunFolder
         from snm.runs.mirror import open_location
         from snm.stores.address import Address
@@ -153,7 +155,7 @@ def run_training(command: Train) -> None:
         with waiting("planning"), part("planning"):
             run = PlannedRun.of(dataset, command.settings, location)
             check_fits(dataset, run.config, command.device_memory)
-            warning = disk_warning(dataset, run.config, location.folder)
+            warning = check_disk(dataset, run.config, location.folder)  # all processes call it
             if warning is not None and not RunFolder(location.folder).result.exists():
                 say(warning)
         with progress_bar() as bar, announced_stop(_STOP_NOTE, _RESUME_NOTE) as stop:
@@ -234,6 +236,7 @@ def _print_settings(dataset: Dataset, config: Config) -> None:
     """Prints the settings and sizes of a run, for `--dry-run`."""
     from snm.config.resolve import resolve
     from snm.config.resolved import changed_by_data
+    from snm.planning.forecast import count_parameters
     from snm.system.terminal import console, make_table
     from snm.trainer.phase import count_steps_per_epoch
 
@@ -244,12 +247,11 @@ def _print_settings(dataset: Dataset, config: Config) -> None:
     for name, value in dataclasses.asdict(resolved).items():
         table.add_row(name, str(value), str(chosen.get(name, "")))
     console.print(table)
-    rows = dataset.train.num_features + dataset.train.num_labels
-    parameters = config.dim * (rows + (config.dim if config.encoder != "linear" else 0))
-    parameters *= resolved.members
+    parameters, size = count_parameters(resolved, dataset)
     total_steps = steps * resolved.epochs * resolved.members
     console.print(
-        f"{parameters:,} parameters, {format_bytes(parameters * 4)}; about "
+        f"{parameters:,} parameters, {format_bytes(size)}; about "
         f"{counted(steps, 'step')} an epoch, {total_steps:,} in all. "
-        "Nothing was trained (--dry-run)."
+        "Nothing was trained (--dry-run). `snm plan` with the same settings predicts memory and "
+        "time."
     )

@@ -83,7 +83,7 @@ class Counts:
         programs, but of none of `known_labels`.
       case_variants: says which names differ only in case, if there were no known labels.
       overlaps: how often labels are items of their points, by each of `item_marks`.
-      repeated: points that repeat the text of another with another label.
+      repeated: points that repeat the text of another, with another label or with the same ones.
       unspaced: share of the letters that have no spaces between their words.
     """
 

@@ -7,7 +7,7 @@ import types
 
 import pytest
 import tiny
-from command_line import call
+from command_line import call, refused
 
 import snm
 from snm.cli.train.display import Display
@@ -40,6 +40,17 @@ def test_short_epochs_share_a_line(capsys):
     assert "epoch   1" not in capsys.readouterr().out
     display.show(Finished({}))
     assert "epoch   1 of 8   loss   1.0000" in capsys.readouterr().out
+
+
+def test_the_loss_of_a_part_of_an_epoch_is_called_so(capsys):
+    """What was trained before step 6 is not in the mean of the second epoch of four steps."""
+    display = Display(progress_bar())
+    display.show(Started("train", 6, 12, 4, 60))
+    for step in range(7, 13):
+        display.show(Stepped(step, 15, float(step), seconds=1.0))
+    told = capsys.readouterr().out
+    assert "epoch   2 of 3   loss   7.5000 since step 6   " in told
+    assert "epoch   3 of 3   loss  10.5000   " in told
 
 
 def test_training_names_the_first_of_several_members(capsys):
@@ -85,20 +96,28 @@ def test_a_stall_at_the_start_does_not_change_what_steps_will_take(capsys):
     assert "about 39 s of steps left" in capsys.readouterr().out  # 0.1 s for each of 389 steps
 
 
-def test_a_disk_without_room_for_a_checkpoint_is_told_at_the_start(
-    data, tmp_path, capsys, monkeypatch
-):
-    words = "train", data, "--run-dir", tmp_path / "run", *tiny.FLAGS
-    for free, told in ((5 << 20, 0), (1000, 1), (1000, 0)):  # the last finds it finished
-        found = types.SimpleNamespace(
-            disk_usage=lambda path, free=free: types.SimpleNamespace(free=free)
-        )
+def test_a_disk_without_room_is_told_at_the_start(data, tmp_path, capsys, monkeypatch):
+    """A checkpoint has 8 numbers for each of 30 + 20 rows, and more: at least 1,600 bytes."""
+    run = tmp_path / "run"
+    words = "train", data, "--run-dir", run, *tiny.FLAGS, "--members=2"
+
+    def on_a_disk_of(free):
+        found = types.SimpleNamespace(disk_usage=lambda path: types.SimpleNamespace(free=free))
         monkeypatch.setattr(fit_check, "shutil", found)
-        if told:
-            shutil.rmtree(tmp_path / "run")
+
+    on_a_disk_of(1000)
+    expected = f"--run-dir {run}: found 0 MiB free on its disk, expected 0 MiB, a checkpoint"
+    assert refused(capsys, *words) == expected
+    assert not run.exists()
+    said = f"the disk of {run} has 0 MiB free; a checkpoint of each member takes 0 MiB\n"
+    for free, told in ((3000, 1), (1000, 0)):  # the last finds it finished
+        on_a_disk_of(free)
         call(*words)
-        said = f"warning: the disk of {tmp_path / 'run'} has 0 MiB free, and a checkpoint takes"
-        assert capsys.readouterr().out.count(said) == told
+        assert capsys.readouterr().out.count(f"warning: {said}") == told
+    shutil.rmtree(run)
+    on_a_disk_of(9000)
+    call(*words)
+    assert said not in capsys.readouterr().out
 
 
 def test_a_finished_run_is_called_finished(tiny_run, capsys):

@@ -1,4 +1,4 @@
-"""A file with one row per label gets a note at import."""
+"""A file with one row per label gets a note at import, and one with rows twice."""
 
 import collections
 import json
@@ -27,8 +27,16 @@ def test_one_row_per_label(tmp_path, capsys):
     ) in said_of(tmp_path, capsys, points)
 
 
+def test_rows_that_are_there_twice(tmp_path, capsys):
+    points = [(f"word{i} some", ["hw", "net"] if i else ["net"]) for i in range(5)] * 2
+    assert (
+        "10 of 10 points repeat the text of another with the same labels: test points drawn of "
+        "them are training points too"
+    ) in (said := said_of(tmp_path, capsys, points))
+    assert "another label" not in said
+
+
 @pytest.mark.parametrize("points", [
-    [("a saw", ["tool"])] * 4,  # equal rows
     [("a saw", ["tool", "hw"]), ("a saw", ["net", "sea"])],  # all labels in a row
     [("", ["tool"]), ("", ["hw"]), ("a saw", ["hw"])],
     [("a saw", ["tool"]), ("a saw", ["hw"]), *((f"word{i}", ["hw"]) for i in range(20))],  # few
@@ -49,9 +57,11 @@ def test_the_count_against_brute_force(monkeypatch):
         repeated.add(rows[start : start + 40])
     count = sum(len(labels[text]) > 1 for text, _ in points)
     assert (repeated.points, repeated.count()) == (150, count)
-    assert 0 < count < 150
+    equal = sum(points.count(point) > 1 for point in points)
+    assert repeated.count_equal() == equal
+    assert 0 < count < 150 and 0 < equal < 150
     monkeypatch.setattr("snm.data.conversion.repeated_texts._MOST", 3)
     few = RepeatedTexts()
     few.add([rows[0], rows[0]])
     few.add(rows)
-    assert few.points == 3 and RepeatedTexts().count() == 0
+    assert few.points == 3 and RepeatedTexts().count() == RepeatedTexts().count_equal() == 0

@@ -35,4 +35,7 @@ def test_an_event_after_half_a_line_has_a_line_of_its_own(tmp_path):
             log.write(Stepped(step, 8, 0.5, 0.5))
     first, half, *others = path.read_text().splitlines()
     assert half == '{"time": 1'
-    assert [json.loads(line)["step"] for line in (first, *others)] == [1, 2, 3]
+    entries = [json.loads(line) for line in (first, *others)]
+    assert [(entry["event"], entry["step"]) for entry in entries] == [
+        ("stepped", 1), ("resumed", 2), ("stepped", 2), ("resumed", 3), ("stepped", 3),
+    ]  # fmt: skip

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+from types import SimpleNamespace
 
 import command_line
 import jax
@@ -18,6 +19,7 @@ from snm.config.resolve import resolve
 from snm.data.formats.repository_text.writer import write_text
 from snm.errors import InputError
 from snm.memory.memory import Memory, MemorySettings
+from snm.planning import fit_check
 from snm.runs.stored_run import StoredRun, load
 from snm.trainer.memory.stored import make_memory
 from snm.trainer.memory.trial import split_for_memory
@@ -60,6 +62,19 @@ def test_only_the_first_member_leaves_points_out(trained):
     _, _, events = trained
     started = [event for event in events if type(event).__name__ == "Started"]
     assert [event.num_points for event in started] == [540, 600]
+
+
+def test_the_disk_must_have_room_for_it_too(trained, tmp_path, monkeypatch):
+    data, run, _ = trained
+    dataset = snm.load_data(data)
+    free = (run / "memory.npz").stat().st_size  # and none for a checkpoint
+    found = SimpleNamespace(disk_usage=lambda path: SimpleNamespace(free=free))
+    monkeypatch.setattr(fit_check, "shutil", found)
+    config = resolve(CONFIG, dataset)
+    told = fit_check.check_disk(dataset, config, tmp_path)
+    assert told.endswith("of each member takes 0 MiB, and memory.npz up to 0.1 MiB")
+    without = dataclasses.replace(config, memory="off")
+    assert fit_check.check_disk(dataset, without, tmp_path) is None
 
 
 def test_the_host_searches_before_the_queries_are_done(model, unseen, monkeypatch):

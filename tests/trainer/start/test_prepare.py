@@ -137,6 +137,19 @@ def test_large_tables_are_saved_after_more_steps(mebibytes, asked, expected, dat
 
 
 @pytest.mark.parametrize(
+    ("mebibytes", "steps", "expected"),
+    [(1, 2000, 2000), (1, 2001, 1001), (1, 78_000, 2000), (1500, 4040, 2020), (9000, 78_000, 4875)],
+)
+def test_a_long_epoch_is_saved_at_equal_parts(mebibytes, steps, expected, data, monkeypatch):
+    """Parts of at most 2,000 steps, or of 2 steps for each MiB, at most 5,000."""
+    config = resolve(dataclasses.replace(tiny.CONFIG, checkpoint_every=0), data)
+    prepared = prepare(config, data.train, Weighting.fit(config.weighting, data.train.features))
+    monkeypatch.setattr("snm.trainer.start.prepare.state_bytes", lambda state: mebibytes << 20)
+    monkeypatch.setattr(type(prepared.source), "steps_per_epoch", steps)
+    assert prepared.checkpoint_every == expected
+
+
+@pytest.mark.parametrize(
     ("epochs", "members", "short"), [(62, 1, True), (63, 1, False), (31, 2, True), (32, 2, False)]
 )
 def test_a_training_of_few_steps_compiles_fast(epochs, members, short, data):

@@ -31,6 +31,8 @@ __all__ = [
 ]
 
 _INDEX = re.compile(rb"[0-9]{1,16}")
+_SIZE = re.compile(rb"[0-9]{1,40}")  # of the header; one that is too large is named whole
+_MAX_POINTS = 10**16 - 1  # more than any file has; fits into int64
 _NEGATIVE = re.compile(rb"-[0-9]+")
 _NUMBER = re.compile(NUMBER.encode())
 _NOT_FINITE = re.compile(rb"[+-]?(nan|inf|infinity)", re.IGNORECASE)
@@ -111,7 +113,7 @@ def read_header(path: Path, start: bytes, forms: tuple[Form, ...]) -> tuple[Form
         raise InputError(where, "an empty file", expected)
     line, newline, _ = start.partition(b"\n")
     tokens = line.split()
-    if len(line) == 4096 or not all(_INDEX.fullmatch(token) for token in tokens) or not tokens:
+    if len(line) == 4096 or not all(map(_SIZE.fullmatch, tokens)) or not tokens:
         if (command := import_command(path, line)) is not None:
             expected = f"{expected}; `{command}` reads points without one"
         raise InputError(where, shown(line), expected)
@@ -122,8 +124,8 @@ def read_header(path: Path, start: bytes, forms: tuple[Form, ...]) -> tuple[Form
     for column, number in numbers.items():
         if number < 1:
             raise InputError(where, f"{number} {column}", f"at least 1 ({expected})")
-        if column != "points" and number > MAX_IDS:
-            raise InputError(where, f"{number} {column}", f"at most {MAX_IDS}")
+        if number > (most := _MAX_POINTS if column == "points" else MAX_IDS):
+            raise InputError(where, f"{number} {column}", f"at most {most}")
     header = Header(numbers["points"], numbers.get("features", 0), numbers.get("labels", 0))
     return form, header, len(whole) - len(start) + len(line) + len(newline)
 

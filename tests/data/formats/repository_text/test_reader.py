@@ -92,6 +92,8 @@ ERRORS = [
     ("0 5 4\n", 1, "0 points", "at least 1"),
     ("1 5 0\n0 0:1\n", 1, "0 labels", "at least 1"),
     ("1 5000000000 4\n0 0:1\n", 1, "5000000000 features", "at most 2147483647"),
+    ("3 99999999999999999999 5\n", 1, "99999999999999999999 features", "at most 2147483647"),
+    (f"{10**20} 3 5\n", 1, f"{10**20} points", "at most 9999999999999999"),
     ("x" * 5000, 1, "'xxx", "a header"),
     ("2 5 4\n0 0:1\n1 5:1\n", 3, "feature index 5", "an index from 0 to 4"),
     ("2 5 4\n0 0:1\n4 0:1\n", 3, "label index 4", "an index from 0 to 3"),
