@@ -18,10 +18,10 @@ import numpy as np
 from jax import lax
 
 from snm.machine.platform import by_platform
+from snm.system.sorting import stable_argsort
 from snm.tables.access import element_at, row_at, set_row
 from snm.tables.bag import embedding_bag_gather, embedding_bag_loop
 from snm.tables.rounding import as_float
-from snm.tables.sorting import stable_argsort
 from snm.tables.table import RowTable, SparseRows
 from snm.tables.updates import add_scatter
 
