@@ -266,6 +266,8 @@ class PhaseRun:
         if profile and self.folder is not None and is_first_process():
             trace_folder = self.folder / "profile"
         with open_log(self.folder, phase.name, self.progress.step) as log:
+            if self.progress.step:
+                log.write_line(event="resumed", step=self.progress.step)
             notes = [Noted(self.progress.step, text) for text in self.notes]
             try:
                 training = _with_trace(self._keep_last_state(events), trace_folder)

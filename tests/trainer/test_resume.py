@@ -50,6 +50,8 @@ def test_a_resumed_run_is_the_same_run(data, whole, tmp_path, changes):
     stop_after(training(data, settings, tmp_path / "run"), 5)
     assert 0 < newest(tmp_path / "run") < 12
     again = snm.train(data, settings, tmp_path / "run")
+    log = (tmp_path / "run" / "log.jsonl").read_text()
+    assert log.count('"event": "resumed"') == 1
     assert same(arrays(run), arrays(tmp_path / "run"))
     for key in ("metrics", "steps", "epochs", "best_step", "by_label_frequency"):
         assert again[key] == result[key], key

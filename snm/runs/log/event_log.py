@@ -26,8 +26,8 @@ class EventLog:
     Args:
       folder: the run folder.
       phase: the name of the phase, such as `train` or `refit`, written to each line.
-      step: the step from which the run continues. Earlier lines with later steps stay in the log;
-        they belong to steps that an interruption lost. A line `resumed` comes after them.
+      step: the step from which the phase continues. Earlier lines with later steps stay in the
+        log; they belong to steps that an interruption lost.
     """
 
     def __init__(self, folder: Path, phase: str, step: int):
@@ -40,8 +40,6 @@ class EventLog:
         # Steps after the last checkpoint are repeated: TensorBoard drops their old points.
         purge_step = step + 1 if step else None
         self._summary_writer = make_summary_writer(folder / "tensorboard" / phase, purge_step)
-        if step:
-            self.write_line(event="resumed", step=step)
 
     def write(self, event: Event) -> None:
         """Writes an event as a line, and its numbers as TensorBoard scalars."""

@@ -36,6 +36,4 @@ def test_an_event_after_half_a_line_has_a_line_of_its_own(tmp_path):
     first, half, *others = path.read_text().splitlines()
     assert half == '{"time": 1'
     entries = [json.loads(line) for line in (first, *others)]
-    assert [(entry["event"], entry["step"]) for entry in entries] == [
-        ("stepped", 1), ("resumed", 2), ("stepped", 2), ("resumed", 3), ("stepped", 3),
-    ]  # fmt: skip
+    assert [entry["step"] for entry in entries] == [1, 2, 3]

@@ -55,7 +55,9 @@ def test_pays_and_says_so(trained):
     assert result["memory"] == record
     (told,) = [e.text for e in events if getattr(e, "text", "").startswith("memory:")]
     assert "of 600 training points" in told and "60 points" in told
-    assert any("memory:" in line for line in (run / "log.jsonl").read_text().splitlines())
+    lines = (run / "log.jsonl").read_text().splitlines()
+    assert any("memory:" in line for line in lines)
+    assert not any("resumed" in line for line in lines)
 
 
 def test_only_the_first_member_leaves_points_out(trained):
