@@ -46,11 +46,13 @@ def split_into_dispatches(
     max_steps: int,
     periods: Iterable[int],
     stage_starts: Sequence[int],
+    part_steps: int = 0,
 ) -> Iterator[tuple[int, int]]:
     """Splits steps first to last - 1 into dispatches of at most `max_steps` steps.
 
     A dispatch ends at the end of an epoch, at a multiple of each of the `periods` that is not 0,
-    and before each of the `stage_starts`, the first steps of stages.
+    before each of the `stage_starts`, the first steps of stages, and, unless `part_steps` is 0,
+    after each `part_steps` steps of an epoch.
 
     Yields:
       The first step of each dispatch, and its number of steps.
@@ -60,6 +62,8 @@ def split_into_dispatches(
         next_multiples = [(first // period + 1) * period for period in periods]
         next_stages = [start for start in stage_starts if start > first]
         end = min([last, first + max_steps, *next_multiples, *next_stages])
+        if part_steps:
+            end = min(end, first + part_steps - first % source.steps_per_epoch % part_steps)
         yield first, end - first
         first = end
 

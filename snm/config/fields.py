@@ -254,8 +254,8 @@ class RunSettings:
 
     checkpoint_every: Annotated[int, at_least(0), Trait.RUN_ONLY] = 0
     """Steps between checkpoints. 0 saves after whole epochs, at least 200 steps apart; with large
-    tables 2 steps per MiB apart, up to 5000. An epoch of more than 2000 steps, or of more than
-    these, is saved at equal parts of it too."""
+    tables 2 steps per MiB apart, up to 5000. An epoch longer than that distance and than 2000 steps
+    is also saved within the epoch."""
     keep_checkpoints: Annotated[int, at_least(1), Trait.MAY_CHANGE, Trait.RUN_ONLY] = 2
     """Newest checkpoints kept, beside the best."""
     on_nonfinite: Annotated[Literal["stop", "skip"], Trait.MAY_CHANGE] = "stop"

@@ -299,11 +299,13 @@ class PhaseRun:
     @property
     def _loop_plan(self) -> LoopPlan:
         prepared = self.prepared
+        # A phase in memory cannot be resumed, so it saves only the best and the last state.
+        saves = self.folder is not None
         return LoopPlan(
             self.last_step,
             prepared.steps_per_dispatch,
-            # A phase in memory cannot be resumed, so it saves only the best and the last state.
-            0 if self.folder is None else prepared.checkpoint_every,
+            prepared.checkpoint_every if saves else 0,
+            prepared.part_steps if saves else 0,
             prepared.config.on_nonfinite,
             prepared.point_ids,
         )

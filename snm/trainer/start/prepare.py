@@ -48,8 +48,8 @@ writing a small model; on a CPU the most take minutes, which a killed run repeat
 _CHECKPOINT_STEPS_PER_MIB = 2  # writing a MiB takes less than half a step
 
 _LONG_EPOCH_STEPS = 2000
-"""An epoch of more steps has checkpoints in its middle too. On a CPU these take 5 s to minutes;
-120 MiB, written beside 1,875 steps of 2.5 ms, took no more than some percent longer."""
+"""An epoch of more steps has checkpoints in its middle too. On a CPU so many steps take 5 s to
+minutes; 1,875 of 2.5 ms took at most some percent longer with 120 MiB written beside them."""
 
 _SHORT_TRAINING_STEPS = 250
 """Steps of all members up to which a program without fusion emitters is faster on a CPU: it saves
@@ -72,6 +72,10 @@ class Prepared:
       stages: of the run, in order; the first begins at step 0.
       total_steps: `config.epochs` passes over the points.
       steps_per_dispatch: steps that the device runs between two exchanges with the host.
+      checkpoint_every: steps between checkpoints, counted from the start of the run; by default
+        whole epochs.
+      part_steps: steps between checkpoints within an epoch, counted from its start, if an epoch is
+        long; else 0. The last part is shorter.
       point_ids: int64 [N], the row in the training file of each point of the source; -1 - l if the
         point is the name of label l.
     """
@@ -83,23 +87,14 @@ class Prepared:
     stages: list[Stage]
     total_steps: int
     steps_per_dispatch: int
+    checkpoint_every: int
+    part_steps: int
     point_ids: NDArray[np.int64]
 
     @property
-    def checkpoint_every(self) -> int:
-        """Steps between checkpoints; by default whole epochs, or equal parts of a long one.
-
-        Either is long compared to saving.
-        """
-        if self.config.checkpoint_every:
-            return self.config.checkpoint_every
-        steps_per_epoch, (fewest, most) = self.source.steps_per_epoch, _CHECKPOINT_STEPS_RANGE
-        mebibytes = state_bytes(abstract_state(self.model)) >> 20
-        steps = min(max(fewest, _CHECKPOINT_STEPS_PER_MIB * mebibytes), most)
-        longest = max(steps, _LONG_EPOCH_STEPS)
-        if steps_per_epoch > longest:
-            return math.ceil(steps_per_epoch / math.ceil(steps_per_epoch / longest))
-        return steps_per_epoch * math.ceil(steps / steps_per_epoch)
+    def first_checkpoint(self) -> int:
+        """The step of the first checkpoint, if the run is so long and no better one is saved."""
+        return self.part_steps or self.checkpoint_every
 
     @property
     def stage_shares(self) -> list[tuple[Stage, float]]:
@@ -156,7 +151,13 @@ def prepare(
     source = make_run_source(config, model.spec, points, rows, weighting, mesh)
     total_steps = source.schedule.steps
     evaluate_every = config.evaluate_every if config.validation_fraction else 0
-    periods = config.checkpoint_every, evaluate_every, probe_every  # dispatches end at multiples
+    most_steps = config.steps_per_dispatch or steps_per_dispatch()
+    checkpoint_every, part_steps = config.checkpoint_every, 0
+    if not checkpoint_every:
+        checkpoint_every, part_steps = _checkpoint_periods(
+            source.steps_per_epoch, state_bytes(abstract_state(model)), most_steps
+        )
+    periods = checkpoint_every, part_steps, evaluate_every, probe_every
     return Prepared(
         config=config,
         mesh=mesh,
@@ -164,11 +165,29 @@ def prepare(
         model=model,
         stages=head_stages(config, num_labels, total_steps),
         total_steps=total_steps,
-        steps_per_dispatch=dispatch_length(
-            source, config.steps_per_dispatch or steps_per_dispatch(), periods
-        ),
+        steps_per_dispatch=dispatch_length(source, most_steps, periods),
+        checkpoint_every=checkpoint_every,
+        part_steps=part_steps,
         point_ids=point_ids[points.labelled(rows)],
     )
+
+
+def _checkpoint_periods(
+    steps_per_epoch: int, checkpoint_bytes: int, most_steps: int
+) -> tuple[int, int]:
+    """`Prepared.checkpoint_every` and `part_steps`, long compared to saving.
+
+    A part of an epoch has whole dispatches of `most_steps` steps, so that epochs have dispatches of
+    the same few lengths.
+    """
+    fewest, most = _CHECKPOINT_STEPS_RANGE
+    steps = min(max(fewest, _CHECKPOINT_STEPS_PER_MIB * (checkpoint_bytes >> 20)), most)
+    longest = max(steps, _LONG_EPOCH_STEPS)
+    if steps_per_epoch <= longest:
+        return steps_per_epoch * math.ceil(steps / steps_per_epoch), 0
+    part = math.ceil(steps_per_epoch / math.ceil(steps_per_epoch / longest))
+    part = most_steps * math.ceil(part / most_steps)
+    return steps_per_epoch, part if part < steps_per_epoch else 0
 
 
 def label_name_points(config: ResolvedConfig, dataset: Dataset) -> Points | None:

@@ -105,6 +105,7 @@ class LoopPlan(NamedTuple):
       steps_per_dispatch: the most steps per dispatch.
       checkpoint_every: steps between checkpoints. The best ones and the last are saved too; with 0,
         only these.
+      part_steps: steps between checkpoints within an epoch, counted from its start; 0 for none.
       on_nonfinite: `stop` raises; `skip` skips such steps, and raises after an epoch of them.
       point_ids: int64 [N], the ids of the source's points in messages; None numbers them from 0.
     """
@@ -112,6 +113,7 @@ class LoopPlan(NamedTuple):
     last_step: int
     steps_per_dispatch: int
     checkpoint_every: int
+    part_steps: int = 0
     on_nonfinite: str = "stop"
     point_ids: NDArray[np.int64] | None = None
 
@@ -159,7 +161,13 @@ def run_steps(
         periods.append(probe.every)
     stage_starts = [stage.first_step for stage in programs.stages]
     dispatches = split_into_dispatches(
-        source, progress.step, last_step, plan.steps_per_dispatch, periods, stage_starts
+        source,
+        progress.step,
+        last_step,
+        plan.steps_per_dispatch,
+        periods,
+        stage_starts,
+        plan.part_steps,
     )
     if probe is not None and not progress.step:
         yield Probed(0, 0.0, probe.function(state))
@@ -190,7 +198,10 @@ def run_steps(
             step = first + count
             evaluate_now = validation is not None and _is_due(step, validation.every, last_step)
             probe_now = probe is not None and _is_due(step, probe.every, last_step)
-            save_now = _is_due(step, plan.checkpoint_every, last_step)
+            step_of_epoch = step % source.steps_per_epoch
+            save_now = _is_due(step, plan.checkpoint_every, last_step) or (
+                plan.part_steps > 0 and step_of_epoch % plan.part_steps == 0
+            )
             stopping = stop is not None and stop()
             if not (evaluate_now or probe_now or save_now or stopping):
                 continue

@@ -11,6 +11,7 @@ import tiny
 import snm
 import snm.trainer.training  # imported later, it would keep a patched `resolve`
 from snm.batches.schedule import Rates, Schedule
+from snm.batches.sources.source import Source
 from snm.checkpoints.in_memory import BestState
 from snm.cli.main import main
 from snm.config import resolve as module
@@ -131,22 +132,36 @@ def test_a_tpu_takes_rows_of_whole_tiles(data):
 def test_large_tables_are_saved_after_more_steps(mebibytes, asked, expected, data, monkeypatch):
     """In whole epochs of four steps."""
     config = resolve(dataclasses.replace(tiny.CONFIG, checkpoint_every=asked), data)
-    prepared = prepare(config, data.train, Weighting.fit(config.weighting, data.train.features))
     monkeypatch.setattr("snm.trainer.start.prepare.state_bytes", lambda state: mebibytes << 20)
-    assert prepared.checkpoint_every == expected
+    prepared = prepare(config, data.train, Weighting.fit(config.weighting, data.train.features))
+    assert (prepared.checkpoint_every, prepared.part_steps) == (expected, 0)
+    assert prepared.first_checkpoint == expected
 
 
 @pytest.mark.parametrize(
-    ("mebibytes", "steps", "expected"),
-    [(1, 2000, 2000), (1, 2001, 1001), (1, 78_000, 2000), (1500, 4040, 2020), (9000, 78_000, 4875)],
+    ("mebibytes", "steps", "most", "expected"),
+    [
+        (1, 2000, 1, 0),
+        (1, 2001, 1, 1001),
+        (1, 78_000, 1, 2000),
+        (1500, 4040, 1, 2020),
+        (9000, 78_000, 1, 4875),
+        (2001, 12_007, 32, 4032),  # a third is 4,003, and 126 dispatches are as many or more
+        (1, 2001, 3000, 0),  # no dispatch would end before the epoch
+    ],
 )
-def test_a_long_epoch_is_saved_at_equal_parts(mebibytes, steps, expected, data, monkeypatch):
+def test_a_long_epoch_is_saved_at_parts_of_it(
+    mebibytes, steps, most, expected, data, monkeypatch
+):
     """Parts of at most 2,000 steps, or of 2 steps for each MiB, at most 5,000."""
-    config = resolve(dataclasses.replace(tiny.CONFIG, checkpoint_every=0), data)
-    prepared = prepare(config, data.train, Weighting.fit(config.weighting, data.train.features))
+    changes = dict(checkpoint_every=0, steps_per_dispatch=most)
+    config = resolve(dataclasses.replace(tiny.CONFIG, **changes), data)
     monkeypatch.setattr("snm.trainer.start.prepare.state_bytes", lambda state: mebibytes << 20)
-    monkeypatch.setattr(type(prepared.source), "steps_per_epoch", steps)
-    assert prepared.checkpoint_every == expected
+    monkeypatch.setattr(Source, "steps_per_epoch", steps)
+    prepared = prepare(config, data.train, Weighting.fit(config.weighting, data.train.features))
+    assert (prepared.checkpoint_every, prepared.part_steps) == (steps, expected)
+    assert prepared.first_checkpoint == (expected or steps)
+    assert prepared.steps_per_dispatch == min(most, steps)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,9 @@ from snm.head import plan as head_plan
 from snm.head.plan import plan_step
 from snm.model.model import abstract_state
 from snm.model.placement import init_state_on
+from snm.runs.events import Saved
 from snm.trainer.start import centroids as centroids_module
+from snm.trainer.start import prepare as prepare_module
 from snm.trainer.start.centroids import start_at_centroids
 from snm.trainer.start.prepare import Prepared, prepare
 from snm.trainer.steps.loop import prefetch_stacks
@@ -83,6 +85,26 @@ def test_steps_are_planned_as_they_are_taken(data):
     taken = list(itertools.islice(prefetch_stacks(lambda _: source, plan, None, 4), 4))
     assert [(first, count) for first, count, _ in taken] == [(0, 4), (4, 3), (7, 4), (11, 3)]
     assert [int(stack.step[0]) for *_, stack in taken] == [0, 4, 7, 11]
+
+
+def test_every_epoch_has_the_same_dispatches(data, monkeypatch):
+    """Of each length, a program is compiled: 12,007 steps are 4,032 + 4,032 + 123 * 32 + 7."""
+    source, steps = prepared(data, data_on="host").source, 12_007
+    monkeypatch.setattr(Source, "steps_per_epoch", steps)
+    found = list(split_into_dispatches(source, 0, 10 * steps, 32, [steps], [], part_steps=4032))
+    assert {count for _, count in found} == {32, 7}
+    ends = {first + count for first, count in found}
+    assert ends >= {steps * e + end for e in range(10) for end in (4032, 8064, steps)}
+
+
+def test_checkpoints_within_an_epoch_are_counted_from_its_start(data, tmp_path, monkeypatch):
+    """Seven steps are parts of at most three."""
+    monkeypatch.setattr(prepare_module, "_CHECKPOINT_STEPS_RANGE", (1, 3))
+    monkeypatch.setattr(prepare_module, "_LONG_EPOCH_STEPS", 3)
+    settings = config(batch_size=16, epochs=2, checkpoint_every=0, steps_per_dispatch=1)
+    events = list(snm.training(data, settings, tmp_path / "run"))
+    saved = [event.step for event in events if isinstance(event, Saved)]
+    assert saved == [3, 6, 7, 10, 13, 14]
 
 
 @pytest.mark.parametrize(
