@@ -9,9 +9,10 @@ from pathlib import Path
 
 from snm.system.faults import DISK_REASONS, disk_reason
 
-__all__ = ["REASONS", "check_free_space", "reason_number"]
+__all__ = ["EXTRA_BYTES", "REASONS", "check_free_space", "reason_number"]
 
-_EXTRA_BYTES = 1 << 16  # bytes of a checkpoint besides its arrays
+EXTRA_BYTES = 1 << 16
+"""Bytes of a checkpoint besides its arrays."""
 
 REASONS = (*DISK_REASONS.values(), "another process could not write its part")
 """Why a checkpoint could not be written; processes exchange indices into this tuple."""
@@ -25,5 +26,5 @@ def reason_number(error: BaseException) -> int:
 
 def check_free_space(folder: Path, size: int) -> None:
     """Raises OSError if the disk has no space for a checkpoint of `size` bytes."""
-    if shutil.disk_usage(folder).free < size + _EXTRA_BYTES:
+    if shutil.disk_usage(folder).free < size + EXTRA_BYTES:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import jax
 
+from snm.checkpoints.disk_errors import EXTRA_BYTES
 from snm.config.resolved import ResolvedConfig
 from snm.config.stages import SizeSchedule
 from snm.data.dataset import Dataset
@@ -30,6 +31,8 @@ from snm.planning.bytes_by_stage import Forecast
 from snm.planning.forecast import forecast
 from snm.planning.programs import Programs
 from snm.planning.remedies import find_remedies
+from snm.runs.folder import RunFolder
+from snm.stores.address import Address
 from snm.text import format_bytes
 
 __all__ = [
@@ -152,31 +155,49 @@ def check_fits(dataset: Dataset, config: ResolvedConfig, memory: str | None) -> 
         )
 
 
-def check_disk(dataset: Dataset, config: ResolvedConfig, folder: Path) -> str | None:
+def check_disk(
+    dataset: Dataset, config: ResolvedConfig, folder: Path, run_dir: Path
+) -> str | None:
     """A warning if the disk may have no space for the files of a run, or None.
 
     Args:
       dataset: the data set.
       config: the settings.
       folder: the run folder; it need not exist yet.
+      run_dir: the same as the user typed it, which may be an address in a store.
 
     Raises:
       InputError: a run without a checkpoint so far, and no space for one.
     """
     existing = next(p for p in (folder.absolute(), *folder.absolute().parents) if p.exists())
-    free, size = shutil.disk_usage(existing).free, _state_size(config, dataset)
-    has_checkpoint = (folder / "checkpoints").exists()
-    refused = is_first_process() and free < size and not has_checkpoint
+    free, there = shutil.disk_usage(existing).free, _bytes_below(folder / "checkpoints")
+    size = _state_size(config, dataset) + EXTRA_BYTES
+    # Without a whole checkpoint, what is there is removed before the first is written.
+    has_checkpoint = RunFolder(folder).checkpoints(config.keep_checkpoints).latest() is not None
+    address = Address.of(run_dir)
+    name = run_dir if address is None else address
+    disk = "its disk" if address is None else "the disk of its copy on this machine"
+    refused = is_first_process() and free + there < size and not has_checkpoint
     if not min_over_processes(int(not refused)):  # all processes refuse, or none
-        found = f"{format_bytes(free)} free on its disk"
-        raise InputError(f"--run-dir {folder}", found, f"{format_bytes(size)}, a checkpoint")
+        found = f"{format_bytes(free + there)} free on {disk}"
+        expected = f"at least {format_bytes(size)}, the size of a checkpoint"
+        raise InputError(f"--run-dir {name}", found, expected)
     checkpoints, memory = config.members * size, _memory_file_bytes(config, dataset)
     if free >= checkpoints + memory:
         return None
     sizes = f"a checkpoint of each member takes {format_bytes(checkpoints)}"
     if memory:
         sizes += f", and memory.npz up to {format_bytes(memory)}"
-    return f"warning: the disk of {folder} has {format_bytes(free)} free; {sizes}"
+    return f"warning: {name} has {format_bytes(free)} free on {disk}; {sizes}"
+
+
+def _bytes_below(folder: Path) -> int:
+    """Bytes of the files in a folder and below; 0 if it does not exist."""
+    total = 0
+    for path in folder.rglob("*"):
+        with contextlib.suppress(OSError):  # another process removed it
+            total += path.stat().st_size
+    return total
 
 
 def _memory_file_bytes(config: ResolvedConfig, dataset: Dataset) -> int:

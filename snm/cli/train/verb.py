@@ -155,7 +155,8 @@ def run_training(command: Train) -> None:
         with waiting("planning"), part("planning"):
             run = PlannedRun.of(dataset, command.settings, location)
             check_fits(dataset, run.config, command.device_memory)
-            warning = check_disk(dataset, run.config, location.folder)  # all processes call it
+            # All processes call it.
+            warning = check_disk(dataset, run.config, location.folder, command.run_dir)
             if warning is not None and not RunFolder(location.folder).result.exists():
                 say(warning)
         with progress_bar() as bar, announced_stop(_STOP_NOTE, _RESUME_NOTE) as stop:

@@ -97,7 +97,7 @@ def test_a_stall_at_the_start_does_not_change_what_steps_will_take(capsys):
 
 
 def test_a_disk_without_room_is_told_at_the_start(data, tmp_path, capsys, monkeypatch):
-    """A checkpoint has 8 numbers for each of 30 + 20 rows, and more: at least 1,600 bytes."""
+    """A checkpoint has 8 numbers for each of 30 + 20 rows, and 64 KiB more: 0.1 MiB."""
     run = tmp_path / "run"
     words = "train", data, "--run-dir", run, *tiny.FLAGS, "--members=2"
 
@@ -106,16 +106,17 @@ def test_a_disk_without_room_is_told_at_the_start(data, tmp_path, capsys, monkey
         monkeypatch.setattr(fit_check, "shutil", found)
 
     on_a_disk_of(1000)
-    expected = f"--run-dir {run}: found 0 MiB free on its disk, expected 0 MiB, a checkpoint"
+    expected = "at least 0.1 MiB, the size of a checkpoint"
+    expected = f"--run-dir {run}: found 0 MiB free on its disk, expected {expected}"
     assert refused(capsys, *words) == expected
     assert not run.exists()
-    said = f"the disk of {run} has 0 MiB free; a checkpoint of each member takes 0 MiB\n"
-    for free, told in ((3000, 1), (1000, 0)):  # the last finds it finished
+    said = f"{run} has 0.1 MiB free on its disk; a checkpoint of each member takes 0.1 MiB\n"
+    for free, told in ((70_000, 1), (1000, 0)):  # the last finds it finished
         on_a_disk_of(free)
         call(*words)
         assert capsys.readouterr().out.count(f"warning: {said}") == told
     shutil.rmtree(run)
-    on_a_disk_of(9000)
+    on_a_disk_of(900_000)
     call(*words)
     assert said not in capsys.readouterr().out
 

@@ -1,0 +1,43 @@
+"""Whether the disk has room for a run: what is refused, and what is warned of."""
+
+import dataclasses
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import tiny
+
+import snm
+from snm.config.resolve import resolve
+from snm.errors import InputError
+from snm.planning import fit_check
+
+
+@pytest.fixture(scope="module")
+def dataset(folder):
+    return snm.load_data(folder)
+
+
+def check_disk(monkeypatch, dataset, folder, free, run_dir=None, **changes):
+    """The warning on a disk with `free` GiB free, for checkpoints of a GiB."""
+    found = SimpleNamespace(disk_usage=lambda path: SimpleNamespace(free=int(free * 2**30)))
+    monkeypatch.setattr(fit_check, "shutil", found)
+    monkeypatch.setattr(fit_check, "_state_size", lambda config, dataset: 2**30 - (1 << 16))
+    config = resolve(dataclasses.replace(tiny.CONFIG, **changes), dataset)
+    return fit_check.check_disk(dataset, config, folder, run_dir or folder)
+
+
+def test_a_folder_of_checkpoints_is_no_checkpoint(dataset, tmp_path, monkeypatch):
+    """It is made before anything is written; what a kill leaves there is removed."""
+    (tmp_path / "checkpoints" / "4").mkdir(parents=True)
+    found = "found 512 MiB free on its disk, expected at least 1.00 GiB, the size of a checkpoint"
+    with pytest.raises(InputError, match=found):
+        check_disk(monkeypatch, dataset, tmp_path, 0.5)
+    (tmp_path / "checkpoints" / "4" / "manifest.json").touch()
+    assert check_disk(monkeypatch, dataset, tmp_path, 0.5) is not None
+
+
+def test_a_run_in_a_store_is_named_as_typed(dataset, tmp_path, monkeypatch):
+    found = "^--run-dir gs://bucket/a: found 512 MiB free on the disk of its copy on this machine,"
+    with pytest.raises(InputError, match=found):
+        check_disk(monkeypatch, dataset, tmp_path, 0.5, Path("gs://bucket/a"))
