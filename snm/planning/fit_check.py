@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import os
 import shutil
 from pathlib import Path
@@ -34,6 +35,7 @@ from snm.planning.remedies import find_remedies
 from snm.runs.folder import RunFolder
 from snm.stores.address import Address
 from snm.text import format_bytes
+from snm.trainer.start.prepare import checkpoint_periods, label_name_points
 
 __all__ = [
     "MemoryCheck",
@@ -182,13 +184,36 @@ def check_disk(
         found = f"{format_bytes(free + there)} free on {disk}"
         expected = f"at least {format_bytes(size)}, the size of a checkpoint"
         raise InputError(f"--run-dir {name}", found, expected)
-    checkpoints, memory = config.members * size, _memory_file_bytes(config, dataset)
+    checkpoints = config.members * size * _most_checkpoints(config, dataset, size)
+    checkpoints = max(0, checkpoints - there)
+    memory = _memory_file_bytes(config, dataset)
     if free >= checkpoints + memory:
         return None
-    sizes = f"a checkpoint of each member takes {format_bytes(checkpoints)}"
+    sizes = f"the checkpoints take up to {format_bytes(checkpoints)}{' more' if there else ''}"
     if memory:
         sizes += f", and memory.npz up to {format_bytes(memory)}"
     return f"warning: {name} has {format_bytes(free)} free on {disk}; {sizes}"
+
+
+def _most_checkpoints(config: ResolvedConfig, dataset: Dataset, size: int) -> int:
+    """The most checkpoints of a member, of `size` bytes, on the disk at a time.
+
+    These are the newest that are kept, one that is being written, and the best.
+    """
+    points = dataset.train.num_points * (1 + config.item_splits)
+    if (names := label_name_points(config, dataset)) is not None:
+        points += names.num_points
+    steps_per_epoch = math.ceil(points / config.batch_size)
+    steps = max(1, round(config.epochs * steps_per_epoch))
+    every, part_steps = checkpoint_periods(config, steps_per_epoch, size)
+    saved, most = math.ceil(steps / every), config.keep_checkpoints + 1
+    if part_steps:
+        saved = math.ceil(config.epochs) * math.ceil(steps_per_epoch / part_steps)
+    of_refit = min(saved, most) if config.refit else 0
+    if config.validation_fraction:
+        saved += math.ceil(steps / (config.evaluate_every or steps_per_epoch))
+        most += 1
+    return min(saved, most) + of_refit
 
 
 def _bytes_below(folder: Path) -> int:

@@ -41,3 +41,33 @@ def test_a_run_in_a_store_is_named_as_typed(dataset, tmp_path, monkeypatch):
     found = "^--run-dir gs://bucket/a: found 512 MiB free on the disk of its copy on this machine,"
     with pytest.raises(InputError, match=found):
         check_disk(monkeypatch, dataset, tmp_path, 0.5, Path("gs://bucket/a"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "number"),
+    [
+        (dict(epochs=1), 1),
+        (dict(epochs=2), 2),
+        (dict(epochs=5), 3),  # two are kept, and one is written
+        (dict(epochs=5, members=3), 9),
+        (dict(epochs=5, keep_checkpoints=3), 4),
+        (dict(epochs=5, validation_fraction=0.3), 4),  # and the best
+        (dict(epochs=5, validation_fraction=0.3, patience=1, refit=True), 7),
+    ],
+)
+def test_all_checkpoints_that_are_kept_need_room(dataset, tmp_path, monkeypatch, changes, number):
+    """One an epoch."""
+    told = check_disk(monkeypatch, dataset, tmp_path, number - 0.5, **changes)
+    assert f"the checkpoints take up to {number}.00 GiB" in told
+    assert check_disk(monkeypatch, dataset, tmp_path, number, **changes) is None
+
+
+def test_checkpoints_that_are_there_need_no_more_room(dataset, tmp_path, monkeypatch):
+    """Two of three are."""
+    for step in ("4", "8"):
+        (tmp_path / "checkpoints" / step).mkdir(parents=True)
+        (tmp_path / "checkpoints" / step / "manifest.json").touch()
+    monkeypatch.setattr(fit_check, "_bytes_below", lambda folder: 2 * 2**30)
+    told = check_disk(monkeypatch, dataset, tmp_path, 0.5)
+    assert told.endswith("has 512 MiB free on its disk; the checkpoints take up to 1.00 GiB more")
+    assert check_disk(monkeypatch, dataset, tmp_path, 1) is None

@@ -30,6 +30,7 @@ from snm.model.model import Model, abstract_state
 __all__ = [
     "Prepared",
     "add_training_points",
+    "checkpoint_periods",
     "dim_multiple",
     "label_name_points",
     "members_at_once",
@@ -152,11 +153,8 @@ def prepare(
     total_steps = source.schedule.steps
     evaluate_every = config.evaluate_every if config.validation_fraction else 0
     most_steps = config.steps_per_dispatch or steps_per_dispatch()
-    checkpoint_every, part_steps = config.checkpoint_every, 0
-    if not checkpoint_every:
-        checkpoint_every, part_steps = _checkpoint_periods(
-            source.steps_per_epoch, state_bytes(abstract_state(model)), most_steps
-        )
+    size = state_bytes(abstract_state(model))
+    checkpoint_every, part_steps = checkpoint_periods(config, source.steps_per_epoch, size)
     periods = checkpoint_every, part_steps, evaluate_every, probe_every
     return Prepared(
         config=config,
@@ -172,20 +170,22 @@ def prepare(
     )
 
 
-def _checkpoint_periods(
-    steps_per_epoch: int, checkpoint_bytes: int, most_steps: int
+def checkpoint_periods(
+    config: ResolvedConfig, steps_per_epoch: int, checkpoint_bytes: int
 ) -> tuple[int, int]:
-    """`Prepared.checkpoint_every` and `part_steps`, long compared to saving.
+    """`Prepared.checkpoint_every` and `part_steps`; unless given, they are long beside saving.
 
-    A part of an epoch has whole dispatches of `most_steps` steps, so that epochs have dispatches of
-    the same few lengths.
+    A part of an epoch has whole dispatches, so that epochs have dispatches of the same few lengths.
     """
+    if config.checkpoint_every:
+        return config.checkpoint_every, 0
     fewest, most = _CHECKPOINT_STEPS_RANGE
     steps = min(max(fewest, _CHECKPOINT_STEPS_PER_MIB * (checkpoint_bytes >> 20)), most)
     longest = max(steps, _LONG_EPOCH_STEPS)
     if steps_per_epoch <= longest:
         return steps_per_epoch * math.ceil(steps / steps_per_epoch), 0
     part = math.ceil(steps_per_epoch / math.ceil(steps_per_epoch / longest))
+    most_steps = config.steps_per_dispatch or steps_per_dispatch()
     part = most_steps * math.ceil(part / most_steps)
     return steps_per_epoch, part if part < steps_per_epoch else 0
 

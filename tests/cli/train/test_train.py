@@ -110,7 +110,8 @@ def test_a_disk_without_room_is_told_at_the_start(data, tmp_path, capsys, monkey
     expected = f"--run-dir {run}: found 0 MiB free on its disk, expected {expected}"
     assert refused(capsys, *words) == expected
     assert not run.exists()
-    said = f"{run} has 0.1 MiB free on its disk; a checkpoint of each member takes 0.1 MiB\n"
+    # Each of two members keeps two checkpoints, and writes a third.
+    said = f"{run} has 0.1 MiB free on its disk; the checkpoints take up to 0.4 MiB\n"
     for free, told in ((70_000, 1), (1000, 0)):  # the last finds it finished
         on_a_disk_of(free)
         call(*words)

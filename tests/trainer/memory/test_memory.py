@@ -74,7 +74,7 @@ def test_the_disk_must_have_room_for_it_too(trained, tmp_path, monkeypatch):
     monkeypatch.setattr(fit_check, "shutil", found)
     config = resolve(CONFIG, dataset)
     told = fit_check.check_disk(dataset, config, tmp_path, tmp_path)
-    assert told.endswith("of each member takes 0 MiB, and memory.npz up to 0.1 MiB")
+    assert told.endswith("checkpoints take up to 0.1 MiB, and memory.npz up to 0.1 MiB")
     without = dataclasses.replace(config, memory="off")
     assert fit_check.check_disk(dataset, without, tmp_path, tmp_path) is None
 
