@@ -157,9 +157,7 @@ def check_fits(dataset: Dataset, config: ResolvedConfig, memory: str | None) -> 
         )
 
 
-def check_disk(
-    dataset: Dataset, config: ResolvedConfig, folder: Path, run_dir: Path
-) -> str | None:
+def check_disk(dataset: Dataset, config: ResolvedConfig, folder: Path, run_dir: Path) -> str | None:
     """A warning if the disk may have no space for the files of a run, or None.
 
     Args:
@@ -229,13 +227,22 @@ def _memory_file_bytes(config: ResolvedConfig, dataset: Dataset) -> int:
     """An upper bound of the bytes of the file of a memory; 0 if none is tried."""
     if config.memory != "on":
         return 0
-    train = dataset.train
-    points, nonzeros = train.num_points, train.features.nnz
+    train, names = dataset.train, label_name_points(config, dataset)
+    points, features, labels = train.num_points, train.features.nnz, train.labels.nnz
+    if config.seen == "drop":  # all items of a point are its features and its labels
+        features = labels = features + labels
+    if names is not None:
+        points += names.num_points
+        features += names.features.nnz
+        labels += names.labels.nnz
     if config.weighting == "standard":
-        nonzeros = points * train.num_features
-    # A value and an index of 4 bytes; a point's row number, two row starts, and float16 query.
+        features = points * train.num_features
+    # A value and an index of 4 bytes; a point's row number, two row starts, its float16 query, and
+    # its weight.
     point_bytes = 8 + 2 * 8 + 2 * config.members * config.dim
-    return 8 * (nonzeros + train.labels.nnz) + point_bytes * points
+    if train.weights is not None:
+        point_bytes += 4
+    return 8 * (features + labels) + point_bytes * points
 
 
 def _state_size(config: ResolvedConfig, dataset: Dataset) -> int:

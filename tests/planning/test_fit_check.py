@@ -4,12 +4,15 @@ import dataclasses
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import tiny
 
 import snm
 from snm.config.resolve import resolve
 from snm.errors import InputError
+from snm.memory.memory import Memory, MemorySettings
+from snm.memory.store import save_memory
 from snm.planning import fit_check
 
 
@@ -38,7 +41,7 @@ def test_a_folder_of_checkpoints_is_no_checkpoint(dataset, tmp_path, monkeypatch
 
 
 def test_a_run_in_a_store_is_named_as_typed(dataset, tmp_path, monkeypatch):
-    found = "^--run-dir gs://bucket/a: found 512 MiB free on the disk of its copy on this machine,"
+    found = "gs://bucket/a: found 512 MiB free on the disk of its copy on this machine,"
     with pytest.raises(InputError, match=found):
         check_disk(monkeypatch, dataset, tmp_path, 0.5, Path("gs://bucket/a"))
 
@@ -46,7 +49,7 @@ def test_a_run_in_a_store_is_named_as_typed(dataset, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("changes", "number"),
     [
-        (dict(epochs=1), 1),
+        (dict(epochs=1, members=2), 2),
         (dict(epochs=2), 2),
         (dict(epochs=5), 3),  # two are kept, and one is written
         (dict(epochs=5, members=3), 9),
@@ -71,3 +74,24 @@ def test_checkpoints_that_are_there_need_no_more_room(dataset, tmp_path, monkeyp
     told = check_disk(monkeypatch, dataset, tmp_path, 0.5)
     assert told.endswith("has 512 MiB free on its disk; the checkpoints take up to 1.00 GiB more")
     assert check_disk(monkeypatch, dataset, tmp_path, 1) is None
+
+
+@pytest.mark.parametrize("weights", [None, np.ones(600, np.float32)], ids=["", "weighted"])
+def test_the_file_of_a_memory_is_no_larger_than_told(tmp_path, weights):
+    """Of a recommender, whose six items a point are features and labels; beside a few headers."""
+    dataset = tiny.tastes()
+    train = dataclasses.replace(dataset.train, weights=weights)
+    dataset = dataclasses.replace(dataset, train=train)
+    config = resolve(dataclasses.replace(tiny.CONFIG, memory="on", seen="drop"), dataset)
+    stored = train.baskets()
+    assert stored.features.nnz == stored.labels.nnz == 6 * 600
+    queries, settings = np.zeros((600, config.dim), np.float16), MemorySettings(30, 4.0, 0.5, 1.0)
+    memory = Memory(
+        stored.features, stored.labels, queries, np.arange(600), settings, stored.weights
+    )
+    save_memory(tmp_path / "memory.npz", memory)
+    size, told = (
+        (tmp_path / "memory.npz").stat().st_size,
+        fit_check._memory_file_bytes(config, dataset),
+    )
+    assert told - 8000 < size < told + 8000

@@ -72,9 +72,10 @@ def test_the_disk_must_have_room_for_it_too(trained, tmp_path, monkeypatch):
     free = (run / "memory.npz").stat().st_size  # and none for a checkpoint
     found = SimpleNamespace(disk_usage=lambda path: SimpleNamespace(free=free))
     monkeypatch.setattr(fit_check, "shutil", found)
+    monkeypatch.setattr(fit_check, "EXTRA_BYTES", 0)
     config = resolve(CONFIG, dataset)
     told = fit_check.check_disk(dataset, config, tmp_path, tmp_path)
-    assert told.endswith("checkpoints take up to 0.1 MiB, and memory.npz up to 0.1 MiB")
+    assert told.endswith("checkpoints take up to 0 MiB, and memory.npz up to 0.1 MiB")
     without = dataclasses.replace(config, memory="off")
     assert fit_check.check_disk(dataset, without, tmp_path, tmp_path) is None
 

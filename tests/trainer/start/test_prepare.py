@@ -146,13 +146,11 @@ def test_large_tables_are_saved_after_more_steps(mebibytes, asked, expected, dat
         (1, 78_000, 1, 2000),
         (1500, 4040, 1, 2020),
         (9000, 78_000, 1, 4875),
-        (2001, 12_007, 32, 4032),  # a third is 4,003, and 126 dispatches are as many or more
+        (2002, 12_007, 32, 4032),  # a third is 4,003, and 126 dispatches are as many or more
         (1, 2001, 3000, 0),  # no dispatch would end before the epoch
     ],
 )
-def test_a_long_epoch_is_saved_at_parts_of_it(
-    mebibytes, steps, most, expected, data, monkeypatch
-):
+def test_a_long_epoch_is_saved_at_parts_of_it(mebibytes, steps, most, expected, data, monkeypatch):
     """Parts of at most 2,000 steps, or of 2 steps for each MiB, at most 5,000."""
     changes = dict(checkpoint_every=0, steps_per_dispatch=most)
     config = resolve(dataclasses.replace(tiny.CONFIG, **changes), data)
