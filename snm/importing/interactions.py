@@ -151,7 +151,10 @@ def build(
     if not len(train.users):
         least = 2 + options.leave_last
         items = f"{least} different items{_before(options)}"
-        expected = f"one with {items} (see --user, --item and --min-users)"
+        flags = "--user, --item and --min-users"
+        if options.test_from is not None:
+            flags = f"--test-from, {flags}"
+        expected = f"one with {items} (see {flags})"
         raise InputError(str(options.source), "no user to train on", expected)
     with atomic_folder("--out", options.out) as folder, show_activity(f"writing {options.out}"):
         for name, points in (("train", train), ("test", test)):
@@ -228,11 +231,18 @@ def summary_lines(options: InteractionsOptions, imported: ImportedLog) -> Iterat
         yield from next_in_known_ids(Path(options.like), options.out)
         return
     if not imported.num_test_points:
-        ways = "--test-fraction, --leave-last or --test-from"
-        yield f"there are no test points to evaluate on: {ways} makes some"
+        yield f"there are no test points to evaluate on: {_why_no_test_points(options)}"
     yield f"next: snm train {shlex.quote(str(options.out))} --run-dir RUN"
     some = options.separator.join(items[:2])
     yield f"then: snm predict RUN --text {shlex.quote(some)}, which lists the items of a user"
+
+
+def _why_no_test_points(options: InteractionsOptions) -> str:
+    if options.test_from is not None:
+        return f"no user has items before and from {options.test_from} on"
+    if options.test_fraction:
+        return f"--test-fraction {options.test_fraction:g} drew no user of 2 items"
+    return "--test-fraction, --leave-last or --test-from makes some"
 
 
 def _notes(options: InteractionsOptions, imported: ImportedLog) -> Iterator[str]:

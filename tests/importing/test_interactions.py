@@ -220,6 +220,20 @@ def test_nothing_but_what_is_there_is_told(tmp_path, capsys):
     assert Vectorizer.read(tmp_path / "out" / "vectorizer.json").columns == ("items",)
 
 
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        (("--time", "t", "--test-from", 9), "no user has items before and from 9 on"),
+        (("--test-fraction", 1e-9), "--test-fraction 1e-09 drew no user of 2 items"),
+    ],
+)
+def test_a_split_without_test_points_says_why(tmp_path, capsys, flags, why):
+    rows = [("a", "x", 1), ("a", "y", 2), ("b", "x", 3), ("b", "y", 4)]
+    source = write_csv(tmp_path / "log.csv", rows, header=("user", "item", "t"))
+    call("data", "interactions", source, "--out", tmp_path / "out", *flags)
+    assert f"there are no test points to evaluate on: {why}\n" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
 @pytest.mark.parametrize(
     ("name", "times", "told"),
@@ -303,7 +317,7 @@ REFUSED = {
     "nobody before": (
         "user,item,t\n1,2,3\n1,3,4\n",
         ("--time", "t", "--test-from", 4),
-        "found no user to train on, expected one with 2 different items before 4 (see",
+        "no user to train on, expected one with 2 different items before 4 (see --test-from, ",
     ),
     "a long separator": ("user,item\n1,2\n", ("--separator", "::"), "expected one character such"),
     "a share": (
