@@ -25,6 +25,7 @@ from snm.model.model import TrainState
 from snm.model.placement import abstract_state_on
 from snm.prediction.predictor import Predictor
 from snm.runs.events import Counters, Event, NonFiniteError, Noted, Started
+from snm.runs.log.entries import has_phase
 from snm.runs.log.event_log import open_log
 from snm.runs.members import phase_names
 from snm.system.imports import import_in_background
@@ -86,9 +87,13 @@ def open_phase(
         import_in_background(*_IMPORTED_EARLY)
         state = _compile_and_start(prepared, programs, inputs.warm_start, member)
         notes = [f"{error}; beginning again" for error in damaged]
-        if phase.name == phase_names(1)[0]:
-            if inputs.folder.config.exists() and not damaged:
-                notes.append(f"no checkpoint yet in {inputs.folder.path}: training starts again")
+        is_first = phase.name == phase_names(1)[0]
+        folder = inputs.folder
+        began = folder.config.exists() if is_first else has_phase(folder.log, phase.name)
+        if began and not damaged:
+            of_phase = "" if is_first else f" of {phase.name}"
+            notes.append(f"no checkpoint{of_phase} yet: training starts again")
+        if is_first:
             notes += start_notes(config, inputs.dataset, prepared.source, inputs.warm_start)
     else:
         progress = Counters(**note.progress)

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 import tiny
-from small_runs import arrays, config, newest, same, stop_after
+from small_runs import arrays, config, log, newest, same, stop_after
 
 import snm
 from snm.checkpoints.store import Checkpoints
@@ -50,8 +50,7 @@ def test_a_resumed_run_is_the_same_run(data, whole, tmp_path, changes):
     stop_after(training(data, settings, tmp_path / "run"), 5)
     assert 0 < newest(tmp_path / "run") < 12
     again = snm.train(data, settings, tmp_path / "run")
-    log = (tmp_path / "run" / "log.jsonl").read_text()
-    assert log.count('"event": "resumed"') == 1
+    assert [line["event"] for line in log(tmp_path / "run")].count("resumed") == 1
     assert same(arrays(run), arrays(tmp_path / "run"))
     for key in ("metrics", "steps", "epochs", "best_step", "by_label_frequency"):
         assert again[key] == result[key], key
@@ -63,8 +62,23 @@ def test_a_run_stopped_before_its_first_checkpoint(data, whole, tmp_path):
     with pytest.raises(InputError, match="no checkpoint"):
         snm.load(tmp_path / "run")
     notes = [e.text for e in training(data, tiny.CONFIG, tmp_path / "run") if isinstance(e, Noted)]
-    assert f"no checkpoint yet in {tmp_path / 'run'}: training starts again" in notes
+    assert "no checkpoint yet: training starts again" in notes
     assert same(arrays(whole[0]), arrays(tmp_path / "run"))
+
+
+def test_a_later_member_without_a_checkpoint_says_that_it_starts_again(data, tmp_path):
+    settings = config(members=2, members_at_once=1, checkpoint_every=1000)
+
+    def noted():
+        events = training(data, settings, tmp_path / "run")
+        return [event.text for event in events if isinstance(event, Noted)]
+
+    stop_after(training(data, settings, tmp_path / "run"), 11)
+    assert newest(tmp_path / "run") == 12
+    assert {entry["phase"] for entry in log(tmp_path / "run")} == {"train", "member-2"}
+    again = [text for text in noted() if "again" in text]
+    assert again == ["no checkpoint of member-2 yet: training starts again"]
+    assert not any("again" in text for text in noted())
 
 
 def test_a_folder_only_begun_is_taken_over(data, whole, tmp_path):

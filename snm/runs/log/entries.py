@@ -13,7 +13,7 @@ import numpy as np
 
 from snm.runs.events import COUNTS, Event
 
-__all__ = ["finite_numbers", "get_scalars", "make_entry", "read_entries"]
+__all__ = ["finite_numbers", "get_scalars", "has_phase", "make_entry", "read_entries"]
 
 
 def make_entry(event: Event) -> dict[str, Any]:
@@ -44,6 +44,14 @@ def read_entries(log: Path, *events: str) -> list[dict[str, Any]]:
                     get_scalars(entry)  # raises if a key is missing
                     found[entry["event"], entry["phase"], entry["step"]] = entry
     return sorted(found.values(), key=lambda entry: entry["step"])
+
+
+def has_phase(log: Path, phase: str) -> bool:
+    """Whether a log has a line of a phase; False if there is no log."""
+    if not log.exists():
+        return False
+    with log.open(encoding="utf-8") as lines:
+        return any(f'"phase": "{phase}"' in line for line in lines)
 
 
 def get_scalars(entry: dict[str, Any]) -> dict[str, float]:
