@@ -176,11 +176,14 @@ def _choose(
     search = StoredPoints(predictor.weighting.apply(stored.features))
     neighbors = search.similar(predictor.weighting.apply(held_out.features), NUM_FOUND)
     queries = np.concatenate(list(predictor.queries(held_out.features)))
-    # Of half a million points, only those that are neighbours of some held-out point are embedded.
+    # Only neighbours of held-out points are embedded: of many stored points, most are none.
     found, positions = np.unique(neighbors.ids, return_inverse=True)
-    stored_queries = normalized_queries(predictor, stored.features[np.maximum(found, 0)])
-    found_ids = positions.reshape(neighbors.ids.shape).astype(np.int32)
-    cosines = joint_cosines(found_ids, queries, stored_queries)
+    if 2 * len(found) > stored.num_points:  # a copy of their features gains little
+        embedded, ids = stored.features, neighbors.ids
+    else:
+        embedded = stored.features[np.maximum(found, 0)]
+        ids = positions.reshape(neighbors.ids.shape).astype(np.int32)
+    cosines = joint_cosines(ids, queries, normalized_queries(predictor, embedded))
     if predictor.model.drop_seen:
         excluded = np.concatenate([excluded, nonzero_pairs(held_out.features)])
     mask = None
