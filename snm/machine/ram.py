@@ -38,8 +38,9 @@ _ULIMITS = (
 """Each limit of this process, what it limits, and its name."""
 
 _LEAST_ULIMITS = {"ulimit -d": 384 << 20, "ulimit -v": 1536 << 20}
-"""On one core, JAX, SciPy and a first operation take 263 and 1,445 MiB, and each core adds to it. A
-training of dim 8 under `ulimit -d` of 352 MiB still ended by a signal."""
+"""Multiples of 128 MiB. On one core, JAX, SciPy and a first operation take 263 MiB of `ulimit -d`,
+but a training of dim 8 still ended by a signal with 352 MiB; of `ulimit -v` they take 1,445 MiB.
+Each core adds to both."""
 
 
 def peak_ram() -> int:

@@ -146,8 +146,8 @@ class Memory:
         shares.data = (self.settings.weight * np.sqrt(shares.data)).astype(np.float32)
         return shares
 
-    def most_additions(self, num_points: int, num_labels: int) -> int:
-        """How many values `additions` has for so many points, at most, but for rare exceptions.
+    def room_for_additions(self, num_points: int, num_labels: int) -> int:
+        """Room for the values that `additions` has for so many points, but for rare exceptions.
 
         It is exact for a few points, and twice the usual number for many: what all neighbours can
         have is far more than they do have.
@@ -162,7 +162,11 @@ class Memory:
 
     @functools.cached_property
     def _votes_of_point(self) -> tuple[int, float]:
-        """The most labels that the neighbours of a point can have, and those of any so many."""
+        """The most votes that a point can get, and those that it gets from average neighbours.
+
+        That is, the most labels that its neighbours can have together, and the mean number of
+        labels of a stored point times the number of neighbours.
+        """
         counts = np.diff(self.labels.indptr)
         voters = min(self.settings.neighbors, NUM_FOUND, len(counts))
         if not voters:

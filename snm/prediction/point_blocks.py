@@ -121,9 +121,9 @@ class Blocks(NamedTuple):
         """
         count = votes.shape[0]
         edges = np.minimum(np.arange(self.parts + 1) * self.rows_per_part, count)
-        # Most blocks share one program: the size is 1024 votes a point (of at most 64 points), or
-        # `min_size`, or the next power of four if these are too few. Padding has the slot K, which
-        # is no label.
+        # Most blocks share one program: the size is the largest of 1024 votes a point (of at most
+        # 64 points), `min_size`, and the next power of four for the votes. Padding has the slot K,
+        # which is no label.
         least = _MIN_VOTES_PER_POINT * self.points_with_room
         most = int(np.diff(votes.indptr[edges]).max())
         size = max(least, min_size, 1 << (most.bit_length() + 1) // 2 * 2)

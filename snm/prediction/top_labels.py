@@ -114,7 +114,7 @@ def predict_blocks(
         if memory is not None:
             slots = model.spec.num_labels if among is None else len(among)
             # So one program serves nearly all blocks of few points, whatever their votes.
-            size = power_of_two(memory.most_additions(blocks.points_with_room, slots))
+            size = power_of_two(memory.room_for_additions(blocks.points_with_room, slots))
         for count, block in blocks.split(rows):
             added = queries = None
             if mesh is None:  # a separate program, which other methods use too

@@ -7,7 +7,7 @@ A program takes seconds to compile. Those for single points are compiled before 
 and answer all requests at first. Those for larger batches, and those for a few candidate labels,
 are compiled in the background. The first request with more candidates waits for its program. Each
 program has room for the votes that a memory has for its points, whatever those are
-(`Memory.most_additions`).
+(`Memory.room_for_additions`).
 """
 
 from __future__ import annotations

@@ -113,18 +113,18 @@ def test_a_point_without_features_gets_nothing() -> None:
     assert added.shape == (2, LABELS) and added.nnz == 0
 
 
-def test_most_additions_by_hand() -> None:
+def test_room_for_additions_by_hand() -> None:
     """Of ten points one has 9 labels and the others have one: two have 10 at most, or 3.6."""
     labels = np.zeros((10, LABELS), np.float32)
     labels[:, 0] = labels[3, :9] = 1
     stored = csr_matrix(np.eye(10, FEATURES, dtype=np.float32))
     settings = MemorySettings(2, 1.0, 1.0, 1.0)
     memory = Memory(stored, csr_matrix(labels), None, np.arange(10), settings)
-    assert memory.most_additions(1, LABELS) == 10
-    assert memory.most_additions(5, 4) == 5 * 4  # of 4 labels
-    assert memory.most_additions(6_000, LABELS) == 60_000
-    assert memory.most_additions(8_000, LABELS) == 65_536  # twice 3.6 a point are fewer
-    assert memory.most_additions(100_000, LABELS) == 720_000
+    assert memory.room_for_additions(1, LABELS) == 10
+    assert memory.room_for_additions(5, 4) == 5 * 4  # of 4 labels
+    assert memory.room_for_additions(6_000, LABELS) == 60_000
+    assert memory.room_for_additions(8_000, LABELS) == 65_536  # twice 3.6 a point are fewer
+    assert memory.room_for_additions(100_000, LABELS) == 720_000
 
 
 def test_lengths_of_rows_do_not_matter() -> None:

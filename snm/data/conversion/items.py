@@ -89,7 +89,7 @@ def collect_items(
     split_items = items_as_text((), separator, ()).build_analyzer()
     text_items, label_items = set[str](), set[str]()
     mark = _other_mark(label_separator, separator)
-    is_separated, with_mark = False, 0
+    is_separated, with_mark, number = False, 0, 0
     for number, row in enumerate(rows, 1):
         text = row.text or ""
         text_items.update(split_items(text))
