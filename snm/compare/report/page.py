@@ -128,7 +128,8 @@ def _ratios(results: Record) -> Plot:
             rows.append(Row((), tuple(panels)))
     note = "Mean over that of the arm's own baseline; dashed: no difference."
     if has_whiskers:
-        what = "range of the two seeds" if results["plan"]["seeds"] == 2 else "95% interval"
+        two = results["plan"]["seeds"] == 2
+        what = "half the paired difference of two seeds to each side" if two else "95% interval"
         note += f" Whiskers: {what}; an arrow where it leaves the drawing."
     return Plot("Ratio to the baseline", note, tuple(rows))
 

@@ -317,7 +317,8 @@ def _legend(results: Results) -> str:
     """Explains a cell with a mean over seeds."""
     seeds = results["plan"]["seeds"]
     of_means = "of the mean to that of " if seeds > 1 else "to "
-    paired = f", its {'range' if seeds == 2 else 'interval'} paired by seed" if seeds > 1 else ""
+    paired = ", its interval paired by seed" * (seeds > 2)
+    paired += ", ± half the paired difference of two seeds" * (seeds == 2)
     return (
         f"{_spread_in_words(seeds, results['arms'])}with an x the ratio {of_means}"
         f"the arm's baseline{_over_shared_seeds(results)}{paired}."

@@ -89,15 +89,14 @@ def _against(arm: Record, arm_of: dict[str, Record], over: str) -> str:
     ratio, around = arm["ratio"]["R@1"], spread(arm, "R@1", "ratio_")
     if ratio is None:
         return f"no ratio to {arm['baseline']}, which has no R@1 above 0 in the same seeds"
-    text = f"{ratio:.2f} times that of {arm['baseline']}{over}"
+    text = f"{format_mean(ratio, around)} times that of {arm['baseline']}{over}"
     if around is None:
         return f"{text}, from one seed"
     side = {1: "is above 0", -1: "is below 0"}.get(
         _side(difference(arm, arm_of[arm["baseline"]], "R@1")),
         "is not settled: its interval or range includes 0",
     )
-    text += f", {around.words} {ratio - around.half:.2f} to {ratio + around.half:.2f}"
-    return f"{text}; seed by seed, the difference {side}"
+    return f"{text} (± {around.words}); seed by seed, the difference {side}"
 
 
 def _side(paired: tuple[float, Spread | None] | None) -> int:

@@ -15,8 +15,8 @@ def test_verdict_on_a_significant_gain():
     # 3 and 2.48: no 0 in it, although the intervals of the two arms overlap.
     assert said == [
         "At equal steps, top-16 has the highest mean in all 11 metrics. Its R@1 is 6.00 ± 4.97 "
-        "percent: 2.00 times that of negative-sampling, 95% interval 2.00 to 2.00; seed by seed, "
-        "the difference is above 0.",
+        "percent: 2.00 ± 0.00 times that of negative-sampling (± half the 95% interval); seed by "
+        "seed, the difference is above 0.",
         "Intervals are over seeds, on one data set and one split.",
     ]
 
@@ -81,30 +81,32 @@ def test_two_seeds_have_a_range():
     said = verdict(found)
     assert said == [
         "At equal steps, top-16 has the highest mean in all 11 metrics. Its R@1 is 6.00 ± 2.00 "
-        "percent: 2.00 times that of negative-sampling, range of two seeds 2.00 to 2.00; seed by "
-        "seed, the difference is above 0.",
+        "percent: 2.00 ± 0.00 times that of negative-sampling (± half the paired difference of two "
+        "seeds); seed by seed, the difference is above 0.",
         "Two seeds show a range, no interval, on one data set and one split.",
     ]
     sheet = all_sheets(found)[0]
-    assert "Mean of 2 seeds ± half their range" in sheet.note and "95%" not in sheet.note
+    assert "Mean of 2 seeds ± half their range; " in sheet.note
+    assert "baseline, ± half the paired difference of two seeds. " in sheet.note
+    assert "95%" not in sheet.note
     assert sheet.rows[1][2] == "6.00 ± 2.00 (2.00 ± 0.00x)"
     assert "95% interval" not in page(found)
 
 
 def test_verdict_on_an_insignificant_gain():
-    # Ratios 1.5 and 0.7: mean 1.1, half of the range 0.4. Differences 1 and -0.6.
+    # Ratios 1.5 and 0.7: mean 1.1, half of their distance 0.4. Differences 1 and -0.6.
     said = verdict(results(arm(BASE, [2.0, 2.0]), arm("top-16", [3.0, 1.4], [2.0, 2.0])))[0]
-    assert said.endswith("1.10 times that of negative-sampling, range of two seeds 0.70 to "
-                         "1.50; seed by seed, the difference is not settled: its interval or range "
+    assert said.endswith("1.10 ± 0.40 times that of negative-sampling (± half the paired "
+                         "difference of two seeds); seed by seed, the difference is not settled: its interval or range "
                          "includes 0.")  # fmt: skip
 
 
 def test_sentences_do_not_contradict_each_other():
-    # The ratio 1.74 has 1.34 to 2.13, all above 1; but the differences are -0.05 and 3.
+    # The ratio less its spread is above 1; but the differences are -0.05 and 3.
     base, values = [1.0, 3.0], [0.95, 6.0]
     said = verdict(results(arm(BASE, base), arm("top-1", values, base), arm("top-16", base, base)))
     whom = "its difference from negative-sampling and top-16"
-    assert f"{whom} is not settled in any metric" in said[0] and "1.34 to 2.13" in said[0]
+    assert f"{whom} is not settled in any metric" in said[0] and "1.74 ± 0.39" in said[0]
     assert said[0].endswith("seed by seed, the difference is not settled: its interval or range "
                             "includes 0.")  # fmt: skip
     assert said[1].startswith("Against negative-sampling, top-1 is not settled (")
@@ -155,9 +157,9 @@ def test_the_verdict_agrees_with_the_means():
     base, values = [7.25, 3.68], [5.98, 4.73]
     said = verdict(results(arm(BASE, base), arm("top-8", values, base)))[0]
     assert said.endswith(
-        "No arm's mean is above its baseline's; nearest is top-8: 0.98 times that of "
-        "negative-sampling, range of two seeds 0.77 to 1.19; seed by seed, the difference is not "
-        "settled: its interval or range includes 0."
+        "No arm's mean is above its baseline's; nearest is top-8: 0.98 ± 0.21 times that "
+        "of negative-sampling (± half the paired difference of two seeds); seed by seed, the "
+        "difference is not settled: its interval or range includes 0."
     )
     # Without seed 1, the ratio is not that of the means.
     said = verdict(results(arm(BASE, base), arm("top-8", [5.98, None], base)))[0]
