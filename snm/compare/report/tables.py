@@ -190,6 +190,7 @@ _TERMS = {
 def _bounds(results: Results) -> Sheet | None:
     """Theorems 6 and 5, mean over seeds; Theorem 6 at the margin of the smallest proved bound."""
     rows, risk_bounded, loss_bounded = [], [], []
+    has_theorem_5 = False
     undescribed: dict[str, None] = {}  # why Theorem 5 is not on the loss of an arm
     for arm in results["arms"]:
         bounds = [seed["bounds"] for seed in arm["seeds"] if seed.get("bounds")]
@@ -197,6 +198,7 @@ def _bounds(results: Results) -> Sheet | None:
             continue
         best = [min(bound["theorem_6"], key=lambda row: row["proved"]) for bound in bounds]
         fives = [bound["theorem_5"] for bound in bounds if "proved" in bound["theorem_5"]]
+        has_theorem_5 = has_theorem_5 or bool(fives)
         risk_bounded += [row["proved"] < 1 for row in best]
         notes = dict.fromkeys(five["note"] for five in fives if "note" in five)
         undescribed |= notes
@@ -227,11 +229,15 @@ def _bounds(results: Results) -> Sheet | None:
         "learned embedding, the encoder held fixed; margins on at most 10,000 training points. "
         f"Theorem 6 as proved is {_vacuous(risk_bounded, '1')}."
     )
-    if loss_bounded:
+    if has_theorem_5:
         note += (
             " Theorem 5, as proved too, bounds how far the expected loss is above that on the "
-            f"training points; it is {_vacuous(loss_bounded, '`loss at most`')}."
+            "training points"
         )
+        if loss_bounded:
+            note += "; among the runs without *" * bool(undescribed) or ";"
+            note += f" it is {_vacuous(loss_bounded, '`loss at most`')}"
+        note += "."
     if undescribed:
         note += f" With *, Theorem 5 does not describe the loss: {'; '.join(undescribed)}."
     theorem_5_columns = ("Theorem 5 as proved", "loss at most")
