@@ -239,7 +239,7 @@ def _bounds(results: Results) -> Sheet | None:
             note += f" it is {_vacuous(loss_bounded, '`loss at most`')}"
         note += "."
     if undescribed:
-        note += f" With *, Theorem 5 does not describe the loss: {'; '.join(undescribed)}."
+        note += f" With *, Theorem 5 does not describe the loss, as {'; '.join(undescribed)}."
     theorem_5_columns = ("Theorem 5 as proved", "loss at most")
     columns = ("arm", "train risk", "test risk", *_TERMS.values(), *theorem_5_columns)
     return Sheet("Generalization bounds", note, columns, tuple(rows), late=True)

@@ -149,13 +149,13 @@ def test_theorem_5_is_marked_where_it_does_not_describe_the_arm():
     assert [row[-2:] for row in found.rows] == [("20", "4"), ("1.86*", "4*")]
     assert found.note.endswith(
         "among the runs without * it is not below `loss at most` in any run, so vacuous. With *, "
-        "Theorem 5 does not describe the loss: theta is another."
+        "Theorem 5 does not describe the loss, as theta is another."
     )
     # Without an arm that it describes, the columns are explained all the same.
     found = {s.title: s for s in all_sheets(results(other))}["Generalization bounds"]
     assert found.note.endswith(
         "Theorem 5, as proved too, bounds how far the expected loss is above that on the training "
-        "points. With *, Theorem 5 does not describe the loss: theta is another."
+        "points. With *, Theorem 5 does not describe the loss, as theta is another."
     )
 
 
