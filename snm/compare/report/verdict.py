@@ -11,7 +11,11 @@ __all__ = ["verdict"]
 
 
 def verdict(results: Record) -> list[str]:
-    """The findings as sentences: who leads in each table, gains of top-1, failures, spread."""
+    """The findings as sentences.
+
+    Who leads in each table, arms that are settled against their baselines, gains of top-1,
+    failures, spread.
+    """
     sentences = [
         _leader(part.opening, results[key]) for key, part in PARTS.items() if key in results
     ]
@@ -134,8 +138,8 @@ def _settled(arms: list[Record]) -> list[str]:
             parts.append(f"{word} 0 for {_with_and(names)}")
     if len(others) < 2 or not parts:
         return []
-    whole = "the interval or range of the difference to the baseline, seed by seed, is wholly"
-    return [f"In R@1, {whole} {' and '.join(parts)}."]
+    whole = "the interval or range of the difference in R@1 to the baseline is wholly"
+    return [f"{PARTS['arms'].opening}, {whole} {' and '.join(parts)}."]
 
 
 def _share_of_metrics(best: Record, first: dict[str, str]) -> str:

@@ -118,7 +118,7 @@ def test_arms_that_are_settled_against_their_baselines_are_listed():
         ("top-16", [4.0, 8.0]), ("top-1-exclude-all", [1.0, 2.0]), ("top-1", [1.5, 3.0]),
         ("anneal", [3.0, 3.0])))]  # fmt: skip
     assert verdict(results(*arms))[1] == (
-        "In R@1, the interval or range of the difference to the baseline, seed by seed, is wholly "
+        "At equal steps, the interval or range of the difference in R@1 to the baseline is wholly "
         "above 0 for top-16 and below 0 for top-1-exclude-all and top-1."
     )
 
@@ -171,7 +171,7 @@ def test_the_verdict_agrees_with_the_means():
 def test_verdict_on_failures_tuning_and_seconds():
     said = verdict(full())
     assert [s.split(",")[0] for s in said] == [
-        "At equal steps", "In R@1", "Against negative-sampling",
+        "At equal steps", "At equal steps", "Against negative-sampling",
         "With each arm at its best settings",
         "In equal seconds", "5 of 24 runs failed and are missing from these figures.",
         "Two seeds show a range",
