@@ -22,7 +22,7 @@ from snm.compare.report.paired import RANKING, RETRIEVAL, best_arm, difference
 from snm.compare.report.series import PARTS
 from snm.compare.report.sheet import Sheet
 
-__all__ = ["all_sheets"]
+__all__ = ["all_sheets", "over_shared_seeds"]
 
 Results = dict[str, Any]
 
@@ -40,7 +40,7 @@ def all_sheets(results: Results) -> list[Sheet]:
 
 def _equal_steps(results: Results) -> Sheet:
     note = (
-        f"{_legend(results)} Percent, test points. Arms without a loss in their name have "
+        f"{_legend(results, 'arms')} Percent, test points. Arms without a loss in their name have "
         f"{results['plan']['settings']['loss']}, or the one that they are named for. "
         f"{_own_settings(results)}"
     )
@@ -85,7 +85,7 @@ def _tuned(results: Results) -> Sheet | None:
     if "tuned" not in results:
         return None
     note = (
-        f"{_legend(results)} Settings chosen by R@1 on a held-out fifth of train, "
+        f"{_legend(results, 'tuned')} Settings chosen by R@1 on a held-out fifth of train, "
         f"{results['plan']['trials']} trials an arm, then trained on all of train. With *, the "
         "rate is at the edge of those tried: a better one may lie beyond it."
     )
@@ -102,8 +102,8 @@ def _equal_seconds(results: Results) -> Sheet | None:
     if "equal_seconds" not in results:
         return None
     note = (
-        f"{_legend(results)} Epochs chosen so that an arm trains as long as its baseline did in "
-        "the first table; the rates fall over the arm's own epochs."
+        f"{_legend(results, 'equal_seconds')} Epochs chosen so that an arm trains as long as its "
+        "baseline did in the first table; the rates fall over the arm's own epochs."
     )
     rows = [
         format_row(arm, RETRIEVAL, [str(arm["epochs"]), format_seconds(arm["seconds"])])
@@ -151,7 +151,7 @@ def _against_the_best(results: Results) -> Sheet | None:
 
 def _ranking(results: Results) -> Sheet:
     note = (
-        f"{_legend(results)} The runs of the first table. "
+        f"{_legend(results, 'arms')} The runs of the first table. "
         "PSP weighs a hit by how rare its label is."
     )
     rows = [format_row(arm, RANKING, []) for arm in results["arms"]]
@@ -319,22 +319,22 @@ _TABLES: tuple[Callable[[Results], Sheet | None], ...] = (
 """In the order of the report."""
 
 
-def _legend(results: Results) -> str:
-    """Explains a cell with a mean over seeds."""
-    seeds = results["plan"]["seeds"]
+def _legend(results: Results, part: str) -> str:
+    """Explains a cell with a mean over seeds, in the table of a part."""
+    seeds, arms = results["plan"]["seeds"], results[part]
     of_means = "of the mean to that of " if seeds > 1 else "to "
     paired = ", its interval paired by seed" * (seeds > 2)
     paired += ", ± half the paired difference of two seeds" * (seeds == 2)
     return (
-        f"{_spread_in_words(seeds, results['arms'])}with an x the ratio {of_means}"
-        f"the arm's baseline{_over_shared_seeds(results)}{paired}."
+        f"{_spread_in_words(seeds, arms)}with an x the ratio {of_means}"
+        f"the arm's baseline{over_shared_seeds(arms)}{paired}."
     )
 
 
-def _over_shared_seeds(results: Results) -> str:
+def over_shared_seeds(arms: Sequence[dict[str, Any]]) -> str:
     """Over which seeds ratios are, where the means of two arms are not over the same."""
     return ", over the seeds that both have" * any(
-        "failed" in seed for part in PARTS for arm in results.get(part, ()) for seed in arm["seeds"]
+        "failed" in seed for arm in arms for seed in arm["seeds"] if len(arm["seeds"]) > 1
     )
 
 

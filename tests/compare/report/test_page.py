@@ -159,6 +159,16 @@ def test_theorem_5_is_marked_where_it_does_not_describe_the_arm():
     )
 
 
+def test_legends_tell_of_shared_seeds_where_their_own_table_lacks_one():
+    says, base = "over the seeds that both have", arm(BASE, [2.0, 4.0])
+    whole, lost = arm("top-1", [1.0, 3.0], [2.0, 4.0]), arm("top-1", [1.0, None], [2.0, 4.0])
+    found = results(base, whole, equal_seconds=[base, lost])
+    notes = {sheet.title: sheet.note for sheet in all_sheets(found)}
+    assert says not in notes["Equal steps"] and says in notes["Equal seconds"]
+    one = all_sheets(results(arm(BASE, [2.0]), arm("top-1", [None]), seeds=1))[0].note
+    assert says not in one  # there is no seed but the one
+
+
 def test_a_tuned_rate_at_the_edge_of_the_grid_is_marked():
     one, other = arm(BASE, [2.0, 4.0]), arm("top-1", [1.0, 2.0], [2.0, 4.0])
     tried = [{"learning_rate": rate, "negative_weight": weight}
