@@ -69,13 +69,10 @@ def _leader(words: str, arms: list[Record]) -> str:
     arm_of = _by_name(arms)
     scored = [arm for arm in arms if "R@1" in arm["mean"]]
     value = format_mean(best["mean"]["R@1"], spread(best, "R@1"))
-    # A mean is over all seeds of an arm, a ratio over those that the baseline has as well.
-    incomplete = any(len(good_seeds(arm)) < len(arm["seeds"]) for arm in arms)
-    over = " over the seeds that both have" if incomplete else ""
     text = f"{words}, {best['name']} has the highest mean in {_share_of_metrics(best, first)}"
     text += f"{_close(best, scored, list(first))}. Its R@1 is {value} percent"
     if best["name"] != best["baseline"]:
-        return f"{text}: {_against(best, arm_of, over)}."
+        return f"{text}: {_against(best, arm_of)}."
     others = [arm for arm in scored
               if arm["name"] != arm["baseline"] and arm["ratio"]["R@1"] is not None]  # fmt: skip
     if not others:
@@ -84,20 +81,24 @@ def _leader(words: str, arms: list[Record]) -> str:
     if nearest["ratio"]["R@1"] > 1:
         found = f"Farthest above its own baseline is {nearest['name']}"
     else:
-        found = f"No arm's mean is above its baseline's{over}; nearest is {nearest['name']}"
-    return f"{text}. {found}: {_against(nearest, arm_of, over)}."
+        found = f"No arm is above its own baseline; nearest is {nearest['name']}"
+    return f"{text}. {found}: {_against(nearest, arm_of)}."
 
 
-def _against(arm: Record, arm_of: dict[str, Record], over: str) -> str:
-    """The ratio of an arm's R@1 to its baseline's; `over` says over which seeds, if need be."""
+def _against(arm: Record, arm_of: dict[str, Record]) -> str:
+    """The ratio of an arm's R@1 to its baseline's."""
     ratio, around = arm["ratio"]["R@1"], spread(arm, "R@1", "ratio_")
     if ratio is None:
         return f"no ratio to {arm['baseline']}, which has no R@1 above 0 in the same seeds"
+    # A mean is over all seeds of an arm, a ratio over those that the baseline has as well.
+    baseline = arm_of[arm["baseline"]]
+    own, others = ({seed["seed"] for seed in good_seeds(each)} for each in (arm, baseline))
+    over = " over the seeds that both have" * (own != others)
     text = f"{format_mean(ratio, around)} times that of {arm['baseline']}{over}"
     if around is None:
         return f"{text}, from one seed"
     side = {1: "is above 0", -1: "is below 0"}.get(
-        _side(difference(arm, arm_of[arm["baseline"]], "R@1")),
+        _side(difference(arm, baseline, "R@1")),
         "is not settled: its interval or range includes 0",
     )
     return f"{text} (± {around.words}); seed by seed, the difference {side}"

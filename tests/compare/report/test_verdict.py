@@ -97,8 +97,8 @@ def test_verdict_on_an_insignificant_gain():
     # Ratios 1.5 and 0.7: mean 1.1, half of their distance 0.4. Differences 1 and -0.6.
     said = verdict(results(arm(BASE, [2.0, 2.0]), arm("top-16", [3.0, 1.4], [2.0, 2.0])))[0]
     assert said.endswith("1.10 ± 0.40 times that of negative-sampling (± half the paired "
-                         "difference of two seeds); seed by seed, the difference is not settled: its interval or range "
-                         "includes 0.")  # fmt: skip
+                         "difference of two seeds); seed by seed, the difference is not settled: "
+                         "its interval or range includes 0.")  # fmt: skip
 
 
 def test_sentences_do_not_contradict_each_other():
@@ -140,7 +140,7 @@ def test_verdict_when_the_baseline_leads():
     said = verdict(results(base, arm("top-16", [3.0], [4.0]), seeds=1))
     assert said[0] == (
         "At equal steps, negative-sampling has the highest mean in all 11 metrics. Its R@1 is 4.00 "
-        "percent. No arm's mean is above its baseline's; nearest is top-16: 0.75 times that of "
+        "percent. No arm is above its own baseline; nearest is top-16: 0.75 times that of "
         "negative-sampling, from one seed."
     )
     assert said[-1].startswith("One seed")
@@ -157,7 +157,7 @@ def test_the_verdict_agrees_with_the_means():
     base, values = [7.25, 3.68], [5.98, 4.73]
     said = verdict(results(arm(BASE, base), arm("top-8", values, base)))[0]
     assert said.endswith(
-        "No arm's mean is above its baseline's; nearest is top-8: 0.98 ± 0.21 times that "
+        "No arm is above its own baseline; nearest is top-8: 0.98 ± 0.21 times that "
         "of negative-sampling (± half the paired difference of two seeds); seed by seed, the "
         "difference is not settled: its interval or range includes 0."
     )
@@ -166,6 +166,15 @@ def test_the_verdict_agrees_with_the_means():
     assert said.endswith(
         "0.82 times that of negative-sampling over the seeds that both have, from one seed."
     )
+    less = arm("top-8", [3.0, None], [4.0, 8.0])
+    assert verdict(results(arm(BASE, [4.0, 8.0]), less))[0].endswith(
+        "No arm is above its own baseline; nearest is top-8: 0.75 times that of negative-sampling "
+        "over the seeds that both have, from one seed."
+    )
+    # A seed that a third arm lacks is no concern of these two.
+    lost = arm("top-1", [3.0, None], base)
+    said = verdict(results(arm(BASE, base), arm("top-8", values, base), lost))[0]
+    assert "seeds that both have" not in said
 
 
 def test_verdict_on_failures_tuning_and_seconds():
