@@ -32,7 +32,7 @@ from snm.compare.report.series import (
 )
 from snm.compare.report.summary import spread
 from snm.compare.report.svg import plot_style
-from snm.compare.report.tables import all_sheets
+from snm.compare.report.tables import all_sheets, over_shared_seeds
 from snm.compare.report.verdict import verdict
 from snm.system.escapes import escape_controls
 
@@ -126,7 +126,9 @@ def _ratios(results: Record) -> Plot:
             has_whiskers = has_whiskers or any(bar.half_width is not None for bar in bars)
         if panels:
             rows.append(Row((), tuple(panels)))
-    note = "Mean over that of the arm's own baseline; dashed: no difference."
+    drawn = [arm for part in PARTS for arm in results.get(part, ())]
+    shared = over_shared_seeds(drawn)
+    note = f"The arm's mean divided by the mean of its baseline{shared}; dashed: equal."
     if has_whiskers:
         two = results["plan"]["seeds"] == 2
         what = "half the paired difference of two seeds to each side" if two else "95% interval"

@@ -219,6 +219,10 @@ def test_plots_describe_their_figures():
     # 6 / 3; 3 / 3 with residuals (3 - 2) / 3 and (3 - 4) / 3.
     ratios = next(s for s in said if s.startswith("Ratios"))
     assert "top-1 0.50, top-16 2.00 ± 0.00, in-batch 1.00 ± 0.33" in ratios
+    assert (
+        "The arm&#39;s mean divided by the mean of its baseline, over the seeds that both have; "
+        "dashed: equal. Whiskers: half the paired difference of two seeds to each side;"
+    ) in text
     assert "as they do not sample uniformly: in-batch." in text
 
 
