@@ -108,7 +108,8 @@ def _ratio(values: Mapping[int, float], others: Mapping[int, float]) -> _Ratio |
     """The ratio of the means over the seeds that both arms have; None if the second mean is 0.
 
     It is the ratio estimator of Cochran, Sampling Techniques (1977), chapter 6, so it agrees with
-    the means. A mean of ratios would weigh a seed more, the worse its baseline is.
+    the means if both arms have all seeds. A mean of ratios would weigh a seed more, the worse its
+    baseline is.
 
     Args:
       values: seed -> metric of the arm, a_i.

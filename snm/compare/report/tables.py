@@ -84,16 +84,17 @@ def _settings(results: Results) -> Sheet | None:
 def _tuned(results: Results) -> Sheet | None:
     if "tuned" not in results:
         return None
-    note = (
-        f"{_legend(results, 'tuned')} Settings chosen by R@1 on a held-out fifth of train, "
-        f"{results['plan']['trials']} trials an arm, then trained on all of train. With *, the "
-        "rate is at the edge of those tried: a better one may lie beyond it."
-    )
     rows = [
         format_row(arm, RETRIEVAL, [format_chosen(tuning), format_grid(tuning)])
         for arm in results["tuned"]
         for tuning in [results["tuning"][arm["name"]]]
     ]
+    note = (
+        f"{_legend(results, 'tuned')} Settings chosen by R@1 on a held-out fifth of train, "
+        f"{results['plan']['trials']} trials an arm, then trained on all of train."
+    )
+    if any("*" in chosen for _, chosen, *_ in rows):
+        note += " With *, the rate is at the edge of those tried: a better one may lie beyond it."
     columns = ("arm", "chosen", "tried", *RETRIEVAL)
     return Sheet("Each arm at its best", note, columns, tuple(rows))
 

@@ -182,7 +182,11 @@ def test_a_tuned_rate_at_the_edge_of_the_grid_is_marked():
         ("rate 150*, weight 1", "rate 16.6667, 50, 150; weight 1, 4"),
         ("rate 50, weight 4", "rate 16.6667, 50, 150; weight 1, 4"),
     ]
-    assert "With *, the rate is at the edge of those tried" in sheet.note
+    says = "With *, the rate is at the edge of those tried"
+    assert says in sheet.note
+    tuning[BASE]["best"] = tried[4]
+    sheet = {sheet.title: sheet for sheet in all_sheets(found)}["Each arm at its best"]
+    assert says not in sheet.note
 
 
 def test_runs_without_bounds_have_no_table_of_them():
