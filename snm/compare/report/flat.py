@@ -6,7 +6,7 @@ import csv
 import io
 from typing import Any
 
-from snm.compare.report.series import PARTS
+from snm.compare.report.parts import PARTS
 from snm.system.escapes import escape_controls
 
 __all__ = ["SETTINGS", "results_csv"]

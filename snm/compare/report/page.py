@@ -11,6 +11,7 @@ import numpy as np
 from snm.compare.probe import MARGIN_QUANTILES
 from snm.compare.report.cells import format_mean, format_seconds, format_short
 from snm.compare.report.markdown import device_words
+from snm.compare.report.parts import PARTS
 from snm.compare.report.plots import (
     Bar,
     Lines,
@@ -21,7 +22,6 @@ from snm.compare.report.plots import (
     draw_score_quantiles,
 )
 from snm.compare.report.series import (
-    PARTS,
     Points,
     Record,
     good_seeds,

@@ -19,7 +19,7 @@ from snm.compare.report.cells import (
     format_speed,
 )  # fmt: skip
 from snm.compare.report.paired import RANKING, RETRIEVAL, best_arm, difference
-from snm.compare.report.series import PARTS
+from snm.compare.report.parts import PARTS
 from snm.compare.report.sheet import Sheet
 
 __all__ = ["all_sheets", "over_shared_seeds"]

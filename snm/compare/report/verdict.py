@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from snm.compare.report.cells import format_mean, format_seconds
 from snm.compare.report.paired import RETRIEVAL, best_arm, difference
-from snm.compare.report.series import PARTS, Record, good_seeds
+from snm.compare.report.parts import PARTS
+from snm.compare.report.series import Record, good_seeds
 from snm.compare.report.summary import BY_LOSS, Spread, spread
 
 __all__ = ["verdict"]
