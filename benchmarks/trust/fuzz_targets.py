@@ -190,9 +190,8 @@ def config(place: Path, raw: bytes) -> None:
     found = read_or_refuse(read_config, path, raw)
     if found is not None:
         assert isinstance(found, Config)
-        path.write_text(
-            config_text(found), encoding="utf-8"
-        )  # what was accepted reads back as itself
+        # What was accepted reads back as itself.
+        path.write_text(config_text(found), encoding="utf-8")
         assert read_config(path) == found
 
 
@@ -318,7 +317,7 @@ def seeds() -> dict[str, bytes]:
         np.save(dense, matrix.toarray())
         with zipfile.ZipFile(zipped, "w") as files:
             files.writestr("a/train.txt", "1 1 1\n0 0:1\n")
-        (place / "config.toml").write_text(config_text(preset("default")))
+        (place / "config.toml").write_text(config_text(preset("default")), encoding="utf-8")
         Manifest({"run.json": [[3, 4]]}, [1]).write(place)
         exported = place / "exported"
         exported.mkdir()

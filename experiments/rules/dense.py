@@ -60,7 +60,8 @@ def main(
     Args:
       data: folders of data sets.
       out: the JSON file to write.
-      parts: what to compare: weightings, from how many values on they help, epochs.
+      parts: what to compare: weightings (`rows`), from how many values on they help (`filled`), or
+        numbers of epochs (`passes`).
     """
     found: dict[str, list[dict[str, Any]]] = {part: [] for part in parts}
     about = {"points": "a held-out fifth of the training set", "machine": machine_record()}

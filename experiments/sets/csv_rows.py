@@ -14,8 +14,7 @@ from snm.system.files import atomic_file
 
 __all__ = ["Row", "halves", "words", "write_rows"]
 
-
-FEWEST = 3
+FEWEST = 3  # rows that a label needs
 
 Row = tuple[str, Sequence[str]]
 """A text and its labels."""
@@ -40,7 +39,7 @@ def write_rows(rows: Sequence[Row], out: Path, source: str, fewest: int = FEWEST
         if frequent:
             kept.append((text, ";".join(frequent)))
     if not kept:
-        raise InputError(source, f"no text of a label that {fewest} have", "such texts")
+        raise InputError(source, f"no text with a label of {fewest} or more rows", "such texts")
     random.Random(0).shuffle(kept)
     with atomic_file(out) as partial, partial.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([("text", "labels"), *kept])

@@ -5,9 +5,10 @@
 
 The list names the packages that hold each file (dists/bookworm/main/Contents-all.gz has 5.7 million
 lines). A point of `files` is the words of a file's name, and its labels are the packages with such
-a file, up to 20; a package has at most 200 points. `folders` is for recommenders: a random half of
-the names in a folder is the text, the others are the labels. Names occur in three folders or more,
-and equal folders count once. Rows are shuffled with seed 0. To import:
+a file; texts with more than 20 packages are left out, and a package has at most 200 points.
+`folders` is for recommenders: a random half of the names in a folder is the text, the others are
+the labels. Names occur in three folders or more, and equal folders count once. Rows are shuffled
+with seed 0. To import:
 
     snm data import files.csv --label-separator ';' --test-fraction 0.1 --out files
     snm data import folders.csv --same-items --label-separator ';' --test-fraction 0.1 --out folders
@@ -59,6 +60,8 @@ def listed(path: Path) -> Iterator[tuple[str, str, list[str]]]:
     """Folder, name and packages of each file."""
     with gzip.open(path, "rt", encoding="utf-8", errors="replace") as lines:
         for line in lines:
+            if not line.strip():
+                continue
             file, packages = line.rsplit(None, 1)
             folder, _, name = file.rpartition("/")
             yield folder, name, [package.rsplit("/", 1)[-1] for package in packages.split(",")]

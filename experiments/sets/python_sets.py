@@ -12,7 +12,6 @@ from experiments.sets.csv_rows import Row, words
 
 __all__ = ["read_docstrings", "read_imports", "read_modules", "read_parameters"]
 
-
 LONGEST = 300  # characters of a docstring
 MOST_NAMES = 1500  # of a module, in the order of their use
 

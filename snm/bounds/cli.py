@@ -156,7 +156,7 @@ def verdicts(bounds: dict[str, Any]) -> list[str]:
             f"be needed to come below ({n:,} now)."
         )
     if "note" in five:
-        sentences.append(f"Theorem 5, note: {five['note']}.")
+        sentences.append(f"Theorem 5 does not describe this loss: {five['note']}.")
     return sentences
 
 

@@ -323,11 +323,14 @@ def _theorem_5(
     bound = theorem_5(constants, complexity, n, spec.num_labels, delta)
     if not math.isfinite(constants.largest + bound.proved + bound.rademacher):
         return {"why_not": f"with scores up to {max_score:.3g}, phi {phi} is beyond float64"}
-    left_out = "known labels are left out of the negatives, which theta does not know of: "
+    note = (
+        "the loss leaves known labels out of the negatives, but theta counts all other labels as "
+        "negatives"
+    )
     return {
         "loss": kind,
         "phi": phi,
-        **({"note": left_out + "it is that of all other labels"} if spec.excludes_known else {}),
+        **({"note": note} if spec.excludes_known else {}),
         "theta_l1": l1,
         "theta_l2": l2,
         "lipschitz": slope,

@@ -39,7 +39,7 @@ from snm.system.files import check_reachable
 from snm.system.own_modules import import_own_modules
 from snm.system.signals import sigterm_ends_process_1
 from snm.system.stderr import print_error
-from snm.text import nearest
+from snm.text import first_line, nearest
 
 __all__ = ["base_settings", "main", "parse", "with_local_copies"]
 
@@ -303,7 +303,7 @@ def _no_device_message(error: BaseException) -> str | None:
         return None
     platforms = os.environ.get("JAX_PLATFORMS")
     where = "the devices of JAX" if platforms is None else f"JAX_PLATFORMS={platforms}"
-    return f"{where}: found {why}, expected a platform of this machine, such as cpu"
+    return f"{where}: found {first_line(why)}, expected a platform of this machine, such as cpu"
 
 
 def _print_error(text: str, status: int) -> int:

@@ -110,7 +110,7 @@ def _epoch_visits(num_points: int, item_splits: int) -> int:
 
 
 def epochs_for_length(features: float) -> int:
-    """The least epochs of points with so many features on average: one per 20, up to 4."""
+    """The fewest epochs for points of so many features on average: one per 20, up to 4."""
     return min(MAX_EPOCHS_FOR_LENGTH, round(features / _FEATURES_PER_EPOCH))
 
 

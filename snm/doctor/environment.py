@@ -16,6 +16,7 @@ from packaging.specifiers import SpecifierSet
 
 from snm.doctor.findings import Finding
 from snm.errors import InputError
+from snm.machine.platform import device_error
 from snm.machine.versions import package_version
 from snm.system.cache_folder import cache_folder
 from snm.system.faults import describe_error, is_out_of_memory
@@ -68,14 +69,13 @@ def _required() -> list[str]:
 
 
 def _devices() -> Iterator[Finding]:
-    try:
-        seen = jax.devices()
-    except Exception as error:  # a broken driver can raise any error
+    if (error := device_error()) is not None:
         if is_out_of_memory(error):
-            raise
+            raise error
         found = f"jax cannot start: {first_line(error)}"
         yield Finding("error", "devices", found, "check JAX_PLATFORMS")
         return
+    seen = jax.devices()
     kinds = ", ".join(sorted({f"{d.platform} ({d.device_kind})" for d in seen}))
     there = gpus()
     if there and seen[0].platform == "cpu":

@@ -42,12 +42,12 @@ def platform() -> str:
     return jax.default_backend() if target is None else target.platform
 
 
-def device_error() -> str | None:
-    """The reason why JAX cannot start on this machine; None if it can."""
+def device_error() -> Exception | None:
+    """The error with which JAX fails to start on this machine; None if it starts."""
     try:
         jax.devices()
     except Exception as error:  # a broken driver can raise any error
-        return str(error).partition("\n")[0] or "no such device"
+        return error
     return None
 
 

@@ -242,7 +242,7 @@ def two_layer_complexity(
             (rng.standard_normal(n), (np.arange(n), chosen)), shape=(n, num_labels)
         )
         best = two_layer_ascent(x, multipliers, hidden=_HIDDEN, steps=steps, rng=rng)
-        suprema.append(1 / n * best)
+        suprema.append(best / n)
     bound = linear.above
     above = Complexity(
         2 * bound.gaussian, 2 * bound.gaussian_completion, 2 * bound.rademacher_completion

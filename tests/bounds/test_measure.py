@@ -168,7 +168,7 @@ def test_the_command(run, capsys):
         least = min(five["gaussian"], five["rademacher"])
         assert five["unit_factors"] == pytest.approx(least + five["confidence"])
         assert five["proved"] == pytest.approx(five["gaussian_proved"] + five["confidence"])
-        assert "known labels are left out" in five["note"] and five["note"] in found["verdicts"][-1]
+        assert "leaves known labels out" in five["note"] and five["note"] in found["verdicts"][-1]
     call("bounds", run, "--points", "30")
     text = " ".join(capsys.readouterr().out.split())
     assert ", 30 training points, " in text and "vacuous" in text

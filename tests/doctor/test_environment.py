@@ -20,6 +20,15 @@ def test_a_jax_that_cannot_start(tmp_path, monkeypatch):
     assert said.level == "error" and said.found == "jax cannot start: AssertionError"
 
 
+def test_a_lack_of_memory_is_no_jax_that_cannot_start(monkeypatch):
+    def broken():
+        raise MemoryError
+
+    monkeypatch.setattr("jax.devices", broken)
+    with pytest.raises(MemoryError):
+        list(environment._devices())
+
+
 @pytest.mark.parametrize(
     ("script", "names"),
     [

@@ -20,6 +20,7 @@ def test_words_of_a_name_and_the_packages_that_have_it(tmp_path):
         tmp_path / "list.gz",
         "usr/lib/a/readHTMLFile_v12.py          python/one,libs/two",
         "usr/share/with space/Read-html.file12  doc/three",
+        "",
         "usr/lib/a/short.py                     python/one",
     )
     assert list(KINDS["files"](path)) == [("read html file 12", ["three"]),

@@ -106,6 +106,6 @@ def test_rare_labels_are_left_out(tmp_path):
 def test_bad_input_is_refused(tmp_path):
     with pytest.raises(InputError, match="no such file or folder, expected one with genes"):
         main("genes", tmp_path / "none", tmp_path / "out.csv")
-    with pytest.raises(InputError, match="no text of a label that 3 have"):
+    with pytest.raises(InputError, match="no text with a label of 3 or more rows"):
         main("rfcs", tmp_path, tmp_path / "out.csv")
     assert not (tmp_path / "out.csv").exists()

@@ -21,7 +21,7 @@ __all__ = ["Capacity", "DeviceSource"]
 
 
 class Capacity(NamedTuple):
-    """What the arrays of a training set on the device have room for.
+    """What the arrays of a training set on the device can hold.
 
     Attributes:
       points: the number of points.

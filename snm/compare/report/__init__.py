@@ -8,8 +8,8 @@ Public names, by module:
 - `markdown`: `markdown`: `table.md`.
 - `flat`: `results_csv`: `results.csv`.
 - `paired`: `best_arm`, `difference`: differences to the best arm, seed by seed.
-- `series`: `PARTS`: the parts of a comparison; `over_probes`, `over_seeds`: the numbers that plots
-  show.
+- `parts`: `PARTS`: the parts of a comparison.
+- `series`: `over_probes`, `over_seeds`: the numbers that plots show.
 - `plots`: `draw_lines`, `draw_bars`, `draw_score_quantiles`: the plots.
 - `svg`: `draw_panel`, `plot_style`: the panels of the plots as inline SVG.
 - `published`: `published_for`: published figures of a data set.

@@ -6,7 +6,7 @@ import csv
 import io
 from typing import Any
 
-from snm.compare.report.series import PARTS
+from snm.compare.report.parts import PARTS
 from snm.system.escapes import escape_controls
 
 __all__ = ["SETTINGS", "results_csv"]
@@ -21,14 +21,17 @@ SETTINGS = (
 _COSTS = ("seconds", "steps", "examples_per_second", "peak_memory_bytes",
           "peak_device_memory_bytes")  # fmt: skip
 
+_RATIOS = ("ratio", "ratio_ci95", "ratio_half_range")
+
 
 def results_csv(results: dict[str, Any]) -> str:
     """The content of `results.csv`: a header, and one line per part, arm and seed.
 
     Columns are `part`, `arm`, `baseline`, `seed`; `SETTINGS`, and all others in which arms differ;
     the metrics in percent; `seconds` of training, steps, memory; `failed`, why a run has no
-    metrics; and of each metric, such as `R@1`, the columns `ratio R@1` and `ratio_ci95 R@1`: those
-    of the arm, the same for all of its seeds. Missing and unread values are empty.
+    metrics; and of each metric, such as `R@1`, the columns `ratio R@1`, `ratio_ci95 R@1` and
+    `ratio_half_range R@1`: those of the arm, the same for all of its seeds. Missing and unread
+    values are empty, and so are ratios of a baseline to itself.
 
     Args:
       results: the content of `results.json`, as far as it is known.
@@ -47,7 +50,7 @@ def results_csv(results: dict[str, Any]) -> str:
     )
     table = io.StringIO()
     lines = csv.writer(table, lineterminator="\n")
-    of_arm = [(key, name) for name in metrics for key in ("ratio", "ratio_ci95")]
+    of_arm = [(key, name) for name in metrics for key in _RATIOS]
     names = ("part", "arm", "baseline", "seed", *settings, *metrics, *_COSTS, "failed",
              *(f"{key} {name}" for key, name in of_arm))  # fmt: skip
     lines.writerow(names)
@@ -60,7 +63,8 @@ def results_csv(results: dict[str, Any]) -> str:
                 *(settings_of_arm.get(name, results["plan"]["settings"].get(name)) for name in
                 settings), *(values.get(name) for name in metrics),
                 *(seed.get(name) for name in (*_COSTS, "failed")),
-                *(arm[key].get(name) for key, name in of_arm),
+                *(None if arm["name"] == arm["baseline"] else arm[key].get(name)
+                  for key, name in of_arm),
             )
         )  # fmt: skip
     return escape_controls(table.getvalue())

@@ -11,6 +11,7 @@ import numpy as np
 from snm.compare.probe import MARGIN_QUANTILES
 from snm.compare.report.cells import format_mean, format_seconds, format_short
 from snm.compare.report.markdown import device_words
+from snm.compare.report.parts import PARTS
 from snm.compare.report.plots import (
     Bar,
     Lines,
@@ -21,7 +22,6 @@ from snm.compare.report.plots import (
     draw_score_quantiles,
 )
 from snm.compare.report.series import (
-    PARTS,
     Points,
     Record,
     good_seeds,
@@ -32,7 +32,7 @@ from snm.compare.report.series import (
 )
 from snm.compare.report.summary import spread
 from snm.compare.report.svg import plot_style
-from snm.compare.report.tables import all_sheets
+from snm.compare.report.tables import all_sheets, over_shared_seeds
 from snm.compare.report.verdict import verdict
 from snm.system.escapes import escape_controls
 
@@ -126,9 +126,12 @@ def _ratios(results: Record) -> Plot:
             has_whiskers = has_whiskers or any(bar.half_width is not None for bar in bars)
         if panels:
             rows.append(Row((), tuple(panels)))
-    note = "Mean over that of the arm's own baseline; dashed: no difference."
+    drawn = [arm for part in PARTS for arm in results.get(part, ())]
+    shared = over_shared_seeds(drawn)
+    note = f"The arm's mean divided by the mean of its baseline{shared}; dashed: equal."
     if has_whiskers:
-        what = "range of the two seeds" if results["plan"]["seeds"] == 2 else "95% interval"
+        two = results["plan"]["seeds"] == 2
+        what = "half the paired difference of two seeds to each side" if two else "95% interval"
         note += f" Whiskers: {what}; an arrow where it leaves the drawing."
     return Plot("Ratio to the baseline", note, tuple(rows))
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 __all__ = [
-    "PARTS",
-    "Part",
     "Points",
     "Record",
     "good_seeds",
@@ -23,28 +21,6 @@ __all__ = [
 Record = dict[str, Any]
 Points = list[tuple[float, float, float, float]]
 """Tuples of x, and of the mean, minimum and maximum of y over seeds."""
-
-
-class Part(NamedTuple):
-    """A part of a comparison, in which every arm has a run for each seed.
-
-    Attributes:
-      name: its name in `results.csv` and in the columns of tables.
-      title: its name in the headings of plots.
-      opening: the first words of a sentence on it.
-    """
-
-    name: str
-    title: str
-    opening: str
-
-
-PARTS = {
-    "arms": Part("equal steps", "equal steps", "At equal steps"),
-    "tuned": Part("tuned", "each at its best", "With each arm at its best settings"),
-    "equal_seconds": Part("equal seconds", "equal seconds", "In equal seconds"),
-}
-"""Keys of `results.json` with runs -> the names of the part."""
 
 
 def good_seeds(arm: Record) -> list[Record]:

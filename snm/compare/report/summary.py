@@ -23,12 +23,17 @@ BY_LOSS = {"learning_rate": "learning rate", "score_scale": "score scale"}
 """Settings with a default that depends on the loss -> their names in texts."""
 
 
+_OF_INTERVAL = "half the 95% interval"
+_OF_RANGE = "half the range of two seeds"
+_OF_TWO_RATIOS = "half the paired difference of two seeds"
+
+
 class Spread(NamedTuple):
-    """The interval or range of a mean over seeds: from mean - half to mean + half.
+    """The interval or range of a mean, or the spread of a ratio: from mean - half to mean + half.
 
     Attributes:
       half: half the width.
-      words: its kind: "95% interval" or "range of two seeds".
+      words: what `half` is, such as "half the 95% interval".
     """
 
     half: float
@@ -64,23 +69,26 @@ def half_range(values: Sequence[float]) -> float | None:
 def spread(arm: Mapping[str, Any], name: str, prefix: str = "") -> Spread | None:
     """The interval or the range of a metric of an arm; None for a single seed.
 
+    The ratio of two seeds has no range: its ends are half the distance of the residuals away from
+    it, and are not the ratios of the seeds.
+
     Args:
       arm: a dict with the result of `summarize`.
       name: the metric.
       prefix: `ratio_` for the ratio to the baseline.
     """
     if (half := arm[f"{prefix}ci95"].get(name)) is not None:
-        return Spread(half, "95% interval")
+        return Spread(half, _OF_INTERVAL)
     half = arm.get(f"{prefix}half_range", {}).get(name)
-    return None if half is None else Spread(half, "range of two seeds")
+    return None if half is None else Spread(half, _OF_TWO_RATIOS if prefix else _OF_RANGE)
 
 
 def spread_over_seeds(values: Sequence[float]) -> Spread | None:
     """The interval or the range of values; None for a single value."""
     if (half := interval(values)) is not None:
-        return Spread(half, "95% interval")
+        return Spread(half, _OF_INTERVAL)
     half = half_range(values)
-    return None if half is None else Spread(half, "range of two seeds")
+    return None if half is None else Spread(half, _OF_RANGE)
 
 
 class _Ratio(NamedTuple):
@@ -100,7 +108,8 @@ def _ratio(values: Mapping[int, float], others: Mapping[int, float]) -> _Ratio |
     """The ratio of the means over the seeds that both arms have; None if the second mean is 0.
 
     It is the ratio estimator of Cochran, Sampling Techniques (1977), chapter 6, so it agrees with
-    the means. A mean of ratios would weigh a seed more, the worse its baseline is.
+    the means if both arms have all seeds. A mean of ratios would weigh a seed more, the worse its
+    baseline is.
 
     Args:
       values: seed -> metric of the arm, a_i.

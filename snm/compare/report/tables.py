@@ -19,10 +19,10 @@ from snm.compare.report.cells import (
     format_speed,
 )  # fmt: skip
 from snm.compare.report.paired import RANKING, RETRIEVAL, best_arm, difference
-from snm.compare.report.series import PARTS
+from snm.compare.report.parts import PARTS
 from snm.compare.report.sheet import Sheet
 
-__all__ = ["all_sheets"]
+__all__ = ["all_sheets", "over_shared_seeds"]
 
 Results = dict[str, Any]
 
@@ -40,7 +40,7 @@ def all_sheets(results: Results) -> list[Sheet]:
 
 def _equal_steps(results: Results) -> Sheet:
     note = (
-        f"{_legend(results)} Percent, test points. Arms without a loss in their name have "
+        f"{_legend(results, 'arms')} Percent, test points. Arms without a loss in their name have "
         f"{results['plan']['settings']['loss']}, or the one that they are named for. "
         f"{_own_settings(results)}"
     )
@@ -84,16 +84,17 @@ def _settings(results: Results) -> Sheet | None:
 def _tuned(results: Results) -> Sheet | None:
     if "tuned" not in results:
         return None
-    note = (
-        f"{_legend(results)} Settings chosen by R@1 on a held-out fifth of train, "
-        f"{results['plan']['trials']} trials an arm, then trained on all of train. With *, the "
-        "rate is at the edge of those tried: a better one may lie beyond it."
-    )
     rows = [
         format_row(arm, RETRIEVAL, [format_chosen(tuning), format_grid(tuning)])
         for arm in results["tuned"]
         for tuning in [results["tuning"][arm["name"]]]
     ]
+    note = (
+        f"{_legend(results, 'tuned')} Settings chosen by R@1 on a held-out fifth of train, "
+        f"{results['plan']['trials']} trials an arm, then trained on all of train."
+    )
+    if any("*" in chosen for _, chosen, *_ in rows):
+        note += " With *, the rate is at the edge of those tried: a better one may lie beyond it."
     columns = ("arm", "chosen", "tried", *RETRIEVAL)
     return Sheet("Each arm at its best", note, columns, tuple(rows))
 
@@ -102,8 +103,8 @@ def _equal_seconds(results: Results) -> Sheet | None:
     if "equal_seconds" not in results:
         return None
     note = (
-        f"{_legend(results)} Epochs chosen so that an arm trains as long as its baseline did in "
-        "the first table; the rates fall over the arm's own epochs."
+        f"{_legend(results, 'equal_seconds')} Epochs chosen so that an arm trains as long as its "
+        "baseline did in the first table; the rates fall over the arm's own epochs."
     )
     rows = [
         format_row(arm, RETRIEVAL, [str(arm["epochs"]), format_seconds(arm["seconds"])])
@@ -151,7 +152,7 @@ def _against_the_best(results: Results) -> Sheet | None:
 
 def _ranking(results: Results) -> Sheet:
     note = (
-        f"{_legend(results)} The runs of the first table. "
+        f"{_legend(results, 'arms')} The runs of the first table. "
         "PSP weighs a hit by how rare its label is."
     )
     rows = [format_row(arm, RANKING, []) for arm in results["arms"]]
@@ -190,6 +191,7 @@ _TERMS = {
 def _bounds(results: Results) -> Sheet | None:
     """Theorems 6 and 5, mean over seeds; Theorem 6 at the margin of the smallest proved bound."""
     rows, risk_bounded, loss_bounded = [], [], []
+    has_theorem_5 = False
     undescribed: dict[str, None] = {}  # why Theorem 5 is not on the loss of an arm
     for arm in results["arms"]:
         bounds = [seed["bounds"] for seed in arm["seeds"] if seed.get("bounds")]
@@ -197,6 +199,7 @@ def _bounds(results: Results) -> Sheet | None:
             continue
         best = [min(bound["theorem_6"], key=lambda row: row["proved"]) for bound in bounds]
         fives = [bound["theorem_5"] for bound in bounds if "proved" in bound["theorem_5"]]
+        has_theorem_5 = has_theorem_5 or bool(fives)
         risk_bounded += [row["proved"] < 1 for row in best]
         notes = dict.fromkeys(five["note"] for five in fives if "note" in five)
         undescribed |= notes
@@ -227,13 +230,17 @@ def _bounds(results: Results) -> Sheet | None:
         "learned embedding, the encoder held fixed; margins on at most 10,000 training points. "
         f"Theorem 6 as proved is {_vacuous(risk_bounded, '1')}."
     )
-    if loss_bounded:
+    if has_theorem_5:
         note += (
             " Theorem 5, as proved too, bounds how far the expected loss is above that on the "
-            f"training points; it is {_vacuous(loss_bounded, '`loss at most`')}."
+            "training points"
         )
+        if loss_bounded:
+            note += "; among the runs without *" * bool(undescribed) or ";"
+            note += f" it is {_vacuous(loss_bounded, '`loss at most`')}"
+        note += "."
     if undescribed:
-        note += f" With *, Theorem 5 does not describe the loss: {'; '.join(undescribed)}."
+        note += f" With *, Theorem 5 does not describe the loss, as {'; '.join(undescribed)}."
     theorem_5_columns = ("Theorem 5 as proved", "loss at most")
     columns = ("arm", "train risk", "test risk", *_TERMS.values(), *theorem_5_columns)
     return Sheet("Generalization bounds", note, columns, tuple(rows), late=True)
@@ -313,21 +320,22 @@ _TABLES: tuple[Callable[[Results], Sheet | None], ...] = (
 """In the order of the report."""
 
 
-def _legend(results: Results) -> str:
-    """Explains a cell with a mean over seeds."""
-    seeds = results["plan"]["seeds"]
+def _legend(results: Results, part: str) -> str:
+    """Explains a cell with a mean over seeds, in the table of a part."""
+    seeds, arms = results["plan"]["seeds"], results[part]
     of_means = "of the mean to that of " if seeds > 1 else "to "
-    paired = f", its {'range' if seeds == 2 else 'interval'} paired by seed" if seeds > 1 else ""
+    paired = ", its interval paired by seed" * (seeds > 2)
+    paired += ", ± half the paired difference of two seeds" * (seeds == 2)
     return (
-        f"{_spread_in_words(seeds, results['arms'])}with an x the ratio {of_means}"
-        f"the arm's baseline{_over_shared_seeds(results)}{paired}."
+        f"{_spread_in_words(seeds, arms)}with an x the ratio {of_means}"
+        f"the arm's baseline{over_shared_seeds(arms)}{paired}."
     )
 
 
-def _over_shared_seeds(results: Results) -> str:
+def over_shared_seeds(arms: Sequence[dict[str, Any]]) -> str:
     """Over which seeds ratios are, where the means of two arms are not over the same."""
     return ", over the seeds that both have" * any(
-        "failed" in seed for part in PARTS for arm in results.get(part, ()) for seed in arm["seeds"]
+        "failed" in seed for arm in arms for seed in arm["seeds"] if len(arm["seeds"]) > 1
     )
 
 

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from snm.compare.report.cells import format_mean, format_seconds
 from snm.compare.report.paired import RETRIEVAL, best_arm, difference
-from snm.compare.report.series import PARTS, Record, good_seeds
+from snm.compare.report.parts import PARTS
+from snm.compare.report.series import Record, good_seeds
 from snm.compare.report.summary import BY_LOSS, Spread, spread
 
 __all__ = ["verdict"]
 
 
 def verdict(results: Record) -> list[str]:
-    """The findings as sentences: who leads in each table, gains of top-1, failures, spread."""
+    """The findings as sentences.
+
+    Who leads in each table, arms that are settled against their baselines, gains of top-1,
+    failures, spread.
+    """
     sentences = [
         _leader(part.opening, results[key]) for key, part in PARTS.items() if key in results
     ]
@@ -20,7 +25,8 @@ def verdict(results: Record) -> list[str]:
         sentences[0] += " All arms have a memory of neighbours, which can hide their differences."
     if "equal_seconds" in results:
         sentences[-1] += _time_range(results["equal_seconds"])
-    gains = [_gains_and_losses(arm) for arm in results["arms"]
+    arm_of = _by_name(results["arms"])
+    gains = [_gains_and_losses(arm, arm_of[arm["baseline"]]) for arm in results["arms"]
              if ("-" + arm["name"]).endswith("-top-1") and arm["ratio"]]  # fmt: skip
     sentences[1:1] = _settled(results["arms"]) + gains
     runs = [seed for part in PARTS for arm in results.get(part, []) for seed in arm["seeds"]]
@@ -34,6 +40,10 @@ def verdict(results: Record) -> list[str]:
     else:
         sentences.append("Intervals are over seeds, on one data set and one split.")
     return sentences
+
+
+def _by_name(arms: list[Record]) -> dict[str, Record]:
+    return {arm["name"]: arm for arm in arms}
 
 
 def _unequal(arms: list[Record]) -> str:
@@ -57,15 +67,13 @@ def _leader(words: str, arms: list[Record]) -> str:
     if (leaders := best_arm(arms)) is None:
         return f"{words}, no run finished."
     best, first = leaders
+    arm_of = _by_name(arms)
     scored = [arm for arm in arms if "R@1" in arm["mean"]]
     value = format_mean(best["mean"]["R@1"], spread(best, "R@1"))
-    # A mean is over all seeds of an arm, a ratio over those that the baseline has as well.
-    incomplete = any(len(good_seeds(arm)) < len(arm["seeds"]) for arm in arms)
-    over = " over the seeds that both have" if incomplete else ""
     text = f"{words}, {best['name']} has the highest mean in {_share_of_metrics(best, first)}"
     text += f"{_close(best, scored, list(first))}. Its R@1 is {value} percent"
     if best["name"] != best["baseline"]:
-        return f"{text}: {_against(best, over)}."
+        return f"{text}: {_against(best, arm_of)}."
     others = [arm for arm in scored
               if arm["name"] != arm["baseline"] and arm["ratio"]["R@1"] is not None]  # fmt: skip
     if not others:
@@ -74,28 +82,43 @@ def _leader(words: str, arms: list[Record]) -> str:
     if nearest["ratio"]["R@1"] > 1:
         found = f"Farthest above its own baseline is {nearest['name']}"
     else:
-        found = f"No arm's mean is above its baseline's{over}; nearest is {nearest['name']}"
-    return f"{text}. {found}: {_against(nearest, over)}."
+        found = f"No arm is above its own baseline; nearest is {nearest['name']}"
+    return f"{text}. {found}: {_against(nearest, arm_of)}."
 
 
-def _against(arm: Record, over: str) -> str:
-    """The ratio of an arm's R@1 to its baseline's; `over` says over which seeds, if need be."""
+def _against(arm: Record, arm_of: dict[str, Record]) -> str:
+    """The ratio of an arm's R@1 to its baseline's."""
     ratio, around = arm["ratio"]["R@1"], spread(arm, "R@1", "ratio_")
     if ratio is None:
         return f"no ratio to {arm['baseline']}, which has no R@1 above 0 in the same seeds"
-    text = f"{ratio:.2f} times that of {arm['baseline']}{over}"
+    # A mean is over all seeds of an arm, a ratio over those that the baseline has as well.
+    baseline = arm_of[arm["baseline"]]
+    own, others = ({seed["seed"] for seed in good_seeds(each)} for each in (arm, baseline))
+    over = " over the seeds that both have" * (own != others)
+    text = f"{format_mean(ratio, around)} times that of {arm['baseline']}{over}"
     if around is None:
         return f"{text}, from one seed"
-    side = {1: "which is above 1", -1: "which is below 1"}.get(
-        _side(ratio, around), "which includes 1, so these seeds do not settle it"
+    side = {1: "is above 0", -1: "is below 0"}.get(
+        _side(difference(arm, baseline, "R@1")),
+        "is not settled: its interval or range includes 0",
     )
-    return f"{text}, {around.words} {ratio - around.half:.2f} to {ratio + around.half:.2f}, {side}"
+    return f"{text} (± {around.words}); seed by seed, the difference {side}"
 
 
-def _side(ratio: float, around: Spread | None) -> int:
-    """1 if the whole interval or range is above 1, -1 if it is below, 0 if it includes 1."""
+def _side(paired: tuple[float, Spread | None] | None) -> int:
+    """The side of 0 that a paired difference is on: 1 above, -1 below; 0 if that is not settled.
+
+    The spread of a ratio is that at the estimate, and would settle other arms. This is one rule
+    for all sentences, and for the table of differences to the best arm.
+
+    Args:
+      paired: a result of `difference`. Without a spread, the sign decides.
+    """
+    if paired is None:
+        return 0
+    mean, around = paired
     half = around.half if around else 0.0
-    return int(ratio - half > 1) - int(ratio + half < 1)
+    return int(mean - half > 0) - int(mean + half < 0)
 
 
 def _settled(arms: list[Record]) -> list[str]:
@@ -103,21 +126,22 @@ def _settled(arms: list[Record]) -> list[str]:
 
     Of a single arm, the sentence on the leader says so already.
     """
-    others = [
-        arm
+    arm_of = _by_name(arms)
+    others = {
+        arm["name"]: difference(arm, arm_of[arm["baseline"]], "R@1")
         for arm in arms
         if arm["name"] != arm["baseline"] and arm["ratio"].get("R@1") is not None
-    ]
+    }
     parts = []
     for side, word in ((1, "above"), (-1, "below")):
-        names = [arm["name"] for arm in others if (around := spread(arm, "R@1", "ratio_"))
-                 and _side(arm["ratio"]["R@1"], around) == side]  # fmt: skip
+        names = [name for name, paired in others.items()
+                 if paired and paired[1] and _side(paired) == side]  # fmt: skip
         if names:
-            parts.append(f"{word} 1 for {_with_and(names)}")
+            parts.append(f"{word} 0 for {_with_and(names)}")
     if len(others) < 2 or not parts:
         return []
-    whole = "the interval or range of the ratio to an arm's baseline is wholly"
-    return [f"In R@1, {whole} {' and '.join(parts)}."]
+    whole = "the interval or range of the difference in R@1 to the baseline is wholly"
+    return [f"{PARTS['arms'].opening}, {whole} {' and '.join(parts)}."]
 
 
 def _share_of_metrics(best: Record, first: dict[str, str]) -> str:
@@ -141,7 +165,7 @@ def _close(best: Record, scored: list[Record], names: list[str]) -> str:
     for arm in scored:
         for name in names if arm is not best else ():
             paired = difference(best, arm, name)
-            if paired is not None and paired[1] is not None and abs(paired[0]) <= paired[1].half:
+            if paired is not None and paired[1] is not None and not _side(paired):
                 close.setdefault(arm["name"], []).append(name)
     arms_of: dict[str, list[str]] = {}
     for arm_name, close_names in close.items():
@@ -155,20 +179,21 @@ def _close(best: Record, scored: list[Record], names: list[str]) -> str:
     return text + "".join(f", nor that {whom} {where}" for whom, where in others)
 
 
-def _gains_and_losses(arm: Record) -> str:
+def _gains_and_losses(arm: Record, baseline: Record) -> str:
     """The metrics in which an arm is better and worse than its baseline."""
-    ratios = {name: (ratio, spread(arm, name, "ratio_")) for name in RETRIEVAL
+    ratios = {name: (ratio, difference(arm, baseline, name)) for name in RETRIEVAL
               if (ratio := arm["ratio"].get(name)) is not None}  # fmt: skip
     parts = []
-    undecided = "is not settled (its interval or range includes 1) in"
+    undecided = "is not settled (the interval or range of the difference includes 0) in"
     for side, word in ((1, "gains in"), (-1, "loses in"), (0, undecided)):
-        names = [f"{name} ({ratio:.2f})" for name, (ratio, around) in ratios.items()
-                 if _side(ratio, around) == side]  # fmt: skip
+        names = [f"{name} ({ratio:.2f})" for name, (ratio, paired) in ratios.items()
+                 if _side(paired) == side]  # fmt: skip
         if names:
             parts.append(f"{word} {', '.join(names)}")
     if not parts:
         return f"{arm['name']} has no ratio to {arm['baseline']}."
-    suffix = ", from one seed" if all(around is None for _, around in ratios.values()) else ""
+    has_spread = any(paired and paired[1] for _, paired in ratios.values())
+    suffix = "" if has_spread else ", from one seed"
     return f"Against {arm['baseline']}, {arm['name']} {'; '.join(parts)}{suffix}."
 
 

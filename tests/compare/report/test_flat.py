@@ -31,10 +31,18 @@ def test_ratios_of_an_arm_are_in_the_lines_of_its_seeds():
     found = results(arm(BASE, base), arm("top-1", [6.0, 4.0, 2.0], base), seeds=3)
     lines = list(csv.DictReader(results_csv(found).splitlines()))
     # The means are equal, and the residuals 1, 0 and -1; t for 2 degrees at 97.5% is 4.302653.
-    assert [line["ratio P@1"] for line in lines] == ["1.0"] * 6
-    assert [float(line["ratio_ci95 P@1"]) for line in lines] == pytest.approx(
-        [0.0] * 3 + [4.302653 / 3**0.5] * 3, rel=1e-6
+    assert [line["ratio P@1"] for line in lines] == [""] * 3 + ["1.0"] * 3
+    assert [line["ratio_ci95 P@1"] for line in lines[:3]] == [""] * 3  # the baseline's own
+    assert [float(line["ratio_ci95 P@1"]) for line in lines[3:]] == pytest.approx(
+        [4.302653 / 3**0.5] * 3, rel=1e-6
     )
+    assert {line["ratio_half_range P@1"] for line in lines} == {""}
+    found = results(arm(BASE, base[:2]), arm("top-1", [4.0, 2.0], base[:2]))
+    lines = list(csv.DictReader(results_csv(found).splitlines()))
+    # (4 - 2) / 3 and (2 - 4) / 3.
+    halves = [line["ratio_half_range P@1"] for line in lines]
+    assert halves[:2] == [""] * 2 and [*map(float, halves[2:])] == pytest.approx([2 / 3] * 2)
+    assert {line["ratio_ci95 P@1"] for line in lines} == {""}
 
 
 def test_names_stay_whole():

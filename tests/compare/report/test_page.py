@@ -148,9 +148,25 @@ def test_theorem_5_is_marked_where_it_does_not_describe_the_arm():
     found = {s.title: s for s in all_sheets(results(base, other))}["Generalization bounds"]
     assert [row[-2:] for row in found.rows] == [("20", "4"), ("1.86*", "4*")]
     assert found.note.endswith(
-        "it is not below `loss at most` in any run, so vacuous. With *, Theorem 5 does not "
-        "describe the loss: theta is another."
+        "among the runs without * it is not below `loss at most` in any run, so vacuous. With *, "
+        "Theorem 5 does not describe the loss, as theta is another."
     )
+    # Without an arm that it describes, the columns are explained all the same.
+    found = {s.title: s for s in all_sheets(results(other))}["Generalization bounds"]
+    assert found.note.endswith(
+        "Theorem 5, as proved too, bounds how far the expected loss is above that on the training "
+        "points. With *, Theorem 5 does not describe the loss, as theta is another."
+    )
+
+
+def test_legends_tell_of_shared_seeds_where_their_own_table_lacks_one():
+    says, base = "over the seeds that both have", arm(BASE, [2.0, 4.0])
+    whole, lost = arm("top-1", [1.0, 3.0], [2.0, 4.0]), arm("top-1", [1.0, None], [2.0, 4.0])
+    found = results(base, whole, equal_seconds=[base, lost])
+    notes = {sheet.title: sheet.note for sheet in all_sheets(found)}
+    assert says not in notes["Equal steps"] and says in notes["Equal seconds"]
+    one = all_sheets(results(arm(BASE, [2.0]), arm("top-1", [None]), seeds=1))[0].note
+    assert says not in one  # there is no seed but the one
 
 
 def test_a_tuned_rate_at_the_edge_of_the_grid_is_marked():
@@ -166,7 +182,11 @@ def test_a_tuned_rate_at_the_edge_of_the_grid_is_marked():
         ("rate 150*, weight 1", "rate 16.6667, 50, 150; weight 1, 4"),
         ("rate 50, weight 4", "rate 16.6667, 50, 150; weight 1, 4"),
     ]
-    assert "With *, the rate is at the edge of those tried" in sheet.note
+    says = "With *, the rate is at the edge of those tried"
+    assert says in sheet.note
+    tuning[BASE]["best"] = tried[4]
+    sheet = {sheet.title: sheet for sheet in all_sheets(found)}["Each arm at its best"]
+    assert says not in sheet.note
 
 
 def test_runs_without_bounds_have_no_table_of_them():
@@ -203,6 +223,10 @@ def test_plots_describe_their_figures():
     # 6 / 3; 3 / 3 with residuals (3 - 2) / 3 and (3 - 4) / 3.
     ratios = next(s for s in said if s.startswith("Ratios"))
     assert "top-1 0.50, top-16 2.00 ± 0.00, in-batch 1.00 ± 0.33" in ratios
+    assert (
+        "The arm&#39;s mean divided by the mean of its baseline, over the seeds that both have; "
+        "dashed: equal. Whiskers: half the paired difference of two seeds to each side;"
+    ) in text
     assert "as they do not sample uniformly: in-batch." in text
 
 

@@ -3,6 +3,7 @@
 from compare.comparison import BASE, arm, full, results
 
 from snm.compare.report.page import page
+from snm.compare.report.summary import summarize
 from snm.compare.report.tables import all_sheets
 from snm.compare.report.verdict import verdict
 
@@ -14,8 +15,8 @@ def test_verdict_on_a_significant_gain():
     # 3 and 2.48: no 0 in it, although the intervals of the two arms overlap.
     assert said == [
         "At equal steps, top-16 has the highest mean in all 11 metrics. Its R@1 is 6.00 ± 4.97 "
-        "percent: 2.00 times that of negative-sampling, 95% interval 2.00 to 2.00, which is above "
-        "1.",
+        "percent: 2.00 ± 0.00 times that of negative-sampling (± half the 95% interval); seed by "
+        "seed, the difference is above 0.",
         "Intervals are over seeds, on one data set and one split.",
     ]
 
@@ -80,21 +81,35 @@ def test_two_seeds_have_a_range():
     said = verdict(found)
     assert said == [
         "At equal steps, top-16 has the highest mean in all 11 metrics. Its R@1 is 6.00 ± 2.00 "
-        "percent: 2.00 times that of negative-sampling, range of two seeds 2.00 to 2.00, which is "
-        "above 1.",
+        "percent: 2.00 ± 0.00 times that of negative-sampling (± half the paired difference of two "
+        "seeds); seed by seed, the difference is above 0.",
         "Two seeds show a range, no interval, on one data set and one split.",
     ]
     sheet = all_sheets(found)[0]
-    assert "Mean of 2 seeds ± half their range" in sheet.note and "95%" not in sheet.note
+    assert "Mean of 2 seeds ± half their range; " in sheet.note
+    assert "baseline, ± half the paired difference of two seeds. " in sheet.note
+    assert "95%" not in sheet.note
     assert sheet.rows[1][2] == "6.00 ± 2.00 (2.00 ± 0.00x)"
     assert "95% interval" not in page(found)
 
 
 def test_verdict_on_an_insignificant_gain():
-    # Ratios 1.5 and 0.7: mean 1.1, half of the range 0.4.
+    # Ratios 1.5 and 0.7: mean 1.1, half of their distance 0.4. Differences 1 and -0.6.
     said = verdict(results(arm(BASE, [2.0, 2.0]), arm("top-16", [3.0, 1.4], [2.0, 2.0])))[0]
-    assert said.endswith("1.10 times that of negative-sampling, range of two seeds 0.70 to "
-                         "1.50, which includes 1, so these seeds do not settle it.")  # fmt: skip
+    assert said.endswith("1.10 ± 0.40 times that of negative-sampling (± half the paired "
+                         "difference of two seeds); seed by seed, the difference is not settled: "
+                         "its interval or range includes 0.")  # fmt: skip
+
+
+def test_sentences_do_not_contradict_each_other():
+    # The ratio less its spread is above 1; but the differences are -0.05 and 3.
+    base, values = [1.0, 3.0], [0.95, 6.0]
+    said = verdict(results(arm(BASE, base), arm("top-1", values, base), arm("top-16", base, base)))
+    whom = "its difference from negative-sampling and top-16"
+    assert f"{whom} is not settled in any metric" in said[0] and "1.74 ± 0.39" in said[0]
+    assert said[0].endswith("seed by seed, the difference is not settled: its interval or range "
+                            "includes 0.")  # fmt: skip
+    assert said[1].startswith("Against negative-sampling, top-1 is not settled (")
 
 
 def test_arms_that_are_settled_against_their_baselines_are_listed():
@@ -103,18 +118,20 @@ def test_arms_that_are_settled_against_their_baselines_are_listed():
         ("top-16", [4.0, 8.0]), ("top-1-exclude-all", [1.0, 2.0]), ("top-1", [1.5, 3.0]),
         ("anneal", [3.0, 3.0])))]  # fmt: skip
     assert verdict(results(*arms))[1] == (
-        "In R@1, the interval or range of the ratio to an arm's baseline is wholly above 1 for "
-        "top-16 and below 1 for top-1-exclude-all and top-1."
+        "At equal steps, the interval or range of the difference in R@1 to the baseline is wholly "
+        "above 0 for top-16 and below 0 for top-1-exclude-all and top-1."
     )
 
 
 def test_verdict_on_losses_of_top_1():
     base, one = arm(BASE, [2.0, 4.0]), arm("top-1", [1.0, 2.0], [2.0, 4.0])
-    one["ratio"]["R@1"], one["ratio_ci95"]["R@1"] = 1.25, 0.125
-    one["ratio"]["P@5"], one["ratio_ci95"]["P@5"] = 0.9, 0.3
+    for seed, better, other in zip(one["seeds"], (2.5, 5.0), (3.0, 2.4), strict=True):
+        seed["metrics"] |= {"R@1": better, "P@5": other}  # the latter is 1 more, and 1.6 less
+    one |= summarize(one["seeds"], base["seeds"])
     assert verdict(results(base, one))[1] == (
         "Against negative-sampling, top-1 gains in R@1 (1.25); loses in R@3 (0.50), R@5 (0.50), "
-        "P@1 (0.50), P@3 (0.50); is not settled (its interval or range includes 1) in P@5 (0.90)."
+        "P@1 (0.50), P@3 (0.50); is not settled (the interval or range of the difference includes "
+        "0) in P@5 (0.90)."
     )
 
 
@@ -123,7 +140,7 @@ def test_verdict_when_the_baseline_leads():
     said = verdict(results(base, arm("top-16", [3.0], [4.0]), seeds=1))
     assert said[0] == (
         "At equal steps, negative-sampling has the highest mean in all 11 metrics. Its R@1 is 4.00 "
-        "percent. No arm's mean is above its baseline's; nearest is top-16: 0.75 times that of "
+        "percent. No arm is above its own baseline; nearest is top-16: 0.75 times that of "
         "negative-sampling, from one seed."
     )
     assert said[-1].startswith("One seed")
@@ -140,21 +157,30 @@ def test_the_verdict_agrees_with_the_means():
     base, values = [7.25, 3.68], [5.98, 4.73]
     said = verdict(results(arm(BASE, base), arm("top-8", values, base)))[0]
     assert said.endswith(
-        "No arm's mean is above its baseline's; nearest is top-8: 0.98 times that of "
-        "negative-sampling, range of two seeds 0.77 to 1.19, which includes 1, so these seeds do "
-        "not settle it."
+        "No arm is above its own baseline; nearest is top-8: 0.98 ± 0.21 times that "
+        "of negative-sampling (± half the paired difference of two seeds); seed by seed, the "
+        "difference is not settled: its interval or range includes 0."
     )
     # Without seed 1, the ratio is not that of the means.
     said = verdict(results(arm(BASE, base), arm("top-8", [5.98, None], base)))[0]
     assert said.endswith(
         "0.82 times that of negative-sampling over the seeds that both have, from one seed."
     )
+    less = arm("top-8", [3.0, None], [4.0, 8.0])
+    assert verdict(results(arm(BASE, [4.0, 8.0]), less))[0].endswith(
+        "No arm is above its own baseline; nearest is top-8: 0.75 times that of negative-sampling "
+        "over the seeds that both have, from one seed."
+    )
+    # A seed that a third arm lacks is no concern of these two.
+    lost = arm("top-1", [3.0, None], base)
+    said = verdict(results(arm(BASE, base), arm("top-8", values, base), lost))[0]
+    assert "seeds that both have" not in said
 
 
 def test_verdict_on_failures_tuning_and_seconds():
     said = verdict(full())
     assert [s.split(",")[0] for s in said] == [
-        "At equal steps", "In R@1", "Against negative-sampling",
+        "At equal steps", "At equal steps", "Against negative-sampling",
         "With each arm at its best settings",
         "In equal seconds", "5 of 24 runs failed and are missing from these figures.",
         "Two seeds show a range",
