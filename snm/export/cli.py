@@ -152,7 +152,7 @@ class Export:
             for line in _warnings(measured, self):
                 say(line)
         if self.builds_index:
-            say(f"in other programs: {LIBRARIES[self.to].opening(self.search_effort)}")
+            say(f"in other programs: {manifest['index']['opening']}")
         if predictor.memory is not None:
             _report_memory(self, predictor.memory)
         _report_size(out)

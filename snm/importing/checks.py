@@ -49,12 +49,11 @@ def check_interactions(options: InteractionsOptions) -> None:
     for name, least in (("leave_last", 0), ("min_users", 1)):
         _check_at_least(options, name, least)
     _check_without_like(options, ("min_users", "separator"))
-    if options.leave_last and options.test_fraction:
-        raise InputError("--leave-last", "--test-fraction as well", "one of the two")
+    splits = ("test_from", "leave_last", "test_fraction")
+    given = [flag_of(name) for name in splits if _is_given(options, name)]
+    if len(given) > 1:
+        raise InputError(given[0], f"{given[1]} as well", "one of the two")
     if options.test_from is not None:
-        for name in ("leave_last", "test_fraction"):
-            if getattr(options, name):
-                raise InputError("--test-from", f"{flag_of(name)} as well", "one of the two")
         if options.time is None:
             raise InputError("--test-from", "no --time", "the column or field with the time")
         if math.isnan(parse_time(options.test_from)):

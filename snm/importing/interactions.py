@@ -207,14 +207,8 @@ def _drawn_users(users: Sequence[str], fraction: float, seed: int) -> NDArray[np
     So a user stays in the same part while the log grows, and with a larger fraction, all users that
     a smaller one draws are drawn too.
     """
-    empty = hashlib.blake2b(str(seed).encode(), digest_size=8)
-
-    def digest(user: str) -> bytes:
-        state = empty.copy()
-        state.update(b"\0" + user.encode())
-        return state.digest()
-
-    numbers = np.frombuffer(b"".join(map(digest, users)), "<u8")
+    seeded = (hashlib.blake2b(f"{seed}\0{user}".encode(), digest_size=8) for user in users)
+    numbers = np.frombuffer(b"".join(state.digest() for state in seeded), "<u8")
     return (numbers >> 11) * 2.0**-53 < fraction  # as random floats of 53 bits are made
 
 

@@ -32,15 +32,15 @@ _FILES = (
 )
 
 _ULIMITS = (
-    (resource.RLIMIT_DATA, "VmData", "ulimit -d"),
-    (resource.RLIMIT_AS, "VmSize", "ulimit -v"),
+    (resource.RLIMIT_DATA, "VmData", "ulimit -d", 384 << 20),
+    (resource.RLIMIT_AS, "VmSize", "ulimit -v", 1536 << 20),
 )
-"""Each limit of this process, what it limits, and its name."""
+"""Each limit of this process, what it limits, its name, and the least that a training needs.
 
-_LEAST_ULIMITS = {"ulimit -d": 384 << 20, "ulimit -v": 1536 << 20}
-"""Multiples of 128 MiB. On one core, JAX, SciPy and a first operation take 263 MiB of `ulimit -d`,
-but a training of dim 8 still ended by a signal with 352 MiB; of `ulimit -v` they take 1,445 MiB.
-Each core adds to both."""
+The last are multiples of 128 MiB. On one core, JAX, SciPy and a first operation take 263 MiB of
+`ulimit -d`, but a training of dim 8 still ended by a signal with 352 MiB; of `ulimit -v` they take
+1,445 MiB. Each core adds to both.
+"""
 
 
 def peak_ram() -> int:
@@ -95,7 +95,7 @@ def _least_limit() -> tuple[int, str]:
             free = _number(group / limit) - _number(group / used)
             free += _cached(group / "memory.stat", cached)
             limits.append((free, "memory of the control group"))
-    for resource_limit, field, name in _ULIMITS:
+    for resource_limit, field, name, _ in _ULIMITS:
         allowed = resource.getrlimit(resource_limit)[0]
         if allowed != resource.RLIM_INFINITY:
             limits.append((allowed - (_status(field) or 0), name))
@@ -113,8 +113,8 @@ def check_ulimits() -> None:
     Raises:
       InputError: a limit that is too low.
     """
-    for resource_limit, _, name in _ULIMITS:
-        allowed, needed = resource.getrlimit(resource_limit)[0], _LEAST_ULIMITS[name]
+    for resource_limit, _, name, needed in _ULIMITS:
+        allowed = resource.getrlimit(resource_limit)[0]
         if allowed != resource.RLIM_INFINITY and allowed < needed:
             expected = f"{format_bytes(needed)} or more, which JAX and its programs need to start"
             raise InputError(name, format_bytes(allowed), expected)

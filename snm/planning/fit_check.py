@@ -171,9 +171,10 @@ def check_disk(dataset: Dataset, config: ResolvedConfig, folder: Path, run_dir: 
     """
     existing = next(p for p in (folder.absolute(), *folder.absolute().parents) if p.exists())
     free, there = shutil.disk_usage(existing).free, _bytes_below(folder / "checkpoints")
-    size = _state_size(config, dataset) + EXTRA_BYTES
+    state, run = _state_size(config, dataset), RunFolder(folder)
+    size = state + EXTRA_BYTES
     # Without a whole checkpoint, what is there is removed before the first is written.
-    has_checkpoint = RunFolder(folder).checkpoints(config.keep_checkpoints).latest() is not None
+    has_checkpoint = run.checkpoints(config.keep_checkpoints).latest() is not None
     address = Address.of(run_dir)
     name = run_dir if address is None else address
     disk = "its disk" if address is None else "the disk of its copy on this machine"
@@ -182,7 +183,9 @@ def check_disk(dataset: Dataset, config: ResolvedConfig, folder: Path, run_dir: 
         found = f"{format_bytes(free + there)} free on {disk}"
         expected = f"at least {format_bytes(size)}, the size of a checkpoint"
         raise InputError(f"--run-dir {name}", found, expected)
-    checkpoints = config.members * size * _most_checkpoints(config, dataset, size)
+    if run.result.exists():  # the run has what it needs
+        return None
+    checkpoints = config.members * size * _most_checkpoints(config, dataset, state)
     checkpoints = max(0, checkpoints - there)
     memory = _memory_file_bytes(config, dataset)
     if free >= checkpoints + memory:
@@ -193,8 +196,8 @@ def check_disk(dataset: Dataset, config: ResolvedConfig, folder: Path, run_dir: 
     return f"warning: {name} has {format_bytes(free)} free on {disk}; {sizes}"
 
 
-def _most_checkpoints(config: ResolvedConfig, dataset: Dataset, size: int) -> int:
-    """The most checkpoints of a member, of `size` bytes, on the disk at a time.
+def _most_checkpoints(config: ResolvedConfig, dataset: Dataset, state: int) -> int:
+    """The most checkpoints of a member, whose parameters take `state` bytes, on the disk at a time.
 
     These are the newest that are kept, one that is being written, and the best.
     """
@@ -203,7 +206,7 @@ def _most_checkpoints(config: ResolvedConfig, dataset: Dataset, size: int) -> in
         points += names.num_points
     steps_per_epoch = math.ceil(points / config.batch_size)
     steps = max(1, round(config.epochs * steps_per_epoch))
-    every, part_steps = checkpoint_periods(config, steps_per_epoch, size)
+    every, part_steps = checkpoint_periods(config, steps_per_epoch, state)
     saved, most = math.ceil(steps / every), config.keep_checkpoints + 1
     if part_steps:
         saved = math.ceil(config.epochs) * math.ceil(steps_per_epoch / part_steps)

@@ -145,7 +145,6 @@ def run_training(command: Train) -> None:
 
     with waiting("planning"), part("starting"):
         from snm.planning.fit_check import check_disk, check_fits
-        from snm.runs.folder import RunFolder
         from snm.runs.mirror import open_location
         from snm.stores.address import Address
         from snm.system.signals import announced_stop
@@ -157,7 +156,7 @@ def run_training(command: Train) -> None:
             check_fits(dataset, run.config, command.device_memory)
             # All processes call it.
             warning = check_disk(dataset, run.config, location.folder, command.run_dir)
-            if warning is not None and not RunFolder(location.folder).result.exists():
+            if warning is not None:
                 say(warning)
         with progress_bar() as bar, announced_stop(_STOP_NOTE, _RESUME_NOTE) as stop:
             request = RunRequest(

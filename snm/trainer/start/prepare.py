@@ -152,7 +152,6 @@ def prepare(
     source = make_run_source(config, model.spec, points, rows, weighting, mesh)
     total_steps = source.schedule.steps
     evaluate_every = config.evaluate_every if config.validation_fraction else 0
-    most_steps = config.steps_per_dispatch or steps_per_dispatch()
     size = state_bytes(abstract_state(model))
     checkpoint_every, part_steps = checkpoint_periods(config, source.steps_per_epoch, size)
     periods = checkpoint_every, part_steps, evaluate_every, probe_every
@@ -163,7 +162,7 @@ def prepare(
         model=model,
         stages=head_stages(config, num_labels, total_steps),
         total_steps=total_steps,
-        steps_per_dispatch=dispatch_length(source, most_steps, periods),
+        steps_per_dispatch=dispatch_length(source, _most_steps(config), periods),
         checkpoint_every=checkpoint_every,
         part_steps=part_steps,
         point_ids=point_ids[points.labelled(rows)],
@@ -185,9 +184,14 @@ def checkpoint_periods(
     if steps_per_epoch <= longest:
         return steps_per_epoch * math.ceil(steps / steps_per_epoch), 0
     part = math.ceil(steps_per_epoch / math.ceil(steps_per_epoch / longest))
-    most_steps = config.steps_per_dispatch or steps_per_dispatch()
+    most_steps = _most_steps(config)
     part = most_steps * math.ceil(part / most_steps)
     return steps_per_epoch, part if part < steps_per_epoch else 0
+
+
+def _most_steps(config: ResolvedConfig) -> int:
+    """The most steps of a dispatch."""
+    return config.steps_per_dispatch or steps_per_dispatch()
 
 
 def label_name_points(config: ResolvedConfig, dataset: Dataset) -> Points | None:
