@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from snm.system.files import write_atomic
+from snm.runs.folder import write_json
 
 __all__ = ["read_results", "write_results"]
 
@@ -27,4 +27,4 @@ def read_results(path: Path | None, start: dict[str, Any] | None = None) -> dict
 def write_results(path: Path | None, results: dict[str, Any]) -> None:
     """Writes the results, unless they are only printed (`path` is None)."""
     if path is not None:
-        write_atomic(path, json.dumps(results, indent=1) + "\n")
+        write_json(path, results)

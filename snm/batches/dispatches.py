@@ -23,18 +23,15 @@ def dispatch_length(source: Source, max_steps: int, periods: Iterable[int] = ())
       max_steps: at least 1.
       periods: in steps, at whose ends a dispatch must end, such as for checkpoints; 0 for none.
     """
-
-    def between_ends(epoch: int) -> int:
-        return min([epoch, *(period for period in periods if period)])
-
-    steps = between_ends(source.steps_per_epoch)
+    lengths = [period for period in periods if period]
+    steps = min([source.steps_per_epoch, *lengths])
     if not isinstance(source, DeviceSource):
         return min(max_steps, steps)
     length = _equal_length(steps, max_steps)
     if source.capacity is None:
         return length
     epoch = -(-source.capacity.points // source.batch_size)  # of the other phase, in steps
-    shared = _equal_length(between_ends(epoch), max_steps)
+    shared = _equal_length(min([epoch, *lengths]), max_steps)
     cheap = 6 * _computed(steps, shared) <= 7 * _computed(steps, length)
     return shared if cheap else length
 

@@ -227,8 +227,9 @@ class Source(abc.ABC):
         """The data of some steps, and of padding steps up to `length`."""
 
     def _drawn(self, step: int) -> DrawnStep:
-        points = self.order.rows_of_step(step)
-        _, draw = self.order.epoch(step // self.steps_per_epoch)
+        epoch, place = divmod(step, self.steps_per_epoch)
+        rows, draw = self.order.epoch(epoch)
+        points = rows[place]
         counts = self.counts.labels[points]
         positives = np.where(points >= 0, (draw[points] * counts).astype(np.int64), 0)
         return DrawnStep(

@@ -77,34 +77,25 @@ def spread(arm: Mapping[str, Any], name: str, prefix: str = "") -> Spread | None
       name: the metric.
       prefix: `ratio_` for the ratio to the baseline.
     """
-    if (half := arm[f"{prefix}ci95"].get(name)) is not None:
-        return Spread(half, _OF_INTERVAL)
     half = arm.get(f"{prefix}half_range", {}).get(name)
-    return None if half is None else Spread(half, _OF_TWO_RATIOS if prefix else _OF_RANGE)
+    return _as_spread(arm[f"{prefix}ci95"].get(name), half, _OF_TWO_RATIOS if prefix else _OF_RANGE)
 
 
 def spread_over_seeds(values: Sequence[float]) -> Spread | None:
     """The interval or the range of values; None for a single value."""
-    if (half := interval(values)) is not None:
-        return Spread(half, _OF_INTERVAL)
-    half = half_range(values)
-    return None if half is None else Spread(half, _OF_RANGE)
+    return _as_spread(interval(values), half_range(values), _OF_RANGE)
 
 
-class _Ratio(NamedTuple):
-    """The ratio R of two means over n seeds.
-
-    Attributes:
-      value: R = mean(a) / mean(b).
-      residuals: (a_i - R b_i) / mean(b) of each seed. Their mean is 0, and their deviation over
-        sqrt(n) is the standard error of R.
-    """
-
-    value: float
-    residuals: list[float]
+def _as_spread(ci95: float | None, half: float | None, words: str) -> Spread | None:
+    """The interval if there is one, else the other half width with its words, else None."""
+    if ci95 is not None:
+        return Spread(ci95, _OF_INTERVAL)
+    return None if half is None else Spread(half, words)
 
 
-def _ratio(values: Mapping[int, float], others: Mapping[int, float]) -> _Ratio | None:
+def _ratio(
+    values: Mapping[int, float], others: Mapping[int, float]
+) -> tuple[float | None, list[float]]:
     """The ratio of the means over the seeds that both arms have; None if the second mean is 0.
 
     It is the ratio estimator of Cochran, Sampling Techniques (1977), chapter 6, so it agrees with
@@ -114,13 +105,17 @@ def _ratio(values: Mapping[int, float], others: Mapping[int, float]) -> _Ratio |
     Args:
       values: seed -> metric of the arm, a_i.
       others: seed -> metric of the other arm, b_i.
+
+    Returns:
+      R = mean(a) / mean(b), and the residuals (a_i - R b_i) / mean(b). The mean of the residuals is
+      0, and their deviation over sqrt(n) is the standard error of R.
     """
     shared = sorted(values.keys() & others.keys())
     if not shared or not any(others[seed] for seed in shared):
-        return None
+        return None, []
     mean = float(np.mean([others[seed] for seed in shared]))
     ratio = float(np.mean([values[seed] for seed in shared])) / mean
-    return _Ratio(ratio, [(values[seed] - ratio * others[seed]) / mean for seed in shared])
+    return ratio, [(values[seed] - ratio * others[seed]) / mean for seed in shared]
 
 
 def summarize(
@@ -144,12 +139,11 @@ def summarize(
     for name in names:
         values = {r["seed"]: float(r["metrics"][name]) for r in results}
         others = {r["seed"]: float(r["metrics"][name]) for r in baseline}
-        summary["mean"][name] = float(np.mean(list(values.values())))
-        summary["ci95"][name] = interval(list(values.values()))
-        summary["half_range"][name] = half_range(list(values.values()))
-        ratio = _ratio(values, others)
-        residuals = [] if ratio is None else ratio.residuals
-        summary["ratio"][name] = None if ratio is None else ratio.value
+        by_seed = list(values.values())
+        summary["mean"][name] = float(np.mean(by_seed))
+        summary["ci95"][name] = interval(by_seed)
+        summary["half_range"][name] = half_range(by_seed)
+        summary["ratio"][name], residuals = _ratio(values, others)
         summary["ratio_ci95"][name] = interval(residuals)
         summary["ratio_half_range"][name] = half_range(residuals)
     return summary

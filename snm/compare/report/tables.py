@@ -20,6 +20,7 @@ from snm.compare.report.cells import (
 )  # fmt: skip
 from snm.compare.report.paired import RANKING, RETRIEVAL, best_arm, difference
 from snm.compare.report.parts import PARTS
+from snm.compare.report.series import good_seeds
 from snm.compare.report.sheet import Sheet
 
 __all__ = ["all_sheets", "over_shared_seeds"]
@@ -344,6 +345,6 @@ def _spread_in_words(seeds: int, arms: list[dict[str, Any]]) -> str:
         return "One seed, so no intervals; "
     if seeds == 2:
         return "Mean of 2 seeds ± half their range; "
-    two = any(sum("failed" not in seed for seed in arm["seeds"]) == 2 for arm in arms)
+    two = any(len(good_seeds(arm)) == 2 for arm in arms)
     note = ", or half the range where two of them finished" * two
     return f"Mean of {seeds} seeds ± half the 95% interval (Student's t){note}; "
