@@ -25,6 +25,8 @@ from snm.compare.report.sheet import Sheet
 
 __all__ = ["all_sheets", "over_shared_seeds"]
 
+_UNEQUAL_SECONDS = 1.25  # ratio of times that are called unequal
+
 Results = dict[str, Any]
 
 
@@ -107,11 +109,27 @@ def _equal_seconds(results: Results) -> Sheet | None:
         f"{_legend(results, 'equal_seconds')} Epochs chosen so that an arm trains as long as its "
         "baseline did in the first table; the rates fall over the arm's own epochs."
     )
+    if unequal := _unequal_seconds(results["equal_seconds"]):
+        note += (
+            f" The seconds of {', '.join(unequal)} are not equal to the baseline's: the ratio "
+            "is above 1.25, since epochs are whole and the time of a run varies."
+        )
     rows = [
         format_row(arm, RETRIEVAL, [str(arm["epochs"]), format_seconds(arm["seconds"])])
         for arm in results["equal_seconds"]
     ]
     return Sheet("Equal seconds", note, ("arm", "epochs", "seconds", *RETRIEVAL), tuple(rows))
+
+
+def _unequal_seconds(arms: Sequence[dict[str, Any]]) -> list[str]:
+    """The arms whose time is not that of their baseline."""
+    seconds = {arm["name"]: arm["seconds"] for arm in arms}
+    return [
+        arm["name"]
+        for arm in arms
+        if (own := seconds[arm["name"]]) and (baseline := seconds.get(arm["baseline"]))
+        if max(own / baseline, baseline / own) > _UNEQUAL_SECONDS
+    ]
 
 
 def _against_the_best(results: Results) -> Sheet | None:

@@ -246,6 +246,16 @@ def test_seconds_of_a_quick_run_are_told():
     assert "negative-sampling 0.031 seconds." in page(found)
 
 
+def test_times_that_are_not_equal_are_named():
+    base = {**arm(BASE, [2.0, 4.0]), "seconds": 1.0}
+    slow = {**arm("top-1", [2.0, 4.0], [2.0, 4.0]), "seconds": 1.3}
+    near = {**arm("top-16", [2.0, 4.0], [2.0, 4.0]), "seconds": 0.81}
+    notes = {s.title: s.note for s in all_sheets(results(base, equal_seconds=[base, slow, near]))}
+    assert "The seconds of top-1 are not equal to the baseline's" in notes["Equal seconds"]
+    same = {s.title: s.note for s in all_sheets(results(base, equal_seconds=[base, near]))}
+    assert "not equal" not in same["Equal seconds"]
+
+
 # -- in a browser ----------------------------------------------------------------------------
 
 
