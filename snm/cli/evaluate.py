@@ -97,14 +97,12 @@ def _run(command: Evaluate) -> None:
 
 def _check_options(command: Evaluate) -> None:
     """Checks the options that do not depend on the run."""
-    from snm.cli.outputs import refuse_kept
     from snm.system.files import check_writable
 
     if command.threshold == ():
         raise InputError("--threshold", "nothing", "probabilities, micro-f1, macro-f1 or f1@k")
     if command.by_label is not None:
         check_writable("--by-label", command.by_label)
-        refuse_kept("--by-label", command.by_label)
     if command.k == ():
         raise InputError("--k", "nothing", "numbers of answers, such as 1 10")
     if command.auc and command.no_auc:

@@ -37,8 +37,8 @@ __all__ = ["NOT_LOADED", "UNCALIBRATED", "Calibration", "Curve"]
 
 UNCALIBRATED = (
     "a model without probabilities",
-    f"one trained with --memory on, from {MIN_POINTS} training points on: some of these are "
-    "held out to fit probabilities",
+    f"one trained to its end with --memory on, without --warm-start, on {MIN_POINTS} points or "
+    "more: some of these are held out to fit probabilities",
 )
 """What was found and what is expected, for messages about a model without a calibration."""
 

@@ -125,14 +125,6 @@ class RunFolder:
         """The shifts of the labels' scores, if the run has a logit adjustment."""
         return self.path / "adjustment.npy"
 
-    @property
-    def file_names(self) -> frozenset[str]:
-        """The names of all files and folders that a run may have."""
-        files = (self.config, self.origin, self.names, self.fitted_weighting, self.vectorizer,
-                 manifest_path(self.path), *self._final_files)  # fmt: skip
-        others = ("checkpoints", "trackers.json", LOCK, *WRITTEN_IN_PLACE)
-        return frozenset([file.name for file in files] + list(others))
-
     def has(self, path: Path) -> bool:
         """Whether the run has an optional file, such as label names."""
         manifest = self._manifest_for(path)

@@ -20,12 +20,11 @@ from snm.model.from_config import make_model
 from snm.model.inference import add_to_biases, join_members_one_by_one
 from snm.model.model import Model, TrainState
 from snm.model.placement import join_members_on_mesh
-from snm.prediction.calibration import NOT_LOADED
+from snm.prediction.calibration import NOT_LOADED, UNCALIBRATED
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder, read_json
 from snm.runs.member_checkpoints import MemberCheckpoints
 from snm.runs.schema import RunOrigin
-from snm.runs.uncalibrated import why_uncalibrated
 from snm.stores.copies import local_copy
 
 __all__ = ["StoredRun", "has_export_files", "load", "read_vectorizer", "read_weighting"]
@@ -131,19 +130,9 @@ class StoredRun:
             predictor = self.with_memory(predictor)
         if predictor.calibration is not None:
             return predictor
-        reason = NOT_LOADED
-        if memory or not self._has_calibration():
-            reason = why_uncalibrated(self.folder, self.config, self.origin)
+        has_record = self.all_trained and self.folder.has(self.folder.memory_record)
+        reason = UNCALIBRATED if memory or not has_record else NOT_LOADED
         return dataclasses.replace(predictor, why_uncalibrated=reason)
-
-    def _has_calibration(self) -> bool:
-        """Whether the run has a calibration; also True if its file is damaged."""
-        folder = self.folder
-        if not (self.all_trained and folder.has(folder.memory_record)):
-            return False
-        with contextlib.suppress(InputError):  # the model loads; memory=True reports the damage
-            return folder.read_memory_record().calibration is not None
-        return True
 
     @functools.cached_property
     def model(self) -> Model:

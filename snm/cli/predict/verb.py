@@ -56,8 +56,8 @@ class Predict:
     text: tuple[str, ...] = ()
     """Texts to label, instead of INPUT."""
     output: Path | None = None
-    """File to write, by default standard output; not INPUT, nor a file of a run, an export or a
-    data set, nor named as a table (.csv). One whose name ends in .gz is compressed."""
+    """File to write, by default standard output; not INPUT, nor named as a table (.csv). A file
+    whose name ends in .gz is compressed."""
     k: int | None = None
     """Number of labels for each point; by default 5, or all where there are fewer, or as many as a
     threshold by name was chosen on."""
@@ -256,7 +256,6 @@ def _check_input(command: Predict) -> None:
 
 def _check_output(command: Predict, *, begins_with_count: bool) -> None:
     """Refuses an output that cannot hold the format, or would overwrite what is needed."""
-    from snm.cli.outputs import refuse_kept
     from snm.system.files import check_writable
 
     output, of_format = command.output, f"--format {command.format}"
@@ -268,7 +267,6 @@ def _check_output(command: Predict, *, begins_with_count: bool) -> None:
     if begins_with_count and output.suffix == ".gz":
         raise InputError(where, of_format, "another name: its first line comes last")
     check_writable("--output", output)
-    refuse_kept("--output", output)
     for source in (command.input, command.labels, command.exclude):
         if source and source.exists() and output.exists() and output.samefile(source):
             raise InputError(where, "the file that is read", "another file")
