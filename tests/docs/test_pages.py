@@ -14,8 +14,8 @@ import snm
 DOCS = pages.ROOT / "docs"
 PAGES = sorted(path.name for path in DOCS.glob("*.md"))
 OF_TABLES = "extending.md"  # adds to tables, and has a test of its own
-OF_PYTHON = "python.md"  # test_readme.py runs each of its blocks by itself
-CHAINS = sorted(pages.chain(DOCS / name) for name in {*PAGES} - {OF_TABLES, OF_PYTHON})
+OF_PYTHON = {"python.md", "scikit-learn.md"}  # test_readme.py runs each block by itself
+CHAINS = sorted(pages.chain(DOCS / name) for name in {*PAGES} - {OF_TABLES, *OF_PYTHON})
 
 
 @pytest.mark.slow
@@ -45,9 +45,20 @@ def test_the_site_builds_strictly(tmp_path):
     reference = html[tmp_path / "reference" / "index.html"]
     for name in snm.__all__:
         assert re.search(rf'id="snm\.(\w+\.)*{name}"', reference), name
-    # Each page is found from the others, and the plots that it shows are there.
-    listed = (pages.ROOT / "mkdocs.yml").read_text()
-    assert all(f": {name}\n" in listed for name in PAGES)
+
+
+def test_the_overview_lists_the_pages_as_the_navigation_does():
+    """The same parts, titles and order; every page is in both."""
+    navigation = (pages.ROOT / "mkdocs.yml").read_text().partition("\nnav:")[2]
+    listed = re.findall(r"^ +- (.+?):(?: (\S+\.md))?$", navigation, re.MULTILINE)
+    assert listed[1] == ("Overview", "index.md")
+    found = re.findall(
+        r"^(?:## (?P<part>.+)|- \[(?P<title>.+?)\]\((?P<page>\S+\.md)\): .+)$",
+        (DOCS / "index.md").read_text(),
+        re.MULTILINE,
+    )
+    assert [(part or title, page) for part, title, page in found] == [listed[0], *listed[2:]]
+    assert sorted(page for _, page in listed if page) == PAGES
 
 
 def test_fences_are_what_every_renderer_reads():

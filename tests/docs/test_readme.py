@@ -1,4 +1,4 @@
-"""The Python of the README and of the page on the Python API runs as it stands."""
+"""The Python of the README and of the pages on Python and scikit-learn runs as it stands."""
 
 from pathlib import Path
 
@@ -6,17 +6,21 @@ import pages
 import pytest
 
 README = pages.ROOT / "README.md"
-PAGE = pages.ROOT / "docs" / "python.md"
+PAGES = [pages.ROOT / "docs" / name for name in ("python.md", "scikit-learn.md")]
 BLOCKS = [
     (path.name, block.text)
-    for path in (README, PAGE)
+    for path in (README, *PAGES)
     for block in pages.blocks(path)
     if block.kind == "python"
 ]
 
 
 def test_the_pages_have_examples() -> None:
-    assert [name for name, _ in BLOCKS] == ["README.md", *["python.md"] * 6]
+    assert [name for name, _ in BLOCKS] == [
+        "README.md",
+        *["python.md"] * 5,
+        "scikit-learn.md",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -24,7 +28,10 @@ def test_the_pages_have_examples() -> None:
     [0, *(pytest.param(number, marks=pytest.mark.slow) for number in range(1, len(BLOCKS)))],
 )
 def test_python_of_the_pages_runs(
-    number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    number: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     scope: dict[str, object] = {}
@@ -40,10 +47,11 @@ def test_python_of_the_pages_runs(
     if number == 4:  # a log
         labels = scope["labels"]
         assert labels.shape == (1, 2) and labels.min() >= 0  # type: ignore[attr-defined]
-    if number == 5:  # scikit-learn
-        assert scope["names"][0, 0] == "tools"  # type: ignore[index]
-    if number == 6:  # the head under an encoder
+    if number == 5:  # the head under an encoder
         assert 0 < float(scope["loss"]) < 3  # type: ignore[arg-type]
+    if number == 6:  # scikit-learn
+        assert capsys.readouterr().out == "[['sea', 'boats']]\n"
+        assert scope["names"][0, 0] == "tools"  # type: ignore[index]
 
 
 def test_names_of_the_package_are_no_modules() -> None:
