@@ -8,13 +8,13 @@ from snm.errors import InputError
 
 __all__ = ["parse_bytes"]
 
-_UNITS = {"": 1, "b": 1}
+_UNITS = {"b": 1}
 _UNITS |= {f"{letter}ib": 1 << 10 * power for power, letter in enumerate("kmgt", 1)}
 _UNITS |= {f"{letter}b": 1000**power for power, letter in enumerate("kmgt", 1)}
 
 
 def parse_bytes(text: str) -> int:
-    """Parses a number of bytes, such as `80GiB`, `1.5 GB` or `4096`.
+    """Parses a number of bytes, such as `80GiB`, `1.5 GB` or `4096B`.
 
     Example:
       >>> parse_bytes("80GiB") == 80 * 2**30, parse_bytes("1.5 GB")

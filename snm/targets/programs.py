@@ -38,6 +38,7 @@ from snm.trainer.steps.programs import jitted_assembly
 __all__ = ["Program", "compile_and_analyse", "compile_run", "compile_scoring", "compile_training"]
 
 _EVALUATION_K = 5  # labels per point that an evaluation finds
+_LARGE_TABLE = 1 << 23  # bytes; a copy of less takes microseconds, or prefetches to the chip
 _LONGEST_SORT = 1 << 14  # scores of a point that a search for the best labels may sort at once
 
 
@@ -260,10 +261,13 @@ def _placement(
 
 
 def _tables(state: Any, sizes: tuple[int, int]) -> list[tuple[int, ...]]:
-    """The shapes of the tables on each device."""
-    parts = {"class": sizes[1], "feature": max(sizes)}
-    rows = {"class": state.head.table.rows, "feature": state.features.rows}
-    return [(-(-rows[name].shape[0] // parts[name]), rows[name].shape[1]) for name in rows]
+    """The shapes of the tables on each device, without small ones."""
+    tables = (state.head.table.rows, sizes[1]), (state.features.rows, max(sizes))
+    return [
+        (-(-rows.shape[0] // parts), rows.shape[1])
+        for rows, parts in tables
+        if rows.size * rows.dtype.itemsize // parts >= _LARGE_TABLE
+    ]
 
 
 def compile_and_analyse(

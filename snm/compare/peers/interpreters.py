@@ -39,7 +39,7 @@ class ThisInterpreter:
         with contextlib.suppress(ModuleNotFoundError):
             if importlib.util.find_spec(package) is not None:
                 return None
-        return f"the package {package} not installed", pip_install("peers")
+        return f"the package {package}, which is not installed", pip_install("peers")
 
     def version(self, package: str) -> tuple[str, str | None]:
         """See `Interpreter`."""
@@ -72,11 +72,14 @@ class OtherInterpreter:
             f"{package}; export {self.variable}=VENV/bin/python"
         )
         if not (python := os.environ.get(self.variable)):
-            return f"the package {package} not installed and no {self.variable}", how
+            return f"the package {package}, which is not installed, and no {self.variable}", how
         if shutil.which(python) is None:
             return f"{self.variable} that names no program", how
         if self.version(package)[1] is None:
-            return f"the package {package} not installed in the Python of {self.variable}", how
+            return (
+                f"the package {package}, which is not installed in the Python of {self.variable}",
+                how,
+            )
         return None
 
     def version(self, package: str) -> tuple[str, str | None]:

@@ -19,10 +19,13 @@ def test_versions_of_installed_packages(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize(
     ("python", "found"),
     [
-        (None, "the package libnone not installed and no SNM_TEST_PYTHON"),
+        (None, "the package libnone, which is not installed, and no SNM_TEST_PYTHON"),
         ("no/such/program", "SNM_TEST_PYTHON that names no program"),
-        (sys.executable, "the package libnone not installed in the Python of SNM_TEST_PYTHON"),
-        ("script", "the package libnone not installed in the Python of SNM_TEST_PYTHON"),
+        (
+            sys.executable,
+            "the package libnone, which is not installed in the Python of SNM_TEST_PYTHON",
+        ),
+        ("script", "the package libnone, which is not installed in the Python of SNM_TEST_PYTHON"),
     ],
 )
 def test_what_is_missing(

@@ -79,7 +79,7 @@ def test_check_says_what_is_missing_without_importing(monkeypatch: pytest.Monkey
     assert found["fake"] is not None and "pip install -e '.[peers]'" in found["fake"]
     assert "xml.dom" not in sys.modules
     monkeypatch.setitem(PEERS, "within", Peer("no_such_package.part", "made up", of([])))
-    assert "no_such_package.part not installed" in (check(["within"])["within"] or "")
+    assert "no_such_package.part, which is not installed" in (check(["within"])["within"] or "")
 
 
 def test_a_missing_package_is_one_line(
