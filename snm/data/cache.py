@@ -161,10 +161,7 @@ def write(cache_folder: Path, key: str, parts: Parts) -> None:
 
 
 def write_pieces(
-    cache_folder: Path,
-    key: str,
-    parts: Iterable[tuple[str, list[Path]]],
-    check: Callable[[], None],
+    cache_folder: Path, key: str, parts: Iterable[tuple[str, list[Path]]]
 ) -> InputError | None:
     """Writes a cache entry from text files in bounded memory, block by block.
 
@@ -172,7 +169,6 @@ def write_pieces(
       cache_folder: the cache folder.
       key: SHA-256 of the source.
       parts: `train` and `test` with their files, as `split_pieces` takes them.
-      check: called when all files are read; raises InputError if they have changed since.
 
     Returns:
       The error, if the entry cannot be written (disk full, folder not writable); None otherwise.
@@ -180,19 +176,13 @@ def write_pieces(
     Raises:
       InputError: an error in the files.
     """
-    source_error = None
     try:
         with _new_entry(cache_folder, key) as (temporary, recorded_parts):
-            try:
-                for part, files in parts:
-                    widths, pieces = split_pieces(files)
-                    recorded_parts[part] = _write_part(temporary, part, widths, pieces)
-                check()
-            except InputError as error:  # in the files, not in the cache
-                source_error = error
-                raise
+            for part, files in parts:
+                widths, pieces = split_pieces(files)
+                recorded_parts[part] = _write_part(temporary, part, widths, pieces)
     except InputError as error:
-        if source_error is not None:
+        if error.where != f"cache {cache_folder / entry(key)}":  # in the files, not in the cache
             raise
         return error
     return None

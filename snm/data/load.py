@@ -13,7 +13,7 @@ from typing import Any, Literal
 from scipy.sparse import csr_matrix
 
 from snm.data import cache as binary_cache
-from snm.data.content import Content, hash_files
+from snm.data.content import hash_files
 from snm.data.dataset import Dataset, Points
 from snm.data.formats.binary import DAMAGE, npy_header, read_npy, read_npz
 from snm.data.formats.layouts import DATA_FILES, DataFiles, holds_data
@@ -78,8 +78,8 @@ def load(
 
     Raises:
       InputError: `source` is not a path, there is no such folder or no training file, train and
-        test have different widths, a file is damaged or changes meanwhile, or the cache cannot
-        hold the data to be mapped.
+        test have different widths, a file is damaged, or the cache cannot hold the data to
+        be mapped.
       StoreError: an object store cannot be read.
     """
     _check_is_path(source)
@@ -88,38 +88,38 @@ def load(
 
         return default()
     files = _find_data_files(source)
-    content = Content.of(files.folder, files.all)
+    key = hash_files(files.all)
     place = cache_folder(cache)
     if place is None:
         if mapped:
             raise InputError("mapped", "True without a cache folder", "a folder, or mapped=False")
-        return _assemble(files, _parse_whole(files, content), content.key)
+        return _assemble(files, _parse_whole(files), key)
     memory_share = _share_of_memory(files)
     use_map = memory_share > _MAX_SHARE if mapped is None else mapped
-    parts = _cached(place, content.key, mapped=use_map)
+    parts = _cached(place, key, mapped=use_map)
     if parts is None and use_map and files.are_text:
         must_map = bool(mapped) or memory_share > 1
-        parts = _parse_in_pieces(files, content, place, must_map=must_map)
+        parts = _parse_in_pieces(files, key, place, must_map=must_map)
     if parts is None:
-        parts = _parse_whole(files, content)
-        binary_cache.write(place, content.key, parts)
-        shared_cache.upload_entry(place, binary_cache.entry(content.key))
+        parts = _parse_whole(files)
+        binary_cache.write(place, key, parts)
+        shared_cache.upload_entry(place, binary_cache.entry(key))
         if use_map:
-            mapped_parts = _cached(place, content.key, mapped=True)
+            mapped_parts = _cached(place, key, mapped=True)
             if mapped_parts is None and mapped:
                 raise _cache_error(place, "no entry that can be written and mapped")
             parts = mapped_parts or parts
-    return _assemble(files, parts, content.key)
+    return _assemble(files, parts, key)
 
 
 def _parse_in_pieces(
-    files: DataFiles, content: Content, cache_folder: Path, *, must_map: bool
+    files: DataFiles, key: str, cache_folder: Path, *, must_map: bool
 ) -> binary_cache.Parts | None:
     """Parses text into the cache, in bounded memory, and maps it from there.
 
     Args:
       files: text files.
-      content: of the files.
+      key: SHA-256 of the files.
       cache_folder: the cache folder.
       must_map: whether data that cannot be mapped are an error.
 
@@ -127,28 +127,25 @@ def _parse_in_pieces(
       The mapped parts; None if the cache does not hold them.
 
     Raises:
-      InputError: a file is damaged or has changed; or `must_map`, and the cache cannot be written.
+      InputError: a file is damaged; or `must_map`, and the cache cannot be written.
     """
-    error = binary_cache.write_pieces(
-        cache_folder, content.key, files.parts, content.refuse_changed
-    )
-    shared_cache.upload_entry(cache_folder, binary_cache.entry(content.key))
-    parts = _cached(cache_folder, content.key, mapped=True)  # perhaps from another process
+    error = binary_cache.write_pieces(cache_folder, key, files.parts)
+    shared_cache.upload_entry(cache_folder, binary_cache.entry(key))
+    parts = _cached(cache_folder, key, mapped=True)  # perhaps from another process
     if parts is None and error is not None and must_map:
         raise _cache_error(cache_folder, error.found)
     return parts
 
 
-def _parse_whole(files: DataFiles, content: Content) -> binary_cache.Parts:
+def _parse_whole(files: DataFiles) -> binary_cache.Parts:
     """Parses files into memory.
 
     Raises:
-      InputError: a file is damaged or has changed.
+      InputError: a file is damaged.
     """
     parts = {"train": _read_part(files.train)}
     if files.test:
         parts["test"] = _read_part(files.test)
-    content.refuse_changed()
     return parts
 
 
