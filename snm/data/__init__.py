@@ -5,7 +5,7 @@ Public names, by module:
 - `dataset`: `Dataset` and `Points`, the in-memory form (CSR features and labels).
 - `load`: `load` reads a folder, a fetched set or `synthetic`; `cache_key` and `load_mapped` serve
   the processes of one run that share a cache.
-- `content`: `Content`, the hash of the files, and whether they are still the same.
+- `content`: `hash_files` and `hash_matrices`, the keys of the cache.
 - `cache`: `read` and `write` parsed matrices as `.npy` files.
 - `weighting`: `Weighting`, the TF-IDF or L2 weights that a model applies to raw feature values.
 - `vectorizer`: `Vectorizer`, which turns texts into features.

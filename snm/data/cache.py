@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_matrix
 
-from snm.data.formats.binary import DAMAGE, npy_header
+from snm.data.formats.binary import DAMAGE, map_npy
 from snm.data.formats.repository_text.reader import Piece, split_pieces
 from snm.errors import InputError
 from snm.system import disk
@@ -98,15 +98,12 @@ def _load(
     for array, dtype in _ARRAYS.items():
         file = folder / f"{part}.{name}.{array}.npy"
         size, crc = recorded[array]
-        with file.open("rb") as stream:
-            # Check first: a damaged header may declare gigabytes, which must not be allocated.
-            if npy_header(stream) != ((size,), np.dtype(dtype)):
-                raise ValueError(f"{part}.{name}.{array} has another shape or dtype")
-            values: NDArray[Any]
-            if mapped and size:
-                values = np.memmap(file, dtype, "r", offset=stream.tell(), shape=(size,))
-            else:
-                values = np.fromfile(stream, dtype, size)
+        values = map_npy(file)
+        # Check first: a damaged header may declare gigabytes, which must not be allocated.
+        if (values.shape, values.dtype) != ((size,), np.dtype(dtype)):
+            raise ValueError(f"{part}.{name}.{array} has another shape or dtype")
+        if not mapped or not size:
+            values = np.fromfile(file, dtype, size, offset=_HEADER)
         wrong = values.size != size
         if is_mine(next(numbers)) and not wrong:
             # Read a mapped array from its file: pages read through the map would stay in memory.
@@ -161,10 +158,7 @@ def write(cache_folder: Path, key: str, parts: Parts) -> None:
 
 
 def write_pieces(
-    cache_folder: Path,
-    key: str,
-    parts: Iterable[tuple[str, list[Path]]],
-    check: Callable[[], None],
+    cache_folder: Path, key: str, parts: Iterable[tuple[str, list[Path]]]
 ) -> InputError | None:
     """Writes a cache entry from text files in bounded memory, block by block.
 
@@ -172,7 +166,6 @@ def write_pieces(
       cache_folder: the cache folder.
       key: SHA-256 of the source.
       parts: `train` and `test` with their files, as `split_pieces` takes them.
-      check: called when all files are read; raises InputError if they have changed since.
 
     Returns:
       The error, if the entry cannot be written (disk full, folder not writable); None otherwise.
@@ -180,19 +173,13 @@ def write_pieces(
     Raises:
       InputError: an error in the files.
     """
-    source_error = None
     try:
         with _new_entry(cache_folder, key) as (temporary, recorded_parts):
-            try:
-                for part, files in parts:
-                    widths, pieces = split_pieces(files)
-                    recorded_parts[part] = _write_part(temporary, part, widths, pieces)
-                check()
-            except InputError as error:  # in the files, not in the cache
-                source_error = error
-                raise
+            for part, files in parts:
+                widths, pieces = split_pieces(files)
+                recorded_parts[part] = _write_part(temporary, part, widths, pieces)
     except InputError as error:
-        if source_error is not None:
+        if error.where != f"cache {cache_folder / entry(key)}":  # in the files, not in the cache
             raise
         return error
     return None

@@ -8,20 +8,19 @@ import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from scipy.sparse import csr_matrix
 
 from snm.data import cache as binary_cache
-from snm.data.content import Content, hash_files
+from snm.data.content import hash_files
 from snm.data.dataset import Dataset, Points
-from snm.data.formats.binary import DAMAGE, npy_header, read_npy, read_npz
+from snm.data.formats.binary import DAMAGE, map_npy, read_npy, read_npz
 from snm.data.formats.layouts import DATA_FILES, DataFiles, holds_data
 from snm.data.formats.line_files import read_filter, read_names, read_weights
 from snm.data.formats.repository_text.reader import read_pair, read_text
 from snm.errors import InputError
 from snm.machine.ram import available_ram
-from snm.stores import shared_cache
 from snm.stores.address import absolute
 from snm.stores.copies import local_copy
 from snm.system.cache_folder import cache_folder
@@ -78,8 +77,8 @@ def load(
 
     Raises:
       InputError: `source` is not a path, there is no such folder or no training file, train and
-        test have different widths, a file is damaged or changes meanwhile, or the cache cannot
-        hold the data to be mapped.
+        test have different widths, a file is damaged, or the cache cannot hold the data to
+        be mapped.
       StoreError: an object store cannot be read.
     """
     _check_is_path(source)
@@ -88,38 +87,37 @@ def load(
 
         return default()
     files = _find_data_files(source)
-    content = Content.of(files.folder, files.all)
+    key = hash_files(files.all)
     place = cache_folder(cache)
     if place is None:
         if mapped:
             raise InputError("mapped", "True without a cache folder", "a folder, or mapped=False")
-        return _assemble(files, _parse_whole(files, content), content.key)
+        return _assemble(files, _parse_whole(files), key)
     memory_share = _share_of_memory(files)
     use_map = memory_share > _MAX_SHARE if mapped is None else mapped
-    parts = _cached(place, content.key, mapped=use_map)
+    parts = binary_cache.read(place, key, mapped=use_map)
     if parts is None and use_map and files.are_text:
         must_map = bool(mapped) or memory_share > 1
-        parts = _parse_in_pieces(files, content, place, must_map=must_map)
+        parts = _parse_in_pieces(files, key, place, must_map=must_map)
     if parts is None:
-        parts = _parse_whole(files, content)
-        binary_cache.write(place, content.key, parts)
-        shared_cache.upload_entry(place, binary_cache.entry(content.key))
+        parts = _parse_whole(files)
+        binary_cache.write(place, key, parts)
         if use_map:
-            mapped_parts = _cached(place, content.key, mapped=True)
+            mapped_parts = binary_cache.read(place, key, mapped=True)
             if mapped_parts is None and mapped:
                 raise _cache_error(place, "no entry that can be written and mapped")
             parts = mapped_parts or parts
-    return _assemble(files, parts, content.key)
+    return _assemble(files, parts, key)
 
 
 def _parse_in_pieces(
-    files: DataFiles, content: Content, cache_folder: Path, *, must_map: bool
+    files: DataFiles, key: str, cache_folder: Path, *, must_map: bool
 ) -> binary_cache.Parts | None:
     """Parses text into the cache, in bounded memory, and maps it from there.
 
     Args:
       files: text files.
-      content: of the files.
+      key: SHA-256 of the files.
       cache_folder: the cache folder.
       must_map: whether data that cannot be mapped are an error.
 
@@ -127,28 +125,24 @@ def _parse_in_pieces(
       The mapped parts; None if the cache does not hold them.
 
     Raises:
-      InputError: a file is damaged or has changed; or `must_map`, and the cache cannot be written.
+      InputError: a file is damaged; or `must_map`, and the cache cannot be written.
     """
-    error = binary_cache.write_pieces(
-        cache_folder, content.key, files.parts, content.refuse_changed
-    )
-    shared_cache.upload_entry(cache_folder, binary_cache.entry(content.key))
-    parts = _cached(cache_folder, content.key, mapped=True)  # perhaps from another process
+    error = binary_cache.write_pieces(cache_folder, key, files.parts)
+    parts = binary_cache.read(cache_folder, key, mapped=True)  # perhaps from another process
     if parts is None and error is not None and must_map:
         raise _cache_error(cache_folder, error.found)
     return parts
 
 
-def _parse_whole(files: DataFiles, content: Content) -> binary_cache.Parts:
+def _parse_whole(files: DataFiles) -> binary_cache.Parts:
     """Parses files into memory.
 
     Raises:
-      InputError: a file is damaged or has changed.
+      InputError: a file is damaged.
     """
     parts = {"train": _read_part(files.train)}
     if files.test:
         parts["test"] = _read_part(files.test)
-    content.refuse_changed()
     return parts
 
 
@@ -162,14 +156,6 @@ def _check_is_path(source: object) -> None:
 def _cache_error(cache_folder: Path, found: str) -> InputError:
     expected = "a folder for the parsed data that can be written (cache=, or $SNM_CACHE)"
     return InputError(f"cache folder {cache_folder}", found, expected)
-
-
-def _cached(cache_folder: Path, key: str, **options: Any) -> binary_cache.Parts | None:
-    """Reads a cache entry; if the folder lacks it, it is copied from a cache in an object store."""
-    parts = binary_cache.read(cache_folder, key, **options)
-    if parts is None and shared_cache.download_entry(cache_folder, binary_cache.entry(key)):
-        parts = binary_cache.read(cache_folder, key, **options)
-    return parts
 
 
 def cache_key(source: str | Path) -> str:
@@ -205,7 +191,7 @@ def load_mapped(source: str | Path, key: str, is_mine: Callable[[int], bool]) ->
     place = cache_folder("default")
     if place is None:
         return None
-    parts = _cached(place, key, mapped=True, is_mine=is_mine)
+    parts = binary_cache.read(place, key, mapped=True, is_mine=is_mine)
     return None if parts is None else _assemble(files, parts, key)
 
 
@@ -251,11 +237,8 @@ def _share_of_memory(files: DataFiles) -> float:
 def _growth(file: Path) -> float:
     """Bytes of parsed arrays per byte of a file, at most: a dense matrix may have no zeros."""
     if file.suffix == ".npy":
-        with (
-            contextlib.suppress(*DAMAGE),
-            file.open("rb") as stream,
-        ):  # errors are reported when it is read
-            return _ENTRY / max(1, npy_header(stream)[1].itemsize)
+        with contextlib.suppress(*DAMAGE):  # errors are reported when it is read
+            return _ENTRY / max(1, map_npy(file).dtype.itemsize)
     return _COMPRESSION if file.suffix in (".gz", ".npz") else 1
 
 

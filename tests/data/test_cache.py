@@ -5,11 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from data.toy_folders import TEST, TRAIN_X, check, one_file, put
+from data.toy_folders import TEST, check, one_file
 
-from snm.data import content as content_module
 from snm.data.load import load
-from snm.errors import InputError
 
 
 @pytest.fixture(autouse=True)
@@ -127,22 +125,3 @@ def test_an_interrupted_write_leaves_nothing(tmp_path, cache_folder, monkeypatch
         patch.setattr(np, "save", full_disk)
         check(load(folder))
     assert entries(cache_folder) == []
-
-
-@pytest.mark.parametrize("mapped", [True, None])
-def test_files_that_change_while_they_are_read_are_not_cached(tmp_path, monkeypatch, mapped):
-    """The cache would have their points under the key of the old content for good."""
-    folder, original = one_file(tmp_path / "data"), content_module.hash_files
-
-    def replaced(files):
-        key = original(files)
-        put(folder, **{"train.txt": "3 5 4\n0 2:9\n0 2:9\n0 2:9\n"})
-        return key
-
-    with monkeypatch.context() as patch:
-        patch.setattr(content_module, "hash_files", replaced)
-        with pytest.raises(InputError, match="found files that changed while they were read"):
-            load(folder, mapped=mapped)
-    assert not list((tmp_path / "cache").glob("v*"))
-    one_file(folder)
-    assert load(folder, mapped=mapped).train.features.toarray().tolist() == TRAIN_X
