@@ -12,6 +12,7 @@ import jax
 
 from snm.machine.cores import xla_threads
 from snm.system.cache_folder import cache_folder
+from snm.system.faults import describe_error
 from snm.system.stderr import print_note
 
 __all__ = ["compiled_programs_path", "enable_compilation_cache"]
@@ -36,7 +37,14 @@ def enable_compilation_cache() -> None:
         message = "Error reading persistent compilation cache entry"
         warnings.filterwarnings("ignore", message, UserWarning)
         _warn_once(place)
-        jax.config.update("jax_compilation_cache_dir", compiled_programs_path(place))
+        path = compiled_programs_path(place)
+        if isinstance(place, Path):
+            try:  # where JAX cannot create it, it says nothing, and keeps nothing
+                Path(path).mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                _print_reason(place, describe_error(error))
+                return
+        jax.config.update("jax_compilation_cache_dir", path)
         jax.config.update("jax_persistent_cache_min_compile_time_secs", _MIN_COMPILE_SECONDS)
 
 
@@ -50,11 +58,14 @@ def _warn_once(place: Path | str) -> None:
             show(message, *args, **kwargs)
         elif not has_warned:
             has_warned = True
-            reason = str(message).partition("': ")[2]  # after the name of the program
-            with contextlib.suppress(OSError):  # nobody reads
-                print_note(f"compiled programs are not kept in {place}: {reason}")
+            _print_reason(place, str(message).partition("': ")[2])  # after the program's name
 
     warnings.showwarning = show_once
+
+
+def _print_reason(place: Path | str, reason: str) -> None:
+    with contextlib.suppress(OSError):  # nobody reads
+        print_note(f"compiled programs are not kept in {place}: {reason}")
 
 
 def compiled_programs_path(place: Path | str) -> str:

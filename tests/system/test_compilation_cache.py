@@ -35,6 +35,19 @@ def test_a_full_disk_is_told_once(tmp_path, monkeypatch, capsys):
     )
 
 
+def test_a_folder_that_cannot_be_made_is_told(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("SNM_CACHE", str(tmp_path))
+    (tmp_path / "compiled").write_text("a file")
+    updates = []
+    monkeypatch.setattr(jax.config, "update", lambda *names: updates.append(names))
+    with warnings.catch_warnings():
+        enable_compilation_cache()
+    assert capsys.readouterr().err == (
+        f"snm: compiled programs are not kept in {tmp_path}: not a directory\n"
+    )
+    assert not updates
+
+
 @pytest.mark.parametrize("place", ["gs://bucket/programs/", "folder"])
 def test_the_variable_of_jax_names_another_place(place, tmp_path, monkeypatch):
     """The cache folder is not looked at: programs may be kept in a store, data may not."""
