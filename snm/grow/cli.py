@@ -148,7 +148,7 @@ def _report(
         yield f"no new label beside {old_labels}; written to {command.output}"
     if memory is not None and predictor.memory is not None:
         stored, before = len(memory.rows), len(predictor.memory.rows)
-        yield f"memory: {stored:,} stored points, before {before:,}"
+        yield f"memory of neighbours: {stored:,} stored points, before {before:,}"
     if new and predictor.calibration is not None:
         yield "probabilities were fitted without the new labels; a training anew fits them to all"
     data = shlex.quote(command.data or "DATA")

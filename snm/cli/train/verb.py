@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Train", "run_training"]
 
 _MIN_COMPILING = 0.1  # seconds; --profile-time leaves out programs that compile faster
+_SHOWN_PARTS = {"memory": "memory of neighbours"}  # alone, it might be taken for RAM
 _STOP_NOTE = "finishing the step and taking a checkpoint; again stops at once"
 _RESUME_NOTE = "goes on from the last checkpoint"
 _SIGTERM_NOTE = f"SIGTERM: stopped; the same command {_RESUME_NOTE}, if there is one"
@@ -191,7 +192,7 @@ def _print_result(result: dict[str, Any], name: str, run_dir: Path | Address) ->
     say(
         f"{result['epochs']:.4g} epoch{'s' * (result['epochs'] != 1)} in {result['seconds']:.1f} s "
         f"({result['examples_per_second']:,.0f} examples/s), "
-        f"{format_bytes(result['peak_memory_bytes'])} of memory at the peak; "
+        f"{format_bytes(result['peak_memory_bytes'])} of RAM at the peak; "
         f"written to {run_dir}"
     )
     if result["skipped_steps"]:
@@ -215,7 +216,8 @@ def _print_times(table: bool) -> None:
 
     timings = times()
     whole, parts, programs = timings
-    parts = {**parts, "the rest": timings.rest}
+    parts = {_SHOWN_PARTS.get(name, name): seconds for name, seconds in parts.items()}
+    parts["the rest"] = timings.rest
     ordered = sorted(parts, key=lambda name: -parts[name])
     if not table:
         shown = ", ".join(f"{parts[name]:.1f} {name}" for name in ordered[:4])
