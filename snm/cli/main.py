@@ -20,6 +20,7 @@ from snm.cli.help_text import unwrapped_help
 from snm.cli.optional import optional_types
 from snm.cli.parse_errors import error_from_box, wide_terminal
 from snm.cli.setting_groups import flatten_settings
+from snm.cli.shown_types import as_declared
 from snm.config.settings import Config, preset, read_config
 from snm.distributed.launch import leave
 from snm.errors import STOPPED, InputError, StoppedError, flag_of
@@ -104,7 +105,7 @@ def parse(words: list[str]) -> Any:
             contextlib.nullcontext() if asked_for_help else wide_terminal(),
         ):
             command: Any = tyro.cli(
-                table.command_type(settings, brief=table.find(words) is None),
+                table.command_type(settings, table.find(words)),
                 args=words,
                 prog="snm",
                 description=table.overview(),
@@ -115,8 +116,8 @@ def parse(words: list[str]) -> Any:
             raise error_from_box(stderr.getvalue(), _command_name(words)) from stop
         raise
     if (verb := table.find(words)) is not None and verb.takes_settings:
-        return flatten_settings(command, verb.kind)
-    return command
+        return flatten_settings(command)
+    return as_declared(command)
 
 
 _COPIED = ("run", "index", "path")  # fields with folders that verbs read

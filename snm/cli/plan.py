@@ -41,9 +41,9 @@ class Plan:
 
     data: Annotated[Positional[str], arg(metavar="DATA")]
     """Folder of the data set, or `synthetic`."""
-    device_memory: str | None = None
+    device_memory: Annotated[str | None, arg(metavar="SIZE")] = None
     """Memory of the device, such as 80GiB; by default what the device reports."""
-    target: str | None = None
+    target: Annotated[str | None, arg(metavar="DEVICE[-N]")] = None
     """Compile for an accelerator that need not be here: v5e, v5p, v6e, h100, h200 or b200, with -N
     for N devices; times are then arithmetic. Needs the extra target-tpu or target-cuda."""
     json: bool = False

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from tyro.conf import OmitArgPrefixes, arg
 
+from snm.cli.shown_types import as_declared, shown_type
 from snm.config.fields import GROUPS
 from snm.config.settings import Config
 
@@ -19,7 +20,6 @@ __all__ = ["flatten_settings", "in_groups", "with_groups"]
 _GROUP_TYPES = {kind.__name__.removesuffix("Settings").lower(): kind for kind in GROUPS}
 # Titles of boxes that differ from the name of the group in the code; tyro appends " options".
 _TITLES = {
-    "start": "preset",
     "input": "feature",
     "loss": "loss and sampling",
     "answer": "after-training",
@@ -27,7 +27,7 @@ _TITLES = {
 _Groups: Any = dataclasses.make_dataclass(
     "_Groups",
     [
-        (name, Annotated[kind, arg(name=_TITLES.get(name, name), prefix_name=False)])
+        (name, Annotated[shown_type(kind), arg(name=_TITLES.get(name, name), prefix_name=False)])
         for name, kind in _GROUP_TYPES.items()
     ],
 )
@@ -38,7 +38,7 @@ def with_groups(kind: type) -> Any:
     settings = ("settings", OmitArgPrefixes[_Groups], dataclasses.field())  # type: ignore[misc]
     namespace = {"__doc__": kind.__doc__, "__module__": kind.__module__}
     return dataclasses.make_dataclass(
-        kind.__name__, [settings], bases=(kind,), namespace=namespace, kw_only=True
+        kind.__name__, [settings], bases=(shown_type(kind),), namespace=namespace, kw_only=True
     )
 
 
@@ -46,7 +46,7 @@ def in_groups(config: Config) -> Any:
     """The settings as the groups that `with_groups` expects."""
     return _Groups(
         **{
-            name: kind(
+            name: shown_type(kind)(
                 **{field.name: getattr(config, field.name) for field in dataclasses.fields(kind)}
             )
             for name, kind in _GROUP_TYPES.items()
@@ -54,8 +54,8 @@ def in_groups(config: Config) -> Any:
     )
 
 
-def flatten_settings(command: Any, kind: type) -> Any:
+def flatten_settings(command: Any) -> Any:
     """Converts a parsed verb with groups to its own dataclass, with flat settings."""
     groups = vars(command.settings).values()
     settings = Config(**{name: value for group in groups for name, value in vars(group).items()})
-    return kind(**vars(command) | {"settings": settings})
+    return as_declared(dataclasses.replace(command, settings=settings))

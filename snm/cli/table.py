@@ -27,6 +27,7 @@ from snm.cli.help_text import unwrap_paragraphs
 from snm.cli.plan import Plan
 from snm.cli.predict.verb import Predict
 from snm.cli.setting_groups import in_groups, with_groups
+from snm.cli.shown_types import shown_type
 from snm.cli.train.verb import Train
 from snm.compare.cli import Compare
 from snm.config.settings import Config
@@ -72,15 +73,15 @@ VERBS = (
     Verb("plan", Plan, "DATA", "predict memory and time of a run"),
     Verb("evaluate", Evaluate, "RUN", "evaluate a trained model on test points"),
     Verb("predict", Predict, "RUN INPUT", "write the best labels of each point"),
-    Verb("compare", Compare, "DATA --out DIR", "compare SNM with negative sampling"),
-    Verb("bench", Bench, "[PART ...]", "time parts against limits and peers"),
     Verb("doctor", Doctor, "DATA|RUN", "find problems and say how to fix them"),
-    Verb("bounds", Bounds, "RUN", "evaluate generalization bounds"),
     Verb("export", Export, "RUN --to KIND --output DIR", "write arrays or a search index"),
-    Verb("grow", Grow, "RUN --data DATA --output RUN", "add labels to a trained model"),
     Verb("serve", Serve, "RUN", "answer over HTTP"),
+    Verb("grow", Grow, "RUN --data DATA --output RUN", "add labels and points to a model"),
+    Verb("compare", Compare, "DATA --out DIR", "compare losses, samplers and packages"),
+    Verb("bounds", Bounds, "RUN", "evaluate generalization bounds"),
+    Verb("bench", Bench, "[PART ...]", "time parts against limits and peers"),
 )
-"""All verbs, in the order of `snm --help`."""
+"""All verbs, in the order of `snm --help`, which says what each part of them is for."""
 
 GROUPS = {"data": "Describe, generate, convert and download data sets."}
 """First words that several verbs share, with the help of each."""
@@ -98,7 +99,8 @@ def overview() -> str:
     ]
     title = "usage: snm COMMAND (extreme classification with Stochastic Negative Mining)"
     versions = f"  {'snm --version':<{width}}  versions, and the devices of jax"
-    return "\n".join([title, "", *lines, versions, "", _DATA])
+    order = "Commands for data, training and evaluation, deployment, and research:"
+    return "\n".join([title, order, *lines, versions, "", _DATA])
 
 
 def find(words: Sequence[str]) -> Verb | None:
@@ -110,17 +112,18 @@ def find(words: Sequence[str]) -> Verb | None:
     return None
 
 
-def command_type(settings: Config, *, brief: bool) -> Any:
+def command_type(settings: Config, asked: Verb | None) -> Any:
     """The type that tyro parses: a union of the verbs; a group is a union within it.
 
     Args:
       settings: default of each setting, for verbs that take settings.
-      brief: describe each verb in one line, for `snm --help`, instead of by its docstring.
+      asked: the verb of the command line. It alone has the types that help shows, since they take
+        time to make. Without one, each verb is described in one line, instead of by its docstring.
     """
     members: dict[str, list[Any]] = {}
     for verb in VERBS:
         first, last = verb.words.split()[0], verb.words.split()[-1]
-        members.setdefault(first, []).append(_member(verb, last, settings, brief))
+        members.setdefault(first, []).append(_member(verb, last, settings, asked))
     kinds = [
         Annotated[_union(of_group), subcommand(first, description=GROUPS[first])]
         if first in GROUPS
@@ -130,10 +133,12 @@ def command_type(settings: Config, *, brief: bool) -> Any:
     return OmitSubcommandPrefixes[_union(kinds)]  # type: ignore[misc]
 
 
-def _member(verb: Verb, name: str, settings: Config, brief: bool) -> Any:
-    description = verb.summary if brief else _help_of(verb.kind)
+def _member(verb: Verb, name: str, settings: Config, asked: Verb | None) -> Any:
+    if verb is not asked:
+        return Annotated[verb.kind, subcommand(name, description=verb.summary)]
+    description = _help_of(verb.kind)
     if not verb.takes_settings:
-        return Annotated[verb.kind, subcommand(name, description=description)]
+        return Annotated[shown_type(verb.kind), subcommand(name, description=description)]
     required = {
         field.name: tyro.MISSING
         for field in dataclasses.fields(verb.kind)

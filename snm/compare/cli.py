@@ -40,11 +40,13 @@ _STOPPING = (
 
 @dataclasses.dataclass
 class Compare:
-    """Compare SNM with negative sampling over several seeds, and write a report.
+    """Compare SNM with negative sampling, other losses, samplers and packages; write a report.
 
-    A comparison sets some settings itself: each run is one model, trained on all training points
-    without validation, and without a memory of neighbours and the logit adjustment that its points
-    choose, unless --memory or a file asks for it. A memory can hide differences between losses.
+    Each configuration (an arm) runs with several seeds; other packages (peers) run on the same
+    split. A comparison sets some settings itself: each run is one model, trained on all training
+    points without validation, and without a memory of neighbours and the logit adjustment that its
+    points choose, unless --memory or a file asks for it. A memory can hide differences between
+    losses.
 
     If the comparison was interrupted, the same command resumes it: finished runs are kept, the
     others continue from their checkpoints. SIGTERM and Ctrl-C have running runs write a checkpoint,
@@ -71,13 +73,13 @@ class Compare:
     sampled: int | Literal["all", "auto"] | None = None
     """Labels sampled for each batch (B): a number, all, or auto, which depends on K."""
     seeds: int = 3
-    """Number of runs of each arm, with seeds from 0."""
-    losses: tuple[str, ...] = ()
-    """Losses to compare; by default the preset's. Listwise losses take all positives of a point at
-    each visit."""
-    extras: tuple[str, ...] = ()
-    """Additional arms: power-law, epsilon-tail, subsample, all-labels, anneal, logistic,
-    squared-hinge, frequency, in-batch, full-softmax."""
+    """Number of runs of each configuration (arm), with seeds from 0."""
+    losses: Annotated[tuple[str, ...], arg(metavar="NAME ...")] = ()
+    """Losses to compare; by default the preset's. Listwise losses take all positives of a point in
+    each epoch."""
+    extras: Annotated[tuple[str, ...], arg(metavar="NAME ...")] = ()
+    """Additional configurations (arms): power-law, epsilon-tail, subsample, all-labels, anneal,
+    logistic, squared-hinge, frequency, in-batch, full-softmax."""
     exclude_all: bool = False
     """Run each arm a second time with all known labels of a point excluded from its negatives."""
     tune: bool = False
@@ -87,8 +89,8 @@ class Compare:
     """Epochs of a tuning trial; by default half of --epochs."""
     equal_seconds: bool = True
     """Run each arm a second time, with as many epochs as fit the time of negative sampling."""
-    peers: tuple[str, ...] = ()
-    """Other packages and methods to run on the same split: omikuji, bonsai, neighbors,
+    peers: Annotated[tuple[str, ...], arg(metavar="NAME ...")] = ()
+    """Other packages and methods (peers) to run on the same split: omikuji, bonsai, neighbors,
     fasttext, napkinxc, libmultilabel (extra peers); xr-linear, xr-linear-3
     (libpecos, in a Python of its own that SNM_PECOS_PYTHON names); MODULE:NAME of a module on
     PYTHONPATH with a table PEERS, such as experiments.references:leml."""

@@ -25,10 +25,10 @@ __all__ = [
     "EvaluationSettings",
     "InputSettings",
     "LossSettings",
+    "MainSettings",
     "ModelSettings",
     "OptimizationSettings",
     "RunSettings",
-    "StartSettings",
     "marks_of",
     "settings_with",
 ]
@@ -41,12 +41,26 @@ _WITH_TOWER = used_if("encoder", "relu", "residual")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class StartSettings:
-    """Where the settings start."""
+class MainSettings:
+    """The settings that are changed most often."""
 
     preset: Annotated[Literal["default", "fast", "paper"], Trait.RUN_ONLY] = "default"
     """Where the other settings start: `default` aims at precision on any data, `fast` at a model
     within seconds, `paper` is the set-up of Reddi et al. (2019), section 5."""
+    epochs: Annotated[int | Literal["auto", "few"], at_least(1), Trait.MAY_CHANGE] = "auto"
+    """Passes over the training points; may be raised on a finished run. auto follows from the
+    number of training points, those of a label, and how many features they have; few is one epoch,
+    but up to 30 for few points, and up to 4 if points have many features."""
+    batch_size: Annotated[int, at_least(1)] = 256
+    """Mini-batch size, in points."""
+    dim: Annotated[int, at_least(1)] = 512
+    """Dimension of feature embeddings and label embeddings."""
+    learning_rate: Annotated[float | Literal["auto"], above(0)] = "auto"
+    """Rate of feature and label embeddings, on the mean loss of a batch; auto is set by the loss:
+    20, more for ranksvm and some listwise losses, and less for bowl and powl where the mined
+    negatives of a point weigh more than 1 together."""
+    seed: Annotated[int, at_least(0), Trait.RUN_ONLY] = 0
+    """Seed of everything that is drawn."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -59,9 +73,9 @@ class InputSettings:
     input_dropout: Annotated[float | Literal["auto"], between(0.0, 0.999), Trait.FIXED_AT_START] = (
         "auto"
     )
-    """Share of an example's features left out at each visit, in [0, 1). auto depends on the number
-    of points per label, and on how much evidence half of the features loses. It is 0 for dense
-    features, and for up to 3 epochs (4 if points have many features)."""
+    """Share of a point's features left out, others in each epoch, in [0, 1). auto depends on the
+    number of points per label, and on how much evidence half of the features loses. It is 0 for
+    dense features, and for up to 3 epochs (4 if points have many features)."""
     label_text: Annotated[Literal["auto", "on", "off"], Trait.FIXED_AT_START, Trait.RUN_ONLY] = (
         "auto"
     )
@@ -73,13 +87,12 @@ class InputSettings:
 class ModelSettings:
     """Embeddings, and how scores are made of them."""
 
-    dim: Annotated[int, at_least(1)] = 512
-    """Dimension of embeddings and class rows."""
     encoder: Literal["relu", "linear", "residual"] = "residual"
     """Layers over the feature embedding: relu is ReLU, then a linear layer (the paper's); linear is
     no further layer; residual adds a linear layer of the ReLU to the embedding."""
     feature_init: Annotated[float | Literal["auto"], above(0), Trait.FIXED_AT_START] = "auto"
-    """Length of a feature row at the start; auto is 1, and less from 32 features a point on."""
+    """Length of a feature embedding at the start; auto is 1, and less from 32 features a point on.
+    """
     score_scale: Annotated[float | Literal["auto"], above(0)] = "auto"
     """Multiplier of the inner products, at the start where it is learned; auto is 1 + ln K for
     losses that take exponentials of scores (softmax, listwise), 1 otherwise."""
@@ -87,10 +100,11 @@ class ModelSettings:
     """Learn the multiplier of the scores; auto does where a label has a hundred points, or 20 if
     each point has one label, and score_scale is auto."""
     class_init: Literal["auto", "centroid", "random"] = "auto"
-    """Class rows at the start: the mean query of a label's training points, or random; auto is
-    centroid, but random with item splits."""
+    """Label embeddings at the start: the mean embedding of a label's training points (centroid), or
+    random; auto is centroid, but random with item splits."""
     bias: bool = True
-    """Add a learned bias a label to its score: unit rows cannot tell how frequent a label is."""
+    """Add a learned bias a label to its score: embeddings of length 1 cannot tell how frequent a
+    label is."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -111,20 +125,23 @@ class LossSettings:
     ramp_rho: Annotated[float, used_if("phi", "ramp")] = 1.0
     """Margin of the ramp surrogate."""
     sampled: Annotated[int | Literal["all", "auto"], at_least(1)] = "auto"
-    """B, the negatives drawn for each batch: a number, all other labels, or auto: 2048 for
-    several members, 4096 for one, 8192 for one where labels are many; in-batch has as many as the
-    batch."""
+    """B, the negatives drawn for each batch: a number, all other labels, or auto: 2048 for several
+    models (see --members), 4096 for one, 8192 for one where labels are many; in-batch has as many
+    as the batch."""
     mined: Annotated[int | Literal["all", "auto"], at_least(1)] = "auto"
     """k', how many of them, the highest scoring, enter the loss: a number, all, which is negative
-    sampling, or auto, from 256 for few labels to 32 for many."""
+    sampling, or auto: all for up to 257 labels, 256 for up to 1448, and fewer for more labels, down
+    to 32 from 5793 on; all where no more are drawn."""
     sampled_start: Annotated[int | Literal["all"], at_least(0)] = 0
-    """Let B go from this to `sampled` over the run, by halves or doubles; 0 keeps it constant."""
+    """B at the start; it halves or doubles, in equal parts of the run, until it is --sampled. 0
+    keeps it constant."""
     mined_start: Annotated[int | Literal["all"], at_least(0)] = 0
-    """Let k' go from this to `mined` over the run, likewise; 0 keeps it constant."""
+    """k' at the start; it halves or doubles likewise until it is --mined. 0 keeps it constant."""
     exclude: Literal["positive", "all"] = "all"
-    """Labels of a point that are no negatives: the term's positive (the paper's), or all known."""
+    """Which labels of a point are never used as negatives: only the positive that a term of the
+    loss has (the paper's), or all known ones."""
     positives: Literal["one", "all"] = "all"
-    """Positives of a point at each visit: one drawn uniformly (the paper's), or all of them."""
+    """Positives of a point in each epoch: one drawn uniformly (the paper's), or all of them."""
     positive_weights: Annotated[Literal["sum", "mean"], used_if("positives", "all")] = "mean"
     """With all positives, whether the terms of a point are added or averaged."""
     vartheta: str = "top"
@@ -164,42 +181,37 @@ class LossSettings:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AnswerSettings:
-    """What is chosen after training, on points that the first member does not see."""
+    """What is chosen after training, on held-out points."""
 
     memory: Annotated[Literal["auto", "on", "off"], Trait.FIXED_AT_START] = "auto"
-    """Store the training points, and add the votes of a point's nearest ones to its scores, if this
-    raises precision on points that the first member does not see. on tries this, auto with several
-    members, in few epochs or with many points. off tries none, and fits no probabilities."""
+    """Add to a point's scores the votes of its neighbours, the nearest training points, which are
+    stored. on: always tried; used only where it raises precision on held-out points, by more than
+    two standard errors. auto: the same, but tried only with several models, in few epochs or with
+    many points. off: never tried, and no probabilities are fitted. Held-out points are a tenth of
+    the training points, at least 50 and at most 2000, on which the first of the models is not
+    trained; or those of --validation-fraction."""
 
     logit_adjustment: Annotated[Literal["auto", "on", "off"], Trait.FIXED_AT_START] = "auto"
-    """Lower the scores of labels by a multiple of their log frequency, where that pays on points
-    that choose the memory; with fewer than 500 of these, or without biases, it is not tried."""
+    """Lower the scores of labels by a multiple of their log frequency, where that raises precision
+    on held-out points. auto: tried where --memory is tried, the model has biases, and at least 500
+    points are held out. on: the same, but an error without the first two. off: never."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OptimizationSettings:
-    """Members, epochs, rates and number types."""
+    """Number of models, optimisers, rates and number types."""
 
     members: Annotated[int | Literal["auto"], at_least(1)] = "auto"
-    """Number of models, trained with different seeds; their scores are added. auto is 3 up to
-    83,333 training points and 3 GiB of tables, else 1."""
+    """Number of models (members), trained with different seeds; their scores are added. auto is 3
+    up to 83,333 training points and 3 GiB of embeddings, else 1."""
     members_at_once: Annotated[int | Literal["auto"], at_least(1), Trait.MAY_CHANGE] = "auto"
-    """Members that train side by side in threads, on one CPU; auto is all of them where their
-    tables are small. It changes time and memory, never the result."""
-    epochs: Annotated[int | Literal["auto", "few"], at_least(1), Trait.MAY_CHANGE] = "auto"
-    """Epochs; may be raised on a finished run. auto follows from the number of training points,
-    those of a label, and how many features they have; few is one epoch, but up to 30 for few
-    points, and up to 4 if points have many features."""
-    batch_size: Annotated[int, at_least(1)] = 256
-    """Points a step."""
-    learning_rate: Annotated[float | Literal["auto"], above(0)] = "auto"
-    """Rate of feature and class rows, on the mean loss of a batch; auto is set by the loss:
-    20, more for ranksvm and some listwise losses, and less for bowl and powl where the mined
-    negatives of a point weigh more than 1 together."""
+    """Models that train side by side in threads, on one CPU; auto is all of them where their
+    embeddings are small. It changes time and memory, never the result."""
     schedule: Literal["constant", "linear", "cosine"] = "linear"
     """How the rates fall over the run."""
     row_optimizer: str = "sgd"
-    """Optimiser of feature and class rows: sgd, or adagrad with one accumulator a row."""
+    """Optimiser of feature and label embeddings: sgd, or adagrad with one accumulator an embedding.
+    """
     tower_learning_rate: Annotated[float, above(0), _WITH_TOWER] = 0.1
     """Rate of the dense layer, trained by SGD with momentum."""
     tower_momentum: Annotated[float, between(0.0, 0.999), _WITH_TOWER] = 0.9
@@ -212,12 +224,10 @@ class OptimizationSettings:
     """Least precision of products of float32 factors, on any device: all 24 bits, or 11, which an
     accelerator multiplies faster; CPUs keep 24."""
     table_dtype: Literal["float32", "bfloat16"] = "float32"
-    """Type of feature and class rows; bfloat16 halves their memory, rounded stochastically."""
+    """Type of feature and label embeddings; bfloat16 halves their size, rounded stochastically."""
     mining_kernel: Literal["auto", "off"] = "auto"
     """Find the best labels by one kernel that keeps scores on the chip: on a TPU where that moves
     less memory (auto), or nowhere."""
-    seed: Annotated[int, at_least(0), Trait.RUN_ONLY] = 0
-    """Seed of everything that is drawn."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -259,19 +269,20 @@ class RunSettings:
     keep_checkpoints: Annotated[int, at_least(1), Trait.MAY_CHANGE, Trait.RUN_ONLY] = 2
     """Newest checkpoints kept, beside the best."""
     on_nonfinite: Annotated[Literal["stop", "skip"], Trait.MAY_CHANGE] = "stop"
-    """Where a loss or gradient is not finite: stop, or leave that step out and count it. Class
-    rows, biases and the multiplier keep their step if only a later gradient is not finite."""
+    """Where a loss or gradient is not finite: stop, or leave that step out and count it. Label
+    embeddings, biases and the multiplier keep their step if only a later gradient is not finite."""
     data_on: Literal["auto", "host", "device"] = "auto"
-    """Where the training set lives: streamed from the host, or on the device; auto suits it."""
+    """Where the training set is kept: on the host, which sends each batch, or on the device. auto
+    is the device if that is no CPU and the set takes less than 0.3 of its memory, else the host."""
     mesh: Annotated[str, Trait.MAY_CHANGE, Trait.RUN_ONLY] = ""
-    """Devices to train on, such as data=2,label=4: parts of a batch, parts of the tables' rows."""
+    """Devices to train on, such as data=2,label=4: parts of a batch, parts of the embeddings."""
     steps_per_dispatch: Annotated[int, at_least(0)] = 0
     """Most steps that the device runs between two exchanges with the host; 0 chooses the number by
     the device."""
 
 
 GROUPS = (
-    StartSettings,
+    MainSettings,
     InputSettings,
     ModelSettings,
     LossSettings,
@@ -321,6 +332,6 @@ class AllSettings(
     LossSettings,
     ModelSettings,
     InputSettings,
-    StartSettings,
+    MainSettings,
 ):
     """The fields of all groups; the last base has the first fields."""

@@ -322,6 +322,6 @@ def _check_memory(source: str, dataset: Dataset) -> Iterator[Finding]:
         f"{format_bytes(expected.limit)}"
     )
     if expected.fits:
-        yield Finding("ok", "memory", f"{found} (`{plan}` shows the parts, and the time)")
+        yield Finding("ok", "peak memory", f"{found} (`{plan}` shows the parts, and the time)")
     else:
-        yield Finding("error", "memory", found, f"{expected.advice}; see `{plan}`")
+        yield Finding("error", "peak memory", found, f"{expected.advice}; see `{plan}`")

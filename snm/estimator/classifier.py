@@ -57,8 +57,9 @@ class SNMClassifier(PredictMixin, FitMixin, ClassifierMixin, BaseEstimator):
       exclude: `positive` or `all`: labels that are never negatives of a point.
       positives: `one` or `all` positives of a point at each visit.
       memory: `auto`, `on` or `off`: whether to add the labels of a point's nearest training points
-        to its scores, where that pays on points that the first member does not see. `partial_fit`
-        stores its points in the memory that `fit` chose; alone it makes none.
+        to its scores, where that raises precision on held-out points, on which the first member is
+        not trained. `partial_fit` stores its points in the memory that `fit` chose; alone it makes
+        none.
       members: models trained from other seeds, whose scores are added, or `auto`.
       epochs: passes over the points, `auto` or `few`.
       batch_size: points a step; None is the preset's, or less where the points are few.

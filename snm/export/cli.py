@@ -47,8 +47,8 @@ class Export:
     slower than exact search. The same is done for --rows int8, a quarter of the size.
 
     Where the run uses a memory of neighbours, its points are arrays too, and the manifest says how
-    they vote. An index holds the class rows alone; `snm evaluate` and `snm serve` add the votes of
-    the run's memory to what they find with it.
+    they vote. An index holds the label embeddings alone; `snm evaluate` and `snm serve` add the
+    votes of the run's neighbours to what they find with it.
 
     With --to hub, it is a folder as on the Hugging Face Hub (extra `hub`): safetensors,
     config.json, and a model card with the data, the metrics and the settings. It is opened like one
@@ -73,7 +73,7 @@ class Export:
     output: Path
     """Folder to create; must not exist."""
     rows: Literal["float32", "int8"] = "float32"
-    """How `--to npy` stores feature rows and class rows; int8 has a scale for each row."""
+    """How `--to npy` stores feature and label embeddings; int8 has a scale for each of them."""
     data: str | None = None
     """Data set to measure an index, or rows of int8, on; by default the one that the run was
     trained on."""

@@ -25,11 +25,12 @@ __all__ = ["Grow"]
 
 @dataclasses.dataclass
 class Grow:
-    """Add labels to a trained model; writes a new run, in which old class rows stay as they are.
+    """Add labels and points to a trained model, and write it as a new run.
 
-    A new label starts at the mean embedding of the points of DATA that have it. Without such
-    points, it starts at the embedding of its name (runs on texts), at a row predicted from labels
-    with similar names, or at random. Train the new run with `snm train --warm-start`.
+    The embeddings of old labels stay as they are. A new label starts at the mean embedding of the
+    points of DATA that have it. Without such points, it starts at the embedding of its name (runs
+    on texts), at one predicted from labels with similar names, or at random. Train the new run with
+    `snm train --warm-start`.
 
     Where the run uses a memory of neighbours, the new run keeps it, and stores the points of DATA
     too: their labels, new or old, get votes at once. So DATA may also come without new labels.
@@ -49,8 +50,8 @@ class Grow:
     """File with the names of the new labels, one per line; their ids follow the old ones. By
     default the names of DATA that the run lacks."""
     data: str | None = None
-    """Data set with old and new labels, which are mapped by their names. Points that the memory has
-    already may be in it or not."""
+    """Data set with old and new labels, which are mapped by their names. Points that the memory of
+    neighbours has already may be in it or not."""
     same_ids: bool = False
     """Take labels without names to mean the same in DATA as in the run."""
 
@@ -148,7 +149,7 @@ def _report(
         yield f"no new label beside {old_labels}; written to {command.output}"
     if memory is not None and predictor.memory is not None:
         stored, before = len(memory.rows), len(predictor.memory.rows)
-        yield f"memory: {stored:,} stored points, before {before:,}"
+        yield f"memory of neighbours: {stored:,} stored points, before {before:,}"
     if new and predictor.calibration is not None:
         yield "probabilities were fitted without the new labels; a training anew fits them to all"
     data = shlex.quote(command.data or "DATA")

@@ -12,6 +12,8 @@ from tyro.conf import Positional
 from snm.cli import table
 from snm.cli.main import main, parse
 from snm.cli.table import VERBS, Verb, find, options, overview
+from snm.cli.train.verb import Processes, Watching
+from snm.config.marks import TABLES, load_table
 from snm.config.settings import Config, preset
 
 
@@ -48,6 +50,10 @@ def test_the_overview_has_a_line_for_each_verb(capsys):
         assert re.search(rf"^  snm {re.escape(verb.words)} .*{re.escape(verb.summary)}$", shown,
                          re.MULTILINE), verb  # fmt: skip
     assert shown.rstrip("\n") == overview()
+    lines = shown.splitlines()
+    order = ["data fetch", "train", "doctor", "export", "grow", "compare", "bench"]
+    places = [next(i for i, line in enumerate(lines) if f" snm {verb} " in line) for verb in order]
+    assert places == sorted(places) and "deployment, and research" in lines[1]
     # One screen.
     assert len(shown.splitlines()) <= 24 and max(map(len, shown.splitlines())) <= 80
     assert len({verb.words for verb in VERBS}) == len(VERBS)
@@ -83,15 +89,55 @@ def test_a_new_verb_is_one_entry(monkeypatch, capsys):
 @pytest.mark.parametrize("words", ["train", "plan"])
 def test_settings_are_in_groups_and_none_is_lost(words, capsys):
     shown = help_of(words, capsys)
-    names = ("preset", "feature", "model", "loss and sampling", "after-training", "optimization",
+    names = ("main", "feature", "model", "loss and sampling", "after-training", "optimization",
              "evaluation", "run")  # fmt: skip
     places = [shown.index(f"{name} options") for name in names]
     assert places == sorted(places)
     for option in options(Config):
         assert re.search(rf"(?<![\w-]){option}(?![\w-])", shown), option
+    main = re.findall(r"^[│ ] --([a-z][a-z-]*)", shown[places[0] : places[1]], re.MULTILINE)
+    assert main == ["preset", "epochs", "batch-size", "dim", "learning-rate", "seed"]
     required = ["--run-dir", "runs/a"] if words == "train" else []
     command = parse([words, "data/a", *required, "--preset", "paper", "--mined", "64", "--no-auc"])
     assert command.settings == dataclasses.replace(preset("paper"), mined=64)
+
+
+def test_the_flags_of_several_processes_are_in_a_box_of_their_own(capsys):
+    shown = help_of("train", capsys)
+    box = shown[shown.index("multi-process options") :]
+    flags = ["--coordinator HOST:PORT", "--num-processes", "--process-id", "--peer-timeout"]
+    places = [box.index(f" {flag}") for flag in flags]
+    assert places == sorted(places) and shown.count(" --num-processes ") == 1
+    words = ["train", "x", "--run-dir=r", "--process-id=1", "--device-memory=1GiB"]
+    command = parse(words)
+    assert command.processes == Processes(process_id=1)
+    assert command.watching == Watching(device_memory="1GiB")
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.words)
+def test_help_has_no_defaults_of_no_value(verb, capsys):
+    shown = " ".join(help_of(verb.words, capsys).replace("│", "").split())
+    assert not re.search(r"\(default: (None|''|)\)", shown)
+    assert verb.words != "train" or "(default: 256)" in shown
+
+
+def test_help_names_what_a_setting_may_be(capsys):
+    """For settings of a table, which help does not import."""
+    shown = help_of("train", capsys)
+    assert not re.search(r"^[│ ] --[a-z-]+ STR", shown, re.MULTILINE)
+    text = " ".join(shown.replace("│", "").split())
+    for setting in TABLES:
+        flag = f"--{setting.replace('_', '-')} NAME"
+        said = text[text.index(flag) :].partition("(default: ")[0]
+        for name in load_table(setting):
+            assert re.search(rf"(?<![\w-]){name}(?![\w-])", said), (setting, name)
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.words)
+def test_help_does_not_need_the_words_of_the_code(verb, capsys):
+    shown = " ".join(help_of(verb.words, capsys).replace("│", "").split())
+    inner = r"class rows?\b|feature rows?\b|\bvisits?\b|first member|\bno (answers|negatives)\b"
+    assert not re.findall(inner, shown)
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.words)
@@ -107,7 +153,7 @@ def test_help_breaks_lines_at_the_width_of_the_screen_alone(width, monkeypatch, 
     first = next(i for i, line in enumerate(lines) if "Folder of a run, or a data set:" in line)
     start = lines[first].index("Folder")
     text = [line[start:].rstrip("│ ") for line in lines[first : first + 5]]
-    last = next(i for i, line in enumerate(text) if "(default:" in line)
+    last = next(i for i, line in enumerate(text) if line.endswith("grown."))
     room = int(width) - start - 4  # beside a border
     for line, after in itertools.pairwise(text[: last + 1]):  # the next word has no room
         assert len(line) + 1 + len(after.split()[0]) > room

@@ -51,7 +51,7 @@ def test_good_data_has_no_problems(folder, capsys):
     call("doctor", folder, "--json")
     said = json.loads(capsys.readouterr().out)
     assert said["kind"] == "data" and said["statistics"]["train_points"] == 60
-    assert {"memory", "devices", "packages"} <= {f["what"] for f in said["findings"]}
+    assert {"peak memory", "devices", "packages"} <= {f["what"] for f in said["findings"]}
 
 
 def test_counts_match_the_file(folder):
@@ -273,10 +273,10 @@ def test_memory_equals_the_forecast_of_plan(folder, monkeypatch):
     expected = dataclasses.replace(expected, sizes=big, host=host)
     monkeypatch.setattr(plan_verb, "forecast", lambda *_: (expected, programs))
     monkeypatch.setattr(plan_verb, "device_memory", lambda: expected.peak_host)
-    said = found(folder)["memory"]
+    said = found(folder)["peak memory"]
     assert said.level == "ok" and f"`snm plan {folder}`" in said.found
     monkeypatch.setattr(plan_verb, "device_memory", lambda: expected.peak_host - 1)
-    said = found(folder)["memory"]
+    said = found(folder)["peak memory"]
     assert said.level == "error" and f"see `snm plan {folder}`" in said.advice
     # Three members of 100 MiB, each beside the three that are put together: one less saves 200.
     fewer, _ = bytes_by_stage(dataclasses.replace(big, members=2), on_cpu=True)

@@ -138,7 +138,7 @@ def test_points_alone(place, tmp_path, capsys):
     call("grow", place / "run", "--data", data, "--same-ids", "--output", tmp_path / "grown")
     told = " ".join(capsys.readouterr().out.split())
     had, new = len(load(place / "run").memory.rows), len(labelled(old))
-    assert f"memory: {had + new} stored points, before {had}" in told
+    assert f"memory of neighbours: {had + new} stored points, before {had}" in told
     after = load(tmp_path / "grown")
     assert after.memory.rows.tolist() == [-1] * had + labelled(old).tolist()
     np.testing.assert_array_equal(

@@ -9,7 +9,9 @@ import tiny
 from command_line import call
 
 import snm
+from snm.cli.train.verb import _print_times
 from snm.runs.events import Counters
+from snm.system import timing
 from snm.trainer.phase import TrainedPhase
 from snm.trainer.result import training_summary
 
@@ -25,6 +27,7 @@ def test_the_parts_of_a_training_add_up(flags, folder, tmp_path, capsys):
     told = capsys.readouterr().out
     time = json.loads((tmp_path / "run" / "result.json").read_text())["time"]
     parts = time["parts"]
+    assert " MiB of RAM at the peak; written to " in " ".join(told.split())
     assert {"starting", "reading", "steps", "compiling", "test points", "checkpoints"} <= set(parts)
     assert all(seconds >= 0 for seconds in parts.values())
     assert 0 < sum(parts.values()) <= time["whole"]
@@ -40,6 +43,15 @@ def test_the_parts_of_a_training_add_up(flags, folder, tmp_path, capsys):
         for one in shown.split(", "):
             seconds, _, name = one.partition(" ")
             assert float(seconds) >= 0 and name in {*parts, "the rest"}
+
+
+def test_the_memory_of_neighbours_is_not_called_like_ram(monkeypatch, capsys):
+    monkeypatch.setattr(timing, "times", lambda: timing.Times(5.0, {"memory": 3.0}, {}))
+    _print_times(table=False)
+    assert "result: 3.0 memory of neighbours, 2.0 the rest (" in capsys.readouterr().out
+    _print_times(table=True)
+    shown = capsys.readouterr().out
+    assert "memory of neighbours" in shown and "3.00" in shown and "60.0%" in shown
 
 
 def test_each_call_measures_itself(folder, tmp_path):

@@ -31,8 +31,8 @@ class Predict:
 
     INPUT holds features or, where the run was trained on `snm data import`, texts: CSV, JSON lines,
     or one text a line. What it holds is found out by its name and first line. Columns other than
-    the text's are passed on. A point without a known feature or word is answered as unknown,
-    without labels; `snm evaluate` takes the labels with the highest biases for its answer.
+    the text's are passed on. A point without a known feature or word gets no labels, and is marked
+    as unknown; `snm evaluate` takes the labels with the highest biases as its predictions.
 
     For example:
 
@@ -62,12 +62,13 @@ class Predict:
     """Number of labels for each point; by default 5, or all where there are fewer, or as many as a
     threshold by name was chosen on."""
     labels: Path | None = None
-    """File of the labels to choose from, names or ids, one a line; by default all. The answers are
-    exact, and take time by the number of these labels. A number is an id, unless labels have
-    numbers for names. Names that the run does not know are left out."""
+    """File of the labels to choose from, names or ids, one a line; by default all. Predictions
+    among them are exact, and take time by the number of these labels. A number is an id, unless
+    labels have numbers for names. Names that the run does not know are left out."""
     exclude: Path | None = None
-    """File of labels that are no answers, as --labels, such as items that are sold out: the answers
-    are the best of the others. It may be empty, and --labels may be given too."""
+    """List of labels that must not be predicted, a file as for --labels, such as items that are
+    sold out: each point gets the best of the others. It may be empty, and --labels may be given
+    too."""
     format: Literal["jsonl", "sparse"] = "jsonl"
     """JSON lines with names and scores, or rows of `label:score` as in the repository's files. Rows
     need --output, and a name that does not end in .gz: the number of points, in the first line, is

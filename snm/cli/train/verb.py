@@ -21,9 +21,40 @@ if TYPE_CHECKING:
 __all__ = ["Train", "run_training"]
 
 _MIN_COMPILING = 0.1  # seconds; --profile-time leaves out programs that compile faster
+_SHOWN_PARTS = {"memory": "memory of neighbours"}  # alone, it might be taken for RAM
 _STOP_NOTE = "finishing the step and taking a checkpoint; again stops at once"
 _RESUME_NOTE = "goes on from the last checkpoint"
 _SIGTERM_NOTE = f"SIGTERM: stopped; the same command {_RESUME_NOTE}, if there is one"
+
+
+@dataclasses.dataclass
+class Processes:
+    """How the processes of one run find each other."""
+
+    coordinator: Annotated[str | None, arg(metavar="HOST:PORT")] = None
+    """Address of process 0, for runs of several processes; SLURM, Open MPI and GKE set it."""
+    num_processes: int | None = None
+    """Number of processes of the run; 1 trains alone, even under a launcher."""
+    process_id: int | None = None
+    """Index of this process, from 0."""
+    peer_timeout: int = 30
+    """Seconds after which a process that does not respond ends the run."""
+
+
+@dataclasses.dataclass
+class Watching:
+    """Logs, profiles, and what a run may take."""
+
+    log_to: tuple[Literal["wandb", "mlflow"], ...] = ()
+    """Services to log to, besides log.jsonl and TensorBoard files; each needs the extra of its
+    name."""
+    profile: bool = False
+    """Write a profiler trace of a few steps to the folder of the run."""
+    profile_time: bool = False
+    """Print what every second was spent on; result.json has it too."""
+    device_memory: Annotated[str | None, arg(metavar="SIZE")] = None
+    """Refuse a run that needs more device memory, such as 80GiB; by default what the device
+    reports."""
 
 
 @dataclasses.dataclass
@@ -55,32 +86,22 @@ class Train:
     in a store, each checkpoint and the result appear as a whole."""
     config: Path | None = None
     """TOML file with settings, such as the config.toml of a run."""
+    dry_run: bool = False
+    """Print the settings, which of them were chosen for DATA, and sizes, without training."""
     warm_start: Path | None = None
     """Folder of a run whose parameters initialize this one; labels are mapped by their names."""
     same_ids: bool = False
     """Take labels without names to mean the same in DATA as in the run of --warm-start."""
-    dry_run: bool = False
-    """Print the settings, which of them were chosen for DATA, and sizes, without training."""
-    profile: bool = False
-    """Write a profiler trace of a few steps to the folder of the run."""
-    profile_time: bool = False
-    """Print what every second was spent on; result.json has it too."""
-    device_memory: str | None = None
-    """Refuse a run that needs more device memory, such as 80GiB; by default what the device
-    reports."""
-    log_to: tuple[Literal["wandb", "mlflow"], ...] = ()
-    """Services to log to, besides log.jsonl and TensorBoard files; each needs the extra of its
-    name."""
-    coordinator: str | None = None
-    """HOST:PORT of process 0, for runs of several processes; SLURM, Open MPI and GKE set it."""
-    num_processes: int | None = None
-    """Number of processes of the run; 1 trains alone, even under a launcher."""
-    process_id: int | None = None
-    """Index of this process, from 0."""
-    peer_timeout: int = 30
-    """Seconds after which a process that does not respond ends the run."""
     settings: OmitArgPrefixes[Config] = dataclasses.field(default_factory=Config)
     """Settings of the run."""
+    watching: Annotated[OmitArgPrefixes[Watching], arg(name="logging and limit")] = (
+        dataclasses.field(default_factory=Watching)
+    )
+    """Logs, profiles, and the memory that a run may take."""
+    processes: Annotated[OmitArgPrefixes[Processes], arg(name="multi-process")] = dataclasses.field(
+        default_factory=Processes
+    )
+    """Several processes for one run."""
 
     def __call__(self) -> None:
         """Runs the verb."""
@@ -97,10 +118,7 @@ class Train:
                 from snm.system.compilation_cache import enable_compilation_cache
 
                 enable_compilation_cache()
-            asked = ProcessOptions(
-                self.coordinator, self.num_processes, self.process_id, self.peer_timeout
-            )
-            with process_group(asked):
+            with process_group(ProcessOptions(*dataclasses.astuple(self.processes))):
                 run_training(self)
 
 
@@ -123,13 +141,13 @@ def run_training(command: Train) -> None:
 
     console.quiet = not is_first_process()
     command.settings.check()  # before the data are read, which may take long
-    check_trackers(command.log_to)
+    check_trackers(command.watching.log_to)
     if command.same_ids and command.warm_start is None:
         raise InputError("--same-ids", "no --warm-start", "the run that has the same ids")
-    if command.device_memory is not None:  # an invalid size is refused also with --dry-run
+    if command.watching.device_memory is not None:  # an invalid size is refused also with --dry-run
         from snm.planning.byte_sizes import parse_bytes
 
-        parse_bytes(command.device_memory)
+        parse_bytes(command.watching.device_memory)
 
     asked = {
         "dry_run": command.dry_run,
@@ -153,7 +171,7 @@ def run_training(command: Train) -> None:
     with open_location(command.run_dir) as location:
         with waiting("planning"), part("planning"):
             run = PlannedRun.of(dataset, command.settings, location)
-            check_fits(dataset, run.config, command.device_memory)
+            check_fits(dataset, run.config, command.watching.device_memory)
             # All processes call it.
             warning = check_disk(dataset, run.config, location.folder, command.run_dir)
             if warning is not None:
@@ -163,18 +181,18 @@ def run_training(command: Train) -> None:
                 source=command.data,  # as typed, so that `evaluate` finds the data again
                 warm_start=command.warm_start,
                 same_ids=command.same_ids,
-                profile=command.profile,
+                profile=command.watching.profile,
                 stop=stop,
             )
             display = Display(bar, run.config.members)
-            services = command.log_to if is_first_process() else ()
+            services = command.watching.log_to if is_first_process() else ()
             for event in log_to_trackers(run.events(request), services, location.folder):
                 display.show(event)
     if not display.started:
         say(f"{command.run_dir} is finished: nothing was trained")
     place_of_run = Address.of(command.run_dir) or command.run_dir
     _print_result(display.result, dataset.name, place_of_run)
-    _print_times(command.profile_time)
+    _print_times(command.watching.profile_time)
     _print_next(bool(display.result["metrics"].get("points")), place_of_run)
 
 
@@ -191,7 +209,7 @@ def _print_result(result: dict[str, Any], name: str, run_dir: Path | Address) ->
     say(
         f"{result['epochs']:.4g} epoch{'s' * (result['epochs'] != 1)} in {result['seconds']:.1f} s "
         f"({result['examples_per_second']:,.0f} examples/s), "
-        f"{format_bytes(result['peak_memory_bytes'])} of memory at the peak; "
+        f"{format_bytes(result['peak_memory_bytes'])} of RAM at the peak; "
         f"written to {run_dir}"
     )
     if result["skipped_steps"]:
@@ -215,7 +233,8 @@ def _print_times(table: bool) -> None:
 
     timings = times()
     whole, parts, programs = timings
-    parts = {**parts, "the rest": timings.rest}
+    parts = {_SHOWN_PARTS.get(name, name): seconds for name, seconds in parts.items()}
+    parts["the rest"] = timings.rest
     ordered = sorted(parts, key=lambda name: -parts[name])
     if not table:
         shown = ", ".join(f"{parts[name]:.1f} {name}" for name in ordered[:4])

@@ -55,7 +55,7 @@ def find_inherited_memory(
     if config.memory == "off":
         reason = "auto tries none here" if "memory" in origin.given else "--memory off"
         unused = (
-            f"memory: none, so that that of {name} and its probabilities are not taken over "
+            f"memory of neighbours: that of {name} and its probabilities are not taken over "
             f"({reason})"
         )
         return None, unused if parent.has(parent.memory_record) else None
@@ -65,15 +65,15 @@ def find_inherited_memory(
             return first_origin.inherited, None
     if not parent.has(parent.memory_record):
         return None, (
-            f"memory: not tried, as {name} has chosen none, and may have been trained on the "
-            "points that would choose it"
+            f"memory of neighbours: not tried, as {name} has chosen none, and may have been "
+            "trained on the points that would choose it"
         )
     record, parent_config = parent.read_memory_record(), parent.settings()
     for setting in _SCORE_SETTINGS:
         there, here = getattr(parent_config, setting), getattr(config, setting)
         if there != here:
             reason = f"{setting} is {there} there, {here} here, which gives other scores"
-            return None, f"memory: none of {name} can be taken over, as {reason}"
+            return None, f"memory of neighbours: that of {name} is not taken over, as {reason}"
     factor = config.members / parent_config.members  # the scores of the members are added
     settings = dataclasses.replace(record.settings, weight=record.settings.weight * factor)
     adjustment, calibration = record.adjustment, record.calibration

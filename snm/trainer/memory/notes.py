@@ -24,9 +24,9 @@ def why_no_memory(config: Config, dataset: Dataset) -> str | None:
     if config.memory == "off":
         return None
     if has_several_processes():
-        return "memory: off, because it needs one process"
+        return "memory of neighbours: not tried, because it needs one process"
     if is_mapped(dataset.train.features.indices):
-        return "memory: off, because the data take a large part of this machine's memory"
+        return "memory of neighbours: not tried, because the data take a large part of the RAM"
     return None
 
 
@@ -47,17 +47,19 @@ def why_no_adjustment(config: Config, dataset: Dataset) -> str | None:
 def _format_memory(record: MemoryRecord) -> str:
     where = record.inherited_from
     if where is not None and not record.used:
-        return f"memory: off, as for {where}, whose probabilities are taken over"
+        return f"memory of neighbours: not used, as in {where}, whose probabilities are taken over"
     cost = f"{format_bytes(record.bytes)}, {record.seconds:.1f} s"
     nearest = f"{record.settings.neighbors} nearest of {record.points:,} training points"
     if where is not None:
-        return f"memory: {nearest}, as chosen for {where}, and its probabilities; {cost}"
-    before, after = _format_precision(record.before), _format_precision(record.precision)
-    points = counted(record.held_out, "point")
-    what = f"P@1/3/5 {before} -> {after} on {points} that member 1 did not see"
+        chosen = f"as chosen for {where}, with its probabilities"
+        return f"memory of neighbours: used, {nearest}, {chosen}; {cost}"
+    without, with_votes = _format_precision(record.before), _format_precision(record.precision)
+    points = counted(record.held_out, "held-out point")
+    precision = f"P@1/3/5 on {points} {without} without, {with_votes} with"
     if not record.used:
-        return f"memory: off, it does not surely pay (at best {what})"
-    return f"memory: {nearest}, {what}; {cost}"
+        why = "the gain on held-out points is not above two standard errors"
+        return f"memory of neighbours: not used, as {why}; at best, {precision}"
+    return f"memory of neighbours: used, {nearest}; {precision}; {cost}"
 
 
 def _format_notes(record: MemoryRecord) -> list[str]:

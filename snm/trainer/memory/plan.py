@@ -65,7 +65,10 @@ class MemoryPlan:
         split = split_for_memory(config, dataset)
         if split is not None:
             return cls(kept=split[0])
-        note = "memory: not tried, since no point that could choose it has a label and a feature"
+        note = (
+            "memory of neighbours: not tried, since no point that could choose it has a label and "
+            "a feature"
+        )
         return cls(note=note if config.memory == "on" else None)
 
     def add_to_origin(self, origin: RunOrigin) -> RunOrigin:

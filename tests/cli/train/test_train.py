@@ -63,7 +63,7 @@ def test_training_names_the_first_of_several_members(capsys):
 
 
 def test_the_command_and_python_say_the_same_notes(data, tmp_path, capsys, monkeypatch):
-    told = "memory: off, because of a reason that takes more than the eighty columns of a terminal"
+    told = "memory of neighbours: not tried, because of a reason wider than the eighty columns here"
     monkeypatch.setattr("snm.trainer.start.start_notes.why_no_memory", lambda config, dataset: told)
     events = snm.training(data, tiny.CONFIG, tmp_path / "a")
     notes = [event.text for event in events if isinstance(event, Noted)]

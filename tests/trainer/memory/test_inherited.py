@@ -49,7 +49,7 @@ def test_memory_and_probabilities_are_those_of_the_other_run(first, tmp_path, me
     events = list(snm.training(place / "data", config, tmp_path / "b", warm_start=place / "run"))
     new = json.loads((tmp_path / "b" / "memory.json").read_text())
     assert any("as chosen for " in note for note in notes(events))
-    assert not any("did not see" in note for note in notes(events))
+    assert not any("held-out" in note for note in notes(events))
     assert new["inherited_from"] == str((place / "run").resolve())
     assert new["used"] and new["points"] == 600 == len(load(tmp_path / "b").memory.rows)
     weight = old["settings"]["weight"] * members / CONFIG.members
@@ -68,7 +68,7 @@ def test_a_run_without_a_choice_has_none_to_take_over(first, tmp_path):
     snm.train(place / "data", off, tmp_path / "a")
     config = dataclasses.replace(CONFIG, epochs=1)
     events = list(snm.training(place / "data", config, tmp_path / "b", warm_start=tmp_path / "a"))
-    assert any(note.startswith("memory: not tried, as ") for note in notes(events))
+    assert any(note.startswith("memory of neighbours: not tried, as ") for note in notes(events))
     assert "memory" not in events[-1].result and load(tmp_path / "b").memory is None
     assert np.isfinite(events[-1].result["metrics"]["P@1"])
 
@@ -78,7 +78,7 @@ def test_off_stays_off(first, tmp_path):
     config = dataclasses.replace(CONFIG, memory="off", logit_adjustment="off", epochs=1)
     events = list(snm.training(place / "data", config, tmp_path / "b", warm_start=place / "run"))
     assert "memory" not in events[-1].result
-    said = r"memory: none, so that that of .* are not taken over \(--memory off\)$"
+    said = r"memory of neighbours: that of .* are not taken over \(--memory off\)$"
     assert any(re.search(said, note) for note in notes(events))
 
 

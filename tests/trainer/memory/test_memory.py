@@ -53,10 +53,11 @@ def test_pays_and_says_so(trained):
     assert record["held_out"] == 60 and record["points"] == 600
     result = json.loads((run / "result.json").read_text())
     assert result["memory"] == record
-    (told,) = [e.text for e in events if getattr(e, "text", "").startswith("memory:")]
-    assert "of 600 training points" in told and "60 points" in told
+    (told,) = [e.text for e in events if getattr(e, "text", "").startswith("memory of")]
+    assert told.startswith("memory of neighbours: used, ") and "of 600 training points" in told
+    assert "; P@1/3/5 on 60 held-out points " in told and " without, " in told
     lines = (run / "log.jsonl").read_text().splitlines()
-    assert any("memory:" in line for line in lines)
+    assert any("memory of neighbours: used" in line for line in lines)
     assert not any("resumed" in line for line in lines)
 
 

@@ -32,8 +32,10 @@ def test_off_where_there_are_no_neighbours(tmp_path):
     assert (record["points"], record["bytes"]) == (0, 0)
     assert not (tmp_path / "run" / "memory.npz").exists()
     assert load(tmp_path / "run").memory is None
-    assert any(
-        "off, it does not surely pay (at best P@1/3/5 " in getattr(e, "text", "") for e in events
+    (told,) = (e.text for e in events if "memory of neighbours: " in getattr(e, "text", ""))
+    why = "as the gain on held-out points is not above two standard errors"
+    assert told.startswith(
+        f"memory of neighbours: not used, {why}; at best, P@1/3/5 on 60 held-out"
     )
 
 
@@ -109,7 +111,9 @@ def test_several_processes_have_none_and_say_so(monkeypatch):
     for module in (notes, resolve_module):
         monkeypatch.setattr(module, "has_several_processes", lambda: True)
     assert resolve(auto, made).memory == "off"
-    assert why_no_memory(auto, made) == "memory: off, because it needs one process"
+    assert (
+        why_no_memory(auto, made) == "memory of neighbours: not tried, because it needs one process"
+    )
     assert why_no_memory(dataclasses.replace(auto, memory="off"), made) is None
     with pytest.raises(InputError, match=r"^memory on: found several processes, expected one"):
         resolve(dataclasses.replace(auto, memory="on"), made)
@@ -130,9 +134,12 @@ def test_none_is_tried_where_only_the_points_that_could_choose_have_labels_or_no
     config = dataclasses.replace(CONFIG, members=1)
     events = list(snm.training(data, config, tmp_path / "run"))
     assert "memory" not in events[-1].result and load(tmp_path / "run").memory is None
-    told = [one.text for one in events if getattr(one, "text", "").startswith("memory: ")]
+    told = [
+        one.text for one in events if getattr(one, "text", "").startswith("memory of neighbours: ")
+    ]
     assert told == [
-        "memory: not tried, since no point that could choose it has a label and a feature"
+        "memory of neighbours: not tried, since no point that could choose it has a label and a "
+        "feature"
     ]
     # Nothing is left to do.
     assert len(list(snm.training(data, config, tmp_path / "run"))) == 1

@@ -1,0 +1,67 @@
+"""Changes the types of verbs for tyro, so that their help has better placeholders and defaults."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Annotated, Any, get_type_hints
+
+from tyro.conf import arg
+
+from snm.config.settings import Config
+
+__all__ = ["as_declared", "shown_type"]
+
+# What the value of a setting is, where tyro would show STR. `snm.config` does not import tyro.
+_PLACEHOLDERS = {
+    "loss": "NAME",
+    "transformation": "NAME",
+    "phi": "NAME",
+    "vartheta": "NAME",
+    "sampler": "NAME",
+    "row_optimizer": "NAME",
+    "monitor": "METRIC",
+    "mesh": "AXIS=N,...",
+}
+_NOTHING = ("", "''", "None")  # how tyro writes a default of no value
+
+
+@functools.cache
+def shown_type(kind: type) -> Any:
+    """A subclass of a dataclass for tyro to parse; `as_declared` converts its instances.
+
+    Its help leaves out defaults of no value, such as `(default: None)`, and names values by what
+    they are. Dataclasses in its fields are replaced too, but for settings, which
+    `snm.cli.setting_groups` replaces.
+    """
+    hints, fields = get_type_hints(kind, include_extras=True), []
+    for field in dataclasses.fields(kind):
+        hint, default, factory = hints[field.name], field.default, field.default_factory
+        plain, marks = getattr(hint, "__origin__", hint), getattr(hint, "__metadata__", ())
+        if dataclasses.is_dataclass(plain) and plain is not Config:
+            factory = shown_type(plain)  # type: ignore[arg-type]
+            hint = Annotated[(factory, *marks)]
+        elif plain is not Config:
+            placeholder = _PLACEHOLDERS.get(field.name)
+            hint = Annotated[hint, arg(metavar=placeholder, help_behavior_hint=_default_hint)]
+        copied = dataclasses.field(default=default, default_factory=factory)
+        fields.append((field.name, hint, copied))
+    return dataclasses.make_dataclass(
+        kind.__name__,
+        fields,
+        bases=(kind,),
+        namespace={"__doc__": kind.__doc__, "__module__": kind.__module__, "declared": kind},
+        kw_only=True,
+        frozen=kind.__dataclass_params__.frozen,  # type: ignore[attr-defined]
+    )
+
+
+def as_declared(value: Any) -> Any:
+    """Converts an instance of a `shown_type` to the dataclass itself; other values stay."""
+    if not hasattr(type(value), "declared"):
+        return value
+    return value.declared(**{name: as_declared(part) for name, part in vars(value).items()})
+
+
+def _default_hint(default: str) -> str:
+    return "" if default in _NOTHING else f"(default: {default})"
