@@ -30,7 +30,7 @@ class Predict:
     """Write the best labels of each point of a file; the file may be larger than memory.
 
     INPUT holds features or, where the run was trained on `snm data import`, texts: CSV, JSON lines,
-    or one text a line. What it holds is found out by its name and first line. Columns other than
+    or one text a line. The format is detected from its name and first line. Columns other than
     the text's are passed on. A point without a known feature or word gets no labels, and is marked
     as unknown; `snm evaluate` takes the labels with the highest biases as its predictions.
 
