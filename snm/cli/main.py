@@ -24,7 +24,7 @@ from snm.config.settings import Config, preset, read_config
 from snm.distributed.launch import leave
 from snm.errors import STOPPED, InputError, StoppedError, flag_of
 from snm.serve.background import has_background_work
-from snm.stores.address import Address, cache_address, is_hub_address
+from snm.stores.address import Address, is_hub_address
 from snm.stores.objects import StoreError
 from snm.system import timing
 from snm.system.faults import (
@@ -128,9 +128,8 @@ def with_local_copies(command: Any) -> Any:
 
     Raises:
       InputError: an address where only a local path is allowed, nothing at an address, no run at a
-        path, a path that cannot be reached, or `$SNM_CACHE` is an address of an unknown store.
+        path, or a path that cannot be reached.
     """
-    cache_address()  # for an unknown kind of store, jax raises KeyError, after the data are read
     copies = {}
     for field in dataclasses.fields(command):
         value = getattr(command, field.name)

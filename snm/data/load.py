@@ -8,7 +8,7 @@ import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from scipy.sparse import csr_matrix
 
@@ -21,7 +21,6 @@ from snm.data.formats.line_files import read_filter, read_names, read_weights
 from snm.data.formats.repository_text.reader import read_pair, read_text
 from snm.errors import InputError
 from snm.machine.ram import available_ram
-from snm.stores import shared_cache
 from snm.stores.address import absolute
 from snm.stores.copies import local_copy
 from snm.system.cache_folder import cache_folder
@@ -96,16 +95,15 @@ def load(
         return _assemble(files, _parse_whole(files), key)
     memory_share = _share_of_memory(files)
     use_map = memory_share > _MAX_SHARE if mapped is None else mapped
-    parts = _cached(place, key, mapped=use_map)
+    parts = binary_cache.read(place, key, mapped=use_map)
     if parts is None and use_map and files.are_text:
         must_map = bool(mapped) or memory_share > 1
         parts = _parse_in_pieces(files, key, place, must_map=must_map)
     if parts is None:
         parts = _parse_whole(files)
         binary_cache.write(place, key, parts)
-        shared_cache.upload_entry(place, binary_cache.entry(key))
         if use_map:
-            mapped_parts = _cached(place, key, mapped=True)
+            mapped_parts = binary_cache.read(place, key, mapped=True)
             if mapped_parts is None and mapped:
                 raise _cache_error(place, "no entry that can be written and mapped")
             parts = mapped_parts or parts
@@ -130,8 +128,7 @@ def _parse_in_pieces(
       InputError: a file is damaged; or `must_map`, and the cache cannot be written.
     """
     error = binary_cache.write_pieces(cache_folder, key, files.parts)
-    shared_cache.upload_entry(cache_folder, binary_cache.entry(key))
-    parts = _cached(cache_folder, key, mapped=True)  # perhaps from another process
+    parts = binary_cache.read(cache_folder, key, mapped=True)  # perhaps from another process
     if parts is None and error is not None and must_map:
         raise _cache_error(cache_folder, error.found)
     return parts
@@ -159,14 +156,6 @@ def _check_is_path(source: object) -> None:
 def _cache_error(cache_folder: Path, found: str) -> InputError:
     expected = "a folder for the parsed data that can be written (cache=, or $SNM_CACHE)"
     return InputError(f"cache folder {cache_folder}", found, expected)
-
-
-def _cached(cache_folder: Path, key: str, **options: Any) -> binary_cache.Parts | None:
-    """Reads a cache entry; if the folder lacks it, it is copied from a cache in an object store."""
-    parts = binary_cache.read(cache_folder, key, **options)
-    if parts is None and shared_cache.download_entry(cache_folder, binary_cache.entry(key)):
-        parts = binary_cache.read(cache_folder, key, **options)
-    return parts
 
 
 def cache_key(source: str | Path) -> str:
@@ -202,7 +191,7 @@ def load_mapped(source: str | Path, key: str, is_mine: Callable[[int], bool]) ->
     place = cache_folder("default")
     if place is None:
         return None
-    parts = _cached(place, key, mapped=True, is_mine=is_mine)
+    parts = binary_cache.read(place, key, mapped=True, is_mine=is_mine)
     return None if parts is None else _assemble(files, parts, key)
 
 

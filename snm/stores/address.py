@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from snm.errors import InputError
-from snm.system.cache_folder import store_address
 from snm.text import pip_install
 
 __all__ = [
@@ -18,7 +17,6 @@ __all__ = [
     "Address",
     "Kind",
     "absolute",
-    "cache_address",
     "is_hub_address",
     "mask_error",
     "mask_secrets",
@@ -163,22 +161,3 @@ class Address:
 def is_hub_address(text: str) -> bool:
     """Whether a text is meant as a model on the Hugging Face Hub, `hf://owner/name`."""
     return text.startswith("hf:/")  # a `Path` writes two slashes as one
-
-
-def cache_address() -> Address | None:
-    """The address of a cache in an object store, which `$SNM_CACHE` may be; None if it is none.
-
-    Raises:
-      InputError: as in `Address.of`, or it is no address.
-    """
-    store = store_address()
-    if store is None:
-        return None
-    try:
-        address = Address.of(store)
-    except InputError as error:
-        raise InputError(f"SNM_CACHE={error.where}", error.found, error.expected) from error
-    if address is None:
-        expected = "a folder, or an address such as gs://BUCKET/FOLDER"
-        raise InputError("SNM_CACHE", mask_secrets(store), expected)
-    return address

@@ -84,14 +84,13 @@ class Objects:
 
     Args:
       address: the folder, which need not exist.
-      retry_policy: number of tries and pauses of an operation.
 
     Raises:
       InputError: a package is not installed.
     """
 
-    def __init__(self, address: Address, retry_policy: RetryPolicy | None = None):
-        self.address, self._retry_policy = address, retry_policy or RetryPolicy()
+    def __init__(self, address: Address):
+        self.address, self._retry_policy = address, RetryPolicy()
         self._files = address.filesystem()
         self._root = str(self._files._strip_protocol(str(address))).rstrip("/")
         self._ended = threading.Event()

@@ -14,27 +14,21 @@ from typing import Literal
 
 from snm.errors import InputError
 
-__all__ = ["cache_folder", "store_address"]
+__all__ = ["cache_folder"]
 
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-
-
-def store_address() -> str | None:
-    """The address of the cache if `$SNM_CACHE` is one in an object store, else None."""
-    place = os.environ.get("SNM_CACHE", "")
-    return place.rstrip("/") if "://" in place else None
 
 
 def cache_folder(cache: Path | Literal["default"] | None) -> Path | None:
     """The cache folder: `cache` itself, or for `default` the user's folder.
 
     The default is `$SNM_CACHE`, else `$XDG_CACHE_HOME/snm`, else `~/.cache/snm`, else None. It is
-    created for its owner alone if it can be; it need not exist afterwards. Where `$SNM_CACHE` is an
-    address in a store, the folder is the next of these.
+    created for its owner alone if it can be; it need not exist afterwards.
 
     Raises:
-      InputError: another user owns the folder, or may write to it. The folder `snm` of the user's
-        cache is closed to others instead, where it is the user's own.
+      InputError: `$SNM_CACHE` is an address, or another user owns the folder, or may write to it.
+        The folder `snm` of the user's cache is closed to others instead, where it is the user's
+        own.
     """
     place = cache
     is_default = False
@@ -52,7 +46,9 @@ def cache_folder(cache: Path | Literal["default"] | None) -> Path | None:
 
 def _default() -> tuple[Path | None, bool]:
     """The default folder, and whether this program chose its name rather than the user."""
-    if (place := os.environ.get("SNM_CACHE")) and not store_address():
+    if place := os.environ.get("SNM_CACHE"):
+        if "://" in place:  # not in the message, for it may have a password
+            raise InputError("SNM_CACHE", "an address", "a folder of this machine")
         return Path(place), False
     if place := os.environ.get("XDG_CACHE_HOME"):
         return Path(place) / "snm", True

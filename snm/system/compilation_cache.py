@@ -1,8 +1,9 @@
-"""Enables JAX's persistent compilation cache, in the cache folder."""
+"""Enables JAX's persistent compilation cache."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import warnings
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import jax
 
 from snm.machine.cores import xla_threads
-from snm.system.cache_folder import cache_folder, store_address
+from snm.system.cache_folder import cache_folder
 from snm.system.stderr import print_note
 
 __all__ = ["compiled_programs_path", "enable_compilation_cache"]
@@ -20,14 +21,15 @@ _WRITE_WARNING = "Error writing persistent compilation cache entry"
 
 
 def enable_compilation_cache() -> None:
-    """Makes JAX store compiled programs in the cache folder, so that later starts are faster.
+    """Makes JAX store compiled programs, so that later starts are faster.
 
-    Where they cannot be written, one line on standard error says so.
+    They are below `$JAX_COMPILATION_CACHE_DIR`, which may be an address in a store that JAX can
+    read, or in the cache folder. Where they cannot be written, one line on standard error says so.
 
     Raises:
       InputError: as `cache_folder`.
     """
-    place = store_address() or cache_folder("default")
+    place = os.environ.get("JAX_COMPILATION_CACHE_DIR", "").rstrip("/") or cache_folder("default")
     if place is not None:
         # JAX writes a program in place. Another process may read an incomplete file, and compiles
         # the program again.

@@ -249,7 +249,7 @@ def test_the_jobset_fills_its_slice():
     (rule,) = policy["rules"]
     assert rule["action"] == "RestartJobSetAndIgnoreMaxRestarts"
     assert rule["onJobFailureReasons"] == ["PodFailurePolicy"]
-    # Data, run and cache are in a store, whose package the image has.
+    # Data, run and programs are in a store, whose package the image has.
     places = [*container["args"][1:4:2], *(one["value"] for one in container["env"])]
     assert len(places) == 3 and {Address.of(place).scheme for place in places} == {"gs"}
     assert "volumes" not in pod and "volumeMounts" not in container

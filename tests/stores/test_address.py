@@ -12,7 +12,6 @@ from snm.stores.address import (
     KINDS,
     Address,
     Kind,
-    cache_address,
     mask_error,
     mask_secrets,
 )
@@ -75,30 +74,6 @@ def test_another_kind_of_store_is_no_local_folder(text):
 @pytest.mark.parametrize("text", ["runs/a", "/runs/az:/b", "c:/runs", "a:b/c", "run:1", "az:", ""])
 def test_local_paths_are_no_addresses(text):
     assert Address.of(text) is None and Address.of(Path(text)) is None
-
-
-@pytest.mark.parametrize(
-    ("cache", "told"),
-    [
-        (
-            "gcs://b/cache",
-            "SNM_CACHE=gcs://: found an unknown kind of store, expected a path, or gs://",
-        ),
-        ("gs://b", "SNM_CACHE=gs://b: found no folder in a bucket, expected gs://BUCKET/FOLDER"),
-        ("://b", "SNM_CACHE: found ://b, expected a folder, or an address such as gs://"),
-        ("https://me:hush@h/c", "SNM_CACHE=https://: found an unknown kind of store"),
-    ],
-)
-def test_a_cache_at_no_address_is_told_at_the_start(cache, told, monkeypatch, capsys):
-    monkeypatch.setenv("SNM_CACHE", cache)
-    assert refused(capsys, "train", "synthetic", "--run-dir", "never").startswith(told)
-
-
-def test_a_cache_may_be_in_a_store(monkeypatch):
-    monkeypatch.setenv("SNM_CACHE", "gs://bucket/cache/")
-    assert cache_address() == Address.of("gs://bucket/cache")
-    monkeypatch.setenv("SNM_CACHE", "a/folder")
-    assert cache_address() is None
 
 
 @pytest.mark.parametrize("words", [

@@ -10,12 +10,9 @@ import tiny
 from command_line import call, refused
 
 import snm
-from snm.data import load as loading
-from snm.errors import InputError
 from snm.stores import copies
 from snm.stores.copies import local_copy
 from snm.system import disk
-from snm.system.cache_folder import cache_folder
 
 DATA = "flaky://bucket/data/tiny"
 
@@ -136,53 +133,3 @@ def test_copies_that_nobody_uses_are_removed(flaky, data):
     copies._used.pop(old.parent).close()  # as at its end
     local_copy(DATA)
     assert not old.exists()
-
-
-# -- a cache in a store ------------------------------------------------------------------------
-
-
-@pytest.fixture
-def cache_in_store(flaky, tmp_path, monkeypatch):
-    monkeypatch.setenv("SNM_CACHE", "flaky://bucket/cache")
-
-    def machine(name):
-        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / name))
-
-    machine("first")
-    return machine
-
-
-@pytest.mark.parametrize("share", [0.0, 0.05])
-def test_parsed_data_are_brought_from_a_cache_in_a_store(share, cache_in_store, flaky, data,
-                                                         monkeypatch):  # fmt: skip
-    flaky.share = share
-    expected = snm.load_data(data)
-    assert cache_folder("default").name == "snm"
-    cache_in_store("second")
-    with monkeypatch.context() as patch:
-        patch.delattr(loading, "_read_part")  # nothing is parsed
-        found = snm.load_data(data)
-    for name in ("features", "labels"):
-        mine, other = getattr(found.train, name), getattr(expected.train, name)
-        assert (mine != other).nnz == 0 and mine.shape == other.shape
-
-
-@pytest.mark.parametrize("change", [lambda raw: raw[:-1] + b"?", lambda raw: raw[:-1]])
-def test_a_damaged_or_absent_cache_costs_time_only(change, cache_in_store, flaky, data):
-    expected = snm.load_data(data).sha256
-    for name in flaky.content:
-        flaky.content[name] = change(flaky.content[name])
-    cache_in_store("second")
-    assert snm.load_data(data).sha256 == expected  # parsed, and written there anew
-    flaky.broken = "cache"
-    cache_in_store("third")
-    assert snm.load_data(data).sha256 == expected
-
-
-def test_a_cache_of_an_unknown_kind_is_one_line(data, monkeypatch, tmp_path):
-    monkeypatch.setenv("SNM_CACHE", "ftp://bucket/cache")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with pytest.raises(
-        InputError, match="SNM_CACHE=ftp://: found an unknown kind of store, expected a path"
-    ):
-        snm.load_data(data)

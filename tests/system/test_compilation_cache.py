@@ -3,6 +3,7 @@
 import warnings
 
 import jax
+import pytest
 
 from snm.system.compilation_cache import compiled_programs_path, enable_compilation_cache
 
@@ -32,3 +33,17 @@ def test_a_full_disk_is_told_once(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().err == (
         f"snm: compiled programs are not kept in {tmp_path / 'cache'}: {reason}\n"
     )
+
+
+@pytest.mark.parametrize("place", ["gs://bucket/programs/", "folder"])
+def test_the_variable_of_jax_names_another_place(place, tmp_path, monkeypatch):
+    """The cache folder is not looked at: programs may be kept in a store, data may not."""
+    monkeypatch.setenv("SNM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", place)
+    set_values = {}
+    monkeypatch.setattr(jax.config, "update", set_values.__setitem__)
+    with warnings.catch_warnings():
+        enable_compilation_cache()
+    expected = compiled_programs_path(place.rstrip("/"))
+    assert set_values["jax_compilation_cache_dir"] == expected
+    assert not (tmp_path / "cache").exists()
