@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.data.csr import row_starts, rows_of_entries
-from snm.data.formats.binary import DAMAGE, headers_unwarned, refuse_bomb
+from snm.data.formats.binary import DAMAGE, headers_unwarned
 from snm.data.mapped import mapped_zeros, row_blocks
 from snm.errors import InputError
 from snm.system import disk
@@ -218,15 +218,12 @@ class Weighting:
                 Path(path).open("rb") as file,
                 np.load(file, allow_pickle=False) as members,
             ):
-                refuse_bomb(Path(path), members.zip)
                 kind = members["kind"].item()
                 names = ("idf", "mean", "spread") if kind == "standard" else ("idf",)
                 arrays = {name: members[name] for name in names}
                 for name, array in arrays.items():
                     if not isinstance(array, np.ndarray):  # bytes, where a member is no array
                         raise TypeError(f"{name} is no array")
-        except InputError:
-            raise
         except DAMAGE as error:
             reason = getattr(error, "strerror", None) or "no weighting"
             raise InputError(str(path), reason.lower(), expected) from error

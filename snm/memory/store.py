@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from snm.data.formats.binary import DAMAGE, headers_unwarned, refuse_bomb
+from snm.data.formats.binary import DAMAGE, headers_unwarned
 from snm.errors import InputError
 from snm.memory.memory import Memory, MemorySettings
 from snm.system.files import atomic_file
@@ -50,7 +50,6 @@ def load_memory(path: Path, *, num_features: int, num_labels: int) -> Memory:
             path.open("rb") as file,
             np.load(file, allow_pickle=False) as members,
         ):
-            refuse_bomb(path, members.zip)
             arrays = {name: members[name] for name in members.files}
             if not all(isinstance(array, np.ndarray) for array in arrays.values()):
                 raise TypeError("a member that is no array")  # NumPy returns its bytes
@@ -62,8 +61,6 @@ def load_memory(path: Path, *, num_features: int, num_labels: int) -> Memory:
             feature_share=float(arrays["feature_share"]),
             weight=float(arrays["weight"]),
         )
-    except InputError:
-        raise
     except DAMAGE as error:
         reason = getattr(error, "strerror", None) or "no memory"
         raise InputError(str(path), reason.lower(), _EXPECTED) from error

@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, vstack
 
-from snm.data.formats.gzipped import TOO_LARGE, most_unpacked
 from snm.errors import InputError
 from snm.system.faults import read_error
 
@@ -35,7 +34,6 @@ __all__ = [
     "npy_header",
     "read_npy",
     "read_npz",
-    "refuse_bomb",
 ]
 
 _CHUNK_ROWS = 1 << 16
@@ -72,16 +70,6 @@ def headers_unwarned() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
-
-
-def refuse_bomb(path: Path, archive: zipfile.ZipFile, expected: str = "less") -> None:
-    """Refuses an archive whose members unpack to far more than its size.
-
-    Raises:
-      InputError: more than `gzipped.most_unpacked`.
-    """
-    if sum(one.file_size for one in archive.infolist()) > most_unpacked(path):
-        raise InputError(str(path), TOO_LARGE, expected)
 
 
 def npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
@@ -186,8 +174,6 @@ def iter_npz(
             archive = stack.enter_context(zipfile.ZipFile(path))
         except DAMAGE as error:
             raise read_error(path, error, "a SciPy .npz file") from error
-
-        refuse_bomb(path, archive, "less, or arrays saved with compressed=False")
 
         def member(name: str, kinds: str) -> _Member:
             try:

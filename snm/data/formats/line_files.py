@@ -26,8 +26,7 @@ def read_lines(path: Path) -> list[str]:
     """Reads the lines of a UTF-8 text file without their ends; `.gz` is unpacked.
 
     Raises:
-      InputError: a file that cannot be read, bytes that are not UTF-8, or gzipped data of more
-        than 16 MiB and 100 times the file's size.
+      InputError: a file that cannot be read, or bytes that are not UTF-8.
     """
     try:
         with open_bytes(path) as stream:

@@ -11,7 +11,6 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from snm.data.formats.binary import DAMAGE
-from snm.data.formats.gzipped import ALWAYS_ALLOWED, MAX_RATIO, most_unpacked
 from snm.errors import InputError
 from snm.system.faults import describe_error
 from snm.text import format_bytes
@@ -19,6 +18,10 @@ from snm.text import format_bytes
 __all__ = ["unpack"]
 
 _PIECE = 1 << 20  # bytes
+# An archive may unpack to so many times its size, or to so many bytes: text packs about 10 times, a
+# bomb of equal bytes 1000 times.
+_MAX_RATIO = 100
+_ALWAYS_ALLOWED = 1 << 24
 _MEMBERS = 100_000
 _DAMAGE = (*DAMAGE, tarfile.TarError, IndexError, struct.error)
 
@@ -38,7 +41,7 @@ def unpack(archive: Path, wanted: dict[str, str], optional: dict[str, str], out:
         instead of a wanted file; a missing wanted file; or more bytes than an archive of this size
         plausibly holds.
     """
-    limit = most_unpacked(archive)
+    limit = max(_ALWAYS_ALLOWED, _MAX_RATIO * archive.stat().st_size)
     with _open_archive(archive) as (names, stream_of):
         for name in names:
             path = PurePosixPath(name.replace("\\", "/"))
@@ -77,8 +80,8 @@ def _copy(
                 written += len(piece)
                 if written > limit:
                     found = f"more than {limit} bytes in {name}"
-                    least = format_bytes(ALWAYS_ALLOWED)
-                    most = f"at most {MAX_RATIO} times the archive's size, or {least}"
+                    least = format_bytes(_ALWAYS_ALLOWED)
+                    most = f"at most {_MAX_RATIO} times the archive's size, or {least}"
                     expected = f"{most} (decompression bomb?)"
                     raise InputError(str(archive), found, expected)
                 target.write(piece)

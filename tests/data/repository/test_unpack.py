@@ -92,7 +92,7 @@ def test_malicious_archives_write_nothing(tmp_path, what):
 
 
 def test_a_decompression_bomb_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("snm.data.formats.gzipped.ALWAYS_ALLOWED", 1 << 20)
+    monkeypatch.setattr("snm.data.repository.unpack._ALWAYS_ALLOWED", 1 << 20)
     archive = tmp_path / "bomb.zip"
     archive.write_bytes(zipped({"train.txt": "0" * (4 << 20)}, zipfile.ZIP_DEFLATED))
     assert archive.stat().st_size < 10_000

@@ -73,13 +73,13 @@ class TextReader:
         self.form: Form
         self.form, self.header, self._skip = read_header(path, first, forms)
 
-    def _open(self) -> BinaryIO:
+    def _open(self) -> BinaryIO | gzip.GzipFile:
         try:
             return open_bytes(self.path)
         except OSError as error:
             raise unreadable(self.path, error) from error
 
-    def _read(self, stream: BinaryIO, size: int) -> bytes:
+    def _read(self, stream: BinaryIO | gzip.GzipFile, size: int) -> bytes:
         try:
             return stream.read(size)
         except UNREADABLE as error:

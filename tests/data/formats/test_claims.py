@@ -1,11 +1,9 @@
-"""Files that claim more than they hold, or unpack to far more than they are: one line, soon, in
-bounded memory."""
+"""Files that claim more than they hold: one line, soon, in bounded memory."""
 
 import gzip
 import json
 import time
 import tracemalloc
-import zipfile
 
 import numpy as np
 import pytest
@@ -15,14 +13,12 @@ from snm.data.formats.binary import read_npy, read_npz
 from snm.data.formats.foreign import read_rows
 from snm.data.formats.questions import read_questions
 from snm.data.formats.repository_text.reader import read_text
-from snm.data.weighting import Weighting
 from snm.errors import InputError
-from snm.memory.store import load_memory
 
 SECONDS, MEBIBYTES = 60.0, 200  # on a busy machine; the large forms print what they took
 
 
-def refused(name, read, most=MEBIBYTES):
+def refused(name, read):
     """The error of a reader, and a line of its time and memory."""
     tracemalloc.start()
     begun = time.monotonic()
@@ -33,7 +29,7 @@ def refused(name, read, most=MEBIBYTES):
     tracemalloc.stop()
     print(f"\n{name}: {seconds:.1f} s, {peak} MiB: {error.value}")
     assert "\n" not in str(error.value)
-    assert seconds < SECONDS and peak < most
+    assert seconds < SECONDS and peak < MEBIBYTES
     return str(error.value)
 
 
@@ -71,16 +67,8 @@ def test_one_long_line(tmp_path, mebibytes, packed, byte):
         path = tmp_path / (f"{name}.gz" if packed else name)
         path.write_bytes(gzip.compress(raw, 1) if packed else raw)
         said = refused(path.name, lambda path=path, name=name: readers[name](path))
-        assert "a line of over 16777216 bytes" in said or "unpacked" in said
+        assert "a line of over 16777216 bytes" in said
         path.unlink()
-
-
-def test_many_short_lines(tmp_path):
-    """Rows that a header promises, packed a thousand times."""
-    path = tmp_path / "train.txt.gz"
-    path.write_bytes(gzip.compress(b"1000000000 3 3\n" + b"\n" * (40 << 20), 9))
-    # A row without entries takes 16 bytes, and may come from one of 16 MiB.
-    assert "unpacked" in refused(path.name, lambda: read_text(path), most=400)
 
 
 def test_headers_that_claim_a_billion(tmp_path):
@@ -91,23 +79,6 @@ def test_headers_that_claim_a_billion(tmp_path):
     # What is rather wide in truth is read.
     (tmp_path / "train.txt").write_text("2 16000000 16000000\n0,1 0:1\n1 1:1\n")
     assert snm.load_data(tmp_path, cache=None).train.num_labels == 16_000_000
-
-
-def test_arrays_that_unpack_to_far_more(tmp_path):
-    path = tmp_path / "X.trn.npz"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name in ("data", "indices", "indptr", "shape", "format", "kind", "idf"):
-            header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (10000000,), }"
-            header = header.ljust(117) + b"\n"
-            raw = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
-            archive.writestr(f"{name}.npy", raw + bytes(10_000_000))
-    readers = {
-        "features": lambda: read_npz(path),
-        "weighting": lambda: Weighting.load(path),
-        "memory": lambda: load_memory(path, num_features=3, num_labels=3),
-    }
-    for name, read in readers.items():
-        assert "times its size unpacked" in refused(name, read)
 
 
 def test_a_text_for_a_format(tmp_path):
