@@ -196,7 +196,8 @@ def fuzz_words(folder, edits, packed):
         if name == "labels.txt":
             assert len(found) == 20
             text = raw.decode("utf-8-sig").replace("\r\n", "\n")
-            assert "\n".join(found) == text.rstrip("\n")  # blank lines end a file
+            # Blank lines end a file; one may also be the last name.
+            assert "\n".join(found).rstrip("\n") == text.rstrip("\n")
         else:
             text = raw.decode("utf-8-sig").replace("\r\n", "\n").rstrip("\n")
             wanted = [[int(word) for word in line.split()] for line in text.split("\n") if text]
