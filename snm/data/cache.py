@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csr_matrix
 
-from snm.data.formats.binary import DAMAGE, npy_header
+from snm.data.formats.binary import DAMAGE, map_npy
 from snm.data.formats.repository_text.reader import Piece, split_pieces
 from snm.errors import InputError
 from snm.system import disk
@@ -98,15 +98,12 @@ def _load(
     for array, dtype in _ARRAYS.items():
         file = folder / f"{part}.{name}.{array}.npy"
         size, crc = recorded[array]
-        with file.open("rb") as stream:
-            # Check first: a damaged header may declare gigabytes, which must not be allocated.
-            if npy_header(stream) != ((size,), np.dtype(dtype)):
-                raise ValueError(f"{part}.{name}.{array} has another shape or dtype")
-            values: NDArray[Any]
-            if mapped and size:
-                values = np.memmap(file, dtype, "r", offset=stream.tell(), shape=(size,))
-            else:
-                values = np.fromfile(stream, dtype, size)
+        values = map_npy(file)
+        # Check first: a damaged header may declare gigabytes, which must not be allocated.
+        if (values.shape, values.dtype) != ((size,), np.dtype(dtype)):
+            raise ValueError(f"{part}.{name}.{array} has another shape or dtype")
+        if not mapped or not size:
+            values = np.fromfile(file, dtype, size, offset=_HEADER)
         wrong = values.size != size
         if is_mine(next(numbers)) and not wrong:
             # Read a mapped array from its file: pages read through the map would stay in memory.

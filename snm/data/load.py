@@ -15,7 +15,7 @@ from scipy.sparse import csr_matrix
 from snm.data import cache as binary_cache
 from snm.data.content import hash_files
 from snm.data.dataset import Dataset, Points
-from snm.data.formats.binary import DAMAGE, npy_header, read_npy, read_npz
+from snm.data.formats.binary import DAMAGE, map_npy, read_npy, read_npz
 from snm.data.formats.layouts import DATA_FILES, DataFiles, holds_data
 from snm.data.formats.line_files import read_filter, read_names, read_weights
 from snm.data.formats.repository_text.reader import read_pair, read_text
@@ -237,11 +237,8 @@ def _share_of_memory(files: DataFiles) -> float:
 def _growth(file: Path) -> float:
     """Bytes of parsed arrays per byte of a file, at most: a dense matrix may have no zeros."""
     if file.suffix == ".npy":
-        with (
-            contextlib.suppress(*DAMAGE),
-            file.open("rb") as stream,
-        ):  # errors are reported when it is read
-            return _ENTRY / max(1, npy_header(stream)[1].itemsize)
+        with contextlib.suppress(*DAMAGE):  # errors are reported when it is read
+            return _ENTRY / max(1, map_npy(file).dtype.itemsize)
     return _COMPRESSION if file.suffix in (".gz", ".npz") else 1
 
 

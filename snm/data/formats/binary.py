@@ -1,50 +1,39 @@
 """Reads SciPy `.npz` CSR files and dense `.npy` files without pickle, and checks every entry.
 
-A `.npz` is a zip of `.npy` members (`data`, `indices`, `indptr`, `shape`, `format`). The members
-are read as streams, so memory is bounded by the rows of one chunk. Errors count rows from 0, as
-NumPy does.
+A `.npz` is a zip of `.npy` members (`data`, `indices`, `indptr`, `shape`, `format`), which are read
+whole; a `.npy` is read in chunks of rows. Errors count rows from 0, as NumPy does.
 """
 
 from __future__ import annotations
 
-import io
 import lzma
-import math
 import tokenize
 import warnings
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, vstack
 
 from snm.errors import InputError
-from snm.system.faults import read_error
+from snm.system.faults import describe_error, read_error
 
 __all__ = [
     "DAMAGE",
     "headers_unwarned",
     "iter_npy",
-    "iter_npz",
-    "npy_header",
+    "map_npy",
     "read_npy",
     "read_npz",
 ]
 
 _CHUNK_ROWS = 1 << 16
 _DENSE_BYTES = 1 << 26  # of rows of a dense matrix that are converted at once
-_HEADER_BYTES = 10_000  # NumPy's own limit, which it checks only after reading the header
-# .npy version -> bytes of the header's length, parser
-_HEADERS = {
-    (1, 0): (2, np.lib.format.read_array_header_1_0),
-    (2, 0): (4, np.lib.format.read_array_header_2_0),
-    (3, 0): (4, np.lib.format.read_array_header_2_0),
-}
 DAMAGE = (
     zipfile.BadZipFile,
     zlib.error,
@@ -72,96 +61,27 @@ def headers_unwarned() -> Iterator[None]:
         yield
 
 
-def npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Reads the header of a `.npy` file and stops at the first byte of its values.
-
-    A damaged header can declare any size: callers check it before they allocate.
-
-    Args:
-      stream: the file, at its start.
-
-    Returns:
-      The declared shape and dtype.
+def map_npy(path: Path) -> NDArray[Any]:
+    """Memory-maps a `.npy` file; its header has been compared with the size of the file.
 
     Raises:
-      One of `DAMAGE`: this is no header.
+      One of `DAMAGE`: no such file, no array, or one that ends early.
     """
-    version = np.lib.format.read_magic(stream)
-    if version not in _HEADERS:
-        raise ValueError(f".npy version {version[0]}.{version[1]}")
-    width, header = _HEADERS[version]
-    length = stream.read(width)
-    size = int.from_bytes(length, "little")
-    if size > _HEADER_BYTES:
-        raise ValueError(f"a header of {size} bytes")
-    text = io.BytesIO(length + stream.read(size))
+    _refuse_long_header(path)
     with headers_unwarned():
-        shape, _, dtype = header(text)
-    return shape, dtype
+        return np.load(path, mmap_mode="r", allow_pickle=False)
 
 
-class _Member:
-    """A one-dimensional or scalar `.npy` member of a zip, read sequentially.
-
-    Args:
-      path: the zip, named in errors.
-      stream: the member.
-      name: name of the member, for errors.
-      kinds: allowed NumPy dtype kinds, such as "iu".
-
-    Attributes:
-      where: path and member, for errors.
-      shape: shape of the array.
-      dtype: dtype of the array.
-      size: number of entries.
-    """
-
-    def __init__(self, path: Path, stream: IO[bytes], name: str, kinds: str):
-        self._path, self._stream, self._name = path, stream, name
-        self.where = f"{path}:{name}"
-        try:
-            self.shape, self.dtype = npy_header(stream)
-        except DAMAGE as error:
-            raise InputError(self.where, f"no array ({error})", "a .npy member") from error
-        if self.dtype.kind not in kinds or len(self.shape) > 1:
-            found = f"an array of {self.dtype} with {len(self.shape)} axes"
-            raise InputError(self.where, found, "one axis of plain numbers")
-        self.size = math.prod(self.shape)
-
-    def read(self, count: int) -> NDArray[Any]:
-        """Reads the next `count` entries."""
-        size = count * self.dtype.itemsize
-        try:
-            raw = self._stream.read(size)
-        except DAMAGE as error:
-            raise InputError(self.where, f"damaged data ({error})", "an intact file") from error
-        if len(raw) != size:
-            raise InputError(self.where, "the end of the data", f"{self.size} entries")
-        return np.frombuffer(raw, self.dtype)
-
-    def finish(self) -> None:
-        """Reads to the end of the member, where zipfile checks its CRC."""
-        try:
-            rest = self._stream.read(1)
-        except DAMAGE as error:
-            raise InputError(self.where, f"damaged data ({error})", "an intact file") from error
-        if rest:
-            raise InputError(self.where, "more data", f"{self.size} entries")
-
-
-def iter_npz(
-    path: str | Path, chunk_rows: int, *, noun: str = "feature", width: int | None = None
-) -> Iterator[csr_matrix]:
-    """Reads the rows of a SciPy `.npz` CSR file in order, `chunk_rows` at a time.
+def read_npz(path: str | Path, *, noun: str = "feature", width: int | None = None) -> csr_matrix:
+    """Reads a SciPy `.npz` CSR file, which must fit into memory.
 
     Args:
       path: a file that `scipy.sparse.save_npz` wrote, compressed or not.
-      chunk_rows: rows of each piece; the last one may have fewer.
       noun: what a column is, "feature" or "label". Values of labels must be 1.
       width: required number of columns; None accepts any.
 
-    Yields:
-      float32 CSR [up to chunk_rows, columns] with sorted ids, without the values that are 0.
+    Returns:
+      float32 CSR [n, columns] with sorted ids, without the values that are 0.
 
     Raises:
       InputError: no such file; a member that is missing or of another kind or size; a format other
@@ -169,79 +89,87 @@ def iter_npz(
         a value that is not finite. The message names the file, and the row if there is one.
     """
     path = Path(path)
-    with ExitStack() as stack:
+    try:
+        archive = zipfile.ZipFile(path)
+    except DAMAGE as error:
+        raise read_error(path, error, "a SciPy .npz file") from error
+    with archive:
         try:
-            archive = stack.enter_context(zipfile.ZipFile(path))
-        except DAMAGE as error:
-            raise read_error(path, error, "a SciPy .npz file") from error
-
-        def member(name: str, kinds: str) -> _Member:
-            try:
-                stream = stack.enter_context(archive.open(f"{name}.npy"))
-            except KeyError as error:
-                found = f"no member {name}"
-                raise InputError(str(path), found, "a SciPy CSR matrix") from error
-            except DAMAGE as error:
-                raise InputError(f"{path}:{name}", f"damage ({error})", "an intact file") from error
-            return _Member(path, stream, name, kinds)
-
-        form = member("format", "SU")
-        if form.size * form.dtype.itemsize > _HEADER_BYTES:
-            raise InputError(form.where, f"{form.size} texts of {form.dtype}", "'csr'")
-        try:
-            kind = form.read(form.size).astype("U").tolist()
-        except ValueError as error:  # bytes that are not text
+            form = _read_member(path, archive, "format", "SU").reshape(-1).astype("U").tolist()
+        except UnicodeDecodeError as error:
             raise InputError(str(path), "a format that is not text", "'csr'") from error
-        if kind != ["csr"]:
+        if form != ["csr"]:
             expected = "'csr', which `.tocsr()` makes"
-            raise InputError(str(path), f"format {ascii(kind)[:40]}", expected)
-        shape_member = member("shape", "iu")
-        shape = shape_member.read(min(shape_member.size, 3)).tolist()
+            raise InputError(str(path), f"format {ascii(form)[:40]}", expected)
+        shape = _read_member(path, archive, "shape", "iu").reshape(-1)[:3].tolist()
         if len(shape) != 2 or not all(1 <= size < 2**31 for size in shape):
             raise InputError(str(path), f"shape {shape}", "two sizes from 1 to 2^31 - 1")
         rows, columns = shape
         if width is not None and columns != width:
             raise InputError(str(path), f"{columns} {noun}s", f"{width}")
-        indptr, indices = member("indptr", "iu"), member("indices", "iu")
-        data = member("data", "biuf")
-        if indptr.size != rows + 1:
-            raise InputError(indptr.where, f"{indptr.size} entries", f"{rows + 1} for {rows} rows")
-        if indices.size != data.size:
-            raise InputError(indices.where, f"{indices.size} entries", f"{data.size}, as in data")
-        last = indptr.read(1).astype(np.int64)
-        if last[0] != 0:
-            raise InputError(indptr.where, f"{last[0]} first", "0")
-        for first_row in range(0, rows, chunk_rows):
-            taken = min(chunk_rows, rows - first_row)
-            ends = np.concatenate([last, indptr.read(taken).astype(np.int64)])
-            if (falls := np.flatnonzero(np.diff(ends) < 0)).size or ends[-1] > data.size:
-                row = first_row + (int(falls[0]) if falls.size else taken - 1)
-                found = f"row pointers that decrease or pass the end at row {row}"
-                raise InputError(indptr.where, found, f"non-decreasing ones up to {data.size}")
-            size = int(ends[-1] - ends[0])
-            yield _checked(
-                path, noun, first_row, ends - ends[0], indices.read(size), data.read(size), columns
-            )
-            last = ends[-1:]
-        if last[0] != data.size:
-            raise InputError(indptr.where, f"{last[0]} last", f"{data.size}, the entries of data")
-        for stream in (indptr, indices, data):
-            stream.finish()
+        indptr, indices = (
+            _read_member(path, archive, name, "iu").reshape(-1) for name in ("indptr", "indices")
+        )
+        data = _read_member(path, archive, "data", "biuf").reshape(-1)
+    if indptr.size != rows + 1:
+        found = f"{indptr.size} entries"
+        raise InputError(f"{path}:indptr", found, f"{rows + 1} for {rows} rows")
+    if indices.size != data.size:
+        raise InputError(f"{path}:indices", f"{indices.size} entries", f"{data.size}, as in data")
+    ends = indptr.astype(np.int64)
+    if ends[0] != 0:
+        raise InputError(f"{path}:indptr", f"{ends[0]} first", "0")
+    if (wrong := np.flatnonzero((np.diff(ends) < 0) | (ends[1:] > data.size))).size:
+        found = f"row pointers that decrease or pass the end at row {wrong[0]}"
+        raise InputError(f"{path}:indptr", found, f"non-decreasing ones up to {data.size}")
+    if ends[-1] != data.size:
+        expected = f"{data.size}, the entries of data"
+        raise InputError(f"{path}:indptr", f"{ends[-1]} last", expected)
+    return _checked(path, noun, ends, indices, data, columns)
+
+
+def _read_member(path: Path, archive: zipfile.ZipFile, name: str, kinds: str) -> NDArray[Any]:
+    """Reads a scalar or one-dimensional `.npy` member of a zip.
+
+    Args:
+      path: the zip, for errors.
+      archive: the same, open.
+      name: name of the member.
+      kinds: allowed NumPy dtype kinds, such as "iu".
+
+    Raises:
+      InputError: it is missing, damaged, no array or one of another kind.
+    """
+    where = f"{path}:{name}"
+    if f"{name}.npy" not in archive.namelist():
+        raise InputError(str(path), f"no member {name}", "a SciPy CSR matrix")
+    try:
+        with headers_unwarned(), archive.open(f"{name}.npy") as stream:
+            array = np.lib.format.read_array(stream, allow_pickle=False)
+            has_more = stream.read(1) != b""  # zipfile compares the CRC at the end
+    except DAMAGE as error:
+        reason = f"damaged data or no array ({describe_error(error)})"
+        raise InputError(where, reason, "an intact .npy member") from error
+    if array.dtype.kind not in kinds or array.ndim > 1:
+        found = f"an array of {array.dtype} with {array.ndim} axes"
+        raise InputError(where, found, "one axis of plain numbers")
+    if has_more:
+        raise InputError(where, "more data", f"{array.size} entries")
+    return array
 
 
 def _checked(
     path: Path,
     noun: str,
-    first_row: int,
     indptr: NDArray[np.int64],
     indices: NDArray[Any],
     data: NDArray[Any],
     columns: int,
 ) -> csr_matrix:
-    """Checks ids and values of some rows, and returns them as float32 CSR with sorted ids."""
+    """Checks ids and values, and returns them as float32 CSR with sorted ids."""
 
     def fail(entry: int, found: str, expected: str) -> None:
-        row = first_row + int(np.searchsorted(indptr, entry, side="right")) - 1
+        row = int(np.searchsorted(indptr, entry, side="right")) - 1
         raise InputError(str(path), f"row {row}: {found}", expected)
 
     if (bad := np.flatnonzero((indices < 0) | (indices >= columns))).size:
@@ -267,11 +195,6 @@ def _checked(
     return matrix
 
 
-def read_npz(path: str | Path, *, noun: str = "feature") -> csr_matrix:
-    """Reads a whole SciPy `.npz` CSR file as float32 CSR [n, columns]; see `iter_npz`."""
-    return _concatenate(list(iter_npz(path, _CHUNK_ROWS, noun=noun)))
-
-
 def iter_npy(
     path: str | Path, chunk_rows: int, *, width: int | None = None
 ) -> Iterator[csr_matrix]:
@@ -291,9 +214,7 @@ def iter_npy(
     """
     path = Path(path)
     try:
-        _refuse_long_header(path)
-        with headers_unwarned():
-            dense = np.load(path, mmap_mode="r", allow_pickle=False)
+        dense = map_npy(path)
     except DAMAGE as error:
         reason = getattr(error, "strerror", None) or "no array that numpy reads without pickle"
         raise InputError(str(path), reason.lower(), "a .npy matrix of numbers") from error

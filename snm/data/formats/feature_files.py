@@ -11,7 +11,7 @@ from pathlib import Path
 
 from scipy.sparse import csr_matrix, vstack
 
-from snm.data.formats.binary import iter_npy, iter_npz
+from snm.data.formats.binary import iter_npy, read_npz
 from snm.data.formats.repository_text.errors import FEATURES, ONE_FILE
 from snm.data.formats.repository_text.reader import TextReader, to_csr
 from snm.errors import InputError
@@ -23,7 +23,7 @@ __all__ = ["iter_features"]
 def iter_features(
     path: str | Path, num_features: int, chunk_rows: int = 4096
 ) -> Iterator[csr_matrix]:
-    """Streams the features of a file of any size in bounded memory.
+    """Streams the features of a file in bounded memory; a `.npz` is read whole.
 
     Args:
       path: one-file text (its labels, if any, are checked and dropped) or `X_Xf` text, plain or
@@ -42,7 +42,9 @@ def iter_features(
     if chunk_rows < 1:
         raise InputError("chunk_rows", f"{chunk_rows}", "at least 1")
     if path.suffix.lower() == ".npz":
-        yield from iter_npz(path, chunk_rows, width=num_features)
+        features = read_npz(path, width=num_features)
+        for first in range(0, features.shape[0], chunk_rows):
+            yield features[first : first + chunk_rows]
     elif path.suffix.lower() == ".npy":
         yield from iter_npy(path, chunk_rows, width=num_features)
     else:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import snm
-from snm.data.formats.binary import read_npy, read_npz
+from snm.data.formats.binary import read_npy
 from snm.data.formats.foreign import read_rows
 from snm.data.formats.questions import read_questions
 from snm.data.formats.repository_text.reader import read_text
@@ -79,13 +79,6 @@ def test_headers_that_claim_a_billion(tmp_path):
     # What is rather wide in truth is read.
     (tmp_path / "train.txt").write_text("2 16000000 16000000\n0,1 0:1\n1 1:1\n")
     assert snm.load_data(tmp_path, cache=None).train.num_labels == 16_000_000
-
-
-def test_a_text_for_a_format(tmp_path):
-    """The member that names the format declares a text of a gigabyte."""
-    path = tmp_path / "X.trn.npz"
-    np.savez(path, format=np.array(b"c" * 20_000), shape=[1, 1])
-    assert "texts of |S20000" in refused("format", lambda: read_npz(path))
 
 
 def test_a_wide_dense_matrix_is_converted_in_pieces(tmp_path):
