@@ -213,9 +213,11 @@ def _run(command: Compare) -> None:
 
 
 def _check(command: Compare) -> None:
-    """Rejects numbers out of range, and warns of peers that cannot run."""
+    """Rejects numbers out of range and an unusable cache, and warns of peers that cannot run."""
+    from snm.system.cache_folder import cache_folder
     from snm.system.terminal import say
 
+    cache_folder("default")  # or each training would fail
     for flag, value in (
         ("--seeds", command.seeds),
         ("--jobs", command.jobs),

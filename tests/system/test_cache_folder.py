@@ -78,9 +78,11 @@ def test_that_of_another_user_is_refused(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("address", ["gs://bucket/cache", "https://me:hush@host/c", "://b"])
-def test_an_address_is_refused_at_the_start(tmp_path, monkeypatch, capsys, address):
+@pytest.mark.parametrize("words", [("train", "--run-dir"), ("compare", "--out")])
+def test_an_address_is_refused_at_the_start(tmp_path, monkeypatch, capsys, address, words):
     monkeypatch.setenv("SNM_CACHE", address)
     monkeypatch.chdir(tmp_path)
-    told = refused(capsys, "train", "synthetic", "--run-dir", "never")
+    verb, folder = words
+    told = refused(capsys, verb, "synthetic", folder, "never")
     assert told == "SNM_CACHE: found an address, expected a folder of this machine"
     assert not list(tmp_path.iterdir())

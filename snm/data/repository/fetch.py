@@ -11,7 +11,7 @@ from typing import Any
 from snm.data.conversion.split import write_parts
 from snm.data.formats.split_files import SplitFiles
 from snm.data.load import load
-from snm.data.repository.download import OnProgress, fetch_archive
+from snm.data.repository.download import OnProgress, fetch_archive, file_hash
 from snm.data.repository.registry import SIZES, Entry, Mirror
 from snm.data.repository.unpack import unpack
 from snm.data.statistics import describe
@@ -128,8 +128,7 @@ def _matching_mirrors(archive: Path, mirrors: tuple[Mirror, ...]) -> tuple[Mirro
             continue
         kind, _, expected = mirror.hash.partition(":")
         if kind not in hashes:
-            with archive.open("rb") as stream:
-                hashes[kind] = hashlib.file_digest(stream, kind).hexdigest()
+            hashes[kind] = file_hash(archive, kind)
         if hashes[kind] == expected.lower():
             matching.append(mirror)
     unhashed = [mirror for mirror in mirrors if mirror.hash is None]
