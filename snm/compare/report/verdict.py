@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from snm.compare.report.cells import format_mean, format_seconds
 from snm.compare.report.paired import RETRIEVAL, best_arm, difference
-from snm.compare.report.parts import PARTS
+from snm.compare.report.parts import PARTS, count_failed
 from snm.compare.report.series import Record, good_seeds
 from snm.compare.report.summary import BY_LOSS, Spread, spread
 
@@ -29,10 +29,9 @@ def verdict(results: Record) -> list[str]:
     gains = [_gains_and_losses(arm, arm_of[arm["baseline"]]) for arm in results["arms"]
              if ("-" + arm["name"]).endswith("-top-1") and arm["ratio"]]  # fmt: skip
     sentences[1:1] = _settled(results["arms"]) + gains
-    runs = [seed for part in PARTS for arm in results.get(part, []) for seed in arm["seeds"]]
-    failed = sum("failed" in seed for seed in runs)
+    failed, total = count_failed(results)
     if failed:
-        sentences.append(f"{failed} of {len(runs)} runs failed and are missing from these figures.")
+        sentences.append(f"{failed} of {total} runs failed and are missing from these figures.")
     if results["plan"]["seeds"] == 1:
         sentences.append("One seed shows no spread: small differences mean nothing here.")
     elif results["plan"]["seeds"] == 2:
