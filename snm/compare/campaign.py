@@ -160,6 +160,10 @@ class Campaign:
                        if "metrics" in results[arm.name, seed]]
             for arm in arms
         }  # fmt: skip
+        loss_of = {arm.name: arm.config.loss for arm in arms}
+        # Of other losses, a ratio would be one of learning rates and score scales as well.
+        baselines = {arm.name: successful[arm.baseline] for arm in arms
+                     if loss_of.get(arm.baseline) == arm.config.loss}  # fmt: skip
         return [
             {
                 "name": arm.name,
@@ -173,7 +177,7 @@ class Campaign:
                 ],
                 "seconds": _mean(successful[arm.name], "seconds"),
                 "peak_memory_bytes": _mean(successful[arm.name], "peak_memory_bytes"),
-                **summarize(successful[arm.name], successful.get(arm.baseline, [])),
+                **summarize(successful[arm.name], baselines.get(arm.name, [])),
             }
             for arm in arms
         ]

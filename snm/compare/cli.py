@@ -78,7 +78,8 @@ class Compare:
     each visit."""
     extras: tuple[str, ...] = ()
     """Additional arms: power-law, epsilon-tail, subsample, all-labels, anneal, logistic,
-    squared-hinge, frequency, in-batch, full-softmax."""
+    squared-hinge, frequency, in-batch, full-softmax. The last three have the loss softmax: ratios
+    to negative sampling need it in --losses."""
     exclude_all: bool = False
     """Run each arm a second time with all known labels of a point excluded from its negatives."""
     tune: bool = False

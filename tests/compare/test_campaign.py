@@ -241,9 +241,9 @@ def test_runs_at_once_of_one_arm_are_all_shown(folder, tmp_path, monkeypatch):
 
 
 def test_tables_show_failures():
-    arm = {"name": BASELINE, "baseline": BASELINE, "mined": 8, "sampled": 8, "mined_start": 0,
-           "differing": {}, "seeds": [{"seed": 0, "failed": "ended by SIGKILL"}], "seconds": None,
-           "peak_memory_bytes": None, **summarize([], [])}  # fmt: skip
+    arm = {"name": BASELINE, "baseline": BASELINE, "loss": "bowl", "mined": 8, "sampled": 8,
+           "mined_start": 0, "differing": {}, "seeds": [{"seed": 0, "failed": "ended by SIGKILL"}],
+           "seconds": None, "peak_memory_bytes": None, **summarize([], [])}  # fmt: skip
     found = all_sheets(
         {"arms": [arm], "equal_seconds": [], "data": {"labels": 9},
          "plan": {"seeds": 1, "settings": {"loss": "bowl", "memory": "off"}}}

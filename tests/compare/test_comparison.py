@@ -162,6 +162,45 @@ def test_arms_of_other_losses_tell_their_rate_and_scale(folder, tmp_path, monkey
     assert mined["differing"].items() - bowl["differing"].items() == {("mined", 2)}
 
 
+@pytest.mark.parametrize("losses", [("bowl",), ("bowl", "softmax")])
+def test_arms_of_a_loss_without_negative_sampling_have_no_ratio(
+    folder, tmp_path, monkeypatch, losses
+):
+    """Loss, rate and scale differ from those of BOWL: the quotient would be of all three."""
+
+    def run_jobs(data, runs, jobs, at_once):
+        runs.mkdir(exist_ok=True)
+        for job in jobs:
+            metrics = {name: 2.0 + (job.arm == "in-batch") for name in NAMES}
+            more = {"seconds": 1.0, "peak_memory_bytes": 1}
+            write_record(runs / f"{job.name}.json", {"seed": 0, "metrics": metrics, **more})
+        return (_ for _ in ())
+
+    monkeypatch.setattr("snm.compare.campaign.run_jobs", run_jobs)
+    base = dataclasses.replace(snm.preset("paper"), sampled=8)
+    arms = plan_arms(base, mined=(2,), losses=losses, extras=("in-batch",))
+    settings = CampaignSettings(
+        "tiny", arms, seeds=1, tune=False, tune_epochs=None, equal_seconds=False, jobs=1
+    )
+    (found,) = Campaign(settings, snm.load_data(folder), tmp_path, lambda *_: None).run()
+    report = results(*found["arms"], seeds=1)
+    note, said = all_sheets(report)[0].note, verdict(report)[0]
+    assert found["arms"][1]["ratio"]["R@1"] == 1.0
+    last = found["arms"][-1]
+    why = " No ratio, as --losses lacks their loss: in-batch."
+    if "softmax" in losses:
+        assert (last["baseline"], last["ratio"]["R@1"]) == ("softmax-negative-sampling", 1.5)
+        assert why not in note
+        assert "1.50 times that of softmax-negative-sampling" in said
+    else:
+        assert (last["baseline"], last["ratio"]["R@1"]) == (BASELINE, None)
+        assert why in note
+        assert "percent: no ratio to negative-sampling, which has another loss." in said
+        (line,) = [each for each in csv.DictReader(results_csv(report).splitlines())
+                   if each["arm"] == "in-batch"]  # fmt: skip
+        assert (line["R@1"], line["ratio R@1"]) == ("3.0", "")
+
+
 def test_tuned_arms_tell_what_they_were_tuned_to(folder, tmp_path, monkeypatch):
     monkeypatch.setattr("snm.compare.campaign.run_jobs", lambda *_: (_ for _ in ()))
     base = dataclasses.replace(snm.preset("paper"), sampled=8, mined="all")

@@ -10,7 +10,7 @@ import numpy as np
 from snm.compare.report.series import Record, good_seeds
 from snm.compare.report.summary import Spread, spread_over_seeds
 
-__all__ = ["RANKING", "RETRIEVAL", "best_arm", "difference"]
+__all__ = ["RANKING", "RETRIEVAL", "best_arm", "difference", "other_loss"]
 
 RETRIEVAL = ("R@1", "R@3", "R@5", "P@1", "P@3", "P@5")
 RANKING = ("nDCG@1", "nDCG@3", "nDCG@5", "PSP@1", "PSP@3", "PSP@5")
@@ -28,6 +28,17 @@ def best_arm(arms: Sequence[Record]) -> tuple[Record, dict[str, str]] | None:
     leaders = {name: max(scored, key=lambda arm: arm["mean"][name])["name"] for name in names}
     counts = Counter(leaders.values())
     return max(scored, key=lambda arm: (counts[arm["name"]], arm["mean"]["R@1"])), leaders
+
+
+def other_loss(arms: Sequence[Record]) -> list[str]:
+    """The arms without a ratio because their baseline has another loss."""
+    loss_of = {arm["name"]: arm["loss"] for arm in arms}
+    return [
+        arm["name"]
+        for arm in arms
+        if loss_of.get(arm["baseline"], arm["loss"]) != arm["loss"]
+        and all(ratio is None for ratio in arm["ratio"].values())
+    ]
 
 
 def difference(arm: Record, other: Record, name: str) -> tuple[float, Spread | None] | None:

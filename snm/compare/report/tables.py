@@ -18,7 +18,7 @@ from snm.compare.report.cells import (
     format_setting,
     format_speed,
 )  # fmt: skip
-from snm.compare.report.paired import RANKING, RETRIEVAL, best_arm, difference
+from snm.compare.report.paired import RANKING, RETRIEVAL, best_arm, difference, other_loss
 from snm.compare.report.parts import PARTS
 from snm.compare.report.series import good_seeds
 from snm.compare.report.sheet import Sheet
@@ -345,9 +345,12 @@ def _legend(results: Results, part: str) -> str:
     of_means = "of the mean to that of " if seeds > 1 else "to "
     paired = ", its interval paired by seed" * (seeds > 2)
     paired += ", ± half the paired difference of two seeds" * (seeds == 2)
+    without = ""
+    if names := other_loss(arms):
+        without = f" No ratio, as --losses lacks their loss: {', '.join(names)}."
     return (
         f"{_spread_in_words(seeds, arms)}with an x the ratio {of_means}"
-        f"the arm's baseline{over_shared_seeds(arms)}{paired}."
+        f"the arm's baseline{over_shared_seeds(arms)}{paired}.{without}"
     )
 
 

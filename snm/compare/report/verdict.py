@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from snm.compare.report.cells import format_mean, format_seconds
-from snm.compare.report.paired import RETRIEVAL, best_arm, difference
+from snm.compare.report.paired import RETRIEVAL, best_arm, difference, other_loss
 from snm.compare.report.parts import PARTS, count_failed
 from snm.compare.report.series import Record, good_seeds
 from snm.compare.report.summary import BY_LOSS, Spread, spread
@@ -89,7 +89,10 @@ def _against(arm: Record, arm_of: dict[str, Record]) -> str:
     """The ratio of an arm's R@1 to its baseline's."""
     ratio, around = arm["ratio"]["R@1"], spread(arm, "R@1", "ratio_")
     if ratio is None:
-        return f"no ratio to {arm['baseline']}, which has no R@1 above 0 in the same seeds"
+        has = "no R@1 above 0 in the same seeds"
+        if arm["name"] in other_loss([*arm_of.values()]):
+            has = "another loss"
+        return f"no ratio to {arm['baseline']}, which has {has}"
     # A mean is over all seeds of an arm, a ratio over those that the baseline has as well.
     baseline = arm_of[arm["baseline"]]
     own, others = ({seed["seed"] for seed in good_seeds(each)} for each in (arm, baseline))
