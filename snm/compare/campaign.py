@@ -18,7 +18,7 @@ from snm.compare.arms import EXTRAS, Arm, ResolvedArm, tuning_grid
 from snm.compare.jobs import Job, Running, read_result, run_jobs
 from snm.compare.records import read_record, write_record
 from snm.compare.report.flat import SETTINGS
-from snm.compare.report.summary import BY_LOSS, summarize
+from snm.compare.report.summary import BY_LOSS, is_metric, summarize
 from snm.config.checks import unused_settings
 from snm.config.loss_options import unused_loss_options
 from snm.config.resolve import resolve
@@ -204,7 +204,7 @@ class Campaign:
             result = read_result(self._runs, job) or {}
             trial: dict[str, Any] = {"settings": settings}
             if "metrics" in result:
-                trial["validation"] = {k: v for k, v in result["metrics"].items() if "@" in k}
+                trial["validation"] = {k: v for k, v in result["metrics"].items() if is_metric(k)}
                 trial["seconds"] = result["seconds"]
             else:
                 trial["failed"] = result.get("error", "no result")

@@ -18,6 +18,7 @@ from snm.compare.records import write_record
 from snm.compare.report.flat import results_csv
 from snm.compare.report.markdown import markdown
 from snm.compare.report.page import page
+from snm.compare.report.summary import summarize
 from snm.compare.report.tables import all_sheets
 from snm.compare.report.verdict import verdict
 from snm.compare.worker import run_task
@@ -35,6 +36,25 @@ def test_each_cell_is_of_its_own_metric():
     ):
         assert found[title].columns[before:] == names
         assert found[title].rows[1][before:] == tuple(f"{own[name]:.2f}" for name in names)
+
+
+def test_a_comparison_with_auc_tells_it():
+    arms = [arm(BASE, [2.0, 4.0]), arm("top-16", [4.0, 8.0], [2.0, 4.0])]
+    for each, values in zip(arms, ((80.0, 90.0), (90.0, 97.0)), strict=True):
+        for seed, value in zip(each["seeds"], values, strict=True):
+            seed["metrics"] |= {"AUC": value, "points": 9}
+    for each in arms:
+        each |= summarize(each["seeds"], arms[0]["seeds"])
+    found = results(*arms)
+    sheet = {sheet.title: sheet for sheet in all_sheets(found)}["Ranking and rare labels"]
+    assert sheet.columns[-1] == "AUC" and "AUC: how often" in sheet.note
+    assert sheet.rows[1][-1].startswith("93.50") and "(1.10" in sheet.rows[1][-1]
+    first, *_, last = csv.DictReader(results_csv(found).splitlines())
+    assert (first["AUC"], last["AUC"], last["ratio AUC"]) == ("80.0", "97.0", "1.1")
+    assert "points" not in first
+    (plain,) = [sheet for sheet in all_sheets(results(arm(BASE, [2.0, 4.0])))
+                if sheet.title == "Ranking and rare labels"]  # fmt: skip
+    assert plain.columns[-1] == "PSP@5" and "AUC" not in plain.note
 
 
 def test_all_labels_are_told_by_their_number():

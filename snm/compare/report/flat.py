@@ -7,6 +7,7 @@ import io
 from typing import Any
 
 from snm.compare.report.parts import PARTS
+from snm.compare.report.summary import is_metric
 from snm.system.escapes import escape_controls
 
 __all__ = ["SETTINGS", "results_csv"]
@@ -46,7 +47,7 @@ def results_csv(results: dict[str, Any]) -> str:
         (*SETTINGS, *(name for _, arm, _ in runs for name in arm["differing"]))
     )
     metrics = dict.fromkeys(
-        name for _, _, seed in runs for name in seed.get("metrics", ()) if "@" in name
+        name for _, _, seed in runs for name in seed.get("metrics", ()) if is_metric(name)
     )
     table = io.StringIO()
     lines = csv.writer(table, lineterminator="\n")

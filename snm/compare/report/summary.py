@@ -14,6 +14,7 @@ __all__ = [
     "Spread",
     "half_range",
     "interval",
+    "is_metric",
     "spread",
     "spread_over_seeds",
     "summarize",
@@ -38,6 +39,11 @@ class Spread(NamedTuple):
 
     half: float
     words: str
+
+
+def is_metric(name: str) -> bool:
+    """Whether an entry of a run's `metrics` is a metric, and not a number of points."""
+    return "@" in name or name == "AUC"
 
 
 def interval(values: Sequence[float]) -> float | None:
@@ -133,7 +139,7 @@ def summarize(
       width, None for fewer than three seeds; of two seeds, `half_range` and `ratio_half_range` are
       half the distance (for the ratio, of its residuals).
     """
-    names = [name for name in (results[0]["metrics"] if results else {}) if "@" in name]
+    names = [name for name in (results[0]["metrics"] if results else {}) if is_metric(name)]
     keys = ("mean", "ci95", "half_range", "ratio", "ratio_ci95", "ratio_half_range")
     summary: dict[str, dict[str, Any]] = {key: {} for key in keys}
     for name in names:

@@ -174,8 +174,12 @@ def _ranking(results: Results) -> Sheet:
         f"{_legend(results, 'arms')} The runs of the first table. "
         "PSP weighs a hit by how rare its label is."
     )
-    rows = [format_row(arm, RANKING, []) for arm in results["arms"]]
-    return Sheet("Ranking and rare labels", note, ("arm", *RANKING), tuple(rows))
+    names: tuple[str, ...] = RANKING
+    if any("AUC" in arm["mean"] for arm in results["arms"]):
+        names += ("AUC",)
+        note += " AUC: how often a label of the point scores above a label that it lacks."
+    rows = [format_row(arm, names, []) for arm in results["arms"]]
+    return Sheet("Ranking and rare labels", note, ("arm", *names), tuple(rows))
 
 
 def _costs(results: Results) -> Sheet:
