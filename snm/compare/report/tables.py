@@ -98,6 +98,7 @@ def _tuned(results: Results) -> Sheet | None:
     )
     if any("*" in chosen for _, chosen, *_ in rows):
         note += " With *, the rate is at the edge of those tried: a better one may lie beyond it."
+        note += " Weights and scales have no mark: of two values, each is at an edge."
     columns = ("arm", "chosen", "tried", *RETRIEVAL)
     return Sheet("Each arm at its best", note, columns, tuple(rows))
 

@@ -183,7 +183,7 @@ def test_a_tuned_rate_at_the_edge_of_the_grid_is_marked():
         ("rate 50, weight 4", "rate 16.6667, 50, 150; weight 1, 4"),
     ]
     says = "With *, the rate is at the edge of those tried"
-    assert says in sheet.note
+    assert says in sheet.note and sheet.note.endswith("of two values, each is at an edge.")
     tuning[BASE]["best"] = tried[4]
     sheet = {sheet.title: sheet for sheet in all_sheets(found)}["Each arm at its best"]
     assert says not in sheet.note
