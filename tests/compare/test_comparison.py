@@ -28,7 +28,7 @@ from snm.config.resolve import resolve
 def test_each_cell_is_of_its_own_metric():
     own = {name: float(number) for number, name in enumerate(NAMES)}
     one = arm("top-16", [4.0, 8.0], [2.0, 4.0])
-    one |= {"mean": own, "half_range": {}, "ratio": dict.fromkeys(NAMES)}
+    one |= {"mean": own, "ratio": dict.fromkeys(NAMES)}
     found = {sheet.title: sheet for sheet in all_sheets(results(arm(BASE, [2.0, 4.0]), one))}
     for title, before, names in (
         ("Equal steps", 2, ("R@1", "R@3", "R@5", "P@1", "P@3", "P@5")),

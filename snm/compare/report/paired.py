@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from snm.compare.report.series import Record, good_seeds
-from snm.compare.report.summary import Spread, spread_over_seeds
+from snm.compare.report.summary import interval
 
 __all__ = ["RANKING", "RETRIEVAL", "best_arm", "difference", "other_loss"]
 
@@ -41,8 +41,8 @@ def other_loss(arms: Sequence[Record]) -> list[str]:
     ]
 
 
-def difference(arm: Record, other: Record, name: str) -> tuple[float, Spread | None] | None:
-    """Mean and spread, over common seeds, of the difference of a metric between two arms.
+def difference(arm: Record, other: Record, name: str) -> tuple[float, float | None] | None:
+    """The mean difference in a metric of two arms over common seeds, and half its 95% interval.
 
     Effects of the seed on both arms, such as the order of the points, cancel. So this is more
     precise than comparing the intervals of two arms, and needs no common baseline.
@@ -55,4 +55,4 @@ def difference(arm: Record, other: Record, name: str) -> tuple[float, Spread | N
     differences = [values[seed] - other_values[seed] for seed in seeds]
     if not differences:
         return None
-    return float(np.mean(differences)), spread_over_seeds(differences)
+    return float(np.mean(differences)), interval(differences)
