@@ -30,7 +30,8 @@ class Arm:
     Attributes:
       name: unique within a comparison.
       config: all settings; the seed is set per run.
-      baseline: name of the arm whose means those of this arm are divided by.
+      baseline: name of the arm of negative sampling whose training time this arm has at equal
+        seconds, and whose means those of this arm are divided by, if both have the same loss.
       about: a one-line description.
     """
 
@@ -136,7 +137,8 @@ def plan_arms(
       mined: values of k'.
       losses: bowl, powl, softmax or listwise losses. Listwise losses are trained with all positives
         of a point, independent of `base`.
-      extras: keys of `EXTRAS`; they use the value of `mined` nearest to 16.
+      extras: keys of `EXTRAS`; they use the value of `mined` nearest to 16. The baseline is
+        negative sampling with the loss of the extra, or with the first loss if `losses` lacks it.
       exclude_all: whether to add a variant of each arm that excludes all known labels of a point
         from its negatives.
 
@@ -171,7 +173,8 @@ def plan_arms(
             found = f"{name} where {config.loss} is the first loss"
             raise InputError("--extras", found, "bowl or powl, whose weights and surrogate it sets")
         suffix = "" if config.mined == "all" else f" (k' {middle})"
-        arms.append(Arm(name, config, BASELINE, about + suffix))
+        prefix = f"{config.loss}-" if config.loss in losses[1:] else ""
+        arms.append(Arm(name, config, prefix + BASELINE, about + suffix))
     # A setting that no arm uses is an error; one that only some arms use is reset in the others.
     unused = [unused_settings(arm.config) for arm in arms]
     reject_unused_settings(base, set.intersection(*map(set, unused)))

@@ -18,7 +18,7 @@ from snm.compare.arms import EXTRAS, Arm, ResolvedArm, tuning_grid
 from snm.compare.jobs import Job, Running, read_result, run_jobs
 from snm.compare.records import read_record, write_record
 from snm.compare.report.flat import SETTINGS
-from snm.compare.report.summary import BY_LOSS, summarize
+from snm.compare.report.summary import BY_LOSS, is_metric, summarize
 from snm.config.checks import unused_settings
 from snm.config.loss_options import unused_loss_options
 from snm.config.resolve import resolve
@@ -160,6 +160,10 @@ class Campaign:
                        if "metrics" in results[arm.name, seed]]
             for arm in arms
         }  # fmt: skip
+        loss_of = {arm.name: arm.config.loss for arm in arms}
+        # Of other losses, a ratio would be one of learning rates and score scales as well.
+        baselines = {arm.name: successful[arm.baseline] for arm in arms
+                     if loss_of.get(arm.baseline) == arm.config.loss}  # fmt: skip
         return [
             {
                 "name": arm.name,
@@ -173,7 +177,7 @@ class Campaign:
                 ],
                 "seconds": _mean(successful[arm.name], "seconds"),
                 "peak_memory_bytes": _mean(successful[arm.name], "peak_memory_bytes"),
-                **summarize(successful[arm.name], successful.get(arm.baseline, [])),
+                **summarize(successful[arm.name], baselines.get(arm.name, [])),
             }
             for arm in arms
         ]
@@ -200,7 +204,7 @@ class Campaign:
             result = read_result(self._runs, job) or {}
             trial: dict[str, Any] = {"settings": settings}
             if "metrics" in result:
-                trial["validation"] = {k: v for k, v in result["metrics"].items() if "@" in k}
+                trial["validation"] = {k: v for k, v in result["metrics"].items() if is_metric(k)}
                 trial["seconds"] = result["seconds"]
             else:
                 trial["failed"] = result.get("error", "no result")

@@ -51,7 +51,8 @@ class Compare:
     If the comparison was interrupted, the same command resumes it: finished runs are kept, the
     others continue from their checkpoints. SIGTERM and Ctrl-C have running runs write a checkpoint,
     and exit with status 75; another signal, a second later or more, stops at once. Writes
-    results.json, results.csv (a line for each run), table.md and report.html to OUT.
+    results.json, results.csv (a line for each run), table.md and report.html to OUT. If all runs
+    failed, it exits with status 1.
 
     For example:
 
@@ -79,7 +80,8 @@ class Compare:
     each epoch."""
     extras: Annotated[tuple[str, ...], arg(metavar="NAME ...")] = ()
     """Additional configurations (arms): power-law, epsilon-tail, subsample, all-labels, anneal,
-    logistic, squared-hinge, frequency, in-batch, full-softmax."""
+    logistic, squared-hinge, frequency, in-batch, full-softmax. The last three have the loss
+    softmax: ratios to negative sampling need it in --losses."""
     exclude_all: bool = False
     """Run each arm a second time with all known labels of a point excluded from its negatives."""
     tune: bool = False
@@ -164,14 +166,17 @@ def _run(command: Compare) -> None:
 
     Raises:
       InputError: the data, the settings or the folder are not valid.
+      SystemExit: with status 1, if all runs failed.
     """
     from snm.compare.campaign import Campaign, CampaignSettings
     from snm.compare.progress import Display
     from snm.compare.records import write_record
+    from snm.compare.report.parts import count_failed
     from snm.compare.report.tables import all_sheets
     from snm.compare.report.terminal import layout_tables
     from snm.system.locks import LOCK, locked
     from snm.system.signals import announced_stop
+    from snm.system.stderr import print_error
     from snm.system.terminal import console, say
 
     _check(command)
@@ -209,7 +214,14 @@ def _run(command: Compare) -> None:
         _write(command.out, results)
     for sheet in all_sheets(results):
         console.print(*layout_tables(sheet, console.width), sep="\n")
-    say(f"\n{command.out / 'report.html'}")
+    report = command.out / "report.html"
+    say(f"\n{report}")
+    failed, total = count_failed(results)
+    if failed == total:
+        print_error(f"all {total} runs failed; {report} says why")
+        raise SystemExit(1)
+    if failed:
+        say(f"{failed} of {total} runs failed; the report says why")
 
 
 def _check(command: Compare) -> None:

@@ -77,6 +77,7 @@ class Probe:
             self._test = dataset.test.take(np.sort(order))
         self._uniform = config.sampler == "uniform"
 
+    @np.errstate(over="ignore", invalid="ignore")  # of a model that diverges; its run says so
     def __call__(self, predictor: Predictor) -> dict[str, Any]:
         """Measures a model.
 

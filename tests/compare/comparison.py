@@ -122,11 +122,13 @@ def full():
 
 
 def many():
-    """Results with more arms than colours, of two losses."""
-    base = [2.0, 4.0]
+    """Results with more arms than colours, of two losses, and with intervals."""
+    base = [2.0, 4.0, 3.0]
     arms = [arm(BASE, base)]
-    arms += [arm(f"top-{2**i}-exclude-all", [2.0 + i, 4.0 + i], base) for i in range(12)]
+    arms += [arm(f"top-{2**i}-exclude-all", [2.0 + i, 4.0 + i, 3.0 + i], base) for i in range(12)]
     other = "softmax-" + BASE
     arms += [arm(other, base, baseline=other)]
-    arms += [arm(f"softmax-top-{4**i}", [2.0, 3.0 + i], base, baseline=other) for i in range(4)]
-    return results(*arms)
+    arms += [
+        arm(f"softmax-top-{4**i}", [2.0, 3.0 + i, 2.5], base, baseline=other) for i in range(4)
+    ]
+    return results(*arms, seeds=3)

@@ -93,6 +93,27 @@ def test_arms_have_names_and_baselines():
     assert plain == dataclasses.replace(base, mined=16)
 
 
+def test_extras_are_divided_by_negative_sampling_of_their_loss():
+    softmax = ["frequency", "in-batch", "full-softmax"]
+    for losses, loss, expected in (
+        (("bowl", "softmax"), "bowl", "softmax-negative-sampling"),
+        (("bowl", "softmax"), "softmax", "softmax-negative-sampling"),
+        (("softmax", "bowl"), "bowl", BASELINE),
+        (("bowl", "powl"), "bowl", BASELINE),  # of another loss: for its time alone
+    ):
+        base = dataclasses.replace(snm.preset("paper"), loss=loss)
+        arms = plan_arms(base, mined=(16,), losses=losses, extras=[*softmax, "anneal"])
+        by_name = {arm.name: arm for arm in arms}
+        assert {by_name[name].baseline for name in softmax} == {expected}
+        assert by_name["anneal"].baseline == BASELINE
+        for name in softmax if "softmax" in losses else ():
+            own, other = (dataclasses.asdict(arm.config) for arm in (by_name[name],
+                                                                    by_name[expected]))  # fmt: skip
+            assert {key for key in own if own[key] != other[key]} <= {
+                "sampler", "sampled", "sampled_start",
+            }  # fmt: skip
+
+
 def test_arms_of_all_labels_have_all_at_every_step():
     """Where B of the other arms starts lower."""
     base = dataclasses.replace(snm.preset("paper"), sampled_start=8)

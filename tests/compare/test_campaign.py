@@ -18,6 +18,7 @@ from snm.compare.campaign import Campaign, CampaignSettings
 from snm.compare.cli import Compare
 from snm.compare.jobs import Job, read_result, run_jobs
 from snm.compare.progress import Display
+from snm.compare.records import write_record
 from snm.compare.report.flat import results_csv
 from snm.compare.report.markdown import markdown
 from snm.compare.report.summary import summarize
@@ -240,9 +241,9 @@ def test_runs_at_once_of_one_arm_are_all_shown(folder, tmp_path, monkeypatch):
 
 
 def test_tables_show_failures():
-    arm = {"name": BASELINE, "baseline": BASELINE, "mined": 8, "sampled": 8, "mined_start": 0,
-           "differing": {}, "seeds": [{"seed": 0, "failed": "ended by SIGKILL"}], "seconds": None,
-           "peak_memory_bytes": None, **summarize([], [])}  # fmt: skip
+    arm = {"name": BASELINE, "baseline": BASELINE, "loss": "bowl", "mined": 8, "sampled": 8,
+           "mined_start": 0, "differing": {}, "seeds": [{"seed": 0, "failed": "ended by SIGKILL"}],
+           "seconds": None, "peak_memory_bytes": None, **summarize([], [])}  # fmt: skip
     found = all_sheets(
         {"arms": [arm], "equal_seconds": [], "data": {"labels": 9},
          "plan": {"seeds": 1, "settings": {"loss": "bowl", "memory": "off"}}}
@@ -251,6 +252,36 @@ def test_tables_show_failures():
     failed = next(sheet for sheet in found if sheet.title == "Failed")
     assert failed.rows == ((BASELINE, "0", "ended by SIGKILL"),)
     assert found[0].rows[0][2:] == ("-",) * 6
+
+
+@pytest.mark.parametrize(
+    ("failing", "status", "said", "error"),
+    [
+        ((), 0, "", ""),
+        (("top-3",), 0, "1 of 2 runs failed; the report says why\n", ""),
+        ((BASELINE, "top-3"), 1, "", "snm: error: all 2 runs failed; {report} says why\n"),
+    ],
+)
+def test_how_many_runs_failed_is_said_last(
+    folder, tmp_path, monkeypatch, capsys, failing, status, said, error
+):
+    def run_jobs(data, runs, jobs, at_once):
+        runs.mkdir()
+        for job in jobs:
+            score = {"metrics": {"R@1": 1.0}, "seconds": 1.0, "peak_memory_bytes": 1}
+            found = {"error": "not finite"} if job.arm in failing else score
+            write_record(runs / f"{job.name}.json", {"seed": job.config.seed, **found})
+        return (_ for _ in ())
+
+    monkeypatch.setattr("snm.compare.campaign.run_jobs", run_jobs)
+    out = tmp_path / "out"
+    more = ("--mined", "3", "--seeds", "1", "--no-equal-seconds")
+    with pytest.raises(SystemExit) as end:
+        main(command(folder, out, *more))
+    report = out / "report.html"
+    told = capsys.readouterr()
+    assert (end.value.code, told.err) == (status, error.format(report=report))
+    assert told.out.endswith(f"\n{report}\n{said}") and report.exists()
 
 
 TWO_TRIALS = """

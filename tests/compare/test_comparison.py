@@ -18,6 +18,7 @@ from snm.compare.records import write_record
 from snm.compare.report.flat import results_csv
 from snm.compare.report.markdown import markdown
 from snm.compare.report.page import page
+from snm.compare.report.summary import summarize
 from snm.compare.report.tables import all_sheets
 from snm.compare.report.verdict import verdict
 from snm.compare.worker import run_task
@@ -27,7 +28,7 @@ from snm.config.resolve import resolve
 def test_each_cell_is_of_its_own_metric():
     own = {name: float(number) for number, name in enumerate(NAMES)}
     one = arm("top-16", [4.0, 8.0], [2.0, 4.0])
-    one |= {"mean": own, "half_range": {}, "ratio": dict.fromkeys(NAMES)}
+    one |= {"mean": own, "ratio": dict.fromkeys(NAMES)}
     found = {sheet.title: sheet for sheet in all_sheets(results(arm(BASE, [2.0, 4.0]), one))}
     for title, before, names in (
         ("Equal steps", 2, ("R@1", "R@3", "R@5", "P@1", "P@3", "P@5")),
@@ -35,6 +36,25 @@ def test_each_cell_is_of_its_own_metric():
     ):
         assert found[title].columns[before:] == names
         assert found[title].rows[1][before:] == tuple(f"{own[name]:.2f}" for name in names)
+
+
+def test_a_comparison_with_auc_tells_it():
+    arms = [arm(BASE, [2.0, 4.0]), arm("top-16", [4.0, 8.0], [2.0, 4.0])]
+    for each, values in zip(arms, ((80.0, 90.0), (90.0, 97.0)), strict=True):
+        for seed, value in zip(each["seeds"], values, strict=True):
+            seed["metrics"] |= {"AUC": value, "points": 9}
+    for each in arms:
+        each |= summarize(each["seeds"], arms[0]["seeds"])
+    found = results(*arms)
+    sheet = {sheet.title: sheet for sheet in all_sheets(found)}["Ranking and rare labels"]
+    assert sheet.columns[-1] == "AUC" and "AUC: how often" in sheet.note
+    assert sheet.rows[1][-1].startswith("93.50") and "(1.10" in sheet.rows[1][-1]
+    first, *_, last = csv.DictReader(results_csv(found).splitlines())
+    assert (first["AUC"], last["AUC"], last["ratio AUC"]) == ("80.0", "97.0", "1.1")
+    assert "points" not in first
+    (plain,) = [sheet for sheet in all_sheets(results(arm(BASE, [2.0, 4.0])))
+                if sheet.title == "Ranking and rare labels"]  # fmt: skip
+    assert plain.columns[-1] == "PSP@5" and "AUC" not in plain.note
 
 
 def test_all_labels_are_told_by_their_number():
@@ -160,6 +180,45 @@ def test_arms_of_other_losses_tell_their_rate_and_scale(folder, tmp_path, monkey
         f"{own.learning_rate:.4g}; score scale {own.score_scale:.4g}"
     )
     assert mined["differing"].items() - bowl["differing"].items() == {("mined", 2)}
+
+
+@pytest.mark.parametrize("losses", [("bowl",), ("bowl", "softmax")])
+def test_arms_of_a_loss_without_negative_sampling_have_no_ratio(
+    folder, tmp_path, monkeypatch, losses
+):
+    """Loss, rate and scale differ from those of BOWL: the quotient would be of all three."""
+
+    def run_jobs(data, runs, jobs, at_once):
+        runs.mkdir(exist_ok=True)
+        for job in jobs:
+            metrics = {name: 2.0 + (job.arm == "in-batch") for name in NAMES}
+            more = {"seconds": 1.0, "peak_memory_bytes": 1}
+            write_record(runs / f"{job.name}.json", {"seed": 0, "metrics": metrics, **more})
+        return (_ for _ in ())
+
+    monkeypatch.setattr("snm.compare.campaign.run_jobs", run_jobs)
+    base = dataclasses.replace(snm.preset("paper"), sampled=8)
+    arms = plan_arms(base, mined=(2,), losses=losses, extras=("in-batch",))
+    settings = CampaignSettings(
+        "tiny", arms, seeds=1, tune=False, tune_epochs=None, equal_seconds=False, jobs=1
+    )
+    (found,) = Campaign(settings, snm.load_data(folder), tmp_path, lambda *_: None).run()
+    report = results(*found["arms"], seeds=1)
+    note, said = all_sheets(report)[0].note, verdict(report)[0]
+    assert found["arms"][1]["ratio"]["R@1"] == 1.0
+    last = found["arms"][-1]
+    why = " No ratio, as --losses lacks their loss: in-batch."
+    if "softmax" in losses:
+        assert (last["baseline"], last["ratio"]["R@1"]) == ("softmax-negative-sampling", 1.5)
+        assert why not in note
+        assert "1.50 times that of softmax-negative-sampling" in said
+    else:
+        assert (last["baseline"], last["ratio"]["R@1"]) == (BASELINE, None)
+        assert why in note
+        assert "percent: no ratio to negative-sampling, which has another loss." in said
+        (line,) = [each for each in csv.DictReader(results_csv(report).splitlines())
+                   if each["arm"] == "in-batch"]  # fmt: skip
+        assert (line["R@1"], line["ratio R@1"]) == ("3.0", "")
 
 
 def test_tuned_arms_tell_what_they_were_tuned_to(folder, tmp_path, monkeypatch):

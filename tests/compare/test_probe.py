@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import tiny
@@ -71,3 +72,17 @@ def test_gradient_deviation_and_a_probe_without_side_effects(dataset, tiny_run):
     assert first == second
     assert first["gradient"]["deviation"] > 0
     np.testing.assert_array_equal(rows, predictor.state.head.table.rows)
+
+
+def test_a_model_that_diverges_is_measured_without_a_warning(dataset, tiny_run):
+    """Its run says what is wrong; scores and gradients may be infinite a step before."""
+    predictor = snm.load(tiny_run / "run")
+    rows = predictor.state.head.table.rows
+    signs = jnp.where(jnp.arange(len(rows)) % 2, 1.0, -1.0)
+    rows = jnp.zeros_like(rows).at[:, 0].set(1e38 * signs)
+    table = dataclasses.replace(predictor.state.head.table, rows=rows)
+    head = dataclasses.replace(predictor.state.head, table=table)
+    state = dataclasses.replace(predictor.state, head=head)
+    probe = Probe(dataset, resolve(tiny.CONFIG, dataset))
+    found = probe(dataclasses.replace(predictor, state=state))
+    assert not np.isfinite(found["gradient"]["deviation"])

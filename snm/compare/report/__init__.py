@@ -2,7 +2,7 @@
 
 Public names, by module:
 
-- `summary`: `interval`, `spread`, `summarize`: means and intervals over seeds.
+- `summary`: `interval`, `summarize`: means and intervals over seeds.
 - `cells`: `format_mean`, `format_seconds`, ...: numbers and settings as text.
 - `tables`: `all_sheets`: the tables, each a `sheet.Sheet`.
 - `markdown`: `markdown`: `table.md`.

@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from snm.compare.report.summary import Spread, spread
-
 __all__ = [
     "format_chosen", "format_figure", "format_grid", "format_mean", "format_mebibytes",
     "format_mined", "format_number", "format_row", "format_seconds", "format_setting",
@@ -24,11 +22,11 @@ def _cell(arm: dict[str, Any], name: str) -> str:
     mean = arm["mean"].get(name)
     if mean is None:
         return "-"
-    text = format_mean(mean, spread(arm, name))
+    text = format_mean(mean, arm["ci95"].get(name))
     ratio = arm["ratio"][name]
     if ratio is None or arm["name"] == arm["baseline"]:
         return text
-    return f"{text} ({format_mean(ratio, spread(arm, name, 'ratio_'))}x)"
+    return f"{text} ({format_mean(ratio, arm['ratio_ci95'].get(name))}x)"
 
 
 def format_mined(arm: dict[str, Any], num_labels: int) -> str:
@@ -129,9 +127,9 @@ def format_seconds(value: float | None) -> str:
     return f"{value:,.{digits}f}"
 
 
-def format_mean(value: float, spread: Spread | None) -> str:
-    """A mean, with half of its interval or range if it has one."""
-    return f"{value:.2f}" if spread is None else f"{value:.2f} ± {spread.half:.2f}"
+def format_mean(value: float, half: float | None) -> str:
+    """A mean, with half of its interval if it has one."""
+    return f"{value:.2f}" if half is None else f"{value:.2f} ± {half:.2f}"
 
 
 def format_short(value: float) -> str:

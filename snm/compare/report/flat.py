@@ -7,6 +7,7 @@ import io
 from typing import Any
 
 from snm.compare.report.parts import PARTS
+from snm.compare.report.summary import is_metric
 from snm.system.escapes import escape_controls
 
 __all__ = ["SETTINGS", "results_csv"]
@@ -21,7 +22,7 @@ SETTINGS = (
 _COSTS = ("seconds", "steps", "examples_per_second", "peak_memory_bytes",
           "peak_device_memory_bytes")  # fmt: skip
 
-_RATIOS = ("ratio", "ratio_ci95", "ratio_half_range")
+_RATIOS = ("ratio", "ratio_ci95")
 
 
 def results_csv(results: dict[str, Any]) -> str:
@@ -29,9 +30,9 @@ def results_csv(results: dict[str, Any]) -> str:
 
     Columns are `part`, `arm`, `baseline`, `seed`; `SETTINGS`, and all others in which arms differ;
     the metrics in percent; `seconds` of training, steps, memory; `failed`, why a run has no
-    metrics; and of each metric, such as `R@1`, the columns `ratio R@1`, `ratio_ci95 R@1` and
-    `ratio_half_range R@1`: those of the arm, the same for all of its seeds. Missing and unread
-    values are empty, and so are ratios of a baseline to itself.
+    metrics; and of each metric, such as `R@1`, the columns `ratio R@1` and `ratio_ci95 R@1`:
+    those of the arm, the same for all of its seeds. Missing and unread values are empty, and so are
+    ratios of a baseline to itself.
 
     Args:
       results: the content of `results.json`, as far as it is known.
@@ -46,7 +47,7 @@ def results_csv(results: dict[str, Any]) -> str:
         (*SETTINGS, *(name for _, arm, _ in runs for name in arm["differing"]))
     )
     metrics = dict.fromkeys(
-        name for _, _, seed in runs for name in seed.get("metrics", ()) if "@" in name
+        name for _, _, seed in runs for name in seed.get("metrics", ()) if is_metric(name)
     )
     table = io.StringIO()
     lines = csv.writer(table, lineterminator="\n")

@@ -30,7 +30,6 @@ from snm.compare.report.series import (
     over_seeds,
     probe_value,
 )
-from snm.compare.report.summary import spread
 from snm.compare.report.svg import plot_style
 from snm.compare.report.tables import all_sheets, over_shared_seeds
 from snm.compare.report.verdict import verdict
@@ -114,10 +113,10 @@ def _ratios(results: Record) -> Plot:
         panels = []
         for metric in ("R@1", "P@1"):
             bars = [
-                Bar(arm["name"], ratio, format_mean(ratio, around), around and around.half)
+                Bar(arm["name"], ratio, format_mean(ratio, half), half)
                 for arm in arms
                 if (ratio := arm["ratio"].get(metric)) is not None
-                for around in [spread(arm, metric, "ratio_")]
+                for half in [arm["ratio_ci95"].get(metric)]
             ]
             heading = f"{metric}, {part.title}: ratio to the baseline"
             if bars:
@@ -130,9 +129,7 @@ def _ratios(results: Record) -> Plot:
     shared = over_shared_seeds(drawn)
     note = f"The arm's mean divided by the mean of its baseline{shared}; dashed: equal."
     if has_whiskers:
-        two = results["plan"]["seeds"] == 2
-        what = "half the paired difference of two seeds to each side" if two else "95% interval"
-        note += f" Whiskers: {what}; an arrow where it leaves the drawing."
+        note += " Whiskers: 95% interval; an arrow where it leaves the drawing."
     return Plot("Ratio to the baseline", note, tuple(rows))
 
 

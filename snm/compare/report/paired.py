@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from snm.compare.report.series import Record, good_seeds
-from snm.compare.report.summary import Spread, spread_over_seeds
+from snm.compare.report.summary import interval
 
-__all__ = ["RANKING", "RETRIEVAL", "best_arm", "difference"]
+__all__ = ["RANKING", "RETRIEVAL", "best_arm", "difference", "other_loss"]
 
 RETRIEVAL = ("R@1", "R@3", "R@5", "P@1", "P@3", "P@5")
 RANKING = ("nDCG@1", "nDCG@3", "nDCG@5", "PSP@1", "PSP@3", "PSP@5")
@@ -30,8 +30,19 @@ def best_arm(arms: Sequence[Record]) -> tuple[Record, dict[str, str]] | None:
     return max(scored, key=lambda arm: (counts[arm["name"]], arm["mean"]["R@1"])), leaders
 
 
-def difference(arm: Record, other: Record, name: str) -> tuple[float, Spread | None] | None:
-    """Mean and spread, over common seeds, of the difference of a metric between two arms.
+def other_loss(arms: Sequence[Record]) -> list[str]:
+    """The arms without a ratio because their baseline has another loss."""
+    loss_of = {arm["name"]: arm["loss"] for arm in arms}
+    return [
+        arm["name"]
+        for arm in arms
+        if loss_of.get(arm["baseline"], arm["loss"]) != arm["loss"]
+        and all(ratio is None for ratio in arm["ratio"].values())
+    ]
+
+
+def difference(arm: Record, other: Record, name: str) -> tuple[float, float | None] | None:
+    """The mean difference in a metric of two arms over common seeds, and half its 95% interval.
 
     Effects of the seed on both arms, such as the order of the points, cancel. So this is more
     precise than comparing the intervals of two arms, and needs no common baseline.
@@ -44,4 +55,4 @@ def difference(arm: Record, other: Record, name: str) -> tuple[float, Spread | N
     differences = [values[seed] - other_values[seed] for seed in seeds]
     if not differences:
         return None
-    return float(np.mean(differences)), spread_over_seeds(differences)
+    return float(np.mean(differences)), interval(differences)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-__all__ = ["PARTS", "Part"]
+__all__ = ["PARTS", "Part", "count_failed"]
 
 
 class Part(NamedTuple):
@@ -27,3 +27,13 @@ PARTS = {
     "equal_seconds": Part("equal seconds", "equal seconds", "In equal seconds"),
 }
 """Keys of `results.json` with runs -> the names of the part."""
+
+
+def count_failed(results: dict[str, Any]) -> tuple[int, int]:
+    """The number of runs that failed, and of all runs.
+
+    Args:
+      results: the content of `results.json`, as far as it is known.
+    """
+    runs = [seed for part in PARTS for arm in results.get(part, ()) for seed in arm["seeds"]]
+    return sum("failed" in seed for seed in runs), len(runs)

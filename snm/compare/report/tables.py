@@ -18,9 +18,8 @@ from snm.compare.report.cells import (
     format_setting,
     format_speed,
 )  # fmt: skip
-from snm.compare.report.paired import RANKING, RETRIEVAL, best_arm, difference
+from snm.compare.report.paired import RANKING, RETRIEVAL, best_arm, difference, other_loss
 from snm.compare.report.parts import PARTS
-from snm.compare.report.series import good_seeds
 from snm.compare.report.sheet import Sheet
 
 __all__ = ["all_sheets", "over_shared_seeds"]
@@ -98,6 +97,7 @@ def _tuned(results: Results) -> Sheet | None:
     )
     if any("*" in chosen for _, chosen, *_ in rows):
         note += " With *, the rate is at the edge of those tried: a better one may lie beyond it."
+        note += " Weights and scales have no mark: of two values, each is at an edge."
     columns = ("arm", "chosen", "tried", *RETRIEVAL)
     return Sheet("Each arm at its best", note, columns, tuple(rows))
 
@@ -134,7 +134,7 @@ def _unequal_seconds(arms: Sequence[dict[str, Any]]) -> list[str]:
 
 def _against_the_best(results: Results) -> Sheet | None:
     """Differences to the arm that leads in most metrics, in each part, paired over seeds."""
-    if results["plan"]["seeds"] == 1:
+    if results["plan"]["seeds"] < 3:
         return None
     best = {
         part: leaders[0]
@@ -149,16 +149,14 @@ def _against_the_best(results: Results) -> Sheet | None:
         paired = None if arm is None else difference(arm, best[part], metric)
         if paired is None:
             return "-"
-        mean, spread = paired
-        return f"{'+' * (mean >= 0)}{format_mean(mean, spread)}"
+        mean, half = paired
+        return f"{'+' * (mean >= 0)}{format_mean(mean, half)}"
 
-    half = "the 95% interval (half the range where two seeds are shared)"
-    if results["plan"]["seeds"] == 2:
-        half = "the range"
     note = (
         "Each cell is the arm's metric minus that of the best arm, in percentage points: the mean "
-        f"over shared seeds ± half {half}. The best arm is the one that leads in most metrics. "
-        "Where 0 is within, these seeds do not settle which of the two is better."
+        "over shared seeds ± half the 95% interval, if they are three or more. The best arm is the "
+        "one that leads in most metrics. Where 0 is within, these seeds do not settle which of the "
+        "two is better."
     )
     compared = [(part, metric) for part in best for metric in ("R@1", "P@1")]
     rows = tuple(
@@ -174,8 +172,12 @@ def _ranking(results: Results) -> Sheet:
         f"{_legend(results, 'arms')} The runs of the first table. "
         "PSP weighs a hit by how rare its label is."
     )
-    rows = [format_row(arm, RANKING, []) for arm in results["arms"]]
-    return Sheet("Ranking and rare labels", note, ("arm", *RANKING), tuple(rows))
+    names: tuple[str, ...] = RANKING
+    if any("AUC" in arm["mean"] for arm in results["arms"]):
+        names += ("AUC",)
+        note += " AUC: how often a label of the point scores above a label that it lacks."
+    rows = [format_row(arm, names, []) for arm in results["arms"]]
+    return Sheet("Ranking and rare labels", note, ("arm", *names), tuple(rows))
 
 
 def _costs(results: Results) -> Sheet:
@@ -344,10 +346,12 @@ def _legend(results: Results, part: str) -> str:
     seeds, arms = results["plan"]["seeds"], results[part]
     of_means = "of the mean to that of " if seeds > 1 else "to "
     paired = ", its interval paired by seed" * (seeds > 2)
-    paired += ", ± half the paired difference of two seeds" * (seeds == 2)
+    without = ""
+    if names := other_loss(arms):
+        without = f" No ratio, as --losses lacks their loss: {', '.join(names)}."
     return (
-        f"{_spread_in_words(seeds, arms)}with an x the ratio {of_means}"
-        f"the arm's baseline{over_shared_seeds(arms)}{paired}."
+        f"{_interval_in_words(seeds)}with an x the ratio {of_means}"
+        f"the arm's baseline{over_shared_seeds(arms)}{paired}.{without}"
     )
 
 
@@ -358,11 +362,7 @@ def over_shared_seeds(arms: Sequence[dict[str, Any]]) -> str:
     )
 
 
-def _spread_in_words(seeds: int, arms: list[dict[str, Any]]) -> str:
-    if seeds == 1:
-        return "One seed, so no intervals; "
-    if seeds == 2:
-        return "Mean of 2 seeds ± half their range; "
-    two = any(len(good_seeds(arm)) == 2 for arm in arms)
-    note = ", or half the range where two of them finished" * two
-    return f"Mean of {seeds} seeds ± half the 95% interval (Student's t){note}; "
+def _interval_in_words(seeds: int) -> str:
+    if seeds < 3:
+        return "Fewer than three seeds, so no intervals; "
+    return f"Mean of {seeds} seeds ± half the 95% interval (Student's t); "

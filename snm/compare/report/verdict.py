@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from snm.compare.report.cells import format_mean, format_seconds
-from snm.compare.report.paired import RETRIEVAL, best_arm, difference
-from snm.compare.report.parts import PARTS
+from snm.compare.report.paired import RETRIEVAL, best_arm, difference, other_loss
+from snm.compare.report.parts import PARTS, count_failed
 from snm.compare.report.series import Record, good_seeds
-from snm.compare.report.summary import BY_LOSS, Spread, spread
+from snm.compare.report.summary import BY_LOSS
 
 __all__ = ["verdict"]
+
+_FEW = "from fewer than three seeds"
+"""Said of figures without an interval."""
 
 
 def verdict(results: Record) -> list[str]:
     """The findings as sentences.
 
     Who leads in each table, arms that are settled against their baselines, gains of top-1,
-    failures, spread.
+    failures, intervals.
     """
     sentences = [
         _leader(part.opening, results[key]) for key, part in PARTS.items() if key in results
@@ -29,14 +32,13 @@ def verdict(results: Record) -> list[str]:
     gains = [_gains_and_losses(arm, arm_of[arm["baseline"]]) for arm in results["arms"]
              if ("-" + arm["name"]).endswith("-top-1") and arm["ratio"]]  # fmt: skip
     sentences[1:1] = _settled(results["arms"]) + gains
-    runs = [seed for part in PARTS for arm in results.get(part, []) for seed in arm["seeds"]]
-    failed = sum("failed" in seed for seed in runs)
+    failed, total = count_failed(results)
     if failed:
-        sentences.append(f"{failed} of {len(runs)} runs failed and are missing from these figures.")
-    if results["plan"]["seeds"] == 1:
-        sentences.append("One seed shows no spread: small differences mean nothing here.")
-    elif results["plan"]["seeds"] == 2:
-        sentences.append("Two seeds show a range, no interval, on one data set and one split.")
+        sentences.append(f"{failed} of {total} runs failed and are missing from these figures.")
+    if results["plan"]["seeds"] < 3:
+        sentences.append(
+            "Fewer than three seeds have no interval: small differences mean nothing here."
+        )
     else:
         sentences.append("Intervals are over seeds, on one data set and one split.")
     return sentences
@@ -69,7 +71,7 @@ def _leader(words: str, arms: list[Record]) -> str:
     best, first = leaders
     arm_of = _by_name(arms)
     scored = [arm for arm in arms if "R@1" in arm["mean"]]
-    value = format_mean(best["mean"]["R@1"], spread(best, "R@1"))
+    value = format_mean(best["mean"]["R@1"], best["ci95"]["R@1"])
     text = f"{words}, {best['name']} has the highest mean in {_share_of_metrics(best, first)}"
     text += f"{_close(best, scored, list(first))}. Its R@1 is {value} percent"
     if best["name"] != best["baseline"]:
@@ -88,36 +90,38 @@ def _leader(words: str, arms: list[Record]) -> str:
 
 def _against(arm: Record, arm_of: dict[str, Record]) -> str:
     """The ratio of an arm's R@1 to its baseline's."""
-    ratio, around = arm["ratio"]["R@1"], spread(arm, "R@1", "ratio_")
+    ratio, half = arm["ratio"]["R@1"], arm["ratio_ci95"]["R@1"]
     if ratio is None:
-        return f"no ratio to {arm['baseline']}, which has no R@1 above 0 in the same seeds"
+        has = "no R@1 above 0 in the same seeds"
+        if arm["name"] in other_loss([*arm_of.values()]):
+            has = "another loss"
+        return f"no ratio to {arm['baseline']}, which has {has}"
     # A mean is over all seeds of an arm, a ratio over those that the baseline has as well.
     baseline = arm_of[arm["baseline"]]
     own, others = ({seed["seed"] for seed in good_seeds(each)} for each in (arm, baseline))
     over = " over the seeds that both have" * (own != others)
-    text = f"{format_mean(ratio, around)} times that of {arm['baseline']}{over}"
-    if around is None:
-        return f"{text}, from one seed"
+    text = f"{format_mean(ratio, half)} times that of {arm['baseline']}{over}"
+    if half is None:
+        return f"{text}, {_FEW}"
     side = {1: "is above 0", -1: "is below 0"}.get(
         _side(difference(arm, baseline, "R@1")),
-        "is not settled: its interval or range includes 0",
+        "is not settled: its interval includes 0",
     )
-    return f"{text} (± {around.words}); seed by seed, the difference {side}"
+    return f"{text} (± half the 95% interval); seed by seed, the difference {side}"
 
 
-def _side(paired: tuple[float, Spread | None] | None) -> int:
+def _side(paired: tuple[float, float | None] | None) -> int:
     """The side of 0 that a paired difference is on: 1 above, -1 below; 0 if that is not settled.
 
-    The spread of a ratio is that at the estimate, and would settle other arms. This is one rule
+    The interval of a ratio is that at the estimate, and would settle other arms. This is one rule
     for all sentences, and for the table of differences to the best arm.
 
     Args:
-      paired: a result of `difference`. Without a spread, the sign decides.
+      paired: a result of `difference`. Without an interval, the sign decides.
     """
     if paired is None:
         return 0
-    mean, around = paired
-    half = around.half if around else 0.0
+    mean, half = paired[0], paired[1] or 0.0
     return int(mean - half > 0) - int(mean + half < 0)
 
 
@@ -135,12 +139,12 @@ def _settled(arms: list[Record]) -> list[str]:
     parts = []
     for side, word in ((1, "above"), (-1, "below")):
         names = [name for name, paired in others.items()
-                 if paired and paired[1] and _side(paired) == side]  # fmt: skip
+                 if paired and paired[1] is not None and _side(paired) == side]  # fmt: skip
         if names:
             parts.append(f"{word} 0 for {_with_and(names)}")
     if len(others) < 2 or not parts:
         return []
-    whole = "the interval or range of the difference in R@1 to the baseline is wholly"
+    whole = "the interval of the difference in R@1 to the baseline is wholly"
     return [f"{PARTS['arms'].opening}, {whole} {' and '.join(parts)}."]
 
 
@@ -157,7 +161,7 @@ def _share_of_metrics(best: Record, first: dict[str, str]) -> str:
 
 
 def _close(best: Record, scored: list[Record], names: list[str]) -> str:
-    """The metrics in which the spread of the paired difference to another arm includes 0, if any.
+    """The metrics in which the interval of the paired difference to another arm includes 0, if any.
 
     Paired over seeds, as the ratios are, so that arms of other losses are compared as well.
     """
@@ -184,7 +188,7 @@ def _gains_and_losses(arm: Record, baseline: Record) -> str:
     ratios = {name: (ratio, difference(arm, baseline, name)) for name in RETRIEVAL
               if (ratio := arm["ratio"].get(name)) is not None}  # fmt: skip
     parts = []
-    undecided = "is not settled (the interval or range of the difference includes 0) in"
+    undecided = "is not settled (the interval of the difference includes 0) in"
     for side, word in ((1, "gains in"), (-1, "loses in"), (0, undecided)):
         names = [f"{name} ({ratio:.2f})" for name, (ratio, paired) in ratios.items()
                  if _side(paired) == side]  # fmt: skip
@@ -192,8 +196,8 @@ def _gains_and_losses(arm: Record, baseline: Record) -> str:
             parts.append(f"{word} {', '.join(names)}")
     if not parts:
         return f"{arm['name']} has no ratio to {arm['baseline']}."
-    has_spread = any(paired and paired[1] for _, paired in ratios.values())
-    suffix = "" if has_spread else ", from one seed"
+    has_interval = any(paired and paired[1] is not None for _, paired in ratios.values())
+    suffix = "" if has_interval else f", {_FEW}"
     return f"Against {arm['baseline']}, {arm['name']} {'; '.join(parts)}{suffix}."
 
 

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from compare.comparison import full, many
+from compare.comparison import BASE, arm, full, many, results
 from rich.console import Console
 
 from snm.compare.report.tables import all_sheets
@@ -29,12 +29,14 @@ def test_tables_fit_and_are_whole(made, width, capsys):
 
 
 def test_a_cell_has_its_interval_and_its_ratio_below(capsys):
-    (sheet,) = [each for each in all_sheets(full()) if each.title == "Equal steps"]
+    base = [2.0, 4.0, 3.0]
+    found = results(arm(BASE, base), arm("top-16", [4.0, 8.0, 6.0], base), seeds=3)
+    (sheet,) = [each for each in all_sheets(found) if each.title == "Equal steps"]
     Console(width=80).print(*layout_tables(sheet, 80), sep="\n")
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     at = next(n for n, line in enumerate(lines) if line[:1] == ["top-16"])
     assert lines[at] == ["top-16", "16", "of", "32", *["6.00"] * 6]
-    assert lines[at + 2 : at + 4] == [["2.00x"] * 6, ["±0.00"] * 6]  # 4 and 8 over 2 and 4
+    assert lines[at + 1 : at + 4] == [["±4.97"] * 6, ["2.00x"] * 6, ["±0.00"] * 6]
 
 
 def test_a_table_that_goes_on_says_so(capsys):
