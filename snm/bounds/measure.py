@@ -32,6 +32,7 @@ from snm.machine.compiler import answer_options
 from snm.model.inference import best_labels, scaled_queries
 from snm.model.model import Model, TrainState
 from snm.prediction.predictor import Predictor
+from snm.sampling.samplers import SAMPLERS
 from snm.tables.rounding import as_float
 from snm.tables.table import SparseRows
 from snm.theory.complexity import linear_closed_form
@@ -197,7 +198,8 @@ def bounds_of_run(
       k: of the retrieval loss.
       delta: the failure probability for all margins together; each gets an equal part.
       rhos: the margins; by default a grid.
-      sampler: how the run draws labels; Lemma 2, and so Theorem 5, holds for uniform sampling.
+      sampler: how the run draws labels, a name of `SAMPLERS`; Lemma 2, and so Theorem 5, holds for
+        uniform sampling.
       positive_weights: whether the loss of a point is the mean or the sum over its positives.
 
     Returns:
@@ -306,7 +308,7 @@ def _theorem_5(
     loss = spec.head_loss
     if not isinstance(loss, Bowl):  # POWL and RankSVM are subclasses of it
         return {"why_not": f"the loss is {loss.name}, and the theorem is on POWL and BOWL"}
-    if sampler != "uniform":
+    if not SAMPLERS[sampler].uniform:
         return {"why_not": f"labels were drawn by the {sampler} sampler, and theta is for uniform"}
     if not spec.one_positive and positive_weights == "sum":
         several = "a point's loss is a sum over its labels, and the theorem is on one label a point"

@@ -13,6 +13,8 @@ from snm.bounds.measure import _theorem_5, measure_margins
 from snm.head.spec import HeadSpec
 from snm.losses.sampled import LossOptions
 from snm.losses.surrogates import SURROGATES
+from snm.sampling.samplers import SAMPLERS
+from snm.sampling.uniform import UniformSampler
 from snm.theory.constants import PHI_CONSTANTS, PhiConstants
 from snm.theory.generalization import Complexity
 
@@ -30,6 +32,15 @@ def test_losses_that_the_theorem_is_not_on(positives, sampler, weights, said):
     spec = HeadSpec(num_labels=50, sampled=10, mined=3, loss="bowl", positives=positives)
     found = _theorem_5(spec, Complexity(1.0, 1.0, 1.0), 100, 0.05, 1.0, sampler, weights)
     assert said in found["why_not"] if said else "proved" in found
+
+
+def test_the_theorem_is_on_any_uniform_sampler(monkeypatch):
+    monkeypatch.setitem(SAMPLERS, "even", type("Even", (UniformSampler,), {}))
+    monkeypatch.setitem(SAMPLERS, "skewed", type("Skewed", (UniformSampler,), {"uniform": False}))
+    spec = HeadSpec(num_labels=50, sampled=10, mined=3, loss="bowl")
+    asked = (spec, Complexity(1.0, 1.0, 1.0), 100, 0.05, 1.0)
+    assert "proved" in _theorem_5(*asked, "even", "mean")
+    assert "drawn by the skewed sampler" in _theorem_5(*asked, "skewed", "mean")["why_not"]
 
 
 def test_delta_and_quantiles_of_the_command(tiny_run, capsys):
