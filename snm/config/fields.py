@@ -122,7 +122,7 @@ class LossSettings:
     """Divides the scores in listnet, listmle, rankcosine and smoothed-dcg."""
     phi: str = "hinge"
     """Surrogate of bowl and powl: hinge, logistic, squared_hinge, exponential or ramp."""
-    ramp_rho: Annotated[float, used_if("phi", "ramp")] = 1.0
+    ramp_rho: Annotated[float, used_by_object("phi")] = 1.0
     """Margin of the ramp surrogate."""
     sampled: Annotated[int | Literal["all", "auto"], at_least(1)] = "auto"
     """B, the negatives drawn for each batch: a number, all other labels, or auto: 2048 for several

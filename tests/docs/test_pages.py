@@ -123,12 +123,10 @@ def test_examples_of_extending_run(tmp_path, monkeypatch):
     from snm.losses.transformations import TRANSFORMATIONS
     from snm.sampling.samplers import SAMPLERS
     from snm.tables.optimizers import ROW_OPTIMIZERS
-    from snm.theory.constants import PHI_CONSTANTS
 
     monkeypatch.chdir(tmp_path)
     added = [
         ("smooth_hinge", SURROGATES),
-        ("smooth_hinge", PHI_CONSTANTS),
         ("linear", RANK_SHAPES),
         ("raised", TRANSFORMATIONS),
         ("bpr", LOSSES),
