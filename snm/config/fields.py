@@ -207,8 +207,8 @@ class OptimizationSettings:
     members_at_once: Annotated[int | Literal["auto"], at_least(1), Trait.MAY_CHANGE] = "auto"
     """Models that train side by side in threads, on one CPU; auto is all of them where their
     embeddings are small. It changes time and memory, never the result."""
-    schedule: Literal["constant", "linear", "cosine"] = "linear"
-    """How the rates fall over the run."""
+    schedule: str = "linear"
+    """How the rates fall over the run: constant, linear or cosine."""
     row_optimizer: str = "sgd"
     """Optimiser of feature and label embeddings: sgd, or adagrad with one accumulator an embedding.
     """
