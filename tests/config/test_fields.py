@@ -3,12 +3,14 @@
 import ast
 import inspect
 import re
+from typing import get_args, get_type_hints
 
 import pytest
 
 from snm import SNMClassifier
 from snm.config import fields
 from snm.config.marks import TABLES, load_table
+from snm.model.encoder import ENCODERS
 
 
 def help_of_fields():
@@ -31,6 +33,14 @@ def missing(setting, text):
 def test_the_help_names_every_object_of_the_table(setting):
     """The lists are written by hand, because `--help` must not import the tables."""
     assert not missing(setting, help_of_fields()[setting])
+
+
+def test_the_encoders_of_the_setting_are_those_of_the_model():
+    hints = get_type_hints(fields.AllSettings)
+    assert get_args(hints["encoder"]) == tuple(ENCODERS)
+    for name in ("tower_learning_rate", "tower_momentum"):
+        used = [kind for kind in ENCODERS if fields.USED_IF[name].is_used(name, kind)]
+        assert used == [kind for kind, encoder in ENCODERS.items() if encoder.has_layer]
 
 
 @pytest.mark.parametrize("setting", ["schedule", "row_optimizer"])
