@@ -8,22 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from snm.config.resolved import ResolvedConfig
+from snm.config.schedules import SCHEDULES
 
-__all__ = ["CONSTANT", "SCHEDULES", "Rates", "Schedule", "last_epoch_factor"]
-
-SCHEDULES: dict[str, Callable[[float], float]] = {
-    "constant": lambda progress: 1.0,
-    "linear": lambda progress: 1.0 - progress,
-    "cosine": lambda progress: (1.0 + math.cos(math.pi * progress)) / 2.0,
-}
-"""Name -> the factor of the learning rates, as a function of the fraction of steps done."""
+__all__ = ["CONSTANT", "Rates", "Schedule", "last_epoch_factor"]
 
 _MIDPOINTS = 100  # of an epoch, at which the factor is averaged
 

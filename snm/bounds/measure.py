@@ -27,15 +27,17 @@ from snm.errors import InputError
 from snm.head.spec import HeadSpec
 from snm.losses.sampled.ordered import Bowl
 from snm.losses.sampled.ranks import RankWeights
+from snm.losses.surrogates import SURROGATES
 from snm.losses.theta import theta_norms
 from snm.machine.compiler import answer_options
 from snm.model.inference import best_labels, scaled_queries
 from snm.model.model import Model, TrainState
 from snm.prediction.predictor import Predictor
+from snm.sampling.samplers import SAMPLERS
 from snm.tables.rounding import as_float
 from snm.tables.table import SparseRows
 from snm.theory.complexity import linear_closed_form
-from snm.theory.constants import PHI_CONSTANTS, lemma_7, phi_largest, phi_lipschitz
+from snm.theory.constants import lemma_7, phi_largest, phi_lipschitz
 from snm.theory.generalization import (
     GAUSSIAN_FACTOR,
     Bound,
@@ -197,7 +199,8 @@ def bounds_of_run(
       k: of the retrieval loss.
       delta: the failure probability for all margins together; each gets an equal part.
       rhos: the margins; by default a grid.
-      sampler: how the run draws labels; Lemma 2, and so Theorem 5, holds for uniform sampling.
+      sampler: how the run draws labels, a name of `SAMPLERS`; Lemma 2, and so Theorem 5, holds for
+        uniform sampling.
       positive_weights: whether the loss of a point is the mean or the sum over its positives.
 
     Returns:
@@ -306,20 +309,21 @@ def _theorem_5(
     loss = spec.head_loss
     if not isinstance(loss, Bowl):  # POWL and RankSVM are subclasses of it
         return {"why_not": f"the loss is {loss.name}, and the theorem is on POWL and BOWL"}
-    if sampler != "uniform":
+    if not SAMPLERS[sampler].uniform:
         return {"why_not": f"labels were drawn by the {sampler} sampler, and theta is for uniform"}
     if not spec.one_positive and positive_weights == "sum":
         several = "a point's loss is a sum over its labels, and the theorem is on one label a point"
         return {"why_not": several}
-    if spec.options.phi not in PHI_CONSTANTS:
+    entry = SURROGATES[spec.options.phi]
+    if entry.constants is None:
         unknown = f"the Lipschitz constant of phi {spec.options.phi} is not known"
-        return {"why_not": f"{unknown}: add it to snm.theory.constants.PHI_CONSTANTS"}
+        return {"why_not": f"{unknown}: add it to its entry of snm.losses.surrogates.SURROGATES"}
     l1, l2 = theta_norms(sampled_vartheta(loss.ranks), spec.sampled, spec.num_labels)
     kind: Any = "powl" if loss.pairwise else "bowl"
     lowest = -2 * max_score if kind == "powl" else -max_score
-    phi, rho = spec.options.phi, spec.options.ramp_rho
-    slope = phi_lipschitz(phi, lowest, rho=rho)
-    constants = lemma_7(kind, l1, l2, slope, phi_largest(phi, lowest, rho=rho))
+    phi, options = spec.options.phi, entry.options_in(spec.options)
+    slope = phi_lipschitz(phi, lowest, **options)
+    constants = lemma_7(kind, l1, l2, slope, phi_largest(phi, lowest, **options))
     bound = theorem_5(constants, complexity, n, spec.num_labels, delta)
     if not math.isfinite(constants.largest + bound.proved + bound.rademacher):
         return {"why_not": f"with scores up to {max_score:.3g}, phi {phi} is beyond float64"}

@@ -28,6 +28,7 @@ from snm.head.state import HeadBatch
 from snm.model.from_config import head_spec
 from snm.model.inference import embed
 from snm.prediction.predictor import Predictor
+from snm.sampling.samplers import SAMPLERS
 from snm.sampling.uniform import uniform_host
 from snm.tables.rounding import as_float
 from snm.tables.table import SparseRows
@@ -75,7 +76,7 @@ class Probe:
         if dataset.test is not None:
             order = rng.permutation(dataset.test.num_points)[:_CURVE_POINTS]
             self._test = dataset.test.take(np.sort(order))
-        self._uniform = config.sampler == "uniform"
+        self._uniform = SAMPLERS[config.sampler].uniform
 
     @np.errstate(over="ignore", invalid="ignore")  # of a model that diverges; its run says so
     def __call__(self, predictor: Predictor) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def check_sampler(config: Config) -> None:
     A label that is drawn again takes no second slot. The negatives would weigh less than asked for,
     by an amount that depends on the draw, and nothing would correct for rarely drawn labels.
     """
-    if LOSSES[config.loss].has_rank_weights and SAMPLERS[config.sampler].needs_label_frequency:
+    if LOSSES[config.loss].has_rank_weights and SAMPLERS[config.sampler].with_replacement:
         found = f"{config.sampler} with --loss {config.loss}"
         expected = "uniform, or --loss softmax: weights of ranks need labels that are drawn once"
         raise InputError("--sampler", found, expected)
@@ -90,8 +90,7 @@ def check_bound(config: Config, stages: list[Sizes]) -> None:
     if config.weight_scale != "surrogate":
         return
     where, k = "--weight-scale surrogate", config.retrieval_k
-    sampler = SAMPLERS[config.sampler]
-    if sampler.needs_label_frequency or sampler.needs_batch_positives:
+    if not SAMPLERS[config.sampler].uniform:
         found = f"--sampler {config.sampler}"
         raise InputError(where, found, "--sampler uniform: each label must be as likely as others")
     if (min_mined := min(stage.mined for stage in stages)) < k:

@@ -122,7 +122,7 @@ class LossSettings:
     """Divides the scores in listnet, listmle, rankcosine and smoothed-dcg."""
     phi: str = "hinge"
     """Surrogate of bowl and powl: hinge, logistic, squared_hinge, exponential or ramp."""
-    ramp_rho: Annotated[float, used_if("phi", "ramp")] = 1.0
+    ramp_rho: Annotated[float, used_by_object("phi")] = 1.0
     """Margin of the ramp surrogate."""
     sampled: Annotated[int | Literal["all", "auto"], at_least(1)] = "auto"
     """B, the negatives drawn for each batch: a number, all other labels, or auto: 2048 for several
@@ -207,8 +207,8 @@ class OptimizationSettings:
     members_at_once: Annotated[int | Literal["auto"], at_least(1), Trait.MAY_CHANGE] = "auto"
     """Models that train side by side in threads, on one CPU; auto is all of them where their
     embeddings are small. It changes time and memory, never the result."""
-    schedule: Literal["constant", "linear", "cosine"] = "linear"
-    """How the rates fall over the run."""
+    schedule: str = "linear"
+    """How the rates fall over the run: constant, linear or cosine."""
     row_optimizer: str = "sgd"
     """Optimiser of feature and label embeddings: sgd, or adagrad with one accumulator an embedding.
     """

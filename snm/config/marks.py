@@ -31,9 +31,10 @@ TABLES = {
     "transformation": ("snm.losses.transformations", "TRANSFORMATIONS"),
     "vartheta": ("snm.losses.sampled.options", "RANK_SHAPES"),
     "sampler": ("snm.sampling.samplers", "SAMPLERS"),
+    "schedule": ("snm.config.schedules", "SCHEDULES"),
     "row_optimizer": ("snm.tables.optimizers", "ROW_OPTIMIZERS"),
 }
-"""Settings that name an object of a table. The modules import jax, which `--help` must not."""
+"""Settings that name an object of a table. Most modules import jax, which `--help` must not."""
 
 
 def load_table(setting: str) -> dict[str, Any]:

@@ -195,7 +195,7 @@ def _sampled(config: Config, dataset: Dataset, members: int, splits: int) -> int
         found = f"{sampled} of {num_labels} labels"
         raise InputError("--sampled", found, f"at most {num_labels - 1}, or `all` others")
     is_drawn = sampled not in ("all", num_labels - 1) or config.sampled_start
-    if config.sampler != "uniform" and not is_drawn:
+    if not (SAMPLERS[config.sampler].uniform or is_drawn):
         found = f"{config.sampler} with all {num_labels - 1} other labels as negatives"
         raise InputError(
             "--sampler", found, "fewer --sampled, or --sampler uniform: otherwise none is drawn"

@@ -16,6 +16,7 @@ import numpy as np
 
 from snm.data.vectorizer import CLASSES, Vectorizer
 from snm.export.memory_arrays import by_feature_arrays, stored_arrays, voting_entries
+from snm.model.encoder import ENCODERS
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
 from snm.system.imports import requires_extra
@@ -35,12 +36,6 @@ __all__ = [
 
 FORMAT = "snm-export-1"
 _HASHED_ROWS = 1 << 16  # rows at once, so that bfloat16 tables are not copied whole
-
-_SCORE = {
-    "linear": "h",
-    "relu": "relu(h) @ tower",
-    "residual": "h + relu(h) @ tower",
-}
 
 
 def model_arrays(predictor: Predictor) -> dict[str, np.ndarray]:
@@ -104,6 +99,7 @@ def make_manifest(predictor: Predictor, origin: dict[str, Any]) -> dict[str, Any
     from snm.machine.versions import versions
 
     model, text = predictor.model, {}
+    formula = ENCODERS[model.encoder].formula
     if predictor.vectorizer is not None:
         text = {"text": _text_entries(predictor.vectorizer, RunFolder(Path()).vectorizer.name)}
     return {
@@ -124,7 +120,7 @@ def make_manifest(predictor: Predictor, origin: dict[str, Any]) -> dict[str, Any
                 "l2": "x = v / |v|",
                 "none": "x = v",
             }[predictor.weighting.kind],
-            "of each member": f"h = x @ feature_rows; q = {_SCORE[model.encoder]}; q = q / |q|",
+            "of each member": f"h = x @ feature_rows; q = {formula}; q = q / |q|",
             "score": "sum over members of multiplier * (q @ class_rows.T), plus bias; the columns "
             "of feature_rows and class_rows are the members' side by side",
         },

@@ -6,7 +6,7 @@ Public names, by module:
 - `softmax`: `softmax`, `sampled_softmax`, `decoupled_softmax`.
 - `listwise`: `listnet`, `listmle`, `rankcosine`, `smoothed_dcg`, `ranksvm`.
 - `transformations`: `TRANSFORMATIONS`, the score transformations of the first three, by name.
-- `surrogates`: `SURROGATES`, the functions phi by name.
+- `surrogates`: `SURROGATES`, the surrogates phi by name.
 - `rank_weights`: `top`, `power_law`, `epsilon_tail`.
 - `theta`: the weights of the full loss that a sampled loss estimates.
 - `sampled`: the same losses as objects for the classification head, in the table `LOSSES`.

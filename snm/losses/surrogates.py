@@ -16,14 +16,19 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from snm.errors import InputError
+from snm.system.floats import exp_or_inf
 
 __all__ = [
     "SURROGATES",
+    "Phi",
+    "PhiConstants",
     "Surrogate",
     "check_surrogate",
     "exponential",
@@ -31,7 +36,6 @@ __all__ = [
     "logistic",
     "ramp",
     "squared_hinge",
-    "surrogate",
 ]
 
 Surrogate = Callable[[jax.Array], jax.Array]
@@ -118,12 +122,115 @@ def ramp(margin: jax.Array, *, rho: float = 1.0) -> jax.Array:
     return jnp.clip(1 - margin / rho, 0, 1)
 
 
-SURROGATES: dict[str, Surrogate] = {
-    "hinge": hinge,
-    "logistic": logistic,
-    "squared_hinge": squared_hinge,
-    "exponential": exponential,
-    "ramp": ramp,
+def _ramp(margin: jax.Array, *, ramp_rho: float = 1.0) -> jax.Array:
+    return ramp(margin, rho=ramp_rho)
+
+
+@dataclasses.dataclass(frozen=True)
+class PhiConstants:
+    """Constants of a surrogate phi on [lowest, inf), for its Lipschitz condition and its range.
+
+    Each function also takes the options that the `Phi` names, by keyword.
+
+    Attributes:
+      slope: lowest -> the Lipschitz constant.
+      largest: lowest -> the largest value, which is phi(lowest): phi does not increase.
+      slope_anywhere: () -> the Lipschitz constant on the whole line; None if the slope is
+        unbounded.
+    """
+
+    slope: Callable[..., float]
+    largest: Callable[..., float]
+    slope_anywhere: Callable[..., float] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Phi:
+    """A surrogate of `SURROGATES`; call it with margins and, by keyword, with its options.
+
+    Attributes:
+      function: (margins, options by keyword) -> values; a `Surrogate` if there are no options.
+      option_names: the fields of `LossOptions` that it takes; a run rejects those of others.
+      convex: whether phi is convex, with all options.
+      constants: what Theorem 5 needs of phi; `snm bounds` skips that theorem if it is None.
+    """
+
+    function: Callable[..., jax.Array]
+    option_names: frozenset[str] = frozenset()
+    convex: bool = False
+    constants: PhiConstants | None = None
+
+    def __call__(self, margin: jax.Array, **options: Any) -> jax.Array:
+        """phi(margin), elementwise."""
+        return self.function(margin, **options)
+
+    def options_in(self, options: object) -> dict[str, Any]:
+        """The options that phi takes, from the attributes of a `LossOptions`."""
+        return {name: getattr(options, name) for name in sorted(self.option_names)}
+
+    def configured(self, options: object) -> Surrogate:
+        """Phi as a function of margins alone, with the options of a `LossOptions`.
+
+        Equal and hashable by the function and its options, so that compiled programs are reused.
+        """
+        values = self.options_in(options)
+        return _WithOptions(self.function, tuple(values.items())) if values else self.function
+
+
+@dataclasses.dataclass(frozen=True)
+class _WithOptions:
+    function: Callable[..., jax.Array]
+    options: tuple[tuple[str, Any], ...]
+
+    def __call__(self, margin: jax.Array) -> jax.Array:
+        return self.function(margin, **dict(self.options))
+
+
+SURROGATES: dict[str, Phi] = {
+    "hinge": Phi(
+        hinge,
+        convex=True,
+        constants=PhiConstants(
+            slope=lambda _: 1.0,
+            largest=lambda lowest: max(1 - lowest, 0.0),
+            slope_anywhere=lambda: 1.0,
+        ),
+    ),
+    "logistic": Phi(
+        logistic,
+        convex=True,
+        constants=PhiConstants(
+            # The slope at u is sigmoid(-u) / ln 2, largest at the lowest argument.
+            slope=lambda lowest: 1 / (1 + exp_or_inf(lowest)) / math.log(2),
+            largest=lambda lowest: float(np.logaddexp(0, -lowest)) / math.log(2),
+            slope_anywhere=lambda: 1 / math.log(2),
+        ),
+    ),
+    "squared_hinge": Phi(
+        squared_hinge,
+        convex=True,
+        constants=PhiConstants(
+            slope=lambda lowest: 2 * max(1 - lowest, 0.0),
+            largest=lambda lowest: max(1 - lowest, 0.0) ** 2,
+        ),
+    ),
+    "exponential": Phi(
+        exponential,
+        convex=True,
+        constants=PhiConstants(
+            slope=lambda lowest: exp_or_inf(-lowest),
+            largest=lambda lowest: exp_or_inf(-lowest),
+        ),
+    ),
+    "ramp": Phi(
+        _ramp,
+        option_names=frozenset({"ramp_rho"}),
+        constants=PhiConstants(
+            slope=lambda _, ramp_rho: 1 / ramp_rho,
+            largest=lambda lowest, ramp_rho: min(max(1 - lowest / ramp_rho, 0.0), 1.0),
+            slope_anywhere=lambda ramp_rho: 1 / ramp_rho,
+        ),
+    ),
 }
 """Name of `--phi` -> surrogate."""
 
@@ -133,19 +240,3 @@ def check_surrogate(phi: object) -> None:
     if not callable(phi):
         known = "surrogates.SURROGATES[name]" if isinstance(phi, str) else "surrogates.hinge"
         raise InputError("phi", f"{phi!r}"[:80], f"a function of margins, such as {known}")
-
-
-def surrogate(name: str, ramp_rho: float = 1.0) -> Surrogate:
-    """The surrogate with this name. Only the ramp reads `ramp_rho`, its margin."""
-    phi = SURROGATES[name]
-    return _Ramp(ramp_rho) if phi is ramp else phi
-
-
-@dataclasses.dataclass(frozen=True)
-class _Ramp:
-    """The ramp with margin rho. Equal and hashable by rho, so that compiled programs are reused."""
-
-    rho: float
-
-    def __call__(self, margin: jax.Array) -> jax.Array:
-        return ramp(margin, rho=self.rho)

@@ -10,6 +10,7 @@ point. It is updated row by row, outside flax. The dense tower after it is a sma
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import jax
@@ -18,9 +19,31 @@ from flax import nnx
 
 from snm.tables.table import normalize
 
-__all__ = ["ENCODERS", "Tower", "apply_tower", "init_tower"]
+__all__ = ["ENCODERS", "Encoder", "Tower", "apply_tower", "init_tower"]
 
-ENCODERS = ("relu", "linear", "residual")
+
+@dataclasses.dataclass(frozen=True)
+class Encoder:
+    """What a tower computes of h, the sum of a point's feature rows.
+
+    Attributes:
+      has_layer: whether there is a linear layer of ReLU(h).
+      adds_sums: whether h is added to it; the layer then starts at zero, so that training starts
+        as a linear model.
+      formula: the query before it gets unit length, in NumPy, with `tower` the layer's matrix.
+    """
+
+    has_layer: bool
+    adds_sums: bool
+    formula: str
+
+
+ENCODERS = {
+    "relu": Encoder(has_layer=True, adds_sums=False, formula="relu(h) @ tower"),
+    "linear": Encoder(has_layer=False, adds_sums=True, formula="h"),
+    "residual": Encoder(has_layer=True, adds_sums=True, formula="h + relu(h) @ tower"),
+}
+"""Name -> encoder: the choices of the setting `encoder`."""
 
 
 class Tower(nnx.Module):
@@ -29,10 +52,10 @@ class Tower(nnx.Module):
     def __init__(self, dim: int, kind: str, compute_dtype: str, rngs: nnx.Rngs):
         if kind not in ENCODERS:
             raise ValueError(f"encoder must be one of {', '.join(ENCODERS)}; found {kind!r}")
-        self.kind = kind
-        # The residual's linear layer starts at zero, so that training starts as a linear model.
-        init = nnx.initializers.zeros if kind == "residual" else nnx.initializers.lecun_normal()
-        if kind != "linear":
+        self.encoder = ENCODERS[kind]
+        if self.encoder.has_layer:
+            at_zero = self.encoder.adds_sums
+            init = nnx.initializers.zeros if at_zero else nnx.initializers.lecun_normal()
             self.linear = nnx.Linear(
                 dim,
                 dim,
@@ -52,10 +75,10 @@ class Tower(nnx.Module):
 
         They are J s for sums s, where J is the derivative at s: no layer has a bias.
         """
-        if self.kind == "linear":
+        if not self.encoder.has_layer:
             return sums
         hidden = self.linear(jax.nn.relu(sums)).astype(jnp.float32)
-        return sums + hidden if self.kind == "residual" else hidden
+        return sums + hidden if self.encoder.adds_sums else hidden
 
 
 def init_tower(

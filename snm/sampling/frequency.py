@@ -34,6 +34,8 @@ class FrequencySampler:
 
     needs_label_frequency: ClassVar[bool] = True
     needs_batch_positives: ClassVar[bool] = False
+    uniform: ClassVar[bool] = False
+    with_replacement: ClassVar[bool] = True
     option_names: ClassVar[frozenset[str]] = frozenset({"frequency_power"})
     on_device: ClassVar[None] = (
         None  # each draw is a binary search over K sums, which suits the host

@@ -26,6 +26,8 @@ class InBatchSampler:
 
     needs_label_frequency: ClassVar[bool] = False
     needs_batch_positives: ClassVar[bool] = True
+    uniform: ClassVar[bool] = False
+    with_replacement: ClassVar[bool] = False
 
     num_labels: int
     label_log_weights: np.ndarray[Any, Any]

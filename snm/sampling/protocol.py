@@ -73,6 +73,10 @@ class Sampler(Protocol):
       needs_label_frequency: whether `build` reads `SamplerInputs.label_frequency`.
       needs_batch_positives: whether a draw reads the positives of the whole batch; if False, it
         gets None for them.
+      uniform: whether every set of S different labels is as likely as any other. The theorems on
+        sampled losses hold for no other draw. False unless a subclass says so.
+      with_replacement: whether a label may be drawn again, which fills no second slot. Weights of
+        ranks are refused with it. True unless a subclass says otherwise.
 
     A class that uses a setting of samplers, such as `frequency_power`, lists it in a frozenset
     `option_names`. A run rejects settings that its sampler does not list.
@@ -80,6 +84,8 @@ class Sampler(Protocol):
 
     needs_label_frequency: ClassVar[bool]
     needs_batch_positives: ClassVar[bool]
+    uniform: ClassVar[bool] = False
+    with_replacement: ClassVar[bool] = True
 
     @classmethod
     def build(cls, inputs: SamplerInputs) -> Sampler:

@@ -33,6 +33,8 @@ class UniformSampler:
 
     needs_label_frequency: ClassVar[bool] = False
     needs_batch_positives: ClassVar[bool] = False
+    uniform: ClassVar[bool] = True
+    with_replacement: ClassVar[bool] = False
 
     num_labels: int
     size: int

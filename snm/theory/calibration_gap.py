@@ -101,7 +101,7 @@ def calibration_gap(
     """
     if isinstance(phi, str) and phi not in SURROGATES:
         raise InputError("phi", repr(phi), f"one of {', '.join(SURROGATES)}, or a function")
-    surrogate = SURROGATES[phi] if isinstance(phi, str) else phi
+    surrogate = SURROGATES[phi].function if isinstance(phi, str) else phi
     values = check_one_distribution(distribution)
     check_k(k, values.size)
     weights = pad_theta(theta, values.size)

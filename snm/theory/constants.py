@@ -6,22 +6,19 @@ Reddi et al. (2019), Lemma 7 and the text after Theorem 5.
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from snm.errors import InputError
+from snm.losses.sampled.options import LossOptions
+from snm.losses.surrogates import SURROGATES, PhiConstants
 
 __all__ = [
-    "PHI_CONSTANTS",
     "L1Norms",
     "LossConstants",
-    "PhiConstants",
-    "exp_or_inf",
     "lemma_7",
     "phi_largest",
     "phi_lipschitz",
@@ -29,65 +26,9 @@ __all__ = [
 ]
 
 Kind = Literal["powl", "bowl"]
-_OVERFLOW = math.log(sys.float_info.max)
 
 
-def exp_or_inf(x: float) -> float:
-    """e^x; infinite where it overflows float64."""
-    return math.exp(x) if x < _OVERFLOW else math.inf
-
-
-@dataclass(frozen=True)
-class PhiConstants:
-    """Constants of a surrogate phi on [lowest, inf), for its Lipschitz condition and its range.
-
-    Attributes:
-      slope: (lowest, rho) -> the Lipschitz constant; rho is the margin of the ramp.
-      largest: (lowest, rho) -> the largest value, which is phi(lowest): phi does not increase.
-      slope_anywhere: rho -> the Lipschitz constant on the whole line; None if the slope is
-        unbounded.
-    """
-
-    slope: Callable[[float, float], float]
-    largest: Callable[[float, float], float]
-    slope_anywhere: Callable[[float], float] | None = None
-
-
-def _logistic_slope(lowest: float, _: float) -> float:
-    # The slope at u is sigmoid(-u) / ln 2, largest at the lowest argument.
-    share = 1 / (1 + math.exp(lowest)) if lowest < _OVERFLOW else 0.0
-    return share / math.log(2)
-
-
-PHI_CONSTANTS: dict[str, PhiConstants] = {
-    "hinge": PhiConstants(
-        slope=lambda _, __: 1.0,
-        largest=lambda lowest, _: max(1 - lowest, 0.0),
-        slope_anywhere=lambda _: 1.0,
-    ),
-    "logistic": PhiConstants(
-        slope=_logistic_slope,
-        largest=lambda lowest, _: float(np.logaddexp(0, -lowest)) / math.log(2),
-        slope_anywhere=lambda _: 1 / math.log(2),
-    ),
-    "squared_hinge": PhiConstants(
-        slope=lambda lowest, _: 2 * max(1 - lowest, 0.0),
-        largest=lambda lowest, _: max(1 - lowest, 0.0) ** 2,
-    ),
-    "exponential": PhiConstants(
-        slope=lambda lowest, _: exp_or_inf(-lowest),
-        largest=lambda lowest, _: exp_or_inf(-lowest),
-    ),
-    "ramp": PhiConstants(
-        slope=lambda _, rho: 1 / rho,
-        largest=lambda lowest, rho: min(max(1 - lowest / rho, 0.0), 1.0),
-        slope_anywhere=lambda rho: 1 / rho,
-    ),
-}
-"""Name of `--phi` -> constants. A surrogate without an entry has no bounds."""
-
-
-def phi_lipschitz(phi: str, lowest: float | None = None, *, rho: float = 1.0) -> float:
+def phi_lipschitz(phi: str, lowest: float | None = None, **options: Any) -> float:
     """The Lipschitz constant of a surrogate.
 
     On the whole line it is 1 for the hinge, 1 / ln 2 for the logistic loss (in base 2), and 1 / rho
@@ -95,16 +36,16 @@ def phi_lipschitz(phi: str, lowest: float | None = None, *, rho: float = 1.0) ->
     [lowest, inf) their constants are 2 max(1 - lowest, 0) and exp(-lowest).
 
     Args:
-      phi: A key of `PHI_CONSTANTS`.
+      phi: A key of `SURROGATES` that has constants.
       lowest: The smallest argument; -2s for a POWL and -s for a BOWL of scores in [-s, s]. None
         means the whole line.
-      rho: Margin of the ramp.
+      options: Parameters of phi, fields of `LossOptions`: `ramp_rho`, the margin of the ramp.
 
     Returns:
       The smallest L with |phi(u) - phi(v)| <= L |u - v|; infinite if it overflows float64.
 
     Raises:
-      InputError: An unknown name, or no `lowest` where one is needed.
+      InputError: An unknown name, an option out of range, or no `lowest` where one is needed.
 
     Example:
       >>> phi_lipschitz("squared_hinge", -1.0), round(phi_lipschitz("logistic"), 4)
@@ -113,34 +54,35 @@ def phi_lipschitz(phi: str, lowest: float | None = None, *, rho: float = 1.0) ->
     References:
       Reddi et al. (2019), section 3 and Lemma 7.
     """
-    constants = _constants(phi, lowest, rho)
+    constants, values = _constants(phi, lowest, options)
     if lowest is not None:
-        return constants.slope(lowest, rho)
+        return constants.slope(lowest, **values)
     if constants.slope_anywhere is None:
         expected = "its smallest argument (its slope is unbounded)"
         raise InputError(f"range of phi {phi}", "none", expected)
-    return constants.slope_anywhere(rho)
+    return constants.slope_anywhere(**values)
 
 
-def phi_largest(phi: str, lowest: float, *, rho: float = 1.0) -> float:
+def phi_largest(phi: str, lowest: float, **options: Any) -> float:
     """The largest value of a surrogate on [lowest, inf): Phi in Theorem 5.
 
     Args:
-      phi: A key of `PHI_CONSTANTS`.
+      phi: A key of `SURROGATES` that has constants.
       lowest: The smallest argument, as in `phi_lipschitz`.
-      rho: Margin of the ramp.
+      options: Parameters of phi, fields of `LossOptions`: `ramp_rho`, the margin of the ramp.
 
     Returns:
       phi(lowest), since phi does not increase; infinite if it overflows float64.
 
     Raises:
-      InputError: An unknown name.
+      InputError: An unknown name, or an option out of range.
 
     Example:
       >>> phi_largest("hinge", -1.0), phi_largest("squared_hinge", -2.0)
       (2.0, 9.0)
     """
-    return _constants(phi, lowest, rho).largest(lowest, rho)
+    constants, values = _constants(phi, lowest, options)
+    return constants.largest(lowest, **values)
 
 
 @dataclass(frozen=True)
@@ -256,11 +198,13 @@ def sampling_l1_norms(
     return L1Norms(mining, sampling)
 
 
-def _constants(phi: str, lowest: float | None, rho: float) -> PhiConstants:
-    if phi not in PHI_CONSTANTS:
-        raise InputError("phi", repr(phi), f"one of {', '.join(PHI_CONSTANTS)}")
+def _constants(
+    phi: str, lowest: float | None, options: dict[str, Any]
+) -> tuple[PhiConstants, dict[str, Any]]:
+    """The constants of phi, and its options with their defaults."""
+    known = {name: each.constants for name, each in SURROGATES.items() if each.constants}
+    if phi not in known:
+        raise InputError("phi", repr(phi), f"one of {', '.join(known)}")
     if lowest is not None and not math.isfinite(lowest):
         raise InputError("smallest argument of phi", str(lowest), "a finite number")
-    if not rho > 0:
-        raise InputError("rho of the ramp", str(rho), "a number above 0")
-    return PHI_CONSTANTS[phi]
+    return known[phi], SURROGATES[phi].options_in(LossOptions(phi=phi, **options))

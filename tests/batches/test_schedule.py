@@ -9,8 +9,10 @@ import optax
 import pytest
 import tiny
 
-from snm.batches.schedule import SCHEDULES, Rates, Schedule
+import snm
+from snm.batches.schedule import Rates, Schedule
 from snm.config.resolve import resolve
+from snm.config.schedules import SCHEDULES
 from snm.data.weighting import Weighting
 from snm.model.model import init_state
 from snm.model.train_step import train_step
@@ -32,6 +34,14 @@ def test_factors_are_those_of_optax(name):
         assert {rate.dtype for rate in found} == {np.dtype(np.float32)}
         wanted = np.multiply(rates, expected(step))
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_a_schedule_of_ones_own_is_one_entry(monkeypatch):
+    monkeypatch.setitem(SCHEDULES, "square", lambda progress: (1 - progress) ** 2)
+    data = snm.generate(points=30, test_points=1, features=20, labels=20, seed=0)
+    asked = dataclasses.replace(tiny.CONFIG, schedule="square", learning_rate=4.0)
+    schedule = Schedule.of(resolve(asked, data), 4)
+    assert [float(schedule(step).rows) for step in (0, 2, 3, 4)] == [4.0, 1.0, 0.25, 0.0]
 
 
 @pytest.mark.parametrize("resident", ["host", "device"])

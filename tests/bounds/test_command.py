@@ -12,8 +12,9 @@ import snm
 from snm.bounds.measure import _theorem_5, measure_margins
 from snm.head.spec import HeadSpec
 from snm.losses.sampled import LossOptions
-from snm.losses.surrogates import SURROGATES
-from snm.theory.constants import PHI_CONSTANTS, PhiConstants
+from snm.losses.surrogates import SURROGATES, Phi, PhiConstants
+from snm.sampling.samplers import SAMPLERS
+from snm.sampling.uniform import UniformSampler
 from snm.theory.generalization import Complexity
 
 
@@ -30,6 +31,15 @@ def test_losses_that_the_theorem_is_not_on(positives, sampler, weights, said):
     spec = HeadSpec(num_labels=50, sampled=10, mined=3, loss="bowl", positives=positives)
     found = _theorem_5(spec, Complexity(1.0, 1.0, 1.0), 100, 0.05, 1.0, sampler, weights)
     assert said in found["why_not"] if said else "proved" in found
+
+
+def test_the_theorem_is_on_any_uniform_sampler(monkeypatch):
+    monkeypatch.setitem(SAMPLERS, "even", type("Even", (UniformSampler,), {}))
+    monkeypatch.setitem(SAMPLERS, "skewed", type("Skewed", (UniformSampler,), {"uniform": False}))
+    spec = HeadSpec(num_labels=50, sampled=10, mined=3, loss="bowl")
+    asked = (spec, Complexity(1.0, 1.0, 1.0), 100, 0.05, 1.0)
+    assert "proved" in _theorem_5(*asked, "even", "mean")
+    assert "drawn by the skewed sampler" in _theorem_5(*asked, "skewed", "mean")["why_not"]
 
 
 def test_delta_and_quantiles_of_the_command(tiny_run, capsys):
@@ -50,16 +60,19 @@ def test_delta_and_quantiles_of_the_command(tiny_run, capsys):
 
 
 def test_a_surrogate_of_which_no_constant_is_known_has_no_bound(monkeypatch):
-    monkeypatch.setitem(SURROGATES, "cubic", lambda margin: jnp.maximum(1 - margin, 0) ** 3)
+    def cubic(margin):
+        return jnp.maximum(1 - margin, 0) ** 3
+
+    monkeypatch.setitem(SURROGATES, "cubic", Phi(cubic))
     spec = HeadSpec(
         num_labels=50, sampled=10, mined=3, loss="bowl", options=LossOptions(phi="cubic")
     )
     asked = (spec, Complexity(1.0, 1.0, 1.0), 100, 0.05, 1.0, "uniform", "mean")
     assert "the Lipschitz constant of phi cubic is not known" in _theorem_5(*asked)["why_not"]
     constants = PhiConstants(
-        slope=lambda lowest, _: 3 * max(1 - lowest, 0.0) ** 2,
-        largest=lambda lowest, _: max(1 - lowest, 0.0) ** 3,
+        slope=lambda lowest: 3 * max(1 - lowest, 0.0) ** 2,
+        largest=lambda lowest: max(1 - lowest, 0.0) ** 3,
     )
-    monkeypatch.setitem(PHI_CONSTANTS, "cubic", constants)
+    monkeypatch.setitem(SURROGATES, "cubic", Phi(cubic, constants=constants))
     found = _theorem_5(*asked)
     assert found["lipschitz"] == 12.0 and found["range"] == pytest.approx(8 * 2)

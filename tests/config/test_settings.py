@@ -24,6 +24,9 @@ from snm.losses.sampled import LOSSES, LossOptions, SampleSizes
 from snm.losses.sampled.ordered import Powl
 from snm.losses.surrogates import hinge
 from snm.model.from_config import head_spec
+from snm.sampling.protocol import Sampler
+from snm.sampling.samplers import SAMPLERS
+from snm.sampling.uniform import UniformSampler
 
 
 def toml(folder: Path, text: str) -> Path:
@@ -300,6 +303,33 @@ def test_a_sampler_that_would_draw_nothing_is_refused(values):
         resolve(config, data)
     assert resolve(dataclasses.replace(config, sampled=10), data).sampler == "frequency"
     assert resolve(dataclasses.replace(config, sampler="uniform"), data).sampled in (19, "all")
+
+
+def test_a_sampler_says_itself_whether_it_is_uniform_and_repeats_labels(monkeypatch):
+    data = snm.generate(points=30, test_points=1, features=20, labels=20, seed=0)
+
+    def check(sampler, **values):
+        monkeypatch.setitem(SAMPLERS, "own", sampler)
+        base = dict(loss="bowl", sampler="own", sampled=10, mined=5, exclude="positive")
+        resolve(dataclasses.replace(preset("default"), **{**base, **values}), data)
+
+    bound, every = dict(weight_scale="surrogate"), dict(sampled="all")
+    check(type("Even", (UniformSampler,), {}), **bound)
+    check(type("Even", (UniformSampler,), {}), **every)
+    # Different labels, some likelier than others, whether or not their frequencies are read.
+    for reads in (False, True):
+        flags = {"uniform": False, "needs_label_frequency": reads}
+        skewed = type("Skewed", (UniformSampler,), flags)
+        check(skewed)
+        for values, said in ((bound, "likely as others"), (every, "none is drawn")):
+            with pytest.raises(InputError, match=said):
+                check(skewed, **values)
+    # One that does not say it is not uniform and repeats labels; it reads no frequencies.
+    silent = type("Silent", (Sampler,), {"needs_label_frequency": False,
+                                         "needs_batch_positives": False})  # fmt: skip
+    check(silent, loss="softmax")
+    with pytest.raises(InputError, match="labels that are drawn once"):
+        check(silent)
 
 
 def test_labels_that_would_weigh_or_repeat_are_refused():

@@ -117,28 +117,28 @@ def test_every_block_runs(first, tmp_path, monkeypatch, capsys):
 
 
 def test_examples_of_extending_run(tmp_path, monkeypatch):
+    from snm.config.schedules import SCHEDULES
     from snm.losses.sampled import LOSSES
     from snm.losses.sampled.options import RANK_SHAPES
     from snm.losses.surrogates import SURROGATES
     from snm.losses.transformations import TRANSFORMATIONS
     from snm.sampling.samplers import SAMPLERS
     from snm.tables.optimizers import ROW_OPTIMIZERS
-    from snm.theory.constants import PHI_CONSTANTS
 
     monkeypatch.chdir(tmp_path)
     added = [
         ("smooth_hinge", SURROGATES),
-        ("smooth_hinge", PHI_CONSTANTS),
         ("linear", RANK_SHAPES),
         ("raised", TRANSFORMATIONS),
         ("bpr", LOSSES),
         ("log-uniform", SAMPLERS),
+        ("warm-up", SCHEDULES),
         ("rmsprop", ROW_OPTIMIZERS),
     ]
     for name, of_kind in added:
         monkeypatch.setitem(of_kind, name, None)  # undoes what the example adds
     ran = pages.run(DOCS / OF_TABLES, {"__name__": "extending"})
-    assert ran == {"python": 7}
+    assert ran == {"python": 8}
     assert all(of_kind[name] is not None for name, of_kind in added)
 
 

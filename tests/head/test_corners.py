@@ -15,7 +15,7 @@ from snm.head import plan
 from snm.head.head import update_head
 from snm.head.state import Head, HeadBatch
 from snm.losses import rank_weights as weights
-from snm.losses.surrogates import SURROGATES
+from snm.losses.surrogates import SURROGATES, Phi
 from snm.sampling.in_batch import in_batch
 from snm.tables.table import RowTable, SparseRows
 from snm.topk import block_quotas as quotas
@@ -183,7 +183,7 @@ def test_nothing_is_written_where_the_loss_of_all_negatives_overflows(positives,
 )
 def test_a_surrogate_that_grows_is_not_taken_of_masked_scores(options, monkeypatch):
     """However many scores there are: phi(1e30) of this one is infinite."""
-    monkeypatch.setitem(SURROGATES, "square", lambda u: jnp.square(1 - u))
+    monkeypatch.setitem(SURROGATES, "square", Phi(lambda u: jnp.square(1 - u)))
     monkeypatch.setitem(head_reference.PHI, "square", lambda u: (1 - u) ** 2)
     monkeypatch.setattr(plan, "MAX_HELD_SCORES", 0)
     case = make_case(num_labels=60, sampled=40, phi="square", **options)
@@ -202,7 +202,7 @@ def test_a_step_is_refused_for_its_loss_and_not_for_a_bound_of_it(
 
     How a large batch is computed must not decide that.
     """
-    monkeypatch.setitem(SURROGATES, "rising", jnp.exp)
+    monkeypatch.setitem(SURROGATES, "rising", Phi(jnp.exp))
     if large:
         monkeypatch.setattr(plan, "MAX_HELD_SCORES", 0)
     case = make_case(num_labels=20, sampled=19, mined=19, n=2, dim=4, phi=phi,

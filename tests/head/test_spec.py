@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from head_reference import QUICK, make_case, spec_of
 
+import snm
 from snm.errors import InputError
 from snm.head.head import update_head
 from snm.head.spec import HeadSpec
@@ -15,7 +16,7 @@ from snm.losses.sampled import LOSSES, HeadLoss, LossOptions, SampleSizes
 from snm.losses.sampled.listwise import ListNet, RankCosine
 from snm.losses.sampled.options import RANK_SHAPES, RankShape
 from snm.losses.sampled.ranks import RankWeights
-from snm.losses.surrogates import SURROGATES
+from snm.losses.surrogates import SURROGATES, Phi, hinge
 from snm.losses.transformations import TRANSFORMATIONS, exponential, linear, sigmoid
 from snm.tables.optimizers import ROW_OPTIMIZERS, SGD, RowOptimizer
 
@@ -147,8 +148,8 @@ def test_an_object_of_the_table_is_its_name(name):
     read = {key: value for key, value in read.items() if key in LOSSES[name].option_names}
     options = LossOptions(**read)
     named, given = (HeadSpec(**SIZES, loss=x, options=options) for x in (name, LOSSES[name]))
-    assert named.head_loss == given.head_loss
-    assert (given.head_loss == LOSSES[name]) == (name == "softmax")
+    configured = LOSSES[name].configured(options, SampleSizes(20, 8, 2))
+    assert named.head_loss == given.head_loss == configured
 
 
 def test_a_loss_has_the_parameters_of_its_spec():
@@ -191,11 +192,33 @@ def test_a_name_that_comes_to_mean_another_loss_is_another_spec(monkeypatch):
 def test_a_name_that_comes_to_mean_another_surrogate_is_another_spec(monkeypatch):
     specs = []
     for slope in (1.0, 2.0):
-        monkeypatch.setitem(SURROGATES, "own", lambda margin, slope=slope: 1 - slope * margin)
+        own = Phi(lambda margin, slope=slope: 1 - slope * margin)
+        monkeypatch.setitem(SURROGATES, "own", own)
         specs.append(spec_of(**SIZES, loss="powl", phi="own"))
     assert specs[0] != specs[1] and specs[1] == spec_of(**SIZES, loss="powl", phi="own")
     ramps = [spec_of(**SIZES, loss="powl", phi="ramp", ramp_rho=rho) for rho in (2.0, 2.0, 3.0)]
     assert ramps[0] == ramps[1] != ramps[2] and hash(ramps[0]) == hash(ramps[1])
+
+
+def test_a_surrogate_with_a_parameter_is_one_entry(monkeypatch):
+    """It reads a parameter by naming it; no other file knows of it."""
+
+    def tilted(margin, *, ramp_rho):
+        return 1 - margin / ramp_rho
+
+    monkeypatch.setitem(SURROGATES, "tilted", Phi(tilted, frozenset({"ramp_rho"})))
+    specs = [spec_of(**SIZES, loss="bowl", phi="tilted", ramp_rho=rho) for rho in (2.0, 2.0, 4.0)]
+    assert [float(spec.head_loss.phi(jnp.float32(1))) for spec in specs] == [0.5, 0.5, 0.75]
+    assert specs[0] == specs[1] != specs[2] and hash(specs[0]) == hash(specs[1])
+    assert snm.Config(loss="bowl", phi="tilted", ramp_rho=2.0).check().ramp_rho == 2.0
+    with pytest.raises(InputError, match=r"with phi hinge, expected 1.0, or phi ramp or tilted"):
+        snm.Config(loss="bowl", ramp_rho=2.0).check()
+
+
+def test_a_function_in_the_table_of_surrogates_is_told(monkeypatch):
+    monkeypatch.setitem(SURROGATES, "plain", hinge)
+    with pytest.raises(InputError, match=r"phi: found plain, for which .* expected a Phi there"):
+        LossOptions(phi="plain")
 
 
 def test_a_name_that_comes_to_mean_another_transformation_is_another_spec(monkeypatch):

@@ -87,6 +87,8 @@ class LogUniform:
     seed: int
     needs_label_frequency: ClassVar[bool] = False
     needs_batch_positives: ClassVar[bool] = False
+    uniform: ClassVar[bool] = False
+    with_replacement: ClassVar[bool] = True
     on_device: ClassVar[None] = None
 
     @classmethod
@@ -212,6 +214,8 @@ def test_a_draw_on_the_device_is_checked_once_when_a_run_starts(draw, said, monk
     class Wrong:
         needs_label_frequency: ClassVar[bool] = False
         needs_batch_positives: ClassVar[bool] = draw is _positives
+        uniform: ClassVar[bool] = False
+        with_replacement: ClassVar[bool] = False
         on_device: ClassVar = staticmethod(draw)
 
         @classmethod

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from snm.errors import InputError
-from snm.losses.surrogates import SURROGATES
+from snm.losses.surrogates import SURROGATES, Phi
 from snm.theory.calibration import condition_3, recommended_theta, relevant_labels, smallest_m
 from snm.theory.calibration_gap import calibration_gap
 from snm.theory.retrieval import (
@@ -313,7 +313,7 @@ def smooth_hinge(u):
 
 @pytest.mark.parametrize("named", [False, True])
 def test_the_gap_of_a_surrogate_of_ones_own(monkeypatch, named):
-    monkeypatch.setitem(SURROGATES, "smooth_hinge", smooth_hinge)
+    monkeypatch.setitem(SURROGATES, "smooth_hinge", Phi(smooth_hinge))
     phi = "smooth_hinge" if named else smooth_hinge
     d = [0.3, 0.175, 0.175, 0.175, 0.175]
     # Top-1 weights fail condition (3) here; equal weights up to rank 3 satisfy it.

@@ -60,13 +60,15 @@ def test_slopes_and_values_of_phi_on_a_grid(phi, lowest):
 
 
 def test_constants_of_the_whole_line():
-    assert phi_lipschitz("hinge") == 1 and phi_lipschitz("ramp", rho=0.25) == 4
+    assert phi_lipschitz("hinge") == 1 and phi_lipschitz("ramp", ramp_rho=0.25) == 4
     assert phi_lipschitz("logistic") == 1 / math.log(2)
     for phi in ("squared_hinge", "exponential"):
         with pytest.raises(InputError, match="smallest argument"):
             phi_lipschitz(phi)
     with pytest.raises(InputError, match="one of hinge"):
         phi_lipschitz("hing")
+    with pytest.raises(InputError, match="ramp_rho: found -1"):
+        phi_largest("ramp", 0.0, ramp_rho=-1.0)
 
 
 def test_the_exponential_of_large_scores_is_infinite():

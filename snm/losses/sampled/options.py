@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple
 
 from snm.errors import InputError
 from snm.losses.rank_weights import power_law, top
-from snm.losses.surrogates import SURROGATES, ramp
+from snm.losses.surrogates import SURROGATES, Phi
 from snm.losses.theta import Vector
 from snm.losses.transformations import TRANSFORMATIONS
 from snm.system.field_checks import check_choices, check_types
 
 __all__ = [
+    "PHI_OPTIONS",
     "RANK_SHAPES",
     "USED_WITH_ANY_LOSS",
     "LossOptions",
@@ -99,6 +100,12 @@ RANK_SHAPES: dict[str, RankShape] = {
 }
 """Name of `--vartheta` -> shape."""
 
+PHI_OPTIONS = frozenset[str]().union(*(phi.option_names for phi in SURROGATES.values()))
+"""The options that a `Phi` can read."""
+
+_READERS: dict[str, Mapping[str, RankShape | Phi]] = {"vartheta": RANK_SHAPES, "phi": SURROGATES}
+"""The tables whose objects name the options that they read."""
+
 _TABLES: dict[str, Collection[str]] = {
     "phi": SURROGATES,
     "vartheta": RANK_SHAPES,
@@ -148,6 +155,9 @@ class LossOptions:
     def __post_init__(self) -> None:
         check_types(self)
         check_choices(self, _TABLES)
+        if not isinstance(SURROGATES[self.phi], Phi):
+            found = f"{self.phi}, for which SURROGATES has {SURROGATES[self.phi]!r}"
+            raise InputError("LossOptions phi", found, "a Phi there")
         for name in _POSITIVE:
             value = getattr(self, name)
             if not 0 < value < math.inf:
@@ -176,15 +186,15 @@ def unread_options(options: LossOptions, read: Collection[str]) -> dict[str, str
     Returns:
       Name -> why it is not read, as what is expected instead.
     """
-    shape, found = RANK_SHAPES[options.vartheta], {}
-    of_shapes = frozenset().union(*(each.option_names for each in RANK_SHAPES.values()))
+    found = {}
     for name, default in ((field.name, field.default) for field in fields(options)):
         if getattr(options, name) == default or name in USED_WITH_ANY_LOSS:
             continue
         if name not in read:
             found[name] = f"{', '.join(sorted(read)) or 'none'}: it reads no others"
-        elif name in of_shapes - shape.option_names:
-            found[name] = f"none of it: vartheta {options.vartheta} does not read it"
-        elif name == "ramp_rho" and SURROGATES[options.phi] is not ramp:
-            found[name] = f"none of it: phi {options.phi} does not read it"
+            continue
+        for setting, table in _READERS.items():
+            readers = {key for key, each in table.items() if name in each.option_names}
+            if readers and (chosen := getattr(options, setting)) not in readers:
+                found[name] = f"none of it: {setting} {chosen} does not read it"
     return found

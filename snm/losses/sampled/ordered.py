@@ -13,7 +13,7 @@ import numpy as np
 from snm.losses.ordered import sampled_bowl, sampled_powl
 from snm.losses.rank_weights import subsample
 from snm.losses.reductions import MASKED, apply_weights, unmasked
-from snm.losses.sampled.options import LossOptions, SampleSizes
+from snm.losses.sampled.options import PHI_OPTIONS, LossOptions, SampleSizes
 from snm.losses.sampled.protocol import (
     BlockScores,
     DenseForm,
@@ -24,7 +24,7 @@ from snm.losses.sampled.protocol import (
     ThresholdForm,
 )
 from snm.losses.sampled.ranks import RANK_WEIGHT_OPTIONS, RankWeights
-from snm.losses.surrogates import Surrogate, hinge, surrogate
+from snm.losses.surrogates import SURROGATES, Surrogate, hinge
 
 __all__ = ["Bowl", "Powl", "RankSVM"]
 
@@ -49,14 +49,14 @@ class Bowl(HeadLoss):
     phi: Surrogate = hinge
     ranks: RankWeights = _DEFAULT_RANKS
     name = "bowl"
-    option_names = frozenset({"phi", "ramp_rho", *RANK_WEIGHT_OPTIONS})
+    option_names = frozenset({"phi", *PHI_OPTIONS, *RANK_WEIGHT_OPTIONS})
     has_rank_weights = True
     takes_exponentials = False  # whatever phi is: their margins have a unit
     pairwise = False
 
     def configured(self, options: LossOptions, sizes: SampleSizes) -> Bowl:
         """With the surrogate and the rank weights of the options."""
-        phi = surrogate(options.phi, options.ramp_rho)
+        phi = SURROGATES[options.phi].configured(options)
         return dataclasses.replace(self, phi=phi, ranks=RankWeights(options, sizes))
 
     def margin(self, positive: jax.Array, negative: jax.Array) -> jax.Array:
