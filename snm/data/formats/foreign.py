@@ -57,7 +57,8 @@ class Row(NamedTuple):
       where: file and line, for error messages.
       text: the text, or None if the format holds numbers (`entries`).
       entries: feature ids, int64 [n] ascending, and values, float32 [n]; None for texts.
-      labels: label names without repeats.
+      labels: names of its labels, as the file spells them where a reader yields a row; `read_rows`
+        leaves each name once, as `ReadOptions.distinct_names` does.
       weight: factor of the loss of the point, at least 0.
     """
 
@@ -159,7 +160,7 @@ def detect(path: Path, label_file: Path | None) -> str:
 
 
 def read_rows(path: Path, form: str, options: ReadOptions = _DEFAULT_OPTIONS) -> Iterator[Row]:
-    """Reads a file in bounded memory.
+    """Reads a file in bounded memory; the labels of each row are distinct names.
 
     Args:
       path: the file; `.gz` is unpacked.
@@ -171,7 +172,7 @@ def read_rows(path: Path, form: str, options: ReadOptions = _DEFAULT_OPTIONS) ->
     """
     row = None
     for row in READERS[form].read(path, options):
-        yield row
+        yield row._replace(labels=options.distinct_names(row.labels))
     if row is None:
         raise InputError(str(path), READERS[form].nothing, "at least one point")
 
@@ -201,8 +202,7 @@ def _jsonl(path: Path, options: ReadOptions) -> Iterator[Row]:
                 expected = f"a weight in {options.weight!r} (see --weight-column)"
                 raise InputError(where, missing(record, options.weight)[:200], expected)
             weight = _weight(where, options.weight, record[options.weight])
-        distinct = options.distinct_names(map(str, names))
-        yield Row(where, options.join_texts(parts), None, distinct, weight)
+        yield Row(where, options.join_texts(parts), None, tuple(map(str, names)), weight)
 
 
 def _text(where: str, record: dict[str, Any], field: str, options: ReadOptions) -> str:
@@ -272,9 +272,8 @@ def _csv(path: Path, options: ReadOptions) -> Iterator[Row]:
         spellings: list[str] = []
         for field, index in labels:
             spellings += _split_cell(where, field, row[index], options)
-        names = options.distinct_names(spellings)
         weight = 1.0 if weights is None else _weight(where, header[weights], row[weights])
-        yield Row(where, text, None, names, weight)
+        yield Row(where, text, None, tuple(spellings), weight)
 
 
 def _split_cell(where: str, field: str, cell: str, options: ReadOptions) -> list[str]:
@@ -304,8 +303,7 @@ def _raw(path: Path, options: ReadOptions) -> Iterator[Row]:
             assert longer is not None
             found = f"the end of the file before line {longer[0]}"
             raise InputError(str(short), found, f"as many lines as in {path} and {label_file}")
-        labels = options.distinct_names(names[1].split(separator))
-        yield Row(f"{path}:{text[0]}", text[1], None, labels)
+        yield Row(f"{path}:{text[0]}", text[1], None, tuple(names[1].split(separator)))
 
 
 def _fasttext(path: Path, options: ReadOptions) -> Iterator[Row]:
@@ -313,11 +311,11 @@ def _fasttext(path: Path, options: ReadOptions) -> Iterator[Row]:
         words = line.split()
         if not words:
             continue
-        names = options.distinct_names(
+        names = tuple(
             word.removeprefix(_LABEL_PREFIX) for word in words if word.startswith(_LABEL_PREFIX)
         )
         text = " ".join(word for word in words if not word.startswith(_LABEL_PREFIX))
-        if not names and not any(_LABEL_PREFIX in word for word in words) and number == 1:
+        if not any(_LABEL_PREFIX in word for word in words) and number == 1:
             found = f"a line without {_LABEL_PREFIX}"
             raise InputError(f"{path}:{number}", found, f"`{_LABEL_PREFIX}NAME ... words`")
         yield Row(f"{path}:{number}", text, None, names)
@@ -349,7 +347,7 @@ def _svmlight(path: Path, options: ReadOptions) -> Iterator[Row]:
         order = np.argsort(features, kind="stable")
         if len(order) and (np.diff(features[order]) == 0).any():
             raise InputError(where, "a feature twice", "each feature once in a row")
-        names = options.distinct_names(front.split(","))
+        names = tuple(front.split(","))
         yield Row(where, None, (features[order], weights[order]), names)
 
 
