@@ -41,6 +41,7 @@ __all__ = [
     "Row",
     "detect",
     "read_rows",
+    "recognize",
 ]
 
 SEPARATORS = ";|,"
@@ -134,22 +135,34 @@ class Reader:
     nothing: str = "an empty file"
 
 
+def recognize(path: Path, first: str) -> str | None:
+    """The format that a file has by its suffix, or by its first line; None if it is none."""
+    return _by_suffix(path) or _by_line(first)
+
+
+def _by_suffix(path: Path) -> str | None:
+    file_name = path.name.removesuffix(".gz").lower()
+    names = (name for name, reader in READERS.items() if file_name.endswith(reader.suffixes))
+    return next(names, None)
+
+
+def _by_line(first: str) -> str | None:
+    return next((name for name, reader in READERS.items() if reader.matches(first)), None)
+
+
 def detect(path: Path, label_file: Path | None) -> str:
     """Names the format of a file: by its suffix, then by its first line.
 
     Raises:
-      InputError: neither identifies a format, and there is no label file (which means `raw`).
+      InputError: neither identifies a format, and there is no label file (which only raw text has).
     """
-    file_name = path.name.removesuffix(".gz").lower()
-    for name, reader in READERS.items():
-        if reader.suffixes and file_name.endswith(reader.suffixes):
-            return name
+    if (name := _by_suffix(path)) is not None:
+        return name
     first = next(numbered_lines(path), (1, ""))[1]
-    for name, reader in READERS.items():
-        if reader.matches(first):
-            return name
+    if (name := _by_line(first)) is not None:
+        return name
     if label_file is not None:
-        return "raw"
+        return next(name for name, reader in READERS.items() if reader.label_file)
     found = f"a first line {first[:40]!a}"
     if HEADER.fullmatch(first):
         expected = "a folder with it as train.txt, which needs no import (or --format)"
