@@ -1,4 +1,4 @@
-"""Losses and formats of a user's own, in a module that `$SNM_IMPORT` names."""
+"""Losses, formats and verbs of a user's own, in a module that `$SNM_IMPORT` names."""
 
 import json
 import sys
@@ -7,12 +7,16 @@ import pytest
 import tiny
 from command_line import call, refused
 
+from snm.cli import table
 from snm.data.formats.foreign import READERS
 from snm.losses.sampled import LOSSES
 from snm.runs.folder import RunFolder
 
 OWN = """
+import dataclasses
+
 import jax.numpy as jnp
+from snm.cli import table
 from snm.data.formats.foreign import READERS, Reader, Row
 from snm.data.formats.records import numbered_lines
 from snm.losses.sampled import LOSSES, HeadLoss
@@ -33,12 +37,24 @@ class Own(HeadLoss):
 
 LOSSES["own"] = Own()
 READERS["tabbed"] = Reader(read_tabbed, suffixes=(".tabbed",))
+
+
+@dataclasses.dataclass
+class Greet:
+    'Greet whoever asks.'
+
+    def __call__(self):
+        print("hello")
+
+
+table.VERBS = (*table.VERBS, table.Verb("greet", Greet, "", "say hello"))
 """
 
 
 @pytest.fixture
 def own_module(tmp_path, monkeypatch):
-    """A module on the path that adds a loss, and an import format."""
+    """A module on the path that adds a loss, an import format and a verb."""
+    monkeypatch.setattr(table, "VERBS", table.VERBS)
     (tmp_path / "own_losses.py").write_text(OWN)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
@@ -67,6 +83,13 @@ def test_a_format_of_ones_own_is_asked_for_by_name(own_module, tmp_path, capsys)
     )
 
 
+def test_a_verb_of_ones_own_has_help(own_module, capsys):
+    call("greet", "--help")
+    assert "Greet whoever asks." in capsys.readouterr().out
+    call("greet")
+    assert capsys.readouterr().out == "hello\n"
+
+
 @pytest.mark.slow
 def test_so_do_the_processes_of_a_comparison(own_module, data, tmp_path, capsys):
     flags = "--losses own --mined 2 --seeds 1 --epochs 1 --no-equal-seconds --preset paper"
@@ -87,3 +110,4 @@ def test_a_module_that_cannot_be_imported(content, said, tmp_path, monkeypatch, 
     monkeypatch.setenv("SNM_IMPORT", "not_there")
     assert f"SNM_IMPORT=not_there: found {said}" in refused(capsys, "data", "stats", "synthetic")
     call("data", "stats", "--help")
+    call("data", "--help")
