@@ -11,6 +11,7 @@ import signal
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import get_args, get_type_hints
 
 import numpy as np
 import pytest
@@ -19,8 +20,10 @@ from cli.text_runs import TEXTS, run_of_texts
 from command_line import answers, call, contents, refused
 
 import snm
+from snm.cli.predict.verb import Predict
 from snm.data.formats.foreign import READERS, Reader
 from snm.data.formats.repository_text.writer import write_text
+from snm.prediction.answer_lines import FORMATS
 
 
 @pytest.fixture(scope="module")
@@ -146,6 +149,11 @@ def test_a_first_line_that_may_name_columns_is_told(run, capsys, monkeypatch):
         _, said = answers(capsys, run, "-")
         assert said.startswith("snm: standard input: one text a line")
         assert ("--columns says which has the text" in said) == told
+
+
+def test_formats_are_those_of_the_table():
+    """The command line names them itself: the table imports NumPy."""
+    assert get_args(get_type_hints(Predict)["format"]) == tuple(FORMATS)
 
 
 @pytest.mark.parametrize(
