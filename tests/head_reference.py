@@ -1,4 +1,7 @@
-"""The head's step by dense autodiff in float64: all scores at once, whole sorts, whole tables."""
+"""The head's step by dense autodiff in float64: all scores at once, whole sorts, whole tables.
+
+A further loss has its values in `TERM_LOSSES`, or in `LIST_LOSSES` if it takes lists of scores.
+"""
 
 import dataclasses
 import functools
@@ -195,30 +198,63 @@ def loss_of(case: Case, rows, bias, queries, log_scale, *, ranks=None):
     # As many ranks as B, or as the batch has candidates.
     most = spec.sampled if sample is None or sample.num_drawn is None else spec.num_labels
     order = jnp.argsort(jnp.where(kept, -scores, jnp.inf), axis=1)[:, :most]
-    ranked = jnp.take_along_axis(scores, order, axis=1)
     real = jnp.take_along_axis(kept, order, axis=1)
-    ranked = jnp.where(real, ranked, 0)
-    if spec.loss == "softmax":
-        log_weight = np.zeros(spec.num_labels)
-        if sample is not None and sample.log_weights is not None:
-            ids = np.asarray(sample.ids)
-            some = ids < spec.num_labels
-            log_weight[ids[some]] = np.asarray(sample.log_weights, np.float64)[some]
-        logits = ranked + jnp.asarray(log_weight)[order]
-        real = real & (np.arange(real.shape[1]) < spec.mined)[None, :]
-        rivals = jnp.where(real, jnp.exp(logits - positive[:, None]), 0).sum(axis=1)
-        values = jnp.log1p(rivals)
-    else:
-        vartheta = rank_weights(spec, ranks)
-        if sample is not None and sample.num_drawn is not None:
-            vartheta = of_those_there(spec, vartheta, negatives_of(case).sum(axis=1))
-        vartheta = jnp.broadcast_to(vartheta[..., : ranked.shape[1]], ranked.shape)
-        phi = PHI[spec.options.phi]
-        margin = -ranked if spec.loss == "bowl" else positive[:, None] - ranked
-        values = jnp.where(real, vartheta * phi(margin), 0).sum(axis=1)
-        if spec.loss == "bowl":
-            values = values + phi(positive)
+    ranked = jnp.where(real, jnp.take_along_axis(scores, order, axis=1), 0)
+    ordered = Ranked(positive, ranked, real, order, ranks)
+    values = reference_in(TERM_LOSSES, spec)(case, ordered)
     return jnp.sum(np.asarray(terms.values, np.float64) * values)
+
+
+class Ranked(NamedTuple):
+    """The scores of T terms, and of their negatives from the highest on."""
+
+    positive: Any  # [T]
+    negative: Any  # [T, ranks]; 0 where there is none
+    real: Any  # [T, ranks]: where there is one
+    labels: Any  # [T, ranks]
+    drawn_ranks: Any = None  # [T, draws] of vartheta's subsample
+
+
+def softmax_values(case: Case, of: Ranked):
+    """The loss of each term: [T]."""
+    spec, sample = case.spec, case.sample
+    log_weight = np.zeros(spec.num_labels)
+    if sample is not None and sample.log_weights is not None:
+        ids = np.asarray(sample.ids)
+        some = ids < spec.num_labels
+        log_weight[ids[some]] = np.asarray(sample.log_weights, np.float64)[some]
+    logits = of.negative + jnp.asarray(log_weight)[of.labels]
+    real = of.real & (np.arange(of.real.shape[1]) < spec.mined)[None, :]
+    rivals = jnp.where(real, jnp.exp(logits - of.positive[:, None]), 0).sum(axis=1)
+    return jnp.log1p(rivals)
+
+
+def weighted_phi(case: Case, of: Ranked, margin: Any):
+    """The sum of vartheta phi(margin) over the negatives of each term: [T]."""
+    vartheta = rank_weights(case.spec, of.drawn_ranks)
+    if case.sample is not None and case.sample.num_drawn is not None:
+        vartheta = of_those_there(case.spec, vartheta, negatives_of(case).sum(axis=1))
+    vartheta = jnp.broadcast_to(vartheta[..., : margin.shape[1]], margin.shape)
+    return jnp.where(of.real, vartheta * PHI[case.spec.options.phi](margin), 0).sum(axis=1)
+
+
+def powl_values(case: Case, of: Ranked):
+    return weighted_phi(case, of, of.positive[:, None] - of.negative)
+
+
+def bowl_values(case: Case, of: Ranked):
+    return weighted_phi(case, of, -of.negative) + PHI[case.spec.options.phi](of.positive)
+
+
+TERM_LOSSES = {"bowl": bowl_values, "powl": powl_values, "softmax": softmax_values}
+
+
+def reference_in(table: dict[str, Any], spec: HeadSpec) -> Any:
+    """The reference of the loss, which must have one: another's would be compared with it."""
+    name = spec.head_loss.name
+    if name not in table:
+        raise KeyError(f"no reference of the loss {name} among {', '.join(table)}: add it there")
+    return table[name]
 
 
 PSI = {
@@ -242,25 +278,48 @@ def lists_of(case: Case, rows, bias, queries, log_scale):
         positive = scores[i, ids[mine]]
         rivals = scores[i, np.flatnonzero(kept[mine[0]])]
         rivals = jnp.sort(rivals)[::-1][: spec.mined]
-        every = jnp.concatenate([positive, rivals])
-        share = jnp.exp(every / of.temperature)
-        psi = functools.partial(PSI[of.transformation.name], of=of)
-        grades = psi(np.r_[np.full(len(mine), of.grade), np.zeros(len(rivals))])
-        if of.name == "smoothed-dcg":
-            value = -share[: len(mine)].sum() / share.sum()
-        elif of.name == "listnet":
-            value = -(grades / grades.sum()) @ jnp.log(psi(every) / psi(every).sum())
-        elif of.name == "rankcosine":
-            cosine = grades @ psi(every) / jnp.sqrt((grades @ grades) * (psi(every) @ psi(every)))
-            value = (1 - cosine) / 2
-        else:  # listmle: one place after the other, the best positive that is left
-            order = jnp.argsort(-positive)
-            placed = psi(positive[order])
-            rest = jnp.stack([placed[p:].sum() for p in range(len(mine))]) + psi(rivals).sum()
-            total = total + jnp.asarray(weights[mine])[order] @ -jnp.log(placed / rest)
-            continue
-        total = total + weights[mine].sum() * value
+        total = total + reference_in(LIST_LOSSES, spec)(of, positive, rivals, weights[mine])
     return total
+
+
+def smoothed_dcg_of(of, positive, rivals, weights):
+    share = jnp.exp(jnp.concatenate([positive, rivals]) / of.temperature)
+    return -weights.sum() * share[: len(weights)].sum() / share.sum()
+
+
+def graded(of, positive, rivals):
+    """psi of the grades of a list, and of its scores."""
+    psi = functools.partial(PSI[of.transformation.name], of=of)
+    grades = np.r_[np.full(len(positive), of.grade), np.zeros(len(rivals))]
+    return psi(grades), psi(jnp.concatenate([positive, rivals]))
+
+
+def listnet_of(of, positive, rivals, weights):
+    grades, scores = graded(of, positive, rivals)
+    return -weights.sum() * ((grades / grades.sum()) @ jnp.log(scores / scores.sum()))
+
+
+def rankcosine_of(of, positive, rivals, weights):
+    grades, scores = graded(of, positive, rivals)
+    cosine = grades @ scores / jnp.sqrt((grades @ grades) * (scores @ scores))
+    return weights.sum() * (1 - cosine) / 2
+
+
+def listmle_of(of, positive, rivals, weights):
+    """One place after the other, the best positive that is left."""
+    psi = functools.partial(PSI[of.transformation.name], of=of)
+    order = jnp.argsort(-positive)
+    placed = psi(positive[order])
+    rest = jnp.stack([placed[p:].sum() for p in range(len(weights))]) + psi(rivals).sum()
+    return jnp.asarray(weights)[order] @ -jnp.log(placed / rest)
+
+
+LIST_LOSSES = {
+    "listnet": listnet_of,
+    "listmle": listmle_of,
+    "rankcosine": rankcosine_of,
+    "smoothed-dcg": smoothed_dcg_of,
+}
 
 
 def derivatives_of(case: Case, *, ranks=None):

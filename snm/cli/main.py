@@ -78,7 +78,8 @@ def _run(words: list[str]) -> None:
         if not words:
             raise SystemExit(2)  # a script that names no command has a fault
     else:
-        if {"-h", "--help"}.isdisjoint(words):
+        known = table.find(words) is not None or words[0] in table.GROUPS
+        if not known or {"-h", "--help"}.isdisjoint(words):
             import_own_modules()
         with_local_copies(parse(words))()
 

@@ -98,6 +98,9 @@ def _check_loss(config: AllSettings) -> None:
     if not isinstance(head_loss, HeadLoss):
         found = f"{loss}, for which LOSSES has {head_loss!r}"
         raise InputError("--loss", found, "an object of a subclass of HeadLoss there")
+    if head_loss.name != loss:
+        found = f"{loss}, for which LOSSES has an object with the name {head_loss.name}"
+        raise InputError("--loss", found, "its name as its key there")
     for name, default in unused_loss_options(head_loss).items():
         value = getattr(config, name)
         if value != default:

@@ -25,7 +25,7 @@ KS = (1, 3, 5)
 """The values of k that metrics are computed at; those above the number of labels are omitted."""
 
 _NUM_GROUPS = 10  # of labels by frequency
-_MEASURES = ("P", "R", "F1", "nDCG", "PSP", "PSnDCG", "coverage")
+_MEASURES = ("P", "R", "F1", "nDCG", "PSP", "PSnDCG", "coverage")  # as `result` lists their values
 
 
 def metric_names(num_labels: int, *, auc: bool = False) -> list[str]:
@@ -303,19 +303,24 @@ class Metrics:
         for k in self.ks:
             by_size = hits[:k].sum(axis=0)
             gains = discount[:k] @ hits[:k] / ideal[np.minimum(size, k) - 1]
-            metrics[f"P@{k}"] = 100.0 * float(by_size.sum()) / (k * points)
-            metrics[f"R@{k}"] = 100.0 * float((by_size / size).sum()) / points
-            metrics[f"F1@{k}"] = 100.0 * float((2 * by_size / (k + size)).sum()) / points
-            metrics[f"nDCG@{k}"] = 100.0 * float(gains.sum()) / points
+            psp = psndcg = None
             if self.label_class is not None:
                 gain = self.class_hits[:k] @ self.class_weight
                 ideal_gain = self.class_ideal[:k] @ self.class_weight
-                metrics[f"PSP@{k}"] = 100.0 * float(gain.sum() / ideal_gain.sum())
-                metrics[f"PSnDCG@{k}"] = 100.0 * float(
-                    (discount[:k] @ gain) / (discount[:k] @ ideal_gain)
-                )
+                psp = 100.0 * float(gain.sum() / ideal_gain.sum())
+                psndcg = 100.0 * float((discount[:k] @ gain) / (discount[:k] @ ideal_gain))
             covered = int(np.count_nonzero(self.best_rank < k))
-            metrics[f"coverage@{k}"] = 100.0 * covered / int(self.occurs.sum())
+            values = (
+                100.0 * float(by_size.sum()) / (k * points),
+                100.0 * float((by_size / size).sum()) / points,
+                100.0 * float((2 * by_size / (k + size)).sum()) / points,
+                100.0 * float(gains.sum()) / points,
+                psp,
+                psndcg,
+                100.0 * covered / int(self.occurs.sum()),
+            )
+            named = zip(_MEASURES, values, strict=True)
+            metrics |= {f"{name}@{k}": value for name, value in named if value is not None}
         return metrics
 
     def by_group(self, k: int) -> list[dict[str, float]]:

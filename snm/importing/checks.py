@@ -27,6 +27,11 @@ def check_import(options: ImportOptions) -> None:
     Raises:
       InputError: options that cannot be used, or not together.
     """
+    if options.format not in ("auto", *READERS):
+        expected = (
+            f"one of auto, {', '.join(READERS)}, or a name that the module of SNM_IMPORT adds"
+        )
+        raise InputError("--format", repr(options.format), expected)
     _check_draws(options)
     _check_files(options)
     _check_numbers(options)

@@ -24,7 +24,8 @@ class ImportOptions:
     seed: int = 0
     """Random seed of --test-fraction."""
     format: str = "auto"
-    """Format of the files; auto decides by the name and the first line."""
+    """Format of the files; auto decides by the name and the first line. Others by the module that
+    the environment variable SNM_IMPORT names."""
     text: tuple[str, ...] = ()
     """Fields of JSON lines, or columns of CSV, that hold the text; several texts are joined. By
     default `text`, or those of --like."""

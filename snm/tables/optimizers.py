@@ -28,7 +28,8 @@ RowRule = Callable[[Any, jax.Array], tuple[jax.Array, Any]]
 
 Accumulators are float [m], or None for an optimiser that has none; gradients and directions are
 float [m, dim]. Each gradient is the sum of one row's gradients over the batch. The step of a row is
-minus the learning rate times its direction.
+minus the learning rate times its direction. Rows that the batch does not name keep their
+accumulator, so that one that decays does so only in the steps that touch its row.
 """
 
 

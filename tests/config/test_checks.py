@@ -209,6 +209,9 @@ def test_what_stands_in_the_table_of_losses_is_an_object(monkeypatch):
         dataclasses.replace(preset("default"), loss="own").check()
     monkeypatch.setitem(LOSSES, "own", _Own())
     assert dataclasses.replace(preset("default"), loss="own").check().loss == "own"
+    monkeypatch.setitem(LOSSES, "other", _Own())
+    with pytest.raises(InputError, match="has an object with the name own, expected its name"):
+        dataclasses.replace(preset("default"), loss="other").check()
 
 
 def test_lists_of_an_own_loss_have_no_label_twice(monkeypatch):

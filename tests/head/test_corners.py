@@ -15,6 +15,7 @@ from snm.head import plan
 from snm.head.head import update_head
 from snm.head.state import Head, HeadBatch
 from snm.losses import rank_weights as weights
+from snm.losses.sampled import HeadLoss
 from snm.losses.surrogates import SURROGATES, Phi
 from snm.sampling.in_batch import in_batch
 from snm.tables.table import RowTable, SparseRows
@@ -170,6 +171,21 @@ def test_nothing_is_written_where_the_loss_of_all_negatives_overflows(positives,
     head, step = stepped(case)
     assert not step.ok
     same_bits(head, case.head)
+
+
+class NewLoss(HeadLoss):
+    name = "new"
+
+    def value(self, scores, draw=None):
+        return jnp.sum(scores.weights * scores.positive)
+
+
+@pytest.mark.parametrize("per_point", [False, True])
+def test_a_loss_without_a_reference_is_not_compared_with_that_of_another(per_point, monkeypatch):
+    monkeypatch.setattr(NewLoss, "scores_per_point", per_point)
+    case = make_case(num_labels=20, sampled=9, mined=4, loss=NewLoss())
+    with pytest.raises(KeyError, match="no reference of the loss new among"):
+        reference(case)
 
 
 @pytest.mark.parametrize(

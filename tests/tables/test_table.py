@@ -14,7 +14,7 @@ from snm.machine.platform import compiling_for
 from snm.tables import table as rows_module
 from snm.tables import updates
 from snm.tables.bag import embedding_bag
-from snm.tables.optimizers import ROW_OPTIMIZERS, SGD
+from snm.tables.optimizers import ROW_OPTIMIZERS, SGD, RowOptimizer
 from snm.tables.table import RowTable, SparseRows, entry_rows, normalize, random_rows
 from snm.tables.updates import update_rows
 
@@ -113,10 +113,12 @@ def test_a_nan_row_reaches_only_the_sums_that_name_it(form):
 def dense_step(table, gradients, optimizer, unit_norm):
     """The same step by a gradient of the whole table, in float64.
 
-    The formulas of sgd and Adagrad are written out; a further optimiser is compared with its rule.
+    The formulas of sgd and Adagrad are written out; a further optimiser is compared with its rule,
+    of which rows without a gradient see nothing.
     """
     values = np.asarray(table.rows, np.float64)
     gradient = sum(dense(block).T @ np.asarray(vectors, np.float64) for block, vectors in gradients)
+    named = (gradient != 0).any(axis=1)
     total = None
     step = gradient
     if optimizer == "adagrad":
@@ -124,9 +126,9 @@ def dense_step(table, gradients, optimizer, unit_norm):
         step = gradient / np.sqrt(total + 1e-10)[:, None]
     elif optimizer != "sgd":
         step, total = map(np.asarray, ROW_OPTIMIZERS[optimizer].rule(table.accumulator, gradient))
+        total = np.where(named, total, table.accumulator)
     values = values - LEARNING_RATE * step
     if unit_norm:
-        named = (gradient != 0).any(axis=1)
         values[named] /= np.linalg.norm(values[named], axis=1, keepdims=True)
     return values, total
 
@@ -162,6 +164,15 @@ def test_update_is_the_dense_step(form, optimizer, unit_norm):
     if total is not None:
         kept = bits(got.accumulator)[others]
         np.testing.assert_array_equal(kept, bits(table.accumulator)[others])
+
+
+def test_an_accumulator_that_decays_stays_in_rows_without_a_gradient(form, monkeypatch):
+    def rmsprop(accumulator, gradient):
+        accumulator = 0.9 * accumulator + 0.1 * jnp.mean(gradient * gradient, axis=-1)
+        return gradient / jnp.sqrt(accumulator + 1e-8)[:, None], accumulator
+
+    monkeypatch.setitem(ROW_OPTIMIZERS, "rmsprop", RowOptimizer(rmsprop))
+    test_update_is_the_dense_step(form, "rmsprop", unit_norm=True)
 
 
 @pytest.mark.parametrize("optimizer", ROW_OPTIMIZERS)

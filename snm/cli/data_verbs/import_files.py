@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated
 
 from tyro.conf import Positional, arg
 
@@ -13,10 +13,7 @@ from snm.importing.options import ImportOptions
 
 __all__ = ["Import"]
 
-if TYPE_CHECKING:
-    Format = str
-else:
-    Format = Literal["auto", *READERS]
+_FORMATS = f"{{{','.join(['auto', *READERS])}}}"
 
 
 @dataclasses.dataclass
@@ -44,7 +41,7 @@ class Import(ImportOptions):
     """
 
     source: Annotated[Positional[Path], arg(metavar="FILE")]
-    format: Format = "auto"
+    format: Annotated[str, arg(metavar=_FORMATS)] = "auto"
 
     def __call__(self) -> None:
         """Runs the verb."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from tyro.conf import Positional, arg
 
 from snm.cli.predict.streams import PointBlock, no_texts_error, open_output, read_points
+from snm.data.formats.questions import InputForm
 from snm.errors import InputError
 from snm.text import counted
 
@@ -73,7 +74,7 @@ class Predict:
     """JSON lines with names and scores, or rows of `label:score` as in the repository's files. Rows
     need --output, and a name that does not end in .gz: the number of points, in the first line, is
     written last."""
-    input_format: Literal["auto", "text", "csv", "jsonl", "sparse"] = "auto"
+    input_format: Literal["auto", InputForm] = "auto"
     """What INPUT holds: one text a line, CSV, JSON lines, or features; auto finds out."""
     columns: tuple[str, ...] = ()
     """Columns of CSV, or fields of JSON lines, that hold the text; several are joined. By default

@@ -14,7 +14,7 @@ To add an import format, edit `foreign.py` alone, or a new module and `foreign.p
 
 1. Write a generator `(path, options) -> Iterator[Row]` that yields one `Row` a point and raises
    `InputError` with file and line at the first fault. `records.numbered_lines` opens, unpacks
-   and decodes.
+   and decodes. `read_rows` makes distinct names of the labels.
 2. Add `"name": Reader(generator, ...)` to `READERS`, with the suffixes and the first-line test by
    which `detect` recognises the format. `entries=True` marks a format of numbers instead of text.
 

@@ -41,6 +41,7 @@ __all__ = [
     "Row",
     "detect",
     "read_rows",
+    "recognize",
 ]
 
 SEPARATORS = ";|,"
@@ -57,7 +58,8 @@ class Row(NamedTuple):
       where: file and line, for error messages.
       text: the text, or None if the format holds numbers (`entries`).
       entries: feature ids, int64 [n] ascending, and values, float32 [n]; None for texts.
-      labels: label names without repeats.
+      labels: names of its labels, as the file spells them where a reader yields a row; `read_rows`
+        leaves each name once, as `ReadOptions.distinct_names` does.
       weight: factor of the loss of the point, at least 0.
     """
 
@@ -133,22 +135,34 @@ class Reader:
     nothing: str = "an empty file"
 
 
+def recognize(path: Path, first: str) -> str | None:
+    """The format that a file has by its suffix, or by its first line; None if it is none."""
+    return _by_suffix(path) or _by_line(first)
+
+
+def _by_suffix(path: Path) -> str | None:
+    file_name = path.name.removesuffix(".gz").lower()
+    names = (name for name, reader in READERS.items() if file_name.endswith(reader.suffixes))
+    return next(names, None)
+
+
+def _by_line(first: str) -> str | None:
+    return next((name for name, reader in READERS.items() if reader.matches(first)), None)
+
+
 def detect(path: Path, label_file: Path | None) -> str:
     """Names the format of a file: by its suffix, then by its first line.
 
     Raises:
-      InputError: neither identifies a format, and there is no label file (which means `raw`).
+      InputError: neither identifies a format, and there is no label file (which only raw text has).
     """
-    file_name = path.name.removesuffix(".gz").lower()
-    for name, reader in READERS.items():
-        if reader.suffixes and file_name.endswith(reader.suffixes):
-            return name
+    if (name := _by_suffix(path)) is not None:
+        return name
     first = next(numbered_lines(path), (1, ""))[1]
-    for name, reader in READERS.items():
-        if reader.matches(first):
-            return name
+    if (name := _by_line(first)) is not None:
+        return name
     if label_file is not None:
-        return "raw"
+        return next(name for name, reader in READERS.items() if reader.label_file)
     found = f"a first line {first[:40]!a}"
     if HEADER.fullmatch(first):
         expected = "a folder with it as train.txt, which needs no import (or --format)"
@@ -159,7 +173,7 @@ def detect(path: Path, label_file: Path | None) -> str:
 
 
 def read_rows(path: Path, form: str, options: ReadOptions = _DEFAULT_OPTIONS) -> Iterator[Row]:
-    """Reads a file in bounded memory.
+    """Reads a file in bounded memory; the labels of each row are distinct names.
 
     Args:
       path: the file; `.gz` is unpacked.
@@ -171,7 +185,7 @@ def read_rows(path: Path, form: str, options: ReadOptions = _DEFAULT_OPTIONS) ->
     """
     row = None
     for row in READERS[form].read(path, options):
-        yield row
+        yield row._replace(labels=options.distinct_names(row.labels))
     if row is None:
         raise InputError(str(path), READERS[form].nothing, "at least one point")
 
@@ -201,8 +215,7 @@ def _jsonl(path: Path, options: ReadOptions) -> Iterator[Row]:
                 expected = f"a weight in {options.weight!r} (see --weight-column)"
                 raise InputError(where, missing(record, options.weight)[:200], expected)
             weight = _weight(where, options.weight, record[options.weight])
-        distinct = options.distinct_names(map(str, names))
-        yield Row(where, options.join_texts(parts), None, distinct, weight)
+        yield Row(where, options.join_texts(parts), None, tuple(map(str, names)), weight)
 
 
 def _text(where: str, record: dict[str, Any], field: str, options: ReadOptions) -> str:
@@ -272,9 +285,8 @@ def _csv(path: Path, options: ReadOptions) -> Iterator[Row]:
         spellings: list[str] = []
         for field, index in labels:
             spellings += _split_cell(where, field, row[index], options)
-        names = options.distinct_names(spellings)
         weight = 1.0 if weights is None else _weight(where, header[weights], row[weights])
-        yield Row(where, text, None, names, weight)
+        yield Row(where, text, None, tuple(spellings), weight)
 
 
 def _split_cell(where: str, field: str, cell: str, options: ReadOptions) -> list[str]:
@@ -304,8 +316,7 @@ def _raw(path: Path, options: ReadOptions) -> Iterator[Row]:
             assert longer is not None
             found = f"the end of the file before line {longer[0]}"
             raise InputError(str(short), found, f"as many lines as in {path} and {label_file}")
-        labels = options.distinct_names(names[1].split(separator))
-        yield Row(f"{path}:{text[0]}", text[1], None, labels)
+        yield Row(f"{path}:{text[0]}", text[1], None, tuple(names[1].split(separator)))
 
 
 def _fasttext(path: Path, options: ReadOptions) -> Iterator[Row]:
@@ -313,11 +324,11 @@ def _fasttext(path: Path, options: ReadOptions) -> Iterator[Row]:
         words = line.split()
         if not words:
             continue
-        names = options.distinct_names(
+        names = tuple(
             word.removeprefix(_LABEL_PREFIX) for word in words if word.startswith(_LABEL_PREFIX)
         )
         text = " ".join(word for word in words if not word.startswith(_LABEL_PREFIX))
-        if not names and not any(_LABEL_PREFIX in word for word in words) and number == 1:
+        if not any(_LABEL_PREFIX in word for word in words) and number == 1:
             found = f"a line without {_LABEL_PREFIX}"
             raise InputError(f"{path}:{number}", found, f"`{_LABEL_PREFIX}NAME ... words`")
         yield Row(f"{path}:{number}", text, None, names)
@@ -349,7 +360,7 @@ def _svmlight(path: Path, options: ReadOptions) -> Iterator[Row]:
         order = np.argsort(features, kind="stable")
         if len(order) and (np.diff(features[order]) == 0).any():
             raise InputError(where, "a feature twice", "each feature once in a row")
-        names = options.distinct_names(front.split(","))
+        names = tuple(front.split(","))
         yield Row(where, None, (features[order], weights[order]), names)
 
 

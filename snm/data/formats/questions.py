@@ -9,8 +9,9 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
+from snm.data.formats.foreign import recognize
 from snm.data.formats.records import (
     column_index,
     csv_rows,
@@ -110,7 +111,11 @@ def read_questions(
         return _read_json_lines(path, lines, column_choices, description, item_separator)
     if form == "text":
         message = f"{display_name(path)}: one text a line"
-        if not explicit and re.fullmatch(r'"?\w+"?([,;\t] ?"?\w+"?)+', text):
+        like = None if explicit else recognize(path, text)
+        if like not in (None, *get_args(InputForm)):
+            only = "which only `snm data import` reads"
+            message += f", labels included: it looks like {like}, {only}"
+        elif not explicit and re.fullmatch(r'"?\w+"?([,;\t] ?"?\w+"?)+', text):
             message += ", the first too; if that names columns, --columns says which has the text"
         if not explicit and re.fullmatch(r"\s*\d+\s+\d+(\s+\d+)?\s*", text):
             second = f"{num_features} as its second number"

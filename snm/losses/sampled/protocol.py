@@ -166,11 +166,14 @@ class ThresholdForm(Protocol):
 class HeadLoss(abc.ABC):
     """Base class of the losses of the head; hashable, static under `jax.jit`.
 
+    Objects with the same parameters must be equal, as those of a frozen dataclass are. Otherwise
+    each object has compiled programs of its own, also one that was pickled.
+
     A loss must define `name` and `value`. The defaults of the rest suit a loss of single terms that
     mines its negatives and has no parameters.
 
     Attributes:
-      name: as on the command line.
+      name: as on the command line, its key in `LOSSES`.
       scores_per_point: whether `TermScores.negative` is [n, m], one row per point, and not [T, m].
       uses_log_weights: whether it adds the sampler's logQ correction to the negatives' scores.
       has_rank_weights: whether it weights unmasked negatives by rank, with weight 0 past rank k'.

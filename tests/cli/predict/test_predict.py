@@ -11,6 +11,7 @@ import signal
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import get_args, get_type_hints
 
 import numpy as np
 import pytest
@@ -19,7 +20,10 @@ from cli.text_runs import TEXTS, run_of_texts
 from command_line import answers, call, contents, refused
 
 import snm
+from snm.cli.predict.verb import Predict
+from snm.data.formats.foreign import READERS, Reader
 from snm.data.formats.repository_text.writer import write_text
+from snm.prediction.answer_lines import FORMATS
 
 
 @pytest.fixture(scope="module")
@@ -145,6 +149,31 @@ def test_a_first_line_that_may_name_columns_is_told(run, capsys, monkeypatch):
         _, said = answers(capsys, run, "-")
         assert said.startswith("snm: standard input: one text a line")
         assert ("--columns says which has the text" in said) == told
+
+
+def test_formats_are_those_of_the_table():
+    """The command line names them itself: the table imports NumPy."""
+    assert get_args(get_type_hints(Predict)["format"]) == tuple(FORMATS)
+
+
+@pytest.mark.parametrize(
+    ("name", "line", "form"),
+    [
+        ("a.txt", "__label__a word03", "fasttext"),
+        ("a.svm.gz", "1,3 7:0.5", "svmlight"),
+        ("a.tabbed", "fruit\tword03", "tabbed"),
+        ("a.txt", "fruit: word03", None),
+    ],
+)
+def test_labels_of_a_file_to_import_are_told(run, tmp_path, capsys, monkeypatch, name, line, form):
+    """They are words for `snm predict`, so that such a file has other answers than its texts."""
+    monkeypatch.setitem(READERS, "tabbed", Reader(lambda *_: iter(()), suffixes=(".tabbed",)))
+    path = tmp_path / name
+    path.write_bytes((gzip.compress if name.endswith("gz") else bytes)(f"{line}\n".encode()))
+    said = answers(capsys, run, path)[1].splitlines()[0]
+    told = f", labels included: it looks like {form}, which only `snm data import` reads"
+    assert said == f"snm: {path}: one text a line{told if form else ''}"
+    assert "included" not in answers(capsys, run, path, "--input-format", "text")[1]
 
 
 def test_columns_are_never_taken_for_texts(run, tmp_path, capsys):
