@@ -6,7 +6,6 @@ import gzip
 import io
 import json
 import os
-import shutil
 import signal
 import sys
 from pathlib import Path
@@ -17,7 +16,7 @@ import numpy as np
 import pytest
 import tiny
 from cli.text_runs import TEXTS, run_of_texts
-from command_line import answers, call, contents, refused
+from command_line import answers, call, refused
 
 import snm
 from snm.cli.predict.verb import Predict
@@ -230,36 +229,6 @@ def test_an_output_that_is_what_is_read(run, tmp_path, capsys):
             said = refused(capsys, "predict", run, *words, "--output", output)
             assert said == f"--output {output}: found the file that is read, expected another file"
     assert path.read_bytes() == before and link.is_symlink()
-
-
-def test_an_output_that_others_read(run, tiny_run, tmp_path, capsys):
-    """A run, an export and data: what they are made of is not written over."""
-    folder = shutil.copytree(tiny_run, tmp_path / "all")
-    call("export", tiny_run / "run", "--to", "npy", "--output", folder / "export")
-    capsys.readouterr()
-    (tmp_path / "link.jsonl").symlink_to(folder / "run/config.toml")
-    (folder / "data/test.txt").rename(tmp_path / "test.txt")
-    for of_run in ("profile", "wandb"):
-        (folder / "run" / of_run).mkdir()
-    before, words = contents(folder), ("predict", run, "--text", TEXTS[0], "--output")
-    for output, whole in (
-        (folder / "run/config.toml", "a run"),
-        (folder / "run/labels.txt", "a run"),  # not there, and would be read
-        (folder / "run/checkpoints/answers.jsonl", "a run"),
-        (folder / "run/profile/answers.jsonl", "a run"),
-        (folder / "run/wandb/answers.jsonl", "a run"),
-        (tmp_path / "link.jsonl", "a run"),
-        (folder / "export/manifest.json", "an export"),
-        (folder / "export/settings.toml", "an export"),
-        (folder / "data/train.txt", "a data set"),
-        (folder / "data/test.txt", "a data set"),  # not there, and would be read
-    ):
-        said = refused(capsys, *words, output)
-        assert said == f"--output {output}: found a file of {whole}, expected another file"
-    assert contents(folder) == before
-    for name in ("run/a.jsonl", "export/a.jsonl", "data/a.jsonl", "labels.txt", "manifest.json"):
-        for _ in range(2):  # also where it is there
-            call(*words, folder / name)
 
 
 def test_an_output_that_is_compressed(run, tmp_path, capsys):
