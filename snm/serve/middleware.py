@@ -10,7 +10,7 @@ import contextlib
 import ipaddress
 import os
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,10 +20,18 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from snm.system.escapes import escape_controls
 
-__all__ = ["BodyMiddleware", "HostMiddleware", "Metrics", "MetricsMiddleware", "error_response"]
+__all__ = [
+    "BodyMiddleware",
+    "ClosingMiddleware",
+    "HostMiddleware",
+    "Metrics",
+    "MetricsMiddleware",
+    "error_response",
+]
 
 _SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 _POINTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+_CLOSE = (b"connection", b"close")
 
 
 def error_response(
@@ -132,6 +140,32 @@ class HostMiddleware:
         with contextlib.suppress(ValueError):
             return bool(ipaddress.ip_address(name))
         return False
+
+
+class ClosingMiddleware:
+    """Adds `Connection: close` to the answers of a server that stops.
+
+    Uvicorn closes a connection after its open answer, but does not say so: a client that keeps its
+    connections would send the next request into the close, and not know whether it was received.
+
+    Args:
+      app: the wrapped application.
+      is_stopping: whether the server stops.
+    """
+
+    def __init__(self, app: Any, is_stopping: Callable[[], bool]):
+        self._app, self._is_stopping = app, is_stopping
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answers one request."""
+
+        async def say_close(message: Any) -> None:
+            if message["type"] == "http.response.start" and self._is_stopping():
+                headers = [pair for pair in message.get("headers", ()) if pair != _CLOSE]
+                message = {**message, "headers": [*headers, _CLOSE]}
+            await send(message)
+
+        await self._app(scope, receive, say_close)
 
 
 class BodyMiddleware:
