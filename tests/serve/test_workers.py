@@ -123,6 +123,18 @@ def test_no_connection_waits_while_open_requests_are_finished():
     supervised(small_work.finish_slowly, 2, client)
 
 
+def test_a_process_that_was_stopped_waits_for_no_thread():
+    """The shutdown of the interpreter would wait for this one, and seconds for JAX."""
+    stopped = []
+
+    def client(port, events):
+        wait_until(lambda: ("ready", 1) in events)
+        stopped.append(time.monotonic())
+
+    supervised(small_work.leave_a_thread, 1, client)
+    assert time.monotonic() - stopped[0] < 9  # at 10 it would have been killed
+
+
 def test_a_process_that_ends_before_it_answers(capfd, monkeypatch):
     monkeypatch.setattr(workers, "_RESTART_DELAY", 0.1)
     with listen("127.0.0.1", 0) as listening, pytest.raises(InputError, match="status 3"):
