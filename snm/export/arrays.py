@@ -24,6 +24,7 @@ from snm.tables.rounding import as_float
 
 __all__ = [
     "FORMAT",
+    "calibration_entries",
     "class_rows_sha256",
     "copy_run_files",
     "make_manifest",
@@ -173,13 +174,30 @@ def write_model(
         "rows": rows,
         "log_multipliers": log_multipliers.tolist(),  # exactly those of the run
     }
-    if predictor.calibration is not None:
-        entries["calibration"] = dataclasses.asdict(predictor.calibration)
+    entries |= calibration_entries(predictor)
     if memory is not None:
         stored = stored_arrays(memory) | (by_feature_arrays(memory) if form == "npy" else {})
         file = write_arrays(stored, form, folder, "memory")
         entries["memory"] = {"file": file, "arrays": sorted(stored), **voting_entries(memory)}
     return entries
+
+
+def calibration_entries(predictor: Predictor) -> dict[str, Any]:
+    """The entries of a manifest for probabilities: the curves, and their formula; maybe none."""
+    if predictor.calibration is None:
+        return {}
+    return {
+        "calibration": dataclasses.asdict(predictor.calibration),
+        "probability": {
+            "z": "with s_r = score / members of the label at rank r, from 0, by scores of the point "
+            "with the votes of the memory: z_r = weights . [s_r, log(1 + r), s_0 clipped to best_scores, 1 if "
+            "r = 0 else 0]",
+            "p": "the linear interpolation of probabilities at z_r between the knots, and the "
+            "first or last of probabilities outside",
+            "of all labels": "p of `calibration`.`ranked`, and at most that of the rank before",
+            "of some labels": "p of `calibration`.`alone`, each from its score alone",
+        },
+    }
 
 
 def copy_run_files(run: RunFolder, out: Path) -> None:
