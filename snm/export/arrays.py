@@ -95,16 +95,21 @@ def run_origin(run: Path) -> dict[str, Any]:
     }
 
 
-def make_manifest(predictor: Predictor, origin: dict[str, Any]) -> dict[str, Any]:
+def make_manifest(
+    predictor: Predictor, origin: dict[str, Any], rows: str = "float32"
+) -> dict[str, Any]:
     """The manifest of an export: its sizes, its origin, and the formula of a score.
 
     Args:
       predictor: the model.
       origin: JSON values that describe its source, such as `run_origin(run)`.
+      rows: how feature rows and class rows are stored, as in `write_model`.
     """
     from snm.machine.versions import versions
 
-    model, text = predictor.model, {}
+    model, text, stored = predictor.model, {}, {}
+    if rows == "int8":
+        stored = {"rows": "each row of feature_rows and class_rows is its scale * its codes"}
     if predictor.vectorizer is not None:
         text = {"text": _text_entries(predictor.vectorizer, RunFolder(Path()).vectorizer.name)}
     return {
@@ -119,6 +124,7 @@ def make_manifest(predictor: Predictor, origin: dict[str, Any]) -> dict[str, Any
         "class_rows_sha256": class_rows_sha256(predictor),
         **text,
         "score": {
+            **stored,
             "weighting": {
                 "tfidf": "t = where(v < 1, v, 1 + log(v)) * idf; x = t / |t|",
                 "standard": "t = (v - mean) / spread, of all features; x = t / |t|",
@@ -189,9 +195,9 @@ def calibration_entries(predictor: Predictor) -> dict[str, Any]:
     return {
         "calibration": dataclasses.asdict(predictor.calibration),
         "probability": {
-            "z": "with s_r = score / members of the label at rank r, from 0, by scores of the point "
-            "with the votes of the memory: z_r = weights . [s_r, log(1 + r), s_0 clipped to best_scores, 1 if "
-            "r = 0 else 0]",
+            "z": "with s_r = score / members of the label at rank r, from 0, by scores of the "
+            "point with the votes of the memory: z_r = weights . [s_r, log(1 + r), s_0 clipped to "
+            "best_scores, 1 if r = 0 else 0]",
             "p": "the linear interpolation of probabilities at z_r between the knots, and the "
             "first or last of probabilities outside",
             "of all labels": "p of `calibration`.`ranked`, and at most that of the rank before",

@@ -134,7 +134,7 @@ class Export:
             _write_hub(self, predictor)
             return
         out, folder = self.output, RunFolder(self.run)
-        manifest = make_manifest(predictor, run_origin(self.run))
+        manifest = make_manifest(predictor, run_origin(self.run), self.rows)
         with atomic_folder("--output", out) as partial, waiting(f"writing {out}"):
             if self.builds_index:
                 manifest["index"] = _write_index(self, predictor, points, manifest, partial)
