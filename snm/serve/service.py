@@ -25,6 +25,7 @@ from snm.serve.limits import Limits
 from snm.serve.messages import Answer, Answers, Health, Parts, Question, Witness
 from snm.serve.middleware import Metrics
 from snm.serve.requests import candidate_labels, excluded_labels, feature_rows, has_names
+from snm.text import counted
 
 __all__ = ["PredictionService"]
 
@@ -186,8 +187,8 @@ class PredictionService:
         """
         k = count + (0 if excluded is None else excluded.max_per_point)
         if k > self._max_k < self._num_labels:
-            expected = f"at most {self._max_k} with those to leave out (see --max-k)"
-            raise InputError("exclude", f"{k} labels to find", expected)
+            found = f"{counted(k - count, 'label')} to leave out and k {count}"
+            raise InputError("exclude", found, f"at most {self._max_k} together (see --max-k)")
         return min(k, self._max_k)
 
 
