@@ -169,7 +169,7 @@ class ClosingMiddleware:
 
 
 class BodyMiddleware:
-    """Reads the body of a request, and refuses it if it is too large or too slow.
+    """Reads the body of a request, and refuses it if it is too large, too slow or compressed.
 
     The routes read JSON whatever the Content-Type says: `curl -d` calls its body a form.
 
@@ -183,7 +183,7 @@ class BodyMiddleware:
         self._app, self._max_bytes, self._timeout = app, max_bytes, timeout
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answers one request, or refuses it with 408 or 413."""
+        """Answers one request, or refuses it with 408, 413 or 415."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -209,6 +209,11 @@ class BodyMiddleware:
         except TimeoutError:
             text = f"a body that did not arrive within {self._timeout:g} seconds"
             await error_response(408, text, {"Connection": "close"})(scope, receive, send)
+            return
+        encoding = headers.get(b"content-encoding", b"identity").decode("latin-1")
+        if body and encoding.lower() != "identity":
+            text = f"Content-Encoding: found {encoding}, expected none"
+            await error_response(415, text)(scope, receive, send)
             return
         headers[b"content-type"] = b"application/json"
         scope["headers"] = list(headers.items())

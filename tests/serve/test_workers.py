@@ -173,6 +173,27 @@ def test_workers_are_of_an_export(tiny_run, capsys):
     )
 
 
+def test_the_address_is_told_once(tiny_run, tmp_path, capsys, monkeypatch):
+    """Also where all processes ended and others took their place."""
+
+    def supervise(*_, on_ready, on_end, **how):
+        for count in (1, 2):
+            on_ready(count)
+        for number in (7, 8):
+            on_end(number, -signal.SIGKILL)
+        for count in (1, 2):
+            on_ready(count)
+
+    monkeypatch.setattr(workers, "supervise", supervise)
+    out = tmp_path / "model"
+    call("export", tiny_run / "run", "--to", "npy", "--output", out)
+    capsys.readouterr()
+    call("serve", out, "--workers", "2", "--port", "0")
+    said = capsys.readouterr()
+    assert said.out.count("serving ") == 1 and said.out.count("2 workers answer\n") == 2
+    assert said.err.count("another one starts") == 2
+
+
 @pytest.mark.slow
 def test_the_command(tiny_run, tmp_path):
     """Two workers answer as the model does; `/metrics` of either has the requests of both."""
