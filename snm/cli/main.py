@@ -24,7 +24,6 @@ from snm.cli.shown_types import as_declared
 from snm.config.settings import Config, preset, read_config
 from snm.distributed.launch import leave
 from snm.errors import STOPPED, InputError, StoppedError, flag_of
-from snm.serve.background import has_background_work
 from snm.stores.address import Address, is_hub_address
 from snm.stores.objects import StoreError
 from snm.system import timing
@@ -37,6 +36,7 @@ from snm.system.faults import (
     naming,
 )
 from snm.system.files import check_reachable
+from snm.system.leaving import exit_at_once
 from snm.system.own_modules import import_own_modules
 from snm.system.signals import sigterm_ends_process_1
 from snm.system.stderr import print_error
@@ -61,10 +61,9 @@ def main(args: Sequence[str] | None = None) -> None:
     with sigterm_ends_process_1():
         status = _run_to_status(words)
         leave(status)
-    if args is None and (isinstance(status, _ImmediateExit) or has_background_work()):
-        with contextlib.suppress(OSError):
-            sys.stdout.flush()
-        os._exit(status)
+    verb = table.find(words)
+    if args is None and (isinstance(status, _ImmediateExit) or (verb and verb.exits_at_once)):
+        exit_at_once(status)
     sys.exit(status)
 
 

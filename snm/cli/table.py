@@ -48,12 +48,14 @@ class Verb(NamedTuple):
       kind: dataclass of its arguments; its docstring is the help, and calling an instance runs it.
       arguments: the required ones, for the overview.
       summary: what the verb does, for the overview.
+      exits_at_once: whether its process ends by `exit_at_once`.
     """
 
     words: str
     kind: type
     arguments: str
     summary: str
+    exits_at_once: bool = False
 
     @property
     def takes_settings(self) -> bool:
@@ -75,7 +77,7 @@ VERBS = (
     Verb("predict", Predict, "RUN INPUT", "write the best labels of each point"),
     Verb("doctor", Doctor, "DATA|RUN", "find problems and say how to fix them"),
     Verb("export", Export, "RUN --to KIND --output DIR", "write arrays or a search index"),
-    Verb("serve", Serve, "RUN", "answer over HTTP"),
+    Verb("serve", Serve, "RUN", "answer over HTTP", exits_at_once=True),
     Verb("grow", Grow, "RUN --data DATA --output RUN", "add labels and points to a model"),
     Verb("compare", Compare, "DATA --out DIR", "compare losses, samplers and packages"),
     Verb("bounds", Bounds, "RUN", "evaluate generalization bounds"),

@@ -109,7 +109,7 @@ class FitMixin:
           InputError: fewer than two classes, or parameters that cannot be used.
         """
         if len(targets.classes) < 2:
-            found = f"{len(targets.classes)} class"
+            found = "1 class" if len(targets.classes) else "no point with a label"
             raise InputError("y", found, "at least 2 classes: there are no negatives")
         unresolved = self._config(points.num_points)
         memory_is_set = self.memory is not None or "memory" in (self.settings or {})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
@@ -301,9 +302,10 @@ def _refusals_as_input_error() -> Iterator[None]:
     try:
         yield
     except TypeError as error:
-        sorting = "not supported between instances" in str(error)
-        kind = "labels of several types" if sorting else "what cannot be classes"
-        raise InputError("y", f"{kind} ({first_line(error)})", "names, or numbers") from error
+        found = f"what cannot be classes ({first_line(error)})"
+        if types := re.search(r"not supported between instances of '(.*)' and '(.*)'", str(error)):
+            found = "labels of several types, " + " and ".join(sorted(types.groups()))
+        raise InputError("y", found, "names, or numbers") from error
 
 
 def _is_lists(y: Any, *, pairs: bool) -> bool:

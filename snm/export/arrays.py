@@ -25,6 +25,7 @@ from snm.tables.rounding import as_float
 
 __all__ = [
     "FORMAT",
+    "calibration_entries",
     "class_rows_sha256",
     "copy_run_files",
     "make_manifest",
@@ -89,17 +90,22 @@ def run_origin(run: Path) -> dict[str, Any]:
     }
 
 
-def make_manifest(predictor: Predictor, origin: dict[str, Any]) -> dict[str, Any]:
+def make_manifest(
+    predictor: Predictor, origin: dict[str, Any], rows: str = "float32"
+) -> dict[str, Any]:
     """The manifest of an export: its sizes, its origin, and the formula of a score.
 
     Args:
       predictor: the model.
       origin: JSON values that describe its source, such as `run_origin(run)`.
+      rows: how feature rows and class rows are stored, as in `write_model`.
     """
     from snm.machine.versions import versions
 
-    model, text = predictor.model, {}
+    model, text, stored = predictor.model, {}, {}
     formula = ENCODERS[model.encoder].formula
+    if rows == "int8":
+        stored = {"rows": "each row of feature_rows and class_rows is its scale * its codes"}
     if predictor.vectorizer is not None:
         text = {"text": _text_entries(predictor.vectorizer, RunFolder(Path()).vectorizer.name)}
     return {
@@ -114,6 +120,7 @@ def make_manifest(predictor: Predictor, origin: dict[str, Any]) -> dict[str, Any
         "class_rows_sha256": class_rows_sha256(predictor),
         **text,
         "score": {
+            **stored,
             "weighting": {
                 "tfidf": "t = where(v < 1, v, 1 + log(v)) * idf; x = t / |t|",
                 "standard": "t = (v - mean) / spread, of all features; x = t / |t|",
@@ -169,13 +176,30 @@ def write_model(
         "rows": rows,
         "log_multipliers": log_multipliers.tolist(),  # exactly those of the run
     }
-    if predictor.calibration is not None:
-        entries["calibration"] = dataclasses.asdict(predictor.calibration)
+    entries |= calibration_entries(predictor)
     if memory is not None:
         stored = stored_arrays(memory) | (by_feature_arrays(memory) if form == "npy" else {})
         file = write_arrays(stored, form, folder, "memory")
         entries["memory"] = {"file": file, "arrays": sorted(stored), **voting_entries(memory)}
     return entries
+
+
+def calibration_entries(predictor: Predictor) -> dict[str, Any]:
+    """The entries of a manifest for probabilities: the curves, and their formula; maybe none."""
+    if predictor.calibration is None:
+        return {}
+    return {
+        "calibration": dataclasses.asdict(predictor.calibration),
+        "probability": {
+            "z": "with s_r = score / members of the label at rank r, from 0, by scores of the "
+            "point with the votes of the memory: z_r = weights . [s_r, log(1 + r), s_0 clipped to "
+            "best_scores, 1 if r = 0 else 0]",
+            "p": "the linear interpolation of probabilities at z_r between the knots, and the "
+            "first or last of probabilities outside",
+            "of all labels": "p of `calibration`.`ranked`, and at most that of the rank before",
+            "of some labels": "p of `calibration`.`alone`, each from its score alone",
+        },
+    }
 
 
 def copy_run_files(run: RunFolder, out: Path) -> None:

@@ -134,7 +134,7 @@ class Export:
             _write_hub(self, predictor)
             return
         out, folder = self.output, RunFolder(self.run)
-        manifest = make_manifest(predictor, run_origin(self.run))
+        manifest = make_manifest(predictor, run_origin(self.run), self.rows)
         with atomic_folder("--output", out) as partial, waiting(f"writing {out}"):
             if self.builds_index:
                 manifest["index"] = _write_index(self, predictor, points, manifest, partial)
@@ -228,14 +228,15 @@ def _write_model_arrays(
     command: Export, predictor: Predictor, folder: RunFolder, partial: Path
 ) -> dict[str, Any]:
     """Writes the arrays of a run; returns their entries of the manifest."""
-    from snm.export.arrays import model_arrays, write_arrays
+    from snm.export.arrays import calibration_entries, model_arrays, write_arrays
     from snm.export.memory_arrays import stored_arrays, voting_entries
     from snm.export.npy.folder import write_npy
 
     if command.to == "npy":
         names = folder.names if folder.has(folder.names) else None
         return write_npy(predictor, folder.settings(), names, partial, rows=command.rows)
-    entries: dict[str, Any] = {"file": write_arrays(model_arrays(predictor), command.to, partial)}
+    file = write_arrays(model_arrays(predictor), command.to, partial)
+    entries: dict[str, Any] = {"file": file, **calibration_entries(predictor)}
     if (memory := predictor.memory) is not None:
         name = write_arrays(stored_arrays(memory), command.to, partial, "memory")
         entries["memory"] = {"file": name, **voting_entries(memory)}

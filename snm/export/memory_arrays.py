@@ -59,9 +59,13 @@ def voting_entries(memory: Memory) -> dict[str, Any]:
         **dataclasses.asdict(memory.settings),
         "votes": {
             "of features": "c_i = (x . f_i) / (|x| |f_i|), where f_i are the features of point i; "
-            "the `found` points of highest c_i > 0 are kept, and of ties for the last places some; "
-            "where x is sparse, they are found by its rarest features alone: as many as are in "
-            "`read` points together, or one",
+            "the `found` points of highest c_i > 0 are kept, and of ties for the last places some",
+            "of rare features": "unless every point has every feature, another x chooses these "
+            "points: (1) sort the features of x by the number of stored points that have them, "
+            "fewest first; (2) of these, keep the first ones whose numbers sum to at most `read`, "
+            "but at least one that a stored point has, and set the others to 0; (3) keep the "
+            "`found` points of highest c_i by this x; (4) c_i of the kept points is that of the "
+            "whole x",
             "of queries": "e_i = (z . queries_i) / |z|, where z is multiplier * q of each member, "
             "side by side",
             "similarity": "s_i = feature_share * c_i + (1 - feature_share) * e_i",

@@ -47,6 +47,7 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
         (400, "the request is invalid"),
         (408, "the request took too long to arrive"),
         (413, "the request is too large"),
+        (415, "the body has a Content-Encoding"),
         (421, "the Host header has a name that is not allowed"),
         (503, "too many requests are waiting, or the server is stopping"),
     )

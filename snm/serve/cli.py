@@ -115,8 +115,12 @@ def _run(options: Serve, reload_requested: threading.Event) -> None:
     def ready() -> None:
         say(f"serving {options.run} on http://{displayed_host}:{port} (Ctrl-C stops it)")
 
+    announced = False
+
     def worker_ready(count: int) -> None:
-        if count == 1:
+        nonlocal announced
+        if not announced:  # later, all others may have ended
+            announced = True
             ready()
         elif count == options.workers:
             say(f"{count} workers answer")

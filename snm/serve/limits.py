@@ -12,7 +12,7 @@ class Limits:
     """Limits of the requests."""
 
     max_k: int = 100
-    """Most labels that a request may ask for."""
+    """Most labels that a request may ask for, with those of its `exclude`."""
     max_points: int = 256
     """Most points of a request; more are refused with 413."""
     max_bytes: int = 1 << 20

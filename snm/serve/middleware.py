@@ -10,7 +10,7 @@ import contextlib
 import ipaddress
 import os
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,10 +20,18 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from snm.system.escapes import escape_controls
 
-__all__ = ["BodyMiddleware", "HostMiddleware", "Metrics", "MetricsMiddleware", "error_response"]
+__all__ = [
+    "BodyMiddleware",
+    "ClosingMiddleware",
+    "HostMiddleware",
+    "Metrics",
+    "MetricsMiddleware",
+    "error_response",
+]
 
 _SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 _POINTS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+_CLOSE = (b"connection", b"close")
 
 
 def error_response(
@@ -134,8 +142,34 @@ class HostMiddleware:
         return False
 
 
+class ClosingMiddleware:
+    """Adds `Connection: close` to the answers of a server that stops.
+
+    Uvicorn closes a connection after its open answer, but does not say so: a client that keeps its
+    connections would send the next request into the close, and not know whether it was received.
+
+    Args:
+      app: the wrapped application.
+      is_stopping: whether the server stops.
+    """
+
+    def __init__(self, app: Any, is_stopping: Callable[[], bool]):
+        self._app, self._is_stopping = app, is_stopping
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answers one request."""
+
+        async def say_close(message: Any) -> None:
+            if message["type"] == "http.response.start" and self._is_stopping():
+                headers = [pair for pair in message.get("headers", ()) if pair != _CLOSE]
+                message = {**message, "headers": [*headers, _CLOSE]}
+            await send(message)
+
+        await self._app(scope, receive, say_close)
+
+
 class BodyMiddleware:
-    """Reads the body of a request, and refuses it if it is too large or too slow.
+    """Reads the body of a request, and refuses it if it is too large, too slow or compressed.
 
     The routes read JSON whatever the Content-Type says: `curl -d` calls its body a form.
 
@@ -149,7 +183,7 @@ class BodyMiddleware:
         self._app, self._max_bytes, self._timeout = app, max_bytes, timeout
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answers one request, or refuses it with 408 or 413."""
+        """Answers one request, or refuses it with 408, 413 or 415."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -175,6 +209,11 @@ class BodyMiddleware:
         except TimeoutError:
             text = f"a body that did not arrive within {self._timeout:g} seconds"
             await error_response(408, text, {"Connection": "close"})(scope, receive, send)
+            return
+        encoding = headers.get(b"content-encoding", b"identity").decode("latin-1")
+        if body and encoding.lower() != "identity":
+            text = f"Content-Encoding: found {encoding}, expected none"
+            await error_response(415, text)(scope, receive, send)
             return
         headers[b"content-type"] = b"application/json"
         scope["headers"] = list(headers.items())

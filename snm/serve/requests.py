@@ -155,7 +155,8 @@ def feature_rows(question: Question, predictor: Predictor, max_points: int) -> c
       TooLargeError: more points than `max_points`.
     """
     if (question.texts is None) == (question.features is None):
-        raise InputError("body", "both or neither of texts and features", "one of them")
+        both_or_neither = "neither texts nor" if question.texts is None else "both texts and"
+        raise InputError("body", f"{both_or_neither} features", "one of them")
     points: list[Any] = question.texts if question.texts is not None else question.features or []
     if not points:
         raise InputError("body", "no point", "at least one")

@@ -13,11 +13,11 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from snm.errors import InputError
-from snm.serve.middleware import error_response
+from snm.serve.middleware import ClosingMiddleware, error_response
 from snm.system.faults import describe_error, is_out_of_memory
 from snm.system.signals import SIGNALS, signal_handlers
 
-__all__ = ["listen", "make_server", "run"]
+__all__ = ["Server", "listen", "make_server", "run"]
 
 _INVALID_HTTP = InputError(
     "request", "no valid HTTP", "HTTP/1.1: a request line, headers and a body"
@@ -53,7 +53,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 def make_server(
     app: Any, *, patience: float, grace: int = 30, ready: Callable[[], None] = lambda: None
-) -> uvicorn.Server:
+) -> Server:
     """A server that drops stalled connections.
 
     Args:
@@ -63,17 +63,18 @@ def make_server(
       ready: called once the server answers.
     """
     config = uvicorn.Config(
-        app,
+        ClosingMiddleware(app, lambda: server.should_exit),
         http=_protocol(patience + 1),  # a slow body is refused first, with an answer
         ws="none",
         log_level="warning",
         access_log=False,
         timeout_graceful_shutdown=grace,
     )
-    return _Server(config, ready)
+    server = Server(config, app, ready)
+    return server
 
 
-def run(server: uvicorn.Server, listening: socket.socket) -> None:
+def run(server: Server, listening: socket.socket) -> None:
     """Serves until SIGINT or SIGTERM; then finishes open requests and returns.
 
     Raises:
@@ -82,7 +83,7 @@ def run(server: uvicorn.Server, listening: socket.socket) -> None:
     """
 
     def failed() -> Exception | None:
-        error = getattr(getattr(server.config.app, "state", None), "failed", None)
+        error = getattr(getattr(server.app, "state", None), "failed", None)
         return error if isinstance(error, InputError) or is_out_of_memory(error) else None
 
     def no_failure(record: logging.LogRecord) -> bool:
@@ -101,12 +102,21 @@ def run(server: uvicorn.Server, listening: socket.socket) -> None:
             raise error  # in place of uvicorn's exit
 
 
-class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]):
+class Server(uvicorn.Server):
+    """Uvicorn's server, which tells when it answers.
+
+    Args:
+      config: its settings.
+      app: the application, without the middleware of `config.app`.
+      ready: called once the server answers.
+    """
+
+    def __init__(self, config: uvicorn.Config, app: Any, ready: Callable[[], None]):
         super().__init__(config)
-        self._ready = ready
+        self.app, self._ready = app, ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Starts to answer."""
         await super().startup(sockets)
         if self.started and not self.should_exit:
             self._ready()

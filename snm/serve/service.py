@@ -18,13 +18,20 @@ from snm.prediction.candidates.excluded import Excluded
 from snm.prediction.candidates.parse import DEFAULT_K
 from snm.prediction.predictor import Predictor
 from snm.prediction.reasons import Reason
-from snm.prediction.thresholds import Threshold
+from snm.prediction.thresholds import THRESHOLD_FORMS, Threshold, parse_threshold
 from snm.serve.background import run_in_background
 from snm.serve.engine import Engine
 from snm.serve.limits import Limits
 from snm.serve.messages import Answer, Answers, Health, Parts, Question, Witness
 from snm.serve.middleware import Metrics
-from snm.serve.requests import candidate_labels, excluded_labels, feature_rows, has_names
+from snm.serve.requests import (
+    candidate_labels,
+    excluded_labels,
+    feature_rows,
+    has_names,
+    shorten,
+)
+from snm.text import counted
 
 __all__ = ["PredictionService"]
 
@@ -152,6 +159,10 @@ class PredictionService:
             raise InputError("k", str(k), f"1 to {self._max_k}")
         if question.threshold is None:
             return k, None
+        is_name = isinstance(question.threshold, str)
+        if is_name and not isinstance(parse_threshold(question.threshold), str):
+            # "0.5" is a number on a command line only.
+            raise InputError("threshold", shorten(question.threshold), THRESHOLD_FORMS)
         if self._predictor.calibration is None:
             expected = "one that has them (see GET /health)"
             raise InputError("threshold", "a run without probabilities", expected)
@@ -186,8 +197,8 @@ class PredictionService:
         """
         k = count + (0 if excluded is None else excluded.max_per_point)
         if k > self._max_k < self._num_labels:
-            expected = f"at most {self._max_k} with those to leave out (see --max-k)"
-            raise InputError("exclude", f"{k} labels to find", expected)
+            found = f"{counted(k - count, 'label')} to leave out and k {count}"
+            raise InputError("exclude", found, f"at most {self._max_k} together (see --max-k)")
         return min(k, self._max_k)
 
 

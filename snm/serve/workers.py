@@ -24,9 +24,10 @@ from typing import Any, Generic, TypeVar
 from prometheus_client.multiprocess import mark_process_dead
 
 from snm.errors import InputError
-from snm.serve.background import has_background_work, run_in_background
+from snm.serve.background import run_in_background
 from snm.serve.reloading import Reload, ignore_output_errors, why_not_opened
 from snm.system.faults import is_out_of_memory
+from snm.system.leaving import exit_at_once
 from snm.system.signals import SIGNALS, signal_handlers
 from snm.system.stderr import print_error
 
@@ -240,8 +241,7 @@ def _worker_main(
         if isinstance(error, InputError):
             raise SystemExit(2) from None
         os._exit(1)  # at once: threads may wait for others, which could not start
-    if has_background_work():
-        os._exit(0)  # without waiting for a model that is being opened
+    exit_at_once(0)
 
 
 def _stop(workers: list[_Worker[Any]], grace: float) -> None:

@@ -39,3 +39,20 @@ def test_a_lack_of_threads_is_one_line_and_holds_up_no_exit():
     assert done.returncode == 1
     said = "snm: error: out of memory or of threads: see `ulimit -v` and `ulimit -u`\n"
     assert done.stderr == said
+
+
+def test_a_server_that_ended_waits_for_no_thread():
+    """The shutdown of the interpreter would wait for this one, and seconds for JAX."""
+    code = (
+        "import threading\n"
+        "from snm.cli import main\n"
+        "def run(words):\n"
+        "    threading.Thread(target=threading.Event().wait).start()\n"
+        "    print('served', end='')\n"
+        "main._run = run\n"
+        "main.main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, "serve"], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "served", "")

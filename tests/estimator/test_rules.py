@@ -279,6 +279,8 @@ def test_targets_that_cannot_be_used(data):
     X = data.train.features
     with pytest.raises(InputError, match="at least 2 classes"):
         SNMClassifier().fit(X, ["one"] * tiny.POINTS)
+    with pytest.raises(InputError, match=r"^y: found no point with a label, expected at least 2"):
+        SNMClassifier().fit(X, [[]] * tiny.POINTS)
     with pytest.raises(ValueError, match="Unknown label type: continuous"):
         SNMClassifier().fit(X, np.linspace(0, 1, tiny.POINTS))
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):

@@ -11,9 +11,11 @@ from export.exported import FindsNothing, arrays_in
 from scipy import sparse
 
 import snm
+from snm.export import memory_arrays
 from snm.export.index import with_index
 from snm.export.index_libraries import LIBRARIES
 from snm.export.memory_arrays import stored_arrays, voting_entries
+from snm.memory import neighbors
 from snm.runs.stored_run import load
 
 
@@ -36,25 +38,37 @@ def votes_by_numpy(arrays, about, x, z, num_labels):
     features = matrix("features", arrays["features_data"].astype(float), width)
     labels = matrix("labels", np.ones(len(arrays["labels_indices"])), num_labels)
     c = features @ x / np.linalg.norm(x) / np.linalg.norm(features, axis=1)
+    stored = (features != 0).sum(axis=0)  # points that have each feature
+    rarest_first = sorted(np.flatnonzero(x), key=lambda feature: stored[feature])
+    total, rare = 0, np.zeros(width)
+    for feature in rarest_first:
+        if total and total + stored[feature] > about["read"]:
+            break
+        total += stored[feature]
+        rare[feature] = x[feature]
+    by_rare = features @ rare / np.linalg.norm(features, axis=1)
     s = about["feature_share"] * c
     if about["feature_share"] < 1:
         e = arrays["queries"].astype(float) @ z / np.linalg.norm(z)
         s += (1 - about["feature_share"]) * e
-    kept = np.argsort(-c, kind="stable")[: about["found"]]
-    kept = kept[c[kept] > 0]
+    kept = np.argsort(-by_rare, kind="stable")[: about["found"]]
+    kept = kept[by_rare[kept] > 0]
     kept = kept[np.argsort(-s[kept], kind="stable")[: about["neighbors"]]]
     w = np.maximum(s[kept], 0) ** about["power"]
     return about["weight"] * np.sqrt((w / w.sum()) @ labels[kept])
 
 
-@pytest.mark.parametrize("form", ["npz", "safetensors"])
-def test_answers_follow_from_the_arrays(run, tmp_path, capsys, form):
+@pytest.mark.parametrize(("form", "read"), [("npz", 1 << 15), ("safetensors", 150)])
+def test_answers_follow_from_the_arrays(run, tmp_path, capsys, monkeypatch, form, read):
+    monkeypatch.setattr(neighbors, "MAX_READ", read)  # 150: the rarest features of most points
+    monkeypatch.setattr(memory_arrays, "MAX_READ", read)
     out = tmp_path / "out"
     call("export", run, "--to", form, "--output", out)
     told = " ".join(capsys.readouterr().out.split())
     assert f"memory of neighbours: 600 points in memory.{form}; the manifest says" in told
     manifest = json.loads((out / "manifest.json").read_text())
     about, arrays = manifest["memory"], {}
+    assert about["read"] == read
     for file in (manifest["file"], about["file"]):
         arrays |= arrays_in(out / file)
     assert about["points"] == 600 and manifest["num_labels"] == 60

@@ -4,6 +4,7 @@ import json
 import re
 
 import numpy as np
+import pytest
 from command_line import call
 from export.exported import arrays_in
 
@@ -76,3 +77,28 @@ def test_the_formula_of_the_manifest_is_the_score(remembering, tmp_path):
         "source": str(remembering.parent / "data"),
         "sha256": snm.load_data(remembering.parent / "data").sha256,
     }
+
+
+@pytest.mark.parametrize("form", ["npz", "safetensors", "npy", "hub"])
+def test_probabilities_follow_from_the_manifest(remembering, tmp_path, form):
+    call("export", remembering, "--to", form, "--output", tmp_path / "out")
+    file = "config.json" if form == "hub" else "manifest.json"
+    manifest = json.loads((tmp_path / "out" / file).read_text())
+    assert set(manifest["probability"]) == {"z", "p", "of all labels", "of some labels"}
+    model = snm.load(remembering)
+    rows = snm.load_data(remembering.parent / "data").test.features[:40]
+    _, scores = model.predict(rows, 6)
+    s, rank = scores.astype(np.float64) / manifest["members"], np.arange(6)
+
+    def p(curve):
+        best = np.clip(s[:, :1], *curve["best_scores"])
+        terms = np.broadcast_arrays(s, np.log(1 + rank), best, rank == 0)
+        z = sum(weight * term for weight, term in zip(curve["weights"], terms, strict=True))
+        return np.interp(z, curve["knots"], curve["probabilities"])
+
+    ranked, alone = (manifest["calibration"][name] for name in ("ranked", "alone"))
+    expected = np.minimum.accumulate(p(ranked), axis=1)
+    np.testing.assert_allclose(model.probabilities(scores), expected, atol=1e-6)
+    assert np.ptp(expected) > 0.1
+    chosen = model.probabilities(scores, ranked=False)
+    np.testing.assert_allclose(chosen, p(alone), atol=1e-6)

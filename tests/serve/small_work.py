@@ -49,6 +49,15 @@ def finish_slowly(listening, context):
     time.sleep(3)
 
 
+def leave_a_thread(listening, context):
+    """At SIGTERM it ends, and one of its threads does not."""
+    stopped = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopped.set())
+    threading.Thread(target=threading.Event().wait).start()
+    context.on_ready()
+    stopped.wait()
+
+
 def fail(listening, context):
     """Ends before it answers."""
     raise SystemExit(3)

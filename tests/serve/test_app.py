@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import gzip
 import re
 
 import httpx
@@ -93,7 +94,10 @@ def test_labels_to_leave_out(address, served, tiny_run):
         ([[3]], "exclude: found labels of 1 point, expected of 4, a sequence"),
         ([20], "exclude: found label 20, expected an id from 0 to 19"),
         ("name 4", "exclude: found something else, expected names or ids of labels"),
-        (list(range(13)), "exclude: found 16 labels to find, expected at most 15 with those to"),
+        (
+            list(range(13)),
+            "found 13 labels to leave out and k 3, expected at most 15 together (see",
+        ),
     ):
         refused = post(f"{address}/predict", json={**body, "exclude": wrong})
         assert refused.status_code == 400 and said in refused.json()["error"]
@@ -214,8 +218,8 @@ BAD = {
     "an id twice": (b'{"features": [{"3": 1, "3": 2}]}', 400, 'found "3" twice in one object'),
     "deep JSON": (b"[" * 5000, 400, "body: found no JSON"),
     "no Unicode": (b'{"texts": ["\xff"]}', 400, "body: found no JSON"),
-    "nothing": (b"{}", 400, "both or neither of texts and features, expected one of them"),
-    "both": (b'{"texts": ["a"], "features": [{}]}', 400, "both or neither"),
+    "nothing": (b"{}", 400, "found neither texts nor features, expected one of them"),
+    "both": (b'{"texts": ["a"], "features": [{}]}', 400, "found both texts and features, expec"),
     "an unknown key": (
         b'{"text": ["a"]}',
         400,
@@ -243,6 +247,11 @@ BAD = {
         b'{"texts": ["a"], "threshold": "\\ud800"}',
         400,
         "threshold: found ",
+    ),
+    "a number as a threshold of text": (
+        b'{"texts": ["a"], "threshold": "0.5"}',
+        400,
+        'threshold: found "0.5", expected ',
     ),
     "a text": (b'{"texts": "a"}', 400, 'texts: found "a", expected a list'),
     "a number": (b'{"texts": [1]}', 400, "texts.0: found 1, expected a text"),
@@ -322,7 +331,7 @@ def test_points_as_lists_of_values(address, tiny_run):
 def test_errors_have_the_shape_that_openapi_says(address):
     found = get(f"{address}/openapi.json").json()
     said = found["paths"]["/predict"]["post"]["responses"]
-    assert set(said) == {"200", "400", "408", "413", "421", "503", "default"}
+    assert set(said) == {"200", "400", "408", "413", "415", "421", "503", "default"}
     shapes = {answer["content"]["application/json"]["schema"]["$ref"] for status, answer in
               said.items() if status != "200"}  # fmt: skip
     assert shapes == {"#/components/schemas/Problem"}
@@ -386,3 +395,13 @@ def test_predictions_by_an_index(tiny_run, served, tmp_path):
         labels, _ = served.predict(features, k=5)
         assert [one["labels"] for one in found["answers"]] == labels.tolist()
         assert get(f"{address}/health").json()["search"] == "index"
+
+
+def test_a_compressed_body_is_refused(address):
+    body = gzip.compress(b'{"texts": ["word1"]}')
+    for encoding, content, status in (("gzip", body, 415), ("Identity", b'{"texts": ["a"]}', 200)):
+        headers = {"Content-Encoding": encoding}
+        answer = post(f"{address}/predict", content=content, headers=headers)
+        assert answer.status_code == status
+        if status == 415:
+            assert answer.json() == {"error": "Content-Encoding: found gzip, expected none"}

@@ -6,18 +6,22 @@ import weakref
 
 import pytest
 
-from snm.serve.background import has_background_work, run_in_background
+from snm.serve.background import run_in_background
+
+
+def background_threads():
+    return [thread for thread in threading.enumerate() if thread.name == "snm-background"]
 
 
 class Big:
     """Something that should be freed."""
 
 
-def test_results_errors_and_whether_it_goes_on():
+def test_results_errors_and_that_nobody_waits():
     go = threading.Event()
     found = run_in_background(lambda: go.wait(30))
-    assert has_background_work() and not found.cancel()
-    assert all(one.daemon for one in threading.enumerate() if one.name == "snm-background")
+    assert not found.done() and not found.cancel()
+    assert all(one.daemon for one in background_threads()) and background_threads()
     go.set()
     assert found.result(30) is True
     with pytest.raises(SystemExit):
@@ -35,7 +39,7 @@ def test_nothing_is_kept_of_work_that_failed():
     gc.disable()
     try:
         assert str(run_in_background(work).exception(30)) == "no"
-        while has_background_work():
+        while background_threads():
             pass
         assert left[0]() is None
     finally:

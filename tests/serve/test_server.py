@@ -238,6 +238,22 @@ def test_the_end_under_load(served):
     assert counts["nobody"] == 16 and counts["answered"] >= 32
 
 
+def test_the_last_answer_of_a_connection_says_so(served):
+    """So that a client with kept connections sends its next request over another."""
+    body = b'{"texts": ["word1"], "k": 1}'
+    head = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body)
+    with serving(served) as (address, server), connected(address) as connection:
+        assert "connection" not in get(f"{address}/health").headers
+        connection.sendall(head + body[:5])
+        while not server.server_state.tasks:
+            time.sleep(0.01)
+        server.should_exit = True  # what SIGTERM does
+        connection.sendall(body[5:])
+        found = read_all(connection)
+    assert found.startswith(b"HTTP/1.1 200 OK\r\n") and found.endswith(b"}]}")
+    assert found.count(b"\r\nconnection: close\r\n") == 1
+
+
 def test_the_end_of_the_command(served, monkeypatch):
     """`run` returns when a signal ends it, and puts the handlers of before back."""
     from snm.serve.app import make_app

@@ -123,6 +123,18 @@ def test_no_connection_waits_while_open_requests_are_finished():
     supervised(small_work.finish_slowly, 2, client)
 
 
+def test_a_process_that_was_stopped_waits_for_no_thread():
+    """The shutdown of the interpreter would wait for this one, and seconds for JAX."""
+    stopped = []
+
+    def client(port, events):
+        wait_until(lambda: ("ready", 1) in events)
+        stopped.append(time.monotonic())
+
+    supervised(small_work.leave_a_thread, 1, client)
+    assert time.monotonic() - stopped[0] < 9  # at 10 it would have been killed
+
+
 def test_a_process_that_ends_before_it_answers(capfd, monkeypatch):
     monkeypatch.setattr(workers, "_RESTART_DELAY", 0.1)
     with listen("127.0.0.1", 0) as listening, pytest.raises(InputError, match="status 3"):
@@ -159,6 +171,27 @@ def test_workers_are_of_an_export(tiny_run, capsys):
     assert said == (
         "--workers 2: found a run, expected its export, which they share: snm export RUN --to npy"
     )
+
+
+def test_the_address_is_told_once(tiny_run, tmp_path, capsys, monkeypatch):
+    """Also where all processes ended and others took their place."""
+
+    def supervise(*_, on_ready, on_end, **how):
+        for count in (1, 2):
+            on_ready(count)
+        for number in (7, 8):
+            on_end(number, -signal.SIGKILL)
+        for count in (1, 2):
+            on_ready(count)
+
+    monkeypatch.setattr(workers, "supervise", supervise)
+    out = tmp_path / "model"
+    call("export", tiny_run / "run", "--to", "npy", "--output", out)
+    capsys.readouterr()
+    call("serve", out, "--workers", "2", "--port", "0")
+    said = capsys.readouterr()
+    assert said.out.count("serving ") == 1 and said.out.count("2 workers answer\n") == 2
+    assert said.err.count("another one starts") == 2
 
 
 @pytest.mark.slow

@@ -118,6 +118,7 @@ def test_rows_of_int8(run, tmp_path, capsys):
     features, classes = (
         np.load(out / f"model-{name}.npy") for name in ("feature_rows", "class_rows")
     )
+    assert manifest["score"]["rows"].endswith("is its scale * its codes")
     assert manifest["rows"] == "int8" and features.nbytes == 120 * (16 + 4)
     opened, exact = snm.load(out, memory=False), snm.load(run, memory=False)
     assert is_mapped(np.asarray(opened.state.head.table.rows), out / "model-class_rows.npy")
