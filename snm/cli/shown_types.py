@@ -8,21 +8,13 @@ from typing import Annotated, Any, get_type_hints
 
 from tyro.conf import arg
 
+from snm.config.marks import TABLES
 from snm.config.settings import Config
 
 __all__ = ["as_declared", "shown_type"]
 
 # What the value of a setting is, where tyro would show STR. `snm.config` does not import tyro.
-_PLACEHOLDERS = {
-    "loss": "NAME",
-    "transformation": "NAME",
-    "phi": "NAME",
-    "vartheta": "NAME",
-    "sampler": "NAME",
-    "row_optimizer": "NAME",
-    "monitor": "METRIC",
-    "mesh": "AXIS=N,...",
-}
+_PLACEHOLDERS = dict.fromkeys(TABLES, "NAME") | {"monitor": "METRIC", "mesh": "AXIS=N,..."}
 _NOTHING = ("", "''", "None")  # how tyro writes a default of no value
 
 

@@ -27,7 +27,7 @@ def test_the_parts_of_a_training_add_up(flags, folder, tmp_path, capsys):
     told = capsys.readouterr().out
     time = json.loads((tmp_path / "run" / "result.json").read_text())["time"]
     parts = time["parts"]
-    assert " MiB of RAM at the peak; written to " in " ".join(told.split())
+    assert "iB of RAM at the peak; written to " in " ".join(told.split())
     assert {"starting", "reading", "steps", "compiling", "test points", "checkpoints"} <= set(parts)
     assert all(seconds >= 0 for seconds in parts.values())
     assert 0 < sum(parts.values()) <= time["whole"]
