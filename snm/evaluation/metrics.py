@@ -25,7 +25,7 @@ KS = (1, 3, 5)
 """The values of k that metrics are computed at; those above the number of labels are omitted."""
 
 _NUM_GROUPS = 10  # of labels by frequency
-_MEASURES = ("P", "R", "F1", "nDCG", "PSP", "PSnDCG", "coverage")  # as `result` lists their values
+_MEASURES = ("P", "R", "F1", "nDCG", "PSP", "PSnDCG", "coverage")
 
 
 def metric_names(num_labels: int, *, auc: bool = False) -> list[str]:
@@ -303,24 +303,21 @@ class Metrics:
         for k in self.ks:
             by_size = hits[:k].sum(axis=0)
             gains = discount[:k] @ hits[:k] / ideal[np.minimum(size, k) - 1]
-            psp = psndcg = None
+            covered = int(np.count_nonzero(self.best_rank < k))
+            values = {
+                "P": 100.0 * float(by_size.sum()) / (k * points),
+                "R": 100.0 * float((by_size / size).sum()) / points,
+                "F1": 100.0 * float((2 * by_size / (k + size)).sum()) / points,
+                "nDCG": 100.0 * float(gains.sum()) / points,
+                "coverage": 100.0 * covered / int(self.occurs.sum()),
+            }
             if self.label_class is not None:
                 gain = self.class_hits[:k] @ self.class_weight
                 ideal_gain = self.class_ideal[:k] @ self.class_weight
-                psp = 100.0 * float(gain.sum() / ideal_gain.sum())
-                psndcg = 100.0 * float((discount[:k] @ gain) / (discount[:k] @ ideal_gain))
-            covered = int(np.count_nonzero(self.best_rank < k))
-            values = (
-                100.0 * float(by_size.sum()) / (k * points),
-                100.0 * float((by_size / size).sum()) / points,
-                100.0 * float((2 * by_size / (k + size)).sum()) / points,
-                100.0 * float(gains.sum()) / points,
-                psp,
-                psndcg,
-                100.0 * covered / int(self.occurs.sum()),
-            )
-            named = zip(_MEASURES, values, strict=True)
-            metrics |= {f"{name}@{k}": value for name, value in named if value is not None}
+                psndcg = float((discount[:k] @ gain) / (discount[:k] @ ideal_gain))
+                values["PSP"] = 100.0 * float(gain.sum() / ideal_gain.sum())
+                values["PSnDCG"] = 100.0 * psndcg
+            metrics |= {f"{name}@{k}": values[name] for name in _MEASURES if name in values}
         return metrics
 
     def by_group(self, k: int) -> list[dict[str, float]]:

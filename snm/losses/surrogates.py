@@ -146,7 +146,7 @@ class PhiConstants:
 
 @dataclasses.dataclass(frozen=True)
 class Phi:
-    """A surrogate of `SURROGATES`; call it with margins and, by keyword, with its options.
+    """A surrogate of `SURROGATES`; call it with margins.
 
     Attributes:
       function: (margins, options by keyword) -> values; a `Surrogate` if there are no options.
@@ -160,9 +160,9 @@ class Phi:
     convex: bool = False
     constants: PhiConstants | None = None
 
-    def __call__(self, margin: jax.Array, **options: Any) -> jax.Array:
-        """phi(margin), elementwise."""
-        return self.function(margin, **options)
+    def __call__(self, margin: jax.Array) -> jax.Array:
+        """phi(margin), elementwise, with the default options."""
+        return self.function(margin)
 
     def options_in(self, options: object) -> dict[str, Any]:
         """The options that phi takes, from the attributes of a `LossOptions`."""
