@@ -249,7 +249,7 @@ def _is_disk_error(error: BaseException | None) -> bool:
 
 
 class _ImmediateExit(int):
-    """A status for `os._exit`: threads may wait for others that could not start."""
+    """A status for `exit_at_once`: threads may wait for others that could not start."""
 
 
 def _run_to_status(words: list[str]) -> int:

@@ -7,6 +7,7 @@ of `Config` instead; `flatten_settings` joins them afterwards.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Annotated, Any
 
 from tyro.conf import OmitArgPrefixes, arg
@@ -24,18 +25,21 @@ _TITLES = {
     "loss": "loss and sampling",
     "answer": "after-training",
 }
-_Groups: Any = dataclasses.make_dataclass(
-    "_Groups",
-    [
+
+
+@functools.cache
+def _groups() -> Any:
+    """A dataclass of the groups; made only for the verb that was asked for, as that takes time."""
+    fields = [
         (name, Annotated[shown_type(kind), arg(name=_TITLES.get(name, name), prefix_name=False)])
         for name, kind in _GROUP_TYPES.items()
-    ],
-)
+    ]
+    return dataclasses.make_dataclass("_Groups", fields)
 
 
 def with_groups(kind: type) -> Any:
     """The dataclass of a verb, with `settings` in groups."""
-    settings = ("settings", OmitArgPrefixes[_Groups], dataclasses.field())  # type: ignore[misc]
+    settings = ("settings", OmitArgPrefixes[_groups()], dataclasses.field())  # type: ignore[misc]
     namespace = {"__doc__": kind.__doc__, "__module__": kind.__module__}
     return dataclasses.make_dataclass(
         kind.__name__, [settings], bases=(shown_type(kind),), namespace=namespace, kw_only=True
@@ -44,7 +48,7 @@ def with_groups(kind: type) -> Any:
 
 def in_groups(config: Config) -> Any:
     """The settings as the groups that `with_groups` expects."""
-    return _Groups(
+    return _groups()(
         **{
             name: shown_type(kind)(
                 **{field.name: getattr(config, field.name) for field in dataclasses.fields(kind)}

@@ -118,7 +118,14 @@ class Train:
                 from snm.system.compilation_cache import enable_compilation_cache
 
                 enable_compilation_cache()
-            with process_group(ProcessOptions(*dataclasses.astuple(self.processes))):
+            given = self.processes
+            options = ProcessOptions(
+                coordinator=given.coordinator,
+                num_processes=given.num_processes,
+                process_id=given.process_id,
+                timeout=given.peer_timeout,
+            )
+            with process_group(options):
                 run_training(self)
 
 

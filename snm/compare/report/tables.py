@@ -112,7 +112,7 @@ def _equal_seconds(results: Results) -> Sheet | None:
     if unequal := _unequal_seconds(results["equal_seconds"]):
         note += (
             f" The seconds of {', '.join(unequal)} are not equal to the baseline's: the ratio "
-            "is above 1.25, since epochs are whole and the time of a run varies."
+            f"is above {_UNEQUAL_SECONDS}, since epochs are whole and the time of a run varies."
         )
     rows = [
         format_row(arm, RETRIEVAL, [str(arm["epochs"]), format_seconds(arm["seconds"])])

@@ -69,7 +69,7 @@ def map_npy(path: Path) -> NDArray[Any]:
     """
     _refuse_long_header(path)
     with headers_unwarned():
-        return np.load(path, mmap_mode="r", allow_pickle=False)
+        return np.lib.format.open_memmap(path, mode="r")
 
 
 def read_npz(path: str | Path, *, noun: str = "feature", width: int | None = None) -> csr_matrix:
@@ -218,8 +218,8 @@ def iter_npy(
     except DAMAGE as error:
         reason = getattr(error, "strerror", None) or "no array that numpy reads without pickle"
         raise InputError(str(path), reason.lower(), "a .npy matrix of numbers") from error
-    if not isinstance(dense, np.ndarray) or dense.ndim != 2 or dense.dtype.kind not in "biuf":
-        found = f"shape {getattr(dense, 'shape', None)} of {getattr(dense, 'dtype', 'archive')}"
+    if dense.ndim != 2 or dense.dtype.kind not in "biuf":
+        found = f"shape {dense.shape} of {dense.dtype}"
         raise InputError(str(path), found, "a matrix of numbers, rows of features")
     if 0 in dense.shape:
         raise InputError(str(path), f"shape {dense.shape}", "at least one row and one column")

@@ -15,7 +15,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from snm.config.resolved import ResolvedConfig, read_resolved
 from snm.config.settings import config_text
-from snm.data.formats.binary import DAMAGE, headers_unwarned
+from snm.data.formats.binary import DAMAGE, map_npy
 from snm.errors import InputError
 from snm.export.arrays import FORMAT, write_arrays, write_model
 from snm.export.from_arrays import ExpectedManifest, build_predictor, matches_shape
@@ -100,8 +100,7 @@ def _array(
     """A mapped array; see `from_arrays.ReadArray`."""
     path = folder / f"{stem}-{name}.npy"
     try:
-        with headers_unwarned():
-            array = np.lib.format.open_memmap(path, mode="r")
+        array = map_npy(path)
     except DAMAGE as error:
         reason = getattr(error, "strerror", None) or "no array"
         raise InputError(str(path), reason.lower(), _EXPECTED) from error
