@@ -36,10 +36,9 @@ from snm.system.faults import (
     naming,
 )
 from snm.system.files import check_reachable
-from snm.system.leaving import exit_at_once
-from snm.system.own_modules import import_own_modules
+from snm.system.imports import import_own_modules
 from snm.system.signals import sigterm_ends_process_1
-from snm.system.stderr import print_error
+from snm.system.stderr import exit_at_once, print_error
 from snm.text import first_line, nearest
 
 __all__ = ["base_settings", "main", "parse", "with_local_copies"]

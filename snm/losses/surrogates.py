@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from snm.errors import InputError
-from snm.system.floats import exp_or_inf
+from snm.system.numbers import exp_or_inf
 
 __all__ = [
     "SURROGATES",

@@ -22,7 +22,7 @@ from scipy.sparse import csr_matrix
 from snm.data.csr import row_starts
 from snm.machine.cores import items_per_core, on_all_cores
 from snm.memory.neighbors import Neighbors, StoredPoints
-from snm.system.sorting import stable_argsort
+from snm.system.numbers import stable_argsort
 
 __all__ = [
     "EARLIER_POINT",

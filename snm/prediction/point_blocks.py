@@ -21,7 +21,7 @@ from snm.batches.device_parts import local_data_parts, spread_points
 from snm.data.weighting import Weighting
 from snm.distributed.mesh import DATA
 from snm.distributed.processes import replicate
-from snm.system.sorting import stable_argsort
+from snm.system.numbers import stable_argsort
 from snm.tables.table import SparseRows
 from snm.topk.blocks import Added
 

@@ -18,7 +18,7 @@ from fastapi.responses import JSONResponse
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from snm.system.escapes import escape_controls
+from snm.text import escape_controls
 
 __all__ = [
     "BodyMiddleware",

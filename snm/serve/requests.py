@@ -13,13 +13,13 @@ from fastapi.routing import APIRoute
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
+from snm.data.formats.records import repeated_key
 from snm.errors import InputError
 from snm.prediction.candidates.excluded import Excluded, parse_excluded
 from snm.prediction.candidates.parse import parse_candidates, unknown_labels_error
 from snm.prediction.inputs import drop_zeros
 from snm.prediction.predictor import Predictor
 from snm.serve.messages import ENTRIES, LIST, TEXT, VECTOR, Label, Question
-from snm.system.repeated_keys import repeated_key
 from snm.text import counted, nearest
 
 __all__ = [

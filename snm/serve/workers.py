@@ -27,9 +27,8 @@ from snm.errors import InputError
 from snm.serve.background import run_in_background
 from snm.serve.reloading import Reload, ignore_output_errors, why_not_opened
 from snm.system.faults import is_out_of_memory
-from snm.system.leaving import exit_at_once
 from snm.system.signals import SIGNALS, signal_handlers
-from snm.system.stderr import print_error
+from snm.system.stderr import exit_at_once, print_error
 
 __all__ = ["WorkerContext", "supervise"]
 

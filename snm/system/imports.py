@@ -1,9 +1,10 @@
-"""Imports modules in the background or of extras, and hides packages that are not needed."""
+"""Imports the user's modules, modules in the background or of extras, and hides packages."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
+import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -11,11 +12,34 @@ from importlib.abc import MetaPathFinder
 from typing import Any
 
 from snm.errors import InputError
-from snm.text import first_line, pip_install
+from snm.system.faults import is_out_of_memory
+from snm.text import first_line, one_line, pip_install
 
-__all__ = ["hide_package", "import_in_background", "requires_extra"]
+__all__ = ["hide_package", "import_in_background", "import_own_modules", "requires_extra"]
 
+_VARIABLE = "SNM_IMPORT"
 _FINDERS_LOCK = threading.Lock()  # held while the list of finders changes
+
+
+def import_own_modules() -> None:
+    """Imports the modules that `$SNM_IMPORT` names, such as one that adds a loss to `LOSSES`.
+
+    It holds names of modules on PYTHONPATH, separated by commas. The worker processes of
+    `snm compare` import them too. Files cannot name modules, so that data or a run folder cannot
+    execute code.
+
+    Raises:
+      InputError: a module that cannot be imported.
+    """
+    for name in filter(None, map(str.strip, os.environ.get(_VARIABLE, "").split(","))):
+        try:
+            importlib.import_module(name)
+        except Exception as error:  # whatever the module raises
+            if is_out_of_memory(error):
+                raise
+            raise InputError(
+                f"{_VARIABLE}={name}", one_line(error), "a module on PYTHONPATH"
+            ) from error
 
 
 def import_in_background(*names: str) -> None:

@@ -1,13 +1,15 @@
-"""Lines on standard error, apart from the results: notes and errors."""
+"""Lines on standard error, apart from the results, and the end of a process."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
+from typing import NoReturn
 
-from snm.system.escapes import escape_controls
+from snm.text import escape_controls
 
-__all__ = ["print_error", "print_note"]
+__all__ = ["exit_at_once", "print_error", "print_note"]
 
 
 def print_note(text: str) -> None:
@@ -21,3 +23,14 @@ def print_error(text: str) -> None:
     line = text.replace("\n", r"\n")  # names of files may hold any character
     with contextlib.suppress(OSError):
         print_note(f"error: {line}")
+
+
+def exit_at_once(status: int) -> NoReturn:
+    """Ends the process with a status, after what was printed is written.
+
+    It leaves out the shutdown of the interpreter, which waits for threads, and for seconds for JAX.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # nobody reads, or it is closed
+            stream.flush()
+    os._exit(status)

@@ -30,7 +30,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from snm.system.escapes import escape_controls
+from snm.text import escape_controls
 
 __all__ = [
     "console",

@@ -24,7 +24,6 @@ __all__ = [
     "restart",
     "timed_separately",
     "times",
-    "waiting_for",
 ]
 
 COMPILING = "compiling"
@@ -107,15 +106,6 @@ def times() -> Times:
     """The measurement since the last `restart`."""
     clock = _clock.get()
     return Times(time.perf_counter() - clock.began, dict(clock.parts), dict(clock.programs))
-
-
-def waiting_for(program: str) -> contextlib.AbstractContextManager[None]:
-    """Adds the seconds of a `with` block that waits for another thread's compilation to COMPILING.
-
-    Args:
-      program: the name of the compiled function.
-    """
-    return part(COMPILING, program)
 
 
 @contextlib.contextmanager

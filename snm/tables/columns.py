@@ -18,7 +18,7 @@ import numpy as np
 from jax import lax
 
 from snm.machine.platform import by_platform
-from snm.system.sorting import stable_argsort
+from snm.system.numbers import stable_argsort
 from snm.tables.access import element_at, row_at, set_row
 from snm.tables.bag import embedding_bag_gather, embedding_bag_loop
 from snm.tables.rounding import as_float

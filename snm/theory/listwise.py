@@ -22,7 +22,7 @@ from typing import Literal
 
 from snm.errors import InputError
 from snm.losses.transformations import Transformation
-from snm.system.floats import exp_or_inf
+from snm.system.numbers import exp_or_inf
 
 __all__ = [
     "ALGORITHMS",

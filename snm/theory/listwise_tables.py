@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 from snm.errors import InputError
 from snm.losses.transformations import Transformation, exponential, linear, sigmoid
-from snm.system.floats import exp_or_inf
+from snm.system.numbers import exp_or_inf
 from snm.theory.listwise import ALGORITHMS, Algorithm, Slope, log_factor, log_product, slope
 
 __all__ = ["Claim", "listmle_beats_rankcosine", "table_1", "table_2", "table_3"]

@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from snm.compare.report import page
-from snm.system.escapes import escape_controls
 from snm.system.terminal import console, progress_bar, say, wide_console
+from snm.text import escape_controls
 
 EVIL = "a\x1b[31m\x9b2J\u202eb<script>"  # bells and returns, rich leaves out
 SHOWN = r"a\x1b[31m\x9b2J\u202eb<script>"

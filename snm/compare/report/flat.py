@@ -8,7 +8,7 @@ from typing import Any
 
 from snm.compare.report.parts import PARTS
 from snm.compare.report.summary import is_metric
-from snm.system.escapes import escape_controls
+from snm.text import escape_controls
 
 __all__ = ["SETTINGS", "results_csv"]
 

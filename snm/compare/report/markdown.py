@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from snm.compare.report.tables import all_sheets
-from snm.system.escapes import escape_controls
-from snm.text import counted
+from snm.text import counted, escape_controls
 
 __all__ = ["device_words", "markdown"]
 

@@ -33,7 +33,7 @@ from snm.compare.report.series import (
 from snm.compare.report.svg import plot_style
 from snm.compare.report.tables import all_sheets, over_shared_seeds
 from snm.compare.report.verdict import verdict
-from snm.system.escapes import escape_controls
+from snm.text import escape_controls
 
 __all__ = ["environment", "page"]
 

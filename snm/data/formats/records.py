@@ -11,6 +11,7 @@ import json
 import math
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,6 @@ from snm.data.formats.gzipped import (
 )
 from snm.data.formats.not_text import ZIP, refuse_packed, undecoded
 from snm.errors import InputError
-from snm.system.repeated_keys import repeated_key
 from snm.text import counted
 
 __all__ = [
@@ -40,6 +40,7 @@ __all__ = [
     "missing",
     "numbered_lines",
     "parse_number",
+    "repeated_key",
 ]
 
 _STDIN = Path("-")
@@ -112,6 +113,24 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 class _RecordError(ValueError):
     """Valid JSON that is not a valid record."""
+
+
+def repeated_key(pairs: Sequence[tuple[str, Any]]) -> str | None:
+    """The most frequent key of an object, if a key is repeated; else None.
+
+    Python's reader silently keeps the last value.
+
+    Args:
+      pairs: the argument of `object_pairs_hook`.
+
+    Example:
+      >>> repeated_key([("a", 1), ("b", 2), ("b", 3)]), repeated_key([("a", 1)])
+      ('b', None)
+    """
+    counts = Counter(name for name, _ in pairs)
+    if len(counts) == len(pairs):
+        return None
+    return max(counts, key=lambda name: counts[name])
 
 
 def _reject_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -11,9 +11,10 @@ from pathlib import Path
 
 from snm.data.repository.registry import Entry, Mirror
 from snm.errors import InputError
+from snm.system.checksums import file_hash
 from snm.system.imports import requires_extra
 
-__all__ = ["OnProgress", "fetch_archive", "file_hash"]
+__all__ = ["OnProgress", "fetch_archive"]
 
 OnProgress = Callable[[int, int | None], None]
 """A progress callback: called with the bytes present and the total, or None if it is unknown."""
@@ -65,12 +66,6 @@ def fetch_archive(entry: Entry, folder: Path, on_progress: OnProgress) -> tuple[
     tried = "; ".join(failures)
     expected = "a working mirror, or --from-file ARCHIVE"
     raise InputError(entry.name, f"no mirror that works ({tried})", expected)
-
-
-def file_hash(path: Path, kind: str) -> str:
-    """The hexadecimal hash of a file; `kind` is a name that `hashlib` knows."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, kind).hexdigest()
 
 
 def _has_hash(path: Path, expected: str) -> bool:

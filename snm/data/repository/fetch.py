@@ -11,12 +11,13 @@ from typing import Any
 from snm.data.conversion.split import write_parts
 from snm.data.formats.split_files import SplitFiles
 from snm.data.load import load
-from snm.data.repository.download import OnProgress, fetch_archive, file_hash
+from snm.data.repository.download import OnProgress, fetch_archive
 from snm.data.repository.registry import SIZES, Entry, Mirror
 from snm.data.repository.unpack import unpack
 from snm.data.statistics import describe
 from snm.errors import InputError
 from snm.system.cache_folder import cache_folder
+from snm.system.checksums import file_hash
 from snm.system.faults import describe_error
 from snm.system.files import atomic_folder, make_folder
 from snm.system.locks import locked

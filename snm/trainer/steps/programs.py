@@ -22,7 +22,7 @@ from snm.model.from_config import Stage
 from snm.model.model import Model, TrainState, abstract_state
 from snm.model.placement import state_specs, table_bytes
 from snm.model.train_step import Step, train_step, train_steps
-from snm.system.timing import waiting_for
+from snm.system.timing import COMPILING, part
 
 __all__ = ["StepPrograms", "jitted_assembly", "jitted_steps"]
 
@@ -96,7 +96,7 @@ class StepPrograms:
         program, count = self._program(first), len(stack.step)
         key = program, self.source.shape_of_step(first), count
         if key not in self._compiled:
-            with waiting_for("jit(steps)"), _COMPILE_LOCK:
+            with part(COMPILING, "jit(steps)"), _COMPILE_LOCK:
                 # As in `begin`: only JAX's cache keeps the result, and the call finds it there.
                 program.lower(state, resident, stack).compile()
             self._compiled.add(key)

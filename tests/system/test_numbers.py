@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from snm.system.sorting import stable_argsort
+from snm.system.numbers import stable_argsort
 
 
 @pytest.mark.parametrize("shape", [(0,), (1,), (1000,), (7, 200), (3, 0)])

@@ -1,11 +1,21 @@
-"""A stable argsort that is faster than NumPy's."""
+"""Functions on numbers that NumPy and the standard library have not, or not as fast."""
 
 from __future__ import annotations
+
+import math
+import sys
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["stable_argsort"]
+__all__ = ["exp_or_inf", "stable_argsort"]
+
+_OVERFLOW = math.log(sys.float_info.max)
+
+
+def exp_or_inf(x: float) -> float:
+    """e^x; infinite where it overflows float64, at which `math.exp` raises."""
+    return math.exp(x) if x < _OVERFLOW else math.inf
 
 
 def stable_argsort(numbers: NDArray[np.uint32]) -> NDArray[np.uint32]:
