@@ -21,7 +21,7 @@ import tyro
 
 from experiments.command_line import run_command
 from experiments.defaults.default_preset import GENERATED, make_dataset
-from snm.config.auto_dropout import auto_input_dropout
+from snm.config.auto import auto_input_dropout
 from snm.config.evidence import evidence_lost
 from snm.runs.folder import read_json, write_json
 

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from snm.config import auto as rules
-from snm.config import auto_dropout, auto_epochs
+from snm.config import auto_epochs
 from snm.config.data_checks import check_bound, check_data, check_sampler, check_stages
 from snm.config.evidence import evidence_lost
 from snm.config.loss_options import loss_options
@@ -136,10 +136,10 @@ def _input_dropout(config: Config, dataset: Dataset, weighting: Kind, epochs: in
         return config.input_dropout
     if weighting == "standard":
         return 0.0  # dense features cannot replace each other
-    if not auto_dropout.auto_may_use_dropout(epochs, dataset.train.features_per_point):
+    if not rules.auto_may_use_dropout(epochs, dataset.train.features_per_point):
         return 0.0
     lost = evidence_lost(dataset.train, binarized_rows)
-    return auto_dropout.auto_input_dropout(dataset.train.points_per_label, lost)
+    return rules.auto_input_dropout(dataset.train.points_per_label, lost)
 
 
 def _feature_init(config: Config, dataset: Dataset, weighting: Kind, dropout: float) -> float:

@@ -5,12 +5,12 @@ import tiny
 from command_line import call
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def data(tmp_path_factory):
     return tiny.write(tmp_path_factory.mktemp("data") / "tiny", names=True)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def run(data, tmp_path_factory):
     """A finished run."""
     folder = tmp_path_factory.mktemp("runs") / "run"

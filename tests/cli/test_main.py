@@ -1,11 +1,8 @@
 """The good road of the command line: what each verb prints and leaves behind."""
 
-import contextlib
-import gzip
 import json
 import os
 import platform
-import pty
 import re
 import shutil
 import subprocess
@@ -21,14 +18,9 @@ from scipy import sparse
 import snm
 from snm.cli import main
 from snm.cli import version as about
-from snm.cli.metrics_tables import print_metrics, print_summary
 from snm.cli.table import VERBS
-from snm.cli.train.display import Display
-from snm.data.formats.feature_files import iter_features
 from snm.data.formats.repository_text.reader import read_text
 from snm.data.formats.repository_text.writer import write_text
-from snm.runs.events import Started, Stepped
-from snm.system.terminal import progress_bar
 
 
 def test_help_is_quick():
@@ -167,13 +159,13 @@ def test_dry_run_counts_the_steps_as_training_does(tmp_path, capsys, flags, of_e
         labels = sparse.vstack([items[:40], sparse.csr_matrix((20, 20), dtype=np.float32)], "csr")
     (folder := tmp_path / "shop").mkdir()
     write_text(folder / "train.txt", items, labels)
-    words = ["train", folder, *tiny.FLAGS, *flags]
+    words = ["train", folder, *tiny.FLAGS, "--epochs=1", *flags]
     call(*words, "--run-dir", tmp_path / "run", "--dry-run")
     told = capsys.readouterr().out
     call(*words, "--run-dir", tmp_path / "run")
     steps = json.loads((tmp_path / "run/result.json").read_text())["steps"]
-    assert steps == 3 * of_epoch
-    assert f"{of_epoch} steps an epoch, {steps} in all" in told
+    assert steps == of_epoch
+    assert f"{steps} steps an epoch, {steps} in all" in told
 
 
 def test_training_loads_as_several_processes_do(data, tmp_path, monkeypatch):
@@ -247,138 +239,6 @@ def test_evaluate_names_what_a_group_adds_to_the_precision(run, capsys):
     result = json.loads((run / "result.json").read_text())
     adds = [group["precision"] for group in result["by_label_frequency"]]
     assert sum(adds) == pytest.approx(result["metrics"]["P@5"])
-
-
-def test_a_bar_says_what_it_waits_for():
-    """Before the first step: that things are prepared, and then that programs are compiled."""
-    bar = progress_bar()
-    display = Display(bar)
-    assert [(task.description, task.visible) for task in bar.tasks] == [("preparing", True)]
-    display.show(Started("train", 0, 4, 4, 60))
-    assert [task.description for task in bar.tasks] == ["train: compiling"]
-    display.show(Stepped(1, 16, 0.25, seconds=9.0))  # most of them of compiling: no rate yet
-    assert bar.tasks[0].description == "epoch 1 loss 0.2500"
-    display.show(Stepped(3, 32, 0.25, seconds=0.5))
-    assert bar.tasks[0].description == "epoch 1 loss 0.2500 64/s"  # 32 points in 0.5 s
-
-
-@pytest.mark.slow
-def test_train_says_that_it_starts_before_it_reads(data, tmp_path):
-    """On a terminal, as imports alone take seconds."""
-    ours, theirs = pty.openpty()
-    argv = [sys.executable, "-m", "snm", "train", data, "--run-dir", tmp_path / "run", *tiny.FLAGS]
-    with subprocess.Popen([*argv, "--epochs=1"], stdout=theirs, stderr=theirs) as process:
-        os.close(theirs)
-        told = b""
-        with contextlib.suppress(OSError):  # Linux: the other end is closed
-            while piece := os.read(ours, 4096):
-                told += piece
-        os.close(ours)
-    assert process.returncode == 0
-    at = [told.find(word) for word in (b"starting", b"reading", b"planning", b"compiling")]
-    assert at == sorted(at) and at[0] >= 0
-
-
-def test_groups_without_labels_are_not_shown(capsys):
-    """Three labels fill three of ten groups."""
-    group = {"labels": 1, "occurrences": 4, "recall": 50.0, "precision": 12.5}
-    empty = {"labels": 0, "occurrences": 0, "recall": 0.0, "precision": 0.0}
-    metrics = {"P@1": 50.0, "points": 9, "points_without_labels": 0}
-    groups = [group, *[empty] * 3, group, *[empty] * 4, group]
-    print_metrics({"metrics": metrics, "by_label_frequency": groups}, "title")
-    shown = capsys.readouterr().out
-    assert shown.count("12.5") == 3 and " 0.00 " not in shown
-
-
-def test_one_is_no_plural(capsys):
-    counts = {"P@1": 50.0, "points": 9, "points_without_labels": 1}
-    repeats = {**counts, "points": 8}
-    print_metrics({"metrics": counts, "without_repeats": repeats}, "run: test points")
-    said = " ".join(capsys.readouterr().out.split())
-    assert "without 1 test point equal to a training point (8)" in said
-    assert "left out: 1 point without labels" in said
-    print_metrics({"metrics": counts, "points_without_features": 1}, "run: test points")
-    said = " ".join(capsys.readouterr().out.split())
-    assert "1 test point without a known feature: predicted by the biases" in said
-
-
-def test_test_points_that_all_repeat_training_points_are_told_in_a_sentence(capsys):
-    counts = {"P@1": 100.0, "points": 12, "points_without_labels": 0}
-    none = {"points": 0, "points_without_labels": 0}
-    print_metrics({"metrics": counts, "without_repeats": none}, "run: test points")
-    shown = capsys.readouterr().out
-    assert "every test point equals a training point" in shown
-    assert shown.count("%") == 1
-
-
-def test_a_title_wider_than_its_table_stays_on_a_line(capsys):
-    counts = {"P@1": 50.0, "points": 175, "points_without_labels": 0}
-    print_metrics({"metrics": counts, "without_repeats": {**counts, "points": 76}}, "run")
-    lines = capsys.readouterr().out.splitlines()
-    assert "without 99 test points equal to a training point (76)" in map(str.strip, lines)
-
-
-def test_a_training_prints_a_line_where_evaluate_prints_a_table(capsys):
-    counts = {"P@1": 50.0, "R@1": 20.0, "points": 175, "points_without_labels": 0}
-    fresh = {**counts, "P@1": 25.0, "points": 76}
-    bins = [{"probability": 0.5, "right": 0.25, "answers": 4}]
-    reliability = {"k": 1, "ECE": 0.25, "ECE_by_chance": 0.125, "bins": bins}
-    groups = [{"labels": 1, "occurrences": 4, "recall": 50.0, "precision": 12.5}]
-    found = {"metrics": counts, "without_repeats": fresh, "reliability": reliability,
-             "by_label_frequency": groups}  # fmt: skip
-    print_summary(found, "run: test points")
-    brief = capsys.readouterr().out
-    assert "without 99 test points equal to a training point (76): P@1 25.00\n" in brief
-    assert "ECE@1 0.2500" in brief
-    print_metrics(found, "run: test points")
-    whole = capsys.readouterr().out
-    for table in ("probabilities of the best answers", "rarest tenth"):
-        assert table in whole and table not in brief
-
-
-def test_titles_have_thousands_commas(capsys):
-    counts = {"P@1": 50.0, "points": 5816, "points_without_labels": 0}
-    print_metrics({"metrics": counts}, "run: test points")
-    assert "run: test points (5,816)" in " ".join(capsys.readouterr().out.split())
-
-
-def test_predict(run, data, tmp_path):
-    test, lines, table = data / "test.txt", tmp_path / "a.jsonl", tmp_path / "a.txt"
-    features, _ = read_text(test)
-    labels, scores = snm.predict(run, features, k=4)
-    call("predict", run, test, "--k=4", "--output", lines)
-    answers = [json.loads(line) for line in lines.read_text().splitlines()]
-    assert [answer["labels"] for answer in answers] == labels.tolist()
-    assert answers[0]["names"] == [f"name {label}" for label in labels[0]]
-    np.testing.assert_allclose([a["scores"] for a in answers], scores, atol=1e-6)
-    assert (np.diff(scores) <= 0).all()
-
-    call("predict", run, test, "--k=4", "--output", table, "--format=sparse")
-    head = table.read_text().split("\n")[0]
-    assert [int(number) for number in head.split(" ")] == [tiny.TEST_POINTS, tiny.LABELS]
-    (again,) = iter_features(table, tiny.LABELS)
-    expected = np.zeros((tiny.TEST_POINTS, tiny.LABELS))
-    np.put_along_axis(expected, labels, scores, axis=1)
-    np.testing.assert_allclose(again.toarray(), expected, rtol=1e-5)
-
-
-@pytest.mark.parametrize("name", ["x.txt", "x.txt.gz", "x.npz", "x.npy"])
-def test_predict_reads_every_form(run, data, tmp_path, name):
-    features, _ = read_text(data / "test.txt")
-    source, out = tmp_path / name, tmp_path / "answers"
-    if name.endswith("npz"):
-        sparse.save_npz(source, features)
-    elif name.endswith("npy"):
-        np.save(source, features.toarray())
-    else:
-        text = (data / "test.txt").read_bytes()
-        source.write_bytes(gzip.compress(text) if name.endswith("gz") else text)
-    out.write_text("an older file is replaced")
-    call("predict", run, source, "--output", out)
-    labels, _ = snm.predict(run, features)
-    assert labels.shape[1] == 5
-    answers = [json.loads(line)["labels"] for line in out.read_text().splitlines()]
-    assert answers == labels.tolist()
 
 
 def test_an_interrupt_and_a_full_disk(data, tmp_path, capsys, monkeypatch):

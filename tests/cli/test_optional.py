@@ -4,11 +4,8 @@ import dataclasses
 from pathlib import Path
 from typing import Literal
 
-import pytest
 import tyro
 
-from snm.cli import table
-from snm.cli.main import parse
 from snm.cli.optional import optional_types
 
 
@@ -33,11 +30,3 @@ def test_values_and_none():
     nothing = ("--path", "None", "--words", "None", "--either", "None")
     assert parsed(*nothing) == Some(None, None, None, None)
     assert parsed() == Some()
-
-
-@pytest.mark.parametrize("verb", table.VERBS, ids=lambda verb: verb.words)
-def test_help_names_the_values_alone(capsys, verb):
-    with pytest.raises(SystemExit):
-        parse([*verb.words.split(), "--help"])
-    said = capsys.readouterr().out
-    assert f"snm {verb.words} " in said and "{None}" not in said

@@ -1,6 +1,9 @@
 """One entry of the table makes a verb: its subcommand, its help, its line and its hints."""
 
+import contextlib
 import dataclasses
+import functools
+import io
 import itertools
 import re
 import shlex
@@ -17,17 +20,21 @@ from snm.config.marks import TABLES, load_table
 from snm.config.settings import Config, preset
 
 
-def help_of(words, capsys):
-    with pytest.raises(SystemExit) as stop:
+def render_help(words):
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), pytest.raises(SystemExit) as stop:
         main([*words.split(), "--help"])
     assert not stop.value.code
-    return capsys.readouterr().out
+    return out.getvalue()
+
+
+help_of = functools.cache(render_help)
+"""The help of words, rendered once for all tests."""
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.words)
-def test_the_help_of_a_verb_has_examples_that_parse(verb, capsys):
-    shown = help_of(verb.words, capsys)
-    assert "For example:" in shown
+def test_the_help_of_a_verb_has_examples_that_parse(verb):
+    assert "For example:" in help_of(verb.words)
     own = 0
     for line in re.findall(r"^ *(?:srun )?snm (\w.*)$", verb.kind.__doc__, re.MULTILINE):
         words = shlex.split(line)
@@ -38,14 +45,26 @@ def test_the_help_of_a_verb_has_examples_that_parse(verb, capsys):
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.words)
-def test_hints_know_the_options_of_the_parser(verb, capsys):
-    lines = re.findall(r"^[│ ] (-.*?)(?:  |$)", help_of(verb.words, capsys), re.MULTILINE)
+def test_help_is_what_a_user_reads(verb):
+    """Without `None`, words of the code, and an empty line above the examples."""
+    shown = help_of(verb.words)
+    assert f"snm {verb.words} " in shown and not re.search(r"For example:\n\s*\n", shown)
+    text = " ".join(shown.replace("│", "").split())
+    assert "{None}" not in text and not re.search(r"\(default: (None|''|)\)", text)
+    assert verb.words != "train" or "(default: 256)" in text
+    inner = r"class rows?\b|feature rows?\b|\bvisits?\b|first member|\bno (answers|negatives)\b"
+    assert not re.findall(inner, text)
+
+
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.words)
+def test_hints_know_the_options_of_the_parser(verb):
+    lines = re.findall(r"^[│ ] (-.*?)(?:  |$)", help_of(verb.words), re.MULTILINE)
     shown = {word for line in lines for word in re.findall(r"--[a-z][a-z-]*", line)}
     assert shown - {"--help"} == set(options(verb.kind))
 
 
-def test_the_overview_has_a_line_for_each_verb(capsys):
-    shown = help_of("", capsys)
+def test_the_overview_has_a_line_for_each_verb():
+    shown = help_of("")
     for verb in VERBS:
         assert re.search(rf"^  snm {re.escape(verb.words)} .*{re.escape(verb.summary)}$", shown,
                          re.MULTILINE), verb  # fmt: skip
@@ -81,14 +100,14 @@ def test_a_new_verb_is_one_entry(monkeypatch, capsys):
     monkeypatch.setattr(table, "VERBS", (*VERBS, Verb("greet", Greet, "NAME", "say a name")))
     call("greet", "you", "--loudly")
     assert capsys.readouterr().out == "YOU\n"
-    assert "snm greet NAME" in help_of("", capsys) and "Greet somebody." in help_of("greet", capsys)
+    assert "snm greet NAME" in render_help("") and "Greet somebody." in render_help("greet")
     assert refused(capsys, "gret", "you").endswith("for example greet")
     assert refused(capsys, "greet", "you", "--loud").endswith("for example --loudly")
 
 
 @pytest.mark.parametrize("words", ["train", "plan"])
-def test_settings_are_in_groups_and_none_is_lost(words, capsys):
-    shown = help_of(words, capsys)
+def test_settings_are_in_groups_and_none_is_lost(words):
+    shown = help_of(words)
     names = ("main", "feature", "model", "loss and sampling", "after-training", "optimization",
              "evaluation", "run")  # fmt: skip
     places = [shown.index(f"{name} options") for name in names]
@@ -102,8 +121,8 @@ def test_settings_are_in_groups_and_none_is_lost(words, capsys):
     assert command.settings == dataclasses.replace(preset("paper"), mined=64)
 
 
-def test_the_flags_of_several_processes_are_in_a_box_of_their_own(capsys):
-    shown = help_of("train", capsys)
+def test_the_flags_of_several_processes_are_in_a_box_of_their_own():
+    shown = help_of("train")
     box = shown[shown.index("multi-process options") :]
     flags = ["--coordinator HOST:PORT", "--num-processes", "--process-id", "--peer-timeout"]
     places = [box.index(f" {flag}") for flag in flags]
@@ -114,16 +133,9 @@ def test_the_flags_of_several_processes_are_in_a_box_of_their_own(capsys):
     assert command.watching == Watching(device_memory="1GiB")
 
 
-@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.words)
-def test_help_has_no_defaults_of_no_value(verb, capsys):
-    shown = " ".join(help_of(verb.words, capsys).replace("│", "").split())
-    assert not re.search(r"\(default: (None|''|)\)", shown)
-    assert verb.words != "train" or "(default: 256)" in shown
-
-
-def test_help_names_what_a_setting_may_be(capsys):
+def test_help_names_what_a_setting_may_be():
     """For settings of a table, which help does not import."""
-    shown = help_of("train", capsys)
+    shown = help_of("train")
     assert not re.search(r"^[│ ] --[a-z-]+ STR", shown, re.MULTILINE)
     text = " ".join(shown.replace("│", "").split())
     for setting in TABLES:
@@ -133,23 +145,10 @@ def test_help_names_what_a_setting_may_be(capsys):
             assert re.search(rf"(?<![\w-]){name}(?![\w-])", said), (setting, name)
 
 
-@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.words)
-def test_help_does_not_need_the_words_of_the_code(verb, capsys):
-    shown = " ".join(help_of(verb.words, capsys).replace("│", "").split())
-    inner = r"class rows?\b|feature rows?\b|\bvisits?\b|first member|\bno (answers|negatives)\b"
-    assert not re.findall(inner, shown)
-
-
-@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.words)
-def test_examples_follow_at_once(verb, capsys):
-    call(*verb.words.split(), "--help")
-    assert not re.search(r"For example:\n\s*\n", capsys.readouterr().out)
-
-
 @pytest.mark.parametrize("width", ["80", "200"])
-def test_help_breaks_lines_at_the_width_of_the_screen_alone(width, monkeypatch, capsys):
+def test_help_breaks_lines_at_the_width_of_the_screen_alone(width, monkeypatch):
     monkeypatch.setenv("COLUMNS", width)
-    lines = help_of("data import", capsys).splitlines()
+    lines = render_help("data import").splitlines()
     first = next(i for i, line in enumerate(lines) if "Folder of a run, or a data set:" in line)
     start = lines[first].index("Folder")
     text = [line[start:].rstrip("│ ") for line in lines[first : first + 5]]

@@ -6,7 +6,7 @@ from typing import get_args, get_type_hints
 
 import pytest
 import tiny
-from command_line import call, refused
+from command_line import refused
 from edits import accept_edits
 
 import snm
@@ -16,7 +16,6 @@ from snm.config.resolve import resolve
 from snm.config.resolved import RESOLVED, ResolvedConfig, changed_by_data, read_resolved
 from snm.config.settings import Config, config_text, preset
 from snm.errors import InputError
-from snm.runs.folder import read_json
 
 # Devices decide it, in each process that trains.
 OF_DEVICES = {"data_on", "mining_kernel"}
@@ -119,16 +118,6 @@ def test_a_file_that_lacks_a_setting_is_of_another_version(tmp_path, capsys):
         read_resolved(path)
 
 
-def by_command(folder, config, run):
-    (folder / "given.toml").write_text(config_text(config))
-    call("train", folder / "data", "--config", folder / "given.toml", "--run-dir", run)
-    return read_json(run / "result.json")
-
-
-def by_function(folder, config, run):
-    return snm.train(folder / "data", config, run)
-
-
 def test_propensities_are_those_of_a_public_set_of_that_name(data):
     named = dataclasses.replace(data, name="Amazon-670K")
     for found, config, expected in (
@@ -154,8 +143,7 @@ def test_a_run_keeps_its_propensities_where_its_data_have_another_name(tmp_path)
     assert (found.propensity_a, found.propensity_b) == (0.6, 2.6)
 
 
-@pytest.mark.parametrize("train", [by_command, by_function])
-def test_what_few_passes_decided_stays_when_passes_are_added(train, tmp_path, monkeypatch):
+def test_what_few_passes_decided_stays_when_passes_are_added(tmp_path, monkeypatch):
     monkeypatch.setattr("snm.config.resolve.evidence_lost", lambda *_: 0.0)
     monkeypatch.setattr("snm.config.resolve.MIN_POINTS", 20)
     monkeypatch.setattr(
@@ -168,8 +156,8 @@ def test_what_few_passes_decided_stays_when_passes_are_added(train, tmp_path, mo
         (found.input_dropout, found.memory) for found in (resolve(few, data), resolve(more, data))
     ]
     assert decided == [(0.0, "on"), (0.5, "off")]
-    train(tmp_path, few, tmp_path / "run")
-    assert train(tmp_path, more, tmp_path / "run")["epochs"] == 4
+    snm.train(data, few, tmp_path / "run")
+    assert snm.train(data, more, tmp_path / "run")["epochs"] == 4
     found = read_resolved(tmp_path / "run/config.toml")
     assert (found.input_dropout, found.memory) == (0.0, "on")
     for name, value in (("input_dropout", 0.5), ("memory", "off")):

@@ -1,7 +1,10 @@
 """What `snm train` shows while it trains."""
 
+import contextlib
 import os
+import pty
 import shutil
+import subprocess
 import sys
 import types
 
@@ -155,3 +158,33 @@ def test_training_goes_on_without_a_reader(data, tmp_path, monkeypatch):
         assert terminal.console.quiet
     assert (tmp_path / "run" / "result.json").exists()
     assert not terminal.console.ignores_broken_pipe
+
+
+def test_a_bar_says_what_it_waits_for():
+    """Before the first step: that things are prepared, and then that programs are compiled."""
+    bar = progress_bar()
+    display = Display(bar)
+    assert [(task.description, task.visible) for task in bar.tasks] == [("preparing", True)]
+    display.show(Started("train", 0, 4, 4, 60))
+    assert [task.description for task in bar.tasks] == ["train: compiling"]
+    display.show(Stepped(1, 16, 0.25, seconds=9.0))  # most of them of compiling: no rate yet
+    assert bar.tasks[0].description == "epoch 1 loss 0.2500"
+    display.show(Stepped(3, 32, 0.25, seconds=0.5))
+    assert bar.tasks[0].description == "epoch 1 loss 0.2500 64/s"  # 32 points in 0.5 s
+
+
+@pytest.mark.slow
+def test_train_says_that_it_starts_before_it_reads(data, tmp_path):
+    """On a terminal, as imports alone take seconds."""
+    ours, theirs = pty.openpty()
+    argv = [sys.executable, "-m", "snm", "train", data, "--run-dir", tmp_path / "run", *tiny.FLAGS]
+    with subprocess.Popen([*argv, "--epochs=1"], stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        told = b""
+        with contextlib.suppress(OSError):  # Linux: the other end is closed
+            while piece := os.read(ours, 4096):
+                told += piece
+        os.close(ours)
+    assert process.returncode == 0
+    at = [told.find(word) for word in (b"starting", b"reading", b"planning", b"compiling")]
+    assert at == sorted(at) and at[0] >= 0
