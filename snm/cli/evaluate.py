@@ -69,30 +69,25 @@ class Evaluate:
     test points, how often a label is among the best predicted ones, and how often rightly."""
 
     def __call__(self) -> None:
-        """Runs the verb."""
+        """Prints the metrics of the run; with an index, also the loss by approximate search.
+
+        Raises:
+          InputError: no run, data without test points or of another shape, or an index of another
+            run.
+        """
+        import numpy as np
+
+        from snm.runs.unfinished import note_if_unfinished
         from snm.system.compilation_cache import enable_compilation_cache
 
         enable_compilation_cache()
-        _run(self)
-
-
-def _run(command: Evaluate) -> None:
-    """Evaluates a run and prints its metrics; with an index, also the loss by approximate search.
-
-    Raises:
-      InputError: no run, data without test points or of another shape, or an index of another run.
-    """
-    from snm.runs.unfinished import note_if_unfinished
-
-    _check_options(command)
-    note_if_unfinished(command.run)
-    results = _compute_metrics(command)
-    if command.json:
-        import numpy as np
-
-        print(json.dumps(results, default=lambda x: np.asarray(x).tolist()))
-    else:
-        _print(command, results)
+        _check_options(self)
+        note_if_unfinished(self.run)
+        results = _compute_metrics(self)
+        if self.json:
+            print(json.dumps(results, default=lambda x: np.asarray(x).tolist()))
+        else:
+            _print(self, results)
 
 
 def _check_options(command: Evaluate) -> None:

@@ -19,8 +19,7 @@ from snm.cli import table
 from snm.cli.help_text import unwrapped_help
 from snm.cli.optional import optional_types
 from snm.cli.parse_errors import error_from_box, wide_terminal
-from snm.cli.setting_groups import flatten_settings
-from snm.cli.shown_types import as_declared
+from snm.cli.shown_types import as_declared, flatten_settings
 from snm.config.settings import Config, preset, read_config
 from snm.distributed.launch import leave
 from snm.errors import STOPPED, InputError, StoppedError, flag_of
@@ -132,38 +131,27 @@ def with_local_copies(command: Any) -> Any:
     """
     copies = {}
     for field in dataclasses.fields(command):
-        value = getattr(command, field.name)
-        is_path = isinstance(value, Path) or field.name in _COPIED
-        address = Address.of(value) if is_path and not _is_on_hub(field.name, value) else None
-        if address is None and isinstance(value, Path):
-            check_reachable(value)
-        if field.name in _KEPT_ADDRESSES:
+        name, value = field.name, getattr(command, field.name)
+        is_path = isinstance(value, Path)
+        if not (is_path or name in _COPIED) or (name == "run" and is_hub_address(str(value))):
             continue
-        if address is not None and field.name in _COPIED:
+        if (address := Address.of(value)) is None:
+            if is_path:
+                check_reachable(value)
+            if name == "run" and not value.exists():  # before its verb prints that it loads it
+                raise InputError(str(value), "no such folder", "the folder of a run (`snm train`)")
+        elif name in _COPIED:
             from snm.stores.copies import local_copy
             from snm.system.terminal import waiting
 
             with waiting(f"copying {address}"):
-                copies[field.name] = type(value)(local_copy(value))
-        elif field.name == "run" and address is None:
-            _check_run_exists(value)
-        elif address is not None and isinstance(value, Path):
-            where, found = flag_of(field.name), f"the address {address}"
+                copies[name] = type(value)(local_copy(value))
+        elif name not in _KEPT_ADDRESSES:
+            where, found = flag_of(name), f"the address {address}"
             if where not in table.options(type(command)):
                 where, found = str(address), "an address of a store"
             raise InputError(where, found, "a path of this machine")
     return dataclasses.replace(command, **copies)
-
-
-def _is_on_hub(name: str, value: object) -> bool:
-    """Whether a field is a run on the Hugging Face Hub, `hf://owner/name`; no other field is."""
-    return name == "run" and is_hub_address(str(value))
-
-
-def _check_run_exists(run: Path) -> None:
-    """Refuses a missing run, before its verb prints that it loads it."""
-    if not _is_on_hub("run", run) and not run.exists():
-        raise InputError(str(run), "no such folder", "the folder of a run (`snm train`)")
 
 
 @dataclasses.dataclass

@@ -54,7 +54,11 @@ class Plan:
     """Settings of the run."""
 
     def __call__(self) -> None:
-        """Runs the verb."""
+        """Prints what a run needs, by part and stage, and how long an epoch takes.
+
+        Raises:
+          InputError: data or settings that cannot be used.
+        """
         if self.target is None:
             from snm.system.compilation_cache import enable_compilation_cache
 
@@ -63,31 +67,22 @@ class Plan:
             from snm.targets.devices import use_cpus_only
 
             use_cpus_only()
-        _run(self)
+        from snm.planning.byte_sizes import parse_bytes
+        from snm.planning.fit_check import simulate_devices
 
+        self.settings.check()  # before the data are read, which may take long
+        limit = None if self.device_memory is None else parse_bytes(self.device_memory)
+        if self.target is not None:
+            from snm.targets.report import plan_target, with_mesh_of_target
 
-def _run(command: Plan) -> None:
-    """Prints what a run needs, by part and stage, and how long an epoch takes.
-
-    Raises:
-      InputError: data or settings that cannot be used.
-    """
-    from snm.planning.byte_sizes import parse_bytes
-    from snm.planning.fit_check import simulate_devices
-
-    command.settings.check()  # before the data are read, which may take long
-    limit = None if command.device_memory is None else parse_bytes(command.device_memory)
-    if command.target is not None:
-        from snm.targets.report import plan_target, with_mesh_of_target
-
-        simulate_devices(with_mesh_of_target(command.target, command.settings)[1].mesh)
-        return plan_target(command.data, command.settings, command.target, limit, command.json)
-    simulate_devices(command.settings.mesh)
-    plan = _compute_plan(command, limit)
-    if command.json:
-        print(json.dumps(_as_json(plan)))
-    else:
-        _print(plan)
+            simulate_devices(with_mesh_of_target(self.target, self.settings)[1].mesh)
+            return plan_target(self.data, self.settings, self.target, limit, self.json)
+        simulate_devices(self.settings.mesh)
+        plan = _compute_plan(self, limit)
+        if self.json:
+            print(json.dumps(_as_json(plan)))
+        else:
+            _print(plan)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -1,4 +1,9 @@
-"""Changes the types of verbs for tyro, so that their help has better placeholders and defaults."""
+"""Changes the types of verbs for tyro, so that their help has better placeholders and defaults.
+
+`snm train --help` shows a box for each group of settings. `Config` is flat, and tyro shows a box
+for each dataclass. So verbs are parsed with the base classes of `Config` instead;
+`flatten_settings` joins them afterwards.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +11,24 @@ import dataclasses
 import functools
 from typing import Annotated, Any, get_type_hints
 
-from tyro.conf import arg
+from tyro.conf import OmitArgPrefixes, arg
 
+from snm.config.fields import GROUPS
 from snm.config.marks import TABLES
 from snm.config.settings import Config
 
-__all__ = ["as_declared", "shown_type"]
+__all__ = ["as_declared", "flatten_settings", "in_groups", "shown_type", "with_groups"]
 
 # What the value of a setting is, where tyro would show STR. `snm.config` does not import tyro.
 _PLACEHOLDERS = dict.fromkeys(TABLES, "NAME") | {"monitor": "METRIC", "mesh": "AXIS=N,..."}
 _NOTHING = ("", "''", "None")  # how tyro writes a default of no value
+_GROUP_TYPES = {kind.__name__.removesuffix("Settings").lower(): kind for kind in GROUPS}
+# Titles of boxes that differ from the name of the group in the code; tyro appends " options".
+_TITLES = {
+    "input": "feature",
+    "loss": "loss and sampling",
+    "answer": "after-training",
+}
 
 
 @functools.cache
@@ -23,8 +36,8 @@ def shown_type(kind: type) -> Any:
     """A subclass of a dataclass for tyro to parse; `as_declared` converts its instances.
 
     Its help leaves out defaults of no value, such as `(default: None)`, and names values by what
-    they are. Dataclasses in its fields are replaced too, but for settings, which
-    `snm.cli.setting_groups` replaces.
+    they are. Dataclasses in its fields are replaced too, but for settings, which `with_groups`
+    replaces.
     """
     hints, fields = get_type_hints(kind, include_extras=True), []
     for field in dataclasses.fields(kind):
@@ -57,3 +70,44 @@ def as_declared(value: Any) -> Any:
 
 def _default_hint(default: str) -> str:
     return "" if default in _NOTHING else f"(default: {default})"
+
+
+# -- groups of settings --------------------------------------------------------------------------
+
+
+@functools.cache
+def _groups() -> Any:
+    """A dataclass of the groups; made only for the verb that was asked for, as that takes time."""
+    fields = [
+        (name, Annotated[shown_type(kind), arg(name=_TITLES.get(name, name), prefix_name=False)])
+        for name, kind in _GROUP_TYPES.items()
+    ]
+    return dataclasses.make_dataclass("_Groups", fields)
+
+
+def with_groups(kind: type) -> Any:
+    """The dataclass of a verb, with `settings` in groups."""
+    settings = ("settings", OmitArgPrefixes[_groups()], dataclasses.field())  # type: ignore[misc]
+    namespace = {"__doc__": kind.__doc__, "__module__": kind.__module__}
+    return dataclasses.make_dataclass(
+        kind.__name__, [settings], bases=(shown_type(kind),), namespace=namespace, kw_only=True
+    )
+
+
+def in_groups(config: Config) -> Any:
+    """The settings as the groups that `with_groups` expects."""
+    return _groups()(
+        **{
+            name: shown_type(kind)(
+                **{field.name: getattr(config, field.name) for field in dataclasses.fields(kind)}
+            )
+            for name, kind in _GROUP_TYPES.items()
+        }
+    )
+
+
+def flatten_settings(command: Any) -> Any:
+    """Converts a parsed verb with groups to its own dataclass, with flat settings."""
+    groups = vars(command.settings).values()
+    settings = Config(**{name: value for group in groups for name, value in vars(group).items()})
+    return as_declared(dataclasses.replace(command, settings=settings))

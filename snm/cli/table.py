@@ -26,8 +26,7 @@ from snm.cli.evaluate import Evaluate
 from snm.cli.help_text import unwrap_paragraphs
 from snm.cli.plan import Plan
 from snm.cli.predict.verb import Predict
-from snm.cli.setting_groups import in_groups, with_groups
-from snm.cli.shown_types import shown_type
+from snm.cli.shown_types import in_groups, shown_type, with_groups
 from snm.cli.train.verb import Train
 from snm.compare.cli import Compare
 from snm.config.settings import Config

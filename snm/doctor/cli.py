@@ -45,51 +45,44 @@ class Doctor:
     """Print one JSON object."""
 
     def __call__(self) -> None:
-        """Runs the verb."""
+        """Examines a data set or a run, and the machine.
+
+        Raises:
+          InputError: no data set and no run at the path.
+          SystemExit: with status 1, if a finding is an error.
+        """
+        from snm.doctor.data_checks import examine_data
+        from snm.doctor.environment import examine_environment
+        from snm.doctor.run_checks import examine_run
+        from snm.runs.folder import RunFolder
         from snm.system.compilation_cache import enable_compilation_cache
+        from snm.system.files import check_reachable
+        from snm.system.terminal import waiting
 
         with contextlib.suppress(InputError):  # it is reported as a finding
             enable_compilation_cache()
-        _run(self.path, as_json=self.json)
-
-
-def _run(path: str, *, as_json: bool) -> None:
-    """Examines a data set or a run, and the machine.
-
-    Raises:
-      InputError: no data set and no run at `path`.
-      SystemExit: with status 1, if a finding is an error.
-    """
-    from snm.doctor.data_checks import examine_data
-    from snm.doctor.environment import examine_environment
-    from snm.doctor.run_checks import examine_run
-    from snm.runs.folder import RunFolder
-    from snm.system.files import check_reachable
-    from snm.system.terminal import waiting
-
-    check_reachable(Path(path))
-    folder = RunFolder(Path(path))
-    is_run = folder.config.exists() or folder.origin.exists()
-    facts: dict[str, Any] = {}
-    with waiting(f"examining {path}"):
-        if is_run:
-            findings = list(examine_run(folder.path))
+        check_reachable(Path(self.path))
+        folder = RunFolder(Path(self.path))
+        is_run = folder.config.exists() or folder.origin.exists()
+        facts: dict[str, Any] = {}
+        with waiting(f"examining {self.path}"):
+            if is_run:
+                findings = list(examine_run(folder.path))
+            else:
+                findings, facts = examine_data(self.path)
+            findings += examine_environment()
+        if self.json:
+            report = {
+                "path": self.path,
+                "kind": "run" if is_run else "data",
+                "findings": [dataclasses.asdict(finding) for finding in findings],
+                "statistics": facts,
+            }
+            print(json.dumps(report))
         else:
-            findings, facts = examine_data(path)
-        findings += examine_environment()
-    failed = any(finding.level == "error" for finding in findings)
-    if as_json:
-        report = {
-            "path": path,
-            "kind": "run" if is_run else "data",
-            "findings": [dataclasses.asdict(finding) for finding in findings],
-            "statistics": facts,
-        }
-        print(json.dumps(report))
-    else:
-        _print(findings)
-    if failed:
-        sys.exit(1)
+            _print(findings)
+        if any(finding.level == "error" for finding in findings):
+            sys.exit(1)
 
 
 def _print(findings: list[Finding]) -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 import tiny
+from cli.text_runs import run_of_texts
 from command_line import call
 
 
@@ -16,3 +17,8 @@ def run(data, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "run"
     call("train", data, "--run-dir", folder, *tiny.FLAGS)
     return folder
+
+
+@pytest.fixture(scope="session")
+def text_run(tmp_path_factory):
+    return run_of_texts(tmp_path_factory.mktemp("texts"))

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from snm.prediction.answer_lines import AnswerBlock
     from snm.prediction.predictor import Predictor
+
+    _LabelLists = tuple[NDArray[np.int32] | None, NDArray[np.int32] | None]
 
 __all__ = ["Predict"]
 
@@ -96,84 +98,70 @@ class Predict:
     is trusted."""
 
     def __call__(self) -> None:
-        """Runs the verb."""
-        from snm.system.compilation_cache import enable_compilation_cache
-
-        enable_compilation_cache()
-        _run(self)
-
-
-def _run(command: Predict) -> None:
-    """Streams points through a model; the output file appears when it is complete.
-
-    Raises:
-      InputError: no run, input that cannot be read, or an output that cannot be written.
-    """
-    from snm.export.load import load
-    from snm.prediction.answer_lines import FORMATS
-    from snm.prediction.candidates.parse import parse_k
-    from snm.runs.unfinished import note_if_unfinished
-    from snm.system.stderr import print_note
-    from snm.system.terminal import say, text_spinner
-
-    _check(command)
-    output = command.output
-    predictor = load(command.run, verify=command.verify)
-    note_if_unfinished(command.run)
-    if command.probabilities:
-        predictor.fitted_calibration()  # refused before it takes time
-    if command.threshold is not None:
-        predictor.threshold(command.threshold)
-    parse_k(command.k, None, predictor.model.spec.num_labels)  # before anything is printed
-    lists = _LabelLists.of(command, predictor)
-    form = FORMATS[command.format](predictor.label_names, predictor.model.spec.num_labels)
-    rows = unknown = unlikely = 0
-    with contextlib.ExitStack() as stack:
-        blocks = _points(command, predictor, stack)
-        lines = stack.enter_context(open_output(output))
-        report = None if output is None else stack.enter_context(text_spinner("points"))
-        form.begin(lines)
-        for found in _answers(command, predictor, blocks, lists):
-            lines.writelines(form.lines(found))
-            rows, unknown = rows + len(found.labels), unknown + int(found.unknown.sum())
-            unlikely += int((~found.unknown & (found.labels < 0).all(axis=1)).sum())
-            if report is not None:
-                report(counted(rows, "point"))
-        form.end(lines, rows)
-    if unknown:
-        what = "feature"
-        if (texts := predictor.vectorizer) is not None:
-            what = "known word" if texts.item_separator is None else "known item"
-        print_note(f"{unknown:,} of {counted(rows, 'point')} without a {what}: answered as unknown")
-    if unlikely and command.threshold is not None:
-        few = f"{unlikely:,} of {counted(rows, 'point')} without a label"
-        print_note(
-            f"{few} that is as likely as --threshold {command.threshold}: answered with none"
-        )
-    if output is not None:
-        say(f"wrote the labels of {counted(rows, 'point')} to {output}")
-
-
-class _LabelLists(NamedTuple):
-    """The labels to choose from, and those that are no answers: int32 [S] each, or None."""
-
-    among: NDArray[np.int32] | None
-    exclude: NDArray[np.int32] | None
-
-    @classmethod
-    def of(cls, command: Predict, predictor: Predictor) -> _LabelLists:
-        """Those of the files that are named.
+        """Streams points through the model; the output file appears when it is complete.
 
         Raises:
-          InputError: as `read_labels`.
+          InputError: no run, input that cannot be read, or an output that cannot be written.
         """
-        from snm.cli.predict.label_lists import read_labels
+        from snm.export.load import load
+        from snm.prediction.answer_lines import FORMATS
+        from snm.prediction.candidates.parse import parse_k
+        from snm.runs.unfinished import note_if_unfinished
+        from snm.system.compilation_cache import enable_compilation_cache
+        from snm.system.stderr import print_note
+        from snm.system.terminal import say, text_spinner
 
-        among, exclude = command.labels, command.exclude
-        return cls(
-            None if among is None else read_labels(among, predictor),
-            None if exclude is None else read_labels(exclude, predictor, may_be_none=True),
-        )
+        enable_compilation_cache()
+        _check(self)
+        output = self.output
+        predictor = load(self.run, verify=self.verify)
+        note_if_unfinished(self.run)
+        if self.probabilities:
+            predictor.fitted_calibration()  # refused before it takes time
+        if self.threshold is not None:
+            predictor.threshold(self.threshold)
+        parse_k(self.k, None, predictor.model.spec.num_labels)  # before anything is printed
+        lists = _label_lists(self, predictor)
+        form = FORMATS[self.format](predictor.label_names, predictor.model.spec.num_labels)
+        rows = unknown = unlikely = 0
+        with contextlib.ExitStack() as stack:
+            blocks = _points(self, predictor, stack)
+            lines = stack.enter_context(open_output(output))
+            report = None if output is None else stack.enter_context(text_spinner("points"))
+            form.begin(lines)
+            for found in _answers(self, predictor, blocks, lists):
+                lines.writelines(form.lines(found))
+                rows, unknown = rows + len(found.labels), unknown + int(found.unknown.sum())
+                unlikely += int((~found.unknown & (found.labels < 0).all(axis=1)).sum())
+                if report is not None:
+                    report(counted(rows, "point"))
+            form.end(lines, rows)
+        points = counted(rows, "point")
+        if unknown:
+            what = "feature"
+            if (texts := predictor.vectorizer) is not None:
+                what = "known word" if texts.item_separator is None else "known item"
+            print_note(f"{unknown:,} of {points} without a {what}: answered as unknown")
+        if unlikely and self.threshold is not None:
+            few = f"{unlikely:,} of {points} without a label that is as likely as"
+            print_note(f"{few} --threshold {self.threshold}: answered with none")
+        if output is not None:
+            say(f"wrote the labels of {points} to {output}")
+
+
+def _label_lists(command: Predict, predictor: Predictor) -> _LabelLists:
+    """The labels to choose from, and those that are no answers: int32 [S] each, or None.
+
+    Raises:
+      InputError: as `read_labels`.
+    """
+    from snm.cli.predict.label_lists import read_labels
+
+    among, exclude = command.labels, command.exclude
+    return (
+        None if among is None else read_labels(among, predictor),
+        None if exclude is None else read_labels(exclude, predictor, may_be_none=True),
+    )
 
 
 def _points(
@@ -272,15 +260,10 @@ def _check_output(command: Predict, *, begins_with_count: bool) -> None:
     for source in (command.input, command.labels, command.exclude):
         if source and source.exists() and output.exists() and output.samefile(source):
             raise InputError(where, "the file that is read", "another file")
-    _refuse_table(output)
-
-
-def _refuse_table(output: Path) -> None:
-    """Refuses the names of tables: what is written is none, whatever its name says."""
     suffix = Path(output.name.removesuffix(".gz")).suffix
     if suffix.lower() in (".csv", ".tsv", ".parquet", ".xlsx"):
         expected = "a name such as answers.jsonl: answers are lines of JSON, or rows of label:score"
-        raise InputError(f"--output {output}", f"the ending {suffix}", expected)
+        raise InputError(where, f"the ending {suffix}", expected)
 
 
 def _reasons(

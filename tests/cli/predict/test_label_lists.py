@@ -5,16 +5,16 @@ import dataclasses
 import numpy as np
 import pytest
 import tiny
-from cli.text_runs import TEXTS, run_of_texts
+from cli.text_runs import TEXTS
 from command_line import answers, refused
 
 import snm
 from snm.prediction.calibration import Calibration, Curve
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    return run_of_texts(tmp_path_factory.mktemp("texts"))
+@pytest.fixture
+def run(text_run):
+    return text_run
 
 
 def test_labels_to_choose_from(run, tiny_run, tmp_path, capsys):

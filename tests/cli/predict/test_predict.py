@@ -15,7 +15,7 @@ from typing import get_args, get_type_hints
 import numpy as np
 import pytest
 import tiny
-from cli.text_runs import TEXTS, run_of_texts
+from cli.text_runs import TEXTS
 from command_line import answers, call, refused
 
 import snm
@@ -25,9 +25,9 @@ from snm.data.formats.repository_text.writer import write_text
 from snm.prediction.answer_lines import FORMATS
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    return run_of_texts(tmp_path_factory.mktemp("texts"))
+@pytest.fixture
+def run(text_run):
+    return text_run
 
 
 def check(found, run, texts=TEXTS):
