@@ -72,8 +72,8 @@ def examine_data(source: str) -> tuple[list[Finding], dict[str, Any]]:
         return findings, {}
     statistics = describe(dataset)
     findings.append(Finding("ok", "reading", _sizes(statistics)))
-    findings += _check_rows(dataset, statistics)
-    findings += _check_labels(dataset, statistics)
+    for check in (_check_repeats, _check_empty_rows, _check_features, _check_labels):
+        findings += check(dataset, statistics)
     findings += _check_filters(Path(source), dataset)
     findings += _check_propensities(dataset)
     findings += _check_memory(source, dataset)
@@ -164,56 +164,56 @@ def _level(count: int, of: int) -> Any:
     return "warning" if count > _MANY * of else "note"
 
 
-def _check_rows(dataset: Dataset, statistics: dict[str, Any]) -> Iterator[Finding]:
+def _check_repeats(dataset: Dataset, statistics: dict[str, Any]) -> Iterator[Finding]:
     train, test = statistics["train_points"], statistics["test_points"]
+    repeats = statistics["duplicate_test_rows"]
     if test == 0:
         yield Finding("note", "test points", "there are none", "training will report no metrics")
-    repeats = statistics["duplicate_test_rows"]
-    if repeats:
+    elif repeats:
         yield Finding(
             _level(repeats, test),
             "repeated rows",
             f"{repeats:,} test points ({repeats / test:.1%}) repeat a training point's features",
             "metrics without them are reported beside the others",
         )
-    elif test:
+    else:
         yield Finding("ok", "repeated rows", "no test point repeats a training point")
     repeated = int(np.count_nonzero(duplicate_rows(dataset.train.features)))
     if repeated:
-        yield Finding(
-            "note",
-            "repeated rows",
-            f"{repeated:,} training points ({repeated / train:.1%}) repeat an earlier one",
-        )
+        found = f"{repeated:,} training points ({repeated / train:.1%}) repeat an earlier one"
+        yield Finding("note", "repeated rows", found)
+
+
+def _check_empty_rows(dataset: Dataset, statistics: dict[str, Any]) -> Iterator[Finding]:
     features = dataset.train.features
-    negative = int(np.count_nonzero(features.data < 0))
-    standard = auto_weighting(filled(features), negative=negative > 0) == "standard"
-    for part, points, what, effect in (
-        ("train", train, "labels", "left out of training"),
-        ("train", train, "features", "only the biases of the labels train"),
-        ("test", test, "labels", "metrics leave them out"),
-        ("test", test, "features", "the answer is that of the biases"),
+    negative = bool((features.data < 0).any())
+    standard = auto_weighting(filled(features), negative=negative) == "standard"
+    for part, what, effect in (
+        ("train", "labels", "left out of training"),
+        ("train", "features", "only the biases of the labels train"),
+        ("test", "labels", "metrics leave them out"),
+        ("test", "features", "the answer is that of the biases"),
     ):
         if what == "features" and standard:  # with standardised features, 0 is a value like others
             continue
-        count = statistics[f"{part}_without_{what}"]
-        if part == "train" and what == "labels" and count == train:
+        points, count = statistics[f"{part}_points"], statistics[f"{part}_without_{what}"]
+        if part == "train" and what == "labels" and count == points:
             yield Finding("error", "empty rows", "no training point has a label", "check the file")
         elif count:
             rows = counted(count, f"{part} point")
             found = f"{rows} {'has' if count == 1 else 'have'} no {what}: {effect}"
             yield Finding(_level(count, points), "empty rows", found)
-    unused = statistics["empty_features"]
+
+
+def _check_features(dataset: Dataset, statistics: dict[str, Any]) -> Iterator[Finding]:
+    features, unused = dataset.train.features, statistics["empty_features"]
     if unused:
         found = f"{unused:,} of {statistics['features']:,} features occur in no training point"
         yield Finding("note", "features", found)
-    if negative:
-        yield Finding(
-            "note",
-            "features",
-            f"{counted(negative, 'value')} below 0, so that --weighting auto takes no TF-IDF",
-        )
-        if (warning := dominant_feature(dataset.train.features)) is not None:
+    if negative := int(np.count_nonzero(features.data < 0)):
+        found = f"{counted(negative, 'value')} below 0, so that --weighting auto takes no TF-IDF"
+        yield Finding("note", "features", found)
+        if (warning := dominant_feature(features)) is not None:
             found, _, advice = warning.partition(": ")
             yield Finding("warning", "features", found, advice)
 

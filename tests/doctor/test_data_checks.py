@@ -29,9 +29,16 @@ def folder(tmp_path):
     return tiny.write(tmp_path / "data", names=True)
 
 
-def found(path, level=None):
-    findings, _ = data_checks.examine_data(str(path))
-    return {f.what: f for f in findings if level is None or f.level == level}
+def findings(path, *, memory=False):
+    """What is found, without the forecast of memory, which compiles programs, unless asked for."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not memory:
+            patch.setattr(data_checks, "_check_memory", lambda *_: ())
+        return data_checks.examine_data(str(path))[0]
+
+
+def found(path, level=None, *, memory=False):
+    return {f.what: f for f in findings(path, memory=memory) if level is None or f.level == level}
 
 
 def lines_of(folder, part="train"):
@@ -47,10 +54,10 @@ def test_good_data_has_no_problems(folder, capsys):
     shown = capsys.readouterr().out
     assert "60 training and 20 test points, 30 features, 20 labels" in shown
     assert "one-file text: train.txt, test.txt" in shown
-    assert found(folder, "error") == {}
     call("doctor", folder, "--json")
     said = json.loads(capsys.readouterr().out)
     assert said["kind"] == "data" and said["statistics"]["train_points"] == 60
+    assert "error" not in {f["level"] for f in said["findings"]}
     assert {"peak memory", "devices", "packages"} <= {f["what"] for f in said["findings"]}
 
 
@@ -63,7 +70,7 @@ def test_counts_match_the_file(folder):
     write_lines(folder, train)
     write_lines(folder, test, "test")
     told = {}
-    for finding in data_checks.examine_data(str(folder))[0]:
+    for finding in findings(folder):
         told.setdefault(finding.what, []).append(finding)
     assert told["repeated rows"][0].found.startswith("5 test points (25.0%) repeat a training")
     assert told["repeated rows"][0].level == "warning"
@@ -253,8 +260,8 @@ def test_names_propensities_and_negative_values(folder, tmp_path):
         ("amazon-sports", 0.6, 2.6),
     ):
         named = replace(snm.load_data(folder), name=name)
-        findings = data_checks._check_propensities(named)
-        advice = [finding.advice for finding in findings if finding.level != "ok"]
+        checked = data_checks._check_propensities(named)
+        advice = [finding.advice for finding in checked if finding.level != "ok"]
         assert advice == ([] if a is None else [
             f"for comparable PSP, give --propensity-a {a} --propensity-b {b}"
         ])  # fmt: skip
@@ -273,10 +280,10 @@ def test_memory_equals_the_forecast_of_plan(folder, monkeypatch):
     expected = dataclasses.replace(expected, sizes=big, host=host)
     monkeypatch.setattr(plan_verb, "forecast", lambda *_: (expected, programs))
     monkeypatch.setattr(plan_verb, "device_memory", lambda: expected.peak_host)
-    said = found(folder)["peak memory"]
+    said = found(folder, memory=True)["peak memory"]
     assert said.level == "ok" and f"`snm plan {folder}`" in said.found
     monkeypatch.setattr(plan_verb, "device_memory", lambda: expected.peak_host - 1)
-    said = found(folder)["peak memory"]
+    said = found(folder, memory=True)["peak memory"]
     assert said.level == "error" and f"see `snm plan {folder}`" in said.advice
     # Three members of 100 MiB, each beside the three that are put together: one less saves 200.
     fewer, _ = bytes_by_stage(dataclasses.replace(big, members=2), on_cpu=True)
@@ -289,6 +296,24 @@ def test_rows_of_zeros_are_no_empty_rows_where_features_are_standardized(tmp_pat
     rows[0] = 0
     np.save(tmp_path / "X.trn.npy", rows)
     save_npz(tmp_path / "Y.trn.npz", csr_matrix(np.eye(3, dtype=np.float32)[np.arange(60) % 3]))
-    assert "empty rows" not in {
-        finding.what for finding in data_checks.examine_data(str(tmp_path))[0]
-    }
+    assert "empty rows" not in found(tmp_path)
+
+
+def test_data_of_which_nothing_can_be_learned(tmp_path):
+    folder = tiny.write(tmp_path / "data")
+    lines = lines_of(folder)
+    write_lines(folder, [lines[0], *(" " + line.partition(" ")[2] for line in lines[1:])])
+    assert found(folder, "error")["empty rows"].found == "no training point has a label"
+    write_lines(folder, ["2 30 1", "0 2:1", "0 3:1"])
+    (folder / "test.txt").unlink()
+    assert found(folder, "error")["labels"].found == "1 label"
+    assert "28 of 30 features occur in no training point" in found(folder)["features"].found
+
+
+def test_labels_that_may_start_at_1(tmp_path):
+    folder = tiny.write(tmp_path / "data", test=False)
+    rows = [f"{1 + n % 19} 2:1" for n in range(60)]
+    write_lines(folder, ["60 30 20", *rows])
+    assert found(folder, "note")["index base"].found == "label 0 occurs nowhere"
+    write_lines(folder, ["60 30 20", "0 2:1", *rows[1:]])
+    assert "index base" not in found(folder)

@@ -15,7 +15,7 @@ def test_a_jax_that_cannot_start(tmp_path, monkeypatch):
         raise AssertionError  # some say nothing
 
     monkeypatch.setattr("jax.devices", broken)
-    assert "memory" not in found(tiny.write(tmp_path / "data"))
+    assert "peak memory" not in found(tiny.write(tmp_path / "data"), memory=True)
     (said,) = environment._devices()
     assert said.level == "error" and said.found == "jax cannot start: AssertionError"
 
