@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from snm.system.checksums import file_sha256
+from snm.system.checksums import file_hash
 from snm.system.faults import read_error
 
 __all__ = ["hash_files", "hash_matrices"]
@@ -24,7 +24,7 @@ def hash_files(files: list[Path]) -> str:
     total = hashlib.sha256()
     for file in sorted(files):
         try:
-            content = file_sha256(file)
+            content = file_hash(file)
         except OSError as error:
             raise read_error(file, error, "a readable file") from error
         total.update(f"{file.name} {content}\n".encode())

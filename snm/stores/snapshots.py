@@ -22,7 +22,7 @@ from snm.system import disk
 from snm.system.checksums import (
     are_records,
     difference,
-    file_sha256,
+    file_hash,
     fingerprint,
     parse_sealed,
     with_checksum,
@@ -156,5 +156,5 @@ def download(objects: Objects, snapshot: Snapshot, folder: Path, have: Path | No
 def _file_error(file: Path, record: list) -> str | None:
     """An error message if a file differs from its record, otherwise None."""
     with contextlib.suppress(OSError):
-        return difference(record, fingerprint(file, file_sha256))
+        return difference(record, fingerprint(file, file_hash))
     return difference(record, None)

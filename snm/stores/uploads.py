@@ -24,7 +24,7 @@ from snm.stores.snapshots import (
     snapshot_number,
 )
 from snm.system import disk
-from snm.system.checksums import file_sha256, read_sealed, write_sealed
+from snm.system.checksums import file_hash, read_sealed, write_sealed
 from snm.system.files import atomic_folder
 
 __all__ = ["RECORD", "Uploads", "download_newest"]
@@ -161,7 +161,7 @@ class Uploads:
         """The SHA-256 of a file; cached if the file has not changed."""
         stat = file.stat()
         key = (path, stat.st_ino, stat.st_size, stat.st_mtime_ns)
-        self._digests[key] = known[key] if key in known else file_sha256(file)
+        self._digests[key] = known[key] if key in known else file_hash(file)
         return self._digests[key]
 
     def _commit(self, files: dict[str, list]) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 from snm.system.files import write_atomic
 
 __all__ = [
-    "are_records", "checksum", "crc32", "difference", "file_sha256", "fingerprint", "fingerprints",
+    "are_records", "checksum", "crc32", "difference", "file_hash", "fingerprint", "fingerprints",
     "parse_sealed", "read_sealed", "with_checksum", "write_sealed",
 ]  # fmt: skip
 
@@ -37,10 +37,10 @@ def crc32(path: Path, *, last: int | None = None) -> int:
     return crc
 
 
-def file_sha256(path: Path) -> str:
-    """The SHA-256 of a file, as hexadecimal digits."""
+def file_hash(path: Path, kind: str = "sha256") -> str:
+    """The hash of a file, as hexadecimal digits; `kind` is a name that `hashlib` knows."""
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return hashlib.file_digest(file, kind).hexdigest()
 
 
 def fingerprint(path: Path, digest: Callable[[Path], int | str] = crc32) -> list:

@@ -5,7 +5,7 @@ import zlib
 
 import pytest
 
-from snm.system.checksums import are_records, crc32, difference, file_sha256, fingerprints
+from snm.system.checksums import are_records, crc32, difference, file_hash, fingerprints
 
 CONTENT = {"a": b"one", "below/b": b"", "below/manifest.json.txt": b"three"}
 
@@ -35,7 +35,7 @@ def test_a_part_of_a_file_has_a_checksum_too(folder):
     assert crc32(folder / "a") == zlib.crc32(b"one")
     assert crc32(folder / "a", last=2) == zlib.crc32(b"ne")
     assert crc32(folder / "a", last=0) == 0
-    assert file_sha256(folder / "a") == hashlib.sha256(b"one").hexdigest()
+    assert file_hash(folder / "a") == hashlib.sha256(b"one").hexdigest()
 
 
 @pytest.mark.parametrize(
