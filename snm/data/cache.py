@@ -28,7 +28,7 @@ from snm.system import disk
 from snm.system.checksums import crc32, read_sealed, with_checksum
 from snm.system.files import atomic_folder
 
-__all__ = ["Parts", "entry", "read", "write", "write_pieces"]
+__all__ = ["Parts", "read", "write", "write_pieces"]
 
 Parts = dict[str, tuple[csr_matrix, csr_matrix]]
 
@@ -38,13 +38,8 @@ _ARRAYS = {"data": np.float32, "indices": np.int32, "indptr": np.int64}
 _HEADER = 128  # bytes of the header of a 1-dimensional .npy file of any length
 
 
-def entry(key: str) -> str:
-    """The name of an entry in the cache folder.
-
-    Args:
-      key: SHA-256 of the source.
-    """
-    return f"{_VERSION}-{key}"
+def _entry(cache_folder: Path, key: str) -> Path:
+    return cache_folder / f"{_VERSION}-{key}"
 
 
 def read(
@@ -69,7 +64,7 @@ def read(
     Returns:
       `train` (and `test`) -> (features, labels), or None if there is no intact entry.
     """
-    folder = cache_folder / entry(key)
+    folder = _entry(cache_folder, key)
     try:
         manifest = read_sealed(folder / "manifest.json")
         parts = {}
@@ -107,7 +102,7 @@ def _load(
         wrong = values.size != size
         if is_mine(next(numbers)) and not wrong:
             # Read a mapped array from its file: pages read through the map would stay in memory.
-            actual = crc32(file, last=values.nbytes) if mapped else _size_and_crc(values)[1]
+            actual = crc32(file, last=values.nbytes) if mapped else zlib.crc32(values.data)
             wrong = actual != crc
         if wrong:
             raise ValueError(f"{part}.{name}.{array} differs from the manifest")
@@ -120,10 +115,6 @@ def _load(
     return matrix
 
 
-def _size_and_crc(values: NDArray[Any]) -> list[int]:
-    return [values.size, zlib.crc32(np.ascontiguousarray(values).data)]
-
-
 @contextlib.contextmanager
 def _new_entry(cache_folder: Path, key: str) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Yields a folder for arrays, and the dict `parts` for their description in the manifest.
@@ -131,7 +122,7 @@ def _new_entry(cache_folder: Path, key: str) -> Iterator[tuple[Path, dict[str, A
     Raises:
       InputError: the entry cannot be written.
     """
-    folder = cache_folder / entry(key)
+    folder = _entry(cache_folder, key)
     with atomic_folder("cache", folder, lasting=False) as temporary:
         parts: dict[str, Any] = {}
         yield temporary, parts
@@ -147,14 +138,13 @@ def write(cache_folder: Path, key: str, parts: Parts) -> None:
         _new_entry(cache_folder, key) as (temporary, recorded_parts),
     ):
         for part, matrices in parts.items():
-            recorded_parts[part] = {}
-            for name, matrix in zip(_MATRICES, matrices, strict=True):
-                recorded: dict[str, Any] = {"shape": [int(size) for size in matrix.shape]}
-                for array, dtype in _ARRAYS.items():
-                    values = getattr(matrix, array).astype(dtype, copy=False)
-                    np.save(temporary / f"{part}.{name}.{array}.npy", values)
-                    recorded[array] = _size_and_crc(values)
-                recorded_parts[part][name] = recorded
+            of_name = dict(zip(_MATRICES, matrices, strict=True))
+            widths = {name: int(matrix.shape[1]) for name, matrix in of_name.items()}
+            pieces = (
+                Piece(name, np.diff(matrix.indptr), matrix.indices, matrix.data)
+                for name, matrix in of_name.items()
+            )
+            recorded_parts[part] = _write_part(temporary, part, widths, pieces)
 
 
 def write_pieces(
@@ -179,14 +169,14 @@ def write_pieces(
                 widths, pieces = split_pieces(files)
                 recorded_parts[part] = _write_part(temporary, part, widths, pieces)
     except InputError as error:
-        if error.where != f"cache {cache_folder / entry(key)}":  # in the files, not in the cache
+        if error.where != f"cache {_entry(cache_folder, key)}":  # in the files, not in the cache
             raise
         return error
     return None
 
 
 def _write_part(
-    folder: Path, part: str, widths: dict[str, int], pieces: Iterator[Piece]
+    folder: Path, part: str, widths: dict[str, int], pieces: Iterable[Piece]
 ) -> dict[str, Any]:
     """Writes the arrays of a part, and returns their entry of the manifest."""
     with contextlib.ExitStack() as opened:

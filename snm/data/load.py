@@ -135,15 +135,7 @@ def _parse_in_pieces(
 
 
 def _parse_whole(files: DataFiles) -> binary_cache.Parts:
-    """Parses files into memory.
-
-    Raises:
-      InputError: a file is damaged.
-    """
-    parts = {"train": _read_part(files.train)}
-    if files.test:
-        parts["test"] = _read_part(files.test)
-    return parts
+    return {part: _read_part(paths) for part, paths in files.parts}
 
 
 def _check_is_path(source: object) -> None:

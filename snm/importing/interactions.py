@@ -41,19 +41,14 @@ class ImportedLog(NamedTuple):
     Attributes:
       histories: of all users.
       train: the training points.
-      test: the test points, where some were asked for.
+      test: the test points.
       hints: lines on what the log looks like.
     """
 
     histories: Histories
     train: UserPoints
-    test: UserPoints | None
+    test: UserPoints
     hints: list[str]
-
-    @property
-    def num_test_points(self) -> int:
-        """The number of test points."""
-        return 0 if self.test is None else len(self.test.users)
 
 
 def import_interactions(
@@ -122,7 +117,7 @@ def import_interactions(
     imported = build(options, lambda doing: contextlib.nullcontext())
     return {
         "train_points": len(imported.train.users),
-        "test_points": imported.num_test_points,
+        "test_points": len(imported.test.users),
         "items": len(imported.histories.items),
         "notes": list(_notes(options, imported)),
     }
@@ -158,7 +153,7 @@ def build(
         raise InputError(str(options.source), "no user to train on", expected)
     with atomic_folder("--out", options.out) as folder, show_activity(f"writing {options.out}"):
         for name, points in (("train", train), ("test", test)):
-            if points is not None and len(points.users):
+            if len(points.users):
                 write_text(folder / f"{name}.txt", points.features, points.labels)
                 users = "".join(f"{histories.users[user]}\n" for user in points.users)
                 disk.write(folder / f"{name}_rows.txt", users.encode())
@@ -182,23 +177,23 @@ def _read_items(like: str) -> Vectorizer:
     return ids.vectorizer
 
 
-def _parts(
-    options: InteractionsOptions, histories: Histories
-) -> tuple[UserPoints, UserPoints | None]:
-    """The training points, and the test points where some are asked for."""
+def _parts(options: InteractionsOptions, histories: Histories) -> tuple[UserPoints, UserPoints]:
+    """The training points and the test points."""
     every, share = np.arange(len(histories.users)), options.label_share
-    if last := options.leave_last:
-        train = points_of_users(histories, every, share=share, skip=last)
-        return train, points_of_users(histories, every, share=share, last=last)
-    if options.test_from is not None:
-        train = points_of_users(histories, every, share=share, skip=histories.later)
-        users = np.flatnonzero(histories.later)
-        return train, points_of_users(histories, users, share=share, last=histories.later[users])
-    if not options.test_fraction:
-        return points_of_users(histories, every, share=share), None
+    if options.leave_last or options.test_from is not None:
+        held_out = histories.later  # of each user, the last items, for the test point
+        if options.leave_last:
+            held_out = np.full(len(every), options.leave_last)
+        users = np.flatnonzero(held_out)
+        return (
+            points_of_users(histories, every, share=share, skip=held_out),
+            points_of_users(histories, users, share=share, last=held_out[users]),
+        )
     drawn = _drawn_users(histories.users, options.test_fraction, options.seed)
-    train = points_of_users(histories, every[~drawn], share=share)
-    return train, points_of_users(histories, every[drawn], share=share)
+    return (
+        points_of_users(histories, every[~drawn], share=share),
+        points_of_users(histories, every[drawn], share=share),
+    )
 
 
 def _drawn_users(users: Sequence[str], fraction: float, seed: int) -> NDArray[np.bool_]:
@@ -217,14 +212,14 @@ def summary_lines(options: InteractionsOptions, imported: ImportedLog) -> Iterat
     items = imported.histories.items
     yield (
         f"{len(imported.train.users):,} training and "
-        f"{counted(imported.num_test_points, 'test point')} (users), "
+        f"{counted(len(imported.test.users), 'test point')} (users), "
         f"{counted(len(items), 'item')} in {options.out}"
     )
     yield from _notes(options, imported)
     if options.like is not None:
         yield from next_in_known_ids(Path(options.like), options.out)
         return
-    if not imported.num_test_points:
+    if not len(imported.test.users):
         yield f"there are no test points to evaluate on: {_why_no_test_points(options)}"
     yield f"next: snm train {shlex.quote(str(options.out))} --run-dir RUN"
     some = options.separator.join(items[:2])
@@ -252,7 +247,7 @@ def _notes(options: InteractionsOptions, imported: ImportedLog) -> Iterator[str]
             which = f"that {options.like} lacks"
         yield f"{counted(histories.others, 'item')} {which}: left out"
     both = options.leave_last or options.test_from is not None  # parts have the same users
-    used = len(imported.train.users) + (0 if both else imported.num_test_points)
+    used = len(imported.train.users) + (0 if both else len(imported.test.users))
     if few := len(histories.users) - used:
         where = "training point" if both else "training or test point"
         items = f"{2 + options.leave_last} items{_before(options)}"

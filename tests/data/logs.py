@@ -1,5 +1,7 @@
 """A log of users and items, and what each user came to, by brute force."""
 
+import csv
+
 import numpy as np
 
 
@@ -11,6 +13,12 @@ def log(users=80, items=30, count=600, seed=0):
         rng.integers(users, size=count), rng.integers(items, size=count), times, strict=True
     )
     return [(f"u{user}", f"Item {item}", float(time)) for user, item, time in pairs]
+
+
+def write_csv(path, rows, header=("user", "item", "when")):
+    with path.open("w", newline="") as out:
+        csv.writer(out).writerows([header, *rows])
+    return path
 
 
 def by_hand(rows, min_users=1):

@@ -118,10 +118,10 @@ def test_an_unwritable_cache_is_no_error(tmp_path):
 def test_an_interrupted_write_leaves_nothing(tmp_path, cache_folder, monkeypatch):
     folder = one_file(tmp_path / "toy")
 
-    def full_disk(path, array):
+    def full_disk(self, values):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(np, "save", full_disk)
+        patch.setattr("snm.data.cache._GrowingArray.add", full_disk)
         check(load(folder))
     assert entries(cache_folder) == []

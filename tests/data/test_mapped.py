@@ -9,7 +9,6 @@ from scipy import sparse
 
 import snm
 from snm.config.resolve import resolve
-from snm.data import cache as binary_cache
 from snm.data import load as loading
 from snm.data.load import cache_key, load
 from snm.data.mapped import is_mapped, mapped_zeros, select_rows
@@ -49,7 +48,7 @@ def test_pieces_are_the_entry_that_is_written_whole(folder, tmp_path):
         load(folder, cache=tmp_path / name, mapped=mapped)
     files = {}
     for name in ("whole", "pieces"):
-        place = tmp_path / name / binary_cache.entry(key)
+        place = tmp_path / name / f"v3-{key}"
         files[name] = {file.name: file.read_bytes() for file in place.iterdir()}
     assert files["whole"] == files["pieces"] and len(files["whole"]) == 13
 
@@ -75,9 +74,7 @@ def test_pairs_of_files_in_many_pieces(tmp_path, monkeypatch):
         more.write("3:1\n")
     with pytest.raises(InputError, match=r"trn_X_Y\.txt:42"):
         load(folder, cache=tmp_path / "cache", mapped=True)
-    assert [file.name for file in (tmp_path / "cache").iterdir()] == [
-        binary_cache.entry(mapped.sha256)
-    ]
+    assert [file.name for file in (tmp_path / "cache").iterdir()] == [f"v3-{mapped.sha256}"]
 
 
 def test_large_files_are_mapped(folder, tmp_path, monkeypatch):

@@ -121,8 +121,8 @@ def points_of_users(
     users: NDArray[np.int64],
     *,
     share: float,
-    last: int | NDArray[np.int64] = 0,
-    skip: int | NDArray[np.int64] = 0,
+    last: NDArray[np.int64] | None = None,
+    skip: NDArray[np.int64] | None = None,
 ) -> UserPoints:
     """Splits users' histories into features and labels; users with too few items are skipped.
 
@@ -131,15 +131,15 @@ def points_of_users(
       users: int64 [n], ascending, the users to make points of.
       share: fraction of a user's items that are labels; at least one item is a label, and one a
         feature.
-      last: if not 0, the exact number of labels, instead of `share`; of all users, or int64 [n] of
-        each, none of which is 0.
-      skip: number of a user's last items to ignore; of all users, or int64 [n] of each.
+      last: int64 [n], above 0, the exact numbers of labels, instead of `share`.
+      skip: int64 [n], the numbers of users' last items to ignore; None ignores none.
     """
     starts = histories.starts[users]
-    counts = histories.starts[users + 1] - starts - skip
-    if np.any(last):
-        labels = np.broadcast_to(np.int64(last), len(users))
-    else:
+    counts = histories.starts[users + 1] - starts
+    if skip is not None:
+        counts -= skip
+    labels = last
+    if labels is None:
         labels = np.minimum(np.maximum(1, np.rint(share * counts)), counts - 1).astype(np.int64)
     enough = counts > np.maximum(labels, 1)
     users, starts = users[enough], starts[enough]

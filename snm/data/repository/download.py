@@ -6,7 +6,7 @@ gdown resumes a partial file, in the same call and in a later one. Needs the ext
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from snm.data.repository.registry import Entry, Mirror
@@ -14,7 +14,7 @@ from snm.errors import InputError
 from snm.system.checksums import file_hash
 from snm.system.imports import requires_extra
 
-__all__ = ["OnProgress", "fetch_archive"]
+__all__ = ["OnProgress", "fetch_archive", "hashes_of"]
 
 OnProgress = Callable[[int, int | None], None]
 """A progress callback: called with the bytes present and the total, or None if it is unknown."""
@@ -55,7 +55,7 @@ def fetch_archive(entry: Entry, folder: Path, on_progress: OnProgress) -> tuple[
                 timeout=_TIMEOUT,
                 retries=_RETRIES,
             )
-            if mirror.hash is not None and not _has_hash(archive, mirror.hash):
+            if mirror.hash and mirror.hash.lower() not in hashes_of(archive, [mirror.hash]):
                 archive.unlink()
                 failures.append(f"{mirror.address}: the hash is not {mirror.hash}")
                 continue
@@ -68,10 +68,10 @@ def fetch_archive(entry: Entry, folder: Path, on_progress: OnProgress) -> tuple[
     raise InputError(entry.name, f"no mirror that works ({tried})", expected)
 
 
-def _has_hash(path: Path, expected: str) -> bool:
-    """Whether a file has a hash of the registry, such as `sha256:...`."""
-    kind, _, digest = expected.partition(":")
-    return file_hash(path, kind) == digest.lower()
+def hashes_of(archive: Path, known: Iterable[str]) -> list[str]:
+    """The hashes of a file, one of each kind that hashes of the registry have: `sha256:...`."""
+    kinds = dict.fromkeys(one.partition(":")[0] for one in known)
+    return [f"{kind}:{file_hash(archive, kind)}" for kind in kinds]
 
 
 def _reason(error: Exception) -> str:

@@ -11,13 +11,12 @@ from typing import Any
 from snm.data.conversion.split import write_parts
 from snm.data.formats.split_files import SplitFiles
 from snm.data.load import load
-from snm.data.repository.download import OnProgress, fetch_archive
+from snm.data.repository.download import OnProgress, fetch_archive, hashes_of
 from snm.data.repository.registry import SIZES, Entry, Mirror
 from snm.data.repository.unpack import unpack
 from snm.data.statistics import describe
 from snm.errors import InputError
 from snm.system.cache_folder import cache_folder
-from snm.system.checksums import file_hash
 from snm.system.faults import describe_error
 from snm.system.files import atomic_folder, make_folder
 from snm.system.locks import locked
@@ -122,22 +121,14 @@ def _matching_mirrors(archive: Path, mirrors: tuple[Mirror, ...]) -> tuple[Mirro
     Raises:
       InputError: every mirror has a hash, and none matches the archive.
     """
-    hashes: dict[str, str] = {}
-    matching = []
-    for mirror in mirrors:
-        if mirror.hash is None:
-            continue
-        kind, _, expected = mirror.hash.partition(":")
-        if kind not in hashes:
-            hashes[kind] = file_hash(archive, kind)
-        if hashes[kind] == expected.lower():
-            matching.append(mirror)
-    unhashed = [mirror for mirror in mirrors if mirror.hash is None]
+    known = [mirror.hash for mirror in mirrors if mirror.hash is not None]
+    hashes = hashes_of(archive, known)
+    matching = tuple(one for one in mirrors if one.hash is not None and one.hash.lower() in hashes)
+    unhashed = tuple(one for one in mirrors if one.hash is None)
     if not matching and not unhashed:
-        known = ", ".join(mirror.hash for mirror in mirrors if mirror.hash)
-        has = ", ".join(f"{kind}:{value}" for kind, value in hashes.items())
-        raise InputError(f"--from-file {archive}", has, f"an archive with {known}")
-    return tuple(matching or unhashed)
+        expected = f"an archive with {', '.join(known)}"
+        raise InputError(f"--from-file {archive}", ", ".join(hashes), expected)
+    return matching or unhashed
 
 
 def _unpack(archive: Path, mirrors: tuple[Mirror, ...], out: Path) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from snm.data.propensity import PROPENSITY
 from snm.errors import InputError
-from snm.system.faults import describe_error
 
 __all__ = ["SIZES", "Entry", "Mirror", "find", "propensity_of", "read_registry"]
 
@@ -77,35 +76,20 @@ class Entry:
 
 
 @functools.cache
-def read_registry(path: Path | None = None) -> tuple[Entry, ...]:
-    """Reads the entries of a registry file; the default is the package's `registry.toml`.
-
-    Raises:
-      InputError: no such file, or not a registry.
-    """
-    path = path or Path(__file__).with_name("registry.toml")
-    try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-        return tuple(_entry(table, found.get("licence", "")) for table in found["set"])
-    except OSError as error:
-        raise InputError(str(path), describe_error(error), "a registry") from error
-    except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
-        raise InputError(str(path), f"no registry ({error})", "TOML with tables [[set]]") from error
+def read_registry() -> tuple[Entry, ...]:
+    """Reads the entries of `registry.toml`."""
+    text = Path(__file__).with_name("registry.toml").read_text(encoding="utf-8")
+    found = tomllib.loads(text)
+    return tuple(_entry(table, found["licence"]) for table in found["set"])
 
 
 def _entry(table: dict, licence: str) -> Entry:
-    mirrors = tuple(Mirror(**mirror) for mirror in table["mirror"])
-    for mirror in mirrors:
-        if (mirror.url is None) == (mirror.drive is None):
-            raise ValueError(f"{table['name']}: a mirror needs one of url and drive")
-        if bool(mirror.files) == bool(mirror.split):
-            raise ValueError(f"{table['name']}: a mirror needs one of files and split")
     statistics = dict(table.get("statistics", {}))
     verified = bool(statistics.pop("verified", False))
     a, b = table.get("propensity", PROPENSITY)
     return Entry(
         name=table["name"],
-        mirrors=mirrors,
+        mirrors=tuple(Mirror(**mirror) for mirror in table["mirror"]),
         aliases=tuple(table.get("aliases", ())),
         statistics=statistics,
         statistics_verified=verified,
@@ -116,14 +100,15 @@ def _entry(table: dict, licence: str) -> Entry:
     )
 
 
-def find(name: str, entries: tuple[Entry, ...] | None = None) -> Entry:
+def find(name: str) -> Entry:
     """Finds an entry by name or alias, ignoring case.
 
     Raises:
       InputError: no such entry; the message suggests the nearest name.
     """
-    entries = read_registry() if entries is None else entries
-    names = {word.lower(): entry for entry in entries for word in (entry.name, *entry.aliases)}
+    names = {
+        word.lower(): entry for entry in read_registry() for word in (entry.name, *entry.aliases)
+    }
     if name.lower() in names:
         return names[name.lower()]
     near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=0.0)

@@ -32,7 +32,8 @@ def test_points_of_users(last, skip):
     rows = log()
     histories = Histories.of(Interaction(*row) for row in rows)
     users = np.arange(0, len(histories.users), 2)
-    points = points_of_users(histories, users, share=0.3, last=last, skip=skip)
+    last_of, skip_of = (np.full(len(users), number) if number else None for number in (last, skip))
+    points = points_of_users(histories, users, share=0.3, last=last_of, skip=skip_of)
     wanted = {}
     for user in users:
         items = by_hand(rows)[histories.users[user]]

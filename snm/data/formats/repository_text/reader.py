@@ -141,24 +141,6 @@ class TextReader:
             text = text.replace(b"\t", b" ")
         return parse_block(text, self.form, num_ids, self.header.num_labels)
 
-    def read(self) -> tuple[csr_matrix, csr_matrix]:
-        """Reads the whole file: float32 CSR of the entries `id:value`, and of the leading labels.
-
-        The second matrix is empty unless the form is `ONE_FILE`; its values are 1.
-        """
-        blocks = list(self.blocks())
-        ids = self.header.num_labels if self.form is LABELS else self.header.num_features
-        entries = to_csr(
-            [b.counts for b in blocks], [b.ids for b in blocks], [b.values for b in blocks], ids
-        )
-        labels = to_csr(
-            [b.label_counts for b in blocks],
-            [b.labels for b in blocks],
-            None,
-            self.header.num_labels,
-        )
-        return entries, labels
-
 
 def _blank_after(text: bytes, count: int) -> bool:
     """Whether all lines after the first `count` are blank."""
@@ -172,7 +154,7 @@ class Piece(NamedTuple):
       matrix: `features` or `labels`.
       counts: int64 [rows], entries of each row.
       ids: int32 [entries], increasing within a row.
-      values: float32 [entries]; None stands for ones.
+      values: float32 [entries]; None for labels, whose values are 1.
     """
 
     matrix: str
@@ -198,7 +180,13 @@ def split_pieces(files: list[Path]) -> tuple[dict[str, int], Iterator[Piece]]:
         reader = TextReader(files[0], ONE_FILE)
         widths = {"features": reader.header.num_features, "labels": reader.header.num_labels}
         return widths, _pieces_of_one(reader)
-    features, labels = _pair(*files)
+    features, labels = TextReader(files[0], FEATURES), TextReader(files[1], LABELS)
+    if features.header.rows != labels.header.rows:
+        raise InputError(
+            f"{labels.path}:1",
+            f"a header of {labels.header.rows} rows",
+            f"{features.header.rows}, as in {features.path}",
+        )
     widths = {"features": features.header.num_features, "labels": labels.header.num_labels}
     return widths, _pieces_of_pair(features, labels)
 
@@ -210,9 +198,10 @@ def _pieces_of_one(reader: TextReader) -> Iterator[Piece]:
 
 
 def _pieces_of_pair(features: TextReader, labels: TextReader) -> Iterator[Piece]:
-    for name, reader in (("features", features), ("labels", labels)):
-        for block in reader.blocks():
-            yield Piece(name, block.counts, block.ids, block.values)
+    for block in features.blocks():
+        yield Piece("features", block.counts, block.ids, block.values)
+    for block in labels.blocks():
+        yield Piece("labels", block.counts, block.ids, None)
 
 
 def to_csr(
@@ -257,7 +246,7 @@ def read_text(path: str | Path) -> tuple[csr_matrix, csr_matrix]:
     Raises:
       InputError: any fault, naming file and line.
     """
-    return TextReader(Path(path), ONE_FILE).read()
+    return _read_whole([Path(path)])
 
 
 def read_pair(features_path: str | Path, labels_path: str | Path) -> tuple[csr_matrix, csr_matrix]:
@@ -270,16 +259,18 @@ def read_pair(features_path: str | Path, labels_path: str | Path) -> tuple[csr_m
       InputError: any fault, naming file and line. Different numbers of rows in the two files, and
         label values other than 1, are faults.
     """
-    features, labels = _pair(Path(features_path), Path(labels_path))
-    return features.read()[0], labels.read()[0]
+    return _read_whole([Path(features_path), Path(labels_path)])
 
 
-def _pair(features_path: Path, labels_path: Path) -> tuple[TextReader, TextReader]:
-    features, labels = TextReader(features_path, FEATURES), TextReader(labels_path, LABELS)
-    if features.header.rows != labels.header.rows:
-        raise InputError(
-            f"{labels_path}:1",
-            f"a header of {labels.header.rows} rows",
-            f"{features.header.rows}, as in {features_path}",
-        )
-    return features, labels
+def _read_whole(files: list[Path]) -> tuple[csr_matrix, csr_matrix]:
+    """Features and labels, of the pieces of `split_pieces`."""
+    widths, pieces = split_pieces(files)
+    parts: dict[str, list[Piece]] = {name: [] for name in widths}
+    for piece in pieces:
+        parts[piece.matrix].append(piece)
+    features, labels = parts.pop("features"), parts.pop("labels")
+    values = [piece.values for piece in features if piece.values is not None]
+    return (
+        to_csr([p.counts for p in features], [p.ids for p in features], values, widths["features"]),
+        to_csr([p.counts for p in labels], [p.ids for p in labels], None, widths["labels"]),
+    )

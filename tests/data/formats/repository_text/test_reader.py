@@ -167,9 +167,8 @@ def test_explain_finds_a_fault_exactly_where_parse_block_refuses(tmp_path_factor
     body = "\n".join(rows) + "\n"
     path = tmp_path_factory.getbasetemp() / "fuzz.txt"
     path.write_bytes(f"{' '.join(map(str, numbers))}\n{body}".encode())
-    reader = TextReader(path, form)
     try:
-        reader.read()
+        list(TextReader(path, form).blocks())
     except InputError as error:
         line = int(error.where.rpartition(":")[2])
         # The line alone gives the same fault, and the lines before it have none.
@@ -187,16 +186,15 @@ def test_line_numbers_are_right_in_later_blocks(tmp_path, monkeypatch):
     path = written(tmp_path, "5000 24 7\n" + "\n".join(rows) + "\n")
     for block_bytes in (50, 1000, 1 << 20):
         monkeypatch.setattr("snm.data.formats.repository_text.reader._BLOCK_BYTES", block_bytes)
-        reader = TextReader(path, errors.ONE_FILE)
         with pytest.raises(InputError, match=r"train\.txt:3212: found feature 3 twice"):
-            reader.read()
+            read_text(path)
 
 
 @pytest.mark.parametrize("block_bytes", [1, 7, 64, 1 << 20])
 def test_the_block_size_does_not_matter(tmp_path, monkeypatch, block_bytes):
     monkeypatch.setattr("snm.data.formats.repository_text.reader._BLOCK_BYTES", block_bytes)
     path = written(tmp_path, "4 5 4\n1,3 4:1 0:2.5\n \n\n2 3:1e1")
-    features, labels = TextReader(path, errors.ONE_FILE).read()
+    features, labels = read_text(path)
     expected_features, expected_labels = brute_force(path)
     assert np.array_equal(features.toarray(), expected_features)
     assert np.array_equal(labels.toarray(), expected_labels)
@@ -211,7 +209,7 @@ def test_blank_lines_after_the_last_point_are_the_end(tmp_path, monkeypatch, end
     """A blank line inside is a point, as the second one here."""
     monkeypatch.setattr("snm.data.formats.repository_text.reader._BLOCK_BYTES", block_bytes)
     path = written(tmp_path, f"3 5 4\n1,3 4:1 0:2.5\n\n2 3:1e1\n{end}")
-    features, labels = TextReader(path, errors.ONE_FILE).read()
+    features, labels = read_text(path)
     expected_features, expected_labels = brute_force(path)
     assert np.array_equal(features.toarray(), expected_features)
     assert np.array_equal(labels.toarray(), expected_labels)
