@@ -108,7 +108,7 @@ def _compiled_steps(prepared: Prepared, shapes: TrainState) -> tuple[Programs, i
     stages, sizes = [], []
     for stage, share in prepared.stage_shares:
         stage_model = dataclasses.replace(prepared.model, spec=stage.spec)
-        stage_source = source.with_spec(stage.spec)
+        stage_source = dataclasses.replace(source, spec=stage.spec)
         stack = stage_source.stack(0, count)
         if mesh is not None:
             stack = spread_stack(stack, source.data_parts, mesh)

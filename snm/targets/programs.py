@@ -101,7 +101,7 @@ def compile_run(
     for stage, share in prepared.stage_shares:
         model = dataclasses.replace(prepared.model, spec=stage.spec)
         name = f"training, k' {stage.spec.mined}"
-        batches = source.with_spec(stage.spec)
+        batches = dataclasses.replace(source, spec=stage.spec)
         program = compile_training(name, model, batches, target, devices, (data, label), count)
         programs.append(dataclasses.replace(program, share=share))
     rows = np.arange(min(ROWS, source.features.shape[0]))

@@ -59,7 +59,10 @@ class StepPrograms:
         self.model, self.source, self.mesh, self._options = model, source, mesh, options
         self.stages = list(stages) or [Stage(0, model.spec)]
         self._models_and_sources = [
-            (dataclasses.replace(model, spec=stage.spec), source.with_spec(stage.spec))
+            (
+                dataclasses.replace(model, spec=stage.spec),
+                dataclasses.replace(source, spec=stage.spec),
+            )
             for stage in self.stages
         ]
         self._programs: dict[tuple[tuple[int, int], int], jax.stages.Wrapped] = {}
