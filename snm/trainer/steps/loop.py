@@ -139,9 +139,7 @@ def run_steps(
     """
     source, mesh = programs.source, programs.mesh
     last_step = plan.last_step
-    resident = source.resident_arrays()
-    if mesh is not None:
-        resident = spread_points(resident, source.data_parts, mesh)
+    resident = spread_points(source.resident_arrays(), mesh)
     periods = [plan.checkpoint_every]
     if validation is not None:
         periods.append(validation.every)
@@ -340,9 +338,7 @@ def prefetch_stacks(
     """
 
     def load(first: int, count: int) -> Any:
-        source = source_at(first)
-        stack = source.stack(first, count, length)
-        return stack if mesh is None else spread_stack(stack, source.data_parts, mesh)
+        return spread_stack(source_at(first).stack(first, count, length), mesh)
 
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         remaining = iter(dispatches)
