@@ -185,8 +185,7 @@ def compared(
         shape = source.shape_of_step(number)
         if (name, shape) not in programs:
             programs[name, shape] = _step(model, source, shape, mesh)
-        stack = source.stack(number, 1)
-        stack = stack if mesh is None else spread_stack(stack, source.data_parts, mesh)
+        stack = spread_stack(source.stack(number, 1), mesh)
         state, loss, (slots, scores, every) = programs[name, shape](state, stack)
         found = Mined(np.asarray(slots), np.asarray(scores), None, float(loss))
         return state, dataclasses.replace(found, every=None if every is None else np.asarray(every))
@@ -248,7 +247,7 @@ def _step(model: Any, source: Any, shape: Any, mesh: Any) -> Any:
 
     def on_all(state: Any, stack: Any) -> Any:
         specs, points = state_specs(state, mesh), PartitionSpec(DATA)
-        inputs = (specs, stack_specs(stack, source.data_parts))
+        inputs = (specs, stack_specs(stack, mesh))
         outputs = (specs, PartitionSpec(), (points, points, None))
         return on_mesh(mesh, run, inputs, outputs)(state, stack)
 

@@ -84,7 +84,7 @@ def compile_step(labels: int, features: int, batch: int, mesh_text: str) -> str:
     mesh = make_mesh(mesh_text, labels, batch)
     assert mesh is not None
     model, source = model_and_source(labels, features, batch, mesh.shape[DATA])
-    stack = spread_stack(source.stack(0, 1), source.data_parts, mesh)
+    stack = spread_stack(source.stack(0, 1), mesh)
     step = jitted_steps(model, source, source.shape(0), mesh)
     return step.lower(abstract_state_on(mesh, model), (), stack).compile().as_text()
 
@@ -150,8 +150,7 @@ def make_stepper(data: Any, batch: int, mesh_text: str, mined: int) -> Callable[
     mesh = make_mesh(mesh_text, train.num_labels, batch)
     unweighted = Weighting("none")
     source = make_run_source(resolve(config, data), model.spec, train, None, unweighted, mesh)
-    stack = source.stack(0, STEPS)
-    stack = stack if mesh is None else spread_stack(stack, source.data_parts, mesh)
+    stack = spread_stack(source.stack(0, STEPS), mesh)
     state = init_state_on(model, mesh)
     step = jitted_steps(model, source, source.shape(0), mesh)
 

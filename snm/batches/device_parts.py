@@ -31,51 +31,60 @@ def local_data_parts(mesh: Mesh) -> range:
     return range(min(mine), max(mine) + 1)
 
 
-def stack_specs(stack: Any, data_parts: int) -> Any:
+def stack_specs(stack: Any, mesh: Mesh) -> Any:
     """How the batches of a dispatch are sharded: what belongs to points is cut over `data`.
 
     Args:
-      stack: from `Source.stack`; what belongs to points has axes [steps, parts, ...].
-      data_parts: the size of `data`; 1 leaves everything whole.
+      stack: from `Source.stack`; what belongs to points has axes [steps, parts, ...] if there are
+        several parts.
+      mesh: the devices.
 
     Returns:
       A PartitionSpec for each leaf.
     """
 
     def of(name: str) -> Any:
-        cut = data_parts > 1 and name in POINT_FIELDS
+        cut = mesh.shape[DATA] > 1 and name in POINT_FIELDS
         spec = PartitionSpec(None, DATA) if cut else PartitionSpec()
         return jax.tree.map(lambda _: spec, getattr(stack, name))
 
     return type(stack)(**{name: of(name) for name in stack._fields})
 
 
-def spread_points(points: Any, data_parts: int, mesh: Mesh) -> Any:
+def points_specs(points: Any, mesh: Mesh) -> Any:
+    """How the arrays of `spread_points` are sharded: a PartitionSpec for each leaf."""
+    spec = PartitionSpec(DATA) if mesh.shape[DATA] > 1 else PartitionSpec()
+    return jax.tree.map(lambda _: spec, points)
+
+
+def spread_points(points: Any, mesh: Mesh | None) -> Any:
     """Places arrays of points, stacked by data part, on the devices: each gets those of its part.
 
     Args:
       points: arrays whose first axis is this process's data parts; with one part, no such axis.
-      data_parts: the size of `data`.
-      mesh: the devices.
+      mesh: the devices; None leaves the arrays where they are.
     """
-    if data_parts == 1:
+    if mesh is None:
+        return points
+    if mesh.shape[DATA] == 1:
         return replicate(points, mesh)
     return jax.tree.map(lambda leaf: _spread_data_parts(leaf, 0, mesh), points)
 
 
-def points_specs(resident: Any, data_parts: int) -> Any:
-    """How the arrays of `spread_points` are sharded: a PartitionSpec for each leaf."""
-    spec = PartitionSpec(DATA) if data_parts > 1 else PartitionSpec()
-    return jax.tree.map(lambda _: spec, resident)
+def spread_stack(stack: Any, mesh: Mesh | None) -> Any:
+    """Places the batches of a dispatch, of which this process has made only its own data parts.
 
-
-def spread_stack(stack: Any, data_parts: int, mesh: Mesh) -> Any:
-    """Places the batches of a dispatch, of which this process has made only its own data parts."""
+    Args:
+      stack: as in `stack_specs`.
+      mesh: the devices; None leaves the arrays where they are.
+    """
+    if mesh is None:
+        return stack
 
     def placed(leaf: Any, spec: PartitionSpec) -> jax.Array:
         return _spread_data_parts(leaf, 1, mesh) if len(spec) == 2 else replicate(leaf, mesh)
 
-    return jax.tree.map(placed, stack, stack_specs(stack, data_parts))
+    return jax.tree.map(placed, stack, stack_specs(stack, mesh))
 
 
 def _spread_data_parts(array: np.ndarray, axis: int, mesh: Mesh) -> jax.Array:

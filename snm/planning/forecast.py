@@ -108,10 +108,8 @@ def _compiled_steps(prepared: Prepared, shapes: TrainState) -> tuple[Programs, i
     stages, sizes = [], []
     for stage, share in prepared.stage_shares:
         stage_model = dataclasses.replace(prepared.model, spec=stage.spec)
-        stage_source = source.with_spec(stage.spec)
-        stack = stage_source.stack(0, count)
-        if mesh is not None:
-            stack = spread_stack(stack, source.data_parts, mesh)
+        stage_source = dataclasses.replace(source, spec=stage.spec)
+        stack = spread_stack(stage_source.stack(0, count), mesh)
         steps = jitted_steps(
             stage_model, stage_source, source.shape(0), mesh, options=prepared.step_options
         )

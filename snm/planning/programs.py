@@ -84,11 +84,8 @@ def seconds_per_step(programs: Programs, at_once: int = 1) -> float:
 
 def _start(programs: Programs, stage: StageProgram) -> tuple[Any, Any]:
     """The initial state of a member, and the points that the device keeps."""
-    resident = stage.source.resident_arrays()
     state = init_state_on(stage.model, programs.mesh)
-    if programs.mesh is not None:
-        resident = spread_points(resident, stage.source.data_parts, programs.mesh)
-    return state, resident
+    return state, spread_points(stage.source.resident_arrays(), programs.mesh)
 
 
 def _seconds_of_stage(programs: Programs, stage: StageProgram, start: tuple[Any, Any]) -> float:
@@ -100,9 +97,7 @@ def _seconds_of_stage(programs: Programs, stage: StageProgram, start: tuple[Any,
     last = max(source.steps_per_epoch - count + 1, 1)
     for number in range(_TIMED_DISPATCHES + 1):
         clock = time.perf_counter()
-        stack = source.stack(number * count % last, count)
-        if mesh is not None:
-            stack = spread_stack(stack, source.data_parts, mesh)
+        stack = spread_stack(source.stack(number * count % last, count), mesh)
         ready = time.perf_counter()
         state, metrics = stage.step(state, resident, stack)
         jax.block_until_ready(metrics)

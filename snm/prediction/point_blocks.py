@@ -20,7 +20,6 @@ from snm.batches.csr_blocks import make_block
 from snm.batches.device_parts import local_data_parts, spread_points
 from snm.data.weighting import Weighting
 from snm.distributed.mesh import DATA
-from snm.distributed.processes import replicate
 from snm.system.numbers import stable_argsort
 from snm.tables.table import SparseRows
 from snm.topk.blocks import Added
@@ -86,7 +85,7 @@ class Blocks(NamedTuple):
                 yield last - first, self._sharded_block(features, first, last, max_entries)
                 continue
             block = self._block(features, first, last, max_entries)
-            yield last - first, block if self.mesh is None else replicate(block, self.mesh)
+            yield last - first, spread_points(block, self.mesh)
 
     def most_entries(self, features: csr_matrix) -> int:
         """The number of feature entries that each part of a block is padded to."""
@@ -109,7 +108,7 @@ class Blocks(NamedTuple):
         ranges = [(int(edges[part]), int(edges[part + 1])) for part in local_data_parts(self.mesh)]
         blocks = [self._block(features, *ends, entries) for ends in ranges]
         parts = jax.tree.map(lambda *leaves: np.stack(leaves), *blocks)
-        return spread_points(parts, self.parts, self.mesh)
+        return spread_points(parts, self.mesh)
 
     def pad_votes(self, votes: csr_matrix, min_size: int) -> Added:
         """The votes of a memory for a block, sorted by slot and padded, to add to the scores.
@@ -141,17 +140,16 @@ class Blocks(NamedTuple):
         arrays = tuple(x if self.parts > 1 else x[0] for x in (rows, slots, values))
         if self.mesh is None:
             return Added(*jax.device_put(arrays))
-        return Added(*spread_points(arrays, self.parts, self.mesh))
+        return Added(*spread_points(arrays, self.mesh))
 
 
 def place_shared(array: NDArray, mesh: Mesh | None) -> Any:
     """Copies an array that all points share to the devices that hold a block of points."""
     if mesh is None:
         return jax.device_put(array)
-    parts = mesh.shape[DATA]
-    if parts > 1:
+    if mesh.shape[DATA] > 1:
         array = np.tile(array, (len(local_data_parts(mesh)), 1))
-    return spread_points(array, parts, mesh)
+    return spread_points(array, mesh)
 
 
 def yield_delayed(blocks: Iterable[T]) -> Iterator[T]:

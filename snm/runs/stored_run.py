@@ -15,6 +15,7 @@ from snm.data.id_space import IdSpace
 from snm.data.vectorizer import Vectorizer
 from snm.data.weighting import Kind, Weighting
 from snm.errors import InputError
+from snm.memory.memory import Memory
 from snm.memory.store import load_memory
 from snm.model.from_config import make_model
 from snm.model.inference import add_to_biases, join_members_one_by_one
@@ -24,7 +25,7 @@ from snm.prediction.calibration import NOT_LOADED, UNCALIBRATED
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder, read_json
 from snm.runs.member_checkpoints import MemberCheckpoints
-from snm.runs.schema import RunOrigin
+from snm.runs.schema import MemoryRecord, RunOrigin
 from snm.stores.copies import local_copy
 
 __all__ = ["StoredRun", "has_export_files", "load", "read_vectorizer", "read_weighting"]
@@ -253,22 +254,32 @@ class StoredRun:
         Raises:
           InputError: a file of these is missing or damaged.
         """
-        folder, num_labels = self.folder, self.origin.num_labels
-        shifts = folder.read_adjustment(num_labels)
+        folder = self.folder
+        shifts = folder.read_adjustment(self.origin.num_labels)
         if shifts is not None:
             predictor = dataclasses.replace(predictor, state=add_to_biases(predictor.state, shifts))
         if not folder.has(folder.memory_record):
             return predictor
         record = folder.read_memory_record()
-        predictor = dataclasses.replace(predictor, calibration=record.calibration)
+        memory = self.read_memory(record)
+        return dataclasses.replace(predictor, calibration=record.calibration, memory=memory)
+
+    def read_memory(self, record: MemoryRecord) -> Memory | None:
+        """The stored training points, if the run uses a memory of them.
+
+        Args:
+          record: the content of `memory.json`.
+
+        Raises:
+          InputError: the file is missing or damaged.
+        """
         if not record.used:
-            return predictor
-        memory = load_memory(
-            folder.checked(folder.memory),
+            return None
+        return load_memory(
+            self.folder.checked(self.folder.memory),
             num_features=self.origin.num_features,
-            num_labels=num_labels,
+            num_labels=self.origin.num_labels,
         )
-        return dataclasses.replace(predictor, memory=memory)
 
 
 def _describe_other_folder(folder: Path, run: str | Path) -> tuple[str, str]:

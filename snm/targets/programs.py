@@ -101,7 +101,7 @@ def compile_run(
     for stage, share in prepared.stage_shares:
         model = dataclasses.replace(prepared.model, spec=stage.spec)
         name = f"training, k' {stage.spec.mined}"
-        batches = source.with_spec(stage.spec)
+        batches = dataclasses.replace(source, spec=stage.spec)
         program = compile_training(name, model, batches, target, devices, (data, label), count)
         programs.append(dataclasses.replace(program, share=share))
     rows = np.arange(min(ROWS, source.features.shape[0]))
@@ -145,11 +145,10 @@ def compile_training(
         if mesh is None:
             shapes = placed(state), placed(resident), placed(stack)
         else:
-            parts = source.data_parts
             shapes = (
                 sharded_shapes(state, mesh),
-                placed(resident, points_specs(resident, parts)),
-                placed(stack, stack_specs(stack, parts)),
+                placed(resident, points_specs(resident, mesh)),
+                placed(stack, stack_specs(stack, mesh)),
             )
         program = _untraced_steps(model, source, mesh)
         default_trips = mean_blocks(model.spec.num_slots, sizes[1]) if sizes[1] > 1 else 1

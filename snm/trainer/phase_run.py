@@ -34,7 +34,7 @@ from snm.trainer.phase import Phase, PhaseInputs, RunInputs, TrainedPhase
 from snm.trainer.start.prepare import Prepared, label_name_points, members_at_once, prepare
 from snm.trainer.start.start_notes import start_notes, version_notes
 from snm.trainer.start.warm_start import WarmStart, starting_state
-from snm.trainer.steps.loop import LoopHooks, LoopPlan, Probe, Validation, run_steps
+from snm.trainer.steps.loop import LoopPlan, Probe, Validation, run_steps
 from snm.trainer.steps.programs import StepPrograms
 
 __all__ = ["PhaseRun", "open_phase", "open_phase_in_memory"]
@@ -262,9 +262,15 @@ class PhaseRun:
                 self.state = None  # frees memory for later members; it is read again at the end
             return
         assert self.state is not None
-        hooks = LoopHooks(self._validation, self._probe, stop)
         events = run_steps(
-            self.programs, self.state, self.progress, self._loop_plan, self.checkpoints, hooks
+            self.programs,
+            self.state,
+            self.progress,
+            self._loop_plan,
+            self.checkpoints,
+            validation=self._validation,
+            probe=self._probe,
+            stop=stop,
         )
         self.state = None  # its buffers are donated to the first step
         trace_folder = None

@@ -231,9 +231,12 @@ class _Run:
     @property
     def is_complete(self) -> bool:
         """Whether the folder has an intact model and a result for the current settings."""
-        folder, config = self.inputs.folder, self.inputs.config
-        is_current = _result_is_current(folder, config) and self.memory.is_carried_out(folder)
-        return is_current and self.stored.checkpoints.are_intact()
+        stored = self.stored
+        return (
+            _result_is_current(stored.folder, stored.config)
+            and self.memory.is_carried_out(stored)
+            and stored.checkpoints.are_intact()
+        )
 
     @property
     def stored(self) -> StoredRun:

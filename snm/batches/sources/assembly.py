@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -66,19 +66,11 @@ class Terms:
         return xp.where(terms.values != 0, terms.ids, self.num_labels)
 
 
-class Assembly(Protocol):
-    """Makes the batch of a step inside the compiled program. Hashable, and equal by value."""
+Assembly = Callable[[Any, Any, tuple[int, int]], Batch]
+"""Makes the batch of a step inside the compiled program, as `Source.materialize`.
 
-    @property
-    def data_parts(self) -> int:
-        """As those of a source."""
-        ...
-
-    def __hash__(self) -> int: ...
-
-    def __call__(self, resident: Any, item: Any, shape: tuple[int, int]) -> Batch:
-        """As `Source.materialize`."""
-        ...
+It is hashable, and equal by value.
+"""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -106,21 +106,19 @@ class DeviceSource(Source):
         return items + [items[-1]._replace(taken=np.False_)] * (length - len(items))
 
     def _item(self, step: int) -> DeviceItem:
-        drawn = self._drawn(step)
+        points, positives = self._draw_points(step)
         keys = None
         if self.settings.input_dropout:
             epoch = step // self.steps_per_epoch
-            keys = self._owned(dropout_keys(self.order.seed, epoch, drawn.points))
+            keys = self._owned(dropout_keys(self.order.seed, epoch, points))
         draws = self.assembly.draw is not None
         return DeviceItem(
-            points=self._numbers(drawn.points),
-            positives=self._owned(drawn.positives).astype(np.int32),
+            points=self._numbers(points),
+            positives=self._owned(positives).astype(np.int32),
             dropout=keys,
-            sample=None if draws else self._host_sample(step, drawn.points, drawn.positives),
-            step=drawn.step,
-            key=drawn.key,
-            rates=drawn.rates,
+            sample=None if draws else self._host_sample(step, points, positives),
             taken=np.True_,
+            **self._scalars(step),
         )
 
     def _numbers(self, points: np.ndarray) -> np.ndarray:
@@ -137,9 +135,9 @@ class DeviceSource(Source):
         if draw is None or sampler is None or type(sampler) in TESTED:  # compiling it takes seconds
             return
         if self.assembly.reads_positives:  # of the first batch, which is whole here
-            drawn = self._drawn(0)
-            labels = take(as_sparse_rows(self.labels), drawn.points, self.shape_of_step(0)[1])
-            positives = self.terms.positives(self.terms.make(labels, drawn.points, drawn.positives))
+            points, drawn = self._draw_points(0)
+            labels = take(as_sparse_rows(self.labels), points, self.shape_of_step(0)[1])
+            positives = self.terms.positives(self.terms.make(labels, points, drawn))
         sample = _drawn_alone(draw, np.int32(0), positives, self._key[1])
         self._check_sample(sampler, sample, "on_device at step 0")
 

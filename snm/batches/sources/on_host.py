@@ -48,8 +48,7 @@ class HostSource(Source):
         return [self._batch(step) for step in steps]
 
     def _batch(self, step: int) -> Batch:
-        drawn = self._drawn(step)
-        points, positives = drawn.points, drawn.positives
+        points, positives = self._draw_points(step)
         epoch, columns = step // self.steps_per_epoch, None
         if self.data_parts == 1:
             features, terms, known, seen = self._blocks(epoch, points, positives)
@@ -61,17 +60,14 @@ class HostSource(Source):
             parts = [self._blocks(epoch, *part) for part in cut]
             features, terms, known, seen = jax.tree.map(lambda *leaves: np.stack(leaves), *parts)
             sample = self._host_sample(step, points, positives)
-        scalars: Any = drawn  # NumPy scalars, where `Batch` has JAX arrays
         return Batch(
             features=features,
             terms=terms,
             known=known,
             sample=sample,
-            step=scalars.step,
-            key=scalars.key,
-            rates=scalars.rates,
             columns=columns,
             seen=seen,
+            **self._scalars(step),
         )
 
     def _blocks(

@@ -17,7 +17,7 @@ import abc
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import jax
 import numpy as np
@@ -27,7 +27,7 @@ from scipy.sparse import csr_matrix
 from snm.batches.batch import Batch
 from snm.batches.csr_blocks import as_sparse_rows, take
 from snm.batches.epoch_order import Order
-from snm.batches.schedule import CONSTANT, Rates, Schedule
+from snm.batches.schedule import CONSTANT, Schedule
 from snm.batches.sources.assembly import Assembly, Terms
 from snm.batches.sources.counts import PointCounts
 from snm.batches.sources.sizes import EpochSizes
@@ -64,31 +64,13 @@ class BatchSettings:
     resized: bool = False
 
 
-class DrawnStep(NamedTuple):
-    """The random draws and scalars of a step.
-
-    Attributes:
-      points: int64 [batch_size]; -1 is padding.
-      positives: int64 [batch_size], which of its labels each point draws.
-      step: int32, as in `Batch`.
-      key: uint32 [2], as in `Batch`.
-      rates: as in `Batch`, of NumPy.
-    """
-
-    points: NDArray[np.int64]
-    positives: NDArray[np.int64]
-    step: np.int32
-    key: NDArray[np.uint32]
-    rates: Rates
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Source(abc.ABC):
     """The training points, cut into steps.
 
     Attributes:
       resident: whether the points stay on the device.
-      spec: the head.
+      spec: the head; one that differs only in B, k' or scale has the same points.
       settings: settings of the batches.
       sizes: sizes of the batches of each epoch, and the order of the N points with labels.
       features: float32 CSR [m, d], weighted: points counts.first .. counts.first + m - 1, those
@@ -156,10 +138,6 @@ class Source(abc.ABC):
             divisor=1,
         )
 
-    def with_spec(self, spec: HeadSpec) -> Self:
-        """A source of the same batches for a head that differs only in B, k' or scale."""
-        return dataclasses.replace(self, spec=spec)
-
     @property
     def order(self) -> Order:
         """The order of the points with labels, all N of them."""
@@ -226,19 +204,17 @@ class Source(abc.ABC):
     def _items(self, steps: range, length: int) -> list[Any]:
         """The data of some steps, and of padding steps up to `length`."""
 
-    def _drawn(self, step: int) -> DrawnStep:
+    def _draw_points(self, step: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The points of a step, -1 where a place is empty, and which of its labels each draws."""
         epoch, place = divmod(step, self.steps_per_epoch)
         rows, draw = self.order.epoch(epoch)
         points = rows[place]
         counts = self.counts.labels[points]
-        positives = np.where(points >= 0, (draw[points] * counts).astype(np.int64), 0)
-        return DrawnStep(
-            points=points,
-            positives=positives,
-            step=np.int32(step),
-            key=self._key,
-            rates=self.schedule(step),
-        )
+        return points, np.where(points >= 0, (draw[points] * counts).astype(np.int64), 0)
+
+    def _scalars(self, step: int) -> dict[str, Any]:
+        """What `Batch` and `DeviceItem` have in common, of NumPy."""
+        return {"step": np.int32(step), "key": self._key, "rates": self.schedule(step)}
 
     def _owned(self, of_points: np.ndarray) -> np.ndarray:
         """The part of an array of a batch's points that this process makes, by data parts."""

@@ -20,8 +20,6 @@ from snm.prediction.predictor import Predictor
 from snm.prediction.thresholds import Threshold
 from snm.runs.folder import RunFolder
 from snm.runs.schema import MemoryRecord, RunOrigin
-from snm.system import disk
-from snm.trainer.memory.files import write_memory
 from snm.trainer.memory.stored import make_memory, stored_rows
 from snm.trainer.memory.trial import ChosenMemory
 from snm.trainer.start.prepare import label_name_points
@@ -96,26 +94,20 @@ def find_inherited_memory(
 
 
 def inherit_memory(
-    folder: RunFolder,
     config: ResolvedConfig,
     dataset: Dataset,
     inherited: MemoryRecord,
     all_members: Predictor,
-) -> MemoryRecord:
-    """Makes the inherited memory, and writes it to the run folder.
+) -> ChosenMemory:
+    """Makes the inherited memory.
 
     Args:
-      folder: the run; gets the files of `try_memory`.
-      config: its settings.
+      config: the settings.
       dataset: as loaded; the memory stores its training points.
       inherited: the record that `find_inherited_memory` returned.
       all_members: the predictor of all members.
-
-    Returns:
-      The content of `memory.json`.
     """
     start_time = time.perf_counter()
-    disk.remove(folder.memory_record)
     memory, shifts = None, None
     if inherited.used:
         rows, names = stored_rows(config, dataset), label_name_points(config, dataset)
@@ -128,7 +120,7 @@ def inherit_memory(
         bytes=0 if memory is None else memory.nbytes,
         seconds=time.perf_counter() - start_time,
     )
-    return write_memory(folder, ChosenMemory(record, memory, shifts))
+    return ChosenMemory(record, memory, shifts)
 
 
 def _renumber_labels(calibration: Calibration, slots: NDArray[np.int64]) -> Calibration:

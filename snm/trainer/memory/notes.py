@@ -63,7 +63,7 @@ def _format_memory(record: MemoryRecord) -> str:
 
 
 def _format_notes(record: MemoryRecord) -> list[str]:
-    """The results of `try_memory`, a line for the memory and a line for an adjustment in use."""
+    """What a run chose or inherited: a line for the memory and a line for an adjustment in use."""
     lines = [_format_memory(record)]
     if (adjustment := record.adjustment) is not None:
         before, after = (
@@ -85,7 +85,7 @@ def log_memory_notes(folder: RunFolder, record: MemoryRecord, step: int) -> Iter
 
     Args:
       folder: of the run.
-      record: the result of `try_memory`.
+      record: the content of its `memory.json`.
       step: the last step of the run.
     """
     lines = [Noted(step, line) for line in _format_notes(record)]

@@ -104,9 +104,7 @@ def _add_to_rows(
 def _sum_on_devices(prepared: Prepared, state: TrainState) -> TrainState:
     """`start_at_centroids` with sums on the devices, by steps that update the rows in place."""
     source, mesh = prepared.source.for_centroids(), prepared.mesh
-    resident = source.resident_arrays()
-    if mesh is not None:
-        resident = spread_points(resident, source.data_parts, mesh)
+    resident = spread_points(source.resident_arrays(), mesh)
     # A single pass: compilation takes most of its time.
     shape = source.shape(0)
     program = jitted_steps(prepared.model, source, shape, mesh, centroid_step, answer_options)

@@ -45,7 +45,6 @@ from snm.trainer.steps.nonfinite import diagnose, points_of_step
 from snm.trainer.steps.programs import StepPrograms
 
 __all__ = [
-    "LoopHooks",
     "LoopPlan",
     "Probe",
     "Validation",
@@ -82,21 +81,6 @@ class Probe(NamedTuple):
     every: int
 
 
-class LoopHooks(NamedTuple):
-    """What the loop calls beside the steps.
-
-    Attributes:
-      validation: the evaluation on validation points, or None.
-      probe: another function of the state, or None.
-      stop: called after every dispatch. After True the loop saves a checkpoint and ends; a run that
-        is resumed from it takes the same steps as one that was never stopped.
-    """
-
-    validation: Validation | None = None
-    probe: Probe | None = None
-    stop: Callable[[], bool] | None = None
-
-
 class LoopPlan(NamedTuple):
     """When the loop ends, dispatches, saves, and what it does about non-finite steps.
 
@@ -124,7 +108,10 @@ def run_steps(
     progress: Counters,
     plan: LoopPlan,
     checkpoints: Store,
-    hooks: LoopHooks | None = None,
+    *,
+    validation: Validation | None = None,
+    probe: Probe | None = None,
+    stop: Callable[[], bool] | None = None,
 ) -> Generator[Event, None, TrainState]:
     """Trains from `progress.step` to `plan.last_step`, and yields events.
 
@@ -134,7 +121,10 @@ def run_steps(
       progress: counters of the run, which the loop updates in place.
       plan: when to end, dispatch and save.
       checkpoints: the store that saves states.
-      hooks: validation, probe and stop; None is none of them.
+      validation: the evaluation on validation points, or None.
+      probe: another function of the state, or None.
+      stop: called after every dispatch. After True the loop saves a checkpoint and ends; a run that
+        is resumed from it takes the same steps as one that was never stopped.
 
     Yields:
       Events. Those of a dispatch come one dispatch later, so that the device never waits.
@@ -145,15 +135,11 @@ def run_steps(
     Raises:
       NonFiniteError: a loss or gradient was not finite.
       SavingError: a checkpoint could not be written.
-      StoppedError: `hooks.stop` returned True.
+      StoppedError: `stop` returned True.
     """
     source, mesh = programs.source, programs.mesh
     last_step = plan.last_step
-    hooks = LoopHooks() if hooks is None else hooks
-    validation, probe, stop = hooks.validation, hooks.probe, hooks.stop
-    resident = source.resident_arrays()
-    if mesh is not None:
-        resident = spread_points(resident, source.data_parts, mesh)
+    resident = spread_points(source.resident_arrays(), mesh)
     periods = [plan.checkpoint_every]
     if validation is not None:
         periods.append(validation.every)
@@ -352,9 +338,7 @@ def prefetch_stacks(
     """
 
     def load(first: int, count: int) -> Any:
-        source = source_at(first)
-        stack = source.stack(first, count, length)
-        return stack if mesh is None else spread_stack(stack, source.data_parts, mesh)
+        return spread_stack(source_at(first).stack(first, count, length), mesh)
 
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         remaining = iter(dispatches)

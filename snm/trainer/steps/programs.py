@@ -13,6 +13,7 @@ from typing import Any
 import jax
 from jax.sharding import Mesh, PartitionSpec
 
+from snm.batches.batch import Batch
 from snm.batches.device_parts import points_specs, stack_specs
 from snm.batches.sources.assembly import Assembly
 from snm.batches.sources.source import Source
@@ -59,7 +60,10 @@ class StepPrograms:
         self.model, self.source, self.mesh, self._options = model, source, mesh, options
         self.stages = list(stages) or [Stage(0, model.spec)]
         self._models_and_sources = [
-            (dataclasses.replace(model, spec=stage.spec), source.with_spec(stage.spec))
+            (
+                dataclasses.replace(model, spec=stage.spec),
+                dataclasses.replace(source, spec=stage.spec),
+            )
             for stage in self.stages
         ]
         self._programs: dict[tuple[tuple[int, int], int], jax.stages.Wrapped] = {}
@@ -159,15 +163,16 @@ def jitted_assembly(
     axes = training_axes(mesh)
 
     def steps(state: TrainState, resident: Any, stack: Any) -> Any:
-        materialize = functools.partial(assembly, resident, shape=shape)
+        def materialize(item: Any) -> Batch:
+            return assembly(resident, item, shape)
+
         return train_steps(model, state, stack, materialize, step=step, axes=axes)
 
     def on_all(state: TrainState, resident: Any, stack: Any) -> Any:
         assert mesh is not None
         specs = state_specs(state, mesh)
-        of_points = points_specs(resident, assembly.data_parts)
-        of_stack = stack_specs(stack, assembly.data_parts)
-        inputs, outputs = (specs, of_points, of_stack), (specs, PartitionSpec())
+        inputs = specs, points_specs(resident, mesh), stack_specs(stack, mesh)
+        outputs = specs, PartitionSpec()
         return on_mesh(mesh, steps, inputs, outputs)(state, resident, stack)
 
     program = steps if mesh is None else on_all

@@ -185,7 +185,7 @@ def test_sharded_arrays_equal_the_originals(data):
         dataset.train.labels, BatchSettings(batch_size=16), data_parts=2,
     )  # fmt: skip
     stack = source.stack(0, 2)
-    laid = spread_stack(stack, 2, mesh)
+    laid = spread_stack(stack, mesh)
     for mine, made in zip(jax.tree.leaves(laid), jax.tree.leaves(stack), strict=True):
         np.testing.assert_array_equal(np.asarray(mine), made)
     assert laid.features.ids.addressable_shards[0].data.shape[1] == 1  # a part a device

@@ -171,7 +171,7 @@ def test_each_stage_draws_its_own_number_of_labels(data, tmp_path):
     state = starting_state(prepared, None, 1)
     for step in range(12):
         head = dataclasses.replace(prepared.model.spec, sampled=(4, 8, 16)[step // 4])
-        source = prepared.source.with_spec(head)
+        source = dataclasses.replace(prepared.source, spec=head)
         alone = dataclasses.replace(prepared.model, spec=head)
         program = jitted_steps(alone, source, source.shape_of_step(step))
         state, _ = program(state, (), source.stack(step, 1))
