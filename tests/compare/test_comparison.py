@@ -7,7 +7,7 @@ import shutil
 import pytest
 import tiny
 from compare.campaigns import end_runs_at_once, small_arms
-from compare.comparison import BASE, NAMES, arm, full, results
+from compare.comparison import BASE, NAMES, arm, full, results, unprobed
 
 import snm
 from snm.compare.arms import BASELINE
@@ -98,7 +98,7 @@ def test_settings_in_which_arms_differ_are_told():
 
 def test_what_a_comparison_sets_itself_is_told_beside_the_arms():
     """Votes of a memory are the same for all losses, so a report of arms that have one says so."""
-    found = results(arm(BASE, [1.0, 2.0]), arm("top-1", [2.0, 3.0]))
+    found = results(unprobed(arm(BASE, [1.0, 2.0])), unprobed(arm("top-1", [2.0, 3.0])))
     alone = "Each run is one model of all training points, without validation, a memory of"
     votes = "Each run is one model, without validation, and has a memory of neighbours where"
     settings = found["plan"]["settings"]
