@@ -11,7 +11,6 @@ read, and its time as a share of the time of all labels.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import statistics
@@ -25,10 +24,10 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from benchmarks.command_line import make_parser, write_results
 from benchmarks.open_time import export_model
 from snm.export.load import load
 from snm.machine.versions import machine_record
-from snm.runs.folder import write_json
 from snm.system.compilation_cache import enable_compilation_cache
 
 SIZES = (10, 100, 1_000, 10_000, 100_000)
@@ -40,21 +39,17 @@ K = 5
 
 def main() -> None:
     """Prints the results, and writes them as JSON."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--folder", type=Path, help="where the model is, or is written and stays")
-    parser.add_argument("--out", type=Path, help="a JSON file to write")
     args = parser.parse_args()
     enable_compilation_cache()
     with tempfile.TemporaryDirectory() as place:
         rows = measure(export_model(args.folder or Path(place)), args.rounds)
     for row in rows:
         print(json.dumps(row))
-    if args.out is not None:
-        about = {"points of a block": POINTS, "rounds": args.rounds, "k": K}
-        write_json(args.out, {**machine_record(), **about, "rows": rows})
+    about = {"points of a block": POINTS, "rounds": args.rounds, "k": K}
+    write_results(args.out, {**machine_record(), **about, "rows": rows})
 
 
 def measure(folder: Path, rounds: int) -> list[dict[str, Any]]:

@@ -10,7 +10,6 @@ training steps, and the best labels of a block of points. The chosen options are
 
 from __future__ import annotations
 
-import argparse
 import functools
 import os
 import time
@@ -23,6 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import snm
+from benchmarks.command_line import make_parser, write_results
 from snm.batches.csr_blocks import make_block
 from snm.config.resolve import resolve
 from snm.data.weighting import Weighting
@@ -31,7 +31,6 @@ from snm.model.model import init_state
 from snm.model.train_step import centroid_step, train_step
 from snm.prediction.point_blocks import ROWS
 from snm.prediction.programs import jitted_queries, jitted_top
-from snm.runs.folder import write_json
 from snm.trainer.start.prepare import prepare
 from snm.trainer.steps.programs import jitted_steps
 
@@ -57,13 +56,10 @@ class Program(NamedTuple):
 
 def main() -> None:
     """Prints a line for each program and set of options, and writes all as JSON."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument("data", nargs="+", type=Path, help="folders of data sets")
     parser.add_argument("--presets", nargs="+", default=["fast", "default"])
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--out", type=Path, help="a JSON file to write")
     args = parser.parse_args()
     # XLA's own values. Where the environment has some, `snm` sets none, and those below count.
     os.environ["XLA_FLAGS"] += (
@@ -76,10 +72,8 @@ def main() -> None:
                 for arm in measure(program, args.rounds):
                     found.append({"data": data.name, "preset": preset, **arm})
                     print(describe_arm(found[-1]), flush=True)
-    if args.out is not None:
-        write_json(
-            args.out, {"machine": machine_record(), "rounds": args.rounds, "programs": found}
-        )
+    about = {"machine": machine_record(), "rounds": args.rounds}
+    write_results(args.out, {**about, "programs": found})
 
 
 def describe_arm(arm: dict[str, Any]) -> str:

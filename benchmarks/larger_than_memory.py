@@ -11,7 +11,6 @@ programs, some 400 MiB. The memory of a process is read from the kernel four tim
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -23,9 +22,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.command_line import make_parser, print_and_write
 from snm.data.formats.layouts import find_files
 from snm.machine.versions import machine_record
-from snm.runs.folder import write_json
 
 _TOPICS, _PHRASES, _WORDS = 1000, 12, 12  # labels; phrases of a topic; words of a phrase
 _VOCABULARY = 20_000
@@ -36,19 +35,14 @@ _STACK = 1 << 20  # bytes
 
 def main() -> None:
     """Prints the results, and writes them as JSON."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument("--limit", type=int, default=768, help="MiB of the data segment")
     parser.add_argument("--times", type=float, default=4, help="size of the CSV over the limit")
     parser.add_argument("--folder", type=Path, help="for the data, which are removed; has room")
-    parser.add_argument("--out", type=Path, help="a JSON file to write")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=args.folder) as folder:
         found = measure(Path(folder), args.limit << 20, args.times)
-    print(json.dumps(found, indent=1))
-    if args.out is not None:
-        write_json(args.out, found)
+    print_and_write(args.out, found)
 
 
 def measure(folder: Path, limit: int, times: float, *flags: str) -> dict[str, Any]:

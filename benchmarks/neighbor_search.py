@@ -12,7 +12,6 @@ neighbours with a common feature that it finds. `--name` keeps the rows of other
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from collections.abc import Callable
@@ -23,7 +22,7 @@ from unittest import mock
 import numpy as np
 
 import snm
-from benchmarks.kept_results import read_results, write_results
+from benchmarks.command_line import make_parser, read_results, write_results
 from snm.data.weighting import Weighting
 from snm.machine.versions import machine_record
 from snm.memory.memory import NUM_FOUND
@@ -79,14 +78,11 @@ def rows_of(folder: Path, threads: list[int], peers: bool) -> list[dict[str, Any
 
 def main() -> None:
     """Prints the rows, and writes them."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument("data", nargs="+", type=Path)
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2, 16])
     parser.add_argument("--name", default="now", help="of these rows")
     parser.add_argument("--no-peers", action="store_true")
-    parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
     kept = read_results(args.out, {"on": {}, "rows": []})
     rows = [row for row in kept["rows"] if row["name"] != args.name]

@@ -29,6 +29,7 @@ import jax
 import numpy as np
 
 import snm
+from benchmarks.command_line import make_parser, print_and_write
 from benchmarks.trust.checksum_cost import drop_page_cache
 from snm.bench.shapes import SHAPES
 from snm.config.resolved import RESOLVED, ResolvedConfig, unresolved_values
@@ -37,7 +38,7 @@ from snm.data.weighting import Weighting
 from snm.machine.versions import machine_record, versions
 from snm.model.from_config import make_model
 from snm.model.placement import init_state_on
-from snm.runs.folder import RunFolder, write_json
+from snm.runs.folder import RunFolder
 from snm.runs.schema import RunOrigin
 from snm.system.compilation_cache import enable_compilation_cache
 
@@ -49,12 +50,9 @@ _CASES += [("run", False, True)]
 
 def main() -> None:
     """Prints the results, and writes them as JSON."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument("--calls", type=int, default=5, help="of snm.load, from the page cache")
     parser.add_argument("--folder", type=Path, help="where the model is, or is written and stays")
-    parser.add_argument("--out", type=Path, help="a JSON file to write")
     parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--no-verify", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -62,9 +60,7 @@ def main() -> None:
         run_child(args.child, verify=not args.no_verify, calls=args.calls)
         return
     found = measure(args.calls, args.folder)
-    print(json.dumps(found, indent=1))
-    if args.out is not None:
-        write_json(args.out, found)
+    print_and_write(args.out, found)
 
 
 def write_run(folder: Path, shape: str = "amazon670k") -> RunFolder:

@@ -21,9 +21,9 @@ from typing import Any
 
 import jax
 
+from benchmarks.command_line import make_parser, write_results
 from benchmarks.compile_options import programs_of
 from snm.machine.versions import machine_record
-from snm.runs.folder import write_json
 
 _ARMS = {
     "whole": "",  # what `import snm` sets
@@ -34,14 +34,11 @@ _WARM = 2  # runs that do not count
 
 def main() -> None:
     """Prints a line for each data set and preset, and writes all as JSON."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument("data", nargs="+", type=Path, help="folders of data sets")
     parser.add_argument("--presets", nargs="+", default=["fast", "default"])
     parser.add_argument("--turns", type=int, default=5, help="processes of each arm")
     parser.add_argument("--runs", type=int, default=100, help="steps that a process takes")
-    parser.add_argument("--out", type=Path, help="a JSON file to write")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
@@ -53,8 +50,7 @@ def main() -> None:
             turns = [_turn(data, preset, args.runs) for _ in range(args.turns)]
             found.append({"data": data.name, "preset": preset, **_summary(turns), "turns": turns})
             print(_described(found[-1]), flush=True)
-    if args.out is not None:
-        write_json(args.out, {"machine": machine_record(), "runs": args.runs, "steps": found})
+    write_results(args.out, {"machine": machine_record(), "runs": args.runs, "steps": found})
 
 
 def _turn(data: Path, preset: str, runs: int) -> dict[str, dict[str, float]]:

@@ -11,7 +11,6 @@ differ, and are counted as `wrong`.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
@@ -24,22 +23,22 @@ from pathlib import Path
 import numpy as np
 
 import snm
+from benchmarks.command_line import make_parser, write_results
 from benchmarks.http_client import request
 from snm.machine.versions import machine_record
-from snm.runs.folder import RunFolder, write_json
+from snm.runs.folder import RunFolder
 
 _CLIENTS = (1, 8, 64)
 _POINTS = 512
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = make_parser(__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("--index", type=Path)
     parser.add_argument("--export", type=Path, help="serve this export of the run as npy")
     parser.add_argument("--workers", type=int, default=1, help="processes that serve it")
     parser.add_argument("--seconds", type=float, default=5.0)
-    parser.add_argument("--out", type=Path, help="JSON file to write")
     options = parser.parse_args()
     rows = []
     features = snm.load_data(RunFolder(options.run).read_origin().data).test.features
@@ -70,9 +69,8 @@ def main() -> None:
                 rows.append(row | {"refused": refused, "wrong": wrong, "load": os.getloadavg()[0]})
         finally:
             server.terminate()
-    if options.out:
-        about = {"seconds": options.seconds, "workers": options.workers}
-        write_json(options.out, {**machine_record(), **about, "rows": rows})
+    about = {"seconds": options.seconds, "workers": options.workers}
+    write_results(options.out, {**machine_record(), **about, "rows": rows})
 
 
 async def _load(

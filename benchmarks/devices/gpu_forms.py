@@ -30,7 +30,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from benchmarks.kept_results import read_results, write_results
+from benchmarks.command_line import read_results, write_results
 from snm.bench.environment import describe_environment
 from snm.bench.rates import MachineRates
 from snm.bench.shapes import SHAPES, make_source

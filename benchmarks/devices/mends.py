@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import SingleDeviceSharding
 
-from benchmarks.kept_results import read_results, write_results
+from benchmarks.command_line import read_results, write_results
 from snm.bench.shapes import SHAPES, make_model, make_source
 from snm.head import by_threshold, plan
 from snm.head.head import update_head

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.kept_results import read_results, write_results
+from benchmarks.command_line import read_results, write_results
 
 STEPS = 4
 CASES = [  # target, program, shape, k', settings of the head

@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks.kept_results import read_results, write_results
+from benchmarks.command_line import read_results, write_results
 from snm.topk import Masked
 from snm.topk.kernel.on_tpu import top_on_tpu
 from snm.topk.kernel.plan import Tiles

@@ -12,12 +12,10 @@ parameters, answers. Parameters come from files with checksums; the arrays are t
 load. A damaged cache is parsed again, which is harmless.
 """
 
-import argparse
 import collections
 import contextlib
 import dataclasses
 import io
-import json
 import tempfile
 import time
 from collections.abc import Callable
@@ -28,6 +26,7 @@ import jax
 import numpy as np
 
 import snm
+from benchmarks.command_line import make_parser, print_and_write
 from snm.checkpoints.store import Checkpoints
 from snm.compare.records import read_record, write_record
 from snm.config.settings import read_config
@@ -230,16 +229,11 @@ def measure(flips: int, seed: int = 0) -> dict[str, Any]:
 
 def main() -> None:
     """Prints the results, and writes them as JSON."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument("--flips", type=int, default=10_000)
-    parser.add_argument("--out", type=Path, help="a JSON file to write")
     args = parser.parse_args()
     found = measure(args.flips)
-    print(json.dumps(found, indent=1))
-    if args.out is not None:
-        write_json(args.out, found)
+    print_and_write(args.out, found)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,6 @@ round, the one least disturbed by other programs.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import tempfile
 import time
@@ -21,11 +19,11 @@ from typing import Any
 
 import jax
 
+from benchmarks.command_line import make_parser, print_and_write
 from snm.bench.shapes import SHAPES, make_model
 from snm.checkpoints.store import Checkpoints
 from snm.model.model import abstract_state
 from snm.model.placement import init_state_on
-from snm.runs.folder import write_json
 
 
 def drop_page_cache(folder: Path) -> None:
@@ -87,17 +85,12 @@ def measure(rounds: int, folder: Path | None = None) -> dict[str, Any]:
 
 def main() -> None:
     """Prints the results, and writes them as JSON."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--folder", type=Path, help="where to save the model, on the disk to time")
-    parser.add_argument("--out", type=Path, help="a JSON file to write")
     args = parser.parse_args()
     found = measure(args.rounds, args.folder)
-    print(json.dumps(found, indent=1))
-    if args.out is not None:
-        write_json(args.out, found)
+    print_and_write(args.out, found)
 
 
 if __name__ == "__main__":

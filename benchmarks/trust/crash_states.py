@@ -12,7 +12,6 @@ to its end, which must have the same bits, or the same metrics, as without a cut
 is injected into each call in turn.
 """
 
-import argparse
 import contextlib
 import errno
 import os
@@ -24,13 +23,14 @@ from pathlib import Path
 from typing import Any
 
 import snm
+from benchmarks.command_line import make_parser, write_results
 from benchmarks.trust.crash_bench import CONFIG, STEPS, Bench, arrays, same, tree
 from benchmarks.trust.crash_folders import cuts_of_a_comparison, cuts_of_the_cache
 from benchmarks.trust.crash_model import Recorder, write_state
 from snm.checkpoints.manifest import DamagedError
 from snm.errors import InputError
 from snm.runs.events import Saved
-from snm.runs.folder import RunFolder, write_json
+from snm.runs.folder import RunFolder
 from snm.runs.manifest import read_manifest
 from snm.trainer.result import run_origin
 
@@ -219,16 +219,12 @@ def measure(states: int, every: int = 1, report: Callable[[Any], None] = print) 
 
 def main() -> None:
     """Prints the results, and writes them as JSON."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument("--states", type=int, default=10_000)
     parser.add_argument("--every", type=int, default=1, help="inject an error at every n-th call")
-    parser.add_argument("--out", type=Path, help="a JSON file to write")
     args = parser.parse_args()
     found = measure(args.states, args.every)
-    if args.out is not None:
-        write_json(args.out, found)
+    write_results(args.out, found)
 
 
 if __name__ == "__main__":

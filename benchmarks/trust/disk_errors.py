@@ -12,7 +12,6 @@ writes, so these succeed.
 
 from __future__ import annotations
 
-import argparse
 import collections
 import ctypes
 import dataclasses
@@ -30,6 +29,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.command_line import make_parser, write_results
 from snm.errors import InputError
 
 if TYPE_CHECKING:
@@ -238,18 +238,12 @@ def main() -> int:
     """Prints the results, and writes them as JSON."""
     if _SHIM not in os.environ:
         return preloaded(sys.argv[1:])
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument("--every", type=int, default=1, help="let every n-th call fail")
     parser.add_argument("--seconds", type=float, help="begin no further try after that")
-    parser.add_argument("--out", type=Path, help="a JSON file to write")
     args = parser.parse_args()
     found = measure(args.every, args.seconds, lambda line: print(line, flush=True))
-    if args.out is not None:
-        from snm.runs.folder import write_json
-
-        write_json(args.out, found)
+    write_results(args.out, found)
     return 1 if found["failed"] else 0
 
 

@@ -10,7 +10,6 @@ for the next time, and the smallest of them as text in `--keep`.
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import subprocess
@@ -20,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from snm.runs.folder import write_json
+from benchmarks.command_line import make_parser, write_results
 from snm.system.files import write_atomic
 
 _INSTRUMENTED = [
@@ -99,15 +98,12 @@ def main() -> None:
         return
     from benchmarks.trust.fuzz_targets import TARGETS
 
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument("formats", nargs="*", default=[], help="targets; by default all")
     parser.add_argument("--inputs", type=int, default=1_000_000, help="of all formats together")
     parser.add_argument("--seconds", type=float, help="begin no further round after that")
     parser.add_argument("--corpus", type=Path, help="a folder of inputs; by default a new one")
     parser.add_argument("--keep", type=Path, help="a file for the smallest inputs")
-    parser.add_argument("--out", type=Path, help="a JSON file to write")
     args = parser.parse_args()
     chosen, begun = args.formats or list(TARGETS), time.monotonic()
     rows: dict[str, dict[str, Any]] = {}
@@ -129,8 +125,7 @@ def main() -> None:
                      "failed": sum(one["failed"] for one in rows.values()),
                      "seconds": round(time.monotonic() - begun),
                      "formats": list(rows.values())}  # fmt: skip
-            if args.out is not None:
-                write_json(args.out, found)
+            write_results(args.out, found)
         if args.keep is not None:
             keep(corpus, args.keep)
     print(json.dumps(found, indent=1))

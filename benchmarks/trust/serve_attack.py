@@ -12,7 +12,6 @@ must arrive completely, and the exit status must be 0.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import collections
 import json
@@ -29,8 +28,8 @@ from typing import Any
 import numpy as np
 
 import snm
+from benchmarks.command_line import make_parser, print_and_write
 from benchmarks.http_client import request
-from snm.runs.folder import write_json
 
 CLIENTS, SLOW, PATIENCE = 64, 16, 5
 CONFIG = snm.Config(
@@ -180,16 +179,11 @@ def measure(requests: int) -> dict[str, Any]:
 
 def main() -> None:
     """Prints the results, and writes them as JSON."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument("--requests", type=int, default=100_000)
-    parser.add_argument("--out", type=Path, help="a JSON file to write")
     args = parser.parse_args()
     found = measure(args.requests)
-    print(json.dumps(found, indent=1))
-    if args.out is not None:
-        write_json(args.out, found)
+    print_and_write(args.out, found)
 
 
 if __name__ == "__main__":

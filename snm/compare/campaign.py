@@ -26,11 +26,12 @@ from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config
 from snm.config.stages import SizeSchedule
 from snm.data.dataset import Dataset
+from snm.data.load import absolute_source
 from snm.errors import InputError, StoppedError
 from snm.losses.sampled import LOSSES
 from snm.text import counted
 
-__all__ = ["FIXED_SETTINGS", "WITHOUT_MEMORY", "Campaign", "CampaignSettings", "sampled_range"]
+__all__ = ["FIXED_SETTINGS", "WITHOUT_MEMORY", "Campaign", "sampled_range"]
 
 _TUNING_METRIC = "R@1"
 """The metric that tuning maximises, on the held-out fifth of train."""
@@ -53,36 +54,19 @@ OnProgress = Callable[[str, Running], None]
 """A progress callback: called with the stage and the state of its jobs."""
 
 
-@dataclasses.dataclass(frozen=True)
-class CampaignSettings:
-    """What to compare.
+class Campaign:
+    """Runs a comparison in a folder.
 
-    Attributes:
+    Args:
       data: source of the data set, as for `snm.load_data`.
+      dataset: the data set.
       arms: the arms, not yet resolved.
+      folder: folder of results and unfinished runs.
       seeds: number of seeds, counted from 0.
       tune: whether to also run each arm with the best settings of its grid.
       tune_epochs: epochs of a tuning trial; None means half of a run's.
       equal_seconds: whether to also run each arm for as long as its baseline took.
       jobs: number of concurrent processes.
-    """
-
-    data: str
-    arms: Sequence[Arm]
-    seeds: int
-    tune: bool
-    tune_epochs: int | None
-    equal_seconds: bool
-    jobs: int
-
-
-class Campaign:
-    """Runs a comparison in a folder.
-
-    Args:
-      settings: what to compare.
-      dataset: the data set that `settings.data` names.
-      folder: folder of results and unfinished runs.
       on_progress: called with the stage and the state of its jobs.
 
     Attributes:
@@ -93,22 +77,47 @@ class Campaign:
     """
 
     def __init__(
-        self, settings: CampaignSettings, dataset: Dataset, folder: Path, on_progress: OnProgress
+        self,
+        data: str,
+        dataset: Dataset,
+        arms: Sequence[Arm],
+        folder: Path,
+        *,
+        seeds: int = 1,
+        tune: bool = False,
+        tune_epochs: int | None = None,
+        equal_seconds: bool = False,
+        jobs: int = 1,
+        on_progress: OnProgress = lambda *_: None,
     ):
-        self._settings, self._dataset, self._on_progress = settings, dataset, on_progress
+        self._data, self._dataset, self._on_progress = data, dataset, on_progress
+        self._num_seeds, self._tune, self._jobs = seeds, tune, jobs
+        self._equal_seconds = equal_seconds
         self._stop: Callable[[], bool] = lambda: False
         self._runs, self._epochs_file = folder / "runs", folder / "decided.json"
-        configs = [_resolved(arm, dataset) for arm in settings.arms]
+        configs = [_resolved(arm, dataset) for arm in arms]
         self.arms = [
             ResolvedArm(arm.name, config, arm.baseline, arm.about + _with_memory(config))
-            for arm, config in zip(settings.arms, configs, strict=True)
+            for arm, config in zip(arms, configs, strict=True)
         ]
+        self._tune_epochs = tune_epochs or max(1, self.arms[0].config.epochs // 2)
 
-    @property
-    def tune_epochs(self) -> int:
-        """Epochs of a tuning trial."""
-        epochs = self.arms[0].config.epochs
-        return self._settings.tune_epochs or max(1, epochs // 2)
+    def plan(self) -> dict[str, Any]:
+        """The content of `plan.json`: what is compared, with which settings."""
+        config = self.arms[0].config
+        return {
+            "data": absolute_source(self._data),
+            "sha256": self._dataset.sha256,
+            "arms": [arm.name for arm in self.arms],
+            # The results hold the differences of the other arms.
+            "settings": dataclasses.asdict(config),
+            "seeds": self._num_seeds,
+            "tune": self._tune,
+            "tune_epochs": self._tune_epochs,
+            "trials": len(tuning_grid(config)),
+            "equal_seconds": self._equal_seconds,
+            "jobs": self._jobs,
+        }
 
     def run(self, stop: Callable[[], bool] = lambda: False) -> Iterator[dict[str, Any]]:
         """Runs all stages.
@@ -127,7 +136,7 @@ class Campaign:
         first = self._table("equal steps", self.arms, probes=_PROBES)
         results: dict[str, Any] = {"arms": first}
         yield results
-        if self._settings.tune:
+        if self._tune:
             results["tuning"] = self._tuning()
             chosen = [
                 dataclasses.replace(arm, config=dataclasses.replace(arm.config, **best))
@@ -136,7 +145,7 @@ class Campaign:
             ]
             results["tuned"] = self._table("tuned", chosen)
             yield results
-        if self._settings.equal_seconds:
+        if self._equal_seconds:
             results["equal_seconds"] = self._table("equal seconds", self._arms_at_equal_time(first))
             yield results
 
@@ -149,14 +158,14 @@ class Campaign:
         jobs = {
             (arm.name, seed): Job(arm.name, dataclasses.replace(arm.config, seed=seed), "test",
                                   self._num_probes(arm, probes))
-            for seed in range(self._settings.seeds)
+            for seed in range(self._num_seeds)
             for arm in arms
         }  # fmt: skip
         self._run_jobs(stage, list(jobs.values()))
         differing = _differing(arms)
         results = {key: read_result(self._runs, job) or {} for key, job in jobs.items()}
         successful = {
-            arm.name: [results[arm.name, seed] for seed in range(self._settings.seeds)
+            arm.name: [results[arm.name, seed] for seed in range(self._num_seeds)
                        if "metrics" in results[arm.name, seed]]
             for arm in arms
         }  # fmt: skip
@@ -173,7 +182,7 @@ class Campaign:
                 "differing": differing[arm.name],
                 "seeds": [
                     {"seed": seed, **_reported(results[arm.name, seed])}
-                    for seed in range(self._settings.seeds)
+                    for seed in range(self._num_seeds)
                 ],
                 "seconds": _mean(successful[arm.name], "seconds"),
                 "peak_memory_bytes": _mean(successful[arm.name], "peak_memory_bytes"),
@@ -193,7 +202,7 @@ class Campaign:
             (arm.name, number): (
                 settings,
                 Job(arm.name, dataclasses.replace(arm.config, seed=0,
-                    epochs=self.tune_epochs, **settings), "validation"),
+                    epochs=self._tune_epochs, **settings), "validation"),
             )
             for arm in self.arms
             for number, settings in enumerate(tuning_grid(arm.config))
@@ -239,13 +248,13 @@ class Campaign:
 
         At equal seconds, an arm takes as long as its baseline, which has run already.
         """
-        seeds = self._settings.seeds
+        seeds = self._num_seeds
         runs: dict[str, list[tuple[str, int]]] = {"equal steps": []}
-        if self._settings.tune:
-            runs["tuning"] = [(arm.name, self.tune_epochs) for arm in self.arms
+        if self._tune:
+            runs["tuning"] = [(arm.name, self._tune_epochs) for arm in self.arms
                               for _ in tuning_grid(arm.config)]  # fmt: skip
             runs["tuned"] = seeds * [(arm.name, arm.config.epochs) for arm in self.arms]
-        if self._settings.equal_seconds:
+        if self._equal_seconds:
             runs["equal seconds"] = seeds * [(arm.baseline, arm.config.epochs) for arm in self.arms
                                              if arm.name != arm.baseline]  # fmt: skip
         names = list(runs)
@@ -253,7 +262,7 @@ class Campaign:
 
     def _run_jobs(self, stage: str, jobs: list[Job]) -> None:
         later = self._later_runs(stage)
-        states = run_jobs(self._settings.data, self._runs, jobs, self._settings.jobs)
+        states = run_jobs(self._data, self._runs, jobs, self._jobs)
         with contextlib.closing(states):  # closing ends the processes
             for state in states:
                 self._on_progress(stage, dataclasses.replace(state, later=later))

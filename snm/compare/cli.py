@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
-import platform
 import re
-import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -15,21 +11,16 @@ from tyro.conf import Positional, arg
 
 from snm.config.settings import Config, check_name, parse_config, preset, read_toml
 from snm.errors import STOPPED, InputError
-from snm.machine.cores import num_cores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from snm.compare.arms import Arm
-    from snm.compare.campaign import Campaign
     from snm.compare.progress import Display
     from snm.config.resolved import ResolvedConfig
     from snm.data.dataset import Dataset
 
 __all__ = ["Compare"]
-
-# Keys of the plan that must not change when a comparison is resumed; seeds and arms may be added.
-_FIXED = ("sha256", "settings")
 
 _MINED = (1, 16, 64, 256)  # k' that are compared by default
 _KEPT = "keeps what is done, and goes on"
@@ -168,10 +159,12 @@ def _run(command: Compare) -> None:
       InputError: the data, the settings or the folder are not valid.
       SystemExit: with status 1, if all runs failed.
     """
-    from snm.compare.campaign import Campaign, CampaignSettings
+    from snm.compare.campaign import Campaign
+    from snm.compare.plan import PLAN, check_same_plan, describe
     from snm.compare.progress import Display
     from snm.compare.records import write_record
     from snm.compare.report.parts import count_failed
+    from snm.compare.report.published import published_for
     from snm.compare.report.tables import all_sheets
     from snm.compare.report.terminal import layout_tables
     from snm.system.locks import LOCK, locked
@@ -184,37 +177,34 @@ def _run(command: Compare) -> None:
     display = Display(command.jobs)
     # Resolves and checks every arm before anything is written.
     campaign = Campaign(
-        CampaignSettings(
-            data=command.data,
-            arms=arms,
-            seeds=command.seeds,
-            tune=command.tune,
-            tune_epochs=command.tune_epochs,
-            equal_seconds=command.equal_seconds,
-            jobs=command.jobs,
-        ),
+        command.data,
         dataset,
+        arms,
         command.out,
-        display,
+        seeds=command.seeds,
+        tune=command.tune,
+        tune_epochs=command.tune_epochs,
+        equal_seconds=command.equal_seconds,
+        jobs=command.jobs,
+        on_progress=display,
     )
-    plan = _plan(command, campaign, arms, dataset)
+    plan = campaign.plan()
     if command.out.is_dir():  # before a lock is written into it
-        _check_same_plan(command.out, plan)
+        check_same_plan(command.out, plan)
     with locked(command.out / LOCK, f"--out {command.out}"):
-        _check_same_plan(command.out, plan)
-        write_record(command.out / "plan.json", plan)
-        description = _describe(command, dataset, plan)
-        tables: dict[str, Any] = {}
+        check_same_plan(command.out, plan)
+        write_record(command.out / PLAN, plan)
+        results = describe(dataset, plan)
         with display.bar, announced_stop(_STOPPING, _KEPT) as stop:
             for tables in campaign.run(stop):
-                _write_figures(command.out, {**description, **tables})
-            tables["peers"] = _peers(command, campaign.arms[0].config, display, stop)
-        tables["published"] = _published(dataset)
-        results = {**description, **tables}
-        _write(command.out, results)
+                results |= tables
+                _write_figures(command.out, results)
+            results["peers"] = _peers(command, campaign.arms[0].config, display, stop)
+        results["published"] = published_for(dataset.name)
+        _write_figures(command.out, results)
+        report = _write_report(command.out, results)
     for sheet in all_sheets(results):
         console.print(*layout_tables(sheet, console.width), sep="\n")
-    report = command.out / "report.html"
     say(f"\n{report}")
     failed, total = count_failed(results)
     if failed == total:
@@ -285,80 +275,6 @@ def _arms_and_data(command: Compare) -> tuple[list[Arm], Dataset]:
     return arms, dataset
 
 
-def _plan(
-    command: Compare, campaign: Campaign, arms: list[Arm], dataset: Dataset
-) -> dict[str, Any]:
-    """The content of `plan.json`: what is compared, with which settings."""
-    from snm.compare.arms import tuning_grid
-    from snm.data.load import absolute_source
-
-    return {
-        "data": absolute_source(command.data),
-        "sha256": dataset.sha256,
-        "arms": [arm.name for arm in arms],
-        # The results hold the differences of the other arms.
-        "settings": dataclasses.asdict(campaign.arms[0].config),
-        "seeds": command.seeds,
-        "tune": command.tune,
-        "tune_epochs": campaign.tune_epochs,
-        "trials": len(tuning_grid(campaign.arms[0].config)),
-        "equal_seconds": command.equal_seconds,
-        "jobs": command.jobs,
-    }
-
-
-def _check_same_plan(out: Path, plan: dict[str, Any]) -> None:
-    from snm.compare.records import read_record
-    from snm.system.locks import LOCK
-
-    path = out / "plan.json"
-    if not path.exists():
-        # A command that was killed while it wrote the plan leaves a partial file.
-        own_files = (LOCK, path.with_suffix(".partial").name)
-        others = [p.name for p in out.iterdir() if p.name not in own_files]
-        if others:
-            found = f"{others[0]} in a folder that is no comparison"
-            raise InputError(f"--out {out}", found, "a new or empty folder")
-        return
-    stored = read_record(path)
-    for name in _FIXED:
-        value = plan[name]
-        if stored.get(name) != value:
-            if name == "sha256":
-                found = f"a comparison of other data ({stored.get('data')})"
-                raise InputError(f"--out {out}", found, "the same data: choose another folder")
-            if isinstance(value, dict):
-                old = stored.get(name) or {}
-                changed = (key for key in {**value, **old} if old.get(key) != value.get(key))
-                name = next(changed)
-                value, stored = value.get(name), old
-            found = f"a comparison with {name} = {stored.get(name)!r}"
-            raise InputError(f"--out {out}", found, f"{value!r}: choose another folder")
-
-
-def _describe(command: Compare, dataset: Dataset, plan: dict[str, Any]) -> dict[str, Any]:
-    from snm.machine.versions import environment_record
-
-    assert dataset.test is not None
-    environment = environment_record()
-    return {
-        "command": shlex.join(["snm", *sys.argv[1:]]),
-        "date": datetime.date.today().isoformat(),
-        "data": {
-            "name": dataset.name,
-            "sha256": dataset.sha256,
-            "points": dataset.train.num_points,
-            "test_points": dataset.test.num_points,
-            "features": dataset.train.num_features,
-            "labels": dataset.train.num_labels,
-        },
-        "plan": {k: v for k, v in plan.items() if k not in ("data", "sha256")},
-        "device": environment["device"],
-        "versions": environment["versions"],
-        "machine": {"cores": num_cores(), "architecture": platform.machine()},
-    }
-
-
 def _peers(
     command: Compare, config: ResolvedConfig, display: Display, stop: Callable[[], bool]
 ) -> list[dict[str, Any]]:
@@ -389,12 +305,6 @@ def _peers(
     return results
 
 
-def _published(dataset: Dataset) -> Any:
-    from snm.compare.report.published import published_for
-
-    return published_for(dataset.name)
-
-
 def _write_figures(out: Path, results: dict[str, Any]) -> None:
     from snm.compare.report.flat import results_csv
     from snm.runs.folder import write_json
@@ -404,11 +314,12 @@ def _write_figures(out: Path, results: dict[str, Any]) -> None:
     write_atomic(out / "results.csv", results_csv(results))
 
 
-def _write(out: Path, results: dict[str, Any]) -> None:
+def _write_report(out: Path, results: dict[str, Any]) -> Path:
+    """Writes the tables and the page; returns the path of the page."""
     from snm.compare.report.markdown import markdown
     from snm.compare.report.page import page
     from snm.system.files import write_atomic
 
-    _write_figures(out, results)
-    for name, text in (("table.md", markdown(results)), ("report.html", page(results))):
-        write_atomic(out / name, text)
+    write_atomic(out / "table.md", markdown(results))
+    write_atomic(out / "report.html", page(results))
+    return out / "report.html"

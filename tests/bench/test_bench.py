@@ -270,12 +270,11 @@ def test_draws_have_no_last_call(monkeypatch):
     assert len(set(map(tuple, np.asarray(drawn)))) > 1
 
 
-@pytest.mark.parametrize("part", ["step", "score_mine"])
-def test_no_peer_of_float32_is_timed_against_bfloat16(part):
+def test_no_peer_of_float32_is_timed_against_bfloat16():
     half = dataclasses.replace(TINY, compute_dtype="bfloat16")
-    (contest,) = PARTS[part](half, MachineRates(TINY.batch, TINY.dim, jnp.bfloat16))
-    found = contest.peers()
-    assert found
+    (contest,) = PARTS["score_mine"](half, MachineRates(TINY.batch, TINY.dim, jnp.bfloat16))
+    found = [*contest.peers(), *peers.steps(half, 16, [], "cpu")]
+    assert len(found) == 2 + 3
     assert all(one.reason.startswith("float32 only") for one in found)
 
 

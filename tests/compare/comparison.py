@@ -77,6 +77,12 @@ def arm(name, values, base=None, *, baseline=BASE, sampler="uniform", **differin
     }  # fmt: skip
 
 
+def unprobed(arm):
+    """The arm without what most plots show, so that a page takes a moment."""
+    seeds = [{**seed, "probes": [], "by_label_frequency": []} for seed in arm["seeds"]]
+    return {**arm, "seeds": seeds}
+
+
 def results(*arms, seeds=2, **more):
     return {
         "command": "snm compare a&b --out 'x<y'",

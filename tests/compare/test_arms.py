@@ -10,7 +10,7 @@ import tiny
 import snm
 from snm.cli.main import main
 from snm.compare.arms import BASELINE, EXTRAS, plan_arms, tuning_grid
-from snm.compare.campaign import WITHOUT_MEMORY, Campaign, CampaignSettings
+from snm.compare.campaign import WITHOUT_MEMORY, Campaign
 from snm.compare.cli import Compare
 from snm.config.resolve import resolve
 from snm.errors import InputError
@@ -68,10 +68,7 @@ def test_no_arm_has_a_memory_that_the_preset_would_try(tmp_path):
         base = Compare("synthetic", tmp_path, preset="fast", memory=flag, sampled=64).base()
         base = dataclasses.replace(base, loss="bowl")
         arms = plan_arms(base, mined=(2,), losses=("bowl", "softmax"), extras=list(EXTRAS))
-        settings = CampaignSettings(
-            "synthetic", arms, seeds=1, tune=True, tune_epochs=None, equal_seconds=True, jobs=1
-        )
-        made = Campaign(settings, dataset, tmp_path, lambda *_: None).arms
+        made = Campaign("synthetic", dataset, arms, tmp_path).arms
         assert {arm.config.memory for arm in made} == {memory}
         assert {arm.config.logit_adjustment for arm in made} == {memory}
         told = [arm.about.endswith("; with a memory of neighbours") for arm in made]

@@ -10,15 +10,15 @@ import time
 import numpy as np
 import pytest
 import tiny
+from compare.campaigns import end_runs_at_once, small_arms
 
 import snm
 from snm.cli.main import main
-from snm.compare.arms import BASELINE, plan_arms
-from snm.compare.campaign import Campaign, CampaignSettings
+from snm.compare.arms import BASELINE
+from snm.compare.campaign import Campaign
 from snm.compare.cli import Compare
 from snm.compare.jobs import Job, read_result, run_jobs
 from snm.compare.progress import Display
-from snm.compare.records import write_record
 from snm.compare.report.flat import results_csv
 from snm.compare.report.markdown import markdown
 from snm.compare.report.summary import summarize
@@ -145,14 +145,10 @@ def test_data_without_test_points(tmp_path, capsys):
 def test_epochs_at_equal_time_are_of_the_settings_that_were_timed(folder, tmp_path):
     """The k' of an extra is the one of --mined nearest to 16, and so may change when it goes on."""
     dataset = snm.load_data(folder / "tiny")
-    base = dataclasses.replace(snm.preset("paper"), sampled=8, epochs=2)
 
     def epochs_of(mined, seconds):
-        arms = plan_arms(base, mined=mined, losses=("bowl",), extras=["anneal"])
-        settings = CampaignSettings(
-            "tiny", arms, seeds=1, tune=False, tune_epochs=None, equal_seconds=True, jobs=1
-        )
-        campaign = Campaign(settings, dataset, tmp_path, lambda *_: None)
+        arms = small_arms(mined=mined, extras=["anneal"], epochs=2)
+        campaign = Campaign("tiny", dataset, arms, tmp_path, equal_seconds=True)
         first = [{"name": arm.name, "seconds": s} for arm, s in zip(arms, seconds, strict=True)]
         return {arm.name: arm.config.epochs for arm in campaign._arms_at_equal_time(first)}
 
@@ -265,15 +261,8 @@ def test_tables_show_failures():
 def test_how_many_runs_failed_is_said_last(
     folder, tmp_path, monkeypatch, capsys, failing, status, said, error
 ):
-    def run_jobs(data, runs, jobs, at_once):
-        runs.mkdir()
-        for job in jobs:
-            score = {"metrics": {"R@1": 1.0}, "seconds": 1.0, "peak_memory_bytes": 1}
-            found = {"error": "not finite"} if job.arm in failing else score
-            write_record(runs / f"{job.name}.json", {"seed": job.config.seed, **found})
-        return (_ for _ in ())
-
-    monkeypatch.setattr("snm.compare.campaign.run_jobs", run_jobs)
+    good, bad = {"metrics": {"R@1": 1.0}}, {"error": "not finite"}
+    end_runs_at_once(monkeypatch, lambda job: bad if job.arm in failing else good)
     out = tmp_path / "out"
     more = ("--mined", "3", "--seeds", "1", "--no-equal-seconds")
     with pytest.raises(SystemExit) as end:

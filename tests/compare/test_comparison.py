@@ -6,13 +6,13 @@ import shutil
 
 import pytest
 import tiny
-from compare.comparison import BASE, NAMES, arm, full, results
+from compare.campaigns import end_runs_at_once, small_arms
+from compare.comparison import BASE, NAMES, arm, full, results, unprobed
 
 import snm
-from snm.compare.arms import BASELINE, plan_arms
-from snm.compare.campaign import Campaign, CampaignSettings
-from snm.compare.cli import Compare, _peers, _plan
-from snm.compare.jobs import Job
+from snm.compare.arms import BASELINE
+from snm.compare.campaign import Campaign
+from snm.compare.cli import Compare, _peers
 from snm.compare.peers.process import PeerOptions
 from snm.compare.records import write_record
 from snm.compare.report.flat import results_csv
@@ -98,7 +98,7 @@ def test_settings_in_which_arms_differ_are_told():
 
 def test_what_a_comparison_sets_itself_is_told_beside_the_arms():
     """Votes of a memory are the same for all losses, so a report of arms that have one says so."""
-    found = results(arm(BASE, [1.0, 2.0]), arm("top-1", [2.0, 3.0]))
+    found = results(unprobed(arm(BASE, [1.0, 2.0])), unprobed(arm("top-1", [2.0, 3.0])))
     alone = "Each run is one model of all training points, without validation, a memory of"
     votes = "Each run is one model, without validation, and has a memory of neighbours where"
     settings = found["plan"]["settings"]
@@ -119,24 +119,10 @@ def folder(tmp_path_factory):
 
 def test_what_a_comparison_trains(folder, tmp_path, monkeypatch):
     """Runs are told apart by seed; trials are on the held-out fifth, and the best one counts."""
-    ran = []
-
-    def run_jobs(data, runs, jobs, at_once):
-        runs.mkdir(exist_ok=True)
-        for job in jobs:
-            ran.append(job)
-            score = {"seed": job.config.seed, "metrics": {"R@1": job.config.learning_rate}}
-            more = {"seconds": 1.0, "peak_memory_bytes": 1}
-            write_record(runs / f"{job.name}.json", score | more)
-        return (_ for _ in ())
-
-    monkeypatch.setattr("snm.compare.campaign.run_jobs", run_jobs)
-    base = dataclasses.replace(snm.preset("paper"), sampled=8, epochs=4)
-    arms = plan_arms(base, mined=(2,), losses=("bowl",))
-    settings = CampaignSettings(
-        "tiny", arms, seeds=2, tune=True, tune_epochs=3, equal_seconds=False, jobs=1
-    )
-    *_, found = Campaign(settings, snm.load_data(folder), tmp_path, lambda *_: None).run()
+    ran = end_runs_at_once(monkeypatch, lambda job: {"metrics": {"R@1": job.config.learning_rate}})
+    arms = small_arms(epochs=4)
+    data = snm.load_data(folder)
+    *_, found = Campaign("tiny", data, arms, tmp_path, seeds=2, tune=True, tune_epochs=3).run()
     table, trials, tuned = ran[:4], ran[4:16], ran[16:]
     assert [(job.arm, job.config.seed) for job in table] == [
         (BASELINE, 0), ("top-2", 0), (BASELINE, 1), ("top-2", 1)
@@ -149,28 +135,16 @@ def test_what_a_comparison_trains(folder, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("data", ["bibtex", "gs://bucket/sets/a"])
 def test_a_plan_names_data_that_are_no_path_as_they_are(folder, tmp_path, data):
-    dataset = snm.load_data(folder)
-    arms = plan_arms(
-        dataclasses.replace(snm.preset("paper"), sampled=8), mined=(2,), losses=("bowl",)
-    )
-    settings = CampaignSettings(
-        data, arms, seeds=1, tune=False, tune_epochs=None, equal_seconds=False, jobs=1
-    )
-    campaign = Campaign(settings, dataset, tmp_path, lambda *_: None)
-    assert _plan(Compare(data, tmp_path), campaign, arms, dataset)["data"] == data
+    campaign = Campaign(data, snm.load_data(folder), small_arms(), tmp_path)
+    assert campaign.plan()["data"] == data
 
 
 def test_arms_of_other_losses_tell_their_rate_and_scale(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("snm.compare.campaign.run_jobs", lambda *_: (_ for _ in ()))
-    base = dataclasses.replace(snm.preset("paper"), sampled=8, mined="all")
-    arms = plan_arms(base, mined=(2,), losses=("bowl", "softmax"))
-    settings = CampaignSettings(
-        "tiny", arms, seeds=1, tune=False, tune_epochs=None, equal_seconds=False, jobs=1
-    )
-    dataset = snm.load_data(folder)
-    (found,) = Campaign(settings, dataset, tmp_path, lambda *_: None).run()
+    end_runs_at_once(monkeypatch)
+    dataset, arms = snm.load_data(folder), small_arms(("bowl", "softmax"))
+    (found,) = Campaign("tiny", dataset, arms, tmp_path).run()
     bowl, mined, soft, _ = found["arms"]
-    own = resolve(dataclasses.replace(base, loss="softmax", learning_rate="auto",
+    own = resolve(dataclasses.replace(arms[0].config, loss="softmax", learning_rate="auto",
                                       score_scale="auto"), dataset)  # fmt: skip
     assert (bowl["differing"]["learning_rate"], bowl["differing"]["score_scale"]) == (50.0, 1.0)
     assert soft["differing"]["learning_rate"] == own.learning_rate != 50.0
@@ -187,22 +161,12 @@ def test_arms_of_a_loss_without_negative_sampling_have_no_ratio(
     folder, tmp_path, monkeypatch, losses
 ):
     """Loss, rate and scale differ from those of BOWL: the quotient would be of all three."""
-
-    def run_jobs(data, runs, jobs, at_once):
-        runs.mkdir(exist_ok=True)
-        for job in jobs:
-            metrics = {name: 2.0 + (job.arm == "in-batch") for name in NAMES}
-            more = {"seconds": 1.0, "peak_memory_bytes": 1}
-            write_record(runs / f"{job.name}.json", {"seed": 0, "metrics": metrics, **more})
-        return (_ for _ in ())
-
-    monkeypatch.setattr("snm.compare.campaign.run_jobs", run_jobs)
-    base = dataclasses.replace(snm.preset("paper"), sampled=8)
-    arms = plan_arms(base, mined=(2,), losses=losses, extras=("in-batch",))
-    settings = CampaignSettings(
-        "tiny", arms, seeds=1, tune=False, tune_epochs=None, equal_seconds=False, jobs=1
+    end_runs_at_once(
+        monkeypatch,
+        lambda job: {"metrics": dict.fromkeys(NAMES, 2.0 + (job.arm == "in-batch"))},
     )
-    (found,) = Campaign(settings, snm.load_data(folder), tmp_path, lambda *_: None).run()
+    arms = small_arms(losses, extras=("in-batch",))
+    (found,) = Campaign("tiny", snm.load_data(folder), arms, tmp_path).run()
     report = results(*found["arms"], seeds=1)
     note, said = all_sheets(report)[0].note, verdict(report)[0]
     assert found["arms"][1]["ratio"]["R@1"] == 1.0
@@ -222,16 +186,12 @@ def test_arms_of_a_loss_without_negative_sampling_have_no_ratio(
 
 
 def test_tuned_arms_tell_what_they_were_tuned_to(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("snm.compare.campaign.run_jobs", lambda *_: (_ for _ in ()))
-    base = dataclasses.replace(snm.preset("paper"), sampled=8, mined="all")
-    arms = plan_arms(base, mined=(2,), losses=("bowl", "softmax"))
+    end_runs_at_once(monkeypatch)
+    arms = small_arms(("bowl", "softmax"))
     best = {arm.name: {"best": {"learning_rate": rate}}
             for arm, rate in zip(arms, (50.0, 150.0, 50.0, 50.0), strict=True)}  # fmt: skip
     monkeypatch.setattr(Campaign, "_tuning", lambda _: best)
-    settings = CampaignSettings(
-        "tiny", arms, seeds=1, tune=True, tune_epochs=None, equal_seconds=False, jobs=1
-    )
-    *_, found = Campaign(settings, snm.load_data(folder), tmp_path, lambda *_: None).run()
+    *_, found = Campaign("tiny", snm.load_data(folder), arms, tmp_path, tune=True).run()
     scale = found["tuned"][2]["score_scale"]
     assert [arm["about"].partition(";")[2] for arm in found["tuned"]] == [
         "", " learning rate 150", *2 * [f" score scale {scale:.4g}"],
@@ -239,30 +199,28 @@ def test_tuned_arms_tell_what_they_were_tuned_to(folder, tmp_path, monkeypatch):
 
 
 def test_a_setting_that_no_arm_reads_has_no_value(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("snm.compare.campaign.run_jobs", lambda *_: (_ for _ in ()))
-    base = dataclasses.replace(snm.preset("paper"), sampled=8, mined="all")
-    arms = plan_arms(base, mined=(2,), losses=("softmax",))
-    settings = CampaignSettings(
-        "tiny", arms, seeds=1, tune=False, tune_epochs=None, equal_seconds=False, jobs=1
-    )
-    campaign = Campaign(settings, snm.load_data(folder), tmp_path, lambda *_: None)
+    end_runs_at_once(monkeypatch)
+    campaign = Campaign("tiny", snm.load_data(folder), small_arms(("softmax",)), tmp_path)
     (found,) = campaign.run()
     for told in found["arms"]:
         assert [told[name] for name in ("phi", "negative_weight", "vartheta")] == [None] * 3
         assert (told["loss"], told["sampled"]) == ("softmax", 8)
-    plan = {"settings": dataclasses.asdict(campaign.arms[0].config)}
-    first, _ = csv.DictReader(results_csv({**found, "plan": plan}).splitlines())
+    first, _ = csv.DictReader(results_csv({**found, "plan": campaign.plan()}).splitlines())
     assert (first["phi"], first["sampled"]) == ("", "8")
+
+
+def run_here(folder, data, split="test", probes=0, **settings):
+    """The result of a run of a comparison in this process."""
+    config = resolve(dataclasses.replace(tiny.CONFIG, **settings), snm.load_data(data))
+    asked = {"data": str(data), "arm": "top-3", "split": split, "probes": probes,
+             "config": dataclasses.asdict(config)}  # fmt: skip
+    write_record(folder / "top-3.task.json", asked)
+    return run_task(folder / "top-3.task.json")
 
 
 @pytest.mark.parametrize(("split", "points"), [("test", tiny.TEST_POINTS), ("validation", 12)])
 def test_a_trial_is_scored_on_a_fifth_of_train(folder, tmp_path, split, points):
-    config = resolve(dataclasses.replace(tiny.CONFIG, epochs=1), snm.load_data(folder))
-    job = Job("top-3", config, split)
-    asked = {"data": str(folder), "arm": job.arm, "split": split, "probes": 0,
-             "config": dataclasses.asdict(config)}  # fmt: skip
-    write_record(tmp_path / f"{job.name}.task.json", asked)
-    assert run_task(tmp_path / f"{job.name}.task.json")["metrics"]["points"] == points
+    assert run_here(tmp_path, folder, split, epochs=1)["metrics"]["points"] == points
 
 
 @pytest.mark.parametrize(
@@ -270,12 +228,7 @@ def test_a_trial_is_scored_on_a_fifth_of_train(folder, tmp_path, split, points):
 )
 def test_a_run_is_looked_at_as_often_as_asked_at_most(folder, tmp_path, epochs, probes, looks):
     """Before it, after every second epoch or so, and at its end; never within an epoch."""
-    config = resolve(dataclasses.replace(tiny.CONFIG, epochs=epochs), snm.load_data(folder))
-    job = Job("top-3", config, "test")
-    asked = {"data": str(folder), "arm": job.arm, "split": job.split, "probes": probes,
-             "config": dataclasses.asdict(config)}  # fmt: skip
-    write_record(tmp_path / f"{job.name}.task.json", asked)
-    found = run_task(tmp_path / f"{job.name}.task.json")
+    found = run_here(tmp_path, folder, probes=probes, epochs=epochs)
     steps = found["steps"] // epochs
     assert [look["step"] for look in found["probes"]] == [steps * look for look in looks]
 
@@ -286,11 +239,7 @@ def test_looks_are_at_the_ends_of_epochs_where_points_have_no_labels(folder, tmp
     head, *lines = (data / "train.txt").read_text().splitlines()
     lines[40:] = [" " + line.partition(" ")[2] for line in lines[40:]]
     (data / "train.txt").write_text("\n".join([head, *lines]) + "\n")
-    config = resolve(dataclasses.replace(tiny.CONFIG, epochs=3), snm.load_data(data))
-    asked = {"data": str(data), "arm": "top-3", "split": "test", "probes": 3,
-             "config": dataclasses.asdict(config)}  # fmt: skip
-    write_record(tmp_path / "top-3.task.json", asked)
-    found = run_task(tmp_path / "top-3.task.json")
+    found = run_here(tmp_path, data, probes=3, epochs=3)
     assert [look["step"] for look in found["probes"]] == [0, 3, 6, 9]
 
 

@@ -1,12 +1,11 @@
 """What a comparison says of the time that it will take."""
 
-import dataclasses
-
 import tiny
+from compare.campaigns import small_arms
 
 import snm
-from snm.compare.arms import BASELINE, plan_arms
-from snm.compare.campaign import Campaign, CampaignSettings
+from snm.compare.arms import BASELINE
+from snm.compare.campaign import Campaign
 from snm.compare.jobs import Running
 from snm.compare.progress import Display, seconds_left
 
@@ -40,15 +39,11 @@ def test_runs_of_later_stages_count(tmp_path, monkeypatch):
     monkeypatch.setattr(
         "snm.compare.campaign.run_jobs", lambda *_: (state for state in [Running(0, 2, [])])
     )
-    base = dataclasses.replace(snm.preset("paper"), sampled=8, epochs=4, mined="all")
-    arms = plan_arms(base, mined=(2,), losses=("bowl",))
-    settings = CampaignSettings(
-        "tiny", arms, seeds=3, tune=True, tune_epochs=2, equal_seconds=True, jobs=1
-    )
     dataset = snm.load_data(tiny.write(tmp_path / "tiny"))
     campaign = Campaign(
-        settings, dataset, tmp_path, lambda stage, state: states.append((stage, state))
-    )
+        "tiny", dataset, small_arms(epochs=4), tmp_path, seeds=3, tune=True, tune_epochs=2,
+        equal_seconds=True, on_progress=lambda *told: states.append(told),
+    )  # fmt: skip
     next(campaign.run())
     ((stage, state),) = states
     assert stage == "equal steps"

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from snm.compare.cli import _FIXED, _check_same_plan
+from snm.compare.plan import check_same_plan
 from snm.compare.records import read_record, write_record
 from snm.errors import InputError
 
@@ -43,26 +43,24 @@ def test_settings_that_a_plan_of_another_version_has(tmp_path):
     """Those that this version lacks, where all that it knows are the same."""
     write_record(tmp_path / "plan.json", {"settings": {"dim": 8, "gone": 1}})
     with pytest.raises(InputError, match=r"a comparison with gone = 1, expected None"):
-        _check_same_plan(tmp_path, {**dict.fromkeys(_FIXED), "settings": {"dim": 8}})
+        check_same_plan(tmp_path, {"sha256": None, "settings": {"dim": 8}})
 
 
 def test_a_comparison_with_a_memory_is_not_resumed_without_one(tmp_path):
     write_record(tmp_path / "plan.json", {"settings": {"memory": "on", "dim": 8}})
     with pytest.raises(InputError, match=r"memory = 'on', expected 'off': choose another folder"):
-        _check_same_plan(
-            tmp_path, {**dict.fromkeys(_FIXED), "settings": {"memory": "off", "dim": 8}}
-        )
+        check_same_plan(tmp_path, {"sha256": None, "settings": {"memory": "off", "dim": 8}})
 
 
 def test_a_comparison_of_other_data_is_named(tmp_path):
     write_record(tmp_path / "plan.json", {"data": "/sets/wood", "sha256": "a", "settings": {}})
     with pytest.raises(InputError, match=r"of other data \(/sets/wood\), expected the same data"):
-        _check_same_plan(tmp_path, {"data": "/sets/iron", "sha256": "b", "settings": {}})
+        check_same_plan(tmp_path, {"data": "/sets/iron", "sha256": "b", "settings": {}})
 
 
 def test_a_comparison_that_was_stopped_at_its_plan_goes_on(tmp_path):
     (tmp_path / "plan.partial").write_text('{"da')
-    _check_same_plan(tmp_path, {})
+    check_same_plan(tmp_path, {})
     (tmp_path / "plan.txt").write_text("mine")
     with pytest.raises(InputError, match=r"plan\.txt in a folder that is no comparison"):
-        _check_same_plan(tmp_path, {})
+        check_same_plan(tmp_path, {})

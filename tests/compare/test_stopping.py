@@ -8,10 +8,10 @@ import time
 
 import pytest
 import tiny
+from compare.campaigns import small_arms
 
 import snm
-from snm.compare.arms import plan_arms
-from snm.compare.campaign import Campaign, CampaignSettings
+from snm.compare.campaign import Campaign
 from snm.compare.jobs import Job, read_result, run_jobs
 from snm.compare.records import write_record
 from snm.config.resolve import resolve
@@ -33,12 +33,7 @@ def test_a_comparison_that_is_asked_to_stop_ends_its_workers(folder, tmp_path, m
         return workers[-1]
 
     monkeypatch.setattr("snm.compare.jobs._start", start)
-    base = dataclasses.replace(snm.preset("paper"), sampled=8, epochs=2, mined="all")
-    arms = plan_arms(base, mined=(2,), losses=("bowl",))
-    settings = CampaignSettings(
-        "tiny", arms, seeds=2, tune=False, tune_epochs=None, equal_seconds=False, jobs=2
-    )
-    campaign = Campaign(settings, snm.load_data(folder), tmp_path, lambda *_: None)
+    campaign = Campaign("tiny", snm.load_data(folder), small_arms(), tmp_path, seeds=2, jobs=2)
     with pytest.raises(StoppedError, match=r"as asked, with 0 of 4 runs finished \(equal steps\)$"):
         list(campaign.run(lambda: True))
     assert [worker.returncode for worker in workers] == [-signal.SIGTERM] * 2
@@ -61,12 +56,7 @@ def test_a_run_that_was_told_to_stop_has_not_failed(folder, tmp_path, monkeypatc
     *_, last = run_jobs("tiny", tmp_path, [job], 1)
     assert last.stopped and last.left == (("top-2", 2),) and last.done == 0
     assert read_result(tmp_path, job) is None
-    base = dataclasses.replace(snm.preset("paper"), sampled=8, epochs=2, mined="all")
-    arms = plan_arms(base, mined=(2,), losses=("bowl",))
-    settings = CampaignSettings(
-        "tiny", arms, seeds=1, tune=False, tune_epochs=None, equal_seconds=False, jobs=1
-    )
-    campaign = Campaign(settings, snm.load_data(folder), tmp_path, lambda *_: None)
+    campaign = Campaign("tiny", snm.load_data(folder), small_arms(), tmp_path)
     with pytest.raises(StoppedError, match="0 of 2 runs finished"):
         list(campaign.run())
 

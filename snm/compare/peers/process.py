@@ -272,18 +272,9 @@ def run_peer(
     errors, scratch = out.with_suffix(".stderr"), out.with_suffix(".scratch")
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir()
-    command = [
-        sys.executable,
-        "-m",
-        "snm.compare.peers.process",
-        name,
-        data,
-        str(out),
-        "--with-parent",
-        *words,
-    ]
+    command = [sys.executable, "-m", "snm.compare.peers.process", name, data, str(out)]
     try:
-        reason = run_tied(command, errors, stop, TMPDIR=str(scratch))
+        reason = run_tied([*command, "--with-parent", *words], errors, stop, TMPDIR=str(scratch))
         return read_record(out) if reason is None else {"name": name, "failed": reason}
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -306,15 +297,16 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("name", metavar="NAME", help=f"{', '.join(PEERS)}, or MODULE:NAME")
     parser.add_argument("data", metavar="DATA", help="folder of the data set, or `synthetic`")
     parser.add_argument("out", metavar="OUT.json", type=Path, help="file of the result")
-    parser.add_argument("--weighting", default="tfidf", help="tfidf, l2 or none")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--weighting", help="tfidf, l2 or none")
+    parser.add_argument("--seed", type=int)
     parser.add_argument(
         "--threads", type=int, help="as many as the cores that it may use by default"
     )
-    parser.add_argument("--validation-fraction", type=float, default=0.0)
-    parser.add_argument("--seen", choices=("keep", "drop"), default="keep")
-    parser.add_argument("--propensity", type=float, nargs=2, default=PROPENSITY)
+    parser.add_argument("--validation-fraction", type=float)
+    parser.add_argument("--seen", choices=("keep", "drop"))
+    parser.add_argument("--propensity", type=float, nargs=2)
     parser.add_argument("--with-parent", action="store_true", help="end when standard input does")
+    parser.set_defaults(**dataclasses.asdict(_DEFAULTS))
     asked = vars(parser.parse_args(words))
     name, data, out = asked.pop("name"), asked.pop("data"), asked.pop("out")
     if asked.pop("with_parent"):

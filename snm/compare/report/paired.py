@@ -10,7 +10,7 @@ import numpy as np
 from snm.compare.report.series import Record, good_seeds
 from snm.compare.report.summary import interval
 
-__all__ = ["RANKING", "RETRIEVAL", "best_arm", "difference", "other_loss"]
+__all__ = ["RANKING", "RETRIEVAL", "baseline_of", "best_arm", "difference", "other_loss"]
 
 RETRIEVAL = ("R@1", "R@3", "R@5", "P@1", "P@3", "P@5")
 RANKING = ("nDCG@1", "nDCG@3", "nDCG@5", "PSP@1", "PSP@3", "PSP@5")
@@ -28,6 +28,11 @@ def best_arm(arms: Sequence[Record]) -> tuple[Record, dict[str, str]] | None:
     leaders = {name: max(scored, key=lambda arm: arm["mean"][name])["name"] for name in names}
     counts = Counter(leaders.values())
     return max(scored, key=lambda arm: (counts[arm["name"]], arm["mean"]["R@1"])), leaders
+
+
+def baseline_of(arm: Record, arms: Sequence[Record]) -> Record:
+    """The arm among `arms` that an arm is divided by."""
+    return next(other for other in arms if other["name"] == arm["baseline"])
 
 
 def other_loss(arms: Sequence[Record]) -> list[str]:

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from snm.compare.report.cells import format_mean, format_seconds
-from snm.compare.report.paired import RETRIEVAL, best_arm, difference, other_loss
+from snm.compare.report.paired import (
+    RETRIEVAL,
+    baseline_of,
+    best_arm,
+    difference,
+    other_loss,
+)
 from snm.compare.report.parts import PARTS, count_failed
 from snm.compare.report.series import Record, good_seeds
 from snm.compare.report.summary import BY_LOSS
@@ -28,8 +34,7 @@ def verdict(results: Record) -> list[str]:
         sentences[0] += " All arms have a memory of neighbours, which can hide their differences."
     if "equal_seconds" in results:
         sentences[-1] += _time_range(results["equal_seconds"])
-    arm_of = _by_name(results["arms"])
-    gains = [_gains_and_losses(arm, arm_of[arm["baseline"]]) for arm in results["arms"]
+    gains = [_gains_and_losses(arm, baseline_of(arm, results["arms"])) for arm in results["arms"]
              if ("-" + arm["name"]).endswith("-top-1") and arm["ratio"]]  # fmt: skip
     sentences[1:1] = _settled(results["arms"]) + gains
     failed, total = count_failed(results)
@@ -42,10 +47,6 @@ def verdict(results: Record) -> list[str]:
     else:
         sentences.append("Intervals are over seeds, on one data set and one split.")
     return sentences
-
-
-def _by_name(arms: list[Record]) -> dict[str, Record]:
-    return {arm["name"]: arm for arm in arms}
 
 
 def _unequal(arms: list[Record]) -> str:
@@ -69,13 +70,12 @@ def _leader(words: str, arms: list[Record]) -> str:
     if (leaders := best_arm(arms)) is None:
         return f"{words}, no run finished."
     best, first = leaders
-    arm_of = _by_name(arms)
     scored = [arm for arm in arms if "R@1" in arm["mean"]]
     value = format_mean(best["mean"]["R@1"], best["ci95"]["R@1"])
     text = f"{words}, {best['name']} has the highest mean in {_share_of_metrics(best, first)}"
     text += f"{_close(best, scored, list(first))}. Its R@1 is {value} percent"
     if best["name"] != best["baseline"]:
-        return f"{text}: {_against(best, arm_of)}."
+        return f"{text}: {_against(best, arms)}."
     others = [arm for arm in scored
               if arm["name"] != arm["baseline"] and arm["ratio"]["R@1"] is not None]  # fmt: skip
     if not others:
@@ -85,19 +85,19 @@ def _leader(words: str, arms: list[Record]) -> str:
         found = f"Farthest above its own baseline is {nearest['name']}"
     else:
         found = f"No arm is above its own baseline; nearest is {nearest['name']}"
-    return f"{text}. {found}: {_against(nearest, arm_of)}."
+    return f"{text}. {found}: {_against(nearest, arms)}."
 
 
-def _against(arm: Record, arm_of: dict[str, Record]) -> str:
+def _against(arm: Record, arms: list[Record]) -> str:
     """The ratio of an arm's R@1 to its baseline's."""
     ratio, half = arm["ratio"]["R@1"], arm["ratio_ci95"]["R@1"]
     if ratio is None:
         has = "no R@1 above 0 in the same seeds"
-        if arm["name"] in other_loss([*arm_of.values()]):
+        if arm["name"] in other_loss(arms):
             has = "another loss"
         return f"no ratio to {arm['baseline']}, which has {has}"
     # A mean is over all seeds of an arm, a ratio over those that the baseline has as well.
-    baseline = arm_of[arm["baseline"]]
+    baseline = baseline_of(arm, arms)
     own, others = ({seed["seed"] for seed in good_seeds(each)} for each in (arm, baseline))
     over = " over the seeds that both have" * (own != others)
     text = f"{format_mean(ratio, half)} times that of {arm['baseline']}{over}"
@@ -130,9 +130,8 @@ def _settled(arms: list[Record]) -> list[str]:
 
     Of a single arm, the sentence on the leader says so already.
     """
-    arm_of = _by_name(arms)
     others = {
-        arm["name"]: difference(arm, arm_of[arm["baseline"]], "R@1")
+        arm["name"]: difference(arm, baseline_of(arm, arms), "R@1")
         for arm in arms
         if arm["name"] != arm["baseline"] and arm["ratio"].get("R@1") is not None
     }

@@ -7,7 +7,7 @@ import re
 import shutil
 
 import pytest
-from compare.comparison import BASE, arm, full, many, results
+from compare.comparison import BASE, arm, full, many, results, unprobed
 
 from snm.compare.report.markdown import markdown
 from snm.compare.report.page import page
@@ -71,8 +71,8 @@ CASES = {
     "full": full,
     "one seed": lambda: results(arm(BASE, [2.0]), arm("top-1", [3.0], [2.0]), seeds=1),
     "nothing finished": lambda: results(arm(BASE, [None]), arm("top-1", [None]), seeds=1),
-    "no probes": lambda: results(*[{**a, "seeds": [{**s, "probes": []} for s in a["seeds"]]}
-                                   for a in (arm(BASE, [0.0, 0.0]), arm("top-1", [1.0, 2.0]))]),
+    "no probes": lambda: results(unprobed(arm(BASE, [0.0, 0.0])),
+                                 unprobed(arm("top-1", [1.0, 2.0]))),
     "many": many,
 }  # fmt: skip
 
@@ -206,7 +206,7 @@ def test_names_are_escaped():
 
 def test_the_name_of_a_folder_that_is_no_text():
     """Bytes that are not UTF-8 are lone surrogates, which no file of text takes."""
-    found = full()
+    found = results(unprobed(arm(BASE, [2.0, 4.0])))
     found["command"], found["data"]["name"] = "snm compare caf\udce9", "caf\udce9"
     for text in (page(found), markdown(found)):
         assert "caf\\udce9" in text
@@ -226,9 +226,10 @@ def test_plots_describe_their_figures():
         "The arm&#39;s mean divided by the mean of its baseline, over the seeds that both have; "
         "dashed: equal."
     ) in text
-    assert "Whiskers" not in text
+    assert "Whiskers" not in text and "95% interval" not in text  # of two seeds
     base = [2.0, 4.0, 6.0]
-    three = page(results(arm(BASE, base), arm("top-1", [6.0, 4.0, 2.0], base), seeds=3))
+    arms = unprobed(arm(BASE, base)), unprobed(arm("top-1", [6.0, 4.0, 2.0], base))
+    three = page(results(*arms, seeds=3))
     assert "top-1 1.00 ± 2.48" in three and "Whiskers: 95% interval;" in three
     assert "as they do not sample uniformly: in-batch." in text
 
@@ -241,7 +242,7 @@ def test_gradients_of_other_scales_are_not_to_be_compared():
 
 
 def test_seconds_of_a_quick_run_are_told():
-    quick = {**arm(BASE, [2.0, 4.0]), "seconds": 0.0312}
+    quick = {**unprobed(arm(BASE, [2.0, 4.0])), "seconds": 0.0312}
     found = results(quick, equal_seconds=[quick])
     tables = {sheet.title: sheet.rows[0] for sheet in all_sheets(found)}
     assert tables["Time and memory"][1] == tables["Equal seconds"][2] == "0.031"
