@@ -25,7 +25,6 @@ from snm.tables.rounding import as_float
 
 __all__ = [
     "FORMAT",
-    "calibration_entries",
     "class_rows_sha256",
     "copy_run_files",
     "make_manifest",
@@ -156,11 +155,12 @@ def _text_entries(vectorizer: Vectorizer, file: str) -> dict[str, Any]:
 def write_model(
     predictor: Predictor, form: str, folder: Path, rows: str = "float32"
 ) -> dict[str, Any]:
-    """Writes the arrays of a model and of its memory, for an export that opens alone.
+    """Writes the arrays of a model and of its memory.
 
     Args:
       predictor: the model.
-      form: npy or safetensors; with npy, a memory has its features by feature too, to be mapped.
+      form: npy, npz or safetensors; with npy, a memory has its features by feature too, to be
+        mapped.
       folder: the folder to write to.
       rows: how feature rows and class rows are stored, float32 or int8.
 
@@ -176,7 +176,7 @@ def write_model(
         "rows": rows,
         "log_multipliers": log_multipliers.tolist(),  # exactly those of the run
     }
-    entries |= calibration_entries(predictor)
+    entries |= _calibration_entries(predictor)
     if memory is not None:
         stored = stored_arrays(memory) | (by_feature_arrays(memory) if form == "npy" else {})
         file = write_arrays(stored, form, folder, "memory")
@@ -184,7 +184,7 @@ def write_model(
     return entries
 
 
-def calibration_entries(predictor: Predictor) -> dict[str, Any]:
+def _calibration_entries(predictor: Predictor) -> dict[str, Any]:
     """The entries of a manifest for probabilities: the curves, and their formula; maybe none."""
     if predictor.calibration is None:
         return {}

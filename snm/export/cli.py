@@ -139,7 +139,7 @@ class Export:
             if self.builds_index:
                 manifest["index"] = _write_index(self, predictor, points, manifest, partial)
             else:
-                manifest |= _write_model_arrays(self, predictor, folder, partial)
+                manifest |= _write_arrays(self, predictor, folder, partial)
             copy_run_files(folder, partial)
             if self.quantizes:
                 manifest["measured"] = _measure_quantized(
@@ -224,23 +224,17 @@ def _write_hub(command: Export, predictor: Predictor) -> None:
         say(f"sent to {commit}")
 
 
-def _write_model_arrays(
+def _write_arrays(
     command: Export, predictor: Predictor, folder: RunFolder, partial: Path
 ) -> dict[str, Any]:
     """Writes the arrays of a run; returns their entries of the manifest."""
-    from snm.export.arrays import calibration_entries, model_arrays, write_arrays
-    from snm.export.memory_arrays import stored_arrays, voting_entries
+    from snm.export.arrays import write_model
     from snm.export.npy.folder import write_npy
 
     if command.to == "npy":
         names = folder.names if folder.has(folder.names) else None
         return write_npy(predictor, folder.settings(), names, partial, rows=command.rows)
-    file = write_arrays(model_arrays(predictor), command.to, partial)
-    entries: dict[str, Any] = {"file": file, **calibration_entries(predictor)}
-    if (memory := predictor.memory) is not None:
-        name = write_arrays(stored_arrays(memory), command.to, partial, "memory")
-        entries["memory"] = {"file": name, **voting_entries(memory)}
-    return entries
+    return write_model(predictor, command.to, partial)
 
 
 def _report_memory(command: Export, memory: Memory) -> None:
