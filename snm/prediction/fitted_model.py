@@ -22,9 +22,8 @@ from snm.prediction.candidates.parse import ids_by_name, ids_of_labels
 from snm.prediction.inputs import as_rows
 from snm.prediction.point_blocks import ROWS, Blocks
 from snm.prediction.programs import jitted_queries
-from snm.tables.table import SparseRows
 
-__all__ = ["FittedModel", "LabelIndex", "embed_block", "make_blocks"]
+__all__ = ["FittedModel", "LabelIndex", "make_blocks"]
 
 
 class LabelIndex(Protocol):
@@ -124,12 +123,9 @@ class FittedModel:
         Raises:
           InputError: as in `Predictor.top`.
         """
-        for count, block in self._blocks(self.as_rows(features)):
-            yield embed_block(self, block, count)
-
-    def most_entries(self, features: csr_matrix) -> int:
-        """The largest number of feature entries of a block of these points, CSR [n, d]."""
-        return make_blocks(self, None).most_entries(features)
+        rows, embed = self.as_rows(features), jitted_queries(self.model, self.mesh)
+        for count, block in make_blocks(self, self.mesh, rows.shape[0]).split(rows):
+            yield np.asarray(embed(self.state, block))[:count]
 
     def as_rows(self, features: csr_matrix | Sequence[str]) -> csr_matrix:
         """Features or texts as CSR [n, d], not weighted.
@@ -139,18 +135,8 @@ class FittedModel:
         """
         return as_rows(features, self.model.num_features, self.vectorizer)
 
-    def _blocks(self, rows: csr_matrix) -> Iterator[tuple[int, SparseRows]]:
-        """Blocks of weighted points, each with the number of its points."""
-        return make_blocks(self, self.mesh, rows.shape[0]).split(rows)
-
 
 def make_blocks(fitted: FittedModel, mesh: Mesh | None, num_points: int | None = None) -> Blocks:
     """The blocks of a model: of the default sizes, or of smaller ones for few points."""
     blocks = Blocks(fitted.weighting, fitted.block_rows, fitted.block_entries, mesh)
     return blocks if num_points is None else blocks.for_points(num_points)
-
-
-def embed_block(fitted: FittedModel, block: SparseRows, count: int) -> NDArray[np.float32]:
-    """Queries of the first `count` points of a block, float32 [count, members * dim]."""
-    queries = jitted_queries(fitted.model, fitted.mesh)(fitted.state, block)
-    return np.asarray(queries)[:count]

@@ -16,9 +16,9 @@ from snm.prediction.calibration import Calibration
 from snm.prediction.candidates.parse import parse_answers
 from snm.prediction.fitted_model import FittedModel
 from snm.prediction.point_blocks import concatenate_blocks
-from snm.prediction.reasons import Reason, explain_answers, name_features
+from snm.prediction.reasons import Reason, explain_answers, find_witnesses, queries_of_memory
 from snm.prediction.thresholds import Threshold, find_threshold
-from snm.prediction.top_labels import PredictRequest, memory_inputs, predict_blocks
+from snm.prediction.top_labels import PredictRequest, predict_blocks
 from snm.text import counted
 
 __all__ = ["Predictor"]
@@ -73,15 +73,19 @@ class Predictor(FittedModel):
             neither ids nor names of labels, or are for another number of points, empty `labels`, or
             texts for a model that was not trained on texts.
         """
-        return self._top(PredictRequest.of(self, features, k, labels, exclude))
+        return self._answers(PredictRequest.of(self, features, k, labels, exclude))
 
-    def _top(self, request: PredictRequest) -> Iterator[tuple[NDArray, NDArray]]:
-        """`top` of checked arguments."""
+    def _answers(
+        self, request: PredictRequest, *, probabilities: bool = False
+    ) -> Iterator[tuple[Any, ...]]:
+        """Blocks of labels, scores and, if asked for, probabilities, without excluded labels."""
         first = 0
-        for labels, scores in predict_blocks(self, request):
+        for labels, *values in predict_blocks(self, request):
+            if probabilities:
+                values.append(self.probabilities(values[0], ranked=request.among is None))
             if request.excluded is not None:
-                labels, scores = request.excluded.drop(labels, request.k, first, scores)
-            yield labels, scores
+                labels, *values = request.excluded.drop(labels, request.k, first, *values)
+            yield labels, *values
             first += len(labels)
 
     def probabilities(
@@ -159,14 +163,9 @@ class Predictor(FittedModel):
         self, request: PredictRequest, threshold: Threshold
     ) -> Iterator[tuple[NDArray, NDArray, NDArray]]:
         """`top_proba` of checked arguments."""
-        first = 0
-        for labels, scores in predict_blocks(self, request):
-            p = self.probabilities(scores, ranked=request.among is None)
-            if request.excluded is not None:
-                labels, scores, p = request.excluded.drop(labels, request.k, first, scores, p)
+        for labels, scores, p in self._answers(request, probabilities=True):
             kept = threshold(labels, p)
             yield np.where(kept, labels, -1), scores, np.where(kept, p, 0)
-            first += len(labels)
 
     def predict_proba(
         self,
@@ -214,15 +213,12 @@ class Predictor(FittedModel):
         if self.memory is None:
             found = "a run without a memory of neighbours"
             raise InputError("witnesses", found, "one trained with --memory on")
-        rows, witnesses, first = self.as_rows(features), [], 0
+        rows = self.as_rows(features)
         answers = self._check_answers(answers, rows)
-        of_texts = self.vectorizer is not None
-        for count, block in self._blocks(rows):
-            chunk = slice(first, first + count)
-            weighted, queries = memory_inputs(self, self.memory, rows[chunk], first, block)
-            witnesses += self.memory.witnesses(weighted, queries, answers[chunk], of_texts=of_texts)
-            first = chunk.stop
-        return name_features(witnesses, self.words)
+        if not len(answers):
+            return []
+        inputs = self.weighting.apply(rows), queries_of_memory(self, self.memory, rows)
+        return find_witnesses(self, self.memory, *inputs, answers)
 
     def reasons(
         self, features: csr_matrix | Sequence[str], answers: NDArray[np.int32], most: int = 5
@@ -270,4 +266,4 @@ class Predictor(FittedModel):
           InputError: as in `top`.
         """
         request = PredictRequest.of(self, features, k, labels, exclude)
-        return concatenate_blocks(self._top(request), request.k)
+        return concatenate_blocks(self._answers(request), request.k)

@@ -12,12 +12,12 @@ from scipy.sparse import csr_matrix
 
 from snm.batches.csr_blocks import make_block, power_of_two
 from snm.data.csr import csr_of_ones
-from snm.memory.memory import LABEL_NAME, Witness
+from snm.memory.memory import LABEL_NAME, Memory, Witness
 from snm.prediction.candidates.columns import gather_values
 from snm.prediction.fitted_model import FittedModel
 from snm.prediction.programs import jitted_contributions
 
-__all__ = ["Reason", "explain_answers", "name_features"]
+__all__ = ["Reason", "explain_answers", "find_witnesses", "queries_of_memory"]
 
 _BLOCK_POINTS = 8  # points of a block
 # A block is padded to at least these, and above to powers of two, so that few shapes compile.
@@ -77,6 +77,8 @@ def explain_answers(
       answers: int32 [n, k], checked; a label of -1 has a reason without terms.
       most: the number of features to list for each label.
     """
+    if not len(answers):
+        return []
     head, memory = fitted.state.head, fitted.memory
     labels = np.maximum(answers, 0)  # without the -1 of padding
     bias, votes = np.zeros(answers.shape), np.zeros(answers.shape)
@@ -85,14 +87,12 @@ def explain_answers(
     weighted = fitted.weighting.apply(rows)
     words, of_texts = fitted.words, fitted.vectorizer is not None
     all_witnesses: list[list[list[Witness]]] | None = None
-    if memory is not None and len(answers):
-        queries = None if memory.queries is None else np.concatenate([*fitted.queries(rows)])
+    if memory is not None:
+        queries = queries_of_memory(fitted, memory, rows)
         starts = np.arange(len(labels) + 1) * labels.shape[1]
         mask = csr_of_ones(labels.ravel(), starts, (len(labels), fitted.model.spec.num_labels))
         votes = gather_values(memory.additions(weighted, queries), mask).reshape(labels.shape)
-        all_witnesses = name_features(
-            memory.witnesses(weighted, queries, answers, of_texts=of_texts), words
-        )
+        all_witnesses = find_witnesses(fitted, memory, weighted, queries, answers)
     reasons = []
     for first in range(0, len(answers), _BLOCK_POINTS):
         block = weighted[first : first + _BLOCK_POINTS]
@@ -122,10 +122,23 @@ def explain_answers(
     return reasons
 
 
-def name_features(
-    witnesses: list[list[list[Witness]]], words: Sequence[str] | None
+def queries_of_memory(
+    fitted: FittedModel, memory: Memory, rows: csr_matrix
+) -> NDArray[np.float32] | None:
+    """The queries of at least one point, CSR [n, d], if the memory compares queries; or None."""
+    return None if memory.queries is None else np.concatenate([*fitted.queries(rows)])
+
+
+def find_witnesses(
+    fitted: FittedModel,
+    memory: Memory,
+    weighted: csr_matrix,
+    queries: NDArray[np.float32] | None,
+    answers: NDArray[np.int32],
 ) -> list[list[list[Witness]]]:
-    """Replaces the feature ids of witnesses by words; without `words`, it changes nothing."""
+    """`Memory.witnesses`, whose features are words if the vectoriser keeps words."""
+    of_texts, words = fitted.vectorizer is not None, fitted.words
+    witnesses = memory.witnesses(weighted, queries, answers, of_texts=of_texts)
     if words is None:
         return witnesses
 

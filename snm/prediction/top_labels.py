@@ -12,18 +12,16 @@ from scipy.sparse import csr_matrix
 
 from snm.batches.csr_blocks import power_of_two
 from snm.losses.reductions import MASKED
-from snm.memory.memory import Memory
 from snm.prediction.candidates.columns import pad_ids, select_columns
 from snm.prediction.candidates.excluded import Excluded, parse_excluded
 from snm.prediction.candidates.own import top_of_candidates
 from snm.prediction.candidates.parse import parse_candidates, parse_k
-from snm.prediction.fitted_model import FittedModel, embed_block, make_blocks
+from snm.prediction.fitted_model import FittedModel, make_blocks
 from snm.prediction.point_blocks import place_shared, yield_delayed
 from snm.prediction.programs import jitted_queries, jitted_top
-from snm.tables.table import SparseRows
 from snm.topk.blocks import Best
 
-__all__ = ["PredictRequest", "memory_inputs", "predict_blocks"]
+__all__ = ["PredictRequest", "predict_blocks"]
 
 _MAX_TO_EXCLUDE = 128  # excluded labels up to which finding k + as many labels is fast
 
@@ -117,17 +115,18 @@ def predict_blocks(
             size = power_of_two(memory.room_for_additions(blocks.points_with_room, slots))
         for count, block in blocks.split(rows):
             added = queries = None
-            if mesh is None:  # a separate program, which other methods use too
-                queries = jitted_queries(model, None)(fitted.state, block)
+            if mesh is None or (memory is not None and memory.queries is not None):
+                # A separate program, which other methods use too.
+                queries = jitted_queries(model, mesh)(fitted.state, block)
             if memory is not None:
-                features = rows[first : first + count]
-                votes = memory.additions(
-                    *memory_inputs(fitted, memory, features, first, block, queries)
-                )
+                weighted = fitted.weighting.apply(rows[first : first + count], first_row=first)
+                votes = memory.additions(weighted, queries)
                 votes = votes if among is None else select_columns(votes, among)
                 added = blocks.pad_votes(votes, size)
                 size = added.rows.shape[-1]
-            yield count, score(fitted.state, block, queries, added, ids_on_device)
+            # On a mesh, each device computes the queries of its own points again.
+            shared = queries if mesh is None else None
+            yield count, score(fitted.state, block, shared, added, ids_on_device)
             first += count
 
     for count, best in yield_delayed(started_blocks()):
@@ -139,29 +138,3 @@ def predict_blocks(
         if model.drop_seen or among is not None:
             labels = np.where(scores > MASKED / 2, labels, -1)
         yield labels, scores
-
-
-def memory_inputs(
-    fitted: FittedModel,
-    memory: Memory,
-    features: csr_matrix,
-    first: int,
-    block: SparseRows,
-    queries: Any = None,
-) -> tuple[csr_matrix, Any]:
-    """The inputs of a memory for a block: weighted features, and queries if it stores queries.
-
-    Args:
-      fitted: the model.
-      memory: its memory.
-      features: of the points of the block, CSR [m, d], not weighted.
-      first: the index of the first of these points.
-      block: the block.
-      queries: of the block, if they are computed already; else None.
-    """
-    weighted = fitted.weighting.apply(features, first_row=first)
-    if memory.queries is None:
-        return weighted, None
-    if queries is None:
-        queries = embed_block(fitted, block, features.shape[0])
-    return weighted, queries

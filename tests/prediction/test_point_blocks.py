@@ -17,6 +17,7 @@ from snm.memory.memory import Memory, MemorySettings
 from snm.model.from_config import make_model
 from snm.model.model import init_state
 from snm.model.placement import shard_state
+from snm.prediction.fitted_model import make_blocks
 from snm.prediction.point_blocks import Blocks
 from snm.prediction.programs import jitted_top
 
@@ -67,7 +68,7 @@ def test_few_points_have_small_blocks(count, rows, parts, expected):
 def test_each_call_computes_no_larger_block(predictor):
     shapes = {}
     for count in (1, 8, 9, 100):
-        (_, block), *_ = predictor._blocks(points(count))
+        (_, block), *_ = make_blocks(predictor, None, count).split(points(count))
         shapes[count] = len(block.starts) - 1
     assert shapes == {1: 8, 8: 8, 9: 64, 100: 512}
 

@@ -21,6 +21,7 @@ from snm.memory.choose import Choice, ModelAnswers, Voters, choose
 from snm.memory.memory import NUM_FOUND, Memory, joint_cosines
 from snm.memory.neighbors import StoredPoints
 from snm.prediction.calibration import Calibration
+from snm.prediction.fitted_model import make_blocks
 from snm.prediction.predictor import Predictor
 from snm.prediction.thresholds import DEFAULT_THRESHOLD_K, HeldOut, fit_thresholds
 from snm.runs.schema import Adjustment, MemoryRecord
@@ -100,7 +101,7 @@ def choose_memory(
     split = split_for_memory(config, dataset)
     assert split is not None
     # The size of the largest block of all points, so that one program serves all blocks.
-    block_entries = first_member.most_entries(dataset.train.features)
+    block_entries = make_blocks(first_member, None).most_entries(dataset.train.features)
     first_member, all_members = (
         dataclasses.replace(predictor, block_entries=block_entries)
         for predictor in (first_member, all_members)

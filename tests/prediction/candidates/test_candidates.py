@@ -20,6 +20,7 @@ from snm.model.model import init_state
 from snm.model.placement import join_members_on_mesh, shard_state
 from snm.prediction import programs
 from snm.prediction.candidates.parse import ids_by_name, ids_of_labels, parse_k
+from snm.prediction.fitted_model import make_blocks
 from snm.prediction.programs import jitted_pair_scores, jitted_queries, jitted_top
 
 K, D, POINTS = 600, 600, 30
@@ -200,7 +201,7 @@ def test_few_programs_are_compiled_and_they_read_the_rows_of_the_labels_alone():
         model = dataclasses.replace(
             predictor.model, spec=dataclasses.replace(predictor.model.spec, num_labels=num_labels)
         )
-        block = next(iter(predictor._blocks(features)))[1]
+        block = next(make_blocks(predictor, None, POINTS).split(features))[1]
         state = jax.eval_shape(
             lambda model=model: join_members(
                 [init_state(dataclasses.replace(model, members=1)) for _ in range(2)]
