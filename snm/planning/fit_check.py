@@ -26,10 +26,10 @@ from snm.errors import InputError
 from snm.machine.platform import device_bytes, platform
 from snm.machine.ram import available_ram, ram_limit_name, resident_ram
 from snm.model.from_config import make_model
-from snm.model.model import Model, abstract_state
+from snm.model.model import abstract_state
 from snm.planning.byte_sizes import parse_bytes
 from snm.planning.bytes_by_stage import Forecast
-from snm.planning.forecast import forecast
+from snm.planning.forecast import count_memory, forecast
 from snm.planning.programs import Programs
 from snm.planning.remedies import find_remedies
 from snm.runs.folder import RunFolder
@@ -106,8 +106,18 @@ def compare_memory(
     limit = device_memory() if limit is None else limit
     if peak <= limit:
         return MemoryCheck(peak, limit, [])
-    remedies = _remedy_per_flag(expected, config, programs.model, limit, shared_memory)
-    return MemoryCheck(peak, limit, remedies[:_MAX_REMEDIES])
+    remedies = find_remedies(
+        expected,
+        config,
+        programs.model,
+        limit,
+        on_cpu=jax.default_backend() == "cpu",
+        shared_memory=shared_memory,
+    )
+    by_flag: dict[str, tuple[str, int]] = {}
+    for flags, size in remedies:  # the first of each flag
+        by_flag.setdefault(flags.split()[0], (flags, size))
+    return MemoryCheck(peak, limit, list(by_flag.values())[:_MAX_REMEDIES])
 
 
 def device_memory() -> int:
@@ -228,22 +238,11 @@ def _bytes_below(folder: Path) -> int:
 
 def _memory_file_bytes(config: ResolvedConfig, dataset: Dataset) -> int:
     """An upper bound of the bytes of the file of a memory; 0 if none is tried."""
-    if config.memory != "on":
-        return 0
-    train, names = dataset.train, label_name_points(config, dataset)
-    points, features, labels = train.num_points, train.features.nnz, train.labels.nnz
-    if config.seen == "drop":  # all items of a point are its features and its labels
-        features = labels = features + labels
-    if names is not None:
-        points += names.num_points
-        features += names.features.nnz
-        labels += names.labels.nnz
-    if config.weighting == "standard":
-        features = points * train.num_features
+    points, features, labels = count_memory(config, dataset)
     # A value and an index of 4 bytes; a point's row number, two row starts, its float16 query, and
     # its weight.
     point_bytes = 8 + 2 * 8 + 2 * config.members * config.dim
-    if train.weights is not None:
+    if dataset.train.weights is not None:
         point_bytes += 4
     return 8 * (features + labels) + point_bytes * points
 
@@ -262,16 +261,3 @@ def _rough_size(config: ResolvedConfig, dataset: Dataset) -> int:
         tables //= parse_mesh(config.mesh)[1]
     sampled = max(SizeSchedule.of(config, train.num_labels).sampled)
     return tables + 4 * config.batch_size * (sampled + 1)
-
-
-def _remedy_per_flag(
-    expected: Forecast, config: ResolvedConfig, model: Model, limit: int, shared_memory: bool
-) -> list[tuple[str, int]]:
-    """The first remedy of each flag; the arguments are those of `find_remedies`."""
-    by_flag: dict[str, tuple[str, int]] = {}
-    on_cpu = jax.default_backend() == "cpu"
-    for flags, size in find_remedies(
-        expected, config, model, limit, on_cpu=on_cpu, shared_memory=shared_memory
-    ):
-        by_flag.setdefault(flags.split()[0], (flags, size))
-    return list(by_flag.values())

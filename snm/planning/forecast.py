@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -38,7 +38,7 @@ from snm.trainer.phase import prepare_first_phase
 from snm.trainer.start.prepare import Prepared, label_name_points, members_at_once
 from snm.trainer.steps.programs import jitted_steps
 
-__all__ = ["count_parameters", "forecast"]
+__all__ = ["MemoryCounts", "count_memory", "count_parameters", "forecast"]
 
 
 def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Programs]:
@@ -106,15 +106,13 @@ def _compiled_steps(prepared: Prepared, shapes: TrainState) -> tuple[Programs, i
     resident = source.resident_shapes()
     begun = time.perf_counter()
     stages, sizes = [], []
-    for stage, share in prepared.stage_shares:
-        stage_model = dataclasses.replace(prepared.model, spec=stage.spec)
-        stage_source = dataclasses.replace(source, spec=stage.spec)
+    for share, model, stage_source in prepared.stage_shares:
         stack = spread_stack(stage_source.stack(0, count), mesh)
         steps = jitted_steps(
-            stage_model, stage_source, source.shape(0), mesh, options=prepared.step_options
+            model, stage_source, source.shape(0), mesh, options=prepared.step_options
         )
         compiled = steps.lower(shapes, resident, stack).compile()
-        stages.append(StageProgram(share, stage_model, stage_source, compiled))
+        stages.append(StageProgram(share, model, stage_source, compiled))
         sizes.append(sum(_device_bytes(leaf) for leaf in jax.tree.leaves(stack)))
     compile_seconds = time.perf_counter() - begun
     return Programs(stages, count, compile_seconds, mesh), max(sizes)
@@ -187,22 +185,47 @@ def _bytes_weighted(source: Source, dataset: Dataset) -> int:
     return features + _csr_bytes(source.labels, shared_with=dataset.train.labels)
 
 
+class MemoryCounts(NamedTuple):
+    """The most that a memory of all training points stores.
+
+    Attributes:
+      points: the points.
+      features: the entries of their features.
+      labels: the entries of their labels.
+    """
+
+    points: int
+    features: int
+    labels: int
+
+
+def count_memory(config: ResolvedConfig, dataset: Dataset) -> MemoryCounts:
+    """Counts what a memory stores, before it is known what it keeps; all 0 if none is tried."""
+    if config.memory != "on":
+        return MemoryCounts(0, 0, 0)
+    train, names = dataset.train, label_name_points(config, dataset)
+    points, features, labels = train.num_points, train.features.nnz, train.labels.nnz
+    if config.seen == "drop":  # all items of a point are its features and its labels
+        features = labels = features + labels
+    if names is not None:
+        points += names.num_points
+        features += names.features.nnz
+        labels += names.labels.nnz
+    if config.weighting == "standard":
+        features = points * train.num_features
+    return MemoryCounts(points, features, labels)
+
+
 def _memory_bytes(config: ResolvedConfig, dataset: Dataset) -> tuple[int, int]:
     """An upper bound of the bytes of a memory of all training points, and of its queries."""
-    if config.memory != "on":
+    points, features, labels = count_memory(config, dataset)
+    if not points:
         return 0, 0
-    stored = dataset.train.baskets() if config.seen == "drop" else dataset.train
-    features, labels = stored.features, stored.labels
-    points = features.shape[0]
-    feature_bytes = _csr_bytes(features)
-    if config.weighting == "standard":
-        feature_bytes = 8 * features.shape[0] * features.shape[1]
-    total = 2 * feature_bytes + _csr_bytes(labels)
-    if (names := label_name_points(config, dataset)) is not None:
-        total += 2 * _csr_bytes(names.features) + _csr_bytes(names.labels)
-        points += names.num_points
-    # A row number of 8 bytes and a float16 query per point.
-    return total + 8 * points, 2 * config.members * config.dim * points
+    # A value and an index of 4 bytes per entry, with the features by point and by feature; the row
+    # starts of these three matrices; per point, a row number of 8 bytes and a float16 query.
+    starts = 3 * dataset.train.features.indptr.itemsize * (points + 1)
+    entries = 8 * (2 * features + labels)
+    return entries + starts + 8 * points, 2 * config.members * config.dim * points
 
 
 def _csr_bytes(matrix: csr_matrix, shared_with: csr_matrix | None = None) -> int:

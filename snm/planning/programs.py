@@ -53,11 +53,6 @@ class Programs:
         """The model, with the head of the first stage."""
         return self.stages[0].model
 
-    @property
-    def source(self) -> Source:
-        """The batches of the first stage."""
-        return self.stages[0].source
-
 
 def seconds_per_step(programs: Programs, at_once: int = 1) -> float:
     """Times the training steps on tables of full size, which must fit this machine.

@@ -98,10 +98,8 @@ def compile_run(
         _, prepared = prepare_first_phase(config, dataset)
     source, count = prepared.source, prepared.steps_per_dispatch
     programs = []
-    for stage, share in prepared.stage_shares:
-        model = dataclasses.replace(prepared.model, spec=stage.spec)
-        name = f"training, k' {stage.spec.mined}"
-        batches = dataclasses.replace(source, spec=stage.spec)
+    for share, model, batches in prepared.stage_shares:
+        name = f"training, k' {model.spec.mined}"
         program = compile_training(name, model, batches, target, devices, (data, label), count)
         programs.append(dataclasses.replace(program, share=share))
     rows = np.arange(min(ROWS, source.features.shape[0]))

@@ -98,11 +98,15 @@ class Prepared:
         return self.part_steps or self.checkpoint_every
 
     @property
-    def stage_shares(self) -> list[tuple[Stage, float]]:
-        """The stages, each with its share of the steps of the run."""
+    def stage_shares(self) -> list[tuple[float, Model, Source]]:
+        """Each stage's share of the steps of the run, its model and its batches."""
         ends = [stage.first_step for stage in self.stages[1:]] + [self.total_steps]
         return [
-            (stage, (end - stage.first_step) / self.total_steps)
+            (
+                (end - stage.first_step) / self.total_steps,
+                dataclasses.replace(self.model, spec=stage.spec),
+                dataclasses.replace(self.source, spec=stage.spec),
+            )
             for stage, end in zip(self.stages, ends, strict=True)
         ]
 

@@ -57,7 +57,7 @@ def test_runs_plans_and_the_estimator_have_one_set_up(schedule, data, tmp_path):
     assert [one.model.spec for one in programs.stages] == [stage.spec for stage in expected.stages]
     assert [one.share for one in programs.stages] == pytest.approx([1 / 3] * 3)
     assert programs.model == dataclasses.replace(expected.model, spec=expected.stages[0].spec)
-    for source in (phase.source, fit.source, programs.source):
+    for source in (phase.source, fit.source, programs.stages[0].source):
         for mine, theirs in zip(batches(source), batches(expected.source), strict=True):
             np.testing.assert_array_equal(mine, theirs)
 
