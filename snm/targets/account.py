@@ -136,11 +136,16 @@ def _is_free(instruction: Instruction) -> bool:
     return instruction.opcode in _FREE or instruction.target in _FREE_CALLS
 
 
+def _operands(instruction: Instruction, siblings: dict[str, Instruction]) -> list[Instruction]:
+    """The instructions whose results it takes."""
+    return [siblings[name] for name in instruction.operands if name in siblings]
+
+
 def _moved(module: Module, siblings: dict[str, Instruction], instruction: Instruction) -> float:
     """Bytes that an instruction outside of fusions reads and writes."""
     if _is_free(instruction):
         return 0.0
-    operands = [siblings[name] for name in instruction.operands if name in siblings]
+    operands = _operands(instruction, siblings)
     if work := kernel_work(instruction, operands):
         return work.moved
     if instruction.opcode == "fusion":
@@ -161,7 +166,8 @@ def _moved(module: Module, siblings: dict[str, Instruction], instruction: Instru
         return read + instruction.size + sum(operand.size for operand in operands[1:])
     if instruction.opcode in _IN_PLACE:
         rest = sum(operand.size for operand in operands[1:])
-        return rest + _update_traffic(operands[0].size, _update_bytes(instruction, siblings))
+        # Entries of the table are read and written; none of a table on the chip, whose size is 0.
+        return rest + 2 * min(operands[0].size, _update_bytes(instruction, siblings))
     results = (
         instruction.shapes[:1] if instruction.target.startswith(_LIBRARY) else instruction.shapes
     )
@@ -175,11 +181,6 @@ def _update_bytes(instruction: Instruction, siblings: dict[str, Instruction]) ->
         instruction.operands[1 if instruction.opcode == "dynamic-update-slice" else -1]
     ]
     return sum(shape.size for shape in update.shapes)
-
-
-def _update_traffic(table: int, update: int) -> float:
-    """The traffic of an update in place: entries are read and written; none for on-chip tables."""
-    return 2 * min(table, update) if table else 0
 
 
 def _users(module: Module, body: str, name: str) -> list[tuple[Instruction, int]]:
@@ -223,18 +224,10 @@ def _bytes_written(module: Module, body: str, instruction: Instruction) -> float
     results = [siblings[name] for name in root.operands] if root.opcode == "tuple" else [root]
     written = 0.0
     for result, shape in zip(results, instruction.shapes, strict=False):
-        updated = _in_place(module, siblings, result)
         if not shape.on_chip:
-            written += shape.size if updated is None else min(shape.size, updated)
+            update = update_in_place(module, siblings, result)
+            written += shape.size if update is None else min(shape.size, _update_bytes(*update))
     return written
-
-
-def _in_place(
-    module: Module, siblings: dict[str, Instruction], instruction: Instruction
-) -> int | None:
-    """Bytes of an update in place by an instruction of a fusion; None for other instructions."""
-    update = update_in_place(module, siblings, instruction)
-    return None if update is None else _update_bytes(*update)
 
 
 def update_in_place(
@@ -262,15 +255,11 @@ def _exchanges(module: Module, instruction: Instruction) -> Iterator[Exchange]:
             yield exchange
         return
     inner = module.computations[instruction.called("calls")]
-    starts = [
-        inner_instruction
-        for inner_instruction in inner
-        if inner_instruction.target == "AsyncCollectiveStart"
-    ]
-    started = {name for inner_instruction in starts for name in inner_instruction.operands}
-    for inner_instruction in inner:
-        if "chain_id=" not in inner_instruction.rest or inner_instruction.name in started:
-            yield from _exchanges(module, inner_instruction)
+    starts = (part for part in inner if part.target == "AsyncCollectiveStart")
+    started = {name for start in starts for name in start.operands}
+    for part in inner:
+        if "chain_id=" not in part.rest or part.name in started:
+            yield from _exchanges(module, part)
 
 
 def _exchange(instruction: Instruction) -> Exchange | None:
@@ -303,9 +292,7 @@ def _count_operations(
         for inner_instruction in inner.values():
             _count_operations(module, inner, inner_instruction, into)
         return
-    if work := kernel_work(
-        instruction, [siblings[name] for name in instruction.operands if name in siblings]
-    ):
+    if work := kernel_work(instruction, _operands(instruction, siblings)):
         into[work.factors] += work.operations
         return
     contracted = _contracted(instruction, siblings)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -135,18 +135,18 @@ def compile_training(
     """
     longest = model.spec.sampled // 4 if longest_sort is None else longest_sort
     steps = min(steps, source.steps_per_epoch)
-    mesh, placed = _placement(devices, sizes)
+    mesh = _make_mesh(devices, sizes)
     with compiling_for(target.backend, target.memory, target.on_chip):
         stack, resident = source.stack(0, steps), source.resident_shapes()
         state = abstract_state(model)
         tables = _tables(state, sizes)
         if mesh is None:
-            shapes = placed(state), placed(resident), placed(stack)
+            shapes = _on_device((state, resident, stack), devices[0])
         else:
             shapes = (
                 sharded_shapes(state, mesh),
-                placed(resident, points_specs(resident, mesh)),
-                placed(stack, stack_specs(stack, mesh)),
+                _on_mesh(resident, points_specs(resident, mesh), mesh),
+                _on_mesh(stack, stack_specs(stack, mesh), mesh),
             )
         program = _untraced_steps(model, source, mesh)
         default_trips = mean_blocks(model.spec.num_slots, sizes[1]) if sizes[1] > 1 else 1
@@ -181,8 +181,7 @@ def compile_scoring(
       devices: from `make_devices`.
       sizes: the sizes of the mesh.
     """
-    mesh, placed = _placement(devices, sizes)
-    parts = sizes[0]
+    mesh, parts = _make_mesh(devices, sizes), sizes[0]
     rows = -(-ROWS // parts)
     batch_dims = (parts,) if parts > 1 else ()
     block = _block_shapes(batch_dims, rows, entries)
@@ -196,11 +195,11 @@ def compile_scoring(
         if mesh is not None:
             spec = PartitionSpec(DATA) if parts > 1 else PartitionSpec()
             specs = jax.tree.map(lambda _: spec, block)
-            shapes = sharded_shapes(joined_state, mesh), placed(block, specs)
+            shapes = sharded_shapes(joined_state, mesh), _on_mesh(block, specs, mesh)
             return compile_and_analyse(name, 1, best, shapes, tables, _LONGEST_SORT)
-        inputs = placed(joined_state), placed(block)
+        inputs = _on_device((joined_state, block), devices[0])
         embed = jitted_queries.__wrapped__(joined, None)
-        queries = placed(jax.eval_shape(embed, *inputs))
+        queries = _on_device(jax.eval_shape(embed, *inputs), devices[0])
         first = compile_and_analyse(name, 1, embed, inputs, tables, _LONGEST_SORT)
         return _in_sequence(
             first, compile_and_analyse(name, 1, best, (*inputs, queries), tables, _LONGEST_SORT)
@@ -235,26 +234,23 @@ def _block_shapes(batch_dims: tuple[int, ...], rows: int, entries: int) -> Any:
     return SparseRows(*shapes)
 
 
-def _placement(
-    devices: list[Any], sizes: tuple[int, int]
-) -> tuple[Mesh | None, Callable[..., Any]]:
-    """The mesh, or None for one device, and a function that adds shardings to shapes."""
-    mesh = None if sizes == (1, 1) else Mesh(np.asarray(devices).reshape(sizes), (DATA, LABEL))
+def _make_mesh(devices: list[Any], sizes: tuple[int, int]) -> Mesh | None:
+    """The mesh; None for one device."""
+    return None if sizes == (1, 1) else Mesh(np.asarray(devices).reshape(sizes), (DATA, LABEL))
 
-    def placed(tree: Any, specs: Any = None) -> Any:
-        def place_leaf(x: Any, spec: PartitionSpec | None = None) -> jax.ShapeDtypeStruct:
-            sharding: Sharding = SingleDeviceSharding(devices[0])
-            if mesh is not None and spec is not None:
-                sharding = NamedSharding(mesh, spec)
-            return jax.ShapeDtypeStruct(np.shape(x), x.dtype, sharding=sharding)
 
-        return (
-            jax.tree.map(place_leaf, tree)
-            if specs is None
-            else jax.tree.map(place_leaf, tree, specs)
-        )
+def _on_device(tree: Any, device: Any) -> Any:
+    """The shapes of arrays on one device."""
+    return jax.tree.map(functools.partial(_shape, sharding=SingleDeviceSharding(device)), tree)
 
-    return mesh, placed
+
+def _on_mesh(tree: Any, specs: Any, mesh: Mesh) -> Any:
+    """The shapes of arrays on a mesh; `specs` has their partitions."""
+    return jax.tree.map(lambda x, spec: _shape(x, NamedSharding(mesh, spec)), tree, specs)
+
+
+def _shape(x: Any, sharding: Sharding) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(np.shape(x), x.dtype, sharding=sharding)
 
 
 def _tables(state: Any, sizes: tuple[int, int]) -> list[tuple[int, ...]]:
