@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from command_line import call
 from serve.served import WORDS, as_question, get, post, serving
+from serve.test_invalid_requests import INVALID
 
 import snm
 from snm.prediction.calibration import Calibration, Curve
@@ -185,12 +186,12 @@ def test_concurrent_requests_get_their_own_answers(address, served, tiny_run):
 
     async def client(session, number):
         rng = np.random.default_rng(number)
-        wrong = [BAD[what] for what in BAD]
+        wrong = list(INVALID.values())
         for turn in range(4):
             if turn % 2:
-                body, status, said = wrong[rng.integers(len(wrong))]
+                body, said = wrong[rng.integers(len(wrong))]
                 answer = await session.post(f"{address}/predict", content=body)
-                assert answer.status_code == status and said in answer.json()["error"]
+                assert answer.status_code == 400 and said in answer.json()["error"]
                 continue
             chosen = rng.integers(0, len(questions), rng.integers(1, 4))
             body = {"features": [questions[i] for i in chosen]}
@@ -209,105 +210,6 @@ def test_concurrent_requests_get_their_own_answers(address, served, tiny_run):
     batches = float(re.search(r"snm_batch_points_count (\S+)", told)[1])
     points = float(re.search(r"snm_batch_points_sum (\S+)", told)[1])
     assert points > 1.5 * batches  # they were answered together
-
-
-BAD = {
-    "no JSON": (b"{", 400, "body: found no JSON"),
-    "a form": (b"texts=word1", 400, 'expected JSON such as {"texts": ["some words"]}'),
-    "a name twice": (b'{"texts": ["a"], "texts": ["b"]}', 400, 'found "texts" twice in one object'),
-    "an id twice": (b'{"features": [{"3": 1, "3": 2}]}', 400, 'found "3" twice in one object'),
-    "deep JSON": (b"[" * 5000, 400, "body: found no JSON"),
-    "no Unicode": (b'{"texts": ["\xff"]}', 400, "body: found no JSON"),
-    "nothing": (b"{}", 400, "found neither texts nor features, expected one of them"),
-    "both": (b'{"texts": ["a"], "features": [{}]}', 400, "found both texts and features, expec"),
-    "an unknown key": (
-        b'{"text": ["a"]}',
-        400,
-        "text: found an unknown field, expected for example texts",
-    ),
-    "no points": (b'{"texts": []}', 400, "no point, expected at least one"),
-    "k of 0": (b'{"texts": ["a"], "k": 0}', 400, "k: found 0, expected 1 or more"),
-    "a text for k": (b'{"texts": ["a"], "k": "5"}', 400, 'k: found "5", expected a whole number'),
-    "true for k": (b'{"texts": ["a"], "k": true}', 400, "k: found true, expected a whole number"),
-    "a large k": (b'{"texts": ["a"], "k": 16}', 400, "k: found 16, expected 1 to 15"),
-    "an id": (b'{"features": [{}, {"30": 1}]}', 400, "features.1: found feature 30, expected an"),
-    "a negative id": (b'{"features": [{"-1": 1}]}', 400, "feature -1, expected an id from 0 to 29"),
-    "a word": (
-        b'{"features": [{"x": 1}]}',
-        400,
-        "features.0: found feature x, expected an id from 0 to 29",
-    ),
-    "an id in another form": (b'{"features": [{"1": 1, "01": 2}]}', 400, "found feature 01, expec"),
-    "half of a pair": (
-        b'{"features": [{"\\ud800": 1}]}',
-        400,
-        "found feature \\ud800, expected an",
-    ),
-    "half of a pair as a threshold": (
-        b'{"texts": ["a"], "threshold": "\\ud800"}',
-        400,
-        "threshold: found ",
-    ),
-    "a number as a threshold of text": (
-        b'{"texts": ["a"], "threshold": "0.5"}',
-        400,
-        'threshold: found "0.5", expected ',
-    ),
-    "a text": (b'{"texts": "a"}', 400, 'texts: found "a", expected a list'),
-    "a number": (b'{"texts": [1]}', 400, "texts.0: found 1, expected a text"),
-    "a value of text": (
-        b'{"features": [{"1": "x"}]}',
-        400,
-        'features.0.1: found "x", expected a number',
-    ),
-    "true for a number": (
-        b'{"features": [{"1": true}]}',
-        400,
-        "features.0.1: found true, expected a number",
-    ),
-    "a number as a text": (b'{"features": [{"1": "2"}]}', 400, 'found "2", expected a number'),
-    "a short list": (
-        b'{"features": [{}, [1, 2.5]]}',
-        400,
-        "features.1: found 2 values, expected 30, or ids and values",
-    ),
-    "a text in a list": (b'{"features": [["x"]]}', 400, 'features.0.0: found "x", expected a num'),
-    "a number for a point": (b'{"features": [3]}', 400, "features.0: found 3, expected"),
-    "true for a threshold": (
-        b'{"features": [{}], "threshold": true}',
-        400,
-        "threshold: found true, expected a probability from 0 to 1, micro-f1",
-    ),
-    "a text for explain": (
-        b'{"features": [{}], "explain": "yes"}',
-        400,
-        'explain: found "yes", expected true or false',
-    ),
-    "a list for a body": (b"[]", 400, "body: found [], expected an object"),
-    "another field": (
-        b'{"zzz": 1}',
-        400,
-        "zzz: found an unknown field, expected one of texts, fea",
-    ),
-    "no body": (b"", 400, "body: found nothing, expected JSON such as"),
-    "an overflow": (b'{"features": [{"1": 1e300}]}', 400, "a value that is not finite"),
-    "a negative value": (b'{"features": [{"1": -1}]}', 400, "a negative value"),
-    "no labels": (b'{"texts": ["a"], "labels": []}', 400, "labels: found no label"),
-    "a label": (b'{"texts": ["a"], "labels": [20]}', 400, "label 20, expected an id from 0 to 19"),
-    "a name": (b'{"texts": ["a"], "labels": ["x"]}', 400, "labels: found an unknown label 'x'"),
-    "a flag": (b'{"texts": ["a"], "labels": [true]}', 400, "labels: found something else"),
-    "many points": (b'{"texts": [' + b'"a",' * 20 + b'"a"]}', 413, "21 points, where"),
-    "many bytes": (b'{"texts": ["' + b"a" * 10_000 + b'"]}', 413, "a body of over 10000 bytes"),
-}
-
-
-@pytest.mark.parametrize("what", BAD)
-def test_invalid_requests(address, what):
-    body, status, said = BAD[what]
-    answer = post(f"{address}/predict", content=body)
-    assert answer.status_code == status, answer.text
-    assert list(answer.json()) == ["error"] and said in answer.json()["error"]
-    assert post(f"{address}/predict", json={"texts": ["word1"]}).status_code == 200
 
 
 def test_a_large_body_without_a_content_length_is_refused(address):
