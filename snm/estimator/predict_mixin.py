@@ -179,7 +179,6 @@ class PredictMixin:
     def _best(
         self, X: Any, k: int | None, labels: NDArray[np.int32] | None = None
     ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-        check_is_fitted(self, "predictor_")
         return self.predictor_.predict(self._rows(X), k, labels)
 
     def _rows(self, X: Any) -> csr_matrix:

@@ -84,7 +84,7 @@ class Targets:
                 if form == "lists":
                     classes = MultiLabelBinarizer().fit(y).classes_
                 else:
-                    classes = np.unique(_column(y))
+                    classes = np.unique(column_or_1d(y, warn=True))
         if any(isinstance(label, tuple | frozenset) for label in classes):
             raise InputError("y", "labels that are tuples or sets", "names, or numbers")
         classes = np.unique(np.asarray(classes))
@@ -121,7 +121,7 @@ class Targets:
                 raise InputError("y", f"the column {names[first]!r}", expected)
             return csr_of_ones(indicator.indices, indicator.indptr, indicator.shape)
         if form == "classes":
-            flat: Any = _column(y)
+            flat: Any = column_or_1d(y, warn=True)
             counts = np.ones(len(flat), np.int64)
         else:
             flat = [label for row in y for label in set(row)]
@@ -176,7 +176,7 @@ class Targets:
             weights = np.ones(len(self.classes))
             weights[columns] = list(class_weight.values())
             class_weight = weights
-        return _label_weights(class_weight, labels)
+        return None if class_weight is None else _label_weights(class_weight, labels)
 
     def _find_columns(self, values: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """The column of each value, and whether it is a known class."""
@@ -332,21 +332,14 @@ def _is_lists(y: Any, *, pairs: bool) -> bool:
     return pairs and all(len(set(row)) == width for row in y)
 
 
-def _column(y: Any) -> NDArray[Any]:
-    return column_or_1d(y, warn=True)
-
-
-def _label_weights(class_weight: Any, labels: sparse.csr_matrix) -> NDArray[np.float32] | None:
+def _label_weights(class_weight: Any, labels: sparse.csr_matrix) -> NDArray[np.float32]:
     """The weights of the labels in the order of the classes; see `Targets.weights`."""
     num_labels = labels.shape[1]
-    if class_weight is None:
-        return None
-    weights = np.ones(num_labels, np.float32)
     if isinstance(class_weight, str):
         if class_weight != "balanced":
             raise InputError("class_weight", repr(class_weight), _CLASS_WEIGHT)
         counts = np.bincount(labels.indices, minlength=num_labels)
-        present = counts > 0
+        weights, present = np.ones(num_labels, np.float32), counts > 0
         weights[present] = labels.nnz / (num_labels * counts[present])
     else:
         try:
