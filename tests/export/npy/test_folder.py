@@ -100,6 +100,8 @@ def test_one_member_without_a_tower_names_or_a_bias(tmp_path):
     write_manifest(tmp_path, {"format": FORMAT, **sizes, **about})
     opened = open_npy(tmp_path)
     assert opened.state.head.bias is None and opened.label_names is None
+    assert made.state.head.table.rows.dtype == np.uint16  # an index of the run is one of the export
+    assert class_rows_sha256(opened) == class_rows_sha256(made)
     points = random_array((9, tiny.FEATURES), density=0.3, rng=1, format="csr", dtype=np.float32)
     np.testing.assert_array_equal(opened.predict(points), made.predict(points))
 
@@ -202,16 +204,6 @@ def test_commands_take_it_in_place_of_the_run(run, out, tmp_path, capsys):
     assert class_rows_sha256(snm.load(out)) == class_rows_sha256(snm.load(run))
     said = "found no config.toml, but files of `snm export`, expected the folder of a run"
     assert said in refused(capsys, "evaluate", out)
-
-
-def test_an_export_of_bfloat16_rows_is_the_same_model(tmp_path):
-    """It has them as float32."""
-    config = dataclasses.replace(tiny.CONFIG, table_dtype="bfloat16", epochs=1)
-    snm.train(tiny.write(tmp_path / "data"), config, tmp_path / "run")
-    call("export", tmp_path / "run", "--to", "npy", "--output", tmp_path / "out")
-    run = snm.load(tmp_path / "run")
-    assert run.state.head.table.rows.dtype == np.uint16
-    assert class_rows_sha256(snm.load(tmp_path / "out")) == class_rows_sha256(run)
 
 
 def test_names_are_read_one_by_one(out, tmp_path):
