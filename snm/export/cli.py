@@ -25,11 +25,8 @@ __all__ = ["Export"]
 
 _LOW_RECALL = 0.95
 _FORMS = literal_type_from_choices(("npy", "npz", "safetensors", "hub", *LIBRARIES))
-# Options of indexes only, and options of indexes and int8 rows.
-_INDEX_OPTIONS, _MEASURE_OPTIONS = (
-    ("links", "build_effort", "search_effort"),
-    ("data", "min_recall"),
-)
+_INDEX_OPTIONS = ("links", "build_effort", "search_effort")
+_MEASURE_OPTIONS = ("data", "min_recall")  # of indexes and of int8 rows
 
 
 @dataclasses.dataclass
@@ -171,11 +168,11 @@ def _check(command: Export) -> None:
         raise InputError(f"--rows {command.rows}", f"--to {command.to}", "--to npy")
     _check_hub(command)
     for name in (*_INDEX_OPTIONS, *_MEASURE_OPTIONS):
-        allowed = command.builds_index or (command.quantizes and name in _MEASURE_OPTIONS)
+        measures = name in _MEASURE_OPTIONS
+        allowed = command.builds_index or (command.quantizes and measures)
         if getattr(command, name) != getattr(Export, name) and not allowed:
-            expected = f"--to {' or '.join(LIBRARIES)}" + ", or --rows int8" * (
-                name in _MEASURE_OPTIONS
-            )
+            more = ", or --rows int8" if measures else ""
+            expected = f"--to {' or '.join(LIBRARIES)}{more}"
             raise InputError(flag_of(name), f"--to {command.to}", expected)
     if command.min_recall is not None and not 0 <= command.min_recall <= 1:
         raise InputError("--min-recall", f"{command.min_recall:g}", "0 to 1")

@@ -123,13 +123,10 @@ class Engine:
         """
         if (size, count, num_candidates) in self._compiled:
             return
-        width, num_labels = (
-            self._predictor.model.num_features,
-            self._predictor.model.spec.num_labels,
-        )
+        model = self._predictor.model
         ids, starts = np.zeros(size, np.int32), np.arange(size + 1)
-        rows = csr_of_ones(ids, starts, (size, width))
-        labels = np.arange(min(num_candidates, num_labels)) if num_candidates else None
+        rows = csr_of_ones(ids, starts, (size, model.num_features))
+        labels = np.arange(min(num_candidates, model.spec.num_labels)) if num_candidates else None
         self._predictors[size].predict(rows, count, labels)
         self._compiled.add((size, count, num_candidates))
 
@@ -164,9 +161,8 @@ class Engine:
         loop = asyncio.get_running_loop()
         if isinstance(labels, np.ndarray):
             labels = np.unique(labels)
-            if not self._compiled_sizes(
-                k, labels
-            ):  # in another thread, so that others are answered
+            if not self._compiled_sizes(k, labels):
+                # In another thread, so that others are answered meanwhile.
                 program = _BATCH_SIZES[0], self._compiled_k(k), _padded_length(labels)
                 await loop.run_in_executor(self._compile_thread, self._compile, *program)
         future: asyncio.Future[Answer] = loop.create_future()

@@ -128,9 +128,7 @@ def _client(where: str) -> Any:
 def _raise_input_error(where: str, error: Exception, expected: str) -> NoReturn:
     # The client raises its own errors, those of its HTTP library and of the system: all describe a
     # problem with the Hub, not with this program.
-    message = first_line(error).removeprefix(
-        "Got: "
-    )  # as the client quotes the connection's errors
-    raise InputError(
-        where, message if message.endswith(" ...") else message.rstrip("."), expected
-    ) from error
+    # It quotes the errors of the connection after "Got: ".
+    message = first_line(error).removeprefix("Got: ")
+    found = message if message.endswith(" ...") else message.rstrip(".")
+    raise InputError(where, found, expected) from error
