@@ -112,7 +112,7 @@ def test_partial_fit_stores_its_points(fitted, data):
 
 def test_partial_fit_alone_makes_none(data):
     X, Y = data.train.features, data.train.labels
-    model = SNMClassifier(**PARAMS).partial_fit(X, Y)
+    model = SNMClassifier(**{**PARAMS, "members": 1}).partial_fit(X, Y)
     assert model.memory_ is None and model.predictor_.memory is None
     with pytest.raises(InputError, match="memory: found 'on' in the first call of partial_fit"):
         SNMClassifier(**PARAMS, memory="on").partial_fit(X, Y)
@@ -125,12 +125,6 @@ def test_points_of_early_stopping_choose_and_are_not_stored(data):
     assert model.memory_["held_out"] == 120
     assert model.memory_["used"] and model.memory_["points"] == 480
     assert model.config_.validation_fraction == 0
-
-
-@pytest.mark.parametrize(("memory", "points"), [("off", 600), (None, 199)])
-def test_none_where_none_is_tried(data, memory, points):
-    model = SNMClassifier(**{**PARAMS, "epochs": 1}, memory=memory)
-    assert model.fit(data.train.features[:points], data.train.labels[:points]).memory_ is None
 
 
 def test_on_is_refused_where_points_are_too_few(data):
@@ -158,8 +152,8 @@ def test_labels_to_choose_from(fitted, data):
         fitted.decision_topk(features, 3, labels=[1, 2])
 
 
-def test_probabilities(data):
-    model = SNMClassifier(**PARAMS).fit(data.train.features, data.train.labels)
+def test_probabilities(fitted, data):
+    model = pickle.loads(pickle.dumps(fitted))
     labels, p = model.proba_topk(data.test.features, 5)
     expected, of_run = model.predictor_.predict_proba(data.test.features, 5)
     np.testing.assert_array_equal(labels, expected)

@@ -6,25 +6,30 @@ from estimator.small_fits import SMALL
 from scipy.sparse import csr_matrix, hstack
 
 from snm import InputError, SNMClassifier
-from snm.estimator.parameters import for_one_pass
+from snm.estimator import fit_mixin
+from snm.estimator.parameters import check_flags, for_one_pass
 
 OTHERS = dict(loss="bowl", phi="logistic", exclude="positive", positives="one", encoder="relu",
               bias=False, score_scale=3.0, row_optimizer="adagrad", compute_dtype="bfloat16",
               input_dropout=0.25, random_state=7)  # fmt: skip
 
 
-def test_every_parameter_is_a_setting_of_the_fit(data):
-    model = SNMClassifier(**{**SMALL, **OTHERS}, epochs=1).fit(
-        data.train.features, data.train.labels
-    )
+@pytest.fixture
+def no_training(monkeypatch):
+    """A fit fails when its settings are resolved, so that no program is compiled."""
+    monkeypatch.setattr(fit_mixin, "fit_members", lambda *_, **__: 1 / 0)
+
+
+def test_every_parameter_is_a_setting_of_the_fit(data, no_training):
+    model = SNMClassifier(**{**SMALL, **OTHERS}, epochs=1)
+    with pytest.raises(ZeroDivisionError):
+        model.fit(data.train.features, data.train.labels)
     found = {name: getattr(model.config_, name) for name in OTHERS if name != "random_state"}
     assert {**found, "random_state": model.config_.seed} == OTHERS
 
 
 def test_each_pass_of_partial_fit_draws_anew(data, monkeypatch):
     seeds = []
-    from snm.estimator import fit_mixin
-
     fit = fit_mixin.fit_members
     monkeypatch.setattr(
         fit_mixin,
@@ -64,10 +69,11 @@ def test_a_wrong_parameter_of_predict_is_refused_before_the_fit(data, name, valu
         SNMClassifier(**SMALL, **{name: value}).fit(data.train.features, data.train.labels)
 
 
-def test_a_feature_in_another_unit_is_warned_of(data):
+def test_a_feature_in_another_unit_is_warned_of(data, no_training):
     price = csr_matrix(np.full((data.train.num_points, 1), 300, np.float32))
     mixed = hstack([data.train.features, price], format="csr")
-    with pytest.warns(UserWarning, match=r"feature 30 makes up .* of the squared length") as told:
+    said = r"feature 30 makes up .* of the squared length"
+    with pytest.raises(ZeroDivisionError), pytest.warns(UserWarning, match=said) as told:
         SNMClassifier(**SMALL, epochs=1).fit(mixed, data.train.labels)
     assert told[0].filename == __file__
 
@@ -89,9 +95,6 @@ def test_a_flag_is_no_text(data, name, value, expected):
         model.fit(X, Y)
 
 
-def test_flags_of_numpy_and_numbers_of_verbose(data):
-    X, Y = data.train.features, data.train.labels
-    SNMClassifier(**SMALL, epochs=1, early_stopping=np.bool_(False), verbose=np.bool_(False)).fit(
-        X, Y
-    )
-    SNMClassifier(**SMALL, epochs=1, verbose=2).fit(X, Y)
+def test_flags_of_numpy_and_numbers_of_verbose():
+    check_flags(early_stopping=np.bool_(False), verbose=np.bool_(False))
+    check_flags(early_stopping=True, verbose=2)

@@ -43,7 +43,6 @@ def test_one_class_a_point_by_hand():
     [
         ("neg_log_loss", lambda of: of, -np.log(3)),
         ("roc_auc", lambda of: of == 1, 0.5),
-        ("roc_auc_ovr", lambda of: of, 0.5),
     ],
 )
 def test_scorers_of_scikit_learn(scoring, targets, chance):
