@@ -35,7 +35,7 @@ def as_rows(
         a list, or texts without a vectorizer.
     """
     given = _to_matrix_or_list(features, width)
-    if _is_matrix(given):
+    if sparse.issparse(given) or isinstance(given, np.ndarray):
         matrix = given
     elif _is_list_of_rows(given) and not _is_list_of_items(given, vectorizer):
         matrix = _rows_to_array(given, width, vectorizer)
@@ -60,10 +60,6 @@ def _to_matrix_or_list(given: Any, width: int) -> Any:
         expected = f"a list of texts, or a matrix [n, {width}]"
         raise InputError("features", f"a value of type {type(given).__name__}", expected)
     return given
-
-
-def _is_matrix(given: Any) -> bool:
-    return sparse.issparse(given) or isinstance(given, np.ndarray)
 
 
 def _is_list_of_rows(given: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -77,11 +77,12 @@ class TooLargeError(Exception):
 
 def has_names(labels: list[Label] | list[list[Label]] | None) -> bool:
     """Whether some of the labels are names, not ids."""
-    return any(
-        isinstance(label, str)
-        for of_point in labels or ()
-        for label in (of_point if isinstance(of_point, list) else (of_point,))
-    )
+    return any(isinstance(label, str) for label in _all_labels(labels or []))
+
+
+def _all_labels(labels: list[Label] | list[list[Label]]) -> Iterator[Label]:
+    for of_point in labels:
+        yield from of_point if isinstance(of_point, list) else [of_point]
 
 
 def candidate_labels(
@@ -97,32 +98,10 @@ def candidate_labels(
     """
     if labels is None:
         return None, 0
-    shared, per_point = _shared_and_per_point(labels)
-    known, unknown = _known_ids(per_point or [shared], predictor)
-    if unknown and not any(map(len, known)):
-        first = (shared or [label for of_point in per_point for label in of_point])[0]
-        raise unknown_labels_error("labels", first, unknown)
-    if not per_point:
-        return known[0], unknown
-    candidates = parse_candidates(known, num_points, predictor.model.spec.num_labels)
-    assert not isinstance(candidates, np.ndarray)
-    return candidates, unknown
-
-
-def _shared_and_per_point(
-    labels: list[Label] | list[list[Label]],
-) -> tuple[list[Label], list[list[Label]]]:
-    """Labels for all points, and lists of labels, one per point; one of the two is empty."""
-    shared = [label for label in labels if not isinstance(label, list)]
-    return shared, [of_point for of_point in labels if isinstance(of_point, list)]
-
-
-def _known_ids(
-    lists: list[list[Label]], predictor: Predictor
-) -> tuple[list[NDArray[np.int32]], int]:
-    """The ids of the known labels of each list, and the number of unknown names."""
-    known = [predictor.ids_of(labels, skip_unknown=True) for labels in lists]
-    return known, sum(map(len, lists)) - sum(map(len, known))
+    known, unknown = _known_ids(labels, predictor)
+    if unknown and not any(np.size(ids) for ids in known):
+        raise unknown_labels_error("labels", next(_all_labels(labels)), unknown)
+    return parse_candidates(known, num_points, predictor.model.spec.num_labels), unknown
 
 
 def excluded_labels(
@@ -138,13 +117,20 @@ def excluded_labels(
     """
     if not labels:
         return None, 0
-    shared, per_point = _shared_and_per_point(labels)
     try:
-        known, unknown = _known_ids(per_point or [shared], predictor)
+        known, unknown = _known_ids(labels, predictor)
     except InputError as error:
         raise InputError("exclude", error.found, error.expected) from error
-    num_labels = predictor.model.spec.num_labels
-    return parse_excluded(known if per_point else known[0], num_points, num_labels), unknown
+    return parse_excluded(known, num_points, predictor.model.spec.num_labels), unknown
+
+
+def _known_ids(labels: list[Any], predictor: Predictor) -> tuple[Any, int]:
+    """The ids of known labels, int32 [S] or a list of these, and the number of unknown names."""
+    if not isinstance(labels[0], list):
+        ids = predictor.ids_of(labels, skip_unknown=True)
+        return ids, len(labels) - len(ids)
+    each = [predictor.ids_of(of_point, skip_unknown=True) for of_point in labels]
+    return each, sum(map(len, labels)) - sum(map(len, each))
 
 
 def feature_rows(question: Question, predictor: Predictor, max_points: int) -> csr_matrix:
