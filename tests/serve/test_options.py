@@ -86,17 +86,6 @@ def test_workers_open_exactly_the_model_that_was_compared(tmp_path, monkeypatch)
     ]
 
 
-def test_a_worker_that_ends_is_told_beside_the_answers(tmp_path, capsys, monkeypatch):
-    """On standard error, where who watches the service looks for what went wrong."""
-    (tmp_path / "settings.toml").touch()  # an export has one
-    monkeypatch.setattr(cli, "_load", lambda options: None)
-    monkeypatch.setattr(workers, "supervise", lambda *_, on_end, **__: on_end(7, -9))
-    call("serve", tmp_path, "--port=0", "--workers=2")
-    said = capsys.readouterr()
-    assert said.err == "snm: worker 7 ended with status -9: another one starts\n"
-    assert "-9" not in said.out
-
-
 def test_a_worker_whose_new_model_does_not_open_makes_room_for_another(
     tmp_path, capsys, monkeypatch
 ):

@@ -111,8 +111,7 @@ def test_it_says_that_it_works(opened, address):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("width", [360, 1200])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1200), ("dark", 360)])
 def test_it_fits_phones_and_follows_the_colour_scheme(opened, address, scheme, width):
     page = opened(address, scheme, width)
     page.fill("#input", "word3 word5")

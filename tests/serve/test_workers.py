@@ -15,7 +15,7 @@ from serve import small_work
 from serve.served import started
 
 from snm.errors import InputError
-from snm.serve import workers
+from snm.serve import cli, workers
 from snm.serve.server import listen
 from snm.serve.workers import supervise
 
@@ -173,8 +173,11 @@ def test_workers_are_of_an_export(tiny_run, capsys):
     )
 
 
-def test_the_address_is_told_once(tiny_run, tmp_path, capsys, monkeypatch):
-    """Also where all processes ended and others took their place."""
+def test_the_address_is_told_once(tmp_path, capsys, monkeypatch):
+    """Also where all processes ended and others took their place.
+
+    That is told on standard error, where who watches the service looks for what went wrong.
+    """
 
     def supervise(*_, on_ready, on_end, **how):
         for count in (1, 2):
@@ -184,14 +187,14 @@ def test_the_address_is_told_once(tiny_run, tmp_path, capsys, monkeypatch):
         for count in (1, 2):
             on_ready(count)
 
+    (tmp_path / "settings.toml").touch()  # an export has one
+    monkeypatch.setattr(cli, "_load", lambda options: None)
     monkeypatch.setattr(workers, "supervise", supervise)
-    out = tmp_path / "model"
-    call("export", tiny_run / "run", "--to", "npy", "--output", out)
-    capsys.readouterr()
-    call("serve", out, "--workers", "2", "--port", "0")
+    call("serve", tmp_path, "--workers", "2", "--port", "0")
     said = capsys.readouterr()
     assert said.out.count("serving ") == 1 and said.out.count("2 workers answer\n") == 2
-    assert said.err.count("another one starts") == 2
+    ended = "snm: worker {} ended with status -9: another one starts\n"
+    assert said.err == ended.format(7) + ended.format(8)
 
 
 @pytest.mark.slow
