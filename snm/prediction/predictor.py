@@ -155,8 +155,8 @@ class Predictor(FittedModel):
         if threshold is None:
             self.fitted_calibration()
         chosen = Threshold(0.0) if threshold is None else self.threshold(threshold)
-        count = chosen.k_or_own(k)
-        request = PredictRequest.of(self, features, count, labels, exclude, ranked=True)
+        k = chosen.k if k is None else k
+        request = PredictRequest.of(self, features, k, labels, exclude, ranked=True)
         return request, chosen
 
     def _top_proba(

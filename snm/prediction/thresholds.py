@@ -84,10 +84,6 @@ class Threshold:
             least = np.where(ids[index] == labels, own[index], least)
         return (labels >= 0) & (probabilities >= least)
 
-    def k_or_own(self, k: int | None) -> int | None:
-        """The number of answers per point: k, or by default the one that this was chosen on."""
-        return self.k if k is None else k
-
 
 class HeldOut(NamedTuple):
     """Answers of held-out points.

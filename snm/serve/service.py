@@ -167,7 +167,7 @@ class PredictionService:
             expected = "one that has them (see GET /health)"
             raise InputError("threshold", "a run without probabilities", expected)
         threshold = self._predictor.threshold(question.threshold)
-        return threshold.k_or_own(k), threshold
+        return threshold.k if k is None else k, threshold
 
     async def _features(self, question: Question) -> csr_matrix:
         """The raw features, CSR [n, d]; long texts are vectorized in another thread."""

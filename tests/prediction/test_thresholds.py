@@ -139,7 +139,6 @@ def test_which_answers_stay():
     labels = np.array([[0, 2, 5], [5, 7, -1]])
     p = np.array([[0.5, 0.1, 0.8], [0.9, 0.4, 0.99]], np.float32)
     assert cut(labels, p).tolist() == [[True, True, False], [True, False, False]]
-    assert (cut.k_or_own(None), cut.k_or_own(3), Threshold(0.5).k_or_own(None)) == (50, 3, None)
 
 
 def test_names_and_numbers():
