@@ -66,7 +66,9 @@ class FrequencySampler:
     @classmethod
     def build(cls, inputs: SamplerInputs) -> FrequencySampler:
         """The sampler of a run."""
-        return cls(inputs.frequency, inputs.frequency_power, size=inputs.size, seed=inputs.seed)
+        frequency, power = inputs.label_frequency, inputs.frequency_power
+        assert frequency is not None  # `needs_label_frequency`
+        return cls(frequency, power, size=inputs.size, seed=inputs.seed)
 
     @property
     def num_labels(self) -> int:
