@@ -233,13 +233,6 @@ def bounds_of_run(
                 "points_needed": _needed(bound.empirical, bound.bound.proved, n, 1.0),
             }
         )
-    order = np.argsort(train.margins)
-    below = np.cumsum(train.weights[order]) / train.weights.sum()
-    ranked = train.margins[order]
-    places = np.minimum(np.searchsorted(below, _QUANTILES), len(order) - 1)
-    quantiles = {
-        f"{q:g}": float(ranked[place]) for q, place in zip(_QUANTILES, places, strict=True)
-    }
     return {
         "k": k,
         "delta": delta,
@@ -252,12 +245,20 @@ def bounds_of_run(
             "largest_score": max_score,
         },
         "complexity": dataclasses.asdict(complexity),
-        "margin_quantiles": quantiles,
+        "margin_quantiles": _margin_quantiles(train),
         "train_risk": float(margin_risk(train.margins, 0.0, train.weights)),
         "test_risk": None if test is None else float(margin_risk(test.margins, 0.0, test.weights)),
         "theorem_6": rows,
         "theorem_5": _theorem_5(spec, complexity, n, delta, max_score, sampler, positive_weights),
     }
+
+
+def _margin_quantiles(sample: Sample) -> dict[str, float]:
+    order = np.argsort(sample.margins)
+    below = np.cumsum(sample.weights[order]) / sample.weights.sum()
+    places = np.minimum(np.searchsorted(below, _QUANTILES), len(order) - 1)
+    quantiles = sample.margins[order[places]]
+    return {f"{q:g}": float(value) for q, value in zip(_QUANTILES, quantiles, strict=True)}
 
 
 def _complexity(predictor: Predictor, train: Sample) -> tuple[Complexity, float, float]:

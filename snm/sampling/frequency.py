@@ -37,9 +37,7 @@ class FrequencySampler:
     uniform: ClassVar[bool] = False
     with_replacement: ClassVar[bool] = True
     option_names: ClassVar[frozenset[str]] = frozenset({"frequency_power"})
-    on_device: ClassVar[None] = (
-        None  # each draw is a binary search over K sums, which suits the host
-    )
+    on_device: ClassVar[None] = None  # a draw is a binary search over K sums, which suits the host
 
     label_frequency: Array
     power: float
