@@ -173,6 +173,15 @@ def test_bounds_by_hand():
         auc.corollary_1(0.05, 0, 3, 1.0)
 
 
+def test_the_deviation_on_the_page():
+    """In ten dimensions 500 points of each class are too few, by a sum over exact integers."""
+    faces = math.log(sum(2**i * math.comb(1000 * 1000, i) for i in range(11)))
+    deviation = math.sqrt(8 * 1000 * (faces + math.log(4 / 0.05)) / (500 * 500))
+    assert deviation > 1
+    bound = auc.corollary_1(0.05, 500, 500, auc.rank_shatter_bound(1000, 1000, 10))
+    assert bound == pytest.approx(deviation)
+
+
 def test_figure_1_at_hand_computed_points():
     """delta = 0.01; M = 1000 with half positives, and M = 10,000 with one positive in ten."""
     ours, theirs = auc.linear_1d_bounds(0.01, 500, 500)
