@@ -123,41 +123,49 @@ def verdicts(bounds: dict[str, Any]) -> list[str]:
     Args:
       bounds: the result of `measure.bounds_of_run`.
     """
-    n, sentences = bounds["points"], []
-    for form, key in (("as proved", "proved"), ("with hidden factors 1", "unit_factors")):
-        best = min(bounds["theorem_6"], key=lambda row: row[key])
-        where = f"at rho {best['rho']:.3g}"
-        if best[key] < 1:
-            says = "the risk is at most" if key == "proved" else "nothing proved, but the sum is"
-            sentences.append(f"Theorem 6 {form}: {says} {best[key]:.3f} {where}.")
-            continue
-        text = f"Theorem 6 {form} is vacuous: its smallest right side is {best[key]:.3g}, {where}"
-        if key == "proved":
-            counts = [row["points_needed"] for row in bounds["theorem_6"]]
-            needed = min((count for count in counts if count is not None), default=None)
-            text += (
-                f"; more than {_whole(needed)} points would be needed to come below 1 ({n:,} now)"
-                if needed is not None
-                else "; no number of points is enough, because every point is within every margin"
-            )
-        sentences.append(text + ".")
+    sentences = [
+        _verdict_of_theorem_6(bounds, "proved", "as proved"),
+        _verdict_of_theorem_6(bounds, "unit_factors", "with hidden factors 1"),
+        _verdict_of_theorem_5(bounds),
+    ]
+    if (note := bounds["theorem_5"].get("note")) is not None:
+        sentences.append(f"Theorem 5 does not describe this loss: {note}.")
+    return sentences
+
+
+def _verdict_of_theorem_6(bounds: dict[str, Any], key: str, form: str) -> str:
+    rows = bounds["theorem_6"]
+    best = min(rows, key=lambda row: row[key])
+    where = f"at rho {best['rho']:.3g}"
+    if best[key] < 1:
+        says = "the risk is at most" if key == "proved" else "nothing proved, but the sum is"
+        return f"Theorem 6 {form}: {says} {best[key]:.3f} {where}."
+    text = f"Theorem 6 {form} is vacuous: its smallest right side is {best[key]:.3g}, {where}"
+    if key != "proved":
+        return f"{text}."
+    needed = [row["points_needed"] for row in rows if row["points_needed"] is not None]
+    if not needed:
+        return f"{text}; no number of points is enough, because every point is within every margin."
+    return (
+        f"{text}; more than {_whole(min(needed))} points would be needed to come below 1 "
+        f"({bounds['points']:,} now)."
+    )
+
+
+def _verdict_of_theorem_5(bounds: dict[str, Any]) -> str:
     five = bounds["theorem_5"]
     if "why_not" in five:
-        sentences.append(f"Theorem 5 says nothing here: {five['why_not']}.")
-    elif five["proved"] < five["range"]:
-        sentences.append(
+        return f"Theorem 5 says nothing here: {five['why_not']}."
+    if five["proved"] < five["range"]:
+        return (
             f"Theorem 5 as proved: the expected loss is at most {five['proved']:.3g} above the "
             f"mean loss, which lies in [0, {five['range']:.3g}]."
         )
-    else:
-        sentences.append(
-            f"Theorem 5 as proved is vacuous: {five['proved']:.3g}, where the loss itself cannot "
-            f"exceed {five['range']:.3g}; more than {_whole(five['points_needed'])} points would "
-            f"be needed to come below ({n:,} now)."
-        )
-    if "note" in five:
-        sentences.append(f"Theorem 5 does not describe this loss: {five['note']}.")
-    return sentences
+    return (
+        f"Theorem 5 as proved is vacuous: {five['proved']:.3g}, where the loss itself cannot "
+        f"exceed {five['range']:.3g}; more than {_whole(five['points_needed'])} points would "
+        f"be needed to come below ({bounds['points']:,} now)."
+    )
 
 
 def _print(bounds: dict[str, Any]) -> None:

@@ -28,7 +28,7 @@ from snm.head.spec import HeadSpec
 from snm.losses.sampled.ordered import Bowl
 from snm.losses.sampled.ranks import RankWeights
 from snm.losses.surrogates import SURROGATES
-from snm.losses.theta import theta_norms
+from snm.losses.theta import Vector, theta_norms
 from snm.machine.compiler import answer_options
 from snm.model.inference import best_labels, scaled_queries
 from snm.model.model import Model, TrainState
@@ -37,7 +37,7 @@ from snm.sampling.samplers import SAMPLERS
 from snm.tables.rounding import as_float
 from snm.tables.table import SparseRows
 from snm.theory.complexity import linear_closed_form
-from snm.theory.constants import lemma_7, phi_largest, phi_lipschitz
+from snm.theory.constants import lemma_7
 from snm.theory.generalization import (
     GAUSSIAN_FACTOR,
     Bound,
@@ -46,7 +46,7 @@ from snm.theory.generalization import (
     theorem_5,
     theorem_6,
 )
-from snm.theory.retrieval import Vector, margin_risk
+from snm.theory.retrieval import margin_risk
 
 __all__ = ["bounds_of_run", "measure_margins", "sampled_vartheta"]
 
@@ -233,13 +233,6 @@ def bounds_of_run(
                 "points_needed": _needed(bound.empirical, bound.bound.proved, n, 1.0),
             }
         )
-    order = np.argsort(train.margins)
-    below = np.cumsum(train.weights[order]) / train.weights.sum()
-    ranked = train.margins[order]
-    places = np.minimum(np.searchsorted(below, _QUANTILES), len(order) - 1)
-    quantiles = {
-        f"{q:g}": float(ranked[place]) for q, place in zip(_QUANTILES, places, strict=True)
-    }
     return {
         "k": k,
         "delta": delta,
@@ -252,12 +245,20 @@ def bounds_of_run(
             "largest_score": max_score,
         },
         "complexity": dataclasses.asdict(complexity),
-        "margin_quantiles": quantiles,
+        "margin_quantiles": _margin_quantiles(train),
         "train_risk": float(margin_risk(train.margins, 0.0, train.weights)),
         "test_risk": None if test is None else float(margin_risk(test.margins, 0.0, test.weights)),
         "theorem_6": rows,
         "theorem_5": _theorem_5(spec, complexity, n, delta, max_score, sampler, positive_weights),
     }
+
+
+def _margin_quantiles(sample: Sample) -> dict[str, float]:
+    order = np.argsort(sample.margins)
+    below = np.cumsum(sample.weights[order]) / sample.weights.sum()
+    places = np.minimum(np.searchsorted(below, _QUANTILES), len(order) - 1)
+    quantiles = sample.margins[order[places]]
+    return {f"{q:g}": float(value) for q, value in zip(_QUANTILES, quantiles, strict=True)}
 
 
 def _complexity(predictor: Predictor, train: Sample) -> tuple[Complexity, float, float]:
@@ -314,16 +315,17 @@ def _theorem_5(
     if not spec.one_positive and positive_weights == "sum":
         several = "a point's loss is a sum over its labels, and the theorem is on one label a point"
         return {"why_not": several}
-    entry = SURROGATES[spec.options.phi]
+    phi = spec.options.phi
+    entry = SURROGATES[phi]
     if entry.constants is None:
-        unknown = f"the Lipschitz constant of phi {spec.options.phi} is not known"
+        unknown = f"the Lipschitz constant of phi {phi} is not known"
         return {"why_not": f"{unknown}: add it to its entry of snm.losses.surrogates.SURROGATES"}
     l1, l2 = theta_norms(sampled_vartheta(loss.ranks), spec.sampled, spec.num_labels)
     kind: Any = "powl" if loss.pairwise else "bowl"
     lowest = -2 * max_score if kind == "powl" else -max_score
-    phi, options = spec.options.phi, entry.options_in(spec.options)
-    slope = phi_lipschitz(phi, lowest, **options)
-    constants = lemma_7(kind, l1, l2, slope, phi_largest(phi, lowest, **options))
+    options = entry.options_in(spec.options)
+    slope = entry.constants.slope(lowest, **options)
+    constants = lemma_7(kind, l1, l2, slope, entry.constants.largest(lowest, **options))
     bound = theorem_5(constants, complexity, n, spec.num_labels, delta)
     if not math.isfinite(constants.largest + bound.proved + bound.rademacher):
         return {"why_not": f"with scores up to {max_score:.3g}, phi {phi} is beyond float64"}

@@ -186,17 +186,8 @@ def powl(
       Reddi et al. (2019), Definition 3; Theorem 3: with theta_j = 1/k for j <= k it is at least
       I(y not in Top_k(v)).
     """
-    positive, others = split_positive(scores, labels, where)
-    check_ranks(theta, others.shape[-1] - 1)
-    return sampled_powl(
-        positive,
-        scores,
-        vartheta=theta,
-        phi=phi,
-        where=others,
-        weights=weights,
-        reduce_fn=reduce_fn,
-    )
+    options: dict[str, Any] = dict(phi=phi, where=where, weights=weights, reduce_fn=reduce_fn)
+    return _of_all_labels(sampled_powl, scores, labels, theta, **options)
 
 
 def bowl(
@@ -236,17 +227,8 @@ def bowl(
     References:
       Reddi et al. (2019), Definition 4, Theorem 3.
     """
-    positive, others = split_positive(scores, labels, where)
-    check_ranks(theta, others.shape[-1] - 1)
-    return sampled_bowl(
-        positive,
-        scores,
-        vartheta=theta,
-        phi=phi,
-        where=others,
-        weights=weights,
-        reduce_fn=reduce_fn,
-    )
+    options: dict[str, Any] = dict(phi=phi, where=where, weights=weights, reduce_fn=reduce_fn)
+    return _of_all_labels(sampled_bowl, scores, labels, theta, **options)
 
 
 def crammer_singer(scores: ArrayLike, labels: ArrayLike, **options: Any) -> jax.Array:
@@ -309,7 +291,7 @@ def weston_watkins(scores: ArrayLike, labels: ArrayLike, **options: Any) -> jax.
       >>> float(weston_watkins([0.5, 0.25, 1.0], 0))  # 0.75 + 1.5
       2.25
     """
-    return _all_labels(sampled_powl, scores, labels, **options)
+    return _of_all_labels(sampled_powl, scores, labels, None, **options)
 
 
 def lee_lin_wahba(scores: ArrayLike, labels: ArrayLike, **options: Any) -> jax.Array:
@@ -330,24 +312,23 @@ def lee_lin_wahba(scores: ArrayLike, labels: ArrayLike, **options: Any) -> jax.A
       >>> float(lee_lin_wahba([0.5, 0.25, 1.0], 0))  # 0.5 + 1.25 + 2
       3.75
     """
-    return _all_labels(sampled_bowl, scores, labels, **options)
+    return _of_all_labels(sampled_bowl, scores, labels, None, **options)
 
 
-def _all_labels(
-    loss: Callable[..., jax.Array],
+def _of_all_labels(
+    sampled_loss: Callable[..., jax.Array],
     scores: ArrayLike,
     labels: ArrayLike,
+    theta: ArrayLike | None,
     *,
     where: ArrayLike | None = None,
     **options: Any,
 ) -> jax.Array:
-    """The loss of all labels with weight 1 for each negative; equal weights need no sort."""
+    """The sampled loss of all labels but the positive; with a theta of None, each weighs 1."""
     positive, others = split_positive(scores, labels, where)
-    return loss(
-        positive,
-        scores,
-        vartheta=np.ones(others.shape[-1]),
-        where=others,
-        presorted=True,
-        **options,
-    )
+    num_labels = others.shape[-1]
+    if theta is None:
+        theta = np.ones(num_labels)  # one for the masked positive too: so nothing is sorted
+    else:
+        check_ranks(theta, num_labels - 1)
+    return sampled_loss(positive, scores, vartheta=theta, where=others, **options)

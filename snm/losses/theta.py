@@ -60,15 +60,9 @@ def check_non_increasing(weights: Vector, name: str) -> None:
 
 
 def check_vartheta(vartheta: npt.ArrayLike, sampled: int, num_labels: int) -> Vector:
-    """Returns vartheta as float64, or raises `InputError` if it does not fit the sample.
+    """Returns vartheta as float64 [r], or raises `InputError` if it does not fit the sample.
 
-    Args:
-      vartheta: [r], finite, non-negative and non-increasing, with r <= B.
-      sampled: B, from 1 to K - 1.
-      num_labels: K.
-
-    Returns:
-      float64 [r].
+    It must be finite, non-negative and non-increasing, with r <= B and B from 1 to K - 1.
     """
     weights = check_weights(vartheta, "vartheta")
     check_non_increasing(weights, "vartheta")

@@ -37,9 +37,7 @@ class FrequencySampler:
     uniform: ClassVar[bool] = False
     with_replacement: ClassVar[bool] = True
     option_names: ClassVar[frozenset[str]] = frozenset({"frequency_power"})
-    on_device: ClassVar[None] = (
-        None  # each draw is a binary search over K sums, which suits the host
-    )
+    on_device: ClassVar[None] = None  # a draw is a binary search over K sums, which suits the host
 
     label_frequency: Array
     power: float
@@ -66,7 +64,9 @@ class FrequencySampler:
     @classmethod
     def build(cls, inputs: SamplerInputs) -> FrequencySampler:
         """The sampler of a run."""
-        return cls(inputs.frequency, inputs.frequency_power, size=inputs.size, seed=inputs.seed)
+        frequency, power = inputs.label_frequency, inputs.frequency_power
+        assert frequency is not None  # `needs_label_frequency`
+        return cls(frequency, power, size=inputs.size, seed=inputs.seed)
 
     @property
     def num_labels(self) -> int:

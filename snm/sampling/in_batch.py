@@ -36,9 +36,10 @@ class InBatchSampler:
     @classmethod
     def build(cls, inputs: SamplerInputs) -> InBatchSampler:
         """The sampler of a run; its samples have min(T, K) slots instead of `inputs.size`."""
-        points, batch = inputs.num_points, inputs.batch_size
+        draws, points, batch = inputs.label_draws, inputs.num_points, inputs.batch_size
+        assert draws is not None  # `needs_batch_positives`
         last = points % batch
-        weights = [in_batch_log_weights(inputs.draws, points, n) for n in (batch, last) if n]
+        weights = [in_batch_log_weights(draws, points, n) for n in (batch, last) if n]
         return cls(
             num_labels=inputs.num_labels,
             label_log_weights=np.stack(weights),

@@ -40,28 +40,6 @@ class SamplerInputs:
     label_draws: np.ndarray[Any, Any] | None = None
     frequency_power: float = 0.75
 
-    @property
-    def frequency(self) -> np.ndarray[Any, Any]:
-        """`label_frequency`, int [K].
-
-        Raises:
-          ValueError: it is None.
-        """
-        if self.label_frequency is None:
-            raise ValueError("this sampler needs label_frequency, int [num_labels]; found None")
-        return self.label_frequency
-
-    @property
-    def draws(self) -> np.ndarray[Any, Any]:
-        """`label_draws`, float64 [2, K].
-
-        Raises:
-          ValueError: it is None.
-        """
-        if self.label_draws is None:
-            raise ValueError("this sampler needs label_draws, float [2, num_labels]; found None")
-        return self.label_draws
-
 
 class Sampler(Protocol):
     """Draws the labels that a batch is scored against.

@@ -194,15 +194,8 @@ def _freund_bound(delta: float, m: int, n: int, log_s_2m: float, log_s_2n: float
       \epsilon = 2 \sqrt{(\ln s(\check F, 2m) + \ln(12/\delta)) / m}
       + 2 \sqrt{(\ln s(\check F, 2n) + \ln(12/\delta)) / n}
 
-    Args:
-      delta: Between 0 and 1.
-      m: Number of positives.
-      n: Number of negatives.
-      log_s_2m: ln s(F, 2m) of the class of functions sign(f(x) - f(z)).
-      log_s_2n: ln s(F, 2n) of the same class.
-
-    References:
-      Agarwal et al. (2005), Theorem 6.
+    s is the shatter coefficient of the class of functions sign(f(x) - f(z)); Agarwal et al. (2005),
+    Theorem 6.
     """
     _check(m, n, delta)
     tail = math.log(12 / delta)

@@ -33,8 +33,8 @@ import numpy as np
 import numpy.typing as npt
 
 from snm.errors import InputError
-from snm.losses.theta import check_weights
-from snm.theory.retrieval import Vector, check_k, check_one_distribution
+from snm.losses.theta import Vector, check_weights
+from snm.theory.retrieval import check_k, check_one_distribution
 
 __all__ = [
     "Condition3",

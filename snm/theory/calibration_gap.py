@@ -18,7 +18,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -29,13 +28,13 @@ from scipy.optimize import minimize
 from snm.errors import InputError
 from snm.losses import ordered as losses
 from snm.losses.surrogates import SURROGATES, Surrogate
-from snm.losses.theta import check_non_increasing
+from snm.losses.theta import Vector, check_non_increasing
 from snm.theory.calibration import pad_theta
-from snm.theory.retrieval import Vector, check_k, check_one_distribution
+from snm.theory.constants import Kind
+from snm.theory.retrieval import check_k, check_one_distribution
 
 __all__ = ["CalibrationGap", "calibration_gap"]
 
-Kind = Literal["powl", "bowl"]
 _LARGEST_GAP = 60.0  # between neighbouring scores: exp(-60) is far below float64 rounding
 _CHECK_MARGINS = np.linspace(-30, 30, 1201)  # where the slopes of phi are checked
 

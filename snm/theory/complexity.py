@@ -38,6 +38,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from snm.errors import InputError
+from snm.losses.theta import Vector
 from snm.theory.generalization import Complexity
 
 __all__ = [
@@ -49,7 +50,6 @@ __all__ = [
     "two_layer_complexity",
 ]
 
-Vector = npt.NDArray[np.float64]
 Matrix = Any  # scipy.sparse CSR, or ndarray [n, d]
 _MAX_EIGENVALUES = 1500  # size of the largest Gram matrix to decompose; takes about a second
 _HIDDEN = 16  # units of the two-layer class in the ascent
@@ -139,10 +139,7 @@ def linear_complexity(
     max_norm = math.sqrt(float(squares.max()))
 
     # Expected squared norms of X^T g, in total and for the examples of each label.
-    share = sparse.csr_array(y, copy=True)
-    share.data = np.repeat(1 / np.diff(y.indptr), np.diff(y.indptr))
-    by_label = np.asarray(share.T @ squares)
-    upper = float(np.sqrt(by_label).sum())
+    upper = float(np.sqrt(_by_label(y, squares)).sum())
     whole = math.sqrt(float(squares.sum()))
     worst = max_norm * math.sqrt(n)
     lower_factor = math.sqrt(2 / math.pi)
@@ -193,16 +190,14 @@ def linear_closed_form(
     """
     lengths, y = np.asarray(squares, np.float64), sparse.csr_array(labels)
     n = len(lengths)
-    counts = np.diff(y.indptr)
-    if not n or y.shape[0] != n or (counts == 0).any():
+    if not n or y.shape[0] != n or (np.diff(y.indptr) == 0).any():
         expected = "as many rows of labels as lengths, each with a label"
         raise InputError("sample", f"{n} lengths, labels {y.shape}", expected)
-    share = sparse.csr_array((np.repeat(1 / counts, counts), y.indices, y.indptr), y.shape)
     whole = math.sqrt(float(lengths.sum()))
     if gram is not None:
         whole = expected_norm(np.maximum(np.linalg.eigvalsh(gram), 0))
     return Complexity(
-        radius / n * float(np.sqrt(share.T @ lengths).sum()),
+        radius / n * float(np.sqrt(_by_label(y, lengths)).sum()),
         radius / n * whole,
         radius * math.sqrt(float(lengths.max()) / n),
     )
@@ -307,6 +302,13 @@ def _check_sample(features: Matrix, labels: Matrix) -> tuple[Matrix, Matrix]:
     if (np.diff(y.indptr) == 0).any():
         raise InputError("sample", "an example without a label", "at least one label each")
     return x.astype(np.float64), y
+
+
+def _by_label(y: Matrix, values: Vector) -> Vector:
+    """The sum over the examples of each label, float64 [K]; one with m labels has 1/m in each."""
+    counts = np.diff(y.indptr)
+    share = sparse.csr_array((np.repeat(1 / counts, counts), y.indices, y.indptr), y.shape)
+    return np.asarray(share.T @ values)
 
 
 def _squares(x: Matrix) -> Vector:

@@ -18,7 +18,7 @@ Two statements of the paper are inexact. A test checks each of these corrections
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Literal, get_args
 
 from snm.errors import InputError
 from snm.losses.transformations import Transformation
@@ -37,7 +37,7 @@ __all__ = [
 
 Algorithm = Literal["listmle", "listnet", "rankcosine"]
 Slope = Literal["exact", "printed"]
-ALGORITHMS: tuple[Algorithm, ...] = ("listmle", "listnet", "rankcosine")
+ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
 
 
 def slope(psi: Transformation, max_score: float, kind: Slope = "exact") -> float:

@@ -10,7 +10,6 @@ References:
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 
@@ -69,21 +68,26 @@ def rank_matrix(positive: npt.ArrayLike, negative: npt.ArrayLike) -> npt.NDArray
     return ((a > b) + 0.5 * (a == b)).astype(np.float64)
 
 
-@functools.cache
 def psi(m: int, n: int) -> int:
-    """The number of realisable m x n rank matrices.
+    r"""The number of realisable m x n rank matrices.
 
     A realisable matrix is a sequence of blocks of tied points, from the highest score down. A block
-    holds positives, negatives or both. Two neighbouring blocks that both hold only positives (or
-    only negatives) are merged, since no entry distinguishes them. The function counts sequences by
-    their last block, in O(m^2 n^2) steps.
+    holds positives, negatives or both. Neighbouring blocks of positives alone (or of negatives
+    alone) count as one, since no entry distinguishes them. By the last block, of a positives and b
+    negatives:
+
+    .. math::
+      \psi(m, n) = \sum_{a, b} \binom m a \binom n b s_{ab} \, \psi(m - a, n - b), \quad
+      s_{ab} = 1 \text{ if } a, b \ge 1, \quad s_{a0} = s_{0a} = (-1)^{a-1}
+
+    With these signs, all the ways to cut a points of one kind into blocks add up to 1.
 
     Args:
       m: Number of positives.
       n: Number of negatives.
 
     Returns:
-      The exact number.
+      The exact number, in O(m^2 n^2) steps.
 
     Example:
       >>> psi(2, 2), psi(2, 3), psi(3, 3), psi(2, 4)
@@ -94,34 +98,20 @@ def psi(m: int, n: int) -> int:
     """
     if m < 0 or n < 0:
         raise InputError("size of the matrix", f"{m} x {n}", "numbers >= 0")
-    for i, j, last in itertools.product(range(m + 1), range(n + 1), "PNB"):
-        if i + j:  # in this order, each call finds its recursive calls in the cache
-            _sequences(i, j, last)
-    return sum(_sequences(m, n, last) for last in "PNB") if m + n else 1
+    counts = {(0, 0): 1}
+    for i, j in itertools.product(range(m + 1), range(n + 1)):
+        if i + j:
+            counts[i, j] = sum(
+                math.comb(i, a) * math.comb(j, b) * _sign(a, b) * counts[i - a, j - b]
+                for a, b in itertools.product(range(i + 1), range(j + 1))
+                if a + b
+            )
+    return counts[m, n]
 
 
-@functools.cache
-def _sequences(i: int, j: int, last: str) -> int:
-    """Number of block sequences of i positives and j negatives whose last block is `last`.
-
-    Kinds of blocks: "P" only positives, "N" only negatives, "B" both.
-    """
-    if last == "B":
-        return sum(
-            math.comb(i, a) * math.comb(j, b) * _before(i - a, j - b, "")
-            for a in range(1, i + 1)
-            for b in range(1, j + 1)
-        )
-    if last == "P":
-        return sum(math.comb(i, a) * _before(i - a, j, "P") for a in range(1, i + 1))
-    return sum(math.comb(j, b) * _before(i, j - b, "N") for b in range(1, j + 1))
-
-
-def _before(i: int, j: int, excluded: str) -> int:
-    """Number of block sequences whose last block is not of kind `excluded`; 1 for no points."""
-    if i == j == 0:
-        return 1
-    return sum(_sequences(i, j, kind) for kind in "PNB" if kind != excluded)
+def _sign(a: int, b: int) -> int:
+    """s_ab of `psi`."""
+    return 1 if a and b else (-1) ** (a + b - 1)
 
 
 def realisable_by_submatrices(matrices: npt.ArrayLike) -> npt.NDArray[np.bool_]:

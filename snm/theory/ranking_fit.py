@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from snm.errors import InputError
+from snm.losses.theta import Vector
 
 __all__ = [
     "Fit",
@@ -35,7 +36,6 @@ __all__ = [
 ]
 
 Ball = Literal["l2", "l1"]
-Vector = npt.NDArray[np.float64]
 Loss = Callable[..., jax.Array]  # (scores, labels) -> mean loss, as in snm.losses.listwise
 
 
@@ -207,14 +207,22 @@ def regularised_erm(
     """
     x, y = _check_lists(features, labels)
     with jax.enable_x64(True):
-        objective, project = _problem(loss, ball)
-        x, y = jax.device_put(x), jax.device_put(y)
-        search = _accelerated if smooth else _subgradients
-        return search(
-            lambda w: objective(w, x, y, penalty),
-            lambda w: project(w, radius),
-            x.shape[-1], radius, ball, penalty, steps, tolerance,
-        )  # fmt: skip
+        objective, projection = _problem(loss, ball)
+        lists = jax.device_put((x, y))
+
+        def evaluate(w: Vector) -> Point:
+            value, slope = objective(w, *lists, penalty)
+            value, slope = float(value), np.asarray(slope)
+            dual = np.linalg.norm(slope) if ball == "l2" else np.abs(slope).max()
+            return Point(w, value, slope, gap=float(slope @ w + radius * dual))
+
+        def project(w: Vector) -> Vector:
+            return np.asarray(projection(w, radius))
+
+        start = evaluate(np.zeros(x.shape[-1]))
+        if smooth:
+            return _accelerated(evaluate, project, start, penalty, steps, tolerance)
+        return _subgradients(evaluate, project, start, radius, penalty, steps, tolerance)
 
 
 @functools.lru_cache(maxsize=16)
@@ -288,74 +296,78 @@ def _projection(ball: Ball) -> Callable[[jax.Array, jax.Array], jax.Array]:
     return project
 
 
-Evaluate = Callable[[jax.Array], tuple[jax.Array, jax.Array]]
+@dataclass(frozen=True)
+class Point:
+    """The regularised mean loss at w.
+
+    Attributes:
+      w: float64 [d].
+      value: The objective.
+      slope: Its gradient g, float64 [d].
+      gap: <g, w> + W ||g||*, an upper bound on the value minus the minimum over the ball.
+    """
+
+    w: Vector
+    value: float
+    slope: Vector
+    gap: float
 
 
-def _gap(w: Vector, slope: Vector, radius: float, ball: Ball) -> float:
-    """<g, w> + W ||g||*, an upper bound on the objective at w minus its minimum over the ball."""
-    dual = np.linalg.norm(slope) if ball == "l2" else np.abs(slope).max()
-    return float(slope @ w + radius * dual)
+Evaluate = Callable[[Vector], Point]
+Project = Callable[[Vector], Vector]
 
 
 def _accelerated(
     evaluate: Evaluate,
-    project: Callable[[jax.Array], jax.Array],
-    size: int,
-    radius: float,
-    ball: Ball,
+    project: Project,
+    best: Point,
     penalty: float,
     steps: int,
     tolerance: float,
 ) -> Fit:
     """Accelerated projected gradients, for differentiable losses."""
-    w = ahead = np.zeros(size)
-    value, slope = (np.asarray(part) for part in evaluate(jnp.asarray(w)))
-    curvature, momentum = max(penalty, 1e-3), 1.0
+    ahead, curvature, momentum = best.w, max(penalty, 1e-3), 1.0
     for _ in range(steps):
-        if _gap(w, slope, radius, ball) <= tolerance:
+        if best.gap <= tolerance:
             break
-        value_ahead, slope_ahead = (np.asarray(part) for part in evaluate(jnp.asarray(ahead)))
+        at = evaluate(ahead)
         while True:
-            new = np.asarray(project(jnp.asarray(ahead - slope_ahead / curvature)))
-            move = new - ahead
-            new_value, new_slope = (np.asarray(part) for part in evaluate(jnp.asarray(new)))
-            limit = value_ahead + slope_ahead @ move + curvature / 2 * (move @ move)
-            if new_value <= limit + 1e-15 * abs(limit) or curvature > 1e15:
+            new = evaluate(project(ahead - at.slope / curvature))
+            move = new.w - ahead
+            limit = at.value + at.slope @ move + curvature / 2 * (move @ move)
+            if new.value <= limit + 1e-15 * abs(limit) or curvature > 1e15:
                 break
             curvature *= 2
-        if new_value > value and not np.array_equal(ahead, w):
-            ahead, momentum = w, 1.0
+        if new.value > best.value and not np.array_equal(ahead, best.w):
+            ahead, momentum = best.w, 1.0
             continue
         next_momentum = (1 + math.sqrt(1 + 4 * momentum**2)) / 2
-        ahead = new + (momentum - 1) / next_momentum * (new - w)
-        w, value, slope, momentum = new, new_value, new_slope, next_momentum
+        ahead = new.w + (momentum - 1) / next_momentum * (new.w - best.w)
+        best, momentum = new, next_momentum
         curvature /= 1.2
-    return Fit(w, float(value), _gap(w, slope, radius, ball))
+    return Fit(best.w, best.value, best.gap)
 
 
 def _subgradients(
     evaluate: Evaluate,
-    project: Callable[[jax.Array], jax.Array],
-    size: int,
+    project: Project,
+    best: Point,
     radius: float,
-    ball: Ball,
     penalty: float,
     steps: int,
     tolerance: float,
 ) -> Fit:
     """Projected subgradients, for losses that are not differentiable; keeps the best iterate."""
-    w = best = np.zeros(size)
-    smallest, lower_bound = math.inf, -math.inf
+    at, lower_bound = best, -math.inf
     for number in range(1, steps + 1):
-        value, slope = (np.asarray(part) for part in evaluate(jnp.asarray(w)))
-        lower_bound = max(lower_bound, float(value) - _gap(w, slope, radius, ball))
-        if value < smallest:
-            smallest, best = float(value), w
-        length = float(np.linalg.norm(slope))
-        if smallest - lower_bound <= tolerance or length == 0:
+        lower_bound = max(lower_bound, at.value - at.gap)
+        if at.value < best.value:
+            best = at
+        length = float(np.linalg.norm(at.slope))
+        if best.value - lower_bound <= tolerance or length == 0:
             break
         eta = radius / (length * math.sqrt(number))
         if penalty:
             eta = min(eta, 2 / (penalty * (number + 1)))
-        w = np.asarray(project(jnp.asarray(w - eta * slope)))
-    return Fit(best, smallest, max(smallest - lower_bound, 0.0))
+        at = evaluate(project(at.w - eta * at.slope))
+    return Fit(best.w, best.value, max(best.value - lower_bound, 0.0))

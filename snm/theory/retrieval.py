@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from snm.errors import InputError
+from snm.losses.theta import Vector
 
 __all__ = [
     "bayes_compatible",
@@ -15,8 +16,6 @@ __all__ = [
     "margins_from_top",
     "retrieval_risk",
 ]
-
-Vector = npt.NDArray[np.float64]
 
 
 def _check_distribution(distribution: npt.ArrayLike) -> Vector:

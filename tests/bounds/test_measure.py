@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import tiny
@@ -16,8 +17,11 @@ from snm.bounds.measure import _theorem_5, bounds_of_run, measure_margins, sampl
 from snm.head.spec import HeadSpec
 from snm.losses.rank_weights import epsilon_tail, top
 from snm.losses.sampled import LossOptions
+from snm.losses.surrogates import SURROGATES, Phi, PhiConstants
 from snm.losses.theta import lemma2_bound
 from snm.runs.stored_run import load
+from snm.sampling.samplers import SAMPLERS
+from snm.sampling.uniform import UniformSampler
 from snm.theory.complexity import linear_complexity
 from snm.theory.generalization import Complexity
 from snm.theory.retrieval import margins
@@ -138,23 +142,74 @@ def test_vartheta_of_a_head():
     assert sampled_vartheta(all_mined) == pytest.approx(top(10))
 
 
+def theorem_5_of(spec, *, max_score=1.0, sampler="uniform", positive_weights="mean"):
+    """For 100 points and complexities of 1."""
+    of_class = Complexity(1.0, 1.0, 1.0)
+    return _theorem_5(spec, of_class, 100, 0.05, max_score, sampler, positive_weights)
+
+
+@pytest.mark.parametrize(
+    ("positives", "sampler", "weights", "said"),
+    [
+        ("one", "frequency", "mean", "drawn by the frequency sampler, and theta is for uniform"),
+        ("all", "uniform", "sum", "a sum over its labels, and the theorem is on one label"),
+        ("all", "uniform", "mean", None),
+        ("one", "uniform", "sum", None),
+    ],
+)
+def test_losses_that_the_theorem_is_not_on(positives, sampler, weights, said):
+    spec = HeadSpec(num_labels=50, sampled=10, mined=3, loss="bowl", positives=positives)
+    found = theorem_5_of(spec, sampler=sampler, positive_weights=weights)
+    assert said in found["why_not"] if said else "proved" in found
+
+
+def test_the_theorem_is_on_any_uniform_sampler(monkeypatch):
+    monkeypatch.setitem(SAMPLERS, "even", type("Even", (UniformSampler,), {}))
+    monkeypatch.setitem(SAMPLERS, "skewed", type("Skewed", (UniformSampler,), {"uniform": False}))
+    spec = HeadSpec(num_labels=50, sampled=10, mined=3, loss="bowl")
+    assert "proved" in theorem_5_of(spec, sampler="even")
+    assert "drawn by the skewed sampler" in theorem_5_of(spec, sampler="skewed")["why_not"]
+
+
+def test_a_surrogate_of_which_no_constant_is_known_has_no_bound(monkeypatch):
+    def cubic(margin):
+        return jnp.maximum(1 - margin, 0) ** 3
+
+    monkeypatch.setitem(SURROGATES, "cubic", Phi(cubic))
+    spec = HeadSpec(
+        num_labels=50, sampled=10, mined=3, loss="bowl", options=LossOptions(phi="cubic")
+    )
+    assert "the Lipschitz constant of phi cubic is not known" in theorem_5_of(spec)["why_not"]
+    constants = PhiConstants(
+        slope=lambda lowest: 3 * max(1 - lowest, 0.0) ** 2,
+        largest=lambda lowest: max(1 - lowest, 0.0) ** 3,
+    )
+    monkeypatch.setitem(SURROGATES, "cubic", Phi(cubic, constants=constants))
+    found = theorem_5_of(spec)
+    assert found["lipschitz"] == 12.0 and found["range"] == pytest.approx(8 * 2)
+
+
 def test_scores_whose_exponential_is_no_number_are_told():
     options = LossOptions(phi="exponential")
     spec = HeadSpec(num_labels=50, sampled=10, mined=3, loss="powl", options=options)
-    of = {
-        reach: _theorem_5(spec, Complexity(1.0, 1.0, 1.0), 100, 0.05, reach, "uniform", "mean")
-        for reach in (10.0, 350.0, 400.0)
-    }
+    of = {reach: theorem_5_of(spec, max_score=reach) for reach in (10.0, 350.0, 400.0)}
     assert of[10.0]["lipschitz"] == pytest.approx(math.exp(20))
     assert math.isfinite(of[350.0]["proved"])
     assert of[400.0] == {"why_not": "with scores up to 400, phi exponential is beyond float64"}
 
 
-def test_the_command(run, capsys):
-    call("bounds", run, "--json")
+def test_the_command(run, data, capsys):
+    call("bounds", run, "--json", "--delta", 0.001)
     found = json.loads(capsys.readouterr().out)
     assert len(found["theorem_6"]) == 8 and found["points"] == tiny.POINTS
-    assert found["margin_quantiles"]["0.5"] <= found["margin_quantiles"]["0.95"]
+    assert found["delta"] == 0.001
+    tail = 3 * math.sqrt(math.log(2 * 8 / 0.001) / (2 * tiny.POINTS))
+    assert found["theorem_6"][0]["confidence"] == pytest.approx(tail)
+    margins_of_run = measure_margins(load(run), snm.load_data(data).train, found["k"]).margins
+    # Two labels a point, so that all pairs weigh the same.
+    quantiles = {f"{q:g}": np.quantile(margins_of_run, q, method="inverted_cdf")
+                 for q in (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99)}  # fmt: skip
+    assert found["margin_quantiles"] == pytest.approx(quantiles)
     five = found["theorem_5"]
     if "softmax" in str(run):
         assert "softmax" in five["why_not"]

@@ -1,6 +1,7 @@
 """Retrieval and calibration: Lemma 1, condition (3) of Theorem 4, Definition 2 by minimisation."""
 
 import itertools
+import math
 import time
 from fractions import Fraction
 
@@ -12,7 +13,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from snm.errors import InputError
+from snm.losses.rank_weights import top
 from snm.losses.surrogates import SURROGATES, Phi
+from snm.losses.theta import theta_from_vartheta
 from snm.theory.calibration import condition_3, recommended_theta, relevant_labels, smallest_m
 from snm.theory.calibration_gap import calibration_gap
 from snm.theory.retrieval import (
@@ -86,16 +89,20 @@ def test_the_margin_risk_counts():
 # -- condition (3) --------------------------------------------------------------------------------
 
 
-def first_failure(c, theta, k, last):
-    """Condition (3) in exact fractions, multiplied out so that 0 / 0 does not occur."""
+def slack_at(c, theta, k, last, m):
+    """By how much the left side of (3) is larger, multiplied out, in exact fractions."""
     d = sorted((Fraction(x, sum(c)) for x in c), reverse=True)
-    t = [Fraction(0), *theta, *[Fraction(0)] * (K - len(theta))]  # t[1..K], theta_K = 0
-    for m in range(k + 1, K + 1):
-        mass = sum(d[k:m])
-        rank = range(k + 1, m + 1) if m < K or last == "printed" else range(k, K)
-        if mass == 0 and d[k - 1] > 0:
-            continue
-        if not d[k - 1] * k * sum(t[j] for j in rank) > mass:
+    t = [0, *theta, *[0] * (len(c) - len(theta))]  # t[1..K], theta_K = 0
+    rank = range(k + 1, m + 1) if m < len(c) or last == "printed" else range(k, m)
+    return d[k - 1] * k * sum(t[j] for j in rank) - sum(d[k:m])
+
+
+def first_failure(c, theta, k, last="proof"):
+    """The first m at which (3) does not hold; None if it does."""
+    ranked = sorted(c, reverse=True)
+    for m in range(k + 1, len(c) + 1):
+        zero_over_zero = ranked[k] == 0 < ranked[k - 1]  # then nothing else is required
+        if not zero_over_zero and slack_at(c, theta, k, last, m) <= 0:
             return m
     return None
 
@@ -117,13 +124,6 @@ def test_condition_3_against_exact_fractions(c, k, eighths, last):
         m = min(x for x in (found.first_failure, expected) if x is not None)
         assert abs(slack_at(c, theta, k, last, m)) == 0
     assert found.theta_fits
-
-
-def slack_at(c, theta, k, last, m):
-    d = sorted((Fraction(x, sum(c)) for x in c), reverse=True)
-    t = [Fraction(0), *theta, *[Fraction(0)] * (K - len(theta))]
-    rank = range(k + 1, m + 1) if m < K or last == "printed" else range(k, K)
-    return d[k - 1] * k * sum(t[j] for j in rank) - sum(d[k:m])
 
 
 @properties
@@ -226,6 +226,38 @@ def test_three_million_labels():
     less = condition_3(d, recommended_theta(num_labels, 1, 1_000_000), 1)
     assert not less.holds and abs(less.first_failure - 2_999_998) <= 1
     assert time.perf_counter() - started < 20
+
+
+def snm_theta(sampled, k, num_labels):
+    """theta of top-k SNM on the surrogate scale, in fractions: weights (K - 1) / (k B)."""
+    others = num_labels - 1
+    weight = Fraction(others, k * sampled)
+    return [
+        weight * sum(
+            Fraction(math.comb(j, r) * math.comb(others - 1 - j, sampled - 1 - r),
+                     math.comb(others, sampled))
+            for r in range(min(j, k - 1) + 1) if sampled - 1 - r >= 0
+        )
+        for j in range(others)
+    ]  # fmt: skip
+
+
+def test_of_the_heavy_tail_only_the_smallest_sample_is_calibrated():
+    """The example of `experiments.theory.calibration`, K 12 and k 2, by fractions.
+
+    At B = 4 and m = 9 the sides of condition (3) are equal; in float64 they differed by a rounding.
+    """
+    heavy, k, failures = [16, 14, *[7] * 10], 2, {}  # in hundredths
+    for sampled in (2, 4, 8, 11):
+        theta = snm_theta(sampled, k, 12)
+        assert theta[:2] == [Fraction(1, 2)] * 2  # 1/k up to k
+        failures[sampled] = first_failure(heavy, theta, k)
+        # As the library computes theta, to within 1e-14.
+        weights = top(k, scale="surrogate", sampled=sampled, num_labels=12, retrieval_k=k)
+        for of_theta in ([float(one) for one in theta], theta_from_vartheta(weights, sampled, 12)):
+            found = condition_3(distribution(heavy), of_theta, k)
+            assert found.first_failure == failures[sampled]
+    assert failures == {2: None, 4: 9, 8: 4, 11: 3}
 
 
 # -- Definition 2 ---------------------------------------------------------------------------------

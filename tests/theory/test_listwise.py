@@ -20,7 +20,12 @@ PSI = {
     "exponential": lambda a, b: (exponential(a), lambda x: np.exp(a * x)),
     "sigmoid": lambda a, b: (sigmoid(a), lambda x: 1 / (1 + np.exp(-a * x))),
 }
-LOSS = {"listmle": listmle, "listnet": listnet_permutations, "rankcosine": rankcosine}
+LOSS = {
+    name: jax.jit(loss, static_argnames=("transformation", "reduce_fn"))
+    for name, loss in (
+        ("listmle", listmle), ("listnet", listnet_permutations), ("rankcosine", rankcosine)
+    )
+}  # fmt: skip
 
 
 @properties

@@ -59,9 +59,15 @@ class Bowl(HeadLoss):
         phi = SURROGATES[options.phi].configured(options)
         return dataclasses.replace(self, phi=phi, ranks=RankWeights(options, sizes))
 
-    def margin(self, positive: jax.Array, negative: jax.Array) -> jax.Array:
-        """The margin of each negative, float32 [T, m]: the argument of phi."""
-        return positive[:, None] - negative if self.pairwise else -negative
+    def margin(self, positive: jax.Array | None, negative: jax.Array) -> jax.Array:
+        """The margin of each negative, float32 [T, m]: the argument of phi.
+
+        `positive`, float32 [T], is read if the loss is `pairwise`.
+        """
+        if not self.pairwise:
+            return -negative
+        assert positive is not None
+        return positive[:, None] - negative
 
     @property
     def needs_sorted(self) -> bool:
@@ -202,10 +208,8 @@ class _Dense:
     def bound(self, highest: jax.Array, counts: jax.Array | None) -> jax.Array | None:
         if self.loss.pairwise:
             return None
-        if not _is_zero_when_masked(
-            self.loss.phi
-        ):  # phi may increase, so that low scores may have high losses
-            return jnp.float32(jnp.inf)
+        if not _is_zero_when_masked(self.loss.phi):
+            return jnp.float32(jnp.inf)  # phi may increase: low scores may have high losses
         bound = self.weight * self.loss.phi(-highest)
         return bound if counts is None else bound * jnp.max(self.loss.ranks.count_factors(counts))
 
@@ -229,7 +233,7 @@ class _Threshold:
         log_weights: jax.Array | None,
     ) -> jax.Array:
         """The sum of the surrogate over the mined negatives of each point."""
-        values = chosen * self.loss.phi(self._margin(positive, scores))
+        values = chosen * self.loss.phi(self.loss.margin(positive, scores))
         return jnp.sum(jnp.where(chosen > 0, values, 0), axis=1)
 
     def gradients(
@@ -240,7 +244,7 @@ class _Threshold:
         per_row: Callable[[jax.Array], jax.Array],
     ) -> tuple[jax.Array, jax.Array, jax.Array]:
         phi = self.loss.phi
-        slopes = _slope(phi, self._margin(terms.positive, terms.negative))
+        slopes = _slope(phi, self.loss.margin(terms.positive, terms.negative))
         slopes = jnp.where(chosen > 0, chosen * slopes, 0)
         term_weights = terms.weights
         if terms.counts is not None:
@@ -253,11 +257,6 @@ class _Threshold:
             value += jnp.sum(apply_weights(terms.weights, phi(terms.positive)))
             grad_positive = apply_weights(terms.weights, _slope(phi, terms.positive))
         return value, grad_positive, -weights[:, None] * slopes
-
-    def _margin(self, positive: jax.Array | None, scores: jax.Array) -> jax.Array:
-        return self.loss.margin(
-            jnp.zeros(scores.shape[0]) if positive is None else positive, scores
-        )
 
 
 @functools.cache

@@ -89,7 +89,11 @@ def of_whole_lists(loss):
     return total
 
 
-@pytest.mark.parametrize("loss", FORMS, ids=lambda loss: f"{loss.name} {loss.transformation.name}")
+@pytest.mark.parametrize(
+    "loss",
+    [form for form in FORMS if form.transformation is exponential or isinstance(form, ListNet)],
+    ids=lambda loss: f"{loss.name} {loss.transformation.name}",
+)
 def test_gradients(loss):
     of_scores = jax.jit(lambda *scores: loss.value(lists(*scores)))
     check_grads(of_scores, (POSITIVE, NEGATIVE), order=1, modes=["rev"])
@@ -133,19 +137,10 @@ def test_ranksvm_is_powl_of_every_positive():
         scores = np.r_[POSITIVE[mine], NEGATIVE[i]]
         labels = (np.arange(len(scores)) < len(mine)).astype(float)
 
-        @jax.jit
-        def three(scores, each, labels):
-            """Ours of a list, POWL, and rax's."""
-            return (
-                LISTWISE["ranksvm"](scores, labels),
-                losses.sampled_powl(*each, vartheta=np.ones(5), reduce_fn=jnp.sum),
-                rax.pairwise_hinge_loss(scores, labels, reduce_fn=jnp.sum),
-            )
-
-        each = POSITIVE[mine], np.broadcast_to(NEGATIVE[i], (len(mine), 5))
-        pairs, of_powl, theirs = map(float, three(scores, each, labels))
-        assert of_powl == pytest.approx(pairs, rel=1e-12)
-        assert pairs == pytest.approx(theirs, rel=1e-12)
+        pairs = LISTWISE["ranksvm"](scores, labels)
+        negative = np.broadcast_to(NEGATIVE[i], (len(mine), 5))
+        powl = losses.sampled_powl(POSITIVE[mine], negative, vartheta=np.ones(5), reduce_fn=jnp.sum)
+        assert float(powl) == pytest.approx(float(pairs), rel=1e-12)
 
 
 def test_ranksvm_takes_no_setting_of_powl():
