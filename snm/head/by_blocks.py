@@ -31,7 +31,7 @@ from snm.tables.optimizers import step_rows
 from snm.tables.rounding import round_to_nearest, rounded_steps
 from snm.tables.table import RowTable, SparseRows
 from snm.tables.updates import update_rows
-from snm.topk.blocks import Block, BlockPlan, block_plan, score_block
+from snm.topk.blocks import Block, BlockPlan, block_columns, block_plan, score_block
 
 __all__ = ["mean_blocks", "update_by_blocks"]
 
@@ -241,10 +241,9 @@ def _scores_per_term(inputs: StepInputs, scores: jax.Array, begin: jax.Array) ->
     if not inputs.spec.one_positive:
         scores = scores[inputs.term_rows]
     if inputs.excluded is not None:
-        slots = inputs.excluded - begin
-        slots = jnp.where(slots < 0, scores.shape[1], slots)
+        columns = block_columns(inputs.excluded, begin, scores.shape[1])
         terms = jnp.arange(scores.shape[0], dtype=jnp.int32)
-        scores = scores.at[terms, slots].set(MASKED, mode="drop")
+        scores = scores.at[terms, columns].set(MASKED, mode="drop")
     return scores
 
 
@@ -297,28 +296,17 @@ def _add_single_scores(
       block: the block of labels.
       gradient: float32 [n, size], the gradient of all scores of the block; None for 0.
     """
+    n, size = inputs.queries.shape[0], block.table_rows.shape[0]
     if gradient is None:
-        gradient = jnp.zeros((inputs.queries.shape[0], block.table_rows.shape[0]), jnp.float32)
-    slots = gradients.slots
-    gradient = _scatter_add(
-        gradient, _row_numbers(slots), slots - block.begin, gradients.grad_mined
-    )
-    slots = inputs.term_slots - block.begin
-    gradient = _scatter_add(gradient, inputs.term_rows, slots, gradients.grad_positive)
+        gradient = jnp.zeros((n, size), jnp.float32)
+    rows = jnp.arange(n, dtype=jnp.int32)[:, None]
+    for points, slots, values in (
+        (rows, gradients.slots, gradients.grad_mined),
+        (inputs.term_rows, inputs.term_slots, gradients.grad_positive),
+    ):
+        columns = block_columns(slots, block.begin, size)
+        gradient = gradient.at[points, columns].add(values, mode="drop")
     return jnp.where(block.real[None, :], gradient, 0)
-
-
-def _row_numbers(slots: jax.Array) -> jax.Array:
-    """The row number of each entry of an [n, m] array."""
-    return jnp.broadcast_to(jnp.arange(slots.shape[0], dtype=jnp.int32)[:, None], slots.shape)
-
-
-def _scatter_add(
-    matrix: jax.Array, rows: jax.Array, columns: jax.Array, values: jax.Array
-) -> jax.Array:
-    """Adds values to entries of a matrix; entries outside its columns are dropped."""
-    columns = jnp.where(columns < 0, matrix.shape[1], columns)
-    return matrix.at[rows, columns].add(values, mode="drop")
 
 
 def _product(left: jax.Array, right: jax.Array, left_axis: int, right_axis: int) -> jax.Array:

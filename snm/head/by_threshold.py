@@ -51,7 +51,7 @@ def mine_by_threshold(
     form = spec.head_loss.threshold
     assert form is not None
     log_weights = None
-    if spec.head_loss.uses_log_weights and inputs.log_weights is not None:
+    if inputs.log_weights is not None:
         log_weights = jnp.pad(inputs.log_weights, (0, scores.shape[1] - inputs.num_slots))
     positive = positive_scores if spec.one_positive else None
     count = None if spec.mines_all else spec.mined

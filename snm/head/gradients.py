@@ -60,7 +60,7 @@ def _mined_gradients(inputs: StepInputs, positive_scores: jax.Array, best: Best)
         slots, log_weights = best.slots, None
         if not loss.scores_per_point and not inputs.spec.one_positive:
             mined, slots = mined[inputs.term_rows], slots[inputs.term_rows]
-        if loss.uses_log_weights and inputs.log_weights is not None:
+        if inputs.log_weights is not None:
             log_weights = inputs.log_weights[slots]
         where = _is_negative(inputs, mined, slots)
         terms = _terms(inputs, positive, mined, where, log_weights)
