@@ -12,6 +12,7 @@ from snm.distributed.collectives import Shard
 from snm.head.plan import StepPlan, plan_step
 from snm.head.spec import HeadSpec
 from snm.head.state import Head, HeadBatch
+from snm.losses.sampled import TermScores
 from snm.machine.platform import for_platform
 from snm.sampling.sample import Array, Sample, excluded_slots, find_slots
 from snm.tables.products import entry_products
@@ -25,6 +26,7 @@ __all__ = [
     "ScoreGradients",
     "StepInputs",
     "collect_inputs",
+    "loss_input",
     "positive_block",
     "term_scores",
 ]
@@ -307,6 +309,20 @@ def term_scores(inputs: StepInputs, scores: jax.Array | None = None) -> jax.Arra
     if inputs.bias is not None:
         scores = scores + inputs.bias[row_ids]
     return inputs.shard.sum(jnp.where(is_local, scores, 0))
+
+
+def loss_input(
+    inputs: StepInputs,
+    positive: jax.Array,
+    negative: jax.Array,
+    where: jax.Array,
+    log_weights: jax.Array | None = None,
+) -> TermScores:
+    """What the loss is computed from: scores of positives and negatives, as in `TermScores`."""
+    weights = inputs.terms.values
+    return TermScores(
+        positive, inputs.term_rows, weights, negative, where, log_weights, inputs.counts
+    )
 
 
 def positive_block(inputs: StepInputs, values: jax.Array) -> SparseRows:
