@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from snm.head.by_pairs import write_pairs
 from snm.head.step_inputs import (
     HeadUpdate,
     RowUpdateSettings,
@@ -29,8 +30,7 @@ from snm.losses.sampled.protocol import BlockScores, DenseForm
 from snm.tables.bag import embedding_bag
 from snm.tables.optimizers import step_rows
 from snm.tables.rounding import round_to_nearest, rounded_steps
-from snm.tables.table import RowTable, SparseRows
-from snm.tables.updates import update_rows
+from snm.tables.table import RowTable
 from snm.topk.blocks import Block, BlockPlan, block_columns, block_plan, score_block
 
 __all__ = ["mean_blocks", "update_by_blocks"]
@@ -106,7 +106,7 @@ def update_by_blocks(
     carry = (inputs.table, inputs.bias, grad_queries, jnp.float32(0))
     table, bias, grad_queries, value = _loop_over_blocks(inputs, blocks, update_block, carry)
     if positives is not None:
-        table, bias = _write_positives(inputs, table, bias, positives, row_settings, ok)
+        table, bias = write_pairs(inputs, table, bias, [positives], row_settings, ok)
     loss = shard.data_sum(gradients.loss + shard.sum(value))
     return HeadUpdate(table, bias, shard.sum(grad_queries), loss, ok & jnp.isfinite(loss))
 
@@ -343,30 +343,3 @@ def _write_block(
     if accumulator is not None:
         accumulator = accumulator.at[table_rows].set(total, mode="drop")
     return RowTable(table.rows.at[table_rows].set(new, mode="drop"), accumulator)
-
-
-def _write_positives(
-    inputs: StepInputs,
-    table: RowTable,
-    bias: jax.Array | None,
-    positives: SparseRows,
-    row_settings: RowUpdateSettings,
-    ok: jax.Array,
-) -> tuple[RowTable, jax.Array | None]:
-    """Updates the rows and biases of positives outside the sample."""
-    shard, learning_rate = inputs.shard, row_settings.learning_rate
-    positives = shard.gather_block(positives)
-    table = update_rows(
-        table,
-        [(positives, shard.gather(inputs.queries))],
-        optimizer=inputs.spec.row_rule,
-        learning_rate=learning_rate,
-        ok=ok,
-        unit_norm=True,
-        noise=row_settings.noise,
-        first_row=shard.first_row,
-    )
-    if bias is not None:
-        step = jnp.where(ok, -learning_rate * positives.values, 0)
-        bias = bias.at[positives.ids].add(step)
-    return table, bias
