@@ -15,9 +15,9 @@ from snm.config.auto_epochs import (
     epochs_for_length,
     few_epochs,
 )
-from snm.memory.sizes import MIN_POINTS
 
 __all__ = [
+    "MIN_MEMORY_POINTS",
     "auto_class_init",
     "auto_drops_seen",
     "auto_feature_init",
@@ -33,6 +33,9 @@ __all__ = [
     "auto_score_scale",
     "auto_weighting",
 ]
+
+MIN_MEMORY_POINTS = 200
+"""Training points below which no memory is tried."""
 
 _SHORT_POINT = 32  # features per point up to which feature rows start at length 1
 _MAX_POINTS_OF_THREE = 83_333  # 3 members: an epoch of all three is then 250,000 visits
@@ -197,7 +200,7 @@ def auto_memory(
       [True, False]
     """
     can_spare = members > 1 or epochs <= max(MAX_EPOCHS_FOR_LENGTH, few_epochs(num_points, 0))
-    enough = num_points >= (MIN_POINTS if can_spare else _MIN_POINTS_OF_ONE)
+    enough = num_points >= (MIN_MEMORY_POINTS if can_spare else _MIN_POINTS_OF_ONE)
     return enough and values <= (_MAX_DENSE_VALUES if dense else _MAX_SPARSE_VALUES)
 
 

@@ -27,7 +27,6 @@ from snm.distributed.processes import has_several_processes
 from snm.errors import InputError
 from snm.losses.sampled import LOSSES, HeadLoss, SampleSizes
 from snm.memory.label_names import try_names
-from snm.memory.sizes import MIN_POINTS
 from snm.sampling.samplers import SAMPLERS
 from snm.system.timing import part
 from snm.text import pip_install
@@ -244,9 +243,10 @@ def _memory(
     if config.memory == "on":  # it is tried, or an error
         if (obstacle := _data_obstacle(dataset, "--memory")) is not None:
             raise InputError("--memory on", *obstacle)
-        if dataset.train.num_points < MIN_POINTS:
+        if dataset.train.num_points < rules.MIN_MEMORY_POINTS:
             found = f"{dataset.train.num_points} training points"
-            raise InputError("--memory on", found, f"at least {MIN_POINTS}, or --memory auto")
+            expected = f"at least {rules.MIN_MEMORY_POINTS}, or --memory auto"
+            raise InputError("--memory on", found, expected)
         return "on"
     if config.memory == "off" or _data_obstacle(dataset, "--memory") is not None:
         return "off"

@@ -10,14 +10,13 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from snm.batches.schedule import last_epoch_factor
-from snm.config.auto import auto_weighting
+from snm.config.auto import MIN_MEMORY_POINTS, auto_weighting
 from snm.config.fields import settings_with
 from snm.config.marks import Trait
 from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config, preset
 from snm.data.weighting import filled
 from snm.errors import InputError
-from snm.memory.sizes import MIN_POINTS
 from snm.text import nearest
 
 __all__ = [
@@ -132,9 +131,9 @@ def with_memory(config: Config, num_points: int, *, in_parts: bool, threshold: b
         return dataclasses.replace(config, memory="off")
     if not threshold:
         return config
-    if num_points < MIN_POINTS:
+    if num_points < MIN_MEMORY_POINTS:
         found = f"{num_points} training points"
-        expected = f"at least {MIN_POINTS}, of which some tell the probabilities, or None"
+        expected = f"at least {MIN_MEMORY_POINTS}, of which some tell the probabilities, or None"
         raise InputError("threshold", found, expected)
     return dataclasses.replace(config, memory="on")  # its held-out points fit the probabilities
 

@@ -55,12 +55,11 @@ class F1:
         sizes = np.diff(labels.indptr).astype(np.int64)
         hit = in_pairs(answers, nonzero_pairs(labels), num_labels)
         hits_and_sizes = hit.sum(axis=1), sizes + (answers >= 0).sum(axis=1)
-        shape = [
-            max(int(new.max(initial=-1)) + 1, old)
+        wider = [
+            (0, max(0, int(new.max(initial=-1)) + 1 - old))
             for new, old in zip(hits_and_sizes, self.points.shape, strict=True)
         ]
-        points = np.zeros(shape, np.int64)
-        points[: self.points.shape[0], : self.points.shape[1]] = self.points
+        points = np.pad(self.points, wider)
         np.add.at(points, hits_and_sizes, 1)
         return F1(
             self.answers + np.bincount(answers[answers >= 0], minlength=num_labels),

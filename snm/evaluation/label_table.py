@@ -22,17 +22,15 @@ def write_label_table(path: Path, counts: dict[str, Any], names: Sequence[str] |
       counts: `by_label` from `evaluate.evaluate_points`.
       names: the names of the K labels, or None.
     """
-    k = counts["k"]
+    k, train = counts["k"], counts["train"]
     test, answers, hits = (counts[key] for key in ("test", "answers", "right"))
-    train = counts["train"]
     missed = test - hits
     header = ["label", "name", "train_points", "test_points", f"answers@{k}", f"right@{k}",
-    "missed",
-            f"precision@{k}", f"recall@{k}"]  # fmt: skip
+              "missed", f"precision@{k}", f"recall@{k}"]  # fmt: skip
     with atomic_file(path) as beside, beside.open("w", encoding="utf-8", newline="") as file:
         lines = csv.writer(file)
         lines.writerow(header)
-        for label in np.lexsort((np.arange(len(missed)), -missed)).tolist():
+        for label in np.argsort(-missed, kind="stable").tolist():
             name = names[label] if names else ""
             in_train = "" if train is None else train[label]
             test_counts = (test[label], answers[label], hits[label], missed[label])

@@ -225,6 +225,7 @@ class Metrics:
 
         sizes = np.diff(labels.indptr).astype(np.int64)
         width = max(len(self.points_by_size), int(sizes.max(initial=0)) + 1)
+        wider = width - len(self.points_by_size)
         pairs = nonzero_pairs(labels)
         point, label = pairs.T
         hit_point, hit_rank = np.nonzero(in_pairs(ids, pairs, num_labels))
@@ -235,9 +236,9 @@ class Metrics:
         occurs[label] = True
         new = replace(
             self,
-            points_by_size=_padded(self.points_by_size, width)
+            points_by_size=np.pad(self.points_by_size, (0, wider))
             + np.bincount(sizes, minlength=width),
-            hits_by_size=_padded(self.hits_by_size, width)
+            hits_by_size=np.pad(self.hits_by_size, ((0, 0), (0, wider)))
             + _count_pairs(hit_rank, sizes[hit_point], (ranks, width)),
             best_rank=best_rank,
             occurs=occurs,
@@ -361,13 +362,6 @@ def _check_ids(ids: NDArray, num_labels: int) -> None:
     ordered = np.sort(ids, axis=1)
     if np.any((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)):
         raise ValueError("an answer appears twice in a row of topk_ids")
-
-
-def _padded(counts: NDArray, width: int) -> NDArray:
-    """Pads the last axis with zeros to `width`."""
-    padded = np.zeros((*counts.shape[:-1], width), counts.dtype)
-    padded[..., : counts.shape[-1]] = counts
-    return padded
 
 
 def _count_pairs(rank: NDArray, column: NDArray, shape: tuple[int, ...]) -> NDArray:

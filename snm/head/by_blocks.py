@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from snm.head.by_pairs import write_pairs
 from snm.head.step_inputs import (
     HeadUpdate,
     RowUpdateSettings,
@@ -29,9 +30,8 @@ from snm.losses.sampled.protocol import BlockScores, DenseForm
 from snm.tables.bag import embedding_bag
 from snm.tables.optimizers import step_rows
 from snm.tables.rounding import round_to_nearest, rounded_steps
-from snm.tables.table import RowTable, SparseRows
-from snm.tables.updates import update_rows
-from snm.topk.blocks import Block, BlockPlan, block_plan, score_block
+from snm.tables.table import RowTable
+from snm.topk.blocks import Block, BlockPlan, block_columns, block_plan, score_block
 
 __all__ = ["mean_blocks", "update_by_blocks"]
 
@@ -106,7 +106,7 @@ def update_by_blocks(
     carry = (inputs.table, inputs.bias, grad_queries, jnp.float32(0))
     table, bias, grad_queries, value = _loop_over_blocks(inputs, blocks, update_block, carry)
     if positives is not None:
-        table, bias = _write_positives(inputs, table, bias, positives, row_settings, ok)
+        table, bias = write_pairs(inputs, table, bias, [positives], row_settings, ok)
     loss = shard.data_sum(gradients.loss + shard.sum(value))
     return HeadUpdate(table, bias, shard.sum(grad_queries), loss, ok & jnp.isfinite(loss))
 
@@ -241,10 +241,9 @@ def _scores_per_term(inputs: StepInputs, scores: jax.Array, begin: jax.Array) ->
     if not inputs.spec.one_positive:
         scores = scores[inputs.term_rows]
     if inputs.excluded is not None:
-        slots = inputs.excluded - begin
-        slots = jnp.where(slots < 0, scores.shape[1], slots)
+        columns = block_columns(inputs.excluded, begin, scores.shape[1])
         terms = jnp.arange(scores.shape[0], dtype=jnp.int32)
-        scores = scores.at[terms, slots].set(MASKED, mode="drop")
+        scores = scores.at[terms, columns].set(MASKED, mode="drop")
     return scores
 
 
@@ -297,28 +296,17 @@ def _add_single_scores(
       block: the block of labels.
       gradient: float32 [n, size], the gradient of all scores of the block; None for 0.
     """
+    n, size = inputs.queries.shape[0], block.table_rows.shape[0]
     if gradient is None:
-        gradient = jnp.zeros((inputs.queries.shape[0], block.table_rows.shape[0]), jnp.float32)
-    slots = gradients.slots
-    gradient = _scatter_add(
-        gradient, _row_numbers(slots), slots - block.begin, gradients.grad_mined
-    )
-    slots = inputs.term_slots - block.begin
-    gradient = _scatter_add(gradient, inputs.term_rows, slots, gradients.grad_positive)
+        gradient = jnp.zeros((n, size), jnp.float32)
+    rows = jnp.arange(n, dtype=jnp.int32)[:, None]
+    for points, slots, values in (
+        (rows, gradients.slots, gradients.grad_mined),
+        (inputs.term_rows, inputs.term_slots, gradients.grad_positive),
+    ):
+        columns = block_columns(slots, block.begin, size)
+        gradient = gradient.at[points, columns].add(values, mode="drop")
     return jnp.where(block.real[None, :], gradient, 0)
-
-
-def _row_numbers(slots: jax.Array) -> jax.Array:
-    """The row number of each entry of an [n, m] array."""
-    return jnp.broadcast_to(jnp.arange(slots.shape[0], dtype=jnp.int32)[:, None], slots.shape)
-
-
-def _scatter_add(
-    matrix: jax.Array, rows: jax.Array, columns: jax.Array, values: jax.Array
-) -> jax.Array:
-    """Adds values to entries of a matrix; entries outside its columns are dropped."""
-    columns = jnp.where(columns < 0, matrix.shape[1], columns)
-    return matrix.at[rows, columns].add(values, mode="drop")
 
 
 def _product(left: jax.Array, right: jax.Array, left_axis: int, right_axis: int) -> jax.Array:
@@ -355,30 +343,3 @@ def _write_block(
     if accumulator is not None:
         accumulator = accumulator.at[table_rows].set(total, mode="drop")
     return RowTable(table.rows.at[table_rows].set(new, mode="drop"), accumulator)
-
-
-def _write_positives(
-    inputs: StepInputs,
-    table: RowTable,
-    bias: jax.Array | None,
-    positives: SparseRows,
-    row_settings: RowUpdateSettings,
-    ok: jax.Array,
-) -> tuple[RowTable, jax.Array | None]:
-    """Updates the rows and biases of positives outside the sample."""
-    shard, learning_rate = inputs.shard, row_settings.learning_rate
-    positives = shard.gather_block(positives)
-    table = update_rows(
-        table,
-        [(positives, shard.gather(inputs.queries))],
-        optimizer=inputs.spec.row_rule,
-        learning_rate=learning_rate,
-        ok=ok,
-        unit_norm=True,
-        noise=row_settings.noise,
-        first_row=shard.first_row,
-    )
-    if bias is not None:
-        step = jnp.where(ok, -learning_rate * positives.values, 0)
-        bias = bias.at[positives.ids].add(step)
-    return table, bias

@@ -7,6 +7,7 @@ k' is small compared to B. `snm.head.by_blocks` computes the same step by matrix
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -19,10 +20,10 @@ from snm.head.step_inputs import (
     positive_block,
 )
 from snm.tables.bag import embedding_bag
-from snm.tables.table import SparseRows
+from snm.tables.table import RowTable, SparseRows
 from snm.tables.updates import update_rows
 
-__all__ = ["update_by_pairs"]
+__all__ = ["update_by_pairs", "write_pairs"]
 
 
 def update_by_pairs(
@@ -61,29 +62,54 @@ def update_by_pairs(
     # weight 0 leaves the loss finite, but would still spoil rows by 0 * NaN.
     ok = jnp.isfinite(loss) & jnp.all(jnp.isfinite(grad_queries))
     ok = shard.all(ok & row_settings.may_write(inputs.queries))
-    # A row gets the gradients of the points of all devices.
-    queries = shard.gather(inputs.queries)
-    blocks = [shard.gather_block(block) for block in blocks]
     touched = None
     if inputs.ids is not None and n * count * shard.data_parts > inputs.num_slots:
         touched = jnp.concatenate([inputs.local(inputs.ids)[0], shard.gather(positives.ids)])
+    table, bias = write_pairs(
+        inputs, inputs.table, inputs.bias, blocks, row_settings, ok, touched=touched
+    )
+    return HeadUpdate(table, bias, grad_queries, loss, ok)
+
+
+def write_pairs(
+    inputs: StepInputs,
+    table: RowTable,
+    bias: jax.Array | None,
+    blocks: Sequence[SparseRows],
+    row_settings: RowUpdateSettings,
+    ok: jax.Array,
+    *,
+    touched: jax.Array | None = None,
+) -> tuple[RowTable, jax.Array | None]:
+    """Updates the rows and biases of single (point, label) pairs, of the points of all devices.
+
+    Args:
+      inputs: the inputs of the step.
+      table: class rows of this shard.
+      bias: float32 [N] or None.
+      blocks: the gradients of the scores of this device's points, as [n, N] blocks.
+      row_settings: the settings of the row update.
+      ok: bool scalar; if False, nothing is written.
+      touched: as in `update_rows`.
+    """
+    shard, learning_rate = inputs.shard, row_settings.learning_rate
+    queries = shard.gather(inputs.queries)
+    blocks = [shard.gather_block(block) for block in blocks]
     table = update_rows(
-        inputs.table,
+        table,
         [(block, queries) for block in blocks],
         optimizer=inputs.spec.row_rule,
-        learning_rate=row_settings.learning_rate,
+        learning_rate=learning_rate,
         ok=ok,
         unit_norm=True,
         touched=touched,
         noise=row_settings.noise,
         first_row=shard.first_row,
     )
-    bias = inputs.bias
     if bias is not None:
         for block in blocks:
-            step = -row_settings.learning_rate * block.values
-            bias = bias.at[block.ids].add(jnp.where(ok, step, 0))
-    return HeadUpdate(table, bias, grad_queries, loss, ok)
+            bias = bias.at[block.ids].add(jnp.where(ok, -learning_rate * block.values, 0))
+    return table, bias
 
 
 def _concatenate_rows(left: SparseRows, right: SparseRows) -> SparseRows:

@@ -18,9 +18,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from snm.head.step_inputs import ScoreGradients, StepInputs
+from snm.head.step_inputs import ScoreGradients, StepInputs, loss_input
 from snm.losses.reductions import MASKED
-from snm.losses.sampled import TermScores
 from snm.losses.sampled.protocol import ThresholdForm
 from snm.machine.platform import by_platform, for_platform
 from snm.topk.bisection import TopThreshold, top_by_bisection
@@ -51,18 +50,18 @@ def mine_by_threshold(
     form = spec.head_loss.threshold
     assert form is not None
     log_weights = None
-    if spec.head_loss.uses_log_weights and inputs.log_weights is not None:
+    if inputs.log_weights is not None:
         log_weights = jnp.pad(inputs.log_weights, (0, scores.shape[1] - inputs.num_slots))
     positive = positive_scores if spec.one_positive else None
     count = None if spec.mines_all else spec.mined
     top, sums = _search_in_chunks(form, count, scores, positive, log_weights)
     chosen = top.weights(scores)
-    rows = inputs.term_rows
-    weights, counts = inputs.terms.values, inputs.counts
-    terms = TermScores(positive_scores, rows, weights, scores, chosen > 0, log_weights, counts)
+    terms = loss_input(inputs, positive_scores, scores, chosen > 0, log_weights)
 
     def per_row(values: jax.Array) -> jax.Array:
-        return jax.ops.segment_sum(values, rows, scores.shape[0], indices_are_sorted=True)
+        return jax.ops.segment_sum(
+            values, inputs.term_rows, scores.shape[0], indices_are_sorted=True
+        )
 
     gradients = form.gradients(terms, chosen, sums, per_row)
     return ScoreGradients.of_all_slots(positive_scores, *gradients)

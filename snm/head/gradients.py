@@ -9,7 +9,7 @@ from snm.errors import InputError
 from snm.head.by_threshold import all_scores, mask_excluded, mine_by_threshold
 from snm.head.mining import mine
 from snm.head.plan import Mining
-from snm.head.step_inputs import ScoreGradients, StepInputs, term_scores
+from snm.head.step_inputs import ScoreGradients, StepInputs, loss_input, term_scores
 from snm.losses.reductions import unmasked
 from snm.losses.sampled import HeadLoss, TermScores
 from snm.losses.sampled.protocol import Draw
@@ -44,7 +44,7 @@ def _whole_list_gradients(
     loss = inputs.spec.head_loss
 
     def loss_at(positive: jax.Array, negative: jax.Array) -> jax.Array:
-        return _loss_value(loss, _terms(inputs, positive, negative, unmasked(negative)))
+        return _loss_value(loss, loss_input(inputs, positive, negative, unmasked(negative)))
 
     value, (grad_positive, grad_scores) = jax.value_and_grad(loss_at, argnums=(0, 1))(
         positive_scores, scores
@@ -60,10 +60,10 @@ def _mined_gradients(inputs: StepInputs, positive_scores: jax.Array, best: Best)
         slots, log_weights = best.slots, None
         if not loss.scores_per_point and not inputs.spec.one_positive:
             mined, slots = mined[inputs.term_rows], slots[inputs.term_rows]
-        if loss.uses_log_weights and inputs.log_weights is not None:
+        if inputs.log_weights is not None:
             log_weights = inputs.log_weights[slots]
         where = _is_negative(inputs, mined, slots)
-        terms = _terms(inputs, positive, mined, where, log_weights)
+        terms = loss_input(inputs, positive, mined, where, log_weights)
         return _loss_value(loss, terms, _draw(inputs))
 
     value, (grad_positive, grad_mined) = jax.value_and_grad(loss_at, argnums=(0, 1))(
@@ -87,19 +87,6 @@ def _loss_value(loss: HeadLoss, terms: TermScores, draw: Draw | None = None) -> 
         expected = "a float scalar of JAX, the weighted sum over the terms"
         raise InputError(f"value of loss {loss.name}", found, expected)
     return value
-
-
-def _terms(
-    inputs: StepInputs,
-    positive: jax.Array,
-    negative: jax.Array,
-    where: jax.Array,
-    log_weights: jax.Array | None = None,
-) -> TermScores:
-    weights = inputs.terms.values
-    return TermScores(
-        positive, inputs.term_rows, weights, negative, where, log_weights, inputs.counts
-    )
 
 
 def _is_negative(inputs: StepInputs, mined: jax.Array, slots: jax.Array) -> jax.Array:

@@ -12,6 +12,7 @@ from snm.distributed.collectives import Shard
 from snm.head.plan import StepPlan, plan_step
 from snm.head.spec import HeadSpec
 from snm.head.state import Head, HeadBatch
+from snm.losses.sampled import TermScores
 from snm.machine.platform import for_platform
 from snm.sampling.sample import Array, Sample, excluded_slots, find_slots
 from snm.tables.products import entry_products
@@ -25,6 +26,7 @@ __all__ = [
     "ScoreGradients",
     "StepInputs",
     "collect_inputs",
+    "loss_input",
     "positive_block",
     "term_scores",
 ]
@@ -47,7 +49,7 @@ class StepInputs:
       term_rows: int32 [T], the row of each term.
       term_slots: int32 [T], the slot of each term's positive, or -1.
       ids: int32 [S], the label of each slot, ascending; None if slot j is label j.
-      log_weights: float32 [S] or None, added to the negatives of a softmax.
+      log_weights: float32 [S], added to the scores of the negatives; None if the loss uses none.
       excluded: int32 [T], the slot that each term excludes; None if all known labels are excluded.
       masked: (row, slot) pairs that all terms of the row exclude; None if `excluded` is used.
       shard: which class rows this device holds.
@@ -201,11 +203,11 @@ def collect_inputs(
     """
     terms, sample, known, seen = batch
     if spec.samples_all:
-        sample, ids, log_weights = None, None, None
+        sample, ids = None, None
         num_slots, term_slots = spec.num_labels, terms.ids
     else:
         assert sample is not None
-        ids, log_weights = jnp.asarray(sample.ids), sample.log_weights
+        ids = jnp.asarray(sample.ids)
         num_slots, term_slots = ids.shape[0], find_slots(ids, terms.ids)
 
     masked, excluded = None, None
@@ -218,8 +220,10 @@ def collect_inputs(
         masked = _masked_slots(known, seen, sample, num_slots)
     n = scaled.shape[0]
     term_rows = jnp.arange(n, dtype=jnp.int32) if spec.one_positive else entry_rows(terms)
-    counts = None
-    if sample is not None and sample.num_drawn is not None and spec.head_loss.has_rank_weights:
+    log_weights, counts = None, None
+    if spec.head_loss.uses_log_weights and sample is not None and sample.log_weights is not None:
+        log_weights = jnp.asarray(sample.log_weights)
+    if spec.head_loss.has_rank_weights and sample is not None and sample.num_drawn is not None:
         counts = _count_negatives(sample.num_drawn, num_slots, excluded, masked, term_rows, n)
     return StepInputs(
         spec=spec,
@@ -230,7 +234,7 @@ def collect_inputs(
         term_rows=term_rows,
         term_slots=term_slots,
         ids=ids,
-        log_weights=None if log_weights is None else jnp.asarray(log_weights),
+        log_weights=log_weights,
         excluded=excluded,
         masked=masked,
         shard=shard,
@@ -305,6 +309,20 @@ def term_scores(inputs: StepInputs, scores: jax.Array | None = None) -> jax.Arra
     if inputs.bias is not None:
         scores = scores + inputs.bias[row_ids]
     return inputs.shard.sum(jnp.where(is_local, scores, 0))
+
+
+def loss_input(
+    inputs: StepInputs,
+    positive: jax.Array,
+    negative: jax.Array,
+    where: jax.Array,
+    log_weights: jax.Array | None = None,
+) -> TermScores:
+    """What the loss is computed from: scores of positives and negatives, as in `TermScores`."""
+    weights = inputs.terms.values
+    return TermScores(
+        positive, inputs.term_rows, weights, negative, where, log_weights, inputs.counts
+    )
 
 
 def positive_block(inputs: StepInputs, values: jax.Array) -> SparseRows:

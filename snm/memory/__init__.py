@@ -7,7 +7,6 @@ Public names, by module:
 - `row_top_k`: `top_k_of_rows`: the highest values of each row of a sparse matrix.
 - `memory`: `Memory`, `MemorySettings`, `Witness`: stored points, the votes of a point's neighbours,
   and the voters for a label.
-- `sizes`: `MIN_POINTS`, below which no memory is tried.
 - `gain`: `measure_gain`: the `Gain` of answers over others on the same points, and whether it is
   significant.
 - `choose`: `choose`, of `ModelAnswers` and `Voters`: the `Choice` of settings on held-out points,

@@ -13,7 +13,7 @@ from snm.losses.reductions import MASKED, unmasked
 from snm.model.inference import dropped_labels, scaled_queries
 from snm.model.model import Model, TrainState
 from snm.tables.table import SparseRows, entry_rows
-from snm.topk.blocks import LabelRows, Masked, block_plan, score_block
+from snm.topk.blocks import LabelRows, Masked, block_columns, block_plan, score_block
 
 __all__ = ["concordant_counts"]
 
@@ -74,8 +74,8 @@ def concordant_counts(
         scores = score_block(queries, read, masked=masked, compute_dtype=compute_dtype)
         if dropped is not None:
             # Lower than any score, but above the values that mean masked.
-            places = dropped.in_block(read.begin, plan.size)
-            scores = scores.at[places].min(MASKED / 4, mode="drop")
+            columns = block_columns(dropped.slots, read.begin, plan.size)
+            scores = scores.at[dropped.rows, columns].min(MASKED / 4, mode="drop")
         return scores, read.begin
 
     def relevant_scores(found: jax.Array, start: jax.Array) -> tuple[jax.Array, None]:

@@ -29,16 +29,16 @@ from typing import Annotated
 import numpy as np
 from numpy.typing import NDArray
 
+from snm.config.auto import MIN_MEMORY_POINTS
 from snm.config.marks import between
-from snm.memory.sizes import MIN_POINTS
 from snm.prediction.thresholds import Threshold
 
 __all__ = ["NOT_LOADED", "UNCALIBRATED", "Calibration", "Curve"]
 
 UNCALIBRATED = (
     "a model without probabilities",
-    f"one trained to its end with --memory on, without --warm-start, on {MIN_POINTS} points or "
-    "more: some of these are held out to fit probabilities",
+    f"one trained to its end with --memory on, without --warm-start, on {MIN_MEMORY_POINTS} points "
+    "or more: some of these are held out to fit probabilities",
 )
 """What was found and what is expected, for messages about a model without a calibration."""
 

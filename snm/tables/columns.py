@@ -151,7 +151,10 @@ def sum_columns(table: jax.Array, columns: Columns, block: SparseRows) -> jax.Ar
     Returns:
       float32 [n, dim].
     """
-    return by_platform(table, columns, block, cpu=_sum_loop, default=_sum_gather)
+    return by_platform(
+        cpu=lambda: _sum_loop(table, columns, block),
+        default=lambda: embedding_bag_gather(table, block),
+    )
 
 
 def _sum_loop(table: jax.Array, columns: Columns, block: SparseRows) -> jax.Array:
@@ -160,11 +163,6 @@ def _sum_loop(table: jax.Array, columns: Columns, block: SparseRows) -> jax.Arra
     if columns.frequent.shape[0]:
         sums += _matrix(columns, block) @ as_float(table[columns.frequent])
     return sums
-
-
-def _sum_gather(table: jax.Array, columns: Columns, block: SparseRows) -> jax.Array:
-    del columns
-    return embedding_bag_gather(table, block)
 
 
 def _matrix(columns: Columns, block: SparseRows) -> jax.Array:
@@ -199,7 +197,8 @@ def update_columns(
     """
     steps = vectors * -jnp.asarray(learning_rate, vectors.dtype)
     rows = by_platform(
-        table.rows, columns, block, steps, ok, cpu=_update_loop, default=_update_scatter
+        cpu=lambda: _update_loop(table.rows, columns, block, steps, ok),
+        default=lambda: add_scatter(table.rows, block, steps, ok),
     )
     return RowTable(rows, table.accumulator)
 
@@ -233,10 +232,3 @@ def _update_loop(
         return set_row(rows, row, row_id)
 
     return lax.fori_loop(0, jnp.where(ok, columns.count, 0), one_run, rows)
-
-
-def _update_scatter(
-    rows: jax.Array, columns: Columns, block: SparseRows, steps: jax.Array, ok: jax.Array
-) -> jax.Array:
-    del columns  # a scatter-add needs no order
-    return add_scatter(rows, block, steps, ok)

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from snm.machine.platform import by_platform
-from snm.tables.access import element_at, row_at, set_row
+from snm.tables.access import element_at, row_at, rows_at, set_row
 from snm.tables.optimizers import RowOptimizer, step_rows
 from snm.tables.rounding import rounded_steps
 from snm.tables.table import RowTable, SparseRows, entry_rows, normalize
@@ -99,7 +100,7 @@ def _update_by_entry(
             lists = [(touched, jnp.int32(touched.shape[0]))]
         for ids, length in lists:
             count = jnp.where(ok, length, 0)
-            rows = by_platform(rows, ids, count, cpu=_project_loop, default=_project_scatter)
+            rows = by_platform(rows, ids, count, cpu=_project_loop, default=_project_rows)
     return RowTable(rows, table.accumulator)
 
 
@@ -148,17 +149,15 @@ def _project_loop(rows: jax.Array, ids: jax.Array, count: jax.Array) -> jax.Arra
 
     def one_block(i: jax.Array, rows: jax.Array) -> jax.Array:
         start = jnp.minimum(i * block, ids.shape[0] - block)  # the last block may overlap
-        row_ids = lax.dynamic_slice(ids, (start,), (block,))
-        row_ids = jnp.where(start + jnp.arange(block) < count, row_ids, rows.shape[0])
-        return rows.at[row_ids].set(normalize(rows.at[row_ids].get(mode="clip")), mode="drop")
+        return _project_rows(rows, lax.dynamic_slice(ids, (start,), (block,)), count - start)
 
     return lax.fori_loop(0, (count + block - 1) // block, one_block, rows)
 
 
-def _project_scatter(rows: jax.Array, ids: jax.Array, count: jax.Array) -> jax.Array:
-    out_of_table = rows.shape[0]
-    ids = jnp.where(jnp.arange(ids.shape[0]) < count, ids, out_of_table)
-    return rows.at[ids].set(normalize(rows[ids]), mode="drop")
+def _project_rows(rows: jax.Array, ids: jax.Array, count: jax.Array) -> jax.Array:
+    """Scales the first `count` rows of `ids` to unit length, all at once."""
+    written = jnp.where(jnp.arange(ids.shape[0]) < count, ids, rows.shape[0])
+    return rows.at[written].set(normalize(rows_at(rows, ids)), mode="drop")
 
 
 def _update_summed(
@@ -172,8 +171,7 @@ def _update_summed(
     first_row: jax.Array | int,
 ) -> RowTable:
     """Sums the gradients of each row, then updates and rounds it once."""
-    ids, values, vector_rows = _sorted_entries(gradients, table.rows.shape[0])
-    vectors = jnp.concatenate([vectors for _, vectors in gradients])
+    entries = _SortedEntries.of(gradients, table.rows.shape[0])
 
     def step(
         ids: jax.Array, rows: jax.Array, accumulator: jax.Array | None, gradient: jax.Array
@@ -190,40 +188,42 @@ def _update_summed(
 
     cpu = functools.partial(_segments_loop, step)
     default = functools.partial(_segments_scatter, step)
-    return by_platform(table, ids, values, vector_rows, vectors, ok, cpu=cpu, default=default)
+    return by_platform(table, entries, ok, cpu=cpu, default=default)
 
 
-def _sorted_entries(
-    gradients: Sequence[Gradient], num_rows: int
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Entries of all blocks, sorted by row.
+class _SortedEntries(NamedTuple):
+    """The entries of all blocks, sorted by table row.
 
-    Padding and entries of value 0 get the id `num_rows`, and so come last.
-
-    Returns:
-      ids int32, values float32, and int32 indices into the concatenated vectors; each [entries].
+    Attributes:
+      ids: int32 [entries], ascending; the number of table rows for padding and entries of value 0.
+      values: float32 [entries].
+      vector_rows: int32 [entries], rows of `vectors`.
+      vectors: float32 [m, dim], of all gradients.
     """
-    ids, values, vector_rows, offset = [], [], [], 0
-    for block, vectors in gradients:
-        real = jnp.arange(block.ids.shape[0]) < block.starts[-1]
-        ids.append(jnp.where(real & (block.values != 0), block.ids, num_rows))
-        values.append(block.values)
-        vector_rows.append(entry_rows(block) + offset)
-        offset += vectors.shape[0]
-    entries = (jnp.concatenate(ids), jnp.concatenate(values), jnp.concatenate(vector_rows))
-    sorted_ids, sorted_values, sorted_vector_rows = lax.sort(entries, num_keys=1, is_stable=True)
-    return sorted_ids, sorted_values, sorted_vector_rows
+
+    ids: jax.Array
+    values: jax.Array
+    vector_rows: jax.Array
+    vectors: jax.Array
+
+    @classmethod
+    def of(cls, gradients: Sequence[Gradient], num_rows: int) -> _SortedEntries:
+        ids, values, vector_rows, offset = [], [], [], 0
+        for block, vectors in gradients:
+            real = jnp.arange(block.ids.shape[0]) < block.starts[-1]
+            ids.append(jnp.where(real & (block.values != 0), block.ids, num_rows))
+            values.append(block.values)
+            vector_rows.append(entry_rows(block) + offset)
+            offset += vectors.shape[0]
+        entries = [jnp.concatenate(parts) for parts in (ids, values, vector_rows)]
+        row_ids, factors, places = lax.sort(entries, num_keys=1, is_stable=True)
+        return cls(row_ids, factors, places, jnp.concatenate([v for _, v in gradients]))
 
 
 def _segments_loop(
-    step: Callable,
-    table: RowTable,
-    ids: jax.Array,
-    values: jax.Array,
-    vector_rows: jax.Array,
-    vectors: jax.Array,
-    ok: jax.Array,
+    step: Callable, table: RowTable, entries: _SortedEntries, ok: jax.Array
 ) -> RowTable:
+    ids, values, vector_rows, vectors = entries
     num_rows, dim = table.rows.shape
     last = ids.shape[0] - 1
     count = jnp.where(ok, jnp.searchsorted(ids, num_rows), 0).astype(jnp.int32)
@@ -261,21 +261,16 @@ def _segments_loop(
 
 
 def _segments_scatter(
-    step: Callable,
-    table: RowTable,
-    ids: jax.Array,
-    values: jax.Array,
-    vector_rows: jax.Array,
-    vectors: jax.Array,
-    ok: jax.Array,
+    step: Callable, table: RowTable, entries: _SortedEntries, ok: jax.Array
 ) -> RowTable:
-    entries, num_rows = ids.shape[0], table.rows.shape[0]
+    ids, values, vector_rows, vectors = entries
+    count, num_rows = ids.shape[0], table.rows.shape[0]
     segment = jnp.cumsum(jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.diff(ids) != 0]))
     gradient = jax.ops.segment_sum(
-        values[:, None] * vectors[vector_rows], segment, entries, indices_are_sorted=True
+        values[:, None] * vectors[vector_rows], segment, count, indices_are_sorted=True
     )
     # Unused segments keep an id outside the table: reads of it give 0, writes to it are dropped.
-    row = jnp.full(entries, num_rows, ids.dtype).at[segment].set(ids)
+    row = jnp.full(count, num_rows, ids.dtype).at[segment].set(ids)
     row = jnp.where(ok, row, num_rows)
     old = table.rows.at[row].get(mode="fill", fill_value=0)
     accumulator = table.accumulator

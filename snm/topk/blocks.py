@@ -19,6 +19,7 @@ __all__ = [
     "BlockPlan",
     "LabelRows",
     "Masked",
+    "block_columns",
     "block_plan",
     "score_block",
     "score_rows",
@@ -42,10 +43,6 @@ class Masked(NamedTuple):
 
     rows: jax.Array
     slots: jax.Array
-
-    def in_block(self, begin: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:
-        """Indices into the scores of slots begin .. begin + size - 1; others are out of range."""
-        return _in_block(self.rows, self.slots, begin, size)
 
 
 class Added(NamedTuple):
@@ -80,8 +77,8 @@ class Added(NamedTuple):
         return lax.fori_loop(first // _PIECE, -(-last // _PIECE), add_piece, scores)
 
     def _scatter_add(self, scores: jax.Array, begin: jax.Array) -> jax.Array:
-        indices = _in_block(self.rows, self.slots, begin, scores.shape[1])
-        return scores.at[indices].add(self.values, mode="drop")
+        columns = block_columns(self.slots, begin, scores.shape[1])
+        return scores.at[self.rows, columns].add(self.values, mode="drop")
 
     def _padded(self) -> Added:
         """Pads the entries to a multiple of `_PIECE`, with slots that are in no block."""
@@ -94,12 +91,13 @@ class Added(NamedTuple):
         )
 
 
-def _in_block(
-    rows: jax.Array, slots: jax.Array, begin: jax.Array, size: int
-) -> tuple[jax.Array, jax.Array]:
+def block_columns(slots: jax.Array, begin: jax.Array, size: int) -> jax.Array:
+    """The columns of slots in the scores of slots begin .. begin + size - 1.
+
+    Columns of other slots are `size` or more: a negative index would wrap around.
+    """
     columns = slots - begin
-    # A negative index would wrap around.
-    return rows, jnp.where(columns < 0, size, columns)
+    return jnp.where(columns < 0, size, columns)
 
 
 class Best(NamedTuple):
@@ -239,8 +237,8 @@ def score_rows(
     if added is not None:
         scores = added.add_to(scores, block.begin)
     if masked is not None:
-        indices = masked.in_block(block.begin, block.rows.shape[0])
-        scores = scores.at[indices].set(MASKED, mode="drop")
+        columns = block_columns(masked.slots, block.begin, block.rows.shape[0])
+        scores = scores.at[masked.rows, columns].set(MASKED, mode="drop")
     if block.bias is not None:
         scores = scores + block.bias[None, :]
     return scores

@@ -24,7 +24,7 @@ from snm.export.index_libraries import LIBRARIES, GraphSettings
 from snm.export.measure import measure_index
 from snm.model import concordant_counts
 from snm.prediction.programs import jitted_concordant_counts, jitted_top
-from snm.runs.events import Stepped
+from snm.runs.events import Started, Stepped
 from snm.runs.stored_run import load
 from snm.theory.auc import empirical_auc
 from snm.topk import search as scoring
@@ -302,13 +302,11 @@ def test_splits_need_the_same_items():
 
 
 def test_a_point_and_its_splits_are_visited(tmp_path):
-    events = list(snm.training(visits(), CONFIG, tmp_path / "run"))
-    (started,) = [event for event in events if type(event).__name__ == "Started"]
-    assert started.num_points == 400
-    config = dataclasses.replace(CONFIG, item_splits=0)
-    events = list(snm.training(visits(), config, tmp_path / "without"))
-    (started,) = [event for event in events if type(event).__name__ == "Started"]
-    assert started.num_points == 200
+    for config, num_points in ((CONFIG, 400), (dataclasses.replace(CONFIG, item_splits=0), 200)):
+        events = snm.training(visits(), config, tmp_path / f"{num_points} points")
+        started = next(event for event in events if isinstance(event, Started))
+        events.close()
+        assert started.num_points == num_points
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from devices import all_24_bits as all_24_bits  # a fixture
 from head.small_step import DIM, N, inputs_of, slot_labels, small_case
-from head_reference import row_of_term
+from head_reference import QUICK, row_of_term
 
 from snm.head import by_blocks as module
 from snm.head.by_blocks import mean_blocks, update_by_blocks
@@ -69,7 +69,10 @@ def gradients_of(case, seed=0):
 
 
 def stepped(case, gradients):
-    return jax.jit(lambda given: update_by_blocks(inputs_of(case), given, ROW_SETTINGS))(gradients)
+    step = jax.jit(
+        lambda given: update_by_blocks(inputs_of(case), given, ROW_SETTINGS), compiler_options=QUICK
+    )
+    return step(gradients)
 
 
 def compare(case, got, grad_positive, of_slots):

@@ -1,12 +1,13 @@
 """`update_head` refuses a batch, a head or a rate from which it would compute something else."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from head_reference import Case, make_case
+from head_reference import QUICK, Case, make_case
 
 from snm.errors import InputError
 from snm.head.head import update_head
@@ -88,11 +89,14 @@ def test_known_and_seen_labels():
     )
     whole = case.known._replace(values=np.asarray(case.known.values).astype(np.int64))
     marks = case.seen._replace(values=np.asarray(case.seen.values) != 0)
-    losses = [
-        update_head(case.spec, case.head, case.queries, batch, learning_rate=0.1)[1].loss
-        for batch in (case.batch, case._replace(known=whole, seen=marks).batch)
-    ]
-    assert losses[0] == losses[1]
+
+    @functools.partial(jax.jit, compiler_options=QUICK)
+    def losses():
+        batches = case.batch, case._replace(known=whole, seen=marks).batch
+        return [update_head(*case[:3], batch, learning_rate=0.1)[1].loss for batch in batches]
+
+    first, second = losses()
+    assert first == second
     falling = case.terms._replace(starts=case.terms.starts.at[1].set(10**6))
     assert refusal(case._replace(terms=falling)).startswith("batch.terms.starts: found [0, 1000000")
     refused = refusal(case._replace(spec=dataclasses.replace(case.spec, loss="listnet",
@@ -124,8 +128,7 @@ def test_draws_with_replacement_need_no_surplus_slot():
         drawn = np.arange(slots, dtype=np.int32), np.int32(slots), np.zeros(slots, np.float32)
         of = case._replace(sample=Sample(*drawn))
         if slots == 20:
-            step = jax.jit(update_head, static_argnums=0)
-            step(case.spec, case.head, case.queries, of.batch, learning_rate=0.1)
+            jax.eval_shape(lambda batch=of.batch: update_head(*case[:3], batch, learning_rate=0.1))
         else:
             found = "batch.sample: found 19 slots, expected at least 20, which is B, or num_drawn "
             assert refusal(of).startswith(found)
@@ -220,7 +223,7 @@ def test_a_traced_log_weight_that_is_nan_reaches_the_loss(mined, exclude):
     sampled = max(mined, 95 if mined == 90 else 20)
     case = small_case(loss="softmax", mined=mined, sampled=sampled, exclude=exclude)
 
-    @jax.jit
+    @functools.partial(jax.jit, compiler_options=QUICK)
     def step(log_weights):
         sample = case.sample._replace(log_weights=log_weights)
         batch = HeadBatch(case.terms, sample, case.known)
@@ -262,5 +265,8 @@ def test_a_new_head_fits_its_spec_in_64_bits_too():
         terms = SparseRows(np.arange(N), np.ones(N, np.float32), np.arange(N + 1))
         batch = HeadBatch(terms, uniform_host(0, 0, num_labels=K, size=21))
         queries = jnp.ones((N, DIM), jnp.float32) / DIM
-        step = jax.jit(lambda head: update_head(spec, head, queries, batch, learning_rate=0.1)[1])
+        step = jax.jit(
+            lambda head: update_head(spec, head, queries, batch, learning_rate=0.1)[1],
+            compiler_options=QUICK,
+        )
         assert step(head).ok

@@ -9,17 +9,14 @@ import numpy as np
 import pytest
 import tiny
 
-import snm
-from snm.config.resolve import resolve
 from snm.model.from_config import make_model
 from snm.model.inference import join_members, join_members_one_by_one
-from snm.model.model import init_state
+from snm.model.placement import init_state_on
 
 
 def state_of(seed, **changes):
-    data = snm.generate(points=60, test_points=0, features=30, labels=20, seed=0)
-    config = resolve(dataclasses.replace(tiny.CONFIG, **changes), data)
-    return init_state(make_model(config, 30, 20), np.uint32(seed))
+    config = tiny.resolved(dataclasses.replace(tiny.CONFIG, **changes))
+    return init_state_on(make_model(config, 30, 20), seed=seed)
 
 
 @pytest.mark.parametrize("changes", [{}, {"table_dtype": "bfloat16"}, {"bias": False}])

@@ -10,6 +10,7 @@ import optax
 import pytest
 import tiny
 from devices import all_24_bits as all_24_bits  # a fixture
+from head_reference import QUICK
 from scipy import sparse
 
 from snm.batches.csr_blocks import make_block
@@ -26,7 +27,7 @@ from snm.tables.table import RowTable, normalize
 
 POINTS, FEATURES, LABELS, SAMPLED, MINED = 6, 11, 9, 5, 2
 
-one_step = jax.jit(train_step, static_argnums=0)
+one_step = jax.jit(train_step, static_argnums=0, compiler_options=QUICK)
 
 
 def settings(**changes):

@@ -211,7 +211,7 @@ def test_projection_stops_at_the_count():
     table, ids = random_table(), jnp.array([4, 4, 9, 0], jnp.int32)
     want = np.array(table.rows)
     want[4] /= np.linalg.norm(want[4])
-    for project in (updates._project_loop, updates._project_scatter):
+    for project in (updates._project_loop, updates._project_rows):
         got = jax.jit(project)(table.rows, ids, jnp.int32(2))
         np.testing.assert_allclose(got, want, atol=1e-6)
 

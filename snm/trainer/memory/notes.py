@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from snm.config.auto import MIN_MEMORY_POINTS
 from snm.config.settings import Config
 from snm.data.dataset import Dataset
 from snm.data.mapped import is_mapped
 from snm.distributed.processes import has_several_processes
-from snm.memory.sizes import MIN_POINTS
 from snm.runs.events import Noted
 from snm.runs.folder import RunFolder
 from snm.runs.log.event_log import open_log
@@ -34,7 +34,7 @@ def why_no_adjustment(config: Config, dataset: Dataset) -> str | None:
     """A note why no logit adjustment is tried although the settings ask for one; else None."""
     if config.logit_adjustment != "on" or config.memory == "off":
         return None
-    if dataset.train.num_points < MIN_POINTS:
+    if dataset.train.num_points < MIN_MEMORY_POINTS:
         return None  # `resolve` refuses an adjustment without a memory
     split = split_for_memory(config, dataset)
     points = 0 if split is None else len(split[1])
