@@ -10,7 +10,7 @@ from flaky_store import KilledError
 from snm.errors import InputError
 from snm.stores.address import Address
 from snm.stores.copies import local_copy
-from snm.stores.objects import Objects, RetryPolicy, StoreError
+from snm.stores.objects import Objects, StoreError
 from snm.stores.snapshots import download, newest
 from snm.stores.uploads import Uploads
 from snm.system.checksums import with_checksum
@@ -200,12 +200,6 @@ def test_where_access_is_refused_waiting_does_not_help(flaky, tmp_path, monkeypa
     flaky.before = staticmethod(refuse)
     with pytest.raises(StoreError, match=r"after 1 try \(PermissionError: no access"):
         begun(tmp_path / "home")
-
-
-def test_pauses_double_up_to_the_longest():
-    patience = RetryPolicy(tries=8, first=1.0, longest=60.0)
-    for tried, whole in enumerate((1, 2, 4, 8, 16, 32, 60, 60), 1):
-        assert all(whole / 2 <= patience.pause(tried) <= whole for _ in range(20))
 
 
 @pytest.mark.parametrize("change", [lambda raw: raw[:-1], lambda raw: raw[:-1] + b"?"])
