@@ -109,7 +109,7 @@ def flaky(monkeypatch, tmp_path):
     """The store under `flaky://`, empty; the cache folder is one of the test."""
     register_implementation("flaky", FlakyStore, clobber=True)
     monkeypatch.setitem(KINDS, "flaky", Kind("fsspec", "none"))
-    monkeypatch.setattr(objects.RetryPolicy, "pause", lambda self, tried: 0.0)
+    monkeypatch.setattr(objects, "_pause", lambda tried: 0.0)
     # One operation at a time, so that a seed decides what fails.
     monkeypatch.setattr(objects, "_NUM_THREADS", 1)
     monkeypatch.setenv("SNM_CACHE", str(tmp_path / "cache"))

@@ -9,7 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-__all__ = ["count_ids", "csr_of_ones", "row_starts", "rows_of_entries", "with_ones"]
+__all__ = [
+    "are_entries",
+    "count_ids",
+    "csr_of_ones",
+    "row_starts",
+    "rows_of_entries",
+    "top_k_of_pairs",
+    "with_ones",
+]
 
 _COUNT_BLOCK = 1 << 20  # ids counted at once, at least
 
@@ -65,3 +73,38 @@ def csr_of_ones(
 def with_ones(matrix: csr_matrix, dtype: Any = np.float32) -> csr_matrix:
     """A matrix with the same entries, all of value 1."""
     return csr_of_ones(matrix.indices, matrix.indptr, matrix.shape, dtype)
+
+
+def are_entries(ids: NDArray[Any], matrix: csr_matrix) -> NDArray[np.bool_]:
+    """Which ids of each row, int [n, k], have a value but 0 in CSR [n, d]; False for -1."""
+    if not ids.size:  # of which SciPy makes a sparse matrix
+        return np.zeros(ids.shape, bool)
+    rows = np.repeat(np.arange(len(ids)), ids.shape[1])
+    values = np.asarray(matrix[rows, np.maximum(ids, 0).ravel()])
+    return (ids >= 0) & (values.reshape(ids.shape) != 0)
+
+
+def top_k_of_pairs(
+    mask: csr_matrix, scores: NDArray[np.float32], k: int, lowest: float
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+    """The top k entries of each row; ties go to the lowest label.
+
+    Args:
+      mask: CSR [m, K].
+      scores: float32 [entries], of the entries of `mask`.
+      k: the number of labels per row.
+      lowest: the score of padding, whose label is -1. Entries with this score or less are ignored.
+
+    Returns:
+      int32 [m, k] labels and float32 [m, k] scores, best first.
+    """
+    rows = rows_of_entries(mask.indptr)
+    order = np.lexsort((mask.indices, -scores, rows))
+    rank = np.arange(len(order)) - mask.indptr[:-1][rows]
+    order, rank = order[rank < k], rank[rank < k]
+    order, rank = order[scores[order] > lowest], rank[scores[order] > lowest]
+    labels = np.full((mask.shape[0], k), -1, np.int32)
+    best = np.full((mask.shape[0], k), lowest, np.float32)
+    labels[rows[order], rank] = mask.indices[order]
+    best[rows[order], rank] = scores[order]
+    return labels, best

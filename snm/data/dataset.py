@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, vstack
 
-from snm.data.csr import count_ids, with_ones
+from snm.data.csr import count_ids, csr_of_ones, with_ones
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError
 from snm.text import counted
@@ -188,10 +188,8 @@ def points_from_names(names: Sequence[str], vectorizer: Vectorizer, first: int =
     """
     features = vectorizer.transform([name_to_text(name) for name in names])
     rows = np.flatnonzero(np.diff(features.indptr))
-    labels = csr_matrix(
-        (np.ones(len(rows), np.float32), (first + rows).astype(np.int32), np.arange(len(rows) + 1)),
-        shape=(len(rows), first + len(names)),
-    )
+    ids, starts = (first + rows).astype(np.int32), np.arange(len(rows) + 1)
+    labels = csr_of_ones(ids, starts, (len(rows), first + len(names)))
     return Points(features[rows], labels)
 
 

@@ -6,8 +6,10 @@ import dataclasses
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
 
-from snm.evaluation.filters import CSR, canonical, in_pairs, nonzero_pairs
+from snm.data.csr import are_entries
+from snm.evaluation.filters import CSR, canonical
 
 __all__ = ["F1"]
 
@@ -53,7 +55,7 @@ class F1:
         labelled = np.diff(labels.indptr) > 0
         labels, answers = labels[labelled], answers[labelled]
         sizes = np.diff(labels.indptr).astype(np.int64)
-        hit = in_pairs(answers, nonzero_pairs(labels), num_labels)
+        hit = are_entries(answers, csr_matrix(labels))
         hits_and_sizes = hit.sum(axis=1), sizes + (answers >= 0).sum(axis=1)
         wider = [
             (0, max(0, int(new.max(initial=-1)) + 1 - old))

@@ -18,7 +18,6 @@ __all__ = [
     "CSR",
     "canonical",
     "first_unfiltered",
-    "in_pairs",
     "max_filtered",
     "nonzero_pairs",
     "remove_filtered",
@@ -48,22 +47,11 @@ def first_unfiltered(
       int [n, k], the kept predictions in their order, padded with -1; and int64 [n, k], their
       columns in `ids`.
     """
-    is_removed = (ids < 0) | in_pairs(ids, pairs, num_labels)
+    encoded = pairs[:, 0] * num_labels + pairs[:, 1]
+    is_removed = (ids < 0) | np.isin(np.arange(len(ids))[:, None] * num_labels + ids, encoded)
     columns = np.argsort(is_removed, axis=1, kind="stable")[:, :k]
     answers = np.where(is_removed, -1, ids)
     return np.take_along_axis(answers, columns, axis=1), columns
-
-
-def in_pairs(ids: NDArray, pairs: NDArray, num_labels: int) -> NDArray[np.bool_]:
-    """Which labels of each row are among the pairs: bool [n, k].
-
-    Args:
-      ids: int64 [n, k], labels; -1 for none.
-      pairs: int64 [p, 2], (row of `ids`, label), in any order.
-      num_labels: K.
-    """
-    encoded = pairs[:, 0] * num_labels + pairs[:, 1]
-    return (ids >= 0) & np.isin(np.arange(len(ids))[:, None] * num_labels + ids, encoded)
 
 
 def nonzero_pairs(matrix: CSR) -> NDArray[np.int64]:

@@ -13,9 +13,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
+from snm.data.csr import are_entries
 from snm.data.propensity import PROPENSITY
-from snm.evaluation.filters import CSR, canonical, in_pairs, nonzero_pairs
+from snm.evaluation.filters import CSR, canonical, nonzero_pairs
 
 __all__ = ["KS", "Metrics", "frequency_groups", "metric_names", "propensities"]
 
@@ -226,9 +228,8 @@ class Metrics:
         sizes = np.diff(labels.indptr).astype(np.int64)
         width = max(len(self.points_by_size), int(sizes.max(initial=0)) + 1)
         wider = width - len(self.points_by_size)
-        pairs = nonzero_pairs(labels)
-        point, label = pairs.T
-        hit_point, hit_rank = np.nonzero(in_pairs(ids, pairs, num_labels))
+        point, label = nonzero_pairs(labels).T
+        hit_point, hit_rank = np.nonzero(are_entries(ids, csr_matrix(labels)))
         hit_label = ids[hit_point, hit_rank]
 
         best_rank, occurs = self.best_rank.copy(), self.occurs.copy()

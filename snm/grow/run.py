@@ -63,9 +63,7 @@ def write_grown(
         inherited="unknown",  # known only for the old labels
     )
     if dataset is not None:
-        data = dataset.name
-        if source is not None:
-            data = absolute_source(source)
+        data = dataset.name if source is None else absolute_source(source)
         origin = dataclasses.replace(
             origin, data=data, in_memory=source is None, sha256=dataset.sha256
         )
@@ -82,18 +80,8 @@ def write_grown(
     memory = None
     # Even if the memory did not pay: the record has probabilities and thresholds.
     if folder.has(folder.memory_record):
-        record, first = folder.read_memory_record(), predictor.model.spec.num_labels
-        if predictor.memory is not None:
-            new_names = None
-            if config.label_text == "on" and predictor.vectorizer is not None:
-                new_names = points_from_names(names[first:], predictor.vectorizer, first)
-            memory = grown_memory(predictor.memory, predictor, dataset, len(names), new_names)
-            save_memory(new.memory, memory)
-            record = dataclasses.replace(record, points=len(memory.rows), bytes=memory.nbytes)
+        record, memory = _write_memory(old, new, predictor, names, dataset)
         result["memory"] = as_json(record)
-        write_json(new.memory_record, result["memory"])
-        if (shifts := folder.read_adjustment(first)) is not None:
-            save_shifts(new.adjustment, _grown_shifts(shifts, record, len(names) - first, dataset))
     result |= {"metrics": {}, "grown_from": origin.grown_from}
     new.finish(result, StoredRun(new, config, origin, all_trained=True).checkpoints.seals())
     return counts, memory
@@ -130,6 +118,29 @@ def _write_members(
         store = new.checkpoints(config.keep_checkpoints, name, about)
         store.save(step, grow_state(state, rows, bias), progress, None)
     return counts
+
+
+def _write_memory(
+    old: StoredRun,
+    new: RunFolder,
+    predictor: Predictor,
+    names: tuple[str, ...],
+    dataset: Dataset | None,
+) -> tuple[MemoryRecord, Memory | None]:
+    """Writes the memory if one is used, its record, and the logit adjustment if there is one."""
+    record, first = old.folder.read_memory_record(), predictor.model.spec.num_labels
+    memory = None
+    if predictor.memory is not None:
+        new_names = None
+        if old.config.label_text == "on" and predictor.vectorizer is not None:
+            new_names = points_from_names(names[first:], predictor.vectorizer, first)
+        memory = grown_memory(predictor.memory, predictor, dataset, len(names), new_names)
+        save_memory(new.memory, memory)
+        record = dataclasses.replace(record, points=len(memory.rows), bytes=memory.nbytes)
+    write_json(new.memory_record, as_json(record))
+    if (shifts := old.folder.read_adjustment(first)) is not None:
+        save_shifts(new.adjustment, _grown_shifts(shifts, record, len(names) - first, dataset))
+    return record, memory
 
 
 def _grown_shifts(

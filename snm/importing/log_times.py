@@ -12,7 +12,7 @@ from typing import Any
 from snm.data.formats.records import parse_number
 from snm.errors import InputError
 
-__all__ = ["A_TIME", "Disorder", "Times", "parse_date", "parse_time"]
+__all__ = ["A_TIME", "Disorder", "Times", "parse_time"]
 
 A_TIME = "a number, or a date such as 2024-05-31T12:00"
 """What is expected of a time."""
@@ -82,9 +82,9 @@ class Disorder:
 
 
 def parse_time(text: str) -> float:
-    """A number, or the seconds of a date as in `parse_date`; NaN of anything else."""
+    """A number, or the seconds of a date of ISO 8601; NaN of anything else."""
     number = parse_number(text)
-    return parse_date(text) if math.isnan(number) else number
+    return _parse_date(text) if math.isnan(number) else number
 
 
 class Times:
@@ -116,13 +116,13 @@ class Times:
             self._are_dates = math.isnan(number)
         else:
             expected = f"a {'date' if self._are_dates else 'number'}, as in {self._first}"
-        time = parse_date(text) if self._are_dates else number
+        time = _parse_date(text) if self._are_dates else number
         if math.isnan(time):
             raise InputError(where, f"{self._field}: {ascii(text)[:40]}", expected)
         return time
 
 
-def parse_date(text: str) -> float:
+def _parse_date(text: str) -> float:
     """The seconds of a date of ISO 8601, in UTC where it names no zone; NaN of anything else."""
     try:
         date: Any = datetime.datetime.fromisoformat(text)

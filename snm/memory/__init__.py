@@ -10,8 +10,7 @@ Public names, by module:
 - `gain`: `measure_gain`: the `Gain` of answers over others on the same points, and whether it is
   significant.
 - `choose`: `choose`, of `ModelAnswers` and `Voters`: the `Choice` of settings on held-out points,
-  whose `SettingsGain.pays` says whether a memory is worth having; `contains_labels`: which labels a
-  sparse matrix has.
+  whose `SettingsGain.pays` says whether a memory is worth having.
 - `adjustment`: `label_shifts`, `save_shifts`, `load_shifts`: lower scores for frequent
   labels, chosen on the same points.
 - `label_names`: `try_names`: whether label names are worth training on.

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.data.csr import rows_of_entries
+from snm.data.csr import are_entries, rows_of_entries
 from snm.machine.cores import on_all_cores
 from snm.memory.adjustment import STRENGTHS, label_shifts
 from snm.memory.gain import Gain, measure_gain
@@ -18,7 +18,7 @@ from snm.memory.memory import MemorySettings, votes, with_query_cosines
 from snm.memory.neighbors import Neighbors
 from snm.memory.row_top_k import top_k_of_rows
 
-__all__ = ["Choice", "ModelAnswers", "SettingsGain", "Voters", "choose", "contains_labels"]
+__all__ = ["Choice", "ModelAnswers", "SettingsGain", "Voters", "choose"]
 
 
 # Each step of the search varies one setting. The share comes first: the best values of the others
@@ -129,7 +129,7 @@ def choose(
     labels, scores, truth, _ = answered
     lowest = np.where(labels >= 0, scores, np.inf).min(axis=1)
     span = float(np.mean(scores[:, 0] - np.minimum(lowest, scores[:, 0])))
-    true = contains_labels(labels, truth)
+    true = are_entries(labels, truth)
     alone = _Merged.of(answered, true, csr_matrix(truth.shape))
     base = alone.hits(0.0, max(ks))
 
@@ -220,7 +220,7 @@ class _Merged:
             np.concatenate([labels, new], axis=1),
             np.concatenate([scores, np.broadcast_to(last, new.shape)], axis=1),
             np.sqrt(np.concatenate([dense, new_votes], axis=1)),
-            np.concatenate([true, contains_labels(new, truth)], axis=1),
+            np.concatenate([true, are_entries(new, truth)], axis=1),
         )
 
     def hits(self, weight: float, count: int) -> NDArray[np.bool_]:
@@ -296,10 +296,3 @@ def _entries(
     entries = slice(starts[0], starts[-1])
     at = rows_of_entries(starts)
     return (at, matrix.indices[entries]), entries
-
-
-def contains_labels(labels: NDArray[np.integer], matrix: csr_matrix) -> NDArray[np.bool_]:
-    """Whether each [m, count] label is in its row of a matrix of ones; False for -1."""
-    rows = np.repeat(np.arange(len(labels)), labels.shape[1])
-    values = np.asarray(matrix[rows, np.maximum(labels, 0).ravel()]).reshape(labels.shape)
-    return (values > 0) & (labels >= 0)

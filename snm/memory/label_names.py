@@ -10,12 +10,10 @@ names among them.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
 
+from snm.data.csr import are_entries, top_k_of_pairs
 from snm.data.dataset import Points
 from snm.data.weighting import Weighting
-from snm.memory.choose import contains_labels
 from snm.memory.gain import Gain, measure_gain
 from snm.memory.memory import votes
 from snm.memory.neighbors import Neighbors, nearest, unit_rows
@@ -60,19 +58,10 @@ def try_names(points: Points, names: Points, weighting: Weighting) -> Gain | Non
     both = stored.concatenate(names)
     ids = np.where(others.ids >= 0, others.ids + np.int32(stored.num_points), -1)
     together = Neighbors(*map(np.hstack, ((alone.ids, ids), (alone.cosines, others.cosines))))
-    base, hits = (
-        contains_labels(_best(votes(neighbors, both.labels, _NEIGHBORS, _POWER)), held.labels)
-        for neighbors in (alone, together)
-    )
-    return measure_gain(base, hits, _KS)
-
-
-def _best(voted: csr_matrix) -> NDArray[np.int64]:
-    """The labels of most votes of each row, int64 [m, 5]; -1 where there are fewer."""
-    best = np.full((voted.shape[0], max(_KS)), -1, np.int64)
-    for row in range(len(best)):
-        own = slice(voted.indptr[row], voted.indptr[row + 1])
-        # The second key: ties go to the lowest label, in whatever order the votes were added up.
-        order = np.lexsort((voted.indices[own], -voted.data[own]))[: max(_KS)]
-        best[row, : len(order)] = voted.indices[own][order]
-    return best
+    hits = []
+    for neighbors in (alone, together):
+        voted = votes(neighbors, both.labels, _NEIGHBORS, _POWER)
+        best, _ = top_k_of_pairs(voted, voted.data, max(_KS), -np.inf)
+        hits.append(are_entries(best, held.labels))
+    base, with_names = hits
+    return measure_gain(base, with_names, _KS)

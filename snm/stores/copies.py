@@ -143,9 +143,7 @@ def _remove_old_copies(place: Path) -> None:
             with contextlib.ExitStack() as stack:
                 stack.enter_context(file_lock(place, fcntl.LOCK_SH | fcntl.LOCK_NB))
                 _used[place] = stack.pop_all()
-        siblings = [path for path in place.parent.iterdir() if path.is_dir()]
-        others = [path for path in siblings if path != place]
-        for other in others:
+        for other in [path for path in place.parent.iterdir() if path.is_dir() and path != place]:
             if time.time() - other.stat().st_mtime > _UNUSED:
                 # A running server may still use it, and open it again.
                 with contextlib.suppress(OSError), file_lock(other, fcntl.LOCK_EX | fcntl.LOCK_NB):

@@ -22,13 +22,13 @@ from snm.errors import InputError
 from snm.stores.address import Address, mask_error
 from snm.system.stderr import print_note
 
-__all__ = ["GoneError", "ObjectInfo", "Objects", "RetryPolicy", "StoreError", "safe_name"]
+__all__ = ["GoneError", "ObjectInfo", "Objects", "StoreError", "safe_name"]
 
 T = TypeVar("T")
 
-_NUM_THREADS = (
-    8  # objects copied in parallel; one at a time would leave most of the bandwidth unused
-)
+_NUM_THREADS = 8  # copy objects in parallel: one alone would leave most of the bandwidth unused
+_TRIES = 8
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 60.0  # seconds between tries
 _PRINT_AFTER = 10.0  # seconds after which retries are printed
 # Permanent errors: by type, of the local disk, and those of s3fs and gcsfs. For status 403, gcsfs
 # raises `OSError("Forbidden: ...")`.
@@ -49,26 +49,13 @@ class GoneError(StoreError):
     """The object does not exist."""
 
 
-@dataclasses.dataclass(frozen=True)
-class RetryPolicy:
-    """The number of tries of an operation, and the pauses between: each twice as long as the last.
+def _pause(tried: int) -> float:
+    """Seconds to wait after a number of tries: each pause is twice as long as the last.
 
-    A pause is shortened at random by up to a half, so that many machines do not retry at once.
-
-    Attributes:
-      tries: the largest number of tries.
-      first: seconds of the first pause.
-      longest: seconds of the longest pause.
+    It is shortened at random by up to a half, so that many machines do not retry at once.
     """
-
-    tries: int = 8
-    first: float = 1.0
-    longest: float = 60.0
-
-    def pause(self, tried: int) -> float:
-        """Seconds to wait after a number of tries."""
-        whole = min(self.longest, self.first * 2 ** (tried - 1))
-        return whole * random.uniform(0.5, 1)
+    whole = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (tried - 1))
+    return whole * random.uniform(0.5, 1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,7 +77,7 @@ class Objects:
     """
 
     def __init__(self, address: Address):
-        self.address, self._retry_policy = address, RetryPolicy()
+        self.address = address
         self._files = address.filesystem()
         self._root = str(self._files._strip_protocol(str(address))).rstrip("/")
         self._ended = threading.Event()
@@ -213,9 +200,9 @@ class Objects:
         action: Callable[[], T],
         *,
         writing: bool = False,
-        tries: int | None = None,
+        tries: int = _TRIES,
     ) -> T:
-        max_tries, tried, start = tries or self._retry_policy.tries, 0, monotonic()
+        tried, start = 0, monotonic()
         while True:
             tried += 1
             try:
@@ -227,16 +214,14 @@ class Objects:
             except Exception as error:  # stores' packages raise errors of many types
                 last = error
             reason = mask_error(last)
-            if tried == max_tries or _is_permanent(last) or self._ended.is_set():
+            if tried == tries or _is_permanent(last) or self._ended.is_set():
                 count = "1 try" if tried == 1 else f"{tried} tries"
                 raise StoreError(
                     f"{self.address / name}: gave up after {count} ({reason})"
                 ) from last
-            pause = self._retry_policy.pause(tried)
+            pause = _pause(tried)
             if monotonic() + pause - start > _PRINT_AFTER:
-                _print(
-                    f"{self.address / name}: trying again ({tried + 1} of {max_tries}): {reason}"
-                )
+                _print(f"{self.address / name}: trying again ({tried + 1} of {tries}): {reason}")
             self._ended.wait(pause)
 
 

@@ -89,9 +89,8 @@ class Uploads:
         self._objects, self._record = objects, home / RECORD
         self._writer = secrets.token_hex(4)
         self._last = self._before = Snapshot(0, self._writer, {})
-        self._known: set[str] = (
-            set()
-        )  # snapshots that existed at the beginning, and those of this process
+        # Snapshots that existed at the beginning, and those of this process.
+        self._known: set[str] = set()
         self._stored: set[str] = set()  # objects in the store
         self._digests: dict[tuple, str] = {}
 
@@ -142,8 +141,10 @@ class Uploads:
           StoreError: the upload failed, or another process writes there; the store is unchanged.
         """
         known, self._digests = self._digests, {}  # drops the hashes of deleted files
-        sizes_and_hashes = {path: [file.stat().st_size, self._digest(path, file, known)]
-                  for path, file in files.items()}  # fmt: skip
+        sizes_and_hashes = {
+            path: [file.stat().st_size, self._digest(path, file, known)]
+            for path, file in files.items()
+        }
         if sizes_and_hashes == self._last.files:
             return
         names = Snapshot(0, self._writer, sizes_and_hashes).objects

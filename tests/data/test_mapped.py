@@ -12,7 +12,6 @@ from snm.config.resolve import resolve
 from snm.data import load as loading
 from snm.data.load import cache_key, load
 from snm.data.mapped import is_mapped, mapped_zeros, select_rows
-from snm.data.statistics import duplicate_test_rows
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.trainer.memory.notes import why_no_memory
@@ -163,19 +162,6 @@ def test_rows_of(folder, tmp_path, monkeypatch):
     assert select_rows(mapped.train.features, every) is mapped.train.features
     empty = mapped_zeros(mapped.train.features.data, 0, np.float32)
     assert empty.shape == (0,) and not is_mapped(empty)
-
-
-def test_repeated_rows_are_found_in_blocks(monkeypatch):
-    monkeypatch.setattr("snm.data.statistics._ENTRIES", 70)
-    made = snm.generate(points=50, test_points=20, features=30, labels=12, seed=3)
-    features = made.test.features.tolil()
-    for row, other in ((0, 0), (5, 6), (11, 49)):
-        features[row] = made.train.features[other]
-    test = dataclasses.replace(made.test, features=sparse.csr_matrix(features))
-    found = duplicate_test_rows(dataclasses.replace(made, test=test))
-    rows = {tuple(row.tolist()) for row in made.train.features.toarray()}
-    expected = [tuple(row.tolist()) in rows for row in test.features.toarray()]
-    assert found.tolist() == expected and found[[0, 5, 11]].all()
 
 
 def test_no_memory_of_neighbours_of_mapped_data(tmp_path):

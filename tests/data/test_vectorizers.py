@@ -15,23 +15,6 @@ from snm.data.conversion.items import items_as_text
 from snm.data.vectorizer import Vectorizer
 
 
-def test_tfidf_equals_scikit_learn(tmp_path):
-    (source,) = write(tmp_path / "in", "jsonl")
-    texts, _ = documents(10, seed=1)
-    call("data", "import", source, "--out", tmp_path / "out", "--vectorizer", "tfidf",
-         "--ngrams", "1", "2", "--strip-accents")  # fmt: skip
-    wanted = TfidfVectorizer(ngram_range=(1, 2), strip_accents="unicode").fit(TEXTS)
-    found = Vectorizer.read(tmp_path / "out" / "vectorizer.json")
-    assert "ete" in found.vocabulary
-    np.testing.assert_allclose(
-        found.transform(texts).toarray(), wanted.transform(texts).toarray(), rtol=1e-6
-    )
-    train = snm.load_data(tmp_path / "out").train
-    np.testing.assert_allclose(
-        train.features.toarray(), wanted.transform(TEXTS).toarray(), rtol=1e-6
-    )
-
-
 @pytest.mark.parametrize("vectorizer", ["tfidf", "counts", "hashing"])
 @pytest.mark.parametrize(
     ("options", "wanted"),
@@ -145,15 +128,6 @@ def test_stop_words_of_a_file(tmp_path, capsys):
                           "--stop-words", *given)  # fmt: skip
         assert said in message, message
     assert not (tmp_path / "no").exists()
-
-
-def test_hashing_equals_scikit_learn(tmp_path):
-    (source,) = write(tmp_path / "in", "fasttext")
-    call("data", "import", source, "--out", tmp_path / "out", "--vectorizer", "hashing",
-         "--features", "64")  # fmt: skip
-    wanted = HashingVectorizer(n_features=64, alternate_sign=False, norm=None).transform(TEXTS)
-    train = snm.load_data(tmp_path / "out").train
-    np.testing.assert_array_equal(train.features.toarray(), wanted.toarray())
 
 
 def test_the_vocabulary_is_the_most_frequent_of_the_training_texts(tmp_path):

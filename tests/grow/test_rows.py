@@ -251,9 +251,10 @@ def test_invalid_options(place, tmp_path, capsys):
 
 
 def test_a_run_on_data_in_memory_grows_to_one_on_a_folder(place, tmp_path):
-    of_folder = snm.load_data(place / "part")
-    in_memory = dataclasses.replace(of_folder, name="made", sha256="0" * 64)
-    snm.train(in_memory, dataclasses.replace(tiny.CONFIG, epochs=1), tmp_path / "run")
+    origin = shutil.copytree(place / "run", tmp_path / "run") / "run.json"
+    in_memory = {"data": "made", "in_memory": True, "sha256": "0" * 64}
+    origin.write_text(json.dumps(json.loads(origin.read_text()) | in_memory))
+    accept_edits(tmp_path / "run")
     call("grow", tmp_path / "run", "--labels", place / "new.txt", "--data", place / "whole",
          "--output", tmp_path / "grown")  # fmt: skip
     assert snm.evaluate(tmp_path / "grown")["metrics"]["points"] == tiny.TEST_POINTS

@@ -128,46 +128,49 @@ def test_from_a_file_to_recommendations(tmp_path, capsys):
     assert sorted(json.loads(line)["names"]) == ["Old Film 10", "Old Film 11", "Old Film 9"]
 
 
-def test_a_later_log_in_the_items_of_a_run(tmp_path, capsys):
-    rows = [(user, f"i{user % 3}{item}", item) for user in range(30) for item in range(4)]
-    source = write_csv(tmp_path / "log.csv", rows)
-    call("data", "interactions", source, "--out", tmp_path / "data", "--separator", "|")
-    call("train", tmp_path / "data", "--run-dir", tmp_path / "run", "--dim", 8, "--members", 1,
-         "--epochs", 2)  # fmt: skip
+ROWS = [(user, f"i{user % 3}{item}", item) for user in range(30) for item in range(4)]
+FLAGS = ("--dim", 8, "--members", 1, "--epochs", 2, "--seen", "drop", "--memory", "off")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run on the log of `ROWS`, whose lists have bars between items."""
+    place = tmp_path_factory.mktemp("items")
+    source = write_csv(place / "log.csv", ROWS)
+    call("data", "interactions", source, "--out", place / "data", "--separator", "|")
+    call("train", place / "data", "--run-dir", place / "run", *FLAGS)
+    return place / "run"
+
+
+def test_a_later_log_in_the_items_of_a_run(run, tmp_path, capsys):
     later = [("x", "i22", 0), ("x", "other, a new one", 1), ("x", "i20", 2), ("y", "i11", 3)]
     capsys.readouterr()
     call("data", "interactions", write_csv(tmp_path / "later.csv", later), "--out",
-         tmp_path / "later", "--like", tmp_path / "run")  # fmt: skip
+         tmp_path / "later", "--like", run)  # fmt: skip
     assert capsys.readouterr().out.splitlines() == [
         f"1 training and 0 test points (users), 12 items in {tmp_path / 'later'}",
-        f"1 item that {tmp_path / 'run'} lacks: left out",
+        f"1 item that {run} lacks: left out",
         "1 user of fewer than 2 items: in no training or test point",
-        f"next: snm evaluate {tmp_path / 'run'} --data {tmp_path / 'later'}",
-        f"  or: snm train {tmp_path / 'later'} --run-dir NEW --config "
-        f"{tmp_path / 'run' / 'config.toml'} --warm-start {tmp_path / 'run'}",
+        f"next: snm evaluate {run} --data {tmp_path / 'later'}",
+        f"  or: snm train {tmp_path / 'later'} --run-dir NEW --config {run / 'config.toml'} "
+        f"--warm-start {run}",
         "      if it has all points, old and new: trained on new ones alone, a run forgets",
     ]
     data = snm.load_data(tmp_path / "later")
     assert [data.label_names[i] for i in data.train.features.indices] == ["i22"]
     assert [data.label_names[i] for i in data.train.labels.indices] == ["i20"]
-    call("evaluate", tmp_path / "run", "--data", tmp_path / "later", "--json")
+    call("evaluate", run, "--data", tmp_path / "later", "--json")
     assert json.loads(capsys.readouterr().out)["metrics"]["points"] == 1
-    call("predict", tmp_path / "run", "--text", "i20|i21", "--k", 1)
+    call("predict", run, "--text", "i20|i21", "--k", 1)
     assert json.loads(capsys.readouterr().out)["names"][0] in {"i22", "i23"}
-    said = refused(capsys, "data", "interactions", source, "--out", tmp_path / "o",
-                   "--like", tmp_path / "run", "--min-users", 2)  # fmt: skip
-    assert said.endswith(f"--min-users: found --like {tmp_path / 'run'} as well, expected one of "
-                         "the two")  # fmt: skip
+    said = refused(capsys, "data", "interactions", tmp_path / "later.csv", "--out", tmp_path / "o",
+                   "--like", run, "--min-users", 2)  # fmt: skip
+    assert said.endswith(f"--min-users: found --like {run} as well, expected one of the two")
 
 
-def test_new_items_need_a_training_anew(tmp_path, capsys):
+def test_new_items_need_a_training_anew(run, tmp_path, capsys):
     """Each message names a way that exists, and the next step works."""
-    rows = [(user, f"i{user % 3}{item}", item) for user in range(30) for item in range(4)]
-    later = [*rows[::-1], *((user, f"new{user % 3}", 9) for user in range(30))]
-    flags = ("--dim", 8, "--members", 1, "--epochs", 1, "--memory", "off")
-    run, data = tmp_path / "run", tmp_path / "data"
-    call("data", "interactions", write_csv(tmp_path / "log.csv", rows), "--out", data)
-    call("train", data, "--run-dir", run, "--seen", "drop", *flags)
+    later = [*ROWS[::-1], *((user, f"new{user % 3}", 9) for user in range(30))]
     source, whole = write_csv(tmp_path / "later.csv", later), tmp_path / "whole"
     call("data", "interactions", source, "--out", whole)
     anew = "new items need a training anew, on data with the old and the new ones"
@@ -177,7 +180,7 @@ def test_new_items_need_a_training_anew(tmp_path, capsys):
         f"drop` for lists: both leave out items that it lacks; {anew}"
     )
     warm = ("--run-dir", tmp_path / "next", "--warm-start", run)
-    assert refused(capsys, "train", whole, *warm, *flags) == wanted
+    assert refused(capsys, "train", whole, *warm, *FLAGS) == wanted
     assert refused(capsys, "evaluate", run, "--data", whole) == wanted
     grow = ("grow", run, "--output", tmp_path / "grown", "--data")
     said = refused(capsys, *grow, whole)
@@ -187,7 +190,7 @@ def test_new_items_need_a_training_anew(tmp_path, capsys):
     call("data", "interactions", source, "--out", known, "--like", run)
     assert refused(capsys, *grow, known).endswith(f"expected a run with a memory; {anew}")
     call("evaluate", run, "--data", known)
-    call("train", known, *warm, "--seen", "drop", *flags)
+    call("train", known, *warm, *FLAGS)
 
 
 def test_nothing_but_what_is_there_is_told(tmp_path, capsys):

@@ -8,13 +8,7 @@ import pytest
 from command_line import refused
 
 from snm.errors import InputError
-from snm.stores.address import (
-    KINDS,
-    Address,
-    Kind,
-    mask_error,
-    mask_secrets,
-)
+from snm.stores.address import KINDS, Address, Kind, mask_error, mask_secrets
 
 
 @pytest.mark.parametrize(
@@ -49,8 +43,9 @@ def test_an_error_of_several_lines_is_one():
 def test_a_point_is_no_folder():
     """Its local folder would be the one of the lock and of the note."""
     assert Address.of("gs://bucket/runs/.") == Address.of("gs://bucket/./runs")
-    with pytest.raises(InputError, match="no folder in a bucket"):
-        Address.of("gs://bucket/.")
+    for text in ("gs://bucket/.", "gs://bucket"):
+        with pytest.raises(InputError, match="no folder in a bucket, expected gs://BUCKET/FOLDER"):
+            Address.of(text)
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ def test_silence_ends_after_ten_seconds(flaky, monkeypatch, capsys):
     now = [100.0]
     monkeypatch.setattr(objects, "monotonic", lambda: now[0])
     monkeypatch.setattr(objects, "_printed_at", [])
-    monkeypatch.setattr(objects.RetryPolicy, "pause", lambda self, tried: 4.0)
+    monkeypatch.setattr(objects, "_pause", lambda tried: 4.0)
     place = Objects(Address.of(PLACE))
 
     def wait(seconds):
@@ -109,10 +109,15 @@ def test_silence_ends_after_ten_seconds(flaky, monkeypatch, capsys):
     assert said == [f"snm: {PLACE}/x: trying again ({n} of 8): {error}" for n in (4, 7)]
 
 
+def test_pauses_double_up_to_the_longest():
+    for tried, whole in enumerate((1, 2, 4, 8, 16, 32, 60, 60), 1):
+        assert all(whole / 2 <= objects._pause(tried) <= whole for _ in range(20))
+
+
 def test_ctrl_c_waits_for_no_pause(flaky, monkeypatch):
     """Else a command that copies a run would end minutes after it."""
     monkeypatch.setattr(objects, "_NUM_THREADS", 2)
-    monkeypatch.setattr(objects.RetryPolicy, "pause", lambda self, tried: 3600.0)
+    monkeypatch.setattr(objects, "_pause", lambda tried: 3600.0)
     place, waits = Objects(Address.of(PLACE)), threading.Event()
     flaky.broken = "/x"
     wait = place._ended.wait

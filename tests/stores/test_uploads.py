@@ -10,7 +10,7 @@ from flaky_store import KilledError
 from snm.errors import InputError
 from snm.stores.address import Address
 from snm.stores.copies import local_copy
-from snm.stores.objects import Objects, RetryPolicy, StoreError
+from snm.stores.objects import Objects, StoreError
 from snm.stores.snapshots import download, newest
 from snm.stores.uploads import Uploads
 from snm.system.checksums import with_checksum
@@ -193,21 +193,6 @@ def test_a_write_that_was_cut_off_is_done_again(flaky, tmp_path):
     assert not flaky.cut and read(tmp_path / "reader") == STATES[0]
 
 
-def test_where_access_is_refused_waiting_does_not_help(flaky, tmp_path, monkeypatch):
-    def refuse(*_):
-        raise PermissionError("no access to bucket")
-
-    flaky.before = staticmethod(refuse)
-    with pytest.raises(StoreError, match=r"after 1 try \(PermissionError: no access"):
-        begun(tmp_path / "home")
-
-
-def test_pauses_double_up_to_the_longest():
-    patience = RetryPolicy(tries=8, first=1.0, longest=60.0)
-    for tried, whole in enumerate((1, 2, 4, 8, 16, 32, 60, 60), 1):
-        assert all(whole / 2 <= patience.pause(tried) <= whole for _ in range(20))
-
-
 @pytest.mark.parametrize("change", [lambda raw: raw[:-1], lambda raw: raw[:-1] + b"?"])
 def test_a_changed_object_is_found(change, flaky, tmp_path):
     uploads, _ = begun(tmp_path / "home")
@@ -286,6 +271,3 @@ def test_checksums_of_files_that_are_no_more_are_forgotten(flaky, tmp_path):
 def test_an_address_without_its_package_says_what_to_install():
     with pytest.raises(InputError, match=r"gs://bucket/a: found no package gcsfs, expected pip"):
         Objects(Address.of("gs:/bucket/a"))
-    with pytest.raises(InputError, match="no folder in a bucket, expected s3://BUCKET/FOLDER"):
-        Address.of("s3://bucket")
-    assert Address.of("runs/a") is None

@@ -34,34 +34,29 @@ class RepeatedTexts:
 
     def __init__(self) -> None:
         self.points = 0
-        self._texts, self._labels = array("q"), array("q")  # hashes, of one label
-        self._rows = array("q")  # hashes of text and all labels
+        self._points = array("q")  # hashes of text and labels
+        self._texts, self._pairs = array("q"), array("q")  # of points of one label: text, and both
 
     def add(self, rows: Sequence[Row]) -> None:
         """Looks at more points, up to a limit."""
         rows = rows[: _MOST - self.points]
         self.points += len(rows)
-        rows = [row for row in rows if row.text]
-        self._rows.extend(hash((row.text, frozenset(row.labels))) for row in rows)
-        chosen = [row for row in rows if len(row.labels) == 1]
-        self._texts.extend(hash(row.text) for row in chosen)
-        self._labels.extend(hash(row.labels[0]) for row in chosen)
+        for row in rows:
+            if row.text:
+                point = hash((row.text, frozenset(row.labels)))
+                self._points.append(point)
+                if len(row.labels) == 1:
+                    self._texts.append(hash(row.text))
+                    self._pairs.append(point)
 
     def count(self) -> int:
         """The number of points of one label whose text another has with another one."""
-        if not self._texts:
-            return 0
-        hashes = np.frombuffer(self._texts, np.int64), np.frombuffer(self._labels, np.int64)
-        order = np.lexsort(hashes[::-1])
-        texts, labels = (values[order] for values in hashes)
-        new_text = np.append(True, texts[1:] != texts[:-1])
-        starts = np.flatnonzero(new_text)
-        new_pair = new_text | np.append(True, labels[1:] != labels[:-1])
-        distinct = np.add.reduceat(new_pair, starts, dtype=np.int64)
-        sizes = np.diff(np.append(starts, len(texts)))
-        return int(sizes[distinct > 1].sum())
+        texts, pairs = (np.array(hashes, np.int64) for hashes in (self._texts, self._pairs))
+        _, first = np.unique(pairs, return_index=True)
+        distinct, labels = np.unique(texts[first], return_counts=True)
+        return int(np.isin(texts, distinct[labels > 1]).sum())
 
     def count_equal(self) -> int:
         """The number of points whose text another point has with the same labels."""
-        sizes = np.unique(np.frombuffer(self._rows, np.int64), return_counts=True)[1]
+        _, sizes = np.unique(np.array(self._points, np.int64), return_counts=True)
         return int(sizes[sizes > 1].sum())

@@ -42,6 +42,7 @@ __all__ = [
     "detect",
     "read_rows",
     "recognize",
+    "recognize_name",
 ]
 
 SEPARATORS = ";|,"
@@ -137,10 +138,11 @@ class Reader:
 
 def recognize(path: Path, first: str) -> str | None:
     """The format that a file has by its suffix, or by its first line; None if it is none."""
-    return _by_suffix(path) or _by_line(first)
+    return recognize_name(path) or _by_line(first)
 
 
-def _by_suffix(path: Path) -> str | None:
+def recognize_name(path: Path) -> str | None:
+    """The format that a file has by its suffix; None if it is none."""
     file_name = path.name.removesuffix(".gz").lower()
     names = (name for name, reader in READERS.items() if file_name.endswith(reader.suffixes))
     return next(names, None)
@@ -156,7 +158,7 @@ def detect(path: Path, label_file: Path | None) -> str:
     Raises:
       InputError: neither identifies a format, and there is no label file (which only raw text has).
     """
-    if (name := _by_suffix(path)) is not None:
+    if (name := recognize_name(path)) is not None:
         return name
     first = next(numbered_lines(path), (1, ""))[1]
     if (name := _by_line(first)) is not None:

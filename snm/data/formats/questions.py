@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-from snm.data.formats.foreign import recognize
+from snm.data.formats.foreign import recognize, recognize_name
 from snm.data.formats.records import (
     column_index,
     csv_rows,
@@ -125,13 +125,10 @@ def read_questions(
 
 
 def _form_from_name(path: Path) -> InputForm | Literal["auto"]:
-    name = path.name.removesuffix(".gz").lower()
-    by_suffix: tuple[tuple[tuple[str, ...], InputForm], ...] = (
-        ((".npz", ".npy"), "sparse"),
-        ((".csv", ".tsv"), "csv"),
-        ((".jsonl", ".json"), "jsonl"),
-    )
-    return next((form for suffixes, form in by_suffix if name.endswith(suffixes)), "auto")
+    if path.name.removesuffix(".gz").lower().endswith((".npz", ".npy")):
+        return "sparse"
+    name = recognize_name(path)
+    return next((form for form in get_args(InputForm) if form == name), "auto")
 
 
 def _form_from_line(

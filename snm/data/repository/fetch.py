@@ -80,24 +80,14 @@ def fetch(
         found, expected = describe_error(error), "a folder that can be created"
         raise InputError(f"--out {out}", found, expected) from error
     try:
-        mirrors: tuple[Mirror, ...] = entry.mirrors
+        mirrors, downloaded = entry.mirrors, None
         if archive is None:
-            lock = downloads / f"{entry.name}.lock"
-            with locked(lock, str(downloads)):  # two processes must not write to one partial file
-                if not lock.exists():  # the file of another, which has just ended
-                    found = "a download that another process has just ended"
-                    raise InputError(str(downloads), found, "the same command again")
-                try:
-                    mirror, archive = fetch_archive(entry, downloads, on_progress)
-                finally:
-                    lock.unlink(missing_ok=True)
-            mirrors = (mirror,)
-            downloaded = archive
-        else:
-            downloaded = None
-            if not archive.is_file():
-                raise InputError(f"--from-file {archive}", "no such file", "an archive")
+            mirror, downloaded = _download(entry, downloads, on_progress)
+            mirrors, archive = (mirror,), downloaded
+        elif archive.is_file():
             mirrors = _matching_mirrors(archive, mirrors)
+        else:
+            raise InputError(f"--from-file {archive}", "no such file", "an archive")
         try:
             with atomic_folder("--out", out) as temporary:
                 _unpack(archive, mirrors, temporary)
@@ -113,6 +103,19 @@ def fetch(
     finally:
         with contextlib.suppress(OSError):  # it holds a part that a later call resumes
             downloads.rmdir()
+
+
+def _download(entry: Entry, folder: Path, on_progress: OnProgress) -> tuple[Mirror, Path]:
+    """As `fetch_archive`, while no other process writes to its partial file."""
+    lock = folder / f"{entry.name}.lock"
+    with locked(lock, str(folder)):
+        if not lock.exists():  # the file of another, which has just ended
+            found = "a download that another process has just ended"
+            raise InputError(str(folder), found, "the same command again")
+        try:
+            return fetch_archive(entry, folder, on_progress)
+        finally:
+            lock.unlink(missing_ok=True)
 
 
 def _matching_mirrors(archive: Path, mirrors: tuple[Mirror, ...]) -> tuple[Mirror, ...]:

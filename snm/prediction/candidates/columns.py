@@ -9,7 +9,7 @@ from scipy.sparse import csr_matrix
 from snm.batches.csr_blocks import power_of_two
 from snm.data.csr import row_starts, rows_of_entries
 
-__all__ = ["gather_values", "pad_ids", "select_columns", "top_k_of_pairs"]
+__all__ = ["gather_values", "pad_ids", "select_columns"]
 
 _MIN_PADDED_SIZE = 256  # so that small sets of candidates share a program
 
@@ -44,29 +44,3 @@ def gather_values(values: csr_matrix, mask: csr_matrix) -> NDArray:
     keys = keys[order]
     index = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
     return np.where(keys[index] == wanted, values.data[order[index]], 0)
-
-
-def top_k_of_pairs(
-    mask: csr_matrix, scores: NDArray[np.float32], k: int, lowest: float
-) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """The top k entries of each row; ties go to the lowest label.
-
-    Args:
-      mask: CSR [m, K].
-      scores: float32 [entries], of the entries of `mask`.
-      k: the number of labels per row.
-      lowest: the score of padding, whose label is -1. Entries with this score or less are ignored.
-
-    Returns:
-      int32 [m, k] labels and float32 [m, k] scores, best first.
-    """
-    rows = rows_of_entries(mask.indptr)
-    order = np.lexsort((mask.indices, -scores, rows))
-    rank = np.arange(len(order)) - mask.indptr[:-1][rows]
-    order, rank = order[rank < k], rank[rank < k]
-    order, rank = order[scores[order] > lowest], rank[scores[order] > lowest]
-    labels = np.full((mask.shape[0], k), -1, np.int32)
-    best = np.full((mask.shape[0], k), lowest, np.float32)
-    labels[rows[order], rank] = mask.indices[order]
-    best[rows[order], rank] = scores[order]
-    return labels, best

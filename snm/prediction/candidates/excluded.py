@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.batches.csr_blocks import power_of_two
+from snm.data.csr import are_entries
 from snm.errors import InputError
 from snm.losses.reductions import MASKED
 from snm.prediction.candidates.parse import IdsOf, parse_candidates
@@ -53,10 +54,7 @@ class Excluded(NamedTuple):
         if isinstance(self.labels, np.ndarray):
             is_excluded = np.isin(labels, self.labels)
         else:
-            block = self.labels[first : first + len(labels)]
-            row_starts = np.arange(len(labels), dtype=np.int64) * block.shape[1]
-            excluded_pairs = np.repeat(row_starts, np.diff(block.indptr)) + block.indices
-            is_excluded = np.isin(row_starts[:, None] + labels, excluded_pairs)
+            is_excluded = are_entries(labels, self.labels[first : first + len(labels)])
         allowed = (labels >= 0) & ~is_excluded
         return allowed & (np.cumsum(allowed, axis=1) <= k)
 

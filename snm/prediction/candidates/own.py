@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.data.csr import csr_of_ones, row_starts, with_ones
+from snm.data.csr import csr_of_ones, row_starts, top_k_of_pairs, with_ones
 from snm.losses.reductions import MASKED
-from snm.prediction.candidates.columns import gather_values, top_k_of_pairs
+from snm.prediction.candidates.columns import gather_values
 from snm.prediction.candidates.excluded import Excluded
 from snm.prediction.fitted_model import FittedModel
 from snm.prediction.programs import score_pairs

@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-import tiny
 from command_line import call, refused
 from data.documents import TEXTS, read, write
 from sklearn.feature_extraction.text import CountVectorizer
@@ -157,11 +156,9 @@ def test_import_asks_about_labels_that_hold_a_separator(tmp_path, capsys):
     assert "most labels" not in capsys.readouterr().out
 
 
-def test_texts_to_a_model_of_features(tmp_path):
-    folder = tiny.write(tmp_path / "data")
-    snm.train(folder, tiny.CONFIG, tmp_path / "run")
+def test_texts_to_a_model_of_features(tiny_run):
     with pytest.raises(InputError, match="found a model of features"):
-        snm.load(tmp_path / "run").predict(["a text"])
+        snm.load(tiny_run / "run").predict(["a text"])
 
 
 @pytest.mark.parametrize(

@@ -139,9 +139,8 @@ ERRORS = [
 
 
 @pytest.mark.parametrize(("text", "line", "found", "expected"), ERRORS)
-@pytest.mark.parametrize("name", ["train.txt", "train.txt.gz"])
-def test_errors_name_file_and_line(tmp_path, name, text, line, found, expected):
-    path = written(tmp_path, text, name)
+def test_errors_name_file_and_line(tmp_path, text, line, found, expected):
+    path = written(tmp_path, text)
     reads = [read_text]
     if text != "3 5\n":  # a header of two numbers is welcome where features alone are
         reads.append(lambda path: list(iter_features(path, 5, 1)))
