@@ -1,11 +1,30 @@
-"""A client of HTTP/1.1 on plain sockets: a library would use more CPU time than the server."""
+"""A client of `snm serve` on plain sockets: a library would use more CPU time than the server."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import re
+import subprocess
 
-__all__ = ["request"]
+from scipy.sparse import csr_matrix
+
+__all__ = ["bodies_of", "port_of", "request"]
+
+
+def bodies_of(points: csr_matrix) -> list[bytes]:
+    """The content of a request for each point."""
+    rows = (dict(zip(p.indices.tolist(), p.data.tolist(), strict=True)) for p in points)
+    return [json.dumps({"features": [row]}).encode() for row in rows]
+
+
+def port_of(server: subprocess.Popen[str]) -> int:
+    """The port of a server that has just been started, as its output says."""
+    assert server.stdout is not None
+    line = next(line for line in server.stdout if "http://" in line)
+    found = re.search(r"http://[^\s/]*:(\d+)", line)
+    assert found is not None
+    return int(found[1])
 
 
 async def request(

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import re
 import subprocess
 import sys
 import time
@@ -24,10 +23,11 @@ import numpy as np
 
 import snm
 from benchmarks.command_line import make_parser, write_results
-from benchmarks.http_client import request
+from benchmarks.http_client import bodies_of, port_of, request
 from snm.machine.versions import machine_record
 from snm.runs.folder import RunFolder
 
+_HOST = "127.0.0.1"
 _CLIENTS = (1, 8, 64)
 _POINTS = 512
 
@@ -44,23 +44,18 @@ def main() -> None:
     features = snm.load_data(RunFolder(options.run).read_origin().data).test.features
     features = features[:_POINTS]
     labels, _ = snm.load(options.run).predict(features, k=5)
-    bodies = [
-        json.dumps({"features": [dict(zip(row.indices.tolist(), row.data.tolist(), strict=True))]})
-        for row in features
-    ]
+    bodies = bodies_of(features)
     served = options.export or options.run
     command = [sys.executable, "-m", "snm", "serve", str(served), "--port", "0"]
     command += ["--index", str(options.index)] if options.index else []
     command += ["--workers", str(options.workers)] if options.workers > 1 else []
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
-            assert server.stdout is not None
-            line = next(line for line in server.stdout if "http://" in line)
-            address = re.search(r"http://\S+", line)[0]
+            port = port_of(server)
             print("clients  requests/s    p50 ms    p99 ms  refused   wrong")
-            asyncio.run(_load(address, bodies, labels, _CLIENTS[-1], options.seconds))
+            asyncio.run(_load(port, bodies, labels, _CLIENTS[-1], options.seconds))
             for clients in _CLIENTS:
-                found = asyncio.run(_load(address, bodies, labels, clients, options.seconds))
+                found = asyncio.run(_load(port, bodies, labels, clients, options.seconds))
                 times, refused, wrong = found
                 p50, p99 = np.quantile(times, [0.5, 0.99]) * 1000
                 rate = len(times) / options.seconds
@@ -74,20 +69,19 @@ def main() -> None:
 
 
 async def _load(
-    address: str, bodies: list[str], labels: np.ndarray, clients: int, seconds: float
+    port: int, bodies: list[bytes], labels: np.ndarray, clients: int, seconds: float
 ) -> tuple[list[float], int, int]:
     times: list[float] = []
     counts = {"refused": 0, "wrong": 0}
-    host, _, port = address.removeprefix("http://").partition(":")
     end = time.perf_counter() + seconds
 
     async def client(number: int) -> None:
-        reader, writer = await asyncio.open_connection(host, int(port))
+        reader, writer = await asyncio.open_connection(_HOST, port)
         point = number * 7
         while (begun := time.perf_counter()) < end:
             point = (point + 1) % len(bodies)
             status, content = await request(
-                reader, writer, b"POST /predict", host.encode(), bodies[point].encode(),
+                reader, writer, b"POST /predict", _HOST.encode(), bodies[point],
                 b"Content-Type: application/json\r\n",
             )  # fmt: skip
             if status != 200:

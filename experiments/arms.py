@@ -11,6 +11,8 @@ from typing import Any
 
 import snm
 from snm.data.dataset import Dataset
+from snm.data.propensity import PROPENSITY
+from snm.trainer.evaluate_run import score_test_points
 
 KEYS = ("R@1", "R@3", "R@5", "P@1", "P@3", "P@5")
 
@@ -66,6 +68,14 @@ def train_and_score(
         "seconds": result["seconds"],
         "whole_seconds": time.perf_counter() - started,
     }
+
+
+def metrics_on_test(
+    model: snm.Predictor, dataset: Dataset, keys: Iterable[str] = KEYS
+) -> dict[str, float]:
+    """Metrics of a model on the test points, with label frequencies of the training points."""
+    metrics = score_test_points(model, dataset, PROPENSITY)["metrics"]
+    return {key: metrics[key] for key in keys}
 
 
 def tune(dataset: Dataset, arm: Arm, grid: Iterable[dict[str, Any]], watch: str) -> dict[str, Any]:

@@ -27,10 +27,10 @@ import numpy as np
 
 import snm
 from benchmarks.command_line import make_parser, print_and_write
+from benchmarks.trust.crash_bench import CONFIG, SIZES, write_dataset
 from snm.checkpoints.store import Checkpoints
 from snm.compare.records import read_record, write_record
 from snm.config.settings import read_config
-from snm.data.formats.repository_text.writer import write_text
 from snm.data.vectorizer import Vectorizer
 from snm.errors import InputError
 from snm.export.cli import Export
@@ -44,13 +44,8 @@ from snm.runs.folder import RunFolder, write_json
 from snm.runs.manifest import MAY_CHANGE
 from snm.runs.stored_run import StoredRun
 
-POINTS, FEATURES, LABELS = 60, 30, 20
-CONFIG = snm.Config(
-    dim=8, members=2, epochs=2, batch_size=16, sampled=8, mined=3, input_dropout=0.0,
-    class_init="random", schedule="constant", steps_per_dispatch=2, memory="off", seen="keep",
-)  # fmt: skip
-DATA = snm.generate(points=POINTS, test_points=20, features=FEATURES, labels=LABELS, seed=1,
-                    labels_per_point=2, nonzeros_per_point=4)  # fmt: skip
+POINTS, FEATURES, LABELS = SIZES["points"], SIZES["features"], SIZES["labels"]
+DATA = snm.generate(**SIZES)
 CURVE = Curve("logistic", (1.0, -0.5, 0.1, 0.0), (-5.0, 0.0, 9.0), (0.05, 0.3, 0.95), (-9.0, 9.0))
 OUTCOMES = ("named", "harmless", "refused, not named", "changed silently")
 SETTINGS = MemorySettings(neighbors=3, power=1.0, feature_share=1.0, weight=2.0)
@@ -62,7 +57,7 @@ def train_full_run(place: Path) -> Path:
     Vectorizer("counts", FEATURES, vocabulary=words).write(place / "vectorizer.json")
     names = tuple(f"label {number}" for number in range(LABELS))
     data = dataclasses.replace(DATA, label_names=names, vectorizer=place / "vectorizer.json")
-    snm.train(data, CONFIG, place / "run")
+    snm.train(data, dataclasses.replace(CONFIG, epochs=2), place / "run")
     # With so few points no memory is chosen: this adds one as the end of a run would.
     stored = StoredRun.open(place / "run")
     folder = stored.folder
@@ -119,7 +114,7 @@ def make_targets(place: Path) -> dict[str, tuple[Path, Callable[[], Any]]]:
     """The folders to damage: name -> folder, and a function that loads it for a comparison."""
     data = place / "data"
     data.mkdir()
-    write_dataset(data)
+    write_dataset(DATA, data)
     run = train_full_run(place)
     predictor = snm.load(run)
     points = snm.load_data(data, cache=place / "cache").test
@@ -157,13 +152,6 @@ def make_targets(place: Path) -> dict[str, tuple[Path, Callable[[], Any]]]:
         "cache": (place / "cache", cached),
         "comparison": (compared, lambda: [read_record(compared / name) for name in records]),
     }  # fmt: skip
-
-
-def write_dataset(folder: Path) -> None:
-    """The points of the run as files."""
-    for name, points in (("train", DATA.train), ("test", DATA.test)):
-        assert points is not None
-        write_text(folder / f"{name}.txt", points.features, points.labels)
 
 
 def flip_bits(target: str, folder: Path, load: Callable[[], Any], count: int,

@@ -62,8 +62,7 @@ class Bench:
         write_text(place / "points.txt", self.data.test.features, self.data.test.labels)
         self.source = place / "data"
         self.source.mkdir()
-        for name, points in (("train", self.data.train), ("test", self.data.test)):
-            write_text(self.source / f"{name}.txt", points.features, points.labels)
+        write_dataset(self.data, self.source)
         with zipfile.ZipFile(place / "data.zip", "w") as archive:
             for path in sorted(self.source.iterdir()):
                 archive.write(path, path.name)
@@ -98,6 +97,13 @@ class Bench:
     def trains(self, folder: Path) -> Callable[[], None]:
         """The call that trains a run in `folder / "out"`."""
         return lambda: self.train(folder / "out")
+
+
+def write_dataset(data: snm.Dataset, folder: Path) -> None:
+    """The points of a data set as files."""
+    for name, points in (("train", data.train), ("test", data.test)):
+        assert points is not None
+        write_text(folder / f"{name}.txt", points.features, points.labels)
 
 
 def run_command(*words: object) -> None:

@@ -17,7 +17,14 @@ from snm.errors import InputError
 from snm.export.load import load
 from snm.system.checksums import with_checksum
 
-__all__ = ["hub_arrays", "hub_config", "mapped_array", "mapped_manifest", "seeds_of_exports"]
+__all__ = [
+    "hub_arrays",
+    "hub_config",
+    "mapped_array",
+    "mapped_manifest",
+    "seeds_of_exports",
+    "with_valid_checksum",
+]
 
 FEATURES, LABELS, DIM = 3, 4, 2
 _SETTINGS: dict[str, Any] = {
@@ -82,10 +89,10 @@ def _place(place: Path) -> None:
     Weighting("none").save(place / "weighting.npz")
 
 
-def _json(raw: bytes) -> bytes:
-    """A manifest whose checksum fits, and which lists no files; or the bytes as they are."""
+def with_valid_checksum(raw: bytes, **more: Any) -> bytes:
+    """A JSON object with a valid checksum, so that a reader does not stop there; or the bytes."""
     try:
-        return json.dumps(with_checksum({**json.loads(raw), "files": {}})).encode()
+        return json.dumps(with_checksum({**json.loads(raw), **more})).encode()
     except (ValueError, TypeError, RecursionError):
         return raw
 
@@ -94,7 +101,7 @@ def hub_config(place: Path, raw: bytes) -> None:
     """`config.json` of a hub folder."""
     _place(place)
     (place / "model.safetensors").write_bytes(_tensors())
-    for content in (raw, _json(raw)):
+    for content in (raw, with_valid_checksum(raw, files={})):
         (place / "config.json").write_bytes(content)
         _opened(place)
 
@@ -102,7 +109,7 @@ def hub_config(place: Path, raw: bytes) -> None:
 def hub_arrays(place: Path, raw: bytes) -> None:
     """`model.safetensors` of a hub folder."""
     _place(place)
-    (place / "config.json").write_bytes(_json(json.dumps(_hub()).encode()))
+    (place / "config.json").write_bytes(with_valid_checksum(json.dumps(_hub()).encode(), files={}))
     (place / "model.safetensors").write_bytes(raw)
     _opened(place)
 
@@ -119,7 +126,7 @@ def _mapped_files(place: Path) -> None:
 def mapped_manifest(place: Path, raw: bytes) -> None:
     """`manifest.json` of a mapped export."""
     _mapped_files(place)
-    for content in (raw, _json(raw)):
+    for content in (raw, with_valid_checksum(raw, files={})):
         (place / "manifest.json").write_bytes(content)
         _opened(place)
 
@@ -127,6 +134,7 @@ def mapped_manifest(place: Path, raw: bytes) -> None:
 def mapped_array(place: Path, raw: bytes) -> None:
     """An array of a mapped export."""
     _mapped_files(place)
-    (place / "manifest.json").write_bytes(_json(json.dumps(_mapped()).encode()))
+    manifest = with_valid_checksum(json.dumps(_mapped()).encode(), files={})
+    (place / "manifest.json").write_bytes(manifest)
     (place / "model-class_rows.npy").write_bytes(raw)
     _opened(place)

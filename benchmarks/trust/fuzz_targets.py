@@ -24,6 +24,7 @@ from benchmarks.trust.fuzz_exports import (
     mapped_array,
     mapped_manifest,
     seeds_of_exports,
+    with_valid_checksum,
 )
 from snm.checkpoints.manifest import DamagedError
 from snm.checkpoints.store import Checkpoints
@@ -47,7 +48,6 @@ from snm.runs.folder import read_json
 from snm.runs.manifest import Manifest, read_manifest
 from snm.runs.schema import MemoryRecord, RunOrigin, RunResult
 from snm.runs.typed_json import parse_json
-from snm.system.checksums import with_checksum
 
 __all__ = ["TARGETS", "seeds"]
 
@@ -175,14 +175,6 @@ def archive(place: Path, raw: bytes) -> None:
 
 
 # -- our own files ---------------------------------------------------------------------------
-
-
-def with_valid_checksum(raw: bytes) -> bytes:
-    """A JSON object with a valid checksum, so that a reader does not stop at the checksum."""
-    try:
-        return json.dumps(with_checksum(dict(json.loads(raw)))).encode()
-    except (ValueError, TypeError, RecursionError):
-        return raw
 
 
 def config(place: Path, raw: bytes) -> None:

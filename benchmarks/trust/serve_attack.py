@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import collections
 import json
-import re
 import resource
 import signal
 import subprocess
@@ -29,7 +28,7 @@ import numpy as np
 
 import snm
 from benchmarks.command_line import make_parser, print_and_write
-from benchmarks.http_client import request
+from benchmarks.http_client import bodies_of, port_of, request
 
 CLIENTS, SLOW, PATIENCE = 64, 16, 5
 CONFIG = snm.Config(
@@ -145,20 +144,12 @@ def measure(requests: int) -> dict[str, Any]:
         run = Path(name) / "run"
         snm.train(data, CONFIG, run)
         labels, _ = snm.load(run).predict(data.test.features, k=5)
-        bodies = [
-            json.dumps(
-                {"features": [dict(zip(row.indices.tolist(), row.data.tolist(), strict=True))]}
-            ).encode()
-            for row in data.test.features
-        ]
+        bodies = bodies_of(data.test.features)
         command = [sys.executable, "-m", "snm", "serve", str(run), "--port=0"]
         command += [f"--patience={PATIENCE}"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-            assert server.stdout is not None
             try:
-                line = next(line for line in server.stdout if "http://" in line)
-                port = int(re.search(r":(\d+)", line.partition("//")[2])[1])
-                found = asyncio.run(attacked(port, bodies, labels, requests, server))
+                found = asyncio.run(attacked(port_of(server), bodies, labels, requests, server))
                 status = server.wait(60)
             finally:
                 server.kill()

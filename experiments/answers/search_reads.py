@@ -19,9 +19,9 @@ from unittest import mock
 import tyro
 
 import snm
+from experiments.arms import metrics_on_test
 from experiments.command_line import run_command
 from snm.data.dataset import Dataset
-from snm.evaluation.evaluate import TrainCounts, evaluate_points
 from snm.machine.versions import machine_record
 from snm.memory import neighbors
 from snm.memory.memory import NUM_FOUND
@@ -78,9 +78,7 @@ def score(model: Predictor, among: StoredPoints | None, parts: Dataset) -> dict[
         begun = time.perf_counter()
         among.similar(features, NUM_FOUND)
         found["milliseconds"] = 1000 * (time.perf_counter() - begun) / points.num_points
-    train = TrainCounts(parts.label_frequency(), parts.train.num_points)
-    metrics = evaluate_points(model, points, train)
-    return {**found, **{key: metrics["metrics"][key] for key in KEYS}}
+    return {**found, **metrics_on_test(model, parts, KEYS)}
 
 
 if __name__ == "__main__":

@@ -17,11 +17,10 @@ from typing import Any
 import tyro
 
 import snm
+from experiments.arms import metrics_on_test
 from experiments.command_line import run_command
 from experiments.kept_runs import KeptRuns
 from snm.config.resolved import read_resolved
-from snm.distributed.dataset import label_frequency_together
-from snm.evaluation.evaluate import TrainCounts, evaluate_points
 from snm.runs.folder import RunFolder
 from snm.runs.stored_run import load
 
@@ -68,12 +67,11 @@ def run_of(dataset: snm.Dataset, seed: int) -> dict[str, Any]:
             begun = time.perf_counter()
             one.predict(dataset.test.features, 5)
             answering[name] = 1000 * (time.perf_counter() - begun) / dataset.test.num_points
-        train = TrainCounts(label_frequency_together(dataset), dataset.train.num_points)
-        alone = evaluate_points(predictor, dataset.test, train)
+        alone = metrics_on_test(predictor, dataset, KEYS)
         resolved = read_resolved(RunFolder(Path(place) / "run").config)
     return {
         "metrics": {key: result["metrics"][key] for key in KEYS},
-        "without_memory": {key: alone["metrics"][key] for key in KEYS},
+        "without_memory": alone,
         "memory": result.get("memory"),
         "milliseconds_an_answer": answering,
         "input_dropout": resolved.input_dropout,

@@ -64,8 +64,7 @@ def main(
 
 def _ours(folder: Path, seed: int, place: Path, name: str) -> dict[str, Any]:
     """`snm train --preset NAME` in a process with an empty cache."""
-    words = [str(folder), "--run-dir", str(place / "run"), "--preset", name, "--seed", str(seed)]
-    result = trained(words, place)
+    result = trained(folder, place / "run", "--preset", name, "--seed", str(seed))
     time = result["time"]
     return {
         "metrics": result["metrics"],

@@ -54,9 +54,7 @@ def main(
             with tempfile.TemporaryDirectory() as place:
                 for kind, more in kinds:
                     run = Path(place) / kind
-                    given = [str(folder), "--run-dir", str(run), "--seed", str(seed)]
-                    given += [*flags, *more]
-                    result = trained(given, Path(place))
+                    result = trained(folder, run, "--seed", str(seed), *flags, *more)
                     runs.append({
                         "data": folder.name, "seed": seed, "run": kind, **result["time"],
                         "peak_memory_bytes": result["peak_memory_bytes"],
@@ -74,12 +72,12 @@ def main(
                     )
 
 
-def trained(given: list[str], cache: Path) -> dict[str, Any]:
-    """The result of `snm train` with these words, in a process whose cache is within a folder."""
-    words = [sys.executable, "-m", "snm", "train", *given]
-    environment = os.environ | {"SNM_CACHE": str(cache / "cache")}
+def trained(data: Path, run: Path, *flags: str) -> dict[str, Any]:
+    """The result of `snm train` with these flags, in a process whose cache is beside the run."""
+    words = [sys.executable, "-m", "snm", "train", str(data), "--run-dir", str(run), *flags]
+    environment = os.environ | {"SNM_CACHE": str(run.parent / "cache")}
     subprocess.run(words, check=True, env=environment, stdout=subprocess.DEVNULL)
-    return read_json(Path(given[2]) / "result.json")
+    return read_json(run / "result.json")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from experiments.figures import COLOURS, DASHES, RESULTS, panels, save
+from snm.runs.folder import read_json
 
 ROOT = Path(__file__).parents[2]
 PLOTS = ROOT / "docs" / "plots"
@@ -47,7 +47,7 @@ def mined() -> Figure:
     names = ("citeulike-t-14k", "delicious", "gowalla")
     left, right = "--exclude positive (the paper's)", "--exclude all"
     for number, name in enumerate(names):
-        arms = read(RESULTS / f"compare-{name}.json")["arms"]
+        arms = read_json(RESULTS / f"compare-{name}.json")["arms"]
         for axis, exclude in zip(axes, ("positive", "all"), strict=True):
             points = [
                 (arm["mined"], arm["ratio"]["R@1"], arm["ratio_ci95"]["R@1"])
@@ -126,7 +126,7 @@ def losses() -> Figure:
 
 def steps() -> Figure:
     """Time of a training step against k', relative to k' = B."""
-    rows = [row for row in read(ROOT / "benchmarks" / "results" / "cpu.json")
+    rows = [row for row in read_json(ROOT / "benchmarks" / "results" / "cpu.json")
             if row["part"] == "step"]  # fmt: skip
     figure, (axis,) = panels(1, width=5.2)
     for number, (shape, label) in enumerate(SHAPES.items()):
@@ -172,13 +172,8 @@ def loss_of(cell: dict[str, Any]) -> str:
 
 def of(question: str) -> list[dict[str, Any]]:
     """The runs of `experiments.mining.choosing` that belong to a question."""
-    cells = read(RESULTS / "choosing.json")["cells"]
+    cells = read_json(RESULTS / "choosing.json")["cells"]
     return [cell for cell in cells if cell["question"] == question]
-
-
-def read(path: Path) -> Any:
-    """Reads a JSON file."""
-    return json.loads(path.read_text(encoding="utf-8"))
 
 
 if __name__ == "__main__":

@@ -18,11 +18,9 @@ from scipy.sparse import csr_matrix, vstack
 from sklearn.svm import LinearSVC
 from threadpoolctl import threadpool_limits
 
-from experiments.references.protocol import best_scores, with_constant
+from experiments.references.protocol import NEVER, best_scores, of_all_labels, with_constant
 
 __all__ = ["Dismec"]
-
-_NEVER = -1e30  # score of a label without training points
 
 
 @dataclass
@@ -68,9 +66,9 @@ class Dismec:
         """See `Reference`. Labels of all training points come first, those of none last."""
 
         def scores_of(block: csr_matrix) -> NDArray[np.float32]:
-            scores = np.full((block.shape[0], self.num_labels), _NEVER, np.float32)
-            scores[:, self.always] = -_NEVER
-            scores[:, self.known] = (block @ self.weights).toarray()
+            found = (block @ self.weights).toarray()
+            scores = of_all_labels(found, self.known, self.num_labels)
+            scores[:, self.always] = -NEVER
             return scores
 
         return best_scores(with_constant(X), k, self.num_labels, scores_of)

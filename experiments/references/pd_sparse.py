@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, vstack
 
-from experiments.references.protocol import best_scores, with_constant
+from experiments.references.protocol import best_scores, shrunk, with_constant
 
 __all__ = ["PDSparse", "nearest_feasible"]
 
@@ -76,7 +76,7 @@ class PDSparse:
             for i in rng.permutation(usable).tolist():
                 entries = slice(X.indptr[i], X.indptr[i + 1])
                 features, values = X.indices[entries], X.data[entries]
-                scores = values @ _shrunk(before[features], self.penalty)
+                scores = values @ shrunk(before[features], self.penalty)
                 ids, alpha = active[i]
                 count = len(right[i])
                 ids, alpha = _with_most_violating(scores, ids, alpha, entering)
@@ -186,16 +186,11 @@ def _on_simplex(values: NDArray[np.float32], total: float) -> NDArray[np.float32
     return np.maximum(values - levels[np.flatnonzero(falling > levels)[-1]], 0)
 
 
-def _shrunk(values: NDArray[np.float32], penalty: float) -> NDArray[np.float32]:
-    """Values nearer to 0 by the penalty: the minimiser of half a square and an absolute value."""
-    return values - np.clip(values, -np.float32(penalty), np.float32(penalty))
-
-
 def _weights(before: NDArray[np.float32], penalty: float) -> csr_matrix:
     """The shrunk values that are not 0, CSR [d + 1, K]."""
     rows = max(1, _VALUES // before.shape[1])
     blocks = [
-        csr_matrix(_shrunk(before[first : first + rows], penalty))
+        csr_matrix(shrunk(before[first : first + rows], penalty))
         for first in range(0, before.shape[0], rows)
     ]
     return vstack(blocks, format="csr")

@@ -17,11 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, vstack
 
-from experiments.references.protocol import best_scores, with_constant
+from experiments.references.protocol import best_scores, of_all_labels, shrunk, with_constant
 
 __all__ = ["PPDSparse"]
 
-_NEVER = -1e30  # score of a label without training points
 _WEIGHTS = 1 << 28  # of a block of labels, in float32
 _SEARCHED = 256  # labels searched at once
 
@@ -75,7 +74,7 @@ class PPDSparse:
             left = left[violated]
             if not len(left):
                 break
-            pairs = pairs.select(np.isin(pairs.label, left)).joined(added)
+            pairs = _Pairs.joined(pairs.select(np.isin(pairs.label, left)), added)
         return csr_matrix(self._shrunk(v).T)
 
     def _visit(
@@ -122,8 +121,7 @@ class PPDSparse:
 
     def _shrunk(self, v: NDArray[np.float32]) -> NDArray[np.float32]:
         """The weights of sums: nearer to 0 by the penalty, but for the constant in the last row."""
-        penalty = np.float32(self.penalty)
-        found = v - np.clip(v, -penalty, penalty)
+        found = shrunk(v, self.penalty)
         found[-1] = v[-1]
         return found
 
@@ -131,9 +129,8 @@ class PPDSparse:
         """See `Reference`. Labels without points come last."""
 
         def scores_of(block: csr_matrix) -> NDArray[np.float32]:
-            scores = np.full((block.shape[0], self.num_labels), _NEVER, np.float32)
-            scores[:, self.known] = (block @ self.weights).toarray()
-            return scores
+            found = (block @ self.weights).toarray()
+            return of_all_labels(found, self.known, self.num_labels)
 
         return best_scores(with_constant(X), k, self.num_labels, scores_of)
 
@@ -156,10 +153,12 @@ class _Pairs(NamedTuple):
     def select(self, chosen: NDArray[np.bool_]) -> _Pairs:
         return _Pairs(*(each[chosen] for each in self))
 
-    def joined(self, other: _Pairs) -> _Pairs:
-        both = [np.concatenate(each) for each in zip(self, other, strict=True)]
-        order = np.argsort(both[0], kind="stable")
-        return _Pairs(*(each[order] for each in both))
+    @staticmethod
+    def joined(*parts: _Pairs) -> _Pairs:
+        """All pairs of the parts, by point."""
+        every = [np.concatenate(each) for each in zip(*parts, strict=True)]
+        order = np.argsort(every[0], kind="stable")
+        return _Pairs(*(each[order] for each in every))
 
 
 def _at_the_start(own: csr_matrix, rng: np.random.Generator) -> _Pairs:
@@ -173,6 +172,4 @@ def _at_the_start(own: csr_matrix, rng: np.random.Generator) -> _Pairs:
         parts.append(
             _Pairs(points, np.full(len(points), label), right, np.zeros(len(points), np.float32))
         )
-    joined = [np.concatenate(each) for each in zip(*parts, strict=True)]
-    order = np.argsort(joined[0], kind="stable")
-    return _Pairs(*(each[order] for each in joined))
+    return _Pairs.joined(*parts)

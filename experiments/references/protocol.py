@@ -1,4 +1,4 @@
-"""The interface of a reference, and shared helpers: a constant feature, and labels from scores."""
+"""The interface of a reference, and what they share: a bias, soft thresholds, best labels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, hstack
 
-__all__ = ["Reference", "best_entries", "best_scores", "with_constant"]
+__all__ = [
+    "NEVER",
+    "Reference",
+    "best_entries",
+    "best_scores",
+    "of_all_labels",
+    "shrunk",
+    "with_constant",
+]
+
+NEVER = -1e30
+"""Score of a label without training points."""
 
 _SCORES = 1 << 22  # of a block of points, computed at once
 
@@ -38,6 +49,20 @@ class Reference(Protocol):
 def with_constant(X: csr_matrix) -> csr_matrix:
     """Points with a last feature of 1, whose weight is a bias: float32 CSR [n, d + 1]."""
     return hstack([X, np.ones((X.shape[0], 1), np.float32)], format="csr").astype(np.float32)
+
+
+def shrunk(values: NDArray[np.float32], penalty: float) -> NDArray[np.float32]:
+    """Values nearer to 0 by the penalty: the minimiser of half a square and an absolute value."""
+    return values - np.clip(values, -np.float32(penalty), np.float32(penalty))
+
+
+def of_all_labels(
+    scores: NDArray[np.float32], known: NDArray[np.int64], num_labels: int
+) -> NDArray[np.float32]:
+    """Scores [b, num_labels] from those of some labels, [b, known]; `NEVER` for the others."""
+    found = np.full((len(scores), num_labels), NEVER, np.float32)
+    found[:, known] = scores
+    return found
 
 
 def best_scores(

@@ -23,7 +23,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_matrix
 from sklearn.cluster import KMeans
 
-from experiments.references.protocol import best_entries
+from experiments.references.protocol import best_entries, shrunk
 
 __all__ = ["Sleec", "embeddings", "near_labels", "nearest_rows", "regressors"]
 
@@ -196,7 +196,7 @@ def regressors(
         v = solved((z + rho * (split - dual)) / (1 + rho))
         regressed = X @ v
         moved = regressed + dual
-        split = moved - np.clip(moved, -sparsity / (2 * rho), sparsity / (2 * rho))
+        split = shrunk(moved, sparsity / (2 * rho))
         dual = moved - split
     return v
 

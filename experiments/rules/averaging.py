@@ -23,11 +23,10 @@ import numpy as np
 import tyro
 
 import snm
+from experiments.arms import metrics_on_test
 from experiments.command_line import run_command
 from experiments.defaults.default_preset import START, make_dataset
 from snm.data.dataset import Dataset
-from snm.distributed.dataset import label_frequency_together
-from snm.evaluation.evaluate import TrainCounts, evaluate_points
 from snm.machine.versions import machine_record
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import write_json
@@ -80,24 +79,16 @@ def averaged(parts: Dataset, schedule: str, seed: int) -> dict[str, dict[str, fl
         run = f"{folder}/run"
         for _ in snm.training(parts, config, run, probe=take_snapshot, probe_every=every):
             pass
-    found = {"last": _scores(snapshots[-1], parts)}
+    found = {"last": metrics_on_test(snapshots[-1], parts, KEYS)}
     for share in LAST:
         chosen = snapshots[-max(1, round(share * (len(snapshots) - 1))) :]
         states = [predictor.state for predictor in chosen]
         state = jax.tree.map(lambda *leaves: np.mean(leaves, axis=0), *states)
         table = dataclasses.replace(state.head.table, rows=normalize(state.head.table.rows))
         state = dataclasses.replace(state, head=dataclasses.replace(state.head, table=table))
-        found[f"mean of the last {share:.0%}"] = _scores(
-            dataclasses.replace(snapshots[-1], state=state), parts
-        )
+        mean = dataclasses.replace(snapshots[-1], state=state)
+        found[f"mean of the last {share:.0%}"] = metrics_on_test(mean, parts, KEYS)
     return found
-
-
-def _scores(predictor: Predictor, parts: Dataset) -> dict[str, float]:
-    """Metrics on the held-out part."""
-    train = TrainCounts(label_frequency_together(parts), parts.train.num_points)
-    found = evaluate_points(predictor, parts.test, train)
-    return {key: found["metrics"][key] for key in KEYS}
 
 
 if __name__ == "__main__":

@@ -26,9 +26,9 @@ import tyro
 from scipy.sparse import csr_matrix, hstack
 
 import snm
+from experiments.arms import metrics_on_test
 from experiments.command_line import run_command
 from snm.data.dataset import Dataset
-from snm.evaluation.evaluate import TrainCounts, evaluate_points
 from snm.machine.versions import machine_record
 from snm.runs.folder import write_json
 
@@ -102,15 +102,12 @@ def only_first(labels: csr_matrix, count: int) -> csr_matrix:
 
 def measure(parts: Dataset, seed: int) -> dict[str, Any]:
     """Metrics of a run of the default preset: of the model alone, and of the whole."""
-    assert parts.test is not None
     with tempfile.TemporaryDirectory() as place:
         config = dataclasses.replace(snm.preset("default"), seed=seed, **SAME)
         result = snm.train(parts, config, f"{place}/run")
-        alone = snm.load(f"{place}/run", memory=False)
-        train = TrainCounts(parts.label_frequency(), parts.train.num_points)
-        model = evaluate_points(alone, parts.test, train)
+        model = metrics_on_test(snm.load(f"{place}/run", memory=False), parts, KEYS)
     return {
-        "model": {key: model["metrics"][key] for key in KEYS},
+        "model": model,
         "whole": {key: result["metrics"][key] for key in KEYS},
         "memory": result["memory"]["used"],
         "adjustment": (result["memory"]["adjustment"] or {"strength": 0})["strength"],

@@ -10,7 +10,7 @@ import functools
 import importlib
 import itertools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,22 +35,36 @@ _FLOAT32_ONLY = "float32 only"
 _DENSE_BYTES = 3e9  # the largest tables for dense gradients, which need four copies of them
 
 
-def _needs(module: str, names: Sequence[str], make: Callable[[], list[Contestant]]) -> Peers:
-    """The contestants from `make`, or `Missing` for each name: not installed, or broken."""
+def _needs(
+    names: Sequence[str],
+    make: Callable[[], Iterable[Callable[[], Any]]],
+    *modules: str,
+    times: int = 1,
+) -> Peers:
+    """The contestants of these names, or `Missing`: a module is not installed, or broken.
+
+    Args:
+      names: of the contestants.
+      make: their calls, made where all modules are there.
+      *modules: the modules, of which the last one is at fault if `make` fails.
+      times: jobs of a call.
+    """
     # PyTorch's threads spin while they wait, which slows down the next contestant.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except Exception as error:  # it is not there, or it cannot be loaded
+            reason = f"{module} does not work here: {first_line(error)}"
+            if isinstance(error, ModuleNotFoundError) and error.name == module:
+                reason = f"{module} is not installed: {pip_install('bench')}"
+            return [Missing(name, reason) for name in names]
     try:
-        importlib.import_module(module)
-    except Exception as error:  # it is not there, or it cannot be loaded
-        reason = f"{module} does not work here: {first_line(error)}"
-        if isinstance(error, ModuleNotFoundError) and error.name == module:
-            reason = f"{module} is not installed: {pip_install('bench')}"
-        return [Missing(name, reason) for name in names]
-    try:
-        return make()
+        calls = list(make())
     except (OSError, RuntimeError) as error:  # such as one that was built for another device
-        reason = f"{module} does not work here: {first_line(error)}"
+        reason = f"{modules[-1]} does not work here: {first_line(error)}"
         return [Missing(name, reason) for name in names]
+    return [Contestant(name, call, times) for name, call in zip(names, calls, strict=True)]
 
 
 def draws(num_labels: int, size: int) -> Peers:
@@ -72,16 +86,13 @@ def draws(num_labels: int, size: int) -> Peers:
 def bags(shape: Shape, blocks: Sequence[Any], steps: jax.Array, device: str) -> Peers:
     """`torch.nn.EmbeddingBag(sparse=True)` and its sparse SGD."""
 
-    def make() -> list[Contestant]:
+    def make() -> list[Callable[[], Any]]:
         from snm.bench.peers_torch import TorchBag
 
         peer = TorchBag(shape, blocks, np.asarray(steps), device)
-        return [
-            Contestant("torch forward", peer.forward),
-            Contestant("torch forward and update", peer.forward_and_update),
-        ]
+        return [peer.forward, peer.forward_and_update]
 
-    return _needs("torch", ("torch forward", "torch forward and update"), make)
+    return _needs(("torch forward", "torch forward and update"), make, "torch")
 
 
 def scores(
@@ -97,17 +108,14 @@ def scores(
     if device == "cpu" and compute_dtype == "bfloat16":
         return [Missing(name, f"{_FLOAT32_ONLY} on a CPU") for name in names]
 
-    def make() -> list[Contestant]:
+    def make() -> list[Callable[[], Any]]:
         from snm.bench.peers_torch import best_of_sample
 
         drawn = [np.asarray(sample) for sample in samples]
         call = best_of_sample(np.asarray(queries), np.asarray(table), drawn, device, compute_dtype)
-        return [
-            Contestant(name, functools.partial(call, count))
-            for name, count in zip(names, counts, strict=True)
-        ]
+        return [functools.partial(call, count) for count in counts]
 
-    return _needs("torch", names, make)
+    return _needs(names, make, "torch")
 
 
 def steps(shape: Shape, mined: int, batches: Sequence[Any], device: str, times: int = 1) -> Peers:
@@ -121,16 +129,13 @@ def steps(shape: Shape, mined: int, batches: Sequence[Any], device: str, times: 
       times: steps of PyTorch before it waits for the device; the step with optax is one dispatch.
     """
 
-    def make() -> list[Contestant]:
+    def make() -> list[Callable[[], Any]]:
         from snm.bench.peers_torch import TorchStep
 
         on: dict[str, Any] = {"device": device, "times": times}
         plain = TorchStep(shape, mined, batches, mine_first=False, **on)
         first = TorchStep(shape, mined, batches, mine_first=True, like=plain, **on)
-        return [
-            Contestant("torch sparse", plain, times),
-            Contestant("torch sparse, mining first", first, times),
-        ]
+        return [plain, first]
 
     half = shape.compute_dtype == "bfloat16"
     names = ("torch sparse", "torch sparse, mining first")
@@ -138,7 +143,7 @@ def steps(shape: Shape, mined: int, batches: Sequence[Any], device: str, times: 
     if half and device == "cpu":
         torch = [Missing(name, f"{_FLOAT32_ONLY} on a CPU") for name in names]
     else:
-        torch = _needs("torch", names, make)
+        torch = _needs(names, make, "torch", times=times)
     name = "optax, dense gradients"
     if half:
         return [*torch, Missing(name, _FLOAT32_ONLY)]
@@ -198,39 +203,32 @@ def _dense_step(shape: Shape, mined: int, batches: Sequence[Any]) -> Callable[[]
 def retrieval(table: jax.Array, queries: jax.Array, best: int, device: str) -> Peers:
     """Exact k-NN search by FAISS; on a GPU a product and a top-k of PyTorch."""
 
-    def on_gpu() -> list[Contestant]:
+    def on_gpu() -> list[Callable[[], Any]]:
         from snm.bench.peers_torch import best_of_all
 
-        call = best_of_all(np.asarray(queries), np.asarray(table), best, device)
-        return [Contestant("torch topk", call)]
+        return [best_of_all(np.asarray(queries), np.asarray(table), best, device)]
 
-    if device != "cpu":
-        return _needs("torch", ("torch topk",), on_gpu)
-
-    def make() -> list[Contestant]:
+    def on_cpu() -> list[Callable[[], Any]]:
         index = _flat(np.asarray(table))
         asked = np.asarray(queries)
-        return [Contestant("faiss flat", lambda: index.search(asked, best))]
+        return [lambda: index.search(asked, best)]
 
-    return _needs("faiss", ("faiss flat",), make)
+    if device == "cpu":
+        return _needs(("faiss flat",), on_cpu, "faiss")
+    return _needs(("torch topk",), on_gpu, "torch")
 
 
 def prediction(shape: Shape, predictor: Predictor, features: csr_matrix, best: int) -> Peers:
     """Embeddings by PyTorch, exact k-NN search by FAISS."""
 
-    def make() -> list[Contestant]:
+    def make() -> list[Callable[[], Any]]:
         from snm.bench.peers_torch import embedder
 
         embed = embedder(shape, predictor)
         index = _flat(np.asarray(predictor.state.head.table.rows))
+        return [lambda: index.search(embed(predictor.weighting.apply(features)), best)]
 
-        def call() -> Any:
-            return index.search(embed(predictor.weighting.apply(features)), best)
-
-        return [Contestant("torch and faiss", call)]
-
-    missing = _needs("torch", ("torch and faiss",), list)
-    return missing or _needs("faiss", ("torch and faiss",), make)
+    return _needs(("torch and faiss",), make, "torch", "faiss")
 
 
 def _flat(rows: np.ndarray) -> Any:
@@ -252,7 +250,7 @@ def readers(place: Path, features: csr_matrix, labels: csr_matrix) -> Peers:
 
     path = place / "train.txt"
 
-    def make() -> list[Contestant]:
+    def make() -> list[Callable[[], Any]]:
         from sklearn.datasets import load_svmlight_file
 
         def parse() -> Any:
@@ -263,10 +261,10 @@ def readers(place: Path, features: csr_matrix, labels: csr_matrix) -> Peers:
                     zero_based=True,
                 )  # fmt: skip
 
-        return [Contestant("scikit-learn", parse)]
+        return [parse]
 
     return [
-        *_needs("sklearn", ("scikit-learn",), make),
+        *_needs(("scikit-learn",), make, "sklearn"),
         Contestant("python", lambda: _parsed_by_lines(path)),
         Contestant("scipy.sparse.load_npz", load),
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from snm.config.checks import reject_unused_settings, unused_settings
@@ -69,54 +69,40 @@ def _with_loss(loss: str) -> Changes:
     return changes if _has_negative_weight(loss) else changes | _AUTO_SETTINGS
 
 
-EXTRAS: dict[str, tuple[str, Callable[[int], Changes]]] = {
-    "power-law": (
-        "weights 1/rank over the mined labels",
-        lambda k: {"mined": k, "vartheta": "power-law"},
-    ),
+EXTRAS: dict[str, tuple[str, Changes]] = {
+    "power-law": ("weights 1/rank over the mined labels", {"vartheta": "power-law"}),
     "epsilon-tail": (
         "top-k', and 1% of that weight on every other sampled label",
-        lambda k: {"mined": k, "vartheta": "epsilon-tail"},
+        {"vartheta": "epsilon-tail"},
     ),
-    "subsample": (
-        "4 negatives drawn from the mined ones",
-        lambda k: {"mined": k, "vartheta": "subsample"},
-    ),
+    "subsample": ("4 negatives drawn from the mined ones", {"vartheta": "subsample"}),
     "all-labels": (
         "mined from all labels instead of a sample",
-        lambda k: {"mined": k, "sampled": "all", "sampled_start": 0},
+        {"sampled": "all", "sampled_start": 0},
     ),
-    "anneal": (
-        "k' falls from B by halves",
-        lambda k: {"mined": k, "mined_start": "all"},
-    ),
+    "anneal": ("k' falls from B by halves", {"mined_start": "all"}),
     "logistic": (
         "negative sampling with the logistic surrogate",
-        lambda k: {"mined": "all", "phi": "logistic"},
+        {"mined": "all", "phi": "logistic"},
     ),
     "squared-hinge": (
         "negative sampling with the squared hinge",
-        lambda k: {"mined": "all", "phi": "squared_hinge"},
+        {"mined": "all", "phi": "squared_hinge"},
     ),
     "frequency": (
         "softmax over labels drawn by frequency, corrected by log Q",
-        lambda k: {"mined": "all", "sampler": "frequency", **_with_loss("softmax")},
+        {"mined": "all", "sampler": "frequency", **_with_loss("softmax")},
     ),
     "in-batch": (
         "softmax over the batch's own positives, corrected by log Q",
-        lambda k: {"mined": "all", "sampler": "in-batch", **_with_loss("softmax")},
+        {"mined": "all", "sampler": "in-batch", **_with_loss("softmax")},
     ),
     "full-softmax": (
         "softmax over all labels",
-        lambda k: {
-            "mined": "all",
-            "sampled": "all",
-            "sampled_start": 0,
-            **_with_loss("softmax"),
-        },
+        {"mined": "all", "sampled": "all", "sampled_start": 0, **_with_loss("softmax")},
     ),
 }
-"""Optional arms: name -> description, and k' -> changed settings."""
+"""Optional arms: name -> description, and changed settings, to which `plan_arms` adds k'."""
 
 
 def plan_arms(
@@ -164,7 +150,7 @@ def plan_arms(
             expected = nearest(name, EXTRAS, f"one of {', '.join(EXTRAS)}")
             raise InputError("--extras", f"{name!r}", expected)
         about, settings = EXTRAS[name]
-        changed = settings(middle)
+        changed = {"mined": middle, **settings}
         if changed.get("loss") == base.loss:  # then score scale and learning rate are for this loss
             changed |= {name: getattr(base, name) for name in _AUTO_SETTINGS}
         config = dataclasses.replace(arms[0].config, **changed)

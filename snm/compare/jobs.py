@@ -28,11 +28,8 @@ from snm.system.files import make_folder
 __all__ = ["Job", "Running", "read_result", "run_jobs"]
 
 _POLL_SECONDS = 0.25
-_STOPPED_STATUSES = (
-    STOPPED,
-    -signal.SIGTERM,
-    -signal.SIGINT,
-)  # before and after it installs signal handlers
+# After and before a worker installs its signal handlers.
+_STOPPED_STATUSES = (STOPPED, -signal.SIGTERM, -signal.SIGINT)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,12 +177,11 @@ def _has_begun(folder: Path, job: Job) -> bool:
 
 def _record_end(folder: Path, job: Job, status: int) -> None:
     """Records why a worker failed; if it succeeded, deletes the other files of its job."""
-    errors = folder / f"{job.name}.stderr"
-    if read_result(folder, job) is None:
-        record = {"arm": job.arm, "error": failure_reason(errors, status)}
-        write_record(folder / f"{job.name}.json", record)
+    if read_result(folder, job) is not None:
+        _delete_files(folder, job)
         return
-    _delete_files(folder, job)
+    reason = failure_reason(folder / f"{job.name}.stderr", status)
+    write_record(folder / f"{job.name}.json", {"arm": job.arm, "error": reason})
 
 
 def _delete_files(folder: Path, job: Job) -> None:

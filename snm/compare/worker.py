@@ -27,7 +27,7 @@ from snm.system.stderr import print_error
 __all__ = ["main", "run_task"]
 
 _PROGRESS_SECONDS = 1.0  # between writes of the progress file
-VALIDATION_FRACTION = 0.2
+_VALIDATION_FRACTION = 0.2
 _BOUND_POINTS = 10_000  # training points whose margins are measured for the bounds
 
 
@@ -55,7 +55,7 @@ def run_task(task: Path, stop: Callable[[], bool] | None = None) -> dict[str, An
     config = ResolvedConfig(**options["config"])
     dataset = load(options["data"])
     if options["split"] == "validation":
-        dataset = dataset.split(VALIDATION_FRACTION, seed=0)
+        dataset = dataset.split(_VALIDATION_FRACTION, seed=0)
     probe, every = None, 0
     if options["probes"]:
         every = -(-config.epochs // options["probes"]) * count_steps_per_epoch(config, dataset)

@@ -306,7 +306,7 @@ def test_a_peer_that_is_broken_is_left_out(monkeypatch):
         raise OSError("libcudnn.so.9: cannot open shared object file\nsee elsewhere")
 
     monkeypatch.setattr(peers.importlib, "import_module", no_library)
-    (missing,) = peers._needs("torch", ["torch forward"], list)
+    (missing,) = peers._needs(["torch forward"], list, "torch")
     expected = "torch does not work here: libcudnn.so.9: cannot open shared object file"
     assert missing == Missing("torch forward", expected)
 
@@ -314,5 +314,5 @@ def test_a_peer_that_is_broken_is_left_out(monkeypatch):
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
     monkeypatch.setattr(peers.importlib, "import_module", not_installed)
-    (missing,) = peers._needs("torch", ["torch forward"], list)
+    (missing,) = peers._needs(["torch forward"], list, "torch")
     assert missing.reason == "torch is not installed: pip install -e '.[bench]' -c constraints.txt"

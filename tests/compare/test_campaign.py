@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tiny
 from compare.campaigns import end_runs_at_once, small_arms
+from compare.comparison import arm, results
 
 import snm
 from snm.cli.main import main
@@ -21,7 +22,6 @@ from snm.compare.jobs import Job, read_result, run_jobs
 from snm.compare.progress import Display
 from snm.compare.report.flat import results_csv
 from snm.compare.report.markdown import markdown
-from snm.compare.report.summary import summarize
 from snm.compare.report.tables import all_sheets
 from snm.compare.report.terminal import layout_tables
 from snm.config.resolve import resolve
@@ -237,16 +237,10 @@ def test_runs_at_once_of_one_arm_are_all_shown(folder, tmp_path, monkeypatch):
 
 
 def test_tables_show_failures():
-    arm = {"name": BASELINE, "baseline": BASELINE, "loss": "bowl", "mined": 8, "sampled": 8,
-           "mined_start": 0, "differing": {}, "seeds": [{"seed": 0, "failed": "ended by SIGKILL"}],
-           "seconds": None, "peak_memory_bytes": None, **summarize([], [])}  # fmt: skip
-    found = all_sheets(
-        {"arms": [arm], "equal_seconds": [], "data": {"labels": 9},
-         "plan": {"seeds": 1, "settings": {"loss": "bowl", "memory": "off"}}}
-    )  # fmt: skip
+    found = all_sheets(results(arm(BASELINE, [None]), seeds=1, equal_seconds=[]))
     assert all(list(layout_tables(sheet, 80)) for sheet in found)
     failed = next(sheet for sheet in found if sheet.title == "Failed")
-    assert failed.rows == ((BASELINE, "0", "ended by SIGKILL"),)
+    assert failed.rows == ((BASELINE, "0", "loss is not finite"),)
     assert found[0].rows[0][2:] == ("-",) * 6
 
 

@@ -1,7 +1,5 @@
 """Copies of labels beside the labels."""
 
-from collections import Counter
-
 import snm
 from experiments.rules import rare_labels
 from snm.config import auto
@@ -25,7 +23,7 @@ def test_both_runs_treat_names_and_items_alike(tmp_path, monkeypatch):
 
     monkeypatch.setattr(snm, "train", train)
     monkeypatch.setattr(snm, "load", lambda *_, **__: None)
-    monkeypatch.setattr(rare_labels, "evaluate_points", lambda *_: {"metrics": Counter()})
+    monkeypatch.setattr(rare_labels, "metrics_on_test", lambda *_: {})
     rare_labels.main([str(tmp_path)], tmp_path / "out.json")
     assert [row["labels"] for row in read_json(tmp_path / "out.json")["rows"]] == [30, 106]
     assert [(one.seen, one.item_splits, one.label_text) for one in taken] == [

@@ -11,22 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Protocol
 
 from snm.compare.processes import run_tied
 from snm.text import pip_install
 
-__all__ = ["THIS_INTERPRETER", "Interpreter", "OtherInterpreter", "ThisInterpreter"]
-
-
-class Interpreter(Protocol):
-    """An interpreter that may have a package."""
-
-    def missing(self, package: str) -> tuple[str, str] | None:
-        """What was found instead of the package, and how to install it; None if it is there."""
-
-    def version(self, package: str) -> tuple[str, str | None]:
-        """The name of the installed distribution and its version, None if it has none."""
+__all__ = ["THIS_INTERPRETER", "OtherInterpreter", "ThisInterpreter"]
 
 
 @dataclass(frozen=True)
@@ -34,7 +23,7 @@ class ThisInterpreter:
     """This interpreter; `package` is the name of a module, which is not imported."""
 
     def missing(self, package: str) -> tuple[str, str] | None:
-        """See `Interpreter`."""
+        """What was found instead of the package, and how to install it; None if it is there."""
         # To look for `a.b` imports `a`, which may not be there either.
         with contextlib.suppress(ModuleNotFoundError):
             if importlib.util.find_spec(package) is not None:
@@ -42,7 +31,7 @@ class ThisInterpreter:
         return f"the package {package}, which is not installed", pip_install("peers")
 
     def version(self, package: str) -> tuple[str, str | None]:
-        """See `Interpreter`."""
+        """The name of the installed distribution and its version, None if it has none."""
         name = metadata.packages_distributions().get(package, [package])[0]
         try:
             return name, metadata.version(name)
@@ -66,7 +55,7 @@ class OtherInterpreter:
     variable: str
 
     def missing(self, package: str) -> tuple[str, str] | None:
-        """See `Interpreter`."""
+        """See `ThisInterpreter`."""
         how = (
             f"the Python of a venv with it: python3.11 -m venv VENV; VENV/bin/pip install "
             f"{package}; export {self.variable}=VENV/bin/python"
@@ -83,7 +72,7 @@ class OtherInterpreter:
         return None
 
     def version(self, package: str) -> tuple[str, str | None]:
-        """See `Interpreter`."""
+        """See `ThisInterpreter`."""
         code = "import sys; from importlib import metadata; print(metadata.version(sys.argv[1]))"
         try:
             asked = subprocess.run(self._command("-c", code, package), capture_output=True)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from snm.compare.peers.interpreters import THIS_INTERPRETER, Interpreter
+from snm.compare.peers.interpreters import THIS_INTERPRETER, OtherInterpreter, ThisInterpreter
 
 __all__ = ["Answers", "Peer", "Rows", "TrainAndPredict", "pairs", "timed"]
 
@@ -66,10 +66,10 @@ class Peer:
     settings: str
     train_and_predict: TrainAndPredict
     weighted: bool = True
-    interpreter: Interpreter = THIS_INTERPRETER
+    interpreter: ThisInterpreter | OtherInterpreter = THIS_INTERPRETER
 
     def missing(self) -> tuple[str, str] | None:
-        """See `Interpreter`."""
+        """What was found instead of the package, and how to install it; None if it is there."""
         return self.interpreter.missing(self.package)
 
 

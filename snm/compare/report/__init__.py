@@ -4,7 +4,7 @@ Public names, by module:
 
 - `summary`: `interval`, `summarize`: means and intervals over seeds.
 - `cells`: `format_mean`, `format_seconds`, ...: numbers and settings as text.
-- `tables`: `all_sheets`: the tables, each a `sheet.Sheet`.
+- `tables`: `all_sheets`: the tables, each a `Sheet`.
 - `markdown`: `markdown`: `table.md`.
 - `flat`: `results_csv`: `results.csv`.
 - `paired`: `best_arm`, `difference`: differences to the best arm, seed by seed.

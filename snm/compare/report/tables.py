@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,13 +21,31 @@ from snm.compare.report.cells import (
 )  # fmt: skip
 from snm.compare.report.paired import RANKING, RETRIEVAL, best_arm, difference, other_loss
 from snm.compare.report.parts import PARTS
-from snm.compare.report.sheet import Sheet
 
-__all__ = ["all_sheets", "over_shared_seeds"]
+__all__ = ["Sheet", "all_sheets", "over_shared_seeds"]
 
 _UNEQUAL_SECONDS = 1.25  # ratio of times that are called unequal
 
 Results = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Sheet:
+    """A table with a title and a note.
+
+    Attributes:
+      title: a short title.
+      note: how to read the table.
+      columns: names of the columns; the first column names the rows.
+      rows: the cells as text.
+      late: whether the page shows it after the plots.
+    """
+
+    title: str
+    note: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    late: bool = False
 
 
 def all_sheets(results: Results) -> list[Sheet]:

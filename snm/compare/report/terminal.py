@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from snm.compare.report.sheet import Sheet
+from snm.compare.report.tables import Sheet
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
