@@ -37,7 +37,7 @@ from snm.system.faults import (
 from snm.system.files import check_reachable
 from snm.system.imports import import_own_modules
 from snm.system.signals import sigterm_ends_process_1
-from snm.system.stderr import exit_at_once, print_error
+from snm.system.streams import discard_output, exit_at_once, print_error
 from snm.text import first_line, nearest
 
 __all__ = ["base_settings", "main", "parse", "with_local_copies"]
@@ -259,8 +259,8 @@ def _run_to_status(words: list[str]) -> int:
         return _ImmediateExit(
             _print_error(f"out of memory: {error}" if str(error) else "out of memory", 1)
         )
-    except BrokenPipeError:  # the reader has gone; Python would write the rest at its exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:
+        discard_output()
         return 1
     except OSError as error:  # a full disk, say
         where = "" if error.filename is None else f"{error.filename}: "

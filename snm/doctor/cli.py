@@ -18,12 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Doctor"]
 
-_SIGNS = {
-    "ok": ("ok", "green"),
-    "note": ("note", "cyan"),
-    "warning": ("warning", "yellow"),
-    "error": ("error", "bold red"),
-}
+_STYLES = {"ok": "green", "note": "cyan", "warning": "yellow", "error": "bold red"}
 
 
 @dataclasses.dataclass
@@ -92,12 +87,10 @@ def _print(findings: list[Finding]) -> None:
 
     width = max(len(finding.what) for finding in findings)
     for finding in findings:
-        sign, style = _SIGNS[finding.level]
-        line = Text.assemble((f"{sign:<8}", style), f"{finding.what:<{width}}  ", finding.found)
-        say(line)
+        style, what = _STYLES[finding.level], f"{finding.what:<{width}}  "
+        say(Text.assemble((f"{finding.level:<8}", style), what, finding.found))
         if finding.advice:
-            advice = Text.assemble(" " * (10 + width), ("-> ", style), finding.advice)
-            say(advice)
+            say(Text.assemble(" " * (10 + width), ("-> ", style), finding.advice))
     counts = {level: sum(f.level == level for f in findings) for level in ("error", "warning")}
     if not any(counts.values()):
         console.print("no problems found")

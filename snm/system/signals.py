@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from snm.system.stderr import print_note
+from snm.system.streams import print_note
 
 __all__ = [
     "SIGNALS",

@@ -118,14 +118,7 @@ class Train:
                 from snm.system.compilation_cache import enable_compilation_cache
 
                 enable_compilation_cache()
-            given = self.processes
-            options = ProcessOptions(
-                coordinator=given.coordinator,
-                num_processes=given.num_processes,
-                process_id=given.process_id,
-                timeout=given.peer_timeout,
-            )
-            with process_group(options):
+            with process_group(ProcessOptions(**vars(self.processes))):
                 run_training(self)
 
 
