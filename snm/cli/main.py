@@ -222,14 +222,6 @@ def _command_name(words: Sequence[str]) -> str:
 # -- errors ----------------------------------------------------------------------------------
 
 
-_RESUME_HINTS = {
-    "train": "goes on from the last checkpoint, if there is one",
-    "compare": "keeps what is done, and goes on",  # before and after its runs
-    "data fetch": "goes on with the download",
-}
-"""What the same command does after an interruption, for verbs that resume."""
-
-
 def _is_disk_error(error: BaseException | None) -> bool:
     """Whether a disk is full or failing; then the input may be valid, and a retry may succeed."""
     return isinstance(error, OSError) and (is_disk_full(error) or error.errno == errno.EIO)
@@ -250,8 +242,7 @@ def _run_to_status(words: list[str]) -> int:
     except StoppedError as error:
         return _print_error(f"{error}; the same command goes on from there", STOPPED)
     except KeyboardInterrupt:
-        verb = table.find(words)
-        again = None if verb is None else _RESUME_HINTS.get(verb.words)
+        again = verb.again if (verb := table.find(words)) is not None else ""
         return _print_error("interrupted" + (f"; the same command {again}" if again else ""), 130)
     except (ArithmeticError, StoreError) as error:
         return _print_error(str(error), 1)
