@@ -6,12 +6,14 @@ import contextlib
 import dataclasses
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
 
 from snm.errors import InputError
+from snm.text import counted
 
 if TYPE_CHECKING:
     from snm.doctor.findings import Finding
@@ -91,9 +93,6 @@ def _print(findings: list[Finding]) -> None:
         say(Text.assemble((f"{finding.level:<8}", style), what, finding.found))
         if finding.advice:
             say(Text.assemble(" " * (10 + width), ("-> ", style), finding.advice))
-    counts = {level: sum(f.level == level for f in findings) for level in ("error", "warning")}
-    if not any(counts.values()):
-        console.print("no problems found")
-    else:
-        summary = [f"{n} {level}{'s' if n > 1 else ''}" for level, n in counts.items() if n]
-        console.print(", ".join(summary))
+    counts = Counter(finding.level for finding in findings)
+    problems = [counted(counts[level], level) for level in ("error", "warning") if counts[level]]
+    console.print(", ".join(problems) or "no problems found")
