@@ -12,7 +12,7 @@ from typing import Any
 
 from snm.errors import InputError
 from snm.system.imports import requires_extra
-from snm.system.stderr import print_error
+from snm.system.streams import print_error
 
 __all__ = ["create_app", "main", "register"]
 

@@ -37,7 +37,7 @@ from snm.system.faults import (
 from snm.system.files import check_reachable
 from snm.system.imports import import_own_modules
 from snm.system.signals import sigterm_ends_process_1
-from snm.system.stderr import exit_at_once, print_error
+from snm.system.streams import discard_output, exit_at_once, print_error
 from snm.text import first_line, nearest
 
 __all__ = ["base_settings", "main", "parse", "with_local_copies"]
@@ -222,14 +222,6 @@ def _command_name(words: Sequence[str]) -> str:
 # -- errors ----------------------------------------------------------------------------------
 
 
-_RESUME_HINTS = {
-    "train": "goes on from the last checkpoint, if there is one",
-    "compare": "keeps what is done, and goes on",  # before and after its runs
-    "data fetch": "goes on with the download",
-}
-"""What the same command does after an interruption, for verbs that resume."""
-
-
 def _is_disk_error(error: BaseException | None) -> bool:
     """Whether a disk is full or failing; then the input may be valid, and a retry may succeed."""
     return isinstance(error, OSError) and (is_disk_full(error) or error.errno == errno.EIO)
@@ -250,8 +242,7 @@ def _run_to_status(words: list[str]) -> int:
     except StoppedError as error:
         return _print_error(f"{error}; the same command goes on from there", STOPPED)
     except KeyboardInterrupt:
-        verb = table.find(words)
-        again = None if verb is None else _RESUME_HINTS.get(verb.words)
+        again = verb.again if (verb := table.find(words)) is not None else ""
         return _print_error("interrupted" + (f"; the same command {again}" if again else ""), 130)
     except (ArithmeticError, StoreError) as error:
         return _print_error(str(error), 1)
@@ -259,8 +250,8 @@ def _run_to_status(words: list[str]) -> int:
         return _ImmediateExit(
             _print_error(f"out of memory: {error}" if str(error) else "out of memory", 1)
         )
-    except BrokenPipeError:  # the reader has gone; Python would write the rest at its exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:
+        discard_output()
         return 1
     except OSError as error:  # a full disk, say
         where = "" if error.filename is None else f"{error.filename}: "

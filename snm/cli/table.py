@@ -48,6 +48,7 @@ class Verb(NamedTuple):
       arguments: the required ones, for the overview.
       summary: what the verb does, for the overview.
       exits_at_once: whether its process ends by `exit_at_once`.
+      again: what the same command does after an interruption, if it goes on.
     """
 
     words: str
@@ -55,6 +56,7 @@ class Verb(NamedTuple):
     arguments: str
     summary: str
     exits_at_once: bool = False
+    again: str = ""
 
     @property
     def takes_settings(self) -> bool:
@@ -69,8 +71,10 @@ VERBS = (
     Verb("data interactions", Interactions, "FILE --out DATA", "a data set of users and items"),
     Verb("data split", Split, "FILE --out DATA", "cut a file of points by row numbers"),
     Verb("data list", List, "", "list public data sets"),
-    Verb("data fetch", Fetch, "NAME", "download a public data set"),
-    Verb("train", Train, "DATA --run-dir RUN", "train and evaluate a model"),
+    Verb("data fetch", Fetch, "NAME", "download a public data set",
+         again="goes on with the download"),
+    Verb("train", Train, "DATA --run-dir RUN", "train and evaluate a model",
+         again="goes on from the last checkpoint, if there is one"),
     Verb("plan", Plan, "DATA", "predict memory and time of a run"),
     Verb("evaluate", Evaluate, "RUN", "evaluate a trained model on test points"),
     Verb("predict", Predict, "RUN INPUT", "write the best labels of each point"),
@@ -78,10 +82,11 @@ VERBS = (
     Verb("export", Export, "RUN --to KIND --output DIR", "write arrays or a search index"),
     Verb("serve", Serve, "RUN", "answer over HTTP", exits_at_once=True),
     Verb("grow", Grow, "RUN --data DATA --output RUN", "add labels and points to a model"),
-    Verb("compare", Compare, "DATA --out DIR", "compare losses, samplers and packages"),
+    Verb("compare", Compare, "DATA --out DIR", "compare losses, samplers and packages",
+         again="keeps what is done, and goes on"),  # before and after its runs
     Verb("bounds", Bounds, "RUN", "evaluate generalization bounds"),
     Verb("bench", Bench, "[PART ...]", "time parts against limits and peers"),
-)
+)  # fmt: skip
 """All verbs, in the order of `snm --help`, which says what each part of them is for."""
 
 GROUPS = {"data": "Describe, generate, convert and download data sets."}

@@ -169,7 +169,7 @@ def _run(command: Compare) -> None:
     from snm.compare.report.terminal import layout_tables
     from snm.system.locks import LOCK, locked
     from snm.system.signals import announced_stop
-    from snm.system.stderr import print_error
+    from snm.system.streams import print_error
     from snm.system.terminal import console, say
 
     _check(command)

@@ -22,7 +22,7 @@ from snm.stores.objects import StoreError
 from snm.system.imports import import_own_modules
 from snm.system.locks import locked
 from snm.system.signals import stop_requested
-from snm.system.stderr import print_error
+from snm.system.streams import print_error
 
 __all__ = ["main", "run_task"]
 

@@ -39,13 +39,13 @@ class ProcessOptions:
       coordinator: `HOST:PORT` of process 0.
       num_processes: the number of processes; 1 means a single process, even under a launcher.
       process_id: the number of this process, from 0.
-      timeout: seconds without a heartbeat after which a process counts as dead.
+      peer_timeout: seconds without a heartbeat after which a process counts as dead.
     """
 
     coordinator: str | None = None
     num_processes: int | None = None
     process_id: int | None = None
-    timeout: int = 30
+    peer_timeout: int = 30
 
     def check(self, launched: bool) -> None:
         """Raises InputError for an invalid address, number or combination of options."""
@@ -53,8 +53,8 @@ class ProcessOptions:
             host, _, port = self.coordinator.rpartition(":")
             if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
                 raise InputError("--coordinator", repr(self.coordinator), "HOST:PORT of process 0")
-        if self.timeout < 1:
-            raise InputError("--peer-timeout", f"{self.timeout}", "1 second or more")
+        if self.peer_timeout < 1:
+            raise InputError("--peer-timeout", f"{self.peer_timeout}", "1 second or more")
         count, number = self.num_processes, self.process_id
         if count is not None and count < 1:
             raise InputError("--num-processes", f"{count}", "1 or more")
@@ -113,7 +113,7 @@ def process_group(asked: ProcessOptions) -> Iterator[None]:
             asked.coordinator,
             asked.num_processes,
             asked.process_id,
-            heartbeat_timeout_seconds=asked.timeout,
+            heartbeat_timeout_seconds=asked.peer_timeout,
             shutdown_timeout_seconds=_LEAVE_SECONDS,
         )
     except (ValueError, RuntimeError) as error:
@@ -129,7 +129,7 @@ def process_group(asked: ProcessOptions) -> Iterator[None]:
     except jax.errors.JaxRuntimeError as error:
         # A collective may fail before the runtime detects a dead process: give it time to abort.
         if jax.process_count() > 1 and "RESOURCE_EXHAUSTED" not in str(error):
-            time.sleep(asked.timeout + _MAX_PRINT_SECONDS)
+            time.sleep(asked.peer_timeout + _MAX_PRINT_SECONDS)
         raise
 
 

@@ -6,24 +6,21 @@ import contextlib
 import dataclasses
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
 
 from snm.errors import InputError
+from snm.text import counted
 
 if TYPE_CHECKING:
     from snm.doctor.findings import Finding
 
 __all__ = ["Doctor"]
 
-_SIGNS = {
-    "ok": ("ok", "green"),
-    "note": ("note", "cyan"),
-    "warning": ("warning", "yellow"),
-    "error": ("error", "bold red"),
-}
+_STYLES = {"ok": "green", "note": "cyan", "warning": "yellow", "error": "bold red"}
 
 
 @dataclasses.dataclass
@@ -92,15 +89,10 @@ def _print(findings: list[Finding]) -> None:
 
     width = max(len(finding.what) for finding in findings)
     for finding in findings:
-        sign, style = _SIGNS[finding.level]
-        line = Text.assemble((f"{sign:<8}", style), f"{finding.what:<{width}}  ", finding.found)
-        say(line)
+        style, what = _STYLES[finding.level], f"{finding.what:<{width}}  "
+        say(Text.assemble((f"{finding.level:<8}", style), what, finding.found))
         if finding.advice:
-            advice = Text.assemble(" " * (10 + width), ("-> ", style), finding.advice)
-            say(advice)
-    counts = {level: sum(f.level == level for f in findings) for level in ("error", "warning")}
-    if not any(counts.values()):
-        console.print("no problems found")
-    else:
-        summary = [f"{n} {level}{'s' if n > 1 else ''}" for level, n in counts.items() if n]
-        console.print(", ".join(summary))
+            say(Text.assemble(" " * (10 + width), ("-> ", style), finding.advice))
+    counts = Counter(finding.level for finding in findings)
+    problems = [counted(counts[level], level) for level in ("error", "warning") if counts[level]]
+    console.print(", ".join(problems) or "no problems found")

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from snm.machine.groups import control_groups
 
-__all__ = ["items_per_core", "num_cores", "on_all_cores", "xla_threads"]
+__all__ = ["num_cores", "on_all_cores", "xla_threads"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -59,11 +59,6 @@ def _limit(group: Path) -> float:
         )
         return quota_us / period_us if quota_us > 0 else math.inf
     return math.inf
-
-
-def items_per_core(count: int, minimum: int) -> int:
-    """Items per core; at least `minimum`, because fewer are not worth a thread."""
-    return max(minimum, -(-count // num_cores()))
 
 
 def on_all_cores(run: Callable[[T], R], items: Sequence[T]) -> list[R]:

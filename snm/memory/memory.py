@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_matrix
 
 from snm.data.csr import row_starts
-from snm.machine.cores import items_per_core, on_all_cores
+from snm.machine.cores import num_cores, on_all_cores
 from snm.memory.neighbors import Neighbors, StoredPoints
 from snm.system.numbers import stable_argsort
 
@@ -271,7 +271,7 @@ def joint_cosines(
             # Not a matrix product: each thread would start all threads of BLAS.
             cosines[points] = np.vecdot(as_float32(stored[ids[points]]), units[points, None, :])
 
-    all_rows, share = range(len(ids)), items_per_core(len(ids), _MIN_POINTS)
+    all_rows, share = range(len(ids)), max(_MIN_POINTS, -(-len(ids) // num_cores()))
     on_all_cores(fill, [all_rows[first : first + share] for first in all_rows[::share]])
     return cosines
 

@@ -8,7 +8,7 @@ from snm.runs.folder import RunFolder
 from snm.runs.stored_run import StoredRun
 from snm.stores.address import is_hub_address
 from snm.stores.copies import local_copy
-from snm.system.stderr import print_note
+from snm.system.streams import print_note
 
 __all__ = ["note_if_unfinished"]
 

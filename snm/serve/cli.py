@@ -98,7 +98,7 @@ def _run(options: Serve, reload_requested: threading.Event) -> None:
       InputError: no run, an index of another run, an address that cannot be used, several workers
         of a run, or a missing package.
     """
-    from snm.system.stderr import print_note
+    from snm.system.streams import print_note
     from snm.system.terminal import say
 
     with requires_extra("snm serve", "serve"):
@@ -173,7 +173,7 @@ def _run_worker(listening: socket.socket, context: WorkerContext[Serve]) -> None
     """
     from snm.serve.reloading import Reload, why_not_opened
     from snm.system.compilation_cache import enable_compilation_cache
-    from snm.system.stderr import print_note
+    from snm.system.streams import print_note
 
     enable_compilation_cache()  # before the first program is compiled, or JAX caches none
 

@@ -28,7 +28,7 @@ from snm.serve.background import run_in_background
 from snm.serve.reloading import Reload, ignore_output_errors, why_not_opened
 from snm.system.faults import is_out_of_memory
 from snm.system.signals import SIGNALS, signal_handlers
-from snm.system.stderr import exit_at_once, print_error
+from snm.system.streams import exit_at_once, print_error
 
 __all__ = ["WorkerContext", "supervise"]
 

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from snm.errors import InputError
 from snm.stores.address import Address, mask_error
-from snm.system.stderr import print_note
+from snm.system.streams import print_note
 
 __all__ = ["GoneError", "ObjectInfo", "Objects", "StoreError", "safe_name"]
 

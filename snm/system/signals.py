@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from snm.system.stderr import print_note
+from snm.system.streams import print_note
 
 __all__ = [
     "SIGNALS",
@@ -91,7 +91,8 @@ def _signal_thread(
     thread.start()
     try:
         # Python writes to the wakeup descriptor only for signals that have a handler.
-        with _installed(_handled_by_thread, numbers, wakeup_descriptor=sender.fileno()):
+        descriptor = sender.fileno()
+        with signal_handlers(_handled_by_thread, *numbers, wakeup_descriptor=descriptor):
             yield
     finally:
         sender.close()
@@ -101,26 +102,15 @@ def _signal_thread(
 
 @contextlib.contextmanager
 def signal_handlers(
-    handler: Callable[[int, Any], None], *numbers: signal.Signals
+    handler: Callable[[int, Any], None], *numbers: signal.Signals, wakeup_descriptor: int = -1
 ) -> Iterator[None]:
     """Within the block, signals have only this handler; threads of outer blocks do not get them.
 
     Args:
       handler: a Python signal handler, called in the main thread.
       *numbers: the signals.
+      wakeup_descriptor: as in `signal.set_wakeup_fd`; -1 for none.
     """
-    with _installed(handler, numbers, wakeup_descriptor=-1):
-        yield
-
-
-@contextlib.contextmanager
-def _installed(
-    handler: Callable[[int, Any], None],
-    numbers: tuple[signal.Signals, ...],
-    *,
-    wakeup_descriptor: int,
-) -> Iterator[None]:
-    """Within the block, signals have this handler, and Python this wakeup descriptor."""
     old = {number: signal.signal(number, handler) for number in numbers}
     old_descriptor = signal.set_wakeup_fd(wakeup_descriptor, warn_on_full_buffer=False)
     try:

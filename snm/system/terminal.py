@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from rich.console import (
@@ -30,6 +28,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from snm.system.streams import discard_output
 from snm.text import escape_controls
 
 __all__ = [
@@ -79,14 +78,7 @@ class _Console(Console):
         if not self.ignores_broken_pipe:
             super().on_broken_pipe()
         self.quiet = True
-        _discard(sys.stdout)  # or Python would fail to flush at its exit
-
-
-def _discard(stream: IO[str]) -> None:
-    """Redirects a stream to the null device."""
-    devnull = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(devnull, stream.fileno())
-    os.close(devnull)
+        discard_output()
 
 
 def _console(width: int | None = None) -> _Console:
@@ -122,16 +114,10 @@ def ignore_broken_pipe() -> Iterator[None]:
 
 
 def format_value(value: Any) -> str:
-    """Formats a value as text: numbers with thousands separators, containers item by item."""
-    if isinstance(value, dict):
-        return "\n".join(f"{key}: {format_value(inner)}" for key, inner in value.items())
-    if isinstance(value, list | tuple):
-        return " ".join(format_value(inner) for inner in value)
+    """Formats a value as text: numbers with thousands separators, fractions with two digits."""
     if isinstance(value, float | np.floating):
         return f"{value:,.2f}"
-    if isinstance(value, int | np.integer) and not isinstance(value, bool):
-        return f"{value:,}"
-    return str(value)
+    return f"{value:,}" if isinstance(value, int | np.integer) else str(value)
 
 
 def make_table(

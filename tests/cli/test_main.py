@@ -18,9 +18,11 @@ from scipy import sparse
 import snm
 from snm.cli import main
 from snm.cli import version as about
+from snm.cli.main import parse
 from snm.cli.table import VERBS
 from snm.data.formats.repository_text.reader import read_text
 from snm.data.formats.repository_text.writer import write_text
+from snm.runs.events import Started
 
 
 def test_help_is_quick():
@@ -159,13 +161,13 @@ def test_dry_run_counts_the_steps_as_training_does(tmp_path, capsys, flags, of_e
         labels = sparse.vstack([items[:40], sparse.csr_matrix((20, 20), dtype=np.float32)], "csr")
     (folder := tmp_path / "shop").mkdir()
     write_text(folder / "train.txt", items, labels)
-    words = ["train", folder, *tiny.FLAGS, "--epochs=1", *flags]
-    call(*words, "--run-dir", tmp_path / "run", "--dry-run")
-    told = capsys.readouterr().out
-    call(*words, "--run-dir", tmp_path / "run")
-    steps = json.loads((tmp_path / "run/result.json").read_text())["steps"]
-    assert steps == of_epoch
-    assert f"{steps} steps an epoch, {steps} in all" in told
+    words = ["train", str(folder), *tiny.FLAGS, *flags, f"--run-dir={tmp_path / 'run'}"]
+    call(*words, "--dry-run")
+    assert f"{of_epoch} steps an epoch, {3 * of_epoch} in all" in capsys.readouterr().out
+    events = snm.training(folder, parse(words).settings, tmp_path / "run")
+    started = next(event for event in events if isinstance(event, Started))
+    events.close()  # before it compiles
+    assert (started.steps_per_epoch, started.last_step) == (of_epoch, 3 * of_epoch)
 
 
 def test_training_loads_as_several_processes_do(data, tmp_path, monkeypatch):

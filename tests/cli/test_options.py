@@ -12,16 +12,6 @@ import snm
 from snm.data.vectorizer import Vectorizer
 
 
-def test_the_papers_settings():
-    """Reddi et al. (2019), section 5: of the loss, its sizes and its steps."""
-    found = snm.preset("paper")
-    names = ("loss", "phi", "vartheta", "mined", "dim", "epochs", "learning_rate", "batch_size")
-    assert {name: getattr(found, name) for name in names} == dict(
-        loss="bowl", phi="hinge", vartheta="top", mined=16, dim=512, epochs=20,
-        learning_rate=50.0, batch_size=found.batch_size,
-    )  # fmt: skip
-
-
 def test_evaluate_with_the_auc(tiny_run, capsys):
     call("evaluate", tiny_run / "run", "--json", "--auc")
     assert 50 < json.loads(capsys.readouterr().out)["metrics"]["AUC"] <= 100

@@ -24,28 +24,16 @@ def changed(number, line):
     return "\n".join(lines) + "\n"
 
 
-BAD_FILES = {
-    "no header": (changed(1, None), 1, "header `points features labels`"),
-    "wrong header": (changed(1, "60 30"), 1, "2 numbers"),
-    "words for a header": (changed(1, "60 30 many"), 1, "header"),
-    "index out of range": (changed(3, "1 30:1"), 3, "feature index 30, expected an index from 0"),
-    "label out of range": (changed(3, "20 3:1"), 3, "label index 20, expected an index from 0"),
-    "negative index": (changed(4, "1 -2:1"), 4, "negative feature index -2"),
-    "not a number": (changed(5, "1 2:x"), 5, "value 'x', expected a number"),
-    "NaN": (changed(6, "1 2:nan"), 6, "value 'nan', expected a finite"),
-    "infinite": (changed(7, "1 2:inf"), 7, "value 'inf', expected a finite"),
-    "too large": (changed(7, "1 2:1e39"), 7, "value '1e39', expected a finite"),
-    "fewer rows": (changed(61, None), None, "59 rows, expected 60"),
-    "more rows": (changed(61, "1 2:1\n2 3:1"), 62, "row 61, expected 60 rows"),
-    "duplicate feature": (changed(8, "1 2:1 2:2"), 8, "feature 2 twice"),
-    "empty file": ("", 1, "an empty file"),
-}
-
-
-@pytest.mark.parametrize("what", BAD_FILES)
-@pytest.mark.parametrize("part", ["train", "test"])
-def test_bad_files_are_named_with_their_line(tmp_path, capsys, what, part):
-    text, line, found = BAD_FILES[what]
+@pytest.mark.parametrize(
+    ("part", "text", "line", "found"),
+    [
+        ("train", changed(1, None), 1, "header `points features labels`"),
+        ("train", changed(3, "1 30:1"), 3, "feature index 30, expected an index from 0"),
+        ("train", changed(61, None), None, "59 rows, expected 60"),
+        ("test", changed(6, "1 2:nan"), 6, "value 'nan', expected a finite"),
+    ],
+)
+def test_bad_files_are_named_with_their_line(tmp_path, capsys, part, text, line, found):
     folder, out = tiny.write(tmp_path / "data"), tmp_path / "run"
     file = folder / f"{part}.txt"
     file.write_text(text)

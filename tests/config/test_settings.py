@@ -22,8 +22,10 @@ def toml(folder: Path, text: str) -> Path:
 
 def test_presets():
     assert preset("default") == Config()
-    paper = preset("paper")
-    assert (paper.preset, paper.loss, paper.encoder, paper.dim) == ("paper", "bowl", "relu", 512)
+    # Reddi et al. (2019), section 5: of the loss, its sizes and its steps.
+    reddi = dict(preset="paper", encoder="relu", loss="bowl", phi="hinge", vartheta="top", mined=16,
+                 dim=512, epochs=20, learning_rate=50.0)  # fmt: skip
+    assert reddi.items() <= dataclasses.asdict(preset("paper")).items()
     assert all(preset(name).check() for name in PRESETS)
     with pytest.raises(InputError, match=r"^preset: found 'papre', expected one of default"):
         preset("papre")

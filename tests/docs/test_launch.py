@@ -137,14 +137,14 @@ def test_a_wrong_batch_script_is_found(before, after):
 
 TEXT, COUNT = str, int
 WORDS = {str: str}
-JOBSET = {  # fields of a JobSet, jobset.x-k8s.io/v1alpha2, that the page may use; ! is required
+JOBSET = {  # fields of a JobSet, jobset.x-k8s.io/v1alpha2, that the page uses; ! is required
     "apiVersion!": TEXT,
     "kind!": TEXT,
     "metadata!": {"name!": TEXT, "annotations": WORDS},
     "spec!": {
         "failurePolicy": {
             "maxRestarts": COUNT,
-            "rules": [{"name": TEXT, "action!": TEXT, "onJobFailureReasons": [TEXT]}],
+            "rules": [{"action!": TEXT, "onJobFailureReasons": [TEXT]}],
         },
         "replicatedJobs!": [
             {
@@ -179,13 +179,8 @@ JOBSET = {  # fields of a JobSet, jobset.x-k8s.io/v1alpha2, that the page may us
                                         "image!": TEXT,
                                         "args": [TEXT],
                                         "env": [{"name!": TEXT, "value": TEXT}],
-                                        "ports": [{"containerPort!": COUNT}],
-                                        "resources": {"limits": {str: (COUNT, TEXT)}},
-                                        "volumeMounts": [{"name!": TEXT, "mountPath!": TEXT}],
+                                        "resources": {"limits": {str: COUNT}},
                                     }
-                                ],
-                                "volumes": [
-                                    {"name!": TEXT, "persistentVolumeClaim": {"claimName!": TEXT}}
                                 ],
                             }
                         },
@@ -252,7 +247,6 @@ def test_the_jobset_fills_its_slice():
     # Data, run and programs are in a store, whose package the image has.
     places = [*container["args"][1:4:2], *(one["value"] for one in container["env"])]
     assert len(places) == 3 and {Address.of(place).scheme for place in places} == {"gs"}
-    assert "volumes" not in pod and "volumeMounts" not in container
     built = next(c for c in pages.commands(block("console", "$ docker build")) if "build" in c)
     extras = built[built.index("--build-arg") + 1].partition("=")[2].split(",")
     assert built[built.index("--tag") + 1] == container["image"]

@@ -73,12 +73,6 @@ def test_a_container_has_the_cores_that_it_gets_time_of(
         cores._quota.cache_clear()
 
 
-@pytest.mark.parametrize(("count", "least", "share"), [(0, 1, 1), (7, 1, 3), (7, 5, 5), (9, 1, 3)])
-def test_the_share_of_a_core(count, least, share, monkeypatch):
-    monkeypatch.setattr(cores, "num_cores", lambda: 3)
-    assert cores.items_per_core(count, least) == share
-
-
 @pytest.mark.parametrize(
     ("settings", "threads"),
     [

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from snm.machine import cores
 from snm.memory import memory as module
 from snm.memory.memory import Memory, MemorySettings, as_float32, joint_cosines, votes
 from snm.memory.neighbors import Neighbors, StoredPoints, nearest, unit_rows
@@ -243,7 +242,8 @@ def test_a_point_of_weight_2_votes_as_if_it_were_there_twice() -> None:
 def test_joint_cosines_by_brute_force_in_shares_of_any_size(
     count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cores, "num_cores", lambda: 3)
+    for where in ("snm.machine.cores", "snm.memory.memory"):
+        monkeypatch.setattr(f"{where}.num_cores", lambda: 3)
     rng = np.random.default_rng(count)
     stored = unit(rng.standard_normal((40, 8))).astype(np.float16)
     queries = rng.standard_normal((count, 8)).astype(np.float32)

@@ -13,7 +13,7 @@ from snm.export import index
 from snm.serve import app, cli, server, workers
 from snm.serve.limits import Limits
 from snm.serve.workers import WorkerContext
-from snm.system import stderr
+from snm.system import streams
 
 
 def test_options_of_the_command_reach_the_server(tiny_run, tmp_path, monkeypatch):
@@ -102,7 +102,7 @@ def test_a_worker_whose_new_model_does_not_open_makes_room_for_another(
     assert signals == [(os.getpid(), signal.SIGTERM)]
     said = "snm: a worker ends, as the new model does not open beside its old: out of memory"
     assert capsys.readouterr().err.startswith(said)
-    monkeypatch.setattr(stderr, "print_note", lambda line: (_ for _ in ()).throw(OSError(line)))
+    monkeypatch.setattr(streams, "print_note", lambda line: (_ for _ in ()).throw(OSError(line)))
     with socket.socket() as listening:
         cli._run_worker(listening, context_of([cli.Serve(tmp_path)]))
     with pytest.raises(OSError, match="a worker ends"):

@@ -214,9 +214,9 @@ def _compared(entry: Entry, facts: dict[str, Any]) -> Table:
 
 
 def _number(value: float | None) -> str:
-    if value is None:
-        return "?"
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
+    from snm.system.terminal import format_value
+
+    return "?" if value is None else format_value(value)
 
 
 def _bar() -> Progress:

@@ -36,7 +36,7 @@ def read_labels(
 
     from snm.data.formats.line_files import read_lines
     from snm.prediction.candidates.parse import unknown_labels_error
-    from snm.system.stderr import print_note
+    from snm.system.streams import print_note
 
     lines, names = read_lines(path), set(predictor.label_names or ())
     if not may_be_none and not any(map(str.strip, lines)):

@@ -55,7 +55,7 @@ def read_points(
     """
     from snm.data.formats.questions import read_questions
     from snm.data.formats.records import display_name
-    from snm.system.stderr import print_note
+    from snm.system.streams import print_note
 
     width, texts = predictor.model.num_features, predictor.vectorizer
     found = read_questions(

@@ -108,7 +108,7 @@ class Predict:
         from snm.prediction.candidates.parse import parse_k
         from snm.runs.unfinished import note_if_unfinished
         from snm.system.compilation_cache import enable_compilation_cache
-        from snm.system.stderr import print_note
+        from snm.system.streams import print_note
         from snm.system.terminal import say, text_spinner
 
         enable_compilation_cache()

@@ -118,14 +118,7 @@ class Train:
                 from snm.system.compilation_cache import enable_compilation_cache
 
                 enable_compilation_cache()
-            given = self.processes
-            options = ProcessOptions(
-                coordinator=given.coordinator,
-                num_processes=given.num_processes,
-                process_id=given.process_id,
-                timeout=given.peer_timeout,
-            )
-            with process_group(options):
+            with process_group(ProcessOptions(**vars(self.processes))):
                 run_training(self)
 
 
@@ -143,19 +136,11 @@ def run_training(command: Train) -> None:
     with waiting("starting"), part("starting"):
         from snm.distributed.dataset import load_together
         from snm.distributed.processes import is_first_process
-        from snm.runs.log.trackers import check_trackers, log_to_trackers
+        from snm.runs.log.trackers import log_to_trackers
         from snm.runs.same_command import check_same_command
 
     console.quiet = not is_first_process()
-    command.settings.check()  # before the data are read, which may take long
-    check_trackers(command.watching.log_to)
-    if command.same_ids and command.warm_start is None:
-        raise InputError("--same-ids", "no --warm-start", "the run that has the same ids")
-    if command.watching.device_memory is not None:  # an invalid size is refused also with --dry-run
-        from snm.planning.byte_sizes import parse_bytes
-
-        parse_bytes(command.watching.device_memory)
-
+    _check_options(command)
     asked = {
         "dry_run": command.dry_run,
         "warm_start": command.warm_start is not None,
@@ -201,6 +186,19 @@ def run_training(command: Train) -> None:
     _print_result(display.result, dataset.name, place_of_run)
     _print_times(command.watching.profile_time)
     _print_next(bool(display.result["metrics"].get("points")), place_of_run)
+
+
+def _check_options(command: Train) -> None:
+    """Checks what does not depend on the data, which may take long to read."""
+    from snm.planning.byte_sizes import parse_bytes
+    from snm.runs.log.trackers import check_trackers
+
+    command.settings.check()
+    check_trackers(command.watching.log_to)
+    if command.same_ids and command.warm_start is None:
+        raise InputError("--same-ids", "no --warm-start", "the run that has the same ids")
+    if command.watching.device_memory is not None:  # an invalid size is refused also with --dry-run
+        parse_bytes(command.watching.device_memory)
 
 
 def _print_result(result: dict[str, Any], name: str, run_dir: Path | Address) -> None:

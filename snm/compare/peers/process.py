@@ -38,7 +38,7 @@ from snm.evaluation.metrics import KS, Metrics, propensities
 from snm.machine.cores import num_cores
 from snm.machine.ram import peak_ram, peak_ram_of_children, resident_ram
 from snm.system.faults import describe_error
-from snm.system.stderr import print_error
+from snm.system.streams import print_error
 from snm.text import nearest, one_line
 
 __all__ = ["PeerOptions", "check", "main", "measure_peer", "run_peer"]

@@ -1,6 +1,7 @@
 """What `snm train` shows while it trains."""
 
 import contextlib
+import dataclasses
 import os
 import pty
 import shutil
@@ -131,20 +132,13 @@ def test_a_finished_run_is_called_finished(tiny_run, capsys):
 
 
 @pytest.mark.parametrize(("mesh", "expected"), [("", 2), ("label=2", 1)])
-def test_the_display_knows_how_many_train_at_once(mesh, expected, data, tmp_path, monkeypatch):
+def test_a_training_tells_how_many_members_train_at_once(mesh, expected, data, tmp_path):
     """A mesh is given to one member alone."""
-    seen = []
-
-    class Watched(Display):
-        def show(self, event):
-            super().show(event)
-            if isinstance(event, Started):
-                seen.append(self._at_once)
-
-    monkeypatch.setattr("snm.cli.train.verb.Display", Watched)
-    call("train", data, "--run-dir", tmp_path / "run", *tiny.FLAGS,
-         "--epochs=1", "--members=2", "--members-at-once=2", f"--mesh={mesh}")  # fmt: skip
-    assert seen == [expected, expected]
+    config = dataclasses.replace(tiny.CONFIG, members=2, members_at_once=2, mesh=mesh)
+    events = snm.training(data, config, tmp_path / "run")
+    started = next(event for event in events if isinstance(event, Started))
+    events.close()  # before it compiles
+    assert started.members_at_once == expected
 
 
 def test_training_goes_on_without_a_reader(data, tmp_path, monkeypatch):

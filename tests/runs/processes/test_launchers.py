@@ -69,7 +69,7 @@ WHOLE = dict(coordinator="host:1234", num_processes=4, process_id=3)
         (dict(num_processes=0), "--num-processes: found 0, expected 1 or more"),
         (dict(process_id=None), "--process-id: found nothing"),
         (dict(coordinator=None, process_id=None), "--coordinator, --process-id: found nothing"),
-        (dict(timeout=0), "--peer-timeout"),
+        (dict(peer_timeout=0), "--peer-timeout"),
     ],
 )
 def test_inconsistent_options_are_refused(changes, said):

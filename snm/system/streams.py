@@ -1,4 +1,4 @@
-"""Lines on standard error, apart from the results, and the end of a process."""
+"""The standard streams: notes and errors, a reader who has gone, and the end of a process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from snm.text import escape_controls
 
-__all__ = ["exit_at_once", "print_error", "print_note"]
+__all__ = ["discard_output", "exit_at_once", "print_error", "print_note"]
 
 
 def print_note(text: str) -> None:
@@ -23,6 +23,13 @@ def print_error(text: str) -> None:
     line = text.replace("\n", r"\n")  # names of files may hold any character
     with contextlib.suppress(OSError):
         print_note(f"error: {line}")
+
+
+def discard_output() -> None:
+    """Sends standard output to nobody: where its reader has gone, Python fails to flush at exit."""
+    nobody = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nobody, sys.stdout.fileno())
+    os.close(nobody)
 
 
 def exit_at_once(status: int) -> NoReturn:

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from snm.system.stderr import print_error, print_note
+from snm.system.streams import print_error, print_note
 
 
 def test_an_error_is_one_line(capsys):
