@@ -113,7 +113,7 @@ def starting_state(prepared: Prepared, warm_start: WarmStart | None, member: int
     shapes = [jax.tree.map(np.shape, (s.features.rows, s.tower, s.head.table.rows, s.head.bias))
               for s in map(abstract_state, (other, model))]  # fmt: skip
     if shapes[0] != shapes[1] or other.encoder != model.encoder:  # two have the same shapes
-        settings = warm_start.run / "config.toml"
+        settings = warm_start.stored.folder.config
         expected = f"{_describe(model)} (`--config {settings}` takes its settings)"
         raise InputError(f"--warm-start {warm_start.run}", _describe(other), expected)
     old_weighting, weighting = warm_start.stored.config.weighting, prepared.config.weighting
