@@ -90,7 +90,8 @@ def test_few_points_choose_none(trained, monkeypatch):
     data, run, _ = trained
     dataset, whole = snm.load_data(data), load(run, memory=False)
     config = resolve(CONFIG, dataset)
-    first = snm.Predictor(*StoredRun.open(run).member(1), whole.weighting)
+    stored = StoredRun.open(run)
+    first = snm.Predictor(stored.model, stored.member(1), whole.weighting)
     monkeypatch.setattr(choose_module, "_adjusted", adjusted)
     few = trial.choose_memory(config, dataset, first, whole)
     assert few.record.held_out == 60 < trial.MIN_ADJUSTMENT_POINTS

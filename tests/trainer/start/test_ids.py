@@ -145,9 +145,7 @@ def test_warm_start_maps_labels_by_name(place, tmp_path, mesh):
     assert [note for note in notes(events) if "mapped" in note] == [
         f"labels of {place / 'run'} were mapped by name to those of other"
     ]
-    (_, old), (_, new) = (
-        StoredRun.open(folder).member(1) for folder in (place / "run", tmp_path / "new")
-    )
+    old, new = (StoredRun.open(folder).member(1) for folder in (place / "run", tmp_path / "new"))
     np.testing.assert_allclose(new.head.table.rows, old.head.table.rows[ORDER], atol=1e-6)
     np.testing.assert_allclose(new.head.bias, old.head.bias[ORDER], atol=1e-6)
     one = snm.evaluate(place / "run")["metrics"]["P@1"]

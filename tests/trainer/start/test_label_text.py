@@ -68,7 +68,7 @@ def without_names(place):
 
 
 def tables(run):
-    _, state = StoredRun.open(run).member(1)
+    state = StoredRun.open(run).member(1)
     return [np.asarray(x) for x in (state.features.rows, state.head.table.rows, state.head.bias)]
 
 
@@ -260,8 +260,10 @@ def test_new_points_and_names_join_the_memory(place, remembering, tmp_path):
 
 def load_predictor_of(run, member):
     whole = load(run)
-    model, state = StoredRun.open(run).member(member)
-    return snm.Predictor(model, state, whole.weighting, vectorizer=whole.vectorizer)
+    stored = StoredRun.open(run)
+    return snm.Predictor(
+        stored.model, stored.member(member), whole.weighting, vectorizer=whole.vectorizer
+    )
 
 
 def test_a_new_name_weighs_as_the_stored_points(remembering):
