@@ -130,7 +130,7 @@ def programs_of(data: Path, preset: str) -> Iterator[Program]:
     ):
         count = min(prepared.steps_per_dispatch, source.steps_per_epoch)
         rest = source.resident_arrays(), source.stack(0, count)
-        steps = jitted_steps(model, source, source.shape_of_step(0), None, step)
+        steps = jitted_steps(model, source, source.shape(0), None, step)
         yield Program(
             name,
             functools.partial(steps.lower, state, *rest),

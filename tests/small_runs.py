@@ -10,6 +10,7 @@ import pytest
 import tiny
 
 import snm
+from snm.runs.events import Noted
 from snm.runs.folder import RunFolder
 
 STEPS_PER_EPOCH = 4
@@ -52,6 +53,11 @@ def same(first, second):
 
 def log(run):
     return [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+
+
+def notes(events):
+    """The texts of the notes among the events of a run."""
+    return [event.text for event in events if isinstance(event, Noted)]
 
 
 def stop_after(events, count):

@@ -182,7 +182,7 @@ def compared(
 
     def step(name: str, state: Any, number: int) -> tuple[Any, Mined]:
         source, mesh = sources[name], places[name]
-        shape = source.shape_of_step(number)
+        shape = source.shape(number)
         if (name, shape) not in programs:
             programs[name, shape] = _step(model, source, shape, mesh)
         stack = spread_stack(source.stack(number, 1), mesh)

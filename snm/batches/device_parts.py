@@ -13,7 +13,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from snm.batches.batch import POINT_FIELDS
 from snm.distributed.mesh import DATA
-from snm.distributed.processes import make_global_array, replicate
+from snm.distributed.processes import replicate
 
 __all__ = [
     "local_data_parts",
@@ -97,4 +97,4 @@ def _spread_data_parts(array: np.ndarray, axis: int, mesh: Mesh) -> jax.Array:
         return array[(slice(None),) * axis + (slice(first - start, last - start),)]
 
     spec = PartitionSpec(*[None] * axis, DATA)
-    return make_global_array(shape, NamedSharding(mesh, spec), part)
+    return jax.make_array_from_callback(shape, NamedSharding(mesh, spec), part)

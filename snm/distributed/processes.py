@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
-from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 __all__ = [
     "AgreedStop",
@@ -23,7 +23,6 @@ __all__ = [
     "has_several_processes",
     "is_first_process",
     "is_mine",
-    "make_global_array",
     "min_over_processes",
     "replicate",
     "sum_over_processes",
@@ -78,7 +77,7 @@ def sum_over_processes(counts: np.ndarray) -> np.ndarray:
     mesh = Mesh(np.asarray([firsts[number] for number in sorted(firsts)]), ("process",))
     local = counts.astype(np.int32)[None]
     by_process = NamedSharding(mesh, PartitionSpec("process"))
-    parts = make_global_array((len(firsts), *counts.shape), by_process, lambda _: local)
+    parts = jax.make_array_from_callback((len(firsts), *counts.shape), by_process, lambda _: local)
     total = jax.jit(lambda x: x.sum(axis=0), out_shardings=NamedSharding(mesh, PartitionSpec()))
     return np.asarray(total(parts)).astype(np.int64)
 
@@ -95,20 +94,13 @@ def gather_texts(text: str) -> list[str]:
     return [bytes(part[part >= 0].tolist()).decode() for part in rows]
 
 
-def make_global_array(
-    shape: tuple[int, ...], sharding: Sharding, part: Callable[[Any], np.ndarray]
-) -> jax.Array:
-    """A global array; each process calls `part` with the index of every shard that it holds."""
-    return jax.make_array_from_callback(shape, sharding, part)
-
-
 def replicate(tree: Any, mesh: Mesh) -> Any:
     """Replicates arrays, which every process holds completely, over all devices of a mesh."""
     sharding = NamedSharding(mesh, PartitionSpec())
 
     def replicate_leaf(leaf: Any) -> jax.Array:
         whole = np.asarray(leaf)
-        return make_global_array(whole.shape, sharding, lambda index: whole[index])
+        return jax.make_array_from_callback(whole.shape, sharding, lambda index: whole[index])
 
     return jax.tree.map(replicate_leaf, tree)
 
@@ -137,7 +129,7 @@ class AsyncMin:
         previous = None if self._pending is None else int(np.asarray(self._pending))
         local = np.asarray([number], np.int32)
         self._pending = self._lowest(
-            make_global_array((jax.device_count(),), self._sharding, lambda _: local)
+            jax.make_array_from_callback((jax.device_count(),), self._sharding, lambda _: local)
         )
         return previous
 

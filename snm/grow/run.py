@@ -104,7 +104,7 @@ def _write_members(
     frequency = None if dataset is None else dataset.label_frequency()
     counts = NewRowCounts(0, 0, 0)
     for member in range(1, predictor.model.members + 1):
-        model, state = old.member(member)
+        model, state = old.model, old.member(member)
         single = dataclasses.replace(predictor, model=model, state=state, memory=None)
         seed = member_seed(config.seed, member)
         rows, counts = new_rows(single, names[first:], dataset, seed)

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
+from snm.runs.manifest import CONFIG
 from snm.runs.warm_start_hint import IF_ALL_POINTS, warm_start_flags
 
 __all__ = ["is_run", "next_in_known_ids"]
@@ -13,7 +14,7 @@ __all__ = ["is_run", "next_in_known_ids"]
 
 def is_run(folder: Path) -> bool:
     """Whether the folder after `--like` is a run, and not a data set."""
-    return (folder / "config.toml").is_file()
+    return (folder / CONFIG).is_file()
 
 
 def next_in_known_ids(like: Path, out: Path) -> Iterator[str]:

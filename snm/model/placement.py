@@ -13,7 +13,6 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from snm.distributed.host_copy import host_copy
 from snm.distributed.mesh import on_mesh, table_axes
-from snm.distributed.processes import make_global_array
 from snm.head.state import Head
 from snm.machine.compiler import answer_options
 from snm.model.inference import join_members
@@ -111,7 +110,7 @@ def shard_state(state: TrainState, mesh: Mesh) -> TrainState:
             first, last, _ = index[0].indices(target.shape[0])
             return np.pad(rows, [(0, last - first - len(rows))] + [(0, 0)] * (x.ndim - 1))
 
-        return make_global_array(target.shape, target.sharding, shard_at)
+        return jax.make_array_from_callback(target.shape, target.sharding, shard_at)
 
     return jax.tree.map(shard_array, state, sharded_shapes(state, mesh))
 

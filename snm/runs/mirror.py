@@ -88,7 +88,8 @@ def open_location(run_dir: str | Path) -> Iterator[RunLocation]:
         uploads = Uploads(objects, home)
         uploads.begin(home / address.name)
         with contextlib.closing(Mirror(home / address.name, uploads)) as mirror:
-            mirror.begin()
+            if mirror.is_apart:  # the folder may be newer than the store
+                mirror.copy_to_all()
             try:
                 yield mirror
             except KeyboardInterrupt:
@@ -147,11 +148,6 @@ class Mirror(RunLocation):
                 self._wait_for_uploads()
             raise
 
-    def begin(self) -> None:
-        """Copies the folder to the other processes; it may be newer than the store."""
-        if self.is_apart:
-            self.copy_to_all()
-
     @property
     def is_apart(self) -> bool:
         """As `RunLocation.is_apart`."""
@@ -195,7 +191,10 @@ class Mirror(RunLocation):
         """Checks an upload that is done, and starts the next."""
         if self._upload is not None and self._upload.done():
             upload, self._upload = self._upload, None
-            self._raise_failure(upload)
+            try:
+                upload.result()
+            except StoreError as error:
+                raise StoreError(f"{error}; {self._where_it_is}") from error
         if self._upload is None and self._staged is not None:
             staged, self._staged = self._staged, None
             self._upload = self._pool.submit(self._upload_folder, staged)
@@ -213,12 +212,6 @@ class Mirror(RunLocation):
         while self._upload is not None:
             concurrent.futures.wait([self._upload])
             self._start_next_upload()
-
-    def _raise_failure(self, upload: concurrent.futures.Future[None]) -> None:
-        try:
-            upload.result()
-        except StoreError as error:
-            raise StoreError(f"{error}; {self._where_it_is}") from error
 
     @property
     def _where_it_is(self) -> str:

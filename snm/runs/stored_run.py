@@ -193,9 +193,7 @@ class StoredRun:
             return None
         return read_vectorizer(folder.checked(folder.vectorizer), self.origin.num_features)
 
-    def member(
-        self, number: int, mesh: Mesh | None = None, verify: bool = True
-    ) -> tuple[Model, TrainState]:
+    def member(self, number: int, mesh: Mesh | None = None, verify: bool = True) -> TrainState:
         """One member: the parameters of its best checkpoint, or of its last without validation.
 
         Args:
@@ -206,9 +204,9 @@ class StoredRun:
         Raises:
           InputError: no checkpoint, or one of another seed or another result.
         """
-        return self.model, self.checkpoints.load(number, self.model, mesh, verify)
+        return self.checkpoints.load(number, self.model, mesh, verify)
 
-    def member_before_refit(self, mesh: Mesh | None = None) -> tuple[Model, TrainState]:
+    def member_before_refit(self, mesh: Mesh | None = None) -> TrainState:
         """Member 1 as it was trained without the held-out points, before any refit.
 
         Args:
@@ -239,7 +237,7 @@ class StoredRun:
         """
         texts, members = self._read_vectorizer(), self.members
         if state is None:
-            states = (self.member(number, mesh, verify)[1] for number in range(1, members + 1))
+            states = (self.member(number, mesh, verify) for number in range(1, members + 1))
             state = (
                 join_members_one_by_one(states, members)
                 if mesh is None

@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 
 from snm.config.settings import read_config
+from snm.runs.manifest import CONFIG
 
 __all__ = ["IF_ALL_POINTS", "warm_start_flags"]
 
@@ -15,7 +16,7 @@ IF_ALL_POINTS = "if it has all points, old and new: trained on new ones alone, a
 
 def warm_start_flags(run: Path) -> str:
     """The flags of `snm train` that continue from the parameters of a run, quoted for a shell."""
-    settings = run / "config.toml"
+    settings = run / CONFIG
     flags = f"--config {shlex.quote(str(settings))} --warm-start {shlex.quote(str(run))}"
     if settings.exists() and read_config(settings).memory == "on":
         flags += " --memory auto --logit-adjustment auto"  # other data may have too few points

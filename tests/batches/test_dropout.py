@@ -124,7 +124,7 @@ def same(one, two):
 def features_of(source, step):
     """The features of a batch after dropout, [16, FEATURES], and `seen`."""
     item = jax.tree.map(lambda leaf: leaf[0], source.stack(step, 1))
-    batch = source.materialize(source.resident_arrays(), item, source.shape_of_step(step))
+    batch = source.materialize(source.resident_arrays(), item, source.shape(step))
     seen = None if batch.seen is None else dense_of(batch.seen).toarray()
     return dense_of(batch.features).toarray(), seen
 

@@ -64,7 +64,7 @@ def batched(points, **changes):
     spec = head_spec(config, LABELS)
     source = make_run_source(config, spec, points, None, Weighting.fit("none", points.features))
     item = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), source.stack(0, 1))
-    return config, source.materialize(source.resident_arrays(), item, source.shape_of_step(0))
+    return config, source.materialize(source.resident_arrays(), item, source.shape(0))
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ def test_some_points_on_a_device_take_the_capacity_of_all():
     assert fitting.resident_arrays()[0].ids.shape == (6,)
     item = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), some.stack(0, 1))
     batches = [
-        source.materialize(source.resident_arrays(), item, some.shape_of_step(0))
+        source.materialize(source.resident_arrays(), item, some.shape(0))
         for source in (some, fitting)
     ]
     jax.tree.map(np.testing.assert_array_equal, *batches)

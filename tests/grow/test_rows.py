@@ -70,8 +70,9 @@ def test_new_rows_are_mean_embeddings_of_their_points(place):
     weighting = snm.load(place / "run").weighting
     first = tiny.LABELS - NEW
     for member in (1, 2):
-        model, state = StoredRun.open(place / "run").member(member)
-        _, grown = StoredRun.open(place / "grown").member(member)
+        stored = StoredRun.open(place / "run")
+        model, state = stored.model, stored.member(member)
+        grown = StoredRun.open(place / "grown").member(member)
         alone = snm.Predictor(model, state, weighting)
         queries = np.concatenate(list(alone.queries(train.features))).astype(np.float64)
         queries /= np.linalg.norm(queries, axis=1, keepdims=True)
@@ -149,7 +150,7 @@ def test_labels_without_points(place, tmp_path, capsys):
         "rows at the start: 0 by points, 0 by name, 3 at random (without points"
         in capsys.readouterr().out
     )
-    _, state = StoredRun.open(tmp_path / "grown").member(1)
+    state = StoredRun.open(tmp_path / "grown").member(1)
     rows = np.asarray(state.head.table.rows)[-NEW:]
     np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, rtol=1e-5)
     biases = np.asarray(state.head.bias)
@@ -164,7 +165,7 @@ def test_labels_of_two_growths_get_rows_of_their_own(place, tmp_path):
         call("grow", run, "--labels", names, "--output", out)
         run = out
     for member in (1, 2):
-        _, state = StoredRun.open(run).member(member)
+        state = StoredRun.open(run).member(member)
         one, other = np.asarray(state.head.table.rows)[-2:]
         assert abs(one @ other) < 0.9
 
@@ -186,7 +187,8 @@ def test_names_of_a_model_of_texts(place, kind):
 
     Standardized, a text without a known word has values, but it is unknown all the same.
     """
-    model, state = StoredRun.open(place / "run").member(1)
+    stored = StoredRun.open(place / "run")
+    model, state = stored.model, stored.member(1)
     words = tuple(f"word{j}" for j in range(tiny.FEATURES))
     texts = Vectorizer("counts", tiny.FEATURES, vocabulary=words)
     weighting = Weighting.fit(kind, snm.load_data(place / "part").train.features)
@@ -201,7 +203,8 @@ def test_names_of_a_model_of_texts(place, kind):
 
 def test_points_count_by_their_weights(place):
     predictor = snm.load(place / "run")
-    model, state = StoredRun.open(place / "run").member(1)
+    stored = StoredRun.open(place / "run")
+    model, state = stored.model, stored.member(1)
     alone = snm.Predictor(model, state, predictor.weighting)
     data, first = snm.load_data(place / "whole"), tiny.LABELS - NEW
     has = np.flatnonzero(data.train.labels[:, [first]].toarray())

@@ -11,6 +11,7 @@ import pytest
 import tiny
 from command_line import call, refused
 from edits import accept_edits
+from small_runs import notes
 
 import snm
 from snm.cli.main import main
@@ -20,7 +21,7 @@ from snm.doctor.run_checks import examine_run
 from snm.errors import InputError
 from snm.memory.memory import Memory, MemorySettings
 from snm.memory.store import save_memory
-from snm.runs.events import Noted, Stepped
+from snm.runs.events import Stepped
 from snm.runs.folder import RunFolder, read_json, write_json
 from snm.runs.manifest import MAY_CHANGE, read_manifest
 from snm.runs.stored_run import StoredRun
@@ -225,7 +226,7 @@ def test_an_interrupted_run_says_that_it_goes_on_from_the_one_before(place, run)
     RunFolder(run).mark_unfinished()
     remove_its_manifest(run)
     events = list(snm.training(place / "data", CONFIG, run))
-    (noted,) = (event.text for event in events if isinstance(event, Noted))
+    (noted,) = notes(events)
     assert "checkpoints/8: found an unfinished checkpoint (no manifest.json)" in noted
     assert noted.endswith("going on from the one before it")
     assert [event.step for event in events if isinstance(event, Stepped)] == [6, 8]

@@ -20,7 +20,7 @@ from snm.trainer.training import training
 
 def test_members_are_runs_of_their_own_and_their_scores_add_up(data, whole, tmp_path):
     both = snm.train(data, config(members=2), tmp_path / "both")
-    first, second = (StoredRun.open(tmp_path / "both").member(member)[1] for member in (1, 2))
+    first, second = (StoredRun.open(tmp_path / "both").member(member) for member in (1, 2))
     assert same(jax.tree.leaves(first), arrays(whole[0]))
     assert not same(jax.tree.leaves(first), jax.tree.leaves(second))
     alone = snm.train(data, config(seed=1_000_003), tmp_path / "alone")
@@ -83,8 +83,8 @@ def test_a_warm_start_takes_member_by_member(data, tmp_path):
     tiny_rate = config(members=3, learning_rate=1e-30, tower_learning_rate=1e-30, epochs=1)
     snm.train(data, tiny_rate, tmp_path / "new", warm_start=tmp_path / "old")
     for member, source in ((1, 1), (2, 2), (3, 2)):
-        new = StoredRun.open(tmp_path / "new").member(member)[1].head.table.rows
-        old = StoredRun.open(tmp_path / "old").member(source)[1].head.table.rows
+        new = StoredRun.open(tmp_path / "new").member(member).head.table.rows
+        old = StoredRun.open(tmp_path / "old").member(source).head.table.rows
         np.testing.assert_allclose(new, old, atol=1e-6)
 
 

@@ -162,7 +162,7 @@ def in_turns(data, tmp_path_factory):
 
 
 def states(run):
-    return [jax.tree.leaves(StoredRun.open(run).member(member)[1]) for member in (1, 2, 3)]
+    return [jax.tree.leaves(StoredRun.open(run).member(member)) for member in (1, 2, 3)]
 
 
 def same(found, expected):

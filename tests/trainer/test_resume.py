@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 import tiny
-from small_runs import arrays, config, log, newest, same, stop_after
+from small_runs import arrays, config, log, newest, notes, same, stop_after
 
 import snm
 from snm.checkpoints.store import Checkpoints
@@ -12,7 +12,7 @@ from snm.config.resolve import resolve
 from snm.errors import InputError
 from snm.model.from_config import make_model
 from snm.model.model import abstract_state
-from snm.runs.events import Noted, Started
+from snm.runs.events import Started
 from snm.runs.folder import RunFolder
 from snm.trainer.training import training
 
@@ -61,24 +61,21 @@ def test_a_run_stopped_before_its_first_checkpoint(data, whole, tmp_path):
     assert newest(tmp_path / "run") is None
     with pytest.raises(InputError, match="no checkpoint"):
         snm.load(tmp_path / "run")
-    notes = [e.text for e in training(data, tiny.CONFIG, tmp_path / "run") if isinstance(e, Noted)]
-    assert "no checkpoint yet: training starts again" in notes
+    said = notes(training(data, tiny.CONFIG, tmp_path / "run"))
+    assert "no checkpoint yet: training starts again" in said
     assert same(arrays(whole[0]), arrays(tmp_path / "run"))
 
 
 def test_a_later_member_without_a_checkpoint_says_that_it_starts_again(data, tmp_path):
     settings = config(members=2, members_at_once=1, checkpoint_every=1000)
 
-    def noted():
-        events = training(data, settings, tmp_path / "run")
-        return [event.text for event in events if isinstance(event, Noted)]
-
     stop_after(training(data, settings, tmp_path / "run"), 11)
     assert newest(tmp_path / "run") == 12
     assert {entry["phase"] for entry in log(tmp_path / "run")} == {"train", "member-2"}
-    again = [text for text in noted() if "again" in text]
-    assert again == ["no checkpoint of member-2 yet: training starts again"]
-    assert not any("again" in text for text in noted())
+    again, done = (notes(training(data, settings, tmp_path / "run")) for _ in range(2))
+    said = ["no checkpoint of member-2 yet: training starts again"]
+    assert [text for text in again if "again" in text] == said
+    assert not any("again" in text for text in done)
 
 
 def test_a_folder_only_begun_is_taken_over(data, whole, tmp_path):
@@ -131,7 +128,7 @@ def test_another_number_of_epochs_is_told(data, tmp_path, epochs, said):
     stop_after(training(data, tiny.CONFIG, run), 4)
     assert not (run / "result.json").exists()
     events = list(training(data, config(epochs=epochs), run))
-    assert [event.text for event in events if isinstance(event, Noted)] == said
+    assert notes(events) == said
     assert events[-1].result["steps"] == 4 * epochs
 
 
@@ -141,8 +138,7 @@ def test_more_epochs_go_on_and_fewer_are_refused(data, whole, tmp_path):
     events = list(training(data, tiny.CONFIG, run))
     started = [event for event in events if isinstance(event, Started)]
     assert [(event.step, event.last_step) for event in started] == [(4, 12)]
-    said = [event.text for event in events if isinstance(event, Noted)]
-    assert said == ["epochs: 3 now, 1 before"]
+    assert notes(events) == ["epochs: 3 now, 1 before"]
     assert events[-1].result["steps"] == 12
     assert same(arrays(whole[0]), arrays(run))
     with pytest.raises(InputError, match=r"^epochs: found 3 epochs done .*\(1 now, 4 steps\)"):

@@ -83,7 +83,7 @@ class DeviceSource(Source):
     def resident_shapes(self) -> Any:
         """The shapes of `resident_arrays`, of which nothing is made where there is one part."""
         if self.data_parts > 1:
-            return jax.eval_shape(self.resident_arrays)
+            return super().resident_shapes()
         points, *entries = self._capacity
         shape = jax.ShapeDtypeStruct
         return tuple(
@@ -136,7 +136,7 @@ class DeviceSource(Source):
             return
         if self.assembly.reads_positives:  # of the first batch, which is whole here
             points, drawn = self._draw_points(0)
-            labels = take(as_sparse_rows(self.labels), points, self.shape_of_step(0)[1])
+            labels = take(as_sparse_rows(self.labels), points, self.shape(0)[1])
             positives = self.terms.positives(self.terms.make(labels, points, drawn))
         sample = _drawn_alone(draw, np.int32(0), positives, self._key[1])
         self._check_sample(sampler, sample, "on_device at step 0")

@@ -35,10 +35,6 @@ class HostSource(Source):
         """Nothing stays on the device."""
         return ()
 
-    def resident_shapes(self) -> Any:
-        """Nothing stays on the device."""
-        return ()
-
     @property
     def assembly(self) -> HostAssembly:
         """The batch that the host sent."""

@@ -171,13 +171,9 @@ class Source(abc.ABC):
         """Steps of one pass; the last is shorter if the batch size does not divide N."""
         return self.order.steps
 
-    def shape(self, epoch: int) -> tuple[int, int]:
-        """Entries of features and of labels that hold any batch of an epoch, rounded up."""
-        return self.sizes.entries(epoch)[:2]
-
-    def shape_of_step(self, step: int) -> tuple[int, int]:
-        """`shape` of the epoch that a step belongs to."""
-        return self.shape(step // self.steps_per_epoch)
+    def shape(self, step: int) -> tuple[int, int]:
+        """Entries of features and of labels that hold any batch of the step's epoch, rounded up."""
+        return self.sizes.entries(step // self.steps_per_epoch)[:2]
 
     def points_of_part(self, part: int) -> range:
         """The points that a part of any batch may have."""
@@ -188,9 +184,9 @@ class Source(abc.ABC):
     def resident_arrays(self) -> Any:
         """The arrays that stay on the device: the training set, or nothing."""
 
-    @abc.abstractmethod
     def resident_shapes(self) -> Any:
         """The shapes of `resident_arrays`."""
+        return jax.eval_shape(self.resident_arrays)
 
     def stack(self, first: int, count: int, length: int = 0) -> Any:
         """The data of steps first .. first + count - 1 of one epoch, stacked.
@@ -245,7 +241,7 @@ class Source(abc.ABC):
         if sampler.needs_batch_positives:
             if terms is None:  # points of other processes may be in the batch
                 assert self.counts.labels_of_all is not None
-                entries = self.data_parts * self.shape_of_step(step)[1]
+                entries = self.data_parts * self.shape(step)[1]
                 known = take(as_sparse_rows(self.counts.labels_of_all), points, entries)
                 terms = self.terms.make(known, points, positives)
             labels = self.terms.positives(terms)
@@ -275,6 +271,6 @@ class Source(abc.ABC):
         Args:
           resident: `resident_arrays()`.
           item: one entry of `stack(...)`.
-          shape: entries of features and labels, static: `shape(epoch)`.
+          shape: entries of features and labels, static: `shape(step)`.
         """
         return self.assembly(resident, item, shape)

@@ -119,8 +119,8 @@ class MemoryPlan:
             else:
                 first_member = all_members
                 if config.members > 1 or config.refit:  # else a second copy of the same tables
-                    model, state = stored.member_before_refit(all_members.mesh)
-                    first_member = dataclasses.replace(all_members, model=model, state=state)
+                    state = stored.member_before_refit(all_members.mesh)
+                    first_member = dataclasses.replace(all_members, model=stored.model, state=state)
                 chosen = choose_memory(config, dataset, first_member, all_members)
             if chosen.memory is None:
                 disk.remove(folder.memory)

@@ -106,17 +106,18 @@ def starting_state(prepared: Prepared, warm_start: WarmStart | None, member: int
     # them. To reorder rows, however, each of several processes needs all rows.
     slots = warm_start.slots
     reads_all_rows = slots is not None and has_several_processes()
-    other, old = warm_start.stored.member(member, None if reads_all_rows else mesh)
+    stored = warm_start.stored
+    other, old = stored.model, stored.member(member, None if reads_all_rows else mesh)
     if slots is not None:
         other, old = _reorder_labels(other, old, slots)
         old = jax.tree.map(jnp.asarray, old) if mesh is None else shard_state(old, mesh)
     shapes = [jax.tree.map(np.shape, (s.features.rows, s.tower, s.head.table.rows, s.head.bias))
               for s in map(abstract_state, (other, model))]  # fmt: skip
     if shapes[0] != shapes[1] or other.encoder != model.encoder:  # two have the same shapes
-        settings = warm_start.run / "config.toml"
+        settings = stored.folder.config
         expected = f"{_describe(model)} (`--config {settings}` takes its settings)"
         raise InputError(f"--warm-start {warm_start.run}", _describe(other), expected)
-    old_weighting, weighting = warm_start.stored.config.weighting, prepared.config.weighting
+    old_weighting, weighting = stored.config.weighting, prepared.config.weighting
     if old_weighting != weighting:
         expected = f"{weighting}, as here; or train with --weighting {old_weighting}"
         found = f"a run with weighting {old_weighting}"

@@ -58,7 +58,7 @@ def diagnose(
         with jax.default_device(host), compiling_for("cpu", 0):
             resident = source.resident_arrays()
             return diagnose(model, source, resident, gather_to_host(state, model), step, loss)
-    shape = source.shape_of_step(step)
+    shape = source.shape(step)
     item = jax.tree.map(lambda leaf: leaf[0], source.stack(step, 1))
 
     @jax.jit

@@ -98,7 +98,7 @@ class StepPrograms:
     ) -> jax.stages.Wrapped:
         """The program of the dispatch whose first step is `first`, compiled for its arguments."""
         program, count = self._program(first), len(stack.step)
-        key = program, self.source.shape_of_step(first), count
+        key = program, self.source.shape(first), count
         if key not in self._compiled:
             with part(COMPILING, "jit(steps)"), _COMPILE_LOCK:
                 # As in `begin`: only JAX's cache keeps the result, and the call finds it there.
@@ -113,7 +113,7 @@ class StepPrograms:
     def _program(self, step: int) -> jax.stages.Wrapped:
         index = self._stage_index(step)
         model, source = self._models_and_sources[index]
-        shape = source.shape_of_step(step)
+        shape = source.shape(step)
         if (shape, index) not in self._programs:
             self._programs[shape, index] = jitted_steps(
                 model, source, shape, self.mesh, options=self._options
@@ -136,7 +136,7 @@ def jitted_steps(
     Args:
       model: the model, with the head of the stage.
       source: the batches of that head.
-      shape: `source.shape` of the epoch.
+      shape: `source.shape` of the steps.
       mesh: the devices that hold the state, or None for one.
       step: the step function, called for each batch.
       options: of the compiler.

@@ -7,13 +7,13 @@ import jax
 import pytest
 import tiny
 from command_line import refused
-from small_runs import arrays, config, log, same
+from small_runs import arrays, config, log, notes, same
 
 import snm
 from snm.checkpoints.manifest import DamagedError
 from snm.checkpoints.store import Checkpoints
 from snm.errors import InputError
-from snm.runs.events import Noted, Stepped
+from snm.runs.events import Stepped
 from snm.runs.folder import RunFolder
 from snm.trainer import training as trainer
 
@@ -66,9 +66,9 @@ def test_a_run_continues_from_the_newest_intact_checkpoint(data, whole, tmp_path
     with pytest.raises(DamagedError, match=r"checkpoints/12: found a damaged checkpoint \(.+\)"):
         snm.load(run)
     events = list(trainer.training(data, tiny.CONFIG, run))
-    (noted,) = (event for event in events if isinstance(event, Noted))
-    assert str(checkpoints.path(12)) in noted.text and "going on from the one before" in noted.text
-    assert [line["text"] for line in log(run) if line["event"] == "noted"] == [noted.text]
+    (noted,) = notes(events)
+    assert str(checkpoints.path(12)) in noted and "going on from the one before" in noted
+    assert [line["text"] for line in log(run) if line["event"] == "noted"] == [noted]
     assert [event.step for event in events if isinstance(event, Stepped)] == [10, 12]
     assert events[-1].result["metrics"] == whole[1]["metrics"]
     assert same(arrays(run), arrays(whole[0]))
@@ -122,8 +122,8 @@ def test_a_damaged_best_checkpoint_is_made_again(data, tmp_path, damage, keep, b
         shutil.rmtree(run / "checkpoints")
     events = list(trainer.training(data, settings, run))
     if begins is not None:
-        noted = [event.text for event in events if isinstance(event, Noted)]
-        assert [f"checkpoints/{best}: found a damaged" in text for text in noted] == [True]
+        (noted,) = notes(events)
+        assert f"checkpoints/{best}: found a damaged" in noted
         assert next(event.step for event in events if isinstance(event, Stepped)) > begins
     assert events[-1].result["best_step"] == best
     assert same(arrays(run), good)
@@ -155,5 +155,5 @@ def test_other_library_versions_are_noted(data, whole, tmp_path, monkeypatch):
         return dataclasses.replace(note, about={**note.about, "versions": versions})
 
     monkeypatch.setattr(Checkpoints, "read", older)
-    noted = [e for e in trainer.training(data, config(epochs=4), run) if isinstance(e, Noted)]
-    assert any("began with jax 0.1.0" in note.text for note in noted)
+    said = notes(trainer.training(data, config(epochs=4), run))
+    assert any("began with jax 0.1.0" in note for note in said)

@@ -9,6 +9,7 @@ import pytest
 import tiny
 from command_line import call
 from scipy.sparse import csr_matrix
+from small_runs import notes
 
 import snm
 from snm import SNMClassifier
@@ -57,7 +58,7 @@ def test_scores_are_lowered_by_the_logarithm_of_the_frequency(trained):
 
     record = json.loads((run / "memory.json").read_text())
     assert record["adjustment"]["strength"] == pytest.approx(2 * STRENGTH)
-    (told,) = [e.text for e in events if getattr(e, "text", "").startswith("logit")]
+    (told,) = [note for note in notes(events) if note.startswith("logit")]
     lowered = "the score of a label with n training points is lowered by 0.4 log n"
     assert told.startswith(f"logit adjustment: {lowered}, P@1/3/5 ")
     metrics = json.loads((run / "result.json").read_text())["metrics"]
@@ -89,7 +90,8 @@ def test_few_points_choose_none(trained, monkeypatch):
     data, run, _ = trained
     dataset, whole = snm.load_data(data), load(run, memory=False)
     config = resolve(CONFIG, dataset)
-    first = snm.Predictor(*StoredRun.open(run).member(1), whole.weighting)
+    stored = StoredRun.open(run)
+    first = snm.Predictor(stored.model, stored.member(1), whole.weighting)
     monkeypatch.setattr(choose_module, "_adjusted", adjusted)
     few = trial.choose_memory(config, dataset, first, whole)
     assert few.record.held_out == 60 < trial.MIN_ADJUSTMENT_POINTS

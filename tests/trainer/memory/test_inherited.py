@@ -4,6 +4,7 @@ Its own points cannot choose: the other run may have been trained on them.
 """
 
 import dataclasses
+import itertools
 import json
 import re
 import shutil
@@ -13,6 +14,7 @@ import pytest
 import tiny
 from edits import accept_edits
 from scipy.sparse import csr_matrix
+from small_runs import notes
 
 import snm
 from snm.config.resolved import read_resolved
@@ -20,6 +22,7 @@ from snm.data.id_space import IdSpace
 from snm.errors import InputError, StoppedError
 from snm.prediction.calibration import Calibration
 from snm.prediction.thresholds import Threshold
+from snm.runs.events import Started
 from snm.runs.folder import RunFolder
 from snm.runs.stored_run import load
 from snm.runs.typed_json import parse_json
@@ -29,17 +32,15 @@ from snm.trainer.start.warm_start import WarmStart
 CONFIG = tiny.REMEMBERING
 
 
-def notes(events):
-    return [event.text for event in events if type(event).__name__ == "Noted"]
+# One member and one epoch of a run that starts from another.
+SHORT = dataclasses.replace(CONFIG, members=1, epochs=1)
 
 
 @pytest.fixture(scope="module")
-def first(tmp_path_factory):
-    place = tmp_path_factory.mktemp("first")
-    data = tiny.neighbour_data(place / "data")
-    result = snm.train(data, CONFIG, place / "run")
-    assert result["memory"]["used"]
-    return place, json.loads((place / "run" / "memory.json").read_text())
+def first(remembering):
+    record = json.loads((remembering / "run" / "memory.json").read_text())
+    assert record["used"]
+    return remembering, record
 
 
 @pytest.mark.parametrize("members", [CONFIG.members, CONFIG.members - 1])
@@ -56,7 +57,7 @@ def test_memory_and_probabilities_are_those_of_the_other_run(first, tmp_path, me
     assert new["settings"] == {**old["settings"], "weight": pytest.approx(weight)}
     assert new["calibration"] == old["calibration"]
     # The first member trains on all points, none of which is held out.
-    started = next(event for event in events if type(event).__name__ == "Started")
+    started = next(event for event in events if isinstance(event, Started))
     assert started.num_points == 600
     again = list(snm.training(place / "data", config, tmp_path / "b", warm_start=place / "run"))
     assert len(again) == 1 and again[0].result["memory"] == new
@@ -64,10 +65,9 @@ def test_memory_and_probabilities_are_those_of_the_other_run(first, tmp_path, me
 
 def test_a_run_without_a_choice_has_none_to_take_over(first, tmp_path):
     place, _ = first
-    off = dataclasses.replace(CONFIG, memory="off", logit_adjustment="off")
+    off = dataclasses.replace(SHORT, memory="off", logit_adjustment="off")
     snm.train(place / "data", off, tmp_path / "a")
-    config = dataclasses.replace(CONFIG, epochs=1)
-    events = list(snm.training(place / "data", config, tmp_path / "b", warm_start=tmp_path / "a"))
+    events = list(snm.training(place / "data", SHORT, tmp_path / "b", warm_start=tmp_path / "a"))
     assert any(note.startswith("memory of neighbours: not tried, as ") for note in notes(events))
     assert "memory" not in events[-1].result and load(tmp_path / "b").memory is None
     assert np.isfinite(events[-1].result["metrics"]["P@1"])
@@ -75,7 +75,7 @@ def test_a_run_without_a_choice_has_none_to_take_over(first, tmp_path):
 
 def test_off_stays_off(first, tmp_path):
     place, _ = first
-    config = dataclasses.replace(CONFIG, memory="off", logit_adjustment="off", epochs=1)
+    config = dataclasses.replace(SHORT, memory="off", logit_adjustment="off")
     events = list(snm.training(place / "data", config, tmp_path / "b", warm_start=place / "run"))
     assert "memory" not in events[-1].result
     said = r"memory of neighbours: that of .* are not taken over \(--memory off\)$"
@@ -86,21 +86,21 @@ def test_nothing_is_taken_over_where_auto_tries_no_memory(first, tmp_path):
     place, _ = first
     few = snm.load_data(place / "data")
     few = dataclasses.replace(few, train=few.train.take(np.arange(150)), sha256="1" * 64)
-    config = dataclasses.replace(CONFIG, memory="auto", logit_adjustment="auto", epochs=1)
-    events = list(snm.training(few, config, tmp_path / "b", warm_start=place / "run",
-                               same_ids=True))  # fmt: skip
+    config = dataclasses.replace(SHORT, memory="auto", logit_adjustment="auto")
+    events = snm.training(few, config, tmp_path / "b", warm_start=place / "run", same_ids=True)
+    before = list(itertools.takewhile(lambda event: not isinstance(event, Started), events))
+    events.close()
     said = r"are not taken over \(auto tries none here\)$"
-    assert any(re.search(said, note) for note in notes(events))
+    assert any(re.search(said, note) for note in notes(before))
 
 
 def test_a_run_goes_on_with_what_it_took_over(first, tmp_path):
     """Also when the other run is gone; nothing stale is left beside new parameters."""
     place, _ = first
     shutil.copytree(place / "run", tmp_path / "a")
-    config = dataclasses.replace(CONFIG, epochs=1)
-    snm.train(place / "data", config, tmp_path / "b", warm_start=tmp_path / "a")
+    snm.train(place / "data", SHORT, tmp_path / "b", warm_start=tmp_path / "a")
     shutil.rmtree(tmp_path / "a")
-    longer = dataclasses.replace(config, epochs=2)
+    longer = dataclasses.replace(SHORT, epochs=2)
     result = snm.train(place / "data", longer, tmp_path / "b", warm_start=tmp_path / "a")
     assert result["memory"]["used"] and result["epochs"] == 2
     again = snm.evaluate(tmp_path / "b")
@@ -111,14 +111,15 @@ def test_an_interrupted_run_takes_over_what_it_began_with(first, tmp_path):
     """The other run is gone before the end."""
     place, old = first
     shutil.copytree(place / "run", tmp_path / "a")
-    config = dataclasses.replace(CONFIG, epochs=1)
     with pytest.raises(StoppedError):
-        snm.train(place / "data", config, tmp_path / "b", warm_start=tmp_path / "a",
+        snm.train(place / "data", SHORT, tmp_path / "b", warm_start=tmp_path / "a",
                   stop=lambda: True)  # fmt: skip
     assert not (tmp_path / "b" / "memory.json").exists()
     shutil.rmtree(tmp_path / "a")
-    result = snm.train(place / "data", config, tmp_path / "b", warm_start=tmp_path / "a")
-    assert result["memory"]["used"] and result["memory"]["settings"] == old["settings"]
+    result = snm.train(place / "data", SHORT, tmp_path / "b", warm_start=tmp_path / "a")
+    weight = old["settings"]["weight"] / CONFIG.members
+    assert result["memory"]["used"]
+    assert result["memory"]["settings"] == {**old["settings"], "weight": pytest.approx(weight)}
     assert result["memory"]["calibration"] == old["calibration"]
 
 

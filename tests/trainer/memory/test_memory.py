@@ -13,6 +13,7 @@ import tiny
 from devices import mesh_here
 from edits import accept_edits
 from scipy import sparse
+from small_runs import log
 
 import snm
 from snm.config.resolve import resolve
@@ -28,11 +29,8 @@ CONFIG = tiny.REMEMBERING
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    place = tmp_path_factory.mktemp("memory")
-    data = tiny.neighbour_data(place / "data")
-    events = list(snm.training(data, CONFIG, place / "run"))
-    return data, place / "run", events
+def trained(remembering):
+    return remembering / "data", remembering / "run"
 
 
 @pytest.fixture(scope="module")
@@ -47,28 +45,27 @@ def unseen(trained):
 
 
 def test_pays_and_says_so(trained):
-    _, run, events = trained
+    _, run = trained
     record = json.loads((run / "memory.json").read_text())
     assert record["used"] and record["gain"] > 2 * record["error"] > 0
     assert record["held_out"] == 60 and record["points"] == 600
     result = json.loads((run / "result.json").read_text())
     assert result["memory"] == record
-    (told,) = [e.text for e in events if getattr(e, "text", "").startswith("memory of")]
+    lines = log(run)
+    (told,) = [line["text"] for line in lines if line["event"] == "noted"]
     assert told.startswith("memory of neighbours: used, ") and "of 600 training points" in told
     assert "; P@1/3/5 on 60 held-out points " in told and " without, " in told
-    lines = (run / "log.jsonl").read_text().splitlines()
-    assert any("memory of neighbours: used" in line for line in lines)
-    assert not any("resumed" in line for line in lines)
+    assert not any(line["event"] == "resumed" for line in lines)
 
 
 def test_only_the_first_member_leaves_points_out(trained):
-    _, _, events = trained
-    started = [event for event in events if type(event).__name__ == "Started"]
-    assert [event.num_points for event in started] == [540, 600]
+    steps = [line for line in log(trained[1]) if line["event"] == "stepped"]
+    for phase, points in (("train", 540), ("member-2", 600)):
+        assert sum(line["points"] for line in steps if line["phase"] == phase) == 2 * points
 
 
 def test_the_disk_must_have_room_for_it_too(trained, tmp_path, monkeypatch):
-    data, run, _ = trained
+    data, run = trained
     dataset = snm.load_data(data)
     free = (run / "memory.npz").stat().st_size  # and none for a checkpoint
     found = SimpleNamespace(disk_usage=lambda path: SimpleNamespace(free=free))
@@ -118,7 +115,7 @@ def test_scores_are_those_of_the_model_and_the_memory(trained, model, unseen):
 
 
 def test_evaluation_is_with_the_memory(trained, model, unseen):
-    data, run, _ = trained
+    data, run = trained
     result = json.loads((run / "result.json").read_text())["metrics"]
     assert snm.evaluate(run, data=data)["metrics"] == result
     assert result["P@1"] > 5 + precision_of(load(run, memory=False), unseen)
@@ -131,7 +128,7 @@ def precision_of(predictor, test):
 
 
 def test_a_finished_run_is_not_tried_again_unless_its_memory_is_damaged(trained, tmp_path):
-    data, run, _ = trained
+    data, run = trained
     copy = shutil.copytree(run, tmp_path / "run")
     before = (copy / "memory.npz").read_bytes()
     (finished,) = snm.training(data, CONFIG, copy)
@@ -145,7 +142,7 @@ def test_a_finished_run_is_not_tried_again_unless_its_memory_is_damaged(trained,
 
 
 def test_a_missing_memory_is_one_line(trained, tmp_path):
-    _, run, _ = trained
+    _, run = trained
     copy = shutil.copytree(run, tmp_path / "run")
     (copy / "memory.npz").unlink()
     with pytest.raises(InputError, match=r"memory\.npz: found no such file"):
@@ -184,7 +181,7 @@ def test_answers_on_a_mesh_are_those_of_one_device(trained, model, unseen, mesh)
 
 @pytest.mark.slow
 def test_a_run_on_a_mesh_has_the_memory_of_one_device(trained, tmp_path):
-    data, run, _ = trained
+    data, run = trained
     config = dataclasses.replace(CONFIG, mesh="data=2,label=2")
     result = snm.train(data, config, tmp_path / "run")
     expected = json.loads((run / "result.json").read_text())
@@ -200,7 +197,7 @@ def test_a_run_on_a_mesh_has_the_memory_of_one_device(trained, tmp_path):
 
 
 def test_predictions_are_explained(trained, model, tmp_path, capsys):
-    data, run, _ = trained
+    data, run = trained
     dataset = snm.load_data(data)
     test, train = dataset.test, dataset.train
     out = tmp_path / "answers.jsonl"
@@ -239,7 +236,7 @@ def test_predictions_are_explained(trained, model, tmp_path, capsys):
 
 
 def test_a_run_without_a_memory_explains_by_features(trained, tmp_path):
-    data, run, _ = trained
+    data, run = trained
     copy = shutil.copytree(run, tmp_path / "run")
     record = json.loads((copy / "memory.json").read_text())
     (copy / "memory.json").write_text(json.dumps({**record, "used": False}))
@@ -252,7 +249,7 @@ def test_a_run_without_a_memory_explains_by_features(trained, tmp_path):
 
 
 def test_probabilities_of_a_run(trained, model, unseen, tmp_path, capsys):
-    data, run, _ = trained
+    data, run = trained
     labels, _ = model.predict(unseen.features, 5)
     found, p = model.predict_proba(unseen.features, 5)
     np.testing.assert_array_equal(found, labels)
@@ -286,7 +283,7 @@ def test_probabilities_of_a_run(trained, model, unseen, tmp_path, capsys):
 
 def test_thresholds_of_a_run(trained, model, unseen, tmp_path, capsys):
     """Each makes its own F1 higher on other points than 0.5 does."""
-    data, run, _ = trained
+    data, run = trained
     at = {one["threshold"]: one for one in snm.evaluate(
         run, data=data, thresholds=["0.5", "micro-f1", "macro-f1", "f1@5"]
     )["at_threshold"]}  # fmt: skip
@@ -319,7 +316,7 @@ def predicted(capsys, *words):
 
 
 def test_runs_without_probabilities_say_so(trained, tmp_path, capsys):
-    _, run, _ = trained
+    _, run = trained
     copy = shutil.copytree(run, tmp_path / "copy")
     record = json.loads((copy / "memory.json").read_text())
     whole = record["calibration"]
@@ -373,7 +370,7 @@ def test_runs_without_probabilities_say_so(trained, tmp_path, capsys):
 
 def test_points_of_weight_0_neither_choose_nor_vote(trained, model):
     """And the others vote with their weights."""
-    data, run, _ = trained
+    data, run = trained
     loaded = snm.load_data(data)
     weights = (np.arange(600) % 4 / 2).astype(np.float32)
     train = dataclasses.replace(loaded.train, weights=weights)

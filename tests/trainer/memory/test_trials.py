@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tiny
 from scipy import sparse
+from small_runs import notes
 
 import snm
 from snm.config import resolve as resolve_module
@@ -15,8 +16,9 @@ from snm.data.dataset import Dataset, Points
 from snm.errors import InputError
 from snm.evaluation.evaluate import evaluate_points
 from snm.runs.stored_run import load
-from snm.trainer.memory import notes
+from snm.trainer.memory import notes as notes_module
 from snm.trainer.memory.notes import why_no_adjustment, why_no_memory
+from snm.trainer.memory.trial import split_for_memory
 
 CONFIG = tiny.REMEMBERING
 
@@ -32,7 +34,7 @@ def test_off_where_there_are_no_neighbours(tmp_path):
     assert (record["points"], record["bytes"]) == (0, 0)
     assert not (tmp_path / "run" / "memory.npz").exists()
     assert load(tmp_path / "run").memory is None
-    (told,) = (e.text for e in events if "memory of neighbours: " in getattr(e, "text", ""))
+    (told,) = (note for note in notes(events) if "memory of neighbours: " in note)
     why = "as the gain on held-out points is not above two standard errors"
     assert told.startswith(
         f"memory of neighbours: not used, {why}; at best, P@1/3/5 on 60 held-out"
@@ -70,7 +72,8 @@ def test_labels_that_are_dropped_stay_dropped(tmp_path):
     data = tiny.tastes()
     points, features = data.train, data.train.features.toarray()
     # A model that learned nothing needs the memory.
-    config = dataclasses.replace(CONFIG, members=1, seen="drop", learning_rate=1e-6)
+    changes = dict(members=1, epochs=1, seen="drop", item_splits=0, learning_rate=1e-6)
+    config = dataclasses.replace(CONFIG, **changes)
     snm.train(data, config, tmp_path / "run")
     predictor = load(tmp_path / "run")
     assert predictor.memory is not None
@@ -108,7 +111,7 @@ def test_several_processes_have_none_and_say_so(monkeypatch):
     made = snm.generate(points=600, test_points=0, features=120, labels=60, seed=0)
     auto = dataclasses.replace(CONFIG, memory="auto", seen="keep", input_dropout=0.0)
     assert why_no_memory(auto, made) is None
-    for module in (notes, resolve_module):
+    for module in (notes_module, resolve_module):
         monkeypatch.setattr(module, "has_several_processes", lambda: True)
     assert resolve(auto, made).memory == "off"
     assert (
@@ -119,25 +122,21 @@ def test_several_processes_have_none_and_say_so(monkeypatch):
         resolve(dataclasses.replace(auto, memory="on"), made)
 
 
-@pytest.mark.parametrize("choosing", [False, True])
-def test_none_is_tried_where_only_the_points_that_could_choose_have_labels_or_none(
-    choosing, tmp_path
-):
+def test_none_is_tried_where_only_the_points_that_could_choose_have_labels_or_none(tmp_path):
     made = snm.generate(points=600, test_points=0, features=120, labels=60, seed=0)
     data = Dataset("few", made.train, None, None, "0" * 64)
     _, held = data.rows_of_split(0.1, CONFIG.seed)
-    some = np.full(600, not choosing)
-    some[held] = choosing
-    labels = sparse.csr_matrix(sparse.diags(some.astype(np.float32)) @ made.train.labels)
-    labels.eliminate_zeros()
-    data = dataclasses.replace(data, train=Points(made.train.features, labels))
-    config = dataclasses.replace(CONFIG, members=1)
+    config = dataclasses.replace(CONFIG, members=1, epochs=1)
+    for choosing in (True, False):
+        some = np.full(600, not choosing)
+        some[held] = choosing
+        labels = sparse.csr_matrix(sparse.diags(some.astype(np.float32)) @ made.train.labels)
+        labels.eliminate_zeros()
+        data = dataclasses.replace(data, train=Points(made.train.features, labels))
+        assert split_for_memory(config, data) is None
     events = list(snm.training(data, config, tmp_path / "run"))
     assert "memory" not in events[-1].result and load(tmp_path / "run").memory is None
-    told = [
-        one.text for one in events if getattr(one, "text", "").startswith("memory of neighbours: ")
-    ]
-    assert told == [
+    assert [note for note in notes(events) if note.startswith("memory of neighbours: ")] == [
         "memory of neighbours: not tried, since no point that could choose it has a label and a "
         "feature"
     ]

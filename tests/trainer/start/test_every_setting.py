@@ -79,7 +79,7 @@ def trained(data, settings):
     state, stored = init_state(model), source.resident_arrays()
     for step in range(3):
         item = jax.tree.map(lambda leaf: leaf[0], source.stack(step, 1))
-        batch = source.materialize(stored, item, source.shape_of_step(step))
+        batch = source.materialize(stored, item, source.shape(step))
         state, metrics = one_step(model, state, batch)
         assert metrics.ok
     head = state.head

@@ -9,6 +9,7 @@ import pytest
 import tiny
 from command_line import call, refused
 from edits import accept_edits
+from small_runs import notes
 
 import snm
 from snm.data.id_space import IdSpace
@@ -141,13 +142,10 @@ def test_warm_start_maps_labels_by_name(place, tmp_path, mesh):
     still = {"learning_rate": 1e-30, "tower_learning_rate": 1e-30, "epochs": 1, "mesh": mesh}
     config = snm.Config(**{**tiny.CONFIG.__dict__, **still})
     events = list(snm.training(place / "other", config, tmp_path / "new", warm_start=place / "run"))
-    notes = [event.text for event in events if type(event).__name__ == "Noted"]
-    assert [note for note in notes if "mapped" in note] == [
+    assert [note for note in notes(events) if "mapped" in note] == [
         f"labels of {place / 'run'} were mapped by name to those of other"
     ]
-    (_, old), (_, new) = (
-        StoredRun.open(folder).member(1) for folder in (place / "run", tmp_path / "new")
-    )
+    old, new = (StoredRun.open(folder).member(1) for folder in (place / "run", tmp_path / "new"))
     np.testing.assert_allclose(new.head.table.rows, old.head.table.rows[ORDER], atol=1e-6)
     np.testing.assert_allclose(new.head.bias, old.head.bias[ORDER], atol=1e-6)
     one = snm.evaluate(place / "run")["metrics"]["P@1"]

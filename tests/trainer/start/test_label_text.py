@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import tiny
 from command_line import call, refused
+from small_runs import notes
 
 import snm
 from snm.config.resolve import resolve
@@ -23,7 +24,7 @@ from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.grow.grown_memory import grown_memory
 from snm.memory.memory import EARLIER_POINT, LABEL_NAME
-from snm.runs.events import NonFiniteError, Noted
+from snm.runs.events import NonFiniteError
 from snm.runs.stored_run import StoredRun, load
 from snm.trainer.phase import first_phase
 from snm.trainer.start.prepare import label_name_points, prepare
@@ -67,7 +68,7 @@ def without_names(place):
 
 
 def tables(run):
-    _, state = StoredRun.open(run).member(1)
+    state = StoredRun.open(run).member(1)
     return [np.asarray(x) for x in (state.features.rows, state.head.table.rows, state.head.bias)]
 
 
@@ -193,8 +194,8 @@ def test_refit_and_validation_with_names(place, tmp_path):
 
 
 def test_the_run_says_so(trained):
-    notes = [event.text for event in trained[1] if isinstance(event, Noted)]
-    assert "80 label names are training points too (--label-text off leaves them out)" in notes
+    said = "80 label names are training points too (--label-text off leaves them out)"
+    assert said in notes(trained[1])
 
 
 def test_weighted_points_and_their_names(place):
@@ -259,8 +260,10 @@ def test_new_points_and_names_join_the_memory(place, remembering, tmp_path):
 
 def load_predictor_of(run, member):
     whole = load(run)
-    model, state = StoredRun.open(run).member(member)
-    return snm.Predictor(model, state, whole.weighting, vectorizer=whole.vectorizer)
+    stored = StoredRun.open(run)
+    return snm.Predictor(
+        stored.model, stored.member(member), whole.weighting, vectorizer=whole.vectorizer
+    )
 
 
 def test_a_new_name_weighs_as_the_stored_points(remembering):

@@ -61,8 +61,8 @@ def test_the_device_makes_the_same_batches(uneven, positives, weights, sampler):
     stored = device.resident_arrays()
     last = host.steps_per_epoch - 1
     for step in (0, last, last + 1):
-        shape = host.shape_of_step(step)
-        assert shape == device.shape_of_step(step)
+        shape = host.shape(step)
+        assert shape == device.shape(step)
         sent, made = (jax.tree.map(lambda leaf: leaf[0], s.stack(step, 1)) for s in (host, device))
         one, two = host.materialize((), sent, shape), device.materialize(stored, made, shape)
         for name in ("features", "terms", "known", "step"):
@@ -91,7 +91,7 @@ def test_every_entry_comes_once_an_epoch(uneven):
         assert sorted(order[order >= 0]) == list(range(148))
         orders.append(order)
         first = epoch * batches.steps_per_epoch
-        shape = batches.shape(epoch)
+        shape = batches.shape(first)
         for step in range(batches.steps_per_epoch):
             batch = jax.tree.map(lambda leaf: leaf[0], batches.stack(first + step, 1))
             points = order[step][order[step] >= 0]

@@ -14,7 +14,6 @@ from snm.config.resolve import resolve
 from snm.data.weighting import Weighting
 from snm.head import plan as head_plan
 from snm.head.plan import plan_step
-from snm.model.model import abstract_state
 from snm.model.placement import init_state_on
 from snm.runs.events import Saved
 from snm.trainer.start import centroids as centroids_module
@@ -149,15 +148,3 @@ def test_centroids_do_not_depend_on_the_length(data, monkeypatch):
         one = prepared(data, class_init="centroid", steps_per_dispatch=length)
         rows.append(np.asarray(start_at_centroids(one, init_state_on(one.model)).head.table.rows))
     np.testing.assert_array_equal(*rows)
-
-
-def test_members_have_the_same_program(data):
-    """Seeds are data: of the points' order, and of the draws on the device."""
-    texts = []
-    for seed in (0, 1_000_003):
-        one = prepared(data, seed=seed)
-        model = one.model
-        steps = jitted_steps(model, one.source, one.source.shape(0))
-        resident = jax.eval_shape(one.source.resident_arrays)
-        texts.append(steps.lower(abstract_state(model), resident, one.source.stack(0, 2)).as_text())
-    assert texts[0] == texts[1]

@@ -53,8 +53,8 @@ def test_trainings_at_other_rates_share_their_programs(place, compilations, tmp_
     config = dataclasses.replace(
         ONE_SIZE, data_on=place, encoder="relu", learn_score_scale=True, dim=46
     )
-    for rates in ({}, {"learning_rate": 2.0}, {"tower_learning_rate": 0.3},
-                  {"scale_learning_rate": 0.5}, {"schedule": "linear"}):  # fmt: skip
+    others = {"learning_rate": 2.0, "tower_learning_rate": 0.3, "scale_learning_rate": 0.5}
+    for rates in ({}, {**others, "schedule": "linear"}):
         run = tmp_path / f"run {len(models)}"
         snm.train(data, dataclasses.replace(config, **rates), run)
         models.append(snm.load(run).model)

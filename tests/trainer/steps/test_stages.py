@@ -173,7 +173,7 @@ def test_each_stage_draws_its_own_number_of_labels(data, tmp_path):
         head = dataclasses.replace(prepared.model.spec, sampled=(4, 8, 16)[step // 4])
         source = dataclasses.replace(prepared.source, spec=head)
         alone = dataclasses.replace(prepared.model, spec=head)
-        program = jitted_steps(alone, source, source.shape_of_step(step))
+        program = jitted_steps(alone, source, source.shape(step))
         state, _ = program(state, (), source.stack(step, 1))
     for found, wanted in zip(arrays(tmp_path / "resized"), jax.tree.leaves(state), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
