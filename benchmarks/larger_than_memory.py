@@ -63,7 +63,7 @@ def measure(folder: Path, limit: int, times: float, *flags: str) -> dict[str, An
         "import": ("data", "import", texts, "--out", data, "--vectorizer", "hashing",
                    "--features", 1 << 16, "--test-fraction", min(0.5, 2000 / points)),
         "train": ("train", data, "--run-dir", run, "--preset", "fast", "--dim", 64, *flags),
-        "predict": ("predict", run, texts, "--k", 1, "--output", folder / "answers.jsonl"),
+        "predict": ("predict", run, texts, "--k", 1, "--out", folder / "answers.jsonl"),
     }  # fmt: skip
     measured = {name: run_limited(command, limit, folder) for name, command in commands.items()}
     with (folder / "answers.jsonl").open(encoding="utf-8") as answers:

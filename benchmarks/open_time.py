@@ -97,7 +97,7 @@ def export_model(place: Path, shape: str = "amazon670k") -> Path:
         place.mkdir(parents=True, exist_ok=True)
         write_run(place, shape)
         export = [sys.executable, "-m", "snm", "export", str(place / "run"), "--to", "npy"]
-        subprocess.run([*export, "--output", str(place / "export")], check=True)
+        subprocess.run([*export, "--out", str(place / "export")], check=True)
     return place / "export"
 
 

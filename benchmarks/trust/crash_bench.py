@@ -75,9 +75,9 @@ class Bench:
             "import": ("data", "import", self.place / "rows.jsonl", "--out", out),
             "synth": ("data", "synth", out, "--points=60", "--test-points=9", "--features=30",
                       "--labels=20", "--labels-per-point=2", "--nonzeros-per-point=4"),
-            "export": ("export", run, "--to", "npz", "--output", out),
-            "grow": ("grow", run, "--labels", self.place / "names.txt", "--output", out),
-            "predict": ("predict", run, self.place / "points.txt", "--output", out),
+            "export": ("export", run, "--to", "npz", "--out", out),
+            "grow": ("grow", run, "--labels", self.place / "names.txt", "--out", out),
+            "predict": ("predict", run, self.place / "points.txt", "--out", out),
         }  # fmt: skip
         found = {verb: (out, lambda args=args: run_command(*args)) for verb, args in words.items()}
         archive = self.place / "data.zip"

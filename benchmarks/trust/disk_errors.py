@@ -110,7 +110,7 @@ def commands_of(bench: Bench) -> list[Command]:
 
     def export(form: str) -> Command:
         data_option = ("--data", bench.source) if form in LIBRARIES else ()
-        words = ("export", bench.run, "--to", form, *data_option, "--output")
+        words = ("export", bench.run, "--to", form, *data_option, "--out")
         return Command(f"export {form}", lambda folder: run_command(*words, folder / "out"))
 
     return [

@@ -35,7 +35,7 @@ def measure(run: Path, config: ResolvedConfig, dataset: Dataset, place: Path) ->
     propensity = (config.propensity_a, config.propensity_b)
     for rows in ("float32", "int8"):
         out = place / rows
-        Export(run, to="npy", output=out, rows=rows)()
+        Export(run, to="npy", out=out, rows=rows)()
         model = snm.load(out)
         metrics = score_test_points(model, dataset, propensity)["metrics"]
         files = [out / f"model-{table}.npy" for table in ("feature_rows", "class_rows")]

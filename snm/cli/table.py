@@ -79,9 +79,9 @@ VERBS = (
     Verb("evaluate", Evaluate, "RUN", "evaluate a trained model on test points"),
     Verb("predict", Predict, "RUN INPUT", "write the best labels of each point"),
     Verb("doctor", Doctor, "DATA|RUN", "find problems and say how to fix them"),
-    Verb("export", Export, "RUN --to KIND --output DIR", "write arrays or a search index"),
+    Verb("export", Export, "RUN --to KIND --out DIR", "write arrays or a search index"),
     Verb("serve", Serve, "RUN", "answer over HTTP", exits_at_once=True),
-    Verb("grow", Grow, "RUN --data DATA --output RUN", "add labels and points to a model"),
+    Verb("grow", Grow, "RUN --data DATA --out RUN", "add labels and points to a model"),
     Verb("compare", Compare, "DATA --out DIR", "compare losses, samplers and packages",
          again="keeps what is done, and goes on"),  # before and after its runs
     Verb("bounds", Bounds, "RUN", "evaluate generalization bounds"),

@@ -54,11 +54,11 @@ class Export:
 
     For example:
 
-      snm export runs/eurlex --to npy --output out/model
-      snm export runs/eurlex --to safetensors --output out/eurlex
-      snm export runs/eurlex --to hub --license cc-by-4.0 --output out/hub
-      snm export runs/eurlex --to faiss --output out/index
-      snm export runs/eurlex --to hnswlib --output out/fast --search-effort 32
+      snm export runs/eurlex --to npy --out out/model
+      snm export runs/eurlex --to safetensors --out out/eurlex
+      snm export runs/eurlex --to hub --license cc-by-4.0 --out out/hub
+      snm export runs/eurlex --to faiss --out out/index
+      snm export runs/eurlex --to hnswlib --out out/fast --search-effort 32
       snm evaluate runs/eurlex --index out/index
     """
 
@@ -67,7 +67,7 @@ class Export:
     to: Annotated[str, arg(constructor=_FORMS)]
     """Format: arrays (npy, npz, safetensors), a folder for the Hugging Face Hub (hub) or an index
     (faiss, hnswlib)."""
-    output: Path
+    out: Path
     """Folder to create; must not exist."""
     rows: Literal["float32", "int8"] = "float32"
     """How `--to npy` stores feature and label embeddings; int8 has a scale for each of them."""
@@ -130,9 +130,9 @@ class Export:
         if self.to == "hub":
             _write_hub(self, predictor)
             return
-        out, folder = self.output, RunFolder(self.run)
+        out, folder = self.out, RunFolder(self.run)
         manifest = make_manifest(predictor, run_origin(self.run), self.rows)
-        with atomic_folder("--output", out) as partial, waiting(f"writing {out}"):
+        with atomic_folder("--out", out) as partial, waiting(f"writing {out}"):
             if self.builds_index:
                 manifest["index"] = _write_index(self, predictor, points, manifest, partial)
             else:
@@ -163,7 +163,7 @@ def _check(command: Export) -> None:
     """
     from snm.system.files import check_new
 
-    check_new("--output", command.output)
+    check_new("--out", command.out)
     if command.quantizes and command.to != "npy":
         raise InputError(f"--rows {command.rows}", f"--to {command.to}", "--to npy")
     _check_hub(command)
@@ -200,8 +200,8 @@ def _write_hub(command: Export, predictor: Predictor) -> None:
     from snm.system.files import atomic_folder
     from snm.system.terminal import say, waiting
 
-    out = command.output
-    with atomic_folder("--output", out) as partial, waiting(f"writing {out}"):
+    out = command.out
+    with atomic_folder("--out", out) as partial, waiting(f"writing {out}"):
         write_hub(
             predictor,
             command.run,

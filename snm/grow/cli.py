@@ -37,14 +37,14 @@ class Grow:
 
     For example:
 
-      snm grow runs/a --labels new.txt --data data/grown --output runs/grown
-      snm grow runs/a --data data/since --output runs/today
+      snm grow runs/a --labels new.txt --data data/grown --out runs/grown
+      snm grow runs/a --data data/since --out runs/today
       snm train data/grown --run-dir runs/b --warm-start runs/grown
     """
 
     run: Annotated[Positional[Path], arg(metavar="RUN")]
     """Folder of a finished run."""
-    output: Path
+    out: Path
     """Folder of the new run; must not exist."""
     labels: Path | None = None
     """File with the names of the new labels, one per line; their ids follow the old ones. By
@@ -70,8 +70,8 @@ class Grow:
         from snm.system.files import atomic_folder, check_new
         from snm.system.terminal import say, waiting
 
-        out = self.output
-        check_new("--output", out)
+        out = self.out
+        check_new("--out", out)
         if self.same_ids and self.data is None:
             raise InputError("--same-ids", "no --data", "the data that have the same ids")
         old = StoredRun.open(self.run)
@@ -94,7 +94,7 @@ class Grow:
             dataset, mapped = renumber_labels(dataset, grown, same_ids=same_ids, train_too=True)
             if mapped is not None:
                 say(mapped)
-        with atomic_folder("--output", out) as partial, waiting(f"growing {self.run}"):
+        with atomic_folder("--out", out) as partial, waiting(f"growing {self.run}"):
             counts, memory = write_grown(
                 old, RunFolder(partial), predictor, before + names, dataset, self.data
             )
@@ -143,17 +143,17 @@ def _report(
         yield (
             f"added {counted(new, 'label')} to {old_labels}; rows at the start: "
             f"{counts.points:,} by points, {counts.names:,} by name, {random}; "
-            f"written to {command.output}"
+            f"written to {command.out}"
         )
     else:
-        yield f"no new label beside {old_labels}; written to {command.output}"
+        yield f"no new label beside {old_labels}; written to {command.out}"
     if memory is not None and predictor.memory is not None:
         stored, before = len(memory.rows), len(predictor.memory.rows)
         yield f"memory of neighbours: {stored:,} stored points, before {before:,}"
     if new and predictor.calibration is not None:
         yield "probabilities were fitted without the new labels; a training anew fits them to all"
     data = shlex.quote(command.data or "DATA")
-    yield f"next: snm train {data} --run-dir RUN {warm_start_flags(command.output)}"
+    yield f"next: snm train {data} --run-dir RUN {warm_start_flags(command.out)}"
     yield f"      {IF_ALL_POINTS}"
 
 

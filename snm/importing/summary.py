@@ -171,4 +171,4 @@ def _next_of_like(options: ImportOptions, counts: Counts) -> Iterator[str]:
         )
     else:
         quoted, data = shlex.quote(str(run)), shlex.quote(str(options.out))
-        yield f"next: snm grow {quoted} --data {data} --output NEW"
+        yield f"next: snm grow {quoted} --data {data} --out NEW"

@@ -143,8 +143,8 @@ WRONG_WORDS = [
     ("predict RUN --k", "--k: found no value, expected one after it"),
     (
         "export RUN",
-        "snm export: found no --to and no --output, "
-        "expected --to {npy,npz,safetensors,hub,faiss,hnswlib} and --output PATH",
+        "snm export: found no --to and no --out, "
+        "expected --to {npy,npz,safetensors,hub,faiss,hnswlib} and --out PATH",
     ),
     ("train", "snm train: found no DATA and no --run-dir, expected DATA and --run-dir PATH"),
     (
@@ -277,27 +277,25 @@ def test_warm_start_from_other_shapes_writes_nothing(data, run, tmp_path, capsys
 def test_bad_predictions(data, run, tmp_path, capsys):
     wide, out = tmp_path / "wide.txt", tmp_path / "answers.jsonl"
     wide.write_text("1 31 20\n1 2:1\n")
-    said = refused(capsys, "predict", run, wide, "--output", out)
+    said = refused(capsys, "predict", run, wide, "--out", out)
     assert said == f"{wide}:1: found a header of 31 features, expected 30"
     test = data / "test.txt"
     missing = tmp_path / "none" / "answers"
-    said = refused(capsys, "predict", run, test, "--output", missing)
-    assert (
-        said == f"--output {missing}: found no such folder, expected a file in a folder that exists"
-    )
-    assert "a folder" in refused(capsys, "predict", run, test, "--output", tmp_path)
-    assert "--output /proc/x: found" in refused(capsys, "predict", run, test, "--output", "/proc/x")
+    said = refused(capsys, "predict", run, test, "--out", missing)
+    assert said == f"--out {missing}: found no such folder, expected a file in a folder that exists"
+    assert "a folder" in refused(capsys, "predict", run, test, "--out", tmp_path)
+    assert "--out /proc/x: found" in refused(capsys, "predict", run, test, "--out", "/proc/x")
     for k in (0, 21, 100_000):
         said = refused(capsys, "predict", run, test, "--k", k)
         assert said == f"--k: found {k}, expected 1 to 20, the number of labels"
-    assert "no config.toml" in refused(capsys, "predict", data, test, "--output", out)
+    assert "no config.toml" in refused(capsys, "predict", data, test, "--out", out)
     said = refused(capsys, "predict", run, data)
     assert said == f"{data}: found a folder, expected a file of points"
     said = refused(capsys, "predict", wide, "--text", "x")
     assert said == f"{wide}: found a file, expected the folder of a run (`snm train`)"
     late = tmp_path / "late.txt"
     late.write_text("2 30 20\n1 2:1\n1 2:nan\n")
-    assert refused(capsys, "predict", run, late, "--output", out).startswith(f"{late}:3: found")
+    assert refused(capsys, "predict", run, late, "--out", out).startswith(f"{late}:3: found")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["late.txt", "wide.txt"]
 
 
@@ -309,11 +307,11 @@ def test_bad_predictions(data, run, tmp_path, capsys):
         "train DATA --run-dir NEW --warm-start LONG",
         "predict LONG --text x",
         "predict RUN LONG",
-        "predict RUN --text x --output LONG",
-        "predict RUN --text x --output LONG/file",
+        "predict RUN --text x --out LONG",
+        "predict RUN --text x --out LONG/file",
         "evaluate RUN --data LONG",
-        "export RUN --to npy --output LONG",
-        "grow RUN --output LONG",
+        "export RUN --to npy --out LONG",
+        "grow RUN --out LONG",
         "compare LONG --out NEW",
         "doctor LONG",
         "data stats LONG",

@@ -34,7 +34,7 @@ COMMANDS = {
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_an_unfinished_run_is_named(name, run, killed, data, tmp_path, capsys):
-    words = {"predict": [data / "test.txt"], "export": ["--output", tmp_path / "out"]}
+    words = {"predict": [data / "test.txt"], "export": ["--out", tmp_path / "out"]}
     said = f"snm: {killed} is not finished, this is step 12; the same `snm train` command goes on\n"
     status = 2 if name == "serve" else 0
     call(name, killed, *words.get(name, []), *COMMANDS[name], status=status)

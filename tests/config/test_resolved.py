@@ -105,7 +105,7 @@ def test_a_file_that_lacks_a_setting_is_of_another_version(tmp_path, capsys):
     path.write_text("".join(line for line in whole.splitlines(True) if "seen = " not in line))
     accept_edits(run)
     said = "config.toml: found no seen, expected all settings: it is cut off, or of another version"
-    for words in (("evaluate", run), ("export", run, "--to", "npz", "--output", out),
+    for words in (("evaluate", run), ("export", run, "--to", "npz", "--out", out),
                   ("train", data, "--run-dir", run, *tiny.FLAGS)):  # fmt: skip
         assert said in refused(capsys, *words)
     path.write_text(whole.replace('mining_kernel = "auto"', 'mining_kernel = "on"'))

@@ -233,7 +233,7 @@ def test_training_gains_and_the_command_line_writes_what_is_left(trained, tmp_pa
     rows = [" ".join(f"{j}:1" for j in row.indices) for row in data.test.features]
     source.write_text(f"30 {ITEMS}\n" + "\n".join(rows) + "\n")
     with pytest.raises(SystemExit) as ended:
-        main(["predict", str(trained), str(source), "--k", str(ITEMS), "--output", str(out)])
+        main(["predict", str(trained), str(source), "--k", str(ITEMS), "--out", str(out)])
     assert ended.value.code in (0, None)
     answers = [json.loads(line) for line in out.read_text().splitlines()]
     for answer, row in zip(answers, data.test.features, strict=True):

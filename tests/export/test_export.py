@@ -103,7 +103,7 @@ def test_features_of_texts_follow_from_the_manifest(tmp_path, kind):
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_an_index_of_few_labels_is_exact(run, tmp_path, capsys, library):
     out = tmp_path / "index"
-    call("export", run, "--to", library, "--output", out)
+    call("export", run, "--to", library, "--out", out)
     shown = capsys.readouterr().out
     assert "recall@10" in shown and "queries/s" in shown and "1.0000" in shown
     manifest = json.loads((out / "manifest.json").read_text())
@@ -175,13 +175,13 @@ def test_an_index_that_finds_too_little_is_refused_or_said(run, tmp_path, capsys
         return np.where(np.arange(k) < max(k - 1, 1), search(self, queries, k), -1)
 
     monkeypatch.setattr(GraphIndex, "search", worse)
-    asked = ("export", run, "--to", "hnswlib", "--output", tmp_path / "index")
+    asked = ("export", run, "--to", "hnswlib", "--out", tmp_path / "index")
     said = refused(capsys, *asked, "--min-recall", "0.85")
     found = "--min-recall 0.85: found recall@5 0.8000, expected at least that; "
     assert said == found + "a higher --search-effort, such as 512, finds more"
     assert list(tmp_path.iterdir()) == []
     assert "expected 0 to 1" in refused(capsys, *asked, "--min-recall", "95")
-    arrays = ("export", run, "--to", "npz", "--output", tmp_path / "arrays")
+    arrays = ("export", run, "--to", "npz", "--out", tmp_path / "arrays")
     assert "--min-recall: found --to npz" in refused(capsys, *arrays, "--min-recall", "0.9")
     call(*asked, "--min-recall", "0.8")
     assert "recall@" not in capsys.readouterr().out.partition("warning")[2]
@@ -249,19 +249,19 @@ def test_a_search_that_finds_too_few_labels_is_padded(wide, tmp_path, library):
 
 def test_invalid_options(run, tmp_path, capsys, monkeypatch):
     out = tmp_path / "index"
-    assert "no config.toml" in refused(capsys, "export", tmp_path, "--to", "faiss", "--output", out)
+    assert "no config.toml" in refused(capsys, "export", tmp_path, "--to", "faiss", "--out", out)
     for flag in ("--links=1", "--build-effort=0", "--search-effort=0"):
         name = flag.partition("=")[0]
-        said = refused(capsys, "export", run, "--to", "faiss", "--output", out, flag)
+        said = refused(capsys, "export", run, "--to", "faiss", "--out", out, flag)
         assert said.startswith(f"{name}: found")
     for library, name in (("faiss", "faiss"), ("hnswlib", "hnswlib"),
                           ("safetensors", "safetensors.numpy")):  # fmt: skip
         with monkeypatch.context() as patch:
             patch.setitem(sys.modules, name, None)
-            said = refused(capsys, "export", run, "--to", library, "--output", out)
+            said = refused(capsys, "export", run, "--to", library, "--out", out)
         how = "pip install -e '.[export]' -c constraints.txt"
         assert said == f"--to {library}: found no {library}, expected {how}"
-    words = ("export", run, "--output", out, "--to")
+    words = ("export", run, "--out", out, "--to")
     for option in ("--links=64", "--build-effort=64", "--search-effort=512", "--data=synthetic"):
         flag, more = option.split("=")[0], ", or --rows int8" * option.startswith("--data")
         for form in ("npz", "npy", "hub"):
@@ -270,8 +270,8 @@ def test_invalid_options(run, tmp_path, capsys, monkeypatch):
     said = refused(capsys, *words, "npy", "--rows=int8", "--search-effort=512")
     assert said == "--search-effort: found --to npy, expected --to faiss or hnswlib"
     assert list(tmp_path.iterdir()) == []
-    call("export", run, "--to", "hnswlib", "--output", out)
-    said = refused(capsys, "export", run, "--to", "npz", "--output", out)
+    call("export", run, "--to", "hnswlib", "--out", out)
+    said = refused(capsys, "export", run, "--to", "npz", "--out", out)
     assert "a file or folder of that name" in said
 
     other = snm.load(run)
@@ -305,7 +305,7 @@ def test_invalid_options(run, tmp_path, capsys, monkeypatch):
 def test_every_changed_byte_of_an_export_is_named(run, tmp_path, library):
     """A changed link or row of an index would give other answers without a word."""
     out = tmp_path / "out"
-    call("export", run, "--to", library, "--output", out)
+    call("export", run, "--to", library, "--out", out)
     predictor, rng = snm.load(run), np.random.default_rng(0)
     manifest = json.loads((out / "manifest.json").read_text())
     files = sorted(path.name for path in out.iterdir())
@@ -341,12 +341,12 @@ def test_a_full_disk(run, tmp_path, capsys, form):
     resource.setrlimit(resource.RLIMIT_FSIZE, (500, before[1]))
     try:
         with pytest.raises(SystemExit, match=r"^1$"):
-            main(["export", str(run), "--to", form, "--output", str(out)])
+            main(["export", str(run), "--to", form, "--out", str(out)])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert not any(tmp_path.iterdir())
     line = capsys.readouterr().err.splitlines()[-1]
-    assert f"--output {out}: found" in line and line.endswith(
+    assert f"--out {out}: found" in line and line.endswith(
         "expected room for it, on the disk and under `ulimit -f`"
     )
 
@@ -357,7 +357,7 @@ def test_recall_is_measured_on_the_data_of_the_run(tmp_path, capsys):
     snm.train(tmp_path / "data", tiny.CONFIG, tmp_path / "run")
     tiny.write(tmp_path / "other")
     shutil.copy(tmp_path / "data" / "train.txt", tmp_path / "data" / "test.txt")
-    words = ["export", tmp_path / "run", "--to", "faiss", "--output", tmp_path / "out"]
+    words = ["export", tmp_path / "run", "--to", "faiss", "--out", tmp_path / "out"]
     assert refused(capsys, *words) == (
         f"{tmp_path / 'data'}: found other content than when the run was trained, expected the "
         "same, or --data with another place"

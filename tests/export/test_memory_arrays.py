@@ -63,7 +63,7 @@ def test_answers_follow_from_the_arrays(run, tmp_path, capsys, monkeypatch, form
     monkeypatch.setattr(neighbors, "MAX_READ", read)  # 150: the rarest features of most points
     monkeypatch.setattr(memory_arrays, "MAX_READ", read)
     out = tmp_path / "out"
-    call("export", run, "--to", form, "--output", out)
+    call("export", run, "--to", form, "--out", out)
     told = " ".join(capsys.readouterr().out.split())
     assert f"memory of neighbours: 600 points in memory.{form}; the manifest says" in told
     manifest = json.loads((out / "manifest.json").read_text())
@@ -98,7 +98,7 @@ def test_answers_follow_from_the_arrays(run, tmp_path, capsys, monkeypatch, form
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_an_index_says_what_it_lacks_and_gets_the_votes(run, tmp_path, capsys, library):
     out = tmp_path / "index"
-    call("export", run, "--to", library, "--output", out)
+    call("export", run, "--to", library, "--out", out)
     told = " ".join(capsys.readouterr().out.split())
     assert "memory of neighbours: not in the index, nor in its recall;" in told
     manifest = json.loads((out / "manifest.json").read_text())

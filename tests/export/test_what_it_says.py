@@ -15,7 +15,7 @@ from snm.data.weighting import Weighting
 def test_an_index_is_built_as_asked(tiny_run, tmp_path, capsys):
     import faiss
 
-    call("export", tiny_run / "run", "--to", "faiss", "--output", tmp_path / "out", "--links=8",
+    call("export", tiny_run / "run", "--to", "faiss", "--out", tmp_path / "out", "--links=8",
          "--build-effort=50", "--search-effort=40")  # fmt: skip
     about = json.loads((tmp_path / "out" / "manifest.json").read_text())["index"]
     assert (about["links"], about["build_effort"], about["search_effort"]) == (8, 50, 40)
@@ -29,7 +29,7 @@ def test_an_index_is_built_as_asked(tiny_run, tmp_path, capsys):
 
 def test_the_search_effort_of_hnswlib(tiny_run, tmp_path, capsys):
     """Its file has no room for it, so the export says how to set it."""
-    call("export", tiny_run / "run", "--to", "hnswlib", "--output", tmp_path / "out",
+    call("export", tiny_run / "run", "--to", "hnswlib", "--out", tmp_path / "out",
          "--search-effort=40")  # fmt: skip
     about = json.loads((tmp_path / "out" / "manifest.json").read_text())["index"]
     assert "call set_ef(40)" in about["opening"]
@@ -37,7 +37,7 @@ def test_the_search_effort_of_hnswlib(tiny_run, tmp_path, capsys):
 
 
 def test_the_card_of_a_run(remembering, tmp_path, capsys):
-    call("export", remembering, "--to", "hub", "--output", tmp_path / "out", "--license", "mit",
+    call("export", remembering, "--to", "hub", "--out", tmp_path / "out", "--license", "mit",
          "--datasets", "me/wood")  # fmt: skip
     card = (tmp_path / "out" / "README.md").read_text()
     metrics = json.loads((remembering / "result.json").read_text())["metrics"]
@@ -52,7 +52,7 @@ def test_the_card_of_a_run(remembering, tmp_path, capsys):
 def test_the_formula_of_the_manifest_is_the_score(remembering, tmp_path, form):
     """Its text is run: |v| is a length, of each row."""
     out = tmp_path / "out"
-    call("export", remembering, "--to", form, "--output", out)
+    call("export", remembering, "--to", form, "--out", out)
     manifest = json.loads((out / "manifest.json").read_text())
     arrays, score = arrays_in(out / manifest["file"]), manifest["score"]
     np.testing.assert_array_equal(Weighting.load(out / "weighting.npz").idf, arrays["idf"])
@@ -86,7 +86,7 @@ def test_the_formula_of_the_manifest_is_the_score(remembering, tmp_path, form):
 
 @pytest.mark.parametrize("form", ["npz", "hub"])
 def test_probabilities_follow_from_the_manifest(remembering, tmp_path, form):
-    call("export", remembering, "--to", form, "--output", tmp_path / "out")
+    call("export", remembering, "--to", form, "--out", tmp_path / "out")
     file = "config.json" if form == "hub" else "manifest.json"
     manifest = json.loads((tmp_path / "out" / file).read_text())
     assert set(manifest["probability"]) == {"z", "p", "of all labels", "of some labels"}

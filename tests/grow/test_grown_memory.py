@@ -43,7 +43,7 @@ def place(tmp_path_factory):
     snm.train(place / "part", CONFIG, place / "run")
     assert load(place / "run").memory is not None
     call("grow", place / "run", "--labels", place / "new.txt", "--data", place / "since",
-         "--output", place / "grown")  # fmt: skip
+         "--out", place / "grown")  # fmt: skip
     return place
 
 
@@ -112,7 +112,7 @@ def test_new_labels_are_answers_at_once(place):
 
 def test_a_data_set_that_has_the_old_points_too(place, tmp_path):
     call("grow", place / "run", "--labels", place / "new.txt", "--data", place / "whole",
-         "--output", tmp_path / "grown")  # fmt: skip
+         "--out", tmp_path / "grown")  # fmt: skip
     whole = snm.load_data(place / "whole").train
     memory = load(tmp_path / "grown").memory
     assert memory.rows.tolist() == labelled(whole).tolist()
@@ -120,7 +120,7 @@ def test_a_data_set_that_has_the_old_points_too(place, tmp_path):
 
 
 def test_without_data_the_votes_stay(place, tmp_path):
-    call("grow", place / "run", "--labels", place / "new.txt", "--output", tmp_path / "grown")
+    call("grow", place / "run", "--labels", place / "new.txt", "--out", tmp_path / "grown")
     test = snm.load_data(place / "part").test.features
     before, after = load(place / "run"), load(tmp_path / "grown")
     assert after.memory.rows.tolist() == before.memory.rows.tolist()
@@ -135,7 +135,7 @@ def test_points_alone(place, tmp_path, capsys):
     )
     old = Points(features, test.labels[:40])
     data = written(tmp_path / "data", old, test)
-    call("grow", place / "run", "--data", data, "--same-ids", "--output", tmp_path / "grown")
+    call("grow", place / "run", "--data", data, "--same-ids", "--out", tmp_path / "grown")
     told = " ".join(capsys.readouterr().out.split())
     had, new = len(load(place / "run").memory.rows), len(labelled(old))
     assert f"memory of neighbours: {had + new} stored points, before {had}" in told
@@ -150,7 +150,7 @@ def test_points_alone(place, tmp_path, capsys):
 
 def test_witnesses_from_before_have_no_number(place, tmp_path):
     out = tmp_path / "answers.jsonl"
-    call("predict", place / "grown", place / "since" / "train.txt", "--k=2", "--output", out,
+    call("predict", place / "grown", place / "since" / "train.txt", "--k=2", "--out", out,
          "--explain")  # fmt: skip
     rows = [
         witness["train_row"]
@@ -163,14 +163,14 @@ def test_witnesses_from_before_have_no_number(place, tmp_path):
 
 def test_a_run_without_a_memory_gets_none(place, tmp_path, capsys):
     snm.train(place / "part", dataclasses.replace(CONFIG, memory="off"), tmp_path / "run")
-    grow = ("grow", tmp_path / "run", "--data", place / "since", "--output", tmp_path / "grown")
+    grow = ("grow", tmp_path / "run", "--data", place / "since", "--out", tmp_path / "grown")
     said = refused(capsys, *grow)
     assert said.startswith("--labels: found none, and a run without a memory of neighbours")
     assert not (tmp_path / "grown").exists()
     call(*grow, "--labels", place / "new.txt")
     assert not list((tmp_path / "grown").glob("memory*"))
     assert load(tmp_path / "grown").memory is None
-    neither = refused(capsys, "grow", place / "run", "--output", tmp_path / "more")
+    neither = refused(capsys, "grow", place / "run", "--out", tmp_path / "more")
     assert neither.startswith("--labels: found none, expected new labels, or --data")
 
 
@@ -182,7 +182,7 @@ def test_probabilities_stay_where_the_memory_did_not_pay(tmp_path):
     before = snm.load(tmp_path / "run")
     assert before.memory is None and before.calibration is not None
     (tmp_path / "new.txt").write_text("60\n61\n")
-    call("grow", tmp_path / "run", "--labels", tmp_path / "new.txt", "--output", tmp_path / "grown")
+    call("grow", tmp_path / "run", "--labels", tmp_path / "new.txt", "--out", tmp_path / "grown")
     after = snm.load(tmp_path / "grown")
     assert after.memory is None and after.calibration == before.calibration
     records = [

@@ -68,7 +68,7 @@ def test_labels_that_no_point_has_are_found_by_their_names(tmp_path):
     snm.train(part, dataclasses.replace(snm.preset("fast"), memory="off"), tmp_path / "run")
     lines = "".join(f"{data.label_names[label]}\n" for label in held)
     (tmp_path / "new.txt").write_text(lines)
-    call("grow", tmp_path / "run", "--labels", tmp_path / "new.txt", "--output", tmp_path / "grown")
+    call("grow", tmp_path / "run", "--labels", tmp_path / "new.txt", "--out", tmp_path / "grown")
     truth = csr_matrix(data.test.labels[:, held])
     rows = np.flatnonzero(np.diff(truth.indptr))
     best, _ = snm.load(tmp_path / "grown").predict(

@@ -13,7 +13,7 @@ from snm.runs.manifest import read_manifest
 def test_what_a_grown_run_says_of_itself(tiny_run, tmp_path, capsys):
     """No metrics: those of before are of another model. And what trains on from it."""
     (tmp_path / "new.txt").write_text("a\n")
-    words = ("--labels", tmp_path / "new.txt", "--output", tmp_path / "grown")
+    words = ("--labels", tmp_path / "new.txt", "--out", tmp_path / "grown")
     old = RunFolder(shutil.copytree(tiny_run / "run", tmp_path / "old"))
     held_out = {"monitor": "P@1", "steps": [1], "metrics": {"points": 1, "P@1": 0.0}}
     old.finish(old.read_result() | {"validation": held_out}, read_manifest(old.path).finished)
@@ -42,7 +42,7 @@ def test_the_result_of_a_grown_run_names_its_data(tiny_run, tmp_path):
     (tmp_path / "new.txt").write_text("a\n")
     for more, points in ((("--data", data), tiny.POINTS - 1), ((), tiny.POINTS)):
         out = tmp_path / f"grown-{points}"
-        call("grow", run, "--labels", tmp_path / "new.txt", "--output", out, *more)
+        call("grow", run, "--labels", tmp_path / "new.txt", "--out", out, *more)
         facts = json.loads((out / "run.json").read_text())
         said = json.loads((out / "result.json").read_text())["data"]
         assert (said["source"], said["sha256"]) == (facts["data"], facts["sha256"])

@@ -46,7 +46,7 @@ def place(tmp_path_factory):
     config = dataclasses.replace(tiny.CONFIG, members=2)
     snm.train(part, config, place / "run")
     call("grow", place / "run", "--labels", place / "new.txt", "--data", whole,
-         "--output", place / "grown")  # fmt: skip
+         "--out", place / "grown")  # fmt: skip
     return place
 
 
@@ -110,7 +110,7 @@ def test_training_continues_from_a_grown_model(place, capsys):
 
 def test_labels_in_another_order_are_mapped_by_name(place, tmp_path, capsys):
     """New labels are by default those of the data that the run lacks."""
-    call("grow", place / "run", "--data", place / "whole", "--output", tmp_path / "same")
+    call("grow", place / "run", "--data", place / "whole", "--out", tmp_path / "same")
     turned = tmp_path / "turned"
     turned.mkdir()
     for name in ("train.txt", "test.txt"):
@@ -124,7 +124,7 @@ def test_labels_in_another_order_are_mapped_by_name(place, tmp_path, capsys):
     names = lines(place / "whole" / "labels.txt")[::-1]
     (turned / "labels.txt").write_text("\n".join(names) + "\n")
     capsys.readouterr()
-    call("grow", place / "run", "--data", turned, "--output", tmp_path / "grown")
+    call("grow", place / "run", "--data", turned, "--out", tmp_path / "grown")
     said = " ".join(capsys.readouterr().out.split())
     assert f"labels of turned were mapped by name to those of {place / 'run'}" in said
     same, grown = (snm.load(tmp_path / name) for name in ("same", "grown"))
@@ -145,7 +145,7 @@ def test_labels_in_another_order_are_mapped_by_name(place, tmp_path, capsys):
 
 
 def test_labels_without_points(place, tmp_path, capsys):
-    call("grow", place / "run", "--labels", place / "new.txt", "--output", tmp_path / "grown")
+    call("grow", place / "run", "--labels", place / "new.txt", "--out", tmp_path / "grown")
     assert (
         "rows at the start: 0 by points, 0 by name, 3 at random (without points"
         in capsys.readouterr().out
@@ -162,7 +162,7 @@ def test_labels_of_two_growths_get_rows_of_their_own(place, tmp_path):
     for number in range(2):
         names, out = tmp_path / f"{number}.txt", tmp_path / f"grown-{number}"
         names.write_text(f"none {number}\n")
-        call("grow", run, "--labels", names, "--output", out)
+        call("grow", run, "--labels", names, "--out", out)
         run = out
     for member in (1, 2):
         state = StoredRun.open(run).member(member)
@@ -173,11 +173,11 @@ def test_labels_of_two_growths_get_rows_of_their_own(place, tmp_path):
 def test_names_are_spelled_as_imports_spell_them(place, tmp_path, capsys):
     names = tmp_path / "names.txt"
     names.write_text("  cafe\u0301  noir\t\n\ufeffb\n")
-    call("grow", place / "run", "--labels", names, "--output", tmp_path / "grown")
+    call("grow", place / "run", "--labels", names, "--out", tmp_path / "grown")
     assert snm.load(tmp_path / "grown").label_names[-2:] == ("caf\u00e9 noir", "b")
     for again in ("name 3 ", "name  3", "\tname 3"):
         names.write_text(f"{again}\n")
-        ask = ("grow", place / "run", "--labels", names, "--output", tmp_path / "other")
+        ask = ("grow", place / "run", "--labels", names, "--out", tmp_path / "other")
         assert "names.txt:1: found 'name 3', which the run has already" in refused(capsys, *ask)
 
 
@@ -227,7 +227,7 @@ def test_a_recommender_gets_no_new_labels(tiny_run, tmp_path, capsys):
     (run / "config.toml").write_text(settings.replace('seen = "keep"', 'seen = "drop"'))
     accept_edits(run)
     (tmp_path / "names.txt").write_text("a new item\n")
-    words = ["grow", run, "--labels", tmp_path / "names.txt", "--output", tmp_path / "out"]
+    words = ["grow", run, "--labels", tmp_path / "names.txt", "--out", tmp_path / "out"]
     assert "--labels: found new labels for a run in which labels and feat" in refused(
         capsys, *words
     )
@@ -236,7 +236,7 @@ def test_a_recommender_gets_no_new_labels(tiny_run, tmp_path, capsys):
 
 def test_invalid_options(place, tmp_path, capsys):
     run, out, names = place / "run", tmp_path / "out", tmp_path / "names.txt"
-    ask = ["grow", run, "--labels", names, "--output", out]
+    ask = ["grow", run, "--labels", names, "--out", out]
     names.write_text("name 3\n")
     assert "names.txt:1: found 'name 3', which the run has already" in refused(capsys, *ask)
     names.write_text("a\na\n")
@@ -259,5 +259,5 @@ def test_a_run_on_data_in_memory_grows_to_one_on_a_folder(place, tmp_path):
     origin.write_text(json.dumps(json.loads(origin.read_text()) | in_memory))
     accept_edits(tmp_path / "run")
     call("grow", tmp_path / "run", "--labels", place / "new.txt", "--data", place / "whole",
-         "--output", tmp_path / "grown")  # fmt: skip
+         "--out", tmp_path / "grown")  # fmt: skip
     assert snm.evaluate(tmp_path / "grown")["metrics"]["points"] == tiny.TEST_POINTS

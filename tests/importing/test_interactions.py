@@ -182,7 +182,7 @@ def test_new_items_need_a_training_anew(run, tmp_path, capsys):
     warm = ("--run-dir", tmp_path / "next", "--warm-start", run)
     assert refused(capsys, "train", whole, *warm, *FLAGS) == wanted
     assert refused(capsys, "evaluate", run, "--data", whole) == wanted
-    grow = ("grow", run, "--output", tmp_path / "grown", "--data")
+    grow = ("grow", run, "--out", tmp_path / "grown", "--data")
     said = refused(capsys, *grow, whole)
     assert said.startswith("--data: found new labels for a run in which")
     assert said.endswith(f"(seen drop), expected another run; {anew}")

@@ -205,10 +205,10 @@ def test_checkpoints_changed_by_hand_are_refused(place, run, tmp_path, capsys, c
     test = place / "data" / "test.txt"
     for words in (
         ("evaluate", run),
-        ("predict", run, test, "--output", out),
-        ("export", run, "--to", "npz", "--output", out),
+        ("predict", run, test, "--out", out),
+        ("export", run, "--to", "npz", "--out", out),
         ("serve", run, "--port", "0"),
-        ("grow", run, "--data", place / "data", "--output", out),
+        ("grow", run, "--data", place / "data", "--out", out),
     ):
         said = refused(capsys, *words)
         assert CHANGES[change] in said
@@ -285,9 +285,9 @@ def test_every_verb_says_it_in_one_line(place, run, tmp_path, capsys, sealed):
     out, data, runs = tmp_path / "out", place / "data", 0
     verbs = (
         ("evaluate", run),
-        ("predict", run, data / "test.txt", "--output", out),
-        ("export", run, "--to", "npz", "--output", out),
-        ("grow", run, "--data", data, "--output", out),
+        ("predict", run, data / "test.txt", "--out", out),
+        ("export", run, "--to", "npz", "--out", out),
+        ("grow", run, "--data", data, "--out", out),
         ("bounds", run),
         ("doctor", run),
         ("train", data, "--run-dir", tmp_path / "new", "--warm-start", run, *tiny.FLAGS),
@@ -353,7 +353,7 @@ def test_checksums_of_parameters_are_compared_unless_asked_not_to(tmp_path, tiny
     with pytest.raises(InputError, match="state/stray should not be there"):
         snm.load(run)
     np.testing.assert_array_equal(snm.load(run, verify=False).state.head.table.rows, expected)
-    given = ("predict", run, tiny_run / "data" / "test.txt", "--output", tmp_path / "out.jsonl")
+    given = ("predict", run, tiny_run / "data" / "test.txt", "--out", tmp_path / "out.jsonl")
     call(*given, status=2)
     call(*given, "--no-verify")
     assert (tmp_path / "out.jsonl").read_text().count("\n") == tiny.TEST_POINTS

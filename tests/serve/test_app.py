@@ -289,7 +289,7 @@ def test_a_point_without_a_known_feature_is_answered_as_unknown(address, number)
 def test_predictions_by_an_index(tiny_run, served, tmp_path):
     from snm.export.index import with_index
 
-    call("export", tiny_run / "run", "--to", "hnswlib", "--output", tmp_path / "index")
+    call("export", tiny_run / "run", "--to", "hnswlib", "--out", tmp_path / "index")
     searched = with_index(served, tmp_path / "index")
     features = snm.load_data(tiny_run / "data").test.features
     with serving(searched) as (address, _):

@@ -323,7 +323,7 @@ def test_the_command_ends_at_once_while_it_opens_a_model(tiny_run, tmp_path, wor
     run, script = tiny_run / "run", tmp_path / "slow.py"
     script.write_text(SLOW)
     if workers > 1:
-        call("export", run, "--to", "npy", "--output", run := tmp_path / "model")
+        call("export", run, "--to", "npy", "--out", run := tmp_path / "model")
     command = [sys.executable, script, "serve", run, "--port=0", f"--workers={workers}"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -357,7 +357,7 @@ def test_the_command_at_sighup(tiny_run, other, tmp_path, workers):
     if workers > 1:
         for number, run in enumerate(folders):
             folders[number] = tmp_path / f"model{number}"
-            call("export", run, "--to", "npy", "--output", folders[number])
+            call("export", run, "--to", "npy", "--out", folders[number])
     point = {"features": [{"3": 1, "5": 2}]}
     live = tmp_path / "live"
     live.symlink_to(folders[0])

@@ -201,7 +201,7 @@ def test_the_address_is_told_once(tmp_path, capsys, monkeypatch):
 def test_the_command(tiny_run, tmp_path):
     """Two workers answer as the model does; `/metrics` of either has the requests of both."""
     out = tmp_path / "model"
-    call("export", tiny_run / "run", "--to", "npy", "--output", out)
+    call("export", tiny_run / "run", "--to", "npy", "--out", out)
     with started(out, "--workers", "2") as (process, address):
         assert httpx.get(f"{address}/health").status_code == 200
         assert process.stdout.readline() == "2 workers answer\n"

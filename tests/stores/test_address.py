@@ -75,7 +75,7 @@ def test_local_paths_are_no_addresses(text):
     ("train", "synthetic", "--run-dir", "az://bucket/run"),
     ("train", "az://bucket/data", "--run-dir", "run"),
     ("evaluate", "az://bucket/run"),
-    ("predict", ".", "input", "--output", "az://bucket/answers"),
+    ("predict", ".", "input", "--out", "az://bucket/answers"),
 ])  # fmt: skip
 def test_every_verb_refuses_another_kind_of_store(words, monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)

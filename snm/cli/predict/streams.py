@@ -129,7 +129,7 @@ def open_output(output: Path | None) -> Iterator[Any]:
             yield lines
     except OSError as error:
         reason = describe_error(error)
-        raise InputError(f"--output {output}", reason, "a file that can be written") from error
+        raise InputError(f"--out {output}", reason, "a file that can be written") from error
 
 
 def _open_text(path: Path, packed: bool) -> Any:

@@ -40,10 +40,10 @@ class Predict:
     For example:
 
       snm predict runs/articles --text "the saw cuts wood"
-      snm predict runs/articles new.csv --k 5 --output answers.jsonl
+      snm predict runs/articles new.csv --k 5 --out answers.jsonl
       cat new.txt | snm predict runs/articles - > answers.jsonl
-      snm predict runs/eurlex X.tst.npz --output answers.txt --format sparse
-      snm predict runs/articles new.jsonl --output answers.jsonl --explain
+      snm predict runs/eurlex X.tst.npz --out answers.txt --format sparse
+      snm predict runs/articles new.jsonl --out answers.jsonl --explain
       snm predict runs/articles new.csv --labels topics.txt --k 3
       snm predict runs/articles new.csv --exclude spam.txt
       snm predict runs/articles new.csv --k 20 --threshold 0.5
@@ -58,7 +58,7 @@ class Predict:
     or dense .npy. `-` is standard input."""
     text: tuple[str, ...] = ()
     """Texts to label, instead of INPUT."""
-    output: Path | None = None
+    out: Path | None = None
     """File to write, by default standard output; not INPUT, nor named as a table (.csv). A file
     whose name ends in .gz is compressed."""
     k: int | None = None
@@ -74,7 +74,7 @@ class Predict:
     too."""
     format: Literal["jsonl", "sparse"] = "jsonl"
     """JSON lines with names and scores, or rows of `label:score` as in the repository's files. Rows
-    need --output, and a name that does not end in .gz: the number of points, in the first line, is
+    need --out, and a name that does not end in .gz: the number of points, in the first line, is
     written last."""
     input_format: Literal["auto", InputForm] = "auto"
     """What INPUT holds: one text a line, CSV, JSON lines, or features; auto finds out."""
@@ -113,7 +113,7 @@ class Predict:
 
         enable_compilation_cache()
         _check(self)
-        output = self.output
+        output = self.out
         predictor = load(self.run, verify=self.verify)
         note_if_unfinished(self.run)
         if self.probabilities:
@@ -248,15 +248,15 @@ def _check_output(command: Predict, *, begins_with_count: bool) -> None:
     """Refuses an output that cannot hold the format, or would overwrite what is needed."""
     from snm.system.files import check_writable
 
-    output, of_format = command.output, f"--format {command.format}"
+    output, of_format = command.out, f"--format {command.format}"
     if output is None:
         if begins_with_count:
-            raise InputError(of_format, "no --output", "a file: it begins with a count")
+            raise InputError(of_format, "no --out", "a file: it begins with a count")
         return
-    where = f"--output {output}"
+    where = f"--out {output}"
     if begins_with_count and output.suffix == ".gz":
         raise InputError(where, of_format, "another name: its first line comes last")
-    check_writable("--output", output)
+    check_writable("--out", output)
     for source in (command.input, command.labels, command.exclude):
         if source and source.exists() and output.exists() and output.samefile(source):
             raise InputError(where, "the file that is read", "another file")

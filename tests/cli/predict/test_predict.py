@@ -94,7 +94,7 @@ def test_forms_are_found_out(run, tmp_path, capsys, name, form, told):
     packed.write_bytes(gzip.compress(path.read_bytes()))
     assert answers(capsys, run, packed)[0] == found
     # The same through a file, whose name and count go to standard output.
-    call("predict", run, path, "--output", tmp_path / "out")
+    call("predict", run, path, "--out", tmp_path / "out")
     assert [json.loads(line) for line in (tmp_path / "out").read_text().splitlines()] == found
     assert "wrote the labels of 5 points to" in capsys.readouterr().out
 
@@ -208,12 +208,12 @@ def test_an_output_that_is_no_file(run, tmp_path, capsys):
     """A pipe stays one, and of a link the file that it names is written."""
     pipe, target, link = (tmp_path / name for name in ("pipe", "target", "link"))
     os.mkfifo(pipe)
-    said = refused(capsys, "predict", run, "--text", "word03", "--output", pipe)
-    assert said == f"--output {pipe}: found no regular file, expected a file to write or replace"
+    said = refused(capsys, "predict", run, "--text", "word03", "--out", pipe)
+    assert said == f"--out {pipe}: found no regular file, expected a file to write or replace"
     assert pipe.is_fifo()
     target.write_text("before")
     link.symlink_to(target)
-    call("predict", run, "--text", "word03", "--output", link)
+    call("predict", run, "--text", "word03", "--out", link)
     assert link.is_symlink() and json.loads(target.read_text())["labels"]
 
 
@@ -226,26 +226,26 @@ def test_an_output_that_is_what_is_read(run, tmp_path, capsys):
     texts = ["--text", "x"]
     for words in ([path], [link], [*texts, "--labels", path], [*texts, "--exclude", path]):
         for output in (path, link, twin):
-            said = refused(capsys, "predict", run, *words, "--output", output)
-            assert said == f"--output {output}: found the file that is read, expected another file"
+            said = refused(capsys, "predict", run, *words, "--out", output)
+            assert said == f"--out {output}: found the file that is read, expected another file"
     assert path.read_bytes() == before and link.is_symlink()
 
 
 def test_an_output_that_is_compressed(run, tmp_path, capsys):
     plain, packed = tmp_path / "a.jsonl", tmp_path / "a.jsonl.gz"
     for output in (plain, packed):
-        call("predict", run, "--text", *TEXTS, "--output", output)
+        call("predict", run, "--text", *TEXTS, "--out", output)
     assert gzip.decompress(packed.read_bytes()) == plain.read_bytes()
     capsys.readouterr()
-    said = refused(capsys, "predict", run, "--text", "x", "--format=sparse", "--output", packed)
-    assert said.startswith(f"--output {packed}: found --format sparse")
+    said = refused(capsys, "predict", run, "--text", "x", "--format=sparse", "--out", packed)
+    assert said.startswith(f"--out {packed}: found --format sparse")
 
 
 @pytest.mark.parametrize("name", ["answers.csv", "answers.CSV.gz", "answers.parquet"])
 def test_an_output_named_as_a_table(run, tmp_path, capsys, name):
     """It would hold lines of JSON."""
-    said = refused(capsys, "predict", run, "--text", "x", "--output", tmp_path / name)
-    assert said.startswith(f"--output {tmp_path / name}: found the ending .")
+    said = refused(capsys, "predict", run, "--text", "x", "--out", tmp_path / name)
+    assert said.startswith(f"--out {tmp_path / name}: found the ending .")
     assert "expected a name such as answers.jsonl: answers are lines of JSON" in said
     assert not (tmp_path / name).exists()
 
@@ -260,7 +260,7 @@ def test_sigterm_leaves_no_part_of_an_output(run, tmp_path, monkeypatch):
         yield
 
     monkeypatch.setattr("snm.cli.predict.verb._answers", stopped)
-    call("predict", run, texts, "--output", tmp_path / "out", status=128 + signal.SIGTERM)
+    call("predict", run, texts, "--out", tmp_path / "out", status=128 + signal.SIGTERM)
     assert [path.name for path in tmp_path.iterdir()] == ["texts.txt"]
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
@@ -329,7 +329,7 @@ def test_answers_on_standard_output_are_utf_8(run, monkeypatch):
 
 def test_sparse_rows_of_unknown_points_are_empty(run, tmp_path):
     out = tmp_path / "out"
-    call("predict", run, "--text", *TEXTS, "--format=sparse", "--output", out)
+    call("predict", run, "--text", *TEXTS, "--format=sparse", "--out", out)
     head, *rows = out.read_text().splitlines()
     assert [int(number) for number in head.split(" ")] == [5, tiny.LABELS]
     assert [len(row.split()) for row in rows] == [5, 5, 0, 0, 5]
@@ -341,7 +341,7 @@ def test_bad_questions(run, tiny_run, tmp_path, capsys):
     said = refused(capsys, "predict", run, path, "--k", "0")  # nothing is told of the file before
     assert said == f"--k: found 0, expected 1 to {tiny.LABELS}, the number of labels"
     assert "INPUT and --text" in refused(capsys, "predict", run, path, "--text", "x")
-    assert "no --output" in refused(capsys, "predict", run, path, "--format=sparse")
+    assert "no --out" in refused(capsys, "predict", run, path, "--format=sparse")
     said = refused(capsys, "predict", tiny_run / "run", path)
     none = (
         f"expected features in text form, .npz or .npy: {tiny_run / 'run'} knows no texts; "
@@ -364,9 +364,9 @@ def test_bad_questions(run, tiny_run, tmp_path, capsys):
     said = refused(capsys, "predict", run, path)
     assert said == f"{path}:1: found column 'id' twice, expected a name of its own for each column"
     path.write_text("title,text\na\n")
-    call("predict", run, path, "--output", tmp_path / "out", status=2)
+    call("predict", run, path, "--out", tmp_path / "out", status=2)
     assert "a.csv:2: found 1 field, expected 2, as in the header" in capsys.readouterr().err
     (tmp_path / "a.jsonl").write_text('{"text": "x"}\n{"text": 1}\n')
-    call("predict", run, tmp_path / "a.jsonl", "--output", tmp_path / "out", status=2)
+    call("predict", run, tmp_path / "a.jsonl", "--out", tmp_path / "out", status=2)
     assert "a.jsonl:2: found text: 1, expected a text in 'text'" in capsys.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "a.jsonl"]

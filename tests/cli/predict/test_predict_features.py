@@ -24,14 +24,14 @@ def test_answers_are_those_of_python(run, data, tmp_path):
     test, lines, table = data / "test.txt", tmp_path / "a.jsonl", tmp_path / "a.txt"
     features, _ = read_text(test)
     labels, scores = snm.predict(run, features, k=4)
-    call("predict", run, test, "--k=4", "--output", lines)
+    call("predict", run, test, "--k=4", "--out", lines)
     answers = [json.loads(line) for line in lines.read_text().splitlines()]
     assert [answer["labels"] for answer in answers] == labels.tolist()
     assert answers[0]["names"] == [f"name {label}" for label in labels[0]]
     np.testing.assert_allclose([a["scores"] for a in answers], scores, atol=1e-6)
     assert (np.diff(scores) <= 0).all()
 
-    call("predict", run, test, "--k=4", "--output", table, "--format=sparse")
+    call("predict", run, test, "--k=4", "--out", table, "--format=sparse")
     head = table.read_text().split("\n")[0]
     assert [int(number) for number in head.split(" ")] == [tiny.TEST_POINTS, tiny.LABELS]
     (again,) = iter_features(table, tiny.LABELS)
@@ -52,7 +52,7 @@ def test_every_form_is_read(run, data, tmp_path, name):
         text = (data / "test.txt").read_bytes()
         source.write_bytes(gzip.compress(text) if name.endswith("gz") else text)
     out.write_text("an older file is replaced")
-    call("predict", run, source, "--output", out)
+    call("predict", run, source, "--out", out)
     labels, _ = snm.predict(run, features)
     assert labels.shape[1] == 5
     answers = [json.loads(line)["labels"] for line in out.read_text().splitlines()]

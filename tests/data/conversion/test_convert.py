@@ -366,13 +366,13 @@ def test_import_train_and_predict_from_texts(tmp_path, capsys):
     lines.write_text("\n".join(texts) + "\n")
     objects.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     for words in ([lines], [objects]):
-        call("predict", tmp_path / "run", *words, "--k=1", "--output", out)
+        call("predict", tmp_path / "run", *words, "--k=1", "--out", out)
         names = [json.loads(line)["names"] for line in out.read_text().splitlines()]
         assert names == [["fruit & nuts"], ["tools"], ["ça"]]
     objects.write_text('{"title": 1}\n')
     capsys.readouterr()
     assert "new.jsonl:1: found" in refused(
-        capsys, "predict", tmp_path / "run", objects, "--output", out
+        capsys, "predict", tmp_path / "run", objects, "--out", out
     )
     with pytest.raises(InputError, match="found one text, expected a list"):
         model.predict("a saw", k=1)

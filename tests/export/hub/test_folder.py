@@ -25,7 +25,7 @@ from snm.system.checksums import with_checksum
 @pytest.fixture(scope="module")
 def out(remembering, tmp_path_factory):
     out = tmp_path_factory.mktemp("hub") / "out"
-    call("export", remembering, "--to", "hub", "--output", out)
+    call("export", remembering, "--to", "hub", "--out", out)
     return out
 
 
@@ -48,7 +48,7 @@ def test_answers_are_those_of_the_run(remembering, out, points):
 def test_the_card_of_an_unfinished_run(tiny_run, tmp_path):
     run = shutil.copytree(tiny_run / "run", tmp_path / "run")
     RunFolder(run).mark_unfinished()
-    call("export", run, "--to", "hub", "--output", tmp_path / "out")
+    call("export", run, "--to", "hub", "--out", tmp_path / "out")
     card = (tmp_path / "out" / "README.md").read_text()
     assert "None: the training is not finished." in card and "no test points" not in card
 
@@ -206,5 +206,5 @@ def test_without_safetensors(remembering, out, tmp_path, capsys, monkeypatch):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(InputError, match=r"no safetensors, expected pip install -e '\.\[hub\]'"):
         snm.load(out)
-    said = refused(capsys, "export", remembering, "--to", "hub", "--output", tmp_path / "new")
+    said = refused(capsys, "export", remembering, "--to", "hub", "--out", tmp_path / "new")
     assert "no safetensors" in said and list(tmp_path.iterdir()) == []

@@ -43,7 +43,7 @@ def hub(served, tmp_path, monkeypatch):
 
 def test_a_model_goes_to_the_hub_and_back(remembering, hub, tmp_path, capsys):
     out = tmp_path / "out"
-    call("export", remembering, "--to", "hub", "--output", out, "--push", "me/wood", "--private")
+    call("export", remembering, "--to", "hub", "--out", out, "--push", "me/wood", "--private")
     assert "sent to http://127.0.0.1" in " ".join(capsys.readouterr().out.split())
     sent = hub.commits["me/wood"][-1]
     assert {name: sent[name] for name in sent if name != ".gitattributes"} == {
@@ -110,13 +110,13 @@ def test_addresses():
 
 def test_without_the_client(remembering, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    asked = ("export", remembering, "--to", "hub", "--output", tmp_path / "out")
+    asked = ("export", remembering, "--to", "hub", "--out", tmp_path / "out")
     said = refused(capsys, *asked, "--push", "me/wood")
     how = "pip install -e '.[hub]' -c constraints.txt"
     assert said == f"--push: found no huggingface_hub, expected {how}"
     assert refused(capsys, *asked, "--push", "wood") == "--push: found wood, expected owner/name"
     assert refused(capsys, *asked, "--private").startswith("--private: found no --push")
-    said = refused(capsys, *asked[:3], "npz", "--output", "x", "--license", "mit")
+    said = refused(capsys, *asked[:3], "npz", "--out", "x", "--license", "mit")
     assert said == "--license: found --to npz, expected --to hub"
     with pytest.raises(InputError, match="no huggingface_hub"):
         snm.load("hf://me/wood")

@@ -36,7 +36,7 @@ def run(remembering):
 @pytest.fixture(scope="module")
 def out(run, tmp_path_factory):
     out = tmp_path_factory.mktemp("mapped") / "out"
-    call("export", run, "--to", "npy", "--output", out)
+    call("export", run, "--to", "npy", "--out", out)
     return out
 
 
@@ -113,7 +113,7 @@ def dequantised(array):
 def test_rows_of_int8(run, tmp_path, capsys):
     """A quarter of the size; the answers are those of the rows that are written, in float64."""
     out = tmp_path / "out"
-    call("export", run, "--to", "npy", "--rows", "int8", "--output", out)
+    call("export", run, "--to", "npy", "--rows", "int8", "--out", out)
     told = capsys.readouterr().out
     assert "rows of int8: the best 10 of each of 150 points" in told and "recall@10" in told
     manifest = json.loads((out / "manifest.json").read_text())
@@ -159,16 +159,16 @@ def test_rows_of_int8_that_find_too_little(run, tmp_path, capsys, monkeypatch):
     """Recall is made low: half of the exact labels are said to be others."""
     real = measures.recall
     monkeypatch.setattr(measures, "recall", lambda found, exact: real(found, exact) / 2)
-    asked = ("export", run, "--to", "npy", "--rows", "int8", "--output", tmp_path / "out")
+    asked = ("export", run, "--to", "npy", "--rows", "int8", "--out", tmp_path / "out")
     said = refused(capsys, *asked, "--min-recall", "0.6")
     assert said.startswith("--min-recall 0.6: found recall@") and "--rows float32 finds all" in said
     assert list(tmp_path.iterdir()) == []
     call(*asked)
     told = " ".join(capsys.readouterr().out.split())
     assert "so answers get worse; --rows float32 finds all" in told and "slower" not in told
-    said = refused(capsys, "export", run, "--to", "npz", "--rows", "int8", "--output", "x")
+    said = refused(capsys, "export", run, "--to", "npz", "--rows", "int8", "--out", "x")
     assert said == "--rows int8: found --to npz, expected --to npy"
-    said = refused(capsys, "export", run, "--to", "npy", "--min-recall", "0.9", "--output", "x")
+    said = refused(capsys, "export", run, "--to", "npy", "--min-recall", "0.9", "--out", "x")
     assert said == "--min-recall: found --to npy, expected --to faiss or hnswlib, or --rows int8"
 
 
@@ -300,7 +300,7 @@ def test_a_disk_without_room_leaves_nothing(run, tmp_path, capsys, monkeypatch, 
 
     monkeypatch.setattr("snm.export.arrays.np.save", full)
     # No unusable input: with room, the same command succeeds.
-    call("export", run, "--to", "npy", "--output", tmp_path / "out", status=1)
+    call("export", run, "--to", "npy", "--out", tmp_path / "out", status=1)
     said = capsys.readouterr().err
     assert "out: found no space left on device, expected room for it, on the disk" in said
     assert list(tmp_path.iterdir()) == []

@@ -221,9 +221,9 @@ def test_other_verbs_take_a_run_from_a_store(flaky, data, tmp_path, capsys):
     call("evaluate", RUN, "--json")
     found = json.loads(capsys.readouterr().out)
     assert found["metrics"] == pytest.approx(result["metrics"])
-    call("export", RUN, "--to", "npy", "--output", tmp_path / "export")
-    call("predict", RUN, data / "test.txt", "--output", tmp_path / "from_run")
-    call("predict", tmp_path / "export", data / "test.txt", "--output", tmp_path / "from_export")
+    call("export", RUN, "--to", "npy", "--out", tmp_path / "export")
+    call("predict", RUN, data / "test.txt", "--out", tmp_path / "from_run")
+    call("predict", tmp_path / "export", data / "test.txt", "--out", tmp_path / "from_export")
     assert (tmp_path / "from_run").read_bytes() == (tmp_path / "from_export").read_bytes()
     warm = snm.train(data, CONFIG, tmp_path / "warm", warm_start=RUN)
     assert warm["steps"] and RunFolder(tmp_path / "warm").read_origin().warm_start == RUN

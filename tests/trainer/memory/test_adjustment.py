@@ -129,7 +129,7 @@ def test_a_grown_run_keeps_it_and_new_labels_get_theirs(trained, tmp_path):
     names = tmp_path / "names.txt"
     names.write_text(f"{old}\n")
     grown = tmp_path / "grown"
-    call("grow", run, "--labels", names, "--output", grown)
+    call("grow", run, "--labels", names, "--out", grown)
     difference = [
         np.asarray(load(one).state.head.bias) - np.asarray(load(one, memory=False).state.head.bias)
         for one in (run, grown)
@@ -142,7 +142,7 @@ def test_a_grown_run_keeps_it_and_new_labels_get_theirs(trained, tmp_path):
     new = csr_matrix((np.ones(40), (np.arange(40), np.full(40, old))), shape=(40, old + 1))
     features = snm.load_data(data).train.features[:40]
     write_text(tmp_path / "since" / "train.txt", features, new)
-    call("grow", run, "--labels", names, "--data", tmp_path / "since", "--output", tmp_path / "fed")
+    call("grow", run, "--labels", names, "--data", tmp_path / "since", "--out", tmp_path / "fed")
     exact, raw = (load(tmp_path / "fed", memory=one).state.head.bias for one in (True, False))
     expected = label_shifts(np.array([40]), RunFolder(run).read_memory_record().adjustment.strength)
     np.testing.assert_allclose((exact - raw)[old], expected[0], atol=1e-5)

@@ -201,7 +201,7 @@ def test_predictions_are_explained(trained, model, tmp_path, capsys):
     dataset = snm.load_data(data)
     test, train = dataset.test, dataset.train
     out = tmp_path / "answers.jsonl"
-    command_line.call("predict", run, data / "test.txt", "--k=3", "--output", out, "--explain")
+    command_line.call("predict", run, data / "test.txt", "--k=3", "--out", out, "--explain")
     answers = [json.loads(line) for line in out.read_text().splitlines()]
     labels, _ = model.predict(test.features, 3)
     assert [answer["labels"] for answer in answers] == labels.tolist()
@@ -220,7 +220,7 @@ def test_predictions_are_explained(trained, model, tmp_path, capsys):
             assert total + parts["bias"] + parts["votes"] == pytest.approx(score, abs=2e-3)
     assert spoken > 150
     # A threshold leaves out labels: the reasons are those of the labels that are left.
-    command = ("predict", run, data / "test.txt", "--k=3", "--output", out, "--explain")
+    command = ("predict", run, data / "test.txt", "--k=3", "--out", out, "--explain")
     command_line.call(*command, "--threshold", "macro-f1")
     left = [json.loads(line) for line in out.read_text().splitlines()]
     gaps = 0
@@ -242,7 +242,7 @@ def test_a_run_without_a_memory_explains_by_features(trained, tmp_path):
     (copy / "memory.json").write_text(json.dumps({**record, "used": False}))
     accept_edits(copy)
     out = tmp_path / "answers.jsonl"
-    command_line.call("predict", copy, data / "test.txt", "--output", out, "--explain")
+    command_line.call("predict", copy, data / "test.txt", "--out", out, "--explain")
     for answer in map(json.loads, out.read_text().splitlines()):
         assert "because" not in answer and len(answer["parts"]) == 5
         assert all(parts["votes"] == 0 and parts["features"] for parts in answer["parts"])

@@ -84,7 +84,7 @@ def test_answers_do_not_depend_on_the_other_points(data, run):
 @pytest.mark.parametrize("form", ["npz", "hub"])
 def test_exports_follow(data, run, tmp_path, form):
     features = snm.load_data(data).test.features
-    call("export", run, "--to", form, "--output", tmp_path / "out")
+    call("export", run, "--to", form, "--out", tmp_path / "out")
     if form == "hub":
         labels, _ = snm.load(tmp_path / "out").predict(features, 3)
         np.testing.assert_array_equal(labels, snm.load(run).predict(features, 3)[0])

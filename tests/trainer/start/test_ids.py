@@ -184,7 +184,7 @@ def test_same_ids_say_nothing_without_the_other_ids(place, tmp_path, capsys):
     run, out = place / "run", tmp_path / "out"
     for words, flag in (
         (("evaluate", run), "--data"),
-        (("grow", run, "--labels", run / "labels.txt", "--output", out), "--data"),
+        (("grow", run, "--labels", run / "labels.txt", "--out", out), "--data"),
         (("train", place / "data", "--run-dir", out), "--warm-start"),
     ):
         assert f"--same-ids: found no {flag}, expected" in refused(capsys, *words, "--same-ids")

@@ -233,7 +233,7 @@ def test_a_memory_stores_the_names_and_tells_them(place, remembering, capsys):
 def test_a_new_name_answers_without_a_step(place, remembering, capsys, tmp_path):
     new = tmp_path / "new.txt"
     new.write_text("word7 word9\n")
-    call("grow", remembering, "--labels", new, "--output", tmp_path / "grown")
+    call("grow", remembering, "--labels", new, "--out", tmp_path / "grown")
     grown = load(tmp_path / "grown")
     labels, _ = grown.predict(["word7 word9"], 5)
     assert named_texts.LABELS in labels[0]
@@ -246,7 +246,7 @@ def test_new_points_and_names_join_the_memory(place, remembering, tmp_path):
     """Points of before are of an earlier set, names stay names, in data with one more label."""
     since = tmp_path / "since"
     named_texts.write(since, (*named_texts.NAMES[:-1], "word3_word4"))
-    call("grow", remembering, "--data", since, "--output", tmp_path / "grown")
+    call("grow", remembering, "--data", since, "--out", tmp_path / "grown")
     grown = load(tmp_path / "grown")
     rows = grown.memory.rows
     assert grown.label_names[-1] == "word3_word4"
