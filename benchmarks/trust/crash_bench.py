@@ -94,10 +94,6 @@ class Bench:
             run_command("compare", self.source, "--out", folder, "--config", config,
                         "--mined", "3", "--seeds", "1")  # fmt: skip
 
-    def trains(self, folder: Path) -> Callable[[], None]:
-        """The call that trains a run in `folder / "out"`."""
-        return lambda: self.train(folder / "out")
-
 
 def write_dataset(data: snm.Dataset, folder: Path) -> None:
     """The points of a data set as files."""

@@ -14,6 +14,7 @@ is injected into each call in turn.
 
 import contextlib
 import errno
+import functools
 import os
 import shutil
 import tempfile
@@ -157,7 +158,8 @@ def errors(bench: Bench, place: Path, every: int = 1) -> list[dict[str, Any]]:
         while True:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
-            call = bench.verbs(folder)[verb][1] if verb != "train" else bench.trains(folder)
+            trains = functools.partial(bench.train, folder / "out")
+            call = trains if verb == "train" else bench.verbs(folder)[verb][1]
             number = (errno.EIO, errno.ENOSPC)[calls % 2]
             error = OSError(number, os.strerror(number))
             with Recorder(folder, error=error, fail_at=calls).recording() as record:

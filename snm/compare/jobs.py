@@ -109,7 +109,8 @@ def run_jobs(data: str, folder: Path, jobs: Sequence[Job], num_parallel: int) ->
         while (waiting or working) and not stopped:
             while waiting and len(working) < num_parallel:
                 job = waiting.pop(0)
-                if not _has_begun(folder, job):  # else its seconds are of some epochs only
+                # From a checkpoint, its seconds would be of some epochs only.
+                if not (folder / job.name / "checkpoints").exists():
                     start_times[job] = time.monotonic()
                 working[job] = _start(data, folder, job)
             for job, process in list(working.items()):
@@ -168,11 +169,6 @@ def _start(data: str, folder: Path, job: Job) -> subprocess.Popen[bytes]:
                         "config": dataclasses.asdict(job.config)})  # fmt: skip
     worker = [sys.executable, "-m", "snm.compare.worker", str(task)]
     return spawn_tied(worker, folder / f"{job.name}.stderr")
-
-
-def _has_begun(folder: Path, job: Job) -> bool:
-    """Whether an earlier worker may have left a checkpoint."""
-    return (folder / job.name / "checkpoints").exists()
 
 
 def _record_end(folder: Path, job: Job, status: int) -> None:

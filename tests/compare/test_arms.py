@@ -17,14 +17,6 @@ from snm.errors import InputError
 from snm.losses.sampled import LOSSES
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A folder with a small data set."""
-    folder = tmp_path_factory.mktemp("arms")
-    tiny.write(folder / "tiny")
-    return folder
-
-
 def test_a_comparison_starts_from_the_preset_of_its_file(tmp_path):
     path = tmp_path / "fast.toml"
     path.write_text('preset = "fast"\ndim = 7\n')
@@ -122,7 +114,7 @@ def test_arms_of_all_labels_have_all_at_every_step():
         assert (arm.config.sampled, arm.config.sampled_start) == ("all", 0)
 
 
-def test_listwise_losses_are_arms_of_their_own(folder):
+def test_listwise_losses_are_arms_of_their_own(dataset):
     base = snm.preset("paper")
     listwise = [name for name in LOSSES if LOSSES[name].listwise]
     losses = ("bowl", *listwise)
@@ -136,7 +128,6 @@ def test_listwise_losses_are_arms_of_their_own(folder):
     arm = by_name["listmle-top-2"]
     assert arm.baseline == "listmle-negative-sampling" and "lists of all positives" in arm.about
     assert (arm.config.positives, arm.config.exclude, arm.config.mined) == ("all", "all", 2)
-    dataset = snm.load_data(folder / "tiny")
     for arm in arms:
         config = resolve(dataclasses.replace(arm.config, sampled=8, epochs=1), dataset)
         trials = [dataclasses.replace(config, **trial).check() for trial in tuning_grid(config)]
@@ -145,8 +136,7 @@ def test_listwise_losses_are_arms_of_their_own(folder):
 
 
 @pytest.mark.parametrize("weight", [1.0, 2.0])
-def test_the_grid_has_the_arms_own_settings(folder, weight):
-    dataset = snm.load_data(folder / "tiny")
+def test_the_grid_has_the_arms_own_settings(dataset, weight):
     config = dataclasses.replace(
         tiny.CONFIG, loss="bowl", phi="hinge", positives="one", exclude="positive",
         negative_weight=weight,
@@ -157,9 +147,8 @@ def test_the_grid_has_the_arms_own_settings(folder, weight):
     assert {trial["negative_weight"] for trial in grid} == {weight, 4 * weight}
 
 
-def test_settings_of_a_loss_stay_with_it(folder):
+def test_settings_of_a_loss_stay_with_it(dataset):
     """Those of bowl and powl are not passed on; a loss that the file names keeps its own."""
-    dataset = snm.load_data(folder / "tiny")
     small = dataclasses.replace(snm.preset("paper"), sampled=8, epochs=1)
     margin = dataclasses.replace(small, phi="logistic", vartheta="power-law", negative_weight=4.0)
     losses, extras = ("bowl", "softmax", "listnet"), ["frequency", "in-batch", "full-softmax"]
@@ -186,8 +175,7 @@ def test_settings_of_a_loss_stay_with_it(folder):
         assert len(arms) == 4
 
 
-def test_settings_stay_with_the_arms_that_read_them(folder):
-    dataset = snm.load_data(folder / "tiny")
+def test_settings_stay_with_the_arms_that_read_them(dataset):
     base = dataclasses.replace(snm.preset("paper"), sampled=8, epochs=1, phi="ramp", ramp_rho=2.0,
                                power_alpha=3.0, frequency_power=0.5)  # fmt: skip
     extras = ["power-law", "logistic", "frequency"]
@@ -202,8 +190,7 @@ def test_settings_stay_with_the_arms_that_read_them(folder):
         plan_arms(base, mined=(2,), losses=("bowl",), extras=["frequency"])
 
 
-def test_every_extra_fits_a_data_set_and_every_arm_has_as_many_trials(folder):
-    dataset = snm.load_data(folder / "tiny")
+def test_every_extra_fits_a_data_set_and_every_arm_has_as_many_trials(dataset):
     base = dataclasses.replace(snm.preset("paper"), sampled=8, epochs=1)
     arms = plan_arms(base, mined=(2, 3), losses=("bowl", "powl", "softmax"), extras=list(EXTRAS))
     configs = [resolve(arm.config, dataset) for arm in arms]
@@ -211,10 +198,11 @@ def test_every_extra_fits_a_data_set_and_every_arm_has_as_many_trials(folder):
     assert {len(tuning_grid(config)) for config in configs} == {6}
 
 
-def test_mining_all_that_is_sampled_is_said_to_be_negative_sampling(tmp_path, monkeypatch, capsys):
+def test_mining_all_that_is_sampled_is_said_to_be_negative_sampling(
+    folder, tmp_path, monkeypatch, capsys
+):
     """Of 2 labels 1 is sampled, of 20 all 19: k' = B leaves no label out."""
     monkeypatch.setattr(Campaign, "run", lambda self, _: sys.exit(0))
-    tiny.write(tmp_path / "tiny")
     pair = tmp_path / "pair"
     pair.mkdir()
     for name in ("train.txt", "test.txt"):
@@ -222,8 +210,8 @@ def test_mining_all_that_is_sampled_is_said_to_be_negative_sampling(tmp_path, mo
     for number, (words, same) in enumerate(
         [
             ([pair], "top-1 is negative sampling, as B is 1"),
-            ([tmp_path / "tiny", "--mined", 1, 19], "top-19 is negative sampling, as B is 19"),
-            ([tmp_path / "tiny", "--mined", 1, 18], None),
+            ([folder, "--mined", 1, 19], "top-19 is negative sampling, as B is 19"),
+            ([folder, "--mined", 1, 18], None),
         ]
     ):
         with pytest.raises(SystemExit) as error:

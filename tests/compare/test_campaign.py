@@ -39,21 +39,11 @@ schedule = "constant"
 """
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """A folder with a small data set and settings for short runs."""
-    folder = tmp_path_factory.mktemp("compare")
-    tiny.write(folder / "tiny")
-    (folder / "short.toml").write_text(TOML)
-    return folder
-
-
-SIZES = dict(epochs=1, dim=8, sampled=8, mined=3)
-
-
 def command(folder, out, *more):
-    return ["compare", str(folder / "tiny"), "--out", str(out), "--config",
-            str(folder / "short.toml"), *more]  # fmt: skip
+    """The words of a comparison of short runs."""
+    short = out.with_name("short.toml")
+    short.write_text(TOML)
+    return ["compare", str(folder), "--out", str(out), "--config", str(short), *more]
 
 
 # -- options -------------------------------------------------------------------------------
@@ -88,12 +78,11 @@ def test_bad_options(folder, tmp_path, capsys, flags, expected):
     assert not (tmp_path / "out").exists()
 
 
-def test_default_numbers_of_mined_labels_fit_the_data(tmp_path, monkeypatch, capsys):
+def test_default_numbers_of_mined_labels_fit_the_data(folder, tmp_path, monkeypatch, capsys):
     """20 labels have 19 others to sample; a number that is asked for is refused as ever."""
-    tiny.write(tmp_path / "tiny")
     planned = []
     monkeypatch.setattr(Campaign, "run", lambda self, _: planned.append(self.arms) or sys.exit(0))
-    words = ["compare", str(tmp_path / "tiny"), "--out", str(tmp_path / "out")]
+    words = ["compare", str(folder), "--out", str(tmp_path / "out")]
     (tmp_path / "rising.toml").write_text("sampled_start = 8")
     rising = ["--config", str(tmp_path / "rising.toml")]
     for more, names, said in (
@@ -142,9 +131,8 @@ def test_data_without_test_points(tmp_path, capsys):
     assert "no test points" in capsys.readouterr().err
 
 
-def test_epochs_at_equal_time_are_of_the_settings_that_were_timed(folder, tmp_path):
+def test_epochs_at_equal_time_are_of_the_settings_that_were_timed(dataset, tmp_path):
     """The k' of an extra is the one of --mined nearest to 16, and so may change when it goes on."""
-    dataset = snm.load_data(folder / "tiny")
 
     def epochs_of(mined, seconds):
         arms = small_arms(mined=mined, extras=["anneal"], epochs=2)
@@ -190,8 +178,8 @@ def test_a_comparison_end_to_end_and_its_repetition(folder, tmp_path, capsys):
     assert results["data"]["sha256"] in (out / "report.html").read_text()
     # Training with the same settings outside of a comparison gives the same metrics.
     base = dataclasses.replace(snm.preset("paper"), mined="all")
-    settings = dataclasses.replace(read_config(folder / "short.toml", base=base), mined=3)
-    alone = snm.train(folder / "tiny", settings, tmp_path / "alone")
+    settings = dataclasses.replace(read_config(tmp_path / "short.toml", base=base), mined=3)
+    alone = snm.train(folder, settings, tmp_path / "alone")
     assert alone["metrics"] == seed["metrics"]
 
     runs = {path.name: path.stat().st_mtime_ns for path in (out / "runs").iterdir()}
@@ -206,26 +194,24 @@ def test_a_comparison_end_to_end_and_its_repetition(folder, tmp_path, capsys):
     assert "epochs = 2" in capsys.readouterr().err
 
 
-def test_a_failed_run_is_reported_and_retried(folder, tmp_path):
-    dataset = snm.load_data(folder / "tiny")
+def test_a_failed_run_is_reported_and_retried(folder, dataset, tmp_path):
     base = dataclasses.replace(snm.preset("paper"), epochs=1, dim=8, sampled=8, mined=3)
     good = Job("good", resolve(base, dataset), "test")
     overflows = dataclasses.replace(base, phi="exponential", score_scale=1e4)
     bad = Job("bad", resolve(overflows, dataset), "test")
-    standing = list(run_jobs(str(folder / "tiny"), tmp_path, [bad, good, good], 2))
+    standing = list(run_jobs(str(folder), tmp_path, [bad, good, good], 2))
     assert (standing[-1].done, standing[-1].total) == (2, 2)
     assert read_result(tmp_path, good)["metrics"]["points"] == tiny.TEST_POINTS
     assert "not finite" in read_result(tmp_path, bad)["error"]
     # A result is kept, a failure is retried.
-    again = next(run_jobs(str(folder / "tiny"), tmp_path, [bad, good], 1))
+    again = next(run_jobs(str(folder), tmp_path, [bad, good], 1))
     assert (again.done, again.working) == (1, [("bad (seed 0)", 0, 0)])
 
 
-def test_runs_at_once_of_one_arm_are_all_shown(folder, tmp_path, monkeypatch):
+def test_runs_at_once_of_one_arm_are_all_shown(dataset, tmp_path, monkeypatch):
     monkeypatch.setattr("snm.compare.jobs._start", lambda *_: subprocess.Popen(["cat"], stdin=-1))
-    base = resolve(
-        dataclasses.replace(snm.preset("paper"), **SIZES), snm.load_data(folder / "tiny")
-    )
+    settings = dict(epochs=1, dim=8, sampled=8, mined=3)
+    base = resolve(dataclasses.replace(snm.preset("paper"), **settings), dataset)
     jobs = [Job("top-3", dataclasses.replace(base, seed=n), "test") for n in (0, 1)]
     running = run_jobs("unused", tmp_path, jobs, 2)
     (tmp_path / f"{jobs[0].name}.steps").write_text("3 12")

@@ -112,17 +112,11 @@ def test_what_a_comparison_sets_itself_is_told_beside_the_arms():
         assert ("All arms have a memory" in verdict(found)[0]) == (memory == "on")
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tiny.write(tmp_path_factory.mktemp("compare") / "tiny")
-
-
-def test_what_a_comparison_trains(folder, tmp_path, monkeypatch):
+def test_what_a_comparison_trains(dataset, tmp_path, monkeypatch):
     """Runs are told apart by seed; trials are on the held-out fifth, and the best one counts."""
     ran = end_runs_at_once(monkeypatch, lambda job: {"metrics": {"R@1": job.config.learning_rate}})
     arms = small_arms(epochs=4)
-    data = snm.load_data(folder)
-    *_, found = Campaign("tiny", data, arms, tmp_path, seeds=2, tune=True, tune_epochs=3).run()
+    *_, found = Campaign("tiny", dataset, arms, tmp_path, seeds=2, tune=True, tune_epochs=3).run()
     table, trials, tuned = ran[:4], ran[4:16], ran[16:]
     assert [(job.arm, job.config.seed) for job in table] == [
         (BASELINE, 0), ("top-2", 0), (BASELINE, 1), ("top-2", 1)
@@ -134,14 +128,14 @@ def test_what_a_comparison_trains(folder, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("data", ["bibtex", "gs://bucket/sets/a"])
-def test_a_plan_names_data_that_are_no_path_as_they_are(folder, tmp_path, data):
-    campaign = Campaign(data, snm.load_data(folder), small_arms(), tmp_path)
+def test_a_plan_names_data_that_are_no_path_as_they_are(dataset, tmp_path, data):
+    campaign = Campaign(data, dataset, small_arms(), tmp_path)
     assert campaign.plan()["data"] == data
 
 
-def test_arms_of_other_losses_tell_their_rate_and_scale(folder, tmp_path, monkeypatch):
+def test_arms_of_other_losses_tell_their_rate_and_scale(dataset, tmp_path, monkeypatch):
     end_runs_at_once(monkeypatch)
-    dataset, arms = snm.load_data(folder), small_arms(("bowl", "softmax"))
+    arms = small_arms(("bowl", "softmax"))
     (found,) = Campaign("tiny", dataset, arms, tmp_path).run()
     bowl, mined, soft, _ = found["arms"]
     own = resolve(dataclasses.replace(arms[0].config, loss="softmax", learning_rate="auto",
@@ -158,7 +152,7 @@ def test_arms_of_other_losses_tell_their_rate_and_scale(folder, tmp_path, monkey
 
 @pytest.mark.parametrize("losses", [("bowl",), ("bowl", "softmax")])
 def test_arms_of_a_loss_without_negative_sampling_have_no_ratio(
-    folder, tmp_path, monkeypatch, losses
+    dataset, tmp_path, monkeypatch, losses
 ):
     """Loss, rate and scale differ from those of BOWL: the quotient would be of all three."""
     end_runs_at_once(
@@ -166,7 +160,7 @@ def test_arms_of_a_loss_without_negative_sampling_have_no_ratio(
         lambda job: {"metrics": dict.fromkeys(NAMES, 2.0 + (job.arm == "in-batch"))},
     )
     arms = small_arms(losses, extras=("in-batch",))
-    (found,) = Campaign("tiny", snm.load_data(folder), arms, tmp_path).run()
+    (found,) = Campaign("tiny", dataset, arms, tmp_path).run()
     report = results(*found["arms"], seeds=1)
     note, said = all_sheets(report)[0].note, verdict(report)[0]
     assert found["arms"][1]["ratio"]["R@1"] == 1.0
@@ -185,22 +179,22 @@ def test_arms_of_a_loss_without_negative_sampling_have_no_ratio(
         assert (line["R@1"], line["ratio R@1"]) == ("3.0", "")
 
 
-def test_tuned_arms_tell_what_they_were_tuned_to(folder, tmp_path, monkeypatch):
+def test_tuned_arms_tell_what_they_were_tuned_to(dataset, tmp_path, monkeypatch):
     end_runs_at_once(monkeypatch)
     arms = small_arms(("bowl", "softmax"))
     best = {arm.name: {"best": {"learning_rate": rate}}
             for arm, rate in zip(arms, (50.0, 150.0, 50.0, 50.0), strict=True)}  # fmt: skip
     monkeypatch.setattr(Campaign, "_tuning", lambda _: best)
-    *_, found = Campaign("tiny", snm.load_data(folder), arms, tmp_path, tune=True).run()
+    *_, found = Campaign("tiny", dataset, arms, tmp_path, tune=True).run()
     scale = found["tuned"][2]["score_scale"]
     assert [arm["about"].partition(";")[2] for arm in found["tuned"]] == [
         "", " learning rate 150", *2 * [f" score scale {scale:.4g}"],
     ]  # fmt: skip
 
 
-def test_a_setting_that_no_arm_reads_has_no_value(folder, tmp_path, monkeypatch):
+def test_a_setting_that_no_arm_reads_has_no_value(dataset, tmp_path, monkeypatch):
     end_runs_at_once(monkeypatch)
-    campaign = Campaign("tiny", snm.load_data(folder), small_arms(("softmax",)), tmp_path)
+    campaign = Campaign("tiny", dataset, small_arms(("softmax",)), tmp_path)
     (found,) = campaign.run()
     for told in found["arms"]:
         assert [told[name] for name in ("phi", "negative_weight", "vartheta")] == [None] * 3

@@ -12,13 +12,6 @@ from snm.compare.probe import Probe
 from snm.config.resolve import resolve
 
 
-@pytest.fixture(scope="module")
-def dataset(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("probe") / "tiny"
-    tiny.write(folder)
-    return snm.load_data(folder)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("exclude", ["positive", "all"])
 def test_the_probe_equals_a_brute_force(dataset, tmp_path, exclude):

@@ -1,9 +1,7 @@
 """What a comparison says of the time that it will take."""
 
-import tiny
 from compare.campaigns import small_arms
 
-import snm
 from snm.compare.arms import BASELINE
 from snm.compare.campaign import Campaign
 from snm.compare.jobs import Running
@@ -34,12 +32,11 @@ def test_an_estimate_follows_the_first_run_and_a_better_one_the_first_of_every_a
     assert said == ["about 3.5 min left: 4 runs", "about 12 min left: 3 runs"]
 
 
-def test_runs_of_later_stages_count(tmp_path, monkeypatch):
+def test_runs_of_later_stages_count(dataset, tmp_path, monkeypatch):
     states = []
     monkeypatch.setattr(
         "snm.compare.campaign.run_jobs", lambda *_: (state for state in [Running(0, 2, [])])
     )
-    dataset = snm.load_data(tiny.write(tmp_path / "tiny"))
     campaign = Campaign(
         "tiny", dataset, small_arms(epochs=4), tmp_path, seeds=3, tune=True, tune_epochs=2,
         equal_seconds=True, on_progress=lambda *told: states.append(told),

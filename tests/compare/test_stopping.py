@@ -7,7 +7,6 @@ import sys
 import time
 
 import pytest
-import tiny
 from compare.campaigns import small_arms
 
 import snm
@@ -20,12 +19,7 @@ from snm.runs.folder import RunFolder
 from snm.system.locks import locked
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tiny.write(tmp_path_factory.mktemp("compare") / "tiny")
-
-
-def test_a_comparison_that_is_asked_to_stop_ends_its_workers(folder, tmp_path, monkeypatch):
+def test_a_comparison_that_is_asked_to_stop_ends_its_workers(dataset, tmp_path, monkeypatch):
     workers = []
 
     def start(*_):
@@ -33,39 +27,39 @@ def test_a_comparison_that_is_asked_to_stop_ends_its_workers(folder, tmp_path, m
         return workers[-1]
 
     monkeypatch.setattr("snm.compare.jobs._start", start)
-    campaign = Campaign("tiny", snm.load_data(folder), small_arms(), tmp_path, seeds=2, jobs=2)
+    campaign = Campaign("tiny", dataset, small_arms(), tmp_path, seeds=2, jobs=2)
     with pytest.raises(StoppedError, match=r"as asked, with 0 of 4 runs finished \(equal steps\)$"):
         list(campaign.run(lambda: True))
     assert [worker.returncode for worker in workers] == [-signal.SIGTERM] * 2
 
 
-def job_of(folder):
+def job_of(dataset):
     config = dataclasses.replace(snm.preset("paper"), sampled=8, epochs=2, mined=2)
-    return Job("top-2", resolve(config, snm.load_data(folder)), "test")
+    return Job("top-2", resolve(config, dataset), "test")
 
 
 @pytest.mark.parametrize("ends", ["exit 75", "kill -TERM $$"])
-def test_a_run_that_was_told_to_stop_has_not_failed(folder, tmp_path, monkeypatch, ends):
+def test_a_run_that_was_told_to_stop_has_not_failed(dataset, tmp_path, monkeypatch, ends):
     """Where every process gets the signal, a run may end before the comparison asks it to."""
 
     def start(*_):
         return subprocess.Popen(["sh", "-c", ends], stdin=subprocess.PIPE)
 
     monkeypatch.setattr("snm.compare.jobs._start", start)
-    job = job_of(folder)
+    job = job_of(dataset)
     *_, last = run_jobs("tiny", tmp_path, [job], 1)
     assert last.stopped and last.left == (("top-2", 2),) and last.done == 0
     assert read_result(tmp_path, job) is None
-    campaign = Campaign("tiny", snm.load_data(folder), small_arms(), tmp_path)
+    campaign = Campaign("tiny", dataset, small_arms(), tmp_path)
     with pytest.raises(StoppedError, match="0 of 2 runs finished"):
         list(campaign.run())
 
 
 @pytest.mark.parametrize("killed", [False, True])
 def test_a_run_that_ends_while_it_is_told_to_stop_leaves_its_result_only(
-    folder, tmp_path, monkeypatch, killed
+    dataset, tmp_path, monkeypatch, killed
 ):
-    job = job_of(folder)
+    job = job_of(dataset)
     (tmp_path / job.name).mkdir()
     for suffix in ("stderr", "task.json", "steps", "lock"):
         (tmp_path / f"{job.name}.{suffix}").touch()
@@ -86,9 +80,9 @@ def test_a_run_that_ends_while_it_is_told_to_stop_leaves_its_result_only(
     assert [path.name for path in tmp_path.iterdir()] == [f"{job.name}.json"]
 
 
-def test_only_runs_without_a_checkpoint_are_timed(folder, tmp_path, monkeypatch):
+def test_only_runs_without_a_checkpoint_are_timed(dataset, tmp_path, monkeypatch):
     monkeypatch.setattr("snm.compare.jobs._start", lambda *_: subprocess.Popen(["true"], stdin=-1))
-    first = job_of(folder)
+    first = job_of(dataset)
     second = dataclasses.replace(first, config=dataclasses.replace(first.config, seed=1))
     (tmp_path / second.name / "checkpoints" / "4").mkdir(parents=True)
     for job in (first, second):
