@@ -140,9 +140,8 @@ def match_labels(
         names = [
             [*map(normalize_name, space)] for space in (data_ids.label_names, run_ids.label_names)
         ]
-        if any(
-            len(set(space)) < len(space) for space in names
-        ):  # some differ in their spelling only
+        # Some may differ in their spelling only.
+        if any(len(set(space)) < len(space) for space in names):
             names = [[*data_ids.label_names], [*run_ids.label_names]]
         ids = {name: label for label, name in enumerate(names[1])}
         return np.array([ids.get(name, -1) for name in names[0]], np.int64)

@@ -59,7 +59,7 @@ def normalize_name(text: str) -> str:
     return composed(normalize_spaces(text))
 
 
-def normalize_list(text: str, separator: str, name: Callable[[str], str] = normalize_name) -> str:
+def normalize_list(text: str, separator: str, name: Callable[[str], str]) -> str:
     """Normalizes each item of a text that lists items.
 
     Args:
@@ -68,7 +68,7 @@ def normalize_list(text: str, separator: str, name: Callable[[str], str] = norma
       name: normalizes an item.
 
     Example:
-      >>> normalize_list("Sofa  XL , Mug", ",")
+      >>> normalize_list("Sofa  XL , Mug", ",", normalize_name)
       'Sofa XL,Mug'
     """
     return separator.join(map(name, text.split(separator)))

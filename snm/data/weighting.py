@@ -295,7 +295,7 @@ def _refuse_large(values: NDArray[np.float64]) -> None:
         raise InputError("features", f"the value {largest:.3g}", expected)
 
 
-def _refuse_negative(features: csr_matrix, first_row: int = 0) -> None:
+def _refuse_negative(features: csr_matrix, first_row: int) -> None:
     # The least value first: of mapped data, a mask of all values could be too large.
     if len(features.data) and not features.data.min() >= 0:  # nor NaN
         bad = np.flatnonzero(~(features.data >= 0))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -82,9 +81,7 @@ def _item_features(
     options: ImportOptions, reading: Reading, rows: Iterable[Row], on_progress: OnProgress
 ) -> Features:
     """Features that are the items that labels are too; `rows` are all that there are."""
-    first = next(iterator := iter(rows))
-    rows = itertools.chain([first], iterator)
-    if first.entries is not None:
+    if reading.reader.entries:
         base, items = number_items(rows, on_progress)
         return Features(
             lambda chunk: feature_matrix(chunk, base, len(items)), len(items), labels=items

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 from scipy.sparse import csr_matrix, vstack
 
 from snm.data.formats.binary import iter_npy, read_npz
@@ -20,9 +21,7 @@ from snm.text import counted
 __all__ = ["iter_features"]
 
 
-def iter_features(
-    path: str | Path, num_features: int, chunk_rows: int = 4096
-) -> Iterator[csr_matrix]:
+def iter_features(path: str | Path, num_features: int, chunk_rows: int) -> Iterator[csr_matrix]:
     """Streams the features of a file in bounded memory; a `.npz` is read whole.
 
     Args:
@@ -39,8 +38,6 @@ def iter_features(
         may have been yielded.
     """
     path = Path(path)
-    if chunk_rows < 1:
-        raise InputError("chunk_rows", f"{chunk_rows}", "at least 1")
     if path.suffix.lower() == ".npz":
         features = read_npz(path, width=num_features)
         for first in range(0, features.shape[0], chunk_rows):
@@ -56,17 +53,13 @@ def _iter_text(path: Path, num_features: int, chunk_rows: int) -> Iterator[csr_m
     if reader.header.num_features != num_features:
         found = f"a header of {counted(reader.header.num_features, 'feature')}"
         raise InputError(f"{path}:1", found, f"{num_features}")
-    pending: list[csr_matrix] = []
-    num_pending = 0
+    rest = csr_matrix((0, num_features), dtype=np.float32)
     for block in reader.blocks():
         rows = to_csr([block.counts], [block.ids], [block.values], num_features)
-        first = 0
-        while num_pending + block.rows - first >= chunk_rows:
-            last = first + chunk_rows - num_pending
-            yield vstack([*pending, rows[first:last]], format="csr")
-            pending, num_pending, first = [], 0, last
-        if first < block.rows:
-            pending.append(rows[first:])
-            num_pending += block.rows - first
-    if pending:
-        yield vstack(pending, format="csr")
+        rows = vstack([rest, rows], format="csr")
+        whole = rows.shape[0] // chunk_rows * chunk_rows
+        for first in range(0, whole, chunk_rows):
+            yield rows[first : first + chunk_rows]
+        rest = rows[whole:]
+    if rest.shape[0]:
+        yield rest

@@ -99,8 +99,5 @@ def first_label_lists(path: Path, texts: Sequence[str], fields: Sequence[str]) -
         for field, index in places.items():
             if field not in first and (cell := row[1][index].strip()):
                 first[field] = cell
-    return {
-        field: first[field]
-        for field in places
-        if field in first and parse_list(first[field]) is not None
-    }
+    lists = (field for field in places if parse_list(first.get(field, "")) is not None)
+    return {field: first[field] for field in lists}

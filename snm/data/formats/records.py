@@ -229,7 +229,7 @@ def get_text(
 
 
 def csv_rows(
-    path: Path, lines: Iterable[tuple[int, str]], wanted: Sequence[Sequence[str]] = ()
+    path: Path, lines: Iterable[tuple[int, str]], wanted: Sequence[Sequence[str]]
 ) -> Iterator[tuple[str, list[str]]]:
     """Yields (file and first line, cells) of the header and of each row.
 
@@ -313,7 +313,7 @@ def _no_column(path: Path, field: str, header: Sequence[str], expected: str) -> 
     return InputError(f"{display_name(path)}:1", found, expected)
 
 
-def detect_delimiter(path: Path, header: str, wanted: Sequence[Sequence[str]] = ()) -> str:
+def detect_delimiter(path: Path, header: str, wanted: Sequence[Sequence[str]]) -> str:
     r"""The delimiter of a CSV file: a tab in `.tsv`, otherwise a comma.
 
     If the header has no comma outside quotes, it is a semicolon or a tab, as spreadsheet programs
@@ -327,7 +327,7 @@ def detect_delimiter(path: Path, header: str, wanted: Sequence[Sequence[str]] = 
 
     Example:
       >>> headers = ("id;text", "text", '"id, old";text')
-      >>> [detect_delimiter(Path("a.csv"), header) for header in headers]
+      >>> [detect_delimiter(Path("a.csv"), header, []) for header in headers]
       [';', ',', ';']
       >>> detect_delimiter(Path("a.csv"), "text;labels;price, EUR", [["text", "labels"]])
       ';'

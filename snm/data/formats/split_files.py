@@ -103,7 +103,7 @@ def _has_header(path: Path) -> bool:
         return False
 
 
-def read_rows_of_part(path: Path, num_rows: int, column: int = 1) -> list[int]:
+def read_rows_of_part(path: Path, num_rows: int, column: int) -> list[int]:
     """Reads the rows of a part, 0-based, in the order of the file.
 
     Args:

@@ -34,7 +34,7 @@ def test_answers_are_those_of_python(run, data, tmp_path):
     call("predict", run, test, "--k=4", "--out", table, "--format=sparse")
     head = table.read_text().split("\n")[0]
     assert [int(number) for number in head.split(" ")] == [tiny.TEST_POINTS, tiny.LABELS]
-    (again,) = iter_features(table, tiny.LABELS)
+    (again,) = iter_features(table, tiny.LABELS, 4096)
     expected = np.zeros((tiny.TEST_POINTS, tiny.LABELS))
     np.put_along_axis(expected, labels, scores, axis=1)
     np.testing.assert_allclose(again.toarray(), expected, rtol=1e-5)

@@ -34,9 +34,9 @@ def test_points_of_users(last, skip):
     users = np.arange(0, len(histories.users), 2)
     last_of, skip_of = (np.full(len(users), number) if number else None for number in (last, skip))
     points = points_of_users(histories, users, share=0.3, last=last_of, skip=skip_of)
-    wanted = {}
+    wanted, found = {}, by_hand(rows)
     for user in users:
-        items = by_hand(rows)[histories.users[user]]
+        items = found[histories.users[user]]
         items = items[: len(items) - skip]
         labels = last or min(len(items) - 1, max(1, round(0.3 * len(items))))
         if len(items) > max(labels, 1):

@@ -233,7 +233,7 @@ def test_a_byte_order_mark_is_skipped(tmp_path, name):
     features, labels = read_text(path)
     assert features.toarray().tolist() == [[1, 0, 0, 0, 2.5], [0, 0, 1, 0, 0], [0] * 5]
     assert labels.toarray().tolist() == [[0, 1, 0, 1], [0] * 4, [1, 0, 0, 0]]
-    (again,) = iter_features(path, 5)
+    (again,) = iter_features(path, 5, 4)
     assert np.array_equal(again.toarray(), features.toarray())
 
 
