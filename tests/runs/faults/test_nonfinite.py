@@ -42,7 +42,7 @@ def test_the_error_names_the_non_finite_tensor_and_its_rows(data, tmp_path, monk
     )
     entry = log(run)[-1]
     assert (entry["event"], entry["step"], entry["points"]) == ("nonfinite", 6, points)
-    last_good(run, None)
+    last_good(run)
 
 
 def test_the_last_batch_of_an_epoch_names_its_rows_despite_empty_places(
