@@ -162,9 +162,12 @@ def test_weights_of_1_change_no_bit(positives):
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize("most", [0, centroids_module._MAX_VALUES_ON_HOST], ids=["step", "host"])
-@pytest.mark.parametrize("positives", ["one", "all"])
-def test_centroids_count_points_by_their_weights(positives, most, monkeypatch):
+@pytest.mark.parametrize(
+    ("most", "positives"),
+    [(0, "one"), (0, "all"), (centroids_module._MAX_VALUES_ON_HOST, "one")],
+    ids=["step, one", "step, all", "host"],
+)
+def test_centroids_count_points_by_their_weights(most, positives, monkeypatch):
     """Compared with the repeated points; a thousandth of a random row is left in either.
 
     That is more beside weights that are divided by their mean.

@@ -39,10 +39,8 @@ def model_of(**changes):
     ("text", "block", "of_features", "of_labels"),
     [
         ("data=2,label=4", 16, 4, 4),
-        ("data=2,label=4", 64, 4, 4),
-        ("data=2,label=4", 1 << 16, 4, 4),
         ("data=4,label=2", 64, 4, 2),
-        ("data=8", 64, 8, 1),
+        ("data=8", 1 << 16, 8, 1),
     ],
 )
 def test_every_device_initialises_only_its_own_rows(

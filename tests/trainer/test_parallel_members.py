@@ -1,18 +1,15 @@
 """Members that train side by side: order, results, failures and stops."""
 
-import dataclasses
 import itertools
 import threading
 import time
 from collections.abc import Callable, Generator
 
 import jax
-import numpy as np
 import pytest
-import tiny
+from small_runs import config, same
 
 import snm
-from snm.data.load import load
 from snm.errors import StoppedError
 from snm.runs.events import NonFinite, NonFiniteError
 from snm.runs.stored_run import StoredRun
@@ -146,15 +143,6 @@ def test_a_caller_who_leaves_ends_all():
 # -- trainings ---------------------------------------------------------------------------------
 
 
-def config(**changes):
-    return dataclasses.replace(tiny.CONFIG, **changes)
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    return load(tiny.write(tmp_path_factory.mktemp("together") / "data"))
-
-
 @pytest.fixture(scope="module")
 def in_turns(data, tmp_path_factory):
     run = tmp_path_factory.mktemp("in-turns") / "run"
@@ -162,18 +150,12 @@ def in_turns(data, tmp_path_factory):
 
 
 def states(run):
-    return [jax.tree.leaves(StoredRun.open(run).member(member)) for member in (1, 2, 3)]
+    return jax.tree.leaves([StoredRun.open(run).member(member) for member in (1, 2, 3)])
 
 
-def same(found, expected):
-    pairs = zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True)
-    return all(np.array_equal(one, other) for one, other in pairs)
-
-
-@pytest.mark.parametrize("at_once", [2, 3])
-def test_a_result_does_not_depend_on_who_trains_beside(at_once, data, in_turns, tmp_path):
+def test_a_result_does_not_depend_on_who_trains_beside(data, in_turns, tmp_path):
     run, expected = in_turns
-    result = snm.train(data, config(members=3, members_at_once=at_once), tmp_path / "run")
+    result = snm.train(data, config(members=3, members_at_once=3), tmp_path / "run")
     assert same(states(tmp_path / "run"), states(run))
     assert result["metrics"] == expected["metrics"]
     assert result["steps"] == expected["steps"]

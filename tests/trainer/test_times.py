@@ -16,11 +16,6 @@ from snm.trainer.phase import TrainedPhase
 from snm.trainer.result import training_summary
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tiny.write(tmp_path_factory.mktemp("times") / "data")
-
-
 @pytest.mark.parametrize("flags", [(), ("--profile-time",)])
 def test_the_parts_of_a_training_add_up(flags, folder, tmp_path, capsys):
     call("train", folder, "--run-dir", tmp_path / "run", *tiny.FLAGS, *flags)

@@ -20,7 +20,7 @@ from snm.batches.dropout import zero_dropped
 from snm.sampling.sample import Sample
 from snm.tables.table import SparseRows
 
-__all__ = ["Assembly", "DeviceAssembly", "HostAssembly", "Terms"]
+__all__ = ["Assembly", "DeviceAssembly", "Terms", "take_batch", "take_own_part"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,19 +73,14 @@ It is hashable, and equal by value.
 """
 
 
-@dataclasses.dataclass(frozen=True)
-class HostAssembly:
-    """That of a `HostSource`: takes the batch as the host sent it.
+def take_batch(resident: Any, item: Any, shape: tuple[int, int]) -> Batch:
+    """The `Assembly` of a `HostSource`: the batch as the host sent it."""
+    return item
 
-    Attributes:
-      data_parts: as those of a source.
-    """
 
-    data_parts: int
-
-    def __call__(self, resident: Any, item: Any, shape: tuple[int, int]) -> Batch:
-        """The batch, or on a mesh this device's part of it."""
-        return own_part(item) if self.data_parts > 1 else item
+def take_own_part(resident: Any, item: Any, shape: tuple[int, int]) -> Batch:
+    """That of a `HostSource` with several parts: this device's part of the batch."""
+    return own_part(item)
 
 
 @dataclasses.dataclass(frozen=True)

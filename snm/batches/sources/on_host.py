@@ -11,7 +11,7 @@ import numpy as np
 from snm.batches.batch import Batch
 from snm.batches.csr_blocks import as_sparse_rows, take
 from snm.batches.dropout import drop_entries, dropout_keys
-from snm.batches.sources.assembly import HostAssembly
+from snm.batches.sources.assembly import Assembly, take_batch, take_own_part
 from snm.batches.sources.source import Source
 from snm.tables.columns import make_columns
 from snm.tables.table import SparseRows
@@ -36,9 +36,9 @@ class HostSource(Source):
         return ()
 
     @property
-    def assembly(self) -> HostAssembly:
+    def assembly(self) -> Assembly:
         """The batch that the host sent."""
-        return HostAssembly(self.data_parts)
+        return take_own_part if self.data_parts > 1 else take_batch
 
     def _items(self, steps: range, length: int) -> list[Batch]:
         return [self._batch(step) for step in steps]

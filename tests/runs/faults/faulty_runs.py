@@ -50,8 +50,8 @@ def until(run, epochs, process):
         assert process.poll() is None, process.stderr.read()
 
 
-def last_good(run, whole):
-    """No incomplete checkpoint remains, and that of step 4 equals the reference run's."""
+def last_good(run):
+    """No incomplete checkpoint remains, and that of step 4 is finite."""
     assert [path.name for path in (run / "checkpoints").iterdir()] == ["4"]
     model = snm.load(run).model
     kept = RunFolder(run).checkpoints(2).load(4, abstract_state(model))

@@ -114,8 +114,11 @@ def test_the_first_signal_requests_a_stop(number):
     assert signal.getsignal(number) == handler
 
 
-@pytest.mark.parametrize("told", ["0", "1 / 0"], ids=["told", "nobody reads what is told"])
-@pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("second", "told"),
+    [(signal.SIGTERM, "0"), (signal.SIGINT, "1 / 0")],
+    ids=["told", "nobody reads what is told"],
+)
 def test_the_second_signal_ends_a_blocked_main_thread(second, told):
     """Python's handlers would wait for the main thread, here blocked in a join.
 

@@ -44,19 +44,21 @@ def started(**changes):
     return starting_state(prepared, None, 1), plain, queries / prepared.model.score_scale, train
 
 
-@pytest.mark.parametrize("most", [0, module._MAX_VALUES_ON_HOST], ids=["step", "host"])
 @pytest.mark.parametrize(
-    "changes",
+    ("place", "changes"),
     [
-        dict(),
-        dict(encoder="relu"),
-        dict(positives="one"),
-        dict(data_on="device"),
-        dict(table_dtype="bfloat16"),
+        ("host", dict()),
+        ("host", dict(encoder="relu")),
+        ("host", dict(table_dtype="bfloat16")),
+        ("step", dict(encoder="relu")),
+        ("step", dict(positives="one")),
+        ("step", dict(data_on="device")),
+        ("step", dict(table_dtype="bfloat16")),
     ],
 )
-def test_a_class_row_starts_at_the_centroid_of_its_points(changes, most, monkeypatch):
-    monkeypatch.setattr(module, "_MAX_VALUES_ON_HOST", most)
+def test_a_class_row_starts_at_the_centroid_of_its_points(place, changes, monkeypatch):
+    if place == "step":
+        monkeypatch.setattr(module, "_MAX_VALUES_ON_HOST", 0)
     monkeypatch.setattr(module, "ROWS", 64)  # three blocks, the last of 22 points
     check(changes)
 
