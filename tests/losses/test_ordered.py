@@ -3,7 +3,6 @@
 import functools
 import itertools
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -173,17 +172,6 @@ def test_equal_weights_sort_nothing():
 
     assert "top_k" not in compiled(np.full(6, 1 / 6))
     assert "top_k" in compiled(np.full(5, 1 / 5))
-
-
-def test_reducing_and_weighing():
-    options: dict[str, Any] = {"vartheta": [1.0]}
-    positive, negative = jnp.zeros(2), jnp.array([[0.0], [1.0]])  # losses 1 and 2
-    assert losses.sampled_powl(positive, negative, reduce_fn=None, **options).tolist() == [1, 2]
-    assert float(losses.sampled_powl(positive, negative, **options)) == 1.5
-    assert float(losses.sampled_powl(positive, negative, reduce_fn=jnp.sum, **options)) == 3
-    weights = jnp.array([2.0, 0.5])
-    value = losses.sampled_powl(positive, negative, weights=weights, **options)
-    assert float(value) == (2 * 1 + 0.5 * 2) / 2
 
 
 def test_no_negatives_and_no_examples():
