@@ -258,17 +258,14 @@ def rank_shatter_linear(positive: npt.ArrayLike, negative: npt.ArrayLike) -> int
 def _feasible(normals: npt.NDArray[np.float64], signs: tuple[int, ...]) -> bool:
     """Whether some w has these signs; they form a cone, so strict signs can have margin 1."""
     sign = np.array(signs)
-    zero, rest = sign == 0, sign != 0
-    if not rest.any():
-        return True
+    zero, rest = normals[sign == 0], sign[sign != 0, None] * normals[sign != 0]
     solution = linprog(
         np.zeros(normals.shape[1]),
-        A_ub=-(sign[rest, None] * normals[rest]),
-        b_ub=-np.ones(int(rest.sum())),
-        A_eq=normals[zero] if zero.any() else None,
-        b_eq=np.zeros(int(zero.sum())) if zero.any() else None,
+        A_ub=-rest,
+        b_ub=-np.ones(len(rest)),
+        A_eq=zero,
+        b_eq=np.zeros(len(zero)),
         bounds=(None, None),
-        method="highs",
     )
     return bool(solution.status == 0)
 

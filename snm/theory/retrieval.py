@@ -219,12 +219,7 @@ def margin_risk(
     """
     margins = np.asarray(values, np.float64)
     weight = np.ones(margins.size) if weights is None else np.asarray(weights, np.float64)
-    if (
-        margins.ndim != 1
-        or not margins.size
-        or weight.shape != margins.shape
-        or not weight.sum() > 0
-    ):
+    if margins.ndim != 1 or weight.shape != margins.shape or not weight.sum() > 0:
         expected = "[n] with n >= 1, and weights [n] of positive sum"
         raise InputError("margins", f"shape {margins.shape}", expected)
     order = np.argsort(margins, kind="stable")

@@ -12,7 +12,6 @@ from snm.losses.listwise import listnet, ranksvm
 from snm.losses.ordered import sampled_bowl, sampled_powl
 from snm.losses.reductions import (
     as_mask,
-    check_ranks,
     log_sum_exp,
     promote_scores,
     rank_scores,
@@ -94,12 +93,6 @@ def test_masked_scores_get_no_gradient(presorted):
     np.testing.assert_allclose(
         of.sum(axis=1), [sum(WEIGHTS[:count]) for count in WHERE.sum(axis=1)], rtol=1e-6
     )
-
-
-def test_more_weights_than_scores_are_refused():
-    check_ranks(WEIGHTS, 4)
-    with pytest.raises(InputError, match="rank weights: found 4 of them, expected at most 3"):
-        check_ranks(WEIGHTS, 3)
 
 
 def test_log_sum_exp_of_the_unmasked():

@@ -22,6 +22,7 @@ from snm.sampling.uniform import UniformSampler, uniform_device, uniform_host
 
 P_VALUE = 1e-4
 
+jitted_device = jax.jit(uniform_device, static_argnames=("num_labels", "size"))
 both = pytest.mark.parametrize("sampler", ["host", "device"])
 
 
@@ -114,9 +115,7 @@ def test_gaps_between_sorted_labels(sampler, num_labels):
 
 @both
 def test_pure_function_of_seed_and_step(sampler):
-    function = uniform_host
-    if sampler == "device":
-        function = jax.jit(uniform_device, static_argnames=("num_labels", "size"))
+    function = uniform_host if sampler == "host" else jitted_device
     draw = functools.partial(function, num_labels=1000, size=50)
     first, again = draw(3, 4), draw(3, 4)
     np.testing.assert_array_equal(first.ids, again.ids)
@@ -127,10 +126,10 @@ def test_pure_function_of_seed_and_step(sampler):
 
 
 def test_device_draw_is_the_same_compiled_and_traced():
-    draw = functools.partial(uniform_device, num_labels=500, size=20)
-    compiled = jax.jit(draw)
+    sizes = dict(num_labels=500, size=20)
     for step in (0, 7):
-        plain, traced = draw(1, step), compiled(1, jnp.int32(step))
+        plain = uniform_device(1, step, **sizes)
+        traced = jitted_device(1, jnp.int32(step), **sizes)
         np.testing.assert_array_equal(plain.ids, traced.ids)
         assert plain.drop == traced.drop and traced.drop.dtype == jnp.int32
 
@@ -164,7 +163,7 @@ def test_the_object_draws_what_the_functions_draw():
     for found, expected in (
         (sampler.on_host(4), uniform_host(3, 4, num_labels=1000, size=50)),
         # The seed is that of the call: members of a run share the program and the object.
-        (on_device(jnp.int32(4), None, 9), uniform_device(9, 4, num_labels=1000, size=50)),
+        (on_device(jnp.int32(4), None, 9), jitted_device(9, 4, num_labels=1000, size=50)),
     ):
         np.testing.assert_array_equal(found.ids, expected.ids)
         assert found.drop == expected.drop and found.log_weights is None

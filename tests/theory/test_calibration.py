@@ -221,7 +221,7 @@ def test_three_million_labels():
     found = condition_3(d, np.ones(num_labels - 1), 1)
     assert found.calibrated and found.right == pytest.approx(1 / (num_labels + 2), rel=1e-9)
     assert smallest_m(d, 1) == 1_000_001  # M - 1 > (K - 2) / 3 = 999,999.3
-    assert condition_3(d, recommended_theta(num_labels, 1, smallest_m(d, 1)), 1).holds
+    assert condition_3(d, recommended_theta(num_labels, 1, 1_000_001), 1).holds
     # One rank less: 3 * 999,999 units against m - 1 of them.
     less = condition_3(d, recommended_theta(num_labels, 1, 1_000_000), 1)
     assert not less.holds and abs(less.first_failure - 2_999_998) <= 1

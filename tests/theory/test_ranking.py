@@ -35,7 +35,7 @@ def slopes():
         }
 
 
-@pytest.mark.parametrize("m", [2, 3, 7])
+@pytest.mark.parametrize("m", [2, 7])
 def test_lipschitz_constants_are_the_largest_gradients(slopes, m):
     rng = np.random.default_rng(m)
     s = rng.normal(size=(4000, m)) * rng.choice([0.1, 1, 10, 40], (4000, 1))
