@@ -124,6 +124,11 @@ class BlockPlan(NamedTuple):
     num_blocks: int
     size: int
 
+    @property
+    def starts(self) -> jax.Array:
+        """int32 [num_blocks], the first slot of each block."""
+        return jnp.arange(self.num_blocks, dtype=jnp.int32) * self.size
+
 
 def block_plan(num_slots: int, longest: int, unit: int | None = None) -> BlockPlan:
     """Plans blocks of equal size, about `longest` slots.
