@@ -217,10 +217,10 @@ def score_block(
     block: Block,
     *,
     masked: Masked | None = None,
-    compute_dtype: jnp.dtype = jnp.float32,
+    compute_dtype: jnp.dtype,
 ) -> jax.Array:
     """Scores a block: float32 [n, size]; MASKED where the slot has no row or is excluded."""
-    scores = score_rows(queries, block, masked=masked, compute_dtype=compute_dtype)
+    scores = score_rows(queries, block, masked=masked, added=None, compute_dtype=compute_dtype)
     return jnp.where(block.real[None, :], scores, MASKED)
 
 
@@ -228,9 +228,9 @@ def score_rows(
     queries: jax.Array,
     block: Block,
     *,
-    masked: Masked | None = None,
-    added: Added | None = None,
-    compute_dtype: jnp.dtype = jnp.float32,
+    masked: Masked | None,
+    added: Added | None,
+    compute_dtype: jnp.dtype,
 ) -> jax.Array:
     """`score_block` without masking the slots that have no row: their scores are undefined."""
     scores = lax.dot_general(
