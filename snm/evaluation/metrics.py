@@ -201,30 +201,8 @@ class Metrics:
           ValueError: a shape or a type does not fit, or an id is out of range or occurs twice in a
             row.
         """
-        topk_ids = np.asarray(topk_ids)
-        if topk_ids.dtype.kind not in "iu":
-            raise ValueError(f"topk_ids must be integers, found {topk_ids.dtype}")
-        ranks, num_labels = self.ks[-1], len(self.occurs)
-        if (
-            topk_ids.ndim != 2
-            or topk_ids.shape[1] < ranks
-            or labels.shape != (len(topk_ids), num_labels)
-        ):
-            raise ValueError(
-                f"expected topk_ids [n, >= {ranks}] and labels [n, {num_labels}], "
-                f"found {topk_ids.shape} and {labels.shape}"
-            )
-        ids = topk_ids[:, :ranks].astype(np.int64)
-        labels = canonical(labels)
-        if leave_out is not None:
-            leave_out = np.asarray(leave_out)
-            if leave_out.dtype != bool or leave_out.shape != (len(ids),):
-                found = f"{leave_out.dtype} {list(leave_out.shape)}"
-                raise ValueError(f"leave_out must be bool [{len(ids)}], found {found}")
-            keep = ~leave_out
-            ids, labels = ids[keep], labels[keep]
-        _check_ids(ids, num_labels)
-
+        ids, labels = self._checked(np.asarray(topk_ids), labels, leave_out)
+        ranks = self.ks[-1]
         sizes = np.diff(labels.indptr).astype(np.int64)
         width = max(len(self.points_by_size), int(sizes.max(initial=0)) + 1)
         wider = width - len(self.points_by_size)
@@ -264,6 +242,40 @@ class Metrics:
                 + np.bincount(self.label_group[label], minlength=groups),
             )
         return new
+
+    def _checked(
+        self, topk_ids: NDArray, labels: CSR, leave_out: NDArray | None
+    ) -> tuple[NDArray, CSR]:
+        """The first max(ks) answers, int64, and the canonical labels of the points that count."""
+        if topk_ids.dtype.kind not in "iu":
+            raise ValueError(f"topk_ids must be integers, found {topk_ids.dtype}")
+        ranks, num_labels = self.ks[-1], len(self.occurs)
+        if (
+            topk_ids.ndim != 2
+            or topk_ids.shape[1] < ranks
+            or labels.shape != (len(topk_ids), num_labels)
+        ):
+            raise ValueError(
+                f"expected topk_ids [n, >= {ranks}] and labels [n, {num_labels}], "
+                f"found {topk_ids.shape} and {labels.shape}"
+            )
+        ids = topk_ids[:, :ranks].astype(np.int64)
+        labels = canonical(labels)
+        if leave_out is not None:
+            leave_out = np.asarray(leave_out)
+            if leave_out.dtype != bool or leave_out.shape != (len(ids),):
+                found = f"{leave_out.dtype} {list(leave_out.shape)}"
+                raise ValueError(f"leave_out must be bool [{len(ids)}], found {found}")
+            ids, labels = ids[~leave_out], labels[~leave_out]
+        if ids.size and not -1 <= ids.min() <= ids.max() < num_labels:
+            raise ValueError(
+                f"answers must be labels from 0 to {num_labels - 1}, or -1 for none; "
+                f"found {ids.min()} to {ids.max()}"
+            )
+        ordered = np.sort(ids, axis=1)
+        if np.any((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)):
+            raise ValueError("an answer appears twice in a row of topk_ids")
+        return ids, labels
 
     def result(self) -> dict[str, float]:
         """The metrics in percent, and the number of points.
@@ -352,17 +364,6 @@ class Metrics:
                 group_sizes, self.group_occurrences, hits, strict=True
             )
         ]
-
-
-def _check_ids(ids: NDArray, num_labels: int) -> None:
-    if ids.size and not -1 <= ids.min() <= ids.max() < num_labels:
-        raise ValueError(
-            f"answers must be labels from 0 to {num_labels - 1}, or -1 for none; "
-            f"found {ids.min()} to {ids.max()}"
-        )
-    ordered = np.sort(ids, axis=1)
-    if np.any((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)):
-        raise ValueError("an answer appears twice in a row of topk_ids")
 
 
 def _count_pairs(rank: NDArray, column: NDArray, shape: tuple[int, ...]) -> NDArray:

@@ -127,8 +127,7 @@ def _loop_over_blocks(
     """Calls `step(carry, start)` for each block of the slots that this shard holds."""
     shard = inputs.shard
     if shard.row_axis is None or inputs.ids is None:
-        starts = jnp.arange(blocks.num_blocks, dtype=jnp.int32) * blocks.size
-        return lax.scan(lambda c, start: (step(c, start), None), carry, starts)[0]
+        return lax.scan(lambda c, start: (step(c, start), None), carry, blocks.starts)[0]
     # The slots of a shard are contiguous, and their number is known only at run time. All data
     # shards loop over the same blocks, so that they can sum the gradients of the rows.
     first, end = inputs.own_slots()

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from snm.distributed.mesh import ONE_DEVICE, Axes
+from snm.distributed.mesh import Axes
 from snm.errors import InputError
 from snm.head.spec import HeadSpec
 from snm.head.state import Head, HeadBatch
@@ -23,7 +23,7 @@ from snm.sampling.sample import Sample, check_sample
 from snm.tables.rounding import storage
 from snm.tables.table import RowTable, SparseRows
 
-__all__ = ["check_head", "check_queries", "check_rate", "check_step", "described"]
+__all__ = ["check_queries", "check_rate", "check_step", "described"]
 
 _Kind = tuple[str, Any]
 _WHOLE: _Kind = ("int32", jnp.integer)
@@ -45,7 +45,7 @@ def check_step(
     Raises:
       InputError: they do not fit each other, or their own rules.
     """
-    check_head(spec, head, axes)
+    _check_head(spec, head, axes)
     n = check_queries(head, queries)
     if spec.table_dtype == "bfloat16" and noise is None:
         expected = "a uint32 scalar, another one at each step: bfloat16 rows are rounded at random"
@@ -67,31 +67,6 @@ def check_step(
     _check_labels("batch.known", batch.known, n, spec, _NUMBERS)
     if batch.seen is not None:
         _check_labels("batch.seen", batch.seen, n, spec, _NUMBERS)
-
-
-def check_head(spec: HeadSpec, head: Head, axes: Axes = ONE_DEVICE) -> None:
-    """Checks that a head, or this device's part of it, has what its spec says.
-
-    Raises:
-      InputError: other parameters, shapes or dtypes.
-    """
-    if not isinstance(head, Head) or not isinstance(head.table, RowTable):
-        raise InputError("head", described(head), "a Head, as init_head(spec, ...) makes it")
-    rows: Any = head.table.rows
-    dtype = storage(spec.table_dtype)
-    least, shape = spec.num_labels, tuple(getattr(rows, "shape", ()))
-    if axes.label is not None:
-        least = -(-least // lax.axis_size(axes.label))
-    fits = len(shape) == 2 and (shape[0] == least if axes.label is None else shape[0] >= least)
-    if not fits or rows.dtype != dtype:
-        bits = ", the bits of bfloat16" if spec.table_dtype == "bfloat16" else ""
-        raise InputError("head.table.rows", described(rows), f"{dtype} [{least}, dim]{bits}")
-    keeps = spec.row_rule.has_accumulator
-    why = f"row_optimizer {spec.row_optimizer} keeps {'a number' if keeps else 'nothing'} for rows"
-    _check_vector("head.table.accumulator", head.table.accumulator, shape[0], keeps, why)
-    why = f"the spec has bias={spec.bias}"
-    _check_vector("head.bias", head.bias, shape[0], spec.bias, why)
-    _check_array("head.log_scale", head.log_scale, _FLOAT, ())
 
 
 def check_queries(head: Head, queries: Any) -> int:
@@ -124,6 +99,27 @@ def check_rate(name: str, rate: Any) -> None:
     value = _known(rate)
     if value is not None and not math.isfinite(value):
         raise InputError(name, str(value), "a finite number")
+
+
+def _check_head(spec: HeadSpec, head: Head, axes: Axes) -> None:
+    """Checks that a head, or this device's part of it, has what its spec says."""
+    if not isinstance(head, Head) or not isinstance(head.table, RowTable):
+        raise InputError("head", described(head), "a Head, as init_head(spec, ...) makes it")
+    rows: Any = head.table.rows
+    dtype = storage(spec.table_dtype)
+    least, shape = spec.num_labels, tuple(getattr(rows, "shape", ()))
+    if axes.label is not None:
+        least = -(-least // lax.axis_size(axes.label))
+    fits = len(shape) == 2 and (shape[0] == least if axes.label is None else shape[0] >= least)
+    if not fits or rows.dtype != dtype:
+        bits = ", the bits of bfloat16" if spec.table_dtype == "bfloat16" else ""
+        raise InputError("head.table.rows", described(rows), f"{dtype} [{least}, dim]{bits}")
+    keeps = spec.row_rule.has_accumulator
+    why = f"row_optimizer {spec.row_optimizer} keeps {'a number' if keeps else 'nothing'} for rows"
+    _check_vector("head.table.accumulator", head.table.accumulator, shape[0], keeps, why)
+    why = f"the spec has bias={spec.bias}"
+    _check_vector("head.bias", head.bias, shape[0], spec.bias, why)
+    _check_array("head.log_scale", head.log_scale, _FLOAT, ())
 
 
 def _check_vector(where: str, x: Any, size: int, needed: bool, why: str) -> None:

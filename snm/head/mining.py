@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
 
@@ -18,45 +17,33 @@ __all__ = ["mine"]
 
 
 def mine(inputs: StepInputs) -> Best:
-    """The k' highest scoring sampled labels of each point.
+    """The k' highest scoring sampled labels of each point, the same on every shard.
+
+    Each shard searches its own rows; then the shards exchange `count` scores and slots per point.
 
     Args:
       inputs: n queries, the sampled slots, and the slots that each point excludes.
 
     Returns:
-      Scores float32 [n, count] and slots int32 [n, count], in descending order if the plan of the
-      step has `sorted`.
+      Scores float32 [n, count] and slots int32 [n, count] with the `count` of the step's plan, in
+      descending order if it has `sorted`.
     """
-    plan = inputs.plan
+    plan, shard, masked = inputs.plan, inputs.shard, inputs.masked
     if plan.masks_own:
         assert inputs.excluded is not None
-        n = inputs.queries.shape[0]
-        own = Masked(jnp.arange(n, dtype=jnp.int32), inputs.excluded)
-        inputs = dataclasses.replace(inputs, masked=own)
-    return _top_slots(inputs, plan.count, plan.sorted)
-
-
-def _top_slots(inputs: StepInputs, count: int, ordered: bool) -> Best:
-    """The top `count` sampled labels of each point, the same on every shard.
-
-    Each shard searches its own rows; then the shards exchange `count` scores and slots per point.
-    """
-    shard = inputs.shard
-    masked = inputs.masked
-    if inputs.ids is None and masked is not None:
-        masked = Masked(masked.rows, masked.slots - shard.first_row)
+        masked = Masked(jnp.arange(inputs.queries.shape[0], dtype=jnp.int32), inputs.excluded)
 
     def search(ids: jax.Array | None, first_slot: jax.Array | int) -> Best:
-        local_masked, labels = masked, inputs.labels._replace(ids=ids)
-        if masked is not None and ids is not None:
-            local_masked = Masked(masked.rows, masked.slots - first_slot)
+        labels, local = inputs.labels._replace(ids=ids), None
+        if masked is not None:
+            local = Masked(masked.rows, masked.slots - first_slot)
         best = best_scores(
             inputs.queries,
             labels,
-            min(count, labels.num_searched),
-            masked=local_masked,
+            min(plan.count, labels.num_searched),
+            masked=local,
             compute_dtype=inputs.compute_dtype,
-            ordered=ordered,
+            ordered=plan.sorted,
             kernel=inputs.spec.mining_kernel,
         )
         return Best(best.scores, best.slots + first_slot)
@@ -66,8 +53,8 @@ def _top_slots(inputs: StepInputs, count: int, ordered: bool) -> Best:
     if inputs.ids is None:
         best = search(None, shard.first_row)
     else:
-        best = _search_own_slots(inputs, count, search)
-    return shard.merge_topk(best, count)
+        best = _search_own_slots(inputs, plan.count, search)
+    return shard.merge_topk(best, plan.count)
 
 
 def _search_own_slots(inputs: StepInputs, count: int, search: Callable[..., Best]) -> Best:

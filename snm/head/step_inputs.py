@@ -69,8 +69,8 @@ class StepInputs:
     excluded: jax.Array | None
     masked: Masked | None
     shard: Shard
-    counts: jax.Array | None = None
-    key: jax.Array | None = None
+    counts: jax.Array | None
+    key: jax.Array | None
 
     @property
     def plan(self) -> StepPlan:

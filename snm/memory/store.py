@@ -65,17 +65,19 @@ def load_memory(path: Path, *, num_features: int, num_labels: int) -> Memory:
         reason = getattr(error, "strerror", None) or "no memory"
         raise InputError(str(path), reason.lower(), _EXPECTED) from error
     features, labels = matrices
-    queries = arrays.get("queries")
+    queries, weights = arrays.get("queries"), arrays.get("weights")
     points = features.shape[0]
-    is_valid = features.shape[1] == num_features and labels.shape == (points, num_labels)
-    is_valid = is_valid and rows.shape == (points,) and rows.dtype == np.int64
-    is_valid = is_valid and (queries is None or (queries.ndim, len(queries)) == (2, points))
-    is_valid = is_valid and (queries is None or queries.dtype == np.float16)
-    weights = arrays.get("weights")
-    is_valid = is_valid and (
-        weights is None or (weights.shape, weights.dtype) == ((points,), np.float32)
+    fits = (
+        features.shape[1] == num_features
+        and labels.shape == (points, num_labels)
+        and (rows.shape, rows.dtype) == ((points,), np.int64)
+        and (
+            queries is None
+            or (queries.ndim, len(queries), queries.dtype) == (2, points, np.float16)
+        )
+        and (weights is None or (weights.shape, weights.dtype) == ((points,), np.float32))
     )
-    if not is_valid:
+    if not fits:
         raise InputError(str(path), "the memory of another model", _EXPECTED)
     return Memory(features, labels, queries, rows, settings, weights)
 

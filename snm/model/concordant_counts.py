@@ -57,7 +57,7 @@ def concordant_counts(
     num_rows = table.shape[0]
     labels = LabelRows(table, bias=state.head.bias, num_valid=shard.num_valid)
     plan = block_plan(num_rows, _BLOCK)
-    starts = jnp.arange(plan.num_blocks, dtype=jnp.int32) * plan.size
+    starts = plan.starts
     rows = entry_rows(relevant)
     entries = rows.shape[0]
     real = jnp.arange(entries) < relevant.starts[-1]

@@ -124,6 +124,11 @@ class BlockPlan(NamedTuple):
     num_blocks: int
     size: int
 
+    @property
+    def starts(self) -> jax.Array:
+        """int32 [num_blocks], the first slot of each block."""
+        return jnp.arange(self.num_blocks, dtype=jnp.int32) * self.size
+
 
 def block_plan(num_slots: int, longest: int, unit: int | None = None) -> BlockPlan:
     """Plans blocks of equal size, about `longest` slots.
@@ -212,10 +217,10 @@ def score_block(
     block: Block,
     *,
     masked: Masked | None = None,
-    compute_dtype: jnp.dtype = jnp.float32,
+    compute_dtype: jnp.dtype,
 ) -> jax.Array:
     """Scores a block: float32 [n, size]; MASKED where the slot has no row or is excluded."""
-    scores = score_rows(queries, block, masked=masked, compute_dtype=compute_dtype)
+    scores = score_rows(queries, block, masked=masked, added=None, compute_dtype=compute_dtype)
     return jnp.where(block.real[None, :], scores, MASKED)
 
 
@@ -223,9 +228,9 @@ def score_rows(
     queries: jax.Array,
     block: Block,
     *,
-    masked: Masked | None = None,
-    added: Added | None = None,
-    compute_dtype: jnp.dtype = jnp.float32,
+    masked: Masked | None,
+    added: Added | None,
+    compute_dtype: jnp.dtype,
 ) -> jax.Array:
     """`score_block` without masking the slots that have no row: their scores are undefined."""
     scores = lax.dot_general(

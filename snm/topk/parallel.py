@@ -7,7 +7,6 @@ another core, which hands on half of those in turn.
 
 from __future__ import annotations
 
-import functools
 import itertools
 
 import jax
@@ -33,11 +32,8 @@ def parallel_top_k(scores: jax.Array, count: int) -> tuple[jax.Array, jax.Array]
     Returns:
       [n, count] scores, and int32 [n, count], their columns.
     """
-    whole = functools.partial(_top_k_in_parts, count=count, parts=1)
-    if (parts := _num_parts(scores.shape[0])) == 1:
-        return whole(scores)
-    in_parts = functools.partial(_top_k_in_parts, count=count, parts=parts)
-    return by_platform(scores, cpu=in_parts, default=whole)
+    parts = by_platform(cpu=lambda: _num_parts(scores.shape[0]), default=lambda: 1)
+    return _top_k_in_parts(scores, count, parts)
 
 
 def _num_parts(rows: int) -> int:
@@ -46,7 +42,7 @@ def _num_parts(rows: int) -> int:
     return parts if num_cores() > 1 and parts > _LOCAL_OPERATIONS else 1
 
 
-def _top_k_in_parts(scores: jax.Array, *, count: int, parts: int) -> tuple[jax.Array, jax.Array]:
+def _top_k_in_parts(scores: jax.Array, count: int, parts: int) -> tuple[jax.Array, jax.Array]:
     ends = [part * scores.shape[0] // parts for part in range(parts + 1)]
     parts_top_k = [lax.top_k(scores[a:b], count) for a, b in itertools.pairwise(ends)]
     values, columns = zip(*parts_top_k, strict=True)

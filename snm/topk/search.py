@@ -153,7 +153,7 @@ def _search_blocks(
         return masked_product(), block.begin
 
     n = queries.shape[0]
-    starts, fold_starts = _starts(plan), _starts(fold_plan)
+    starts, fold_starts = plan.starts, fold_plan.starts
     none = Best(jnp.full((n, count), MASKED), jnp.zeros((n, count), jnp.int32))
     score = functools.partial(block_scores, size=plan.size)
 
@@ -178,7 +178,9 @@ def _by_merging(score: _ScoreBlock, starts: jax.Array, none: Best) -> Best:
     """Merges the scores of each block into the running top k."""
 
     def merge_block(best: Best, start: jax.Array) -> tuple[Best, None]:
-        return _merge(best, *score(start)), None
+        scores, begin = score(start)
+        slots = begin + jnp.arange(scores.shape[1], dtype=jnp.int32)
+        return merge_best(best, Best(scores, jnp.broadcast_to(slots[None, :], scores.shape))), None
 
     return _scan_blocks(merge_block, none, starts)[0]
 
@@ -216,22 +218,11 @@ def _by_quotas(
     return Best(scores, slots), exact
 
 
-def _starts(plan: BlockPlan) -> jax.Array:
-    return jnp.arange(plan.num_blocks, dtype=jnp.int32) * plan.size
-
-
 def _scan_blocks(body: Callable, start: Any, starts: jax.Array) -> tuple[Any, Any]:
     if starts.shape[0] == 1:
         carry, out = body(start, starts[0])
         return carry, jax.tree.map(lambda x: x[None], out)
     return lax.scan(body, start, starts)
-
-
-def _merge(best: Best, scores: jax.Array, begin: jax.Array) -> Best:
-    """Merges the scores of a block into the running top k."""
-    n, size = scores.shape
-    slots = jnp.broadcast_to((begin + jnp.arange(size, dtype=jnp.int32))[None, :], (n, size))
-    return merge_best(best, Best(scores, slots))
 
 
 class _Folds(NamedTuple):

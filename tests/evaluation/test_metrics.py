@@ -82,7 +82,7 @@ def cases(draw):
     return num_labels, truth, answers, frequency
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(cases(), st.integers(0, 6))
 def test_equals_brute_force_for_any_batches(case, cut):
     num_labels, truth, answers, frequency = case
@@ -219,7 +219,7 @@ def test_invalid_settings_are_refused():
         Metrics.start(3, ks=(1,), groups=np.zeros(3, int)).by_group(2)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(cases(), st.data())
 def test_filter_equals_brute_force(case, data):
     num_labels, truth, answers, _ = case

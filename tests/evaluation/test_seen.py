@@ -269,18 +269,26 @@ def test_items_are_split_again_where_seen_ones_are_dropped():
     assert (once.epochs, twice.epochs) == (12, 3)  # fewer visits, two in each pass
 
 
+def begin(config, folder):
+    """Begins a run and stops it before its first step."""
+    events = snm.training(visits(), config, folder)
+    started = next(event for event in events if isinstance(event, Started))
+    events.close()
+    return started
+
+
 def test_splits_are_those_that_the_run_began_with(tmp_path, monkeypatch):
     """`auto` makes none in several processes, but a run may go on in another number of them."""
     config = dataclasses.replace(CONFIG, class_init="auto", epochs=1)
     monkeypatch.setattr("snm.config.resolve.has_several_processes", lambda: True)
-    snm.train(visits(), config, tmp_path / "of two")
+    begin(config, tmp_path / "of two")
     monkeypatch.setattr("snm.config.resolve.has_several_processes", lambda: False)
     longer = dataclasses.replace(config, epochs=2)
     assert snm.train(visits(), longer, tmp_path / "of two")["epochs"] == 2
     found = read_resolved(tmp_path / "of two/config.toml")
     assert (found.item_splits, found.class_init) == (0, "centroid")
 
-    snm.train(visits(), config, tmp_path / "of one")
+    begin(config, tmp_path / "of one")
     monkeypatch.setattr("snm.config.resolve.has_several_processes", lambda: True)
     with pytest.raises(InputError, match=r"^item_splits: found several processes, expected one"):
         snm.train(visits(), longer, tmp_path / "of one")
@@ -302,11 +310,9 @@ def test_splits_need_the_same_items():
 
 
 def test_a_point_and_its_splits_are_visited(tmp_path):
-    for config, num_points in ((CONFIG, 400), (dataclasses.replace(CONFIG, item_splits=0), 200)):
-        events = snm.training(visits(), config, tmp_path / f"{num_points} points")
-        started = next(event for event in events if isinstance(event, Started))
-        events.close()
-        assert started.num_points == num_points
+    assert begin(CONFIG, tmp_path / "with").num_points == 400
+    without = dataclasses.replace(CONFIG, item_splits=0)
+    assert begin(without, tmp_path / "without").num_points == 200
 
 
 @pytest.mark.slow

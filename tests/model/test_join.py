@@ -15,7 +15,7 @@ from snm.model.placement import init_state_on
 
 
 def state_of(seed, **changes):
-    config = tiny.resolved(dataclasses.replace(tiny.CONFIG, **changes))
+    config = tiny.resolved(dataclasses.replace(tiny.CONFIG, score_scale=1.5, **changes))
     return init_state_on(make_model(config, 30, 20), seed=seed)
 
 

@@ -1,13 +1,11 @@
-"""The highest scores by digits: against sorting, and against bisection."""
+"""The highest scores by digits, against sorting."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from head_reference import by_sorting
 
 from snm.losses.reductions import MASKED
-from snm.topk.bisection import top_by_bisection
 from snm.topk.digits import top_by_digits
 
 SIZE = 96
@@ -39,12 +37,6 @@ def test_weights_are_those_of_a_sort(count):
     weights = np.asarray(weights_of(top_by_digits, count)(SCORES))
     for name, got, wanted in zip(ROWS, weights, expected, strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-6, err_msg=name)
-
-
-def test_weights_are_those_of_bisection():
-    scores = jnp.asarray(SCORES[[name != "tiny and huge" for name in ROWS]])
-    one, other = (weights_of(find, 31)(scores) for find in (top_by_digits, top_by_bisection))
-    np.testing.assert_allclose(one, other, rtol=1e-6)
 
 
 def test_the_number_of_passes_is_known():

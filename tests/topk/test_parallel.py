@@ -14,7 +14,7 @@ def test_top_k_in_parts_equals_a_stable_sort(rows, parts):
     scores = rng.integers(0, 9, (rows, 50)).astype(np.float32)
     expected = np.argsort(-scores, axis=1, kind="stable")[:, :13]
 
-    values, places = parallel._top_k_in_parts(jax.numpy.asarray(scores), count=13, parts=parts)
+    values, places = parallel._top_k_in_parts(jax.numpy.asarray(scores), 13, parts)
     np.testing.assert_array_equal(places, expected)
     np.testing.assert_array_equal(values, np.take_along_axis(scores, expected, axis=1))
 
