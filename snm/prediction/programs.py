@@ -159,7 +159,7 @@ def score_pairs(
         row, label = np.zeros(size, np.int32), np.full(size, mask.shape[1], np.int32)
         row[:count], label[:count] = rows[batch], mask.indices[batch]
         pairs = queries, row, label
-        padded_scores = program(state, *(pairs if mesh is None else replicate(pairs, mesh)))
+        padded_scores = program(state, *replicate(pairs, mesh))
         scores[batch] = np.asarray(padded_scores)[:count]
     return scores
 
