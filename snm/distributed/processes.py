@@ -94,8 +94,13 @@ def gather_texts(text: str) -> list[str]:
     return [bytes(part[part >= 0].tolist()).decode() for part in rows]
 
 
-def replicate(tree: Any, mesh: Mesh) -> Any:
-    """Replicates arrays, which every process holds completely, over all devices of a mesh."""
+def replicate(tree: Any, mesh: Mesh | None) -> Any:
+    """Replicates arrays, which every process holds completely, over all devices of a mesh.
+
+    None leaves the arrays where they are.
+    """
+    if mesh is None:
+        return tree
     sharding = NamedSharding(mesh, PartitionSpec())
 
     def replicate_leaf(leaf: Any) -> jax.Array:

@@ -3,6 +3,6 @@
 Public names: `load.load`; `arrays.model_arrays`, `arrays.make_manifest`, `arrays.run_origin`,
 `arrays.write_arrays`; `memory_arrays.stored_arrays`, `memory_arrays.voting_entries`;
 `index.build_index`, `index.with_index`; `index_libraries.LIBRARIES`,
-`index_libraries.GraphSettings`; `measure.measure_index`. `npy` and `hub` write folders that open as
-models.
+`index_libraries.GraphSettings`; `measure.measure_recall`. `npy` and `hub` write folders that open
+as models.
 """

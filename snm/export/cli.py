@@ -273,7 +273,7 @@ def _write_index(
 ) -> dict[str, Any]:
     from snm.export.index import ARRAYS, QUERY, bias_scale, build_index, with_index
     from snm.export.manifest import write_manifest
-    from snm.export.measure import measure_index
+    from snm.export.measure import measure_recall
 
     settings = GraphSettings(command.links, command.build_effort, command.search_effort)
     entries = {
@@ -289,7 +289,7 @@ def _write_index(
     }
     write_manifest(folder, {**manifest, "index": entries})
     searched = with_index(predictor, folder)  # measures the files as written
-    measured = measure_index(searched, points)
+    measured = measure_recall(predictor, searched, points)
     _check_recall(measured, command)
     return {**entries, "measured": measured}
 
@@ -298,12 +298,12 @@ def _measure_quantized(
     command: Export, predictor: Predictor, points: Any, manifest: dict[str, Any], folder: Path
 ) -> dict[str, Any]:
     from snm.export.manifest import write_manifest
-    from snm.export.measure import measure_rows
+    from snm.export.measure import measure_recall
     from snm.export.npy.folder import open_npy
 
     write_manifest(folder, manifest)
     written = open_npy(folder, memory=False)  # measures the files as written
-    measured = measure_rows(predictor, written, points)
+    measured = measure_recall(predictor, written, points)
     _check_recall(measured, command)
     return measured
 

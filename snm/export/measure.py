@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix
 
 from snm.prediction.predictor import Predictor
 
-__all__ = ["lowest_recall", "measure_index", "measure_rows", "recall"]
+__all__ = ["lowest_recall", "measure_recall", "recall"]
 
 _MAX_POINTS = 2048
 _KS = (1, 5, 10, 100)
@@ -31,54 +31,29 @@ def recall(found: NDArray, exact: NDArray) -> float:
     return float(hits.mean())
 
 
-def measure_index(searched: Predictor, features: csr_matrix) -> dict[str, Any]:
-    """Measures recall@k and queries per second over the first points of a set.
+def measure_recall(exact: Predictor, other: Predictor, features: csr_matrix) -> dict[str, Any]:
+    """Measures recall@k and points per second over the first points of a set.
 
     Args:
-      searched: the model with an index.
+      exact: the model, without an index.
+      other: the same with an index, or with rounded feature rows and class rows.
       features: CSR [n, d], raw.
 
     Returns:
       `points`; `memory`, False: the votes of a memory are left out of the comparison; `recall`: k
-      -> the fraction of the exact top k that a search for k labels finds; `timed_k`, the k of the
-      following; `queries_per_second` of the index and `exact_queries_per_second`, both with the
+      -> the fraction of the exact top k that are among the other's top k; `timed_k`, the k of the
+      following; `queries_per_second` of the other and `exact_queries_per_second`, both with the
       time to compute the queries.
     """
-    features, searched = features[:_MAX_POINTS], _search_only(searched)
-    exact = dataclasses.replace(searched, index=None)
-    ks = _recall_ks(exact.model.spec.num_labels)
+    features, exact, other = features[:_MAX_POINTS], _search_only(exact), _search_only(other)
+    num_labels = exact.model.spec.num_labels
+    ks = [k for k in _KS if k <= num_labels]
     best, _ = exact.predict(features, max(ks))
-    # A search for more labels examines more candidates, so each k has its own search.
-    shares = {k: recall(searched.predict(features, k)[0], best[:, :k]) for k in ks}
-    return _report(features, exact, searched, shares)
-
-
-def measure_rows(exact: Predictor, rounded: Predictor, features: csr_matrix) -> dict[str, Any]:
-    """Measures recall@k and points per second of rounded rows over the first points of a set.
-
-    Args:
-      exact: the model.
-      rounded: the same with rounded feature rows and class rows.
-      features: CSR [n, d], raw.
-
-    Returns:
-      As `measure_index`, but `recall`: k -> the fraction of the exact top k that are among the
-      rounded model's.
-    """
-    features = features[:_MAX_POINTS]
-    exact, rounded = _search_only(exact), _search_only(rounded)
-    ks = _recall_ks(exact.model.spec.num_labels)
-    best, found = (model.predict(features, max(ks))[0] for model in (exact, rounded))
-    shares = {k: recall(found[:, :k], best[:, :k]) for k in ks}
-    return _report(features, exact, rounded, shares)
-
-
-def _report(
-    features: csr_matrix, exact: Predictor, other: Predictor, shares: dict[int, float]
-) -> dict[str, Any]:
-    """Times both models; returns the result of `measure_index` with these recalls."""
-    timed_k = min(_TIMED_K, exact.model.spec.num_labels)
-    rates = []
+    # A search for more labels examines more candidates, so each k of an index has its own search.
+    searched = ks if other.index is not None else [max(ks)] * len(ks)
+    found = {k: other.predict(features, k)[0] for k in set(searched)}
+    shares = {k: recall(found[of][:, :k], best[:, :k]) for k, of in zip(ks, searched, strict=True)}
+    timed_k, rates = min(_TIMED_K, num_labels), []
     for model in (other, exact):
         model.predict(features, timed_k)  # compiles
         clock = time.perf_counter()
@@ -98,11 +73,6 @@ def _search_only(predictor: Predictor) -> Predictor:
     """The predictor without memory, and without dropping labels that are features of the point."""
     model = dataclasses.replace(predictor.model, drop_seen=False)
     return dataclasses.replace(predictor, model=model, memory=None)
-
-
-def _recall_ks(num_labels: int) -> list[int]:
-    """The k of recall@k."""
-    return [k for k in _KS if k <= num_labels]
 
 
 def lowest_recall(recalls: Mapping[int, float]) -> tuple[int, float]:

@@ -51,6 +51,6 @@ def count_concordant_pairs(
         row, slot = np.zeros(size, np.int32), np.full(size, num_labels, np.int32)
         row[: len(pairs)], slot[: len(pairs)] = pairs[:, 0] - first, pairs[:, 1]
         points = (block, relevant, Masked(jnp.asarray(row), jnp.asarray(slot)))
-        counts = program(predictor.state, *(points if mesh is None else replicate(points, mesh)))
+        counts = program(predictor.state, *replicate(points, mesh))
         yield count, np.asarray(counts)[: int(relevant.starts[-1])]
         first += count

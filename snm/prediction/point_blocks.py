@@ -78,14 +78,17 @@ class Blocks(NamedTuple):
         Args:
           features: CSR [n, d], not weighted.
         """
-        block_rows, max_entries = self.parts * self.rows_per_part, self.most_entries(features)
-        for first in range(0, features.shape[0], block_rows):
-            last = min(first + block_rows, features.shape[0])
+        entries = self.most_entries(features)
+        part_edges = np.arange(self.parts + 1) * self.rows_per_part
+        # A process makes the parts of its own devices.
+        mine = range(1) if self.mesh is None else local_data_parts(self.mesh)
+        for first in range(0, features.shape[0], int(part_edges[-1])):
+            edges = np.minimum(part_edges + first, features.shape[0]).tolist()
+            blocks = [self._block(features, edges[part], edges[part + 1], entries) for part in mine]
+            block = blocks[0]
             if self.parts > 1:
-                yield last - first, self._sharded_block(features, first, last, max_entries)
-                continue
-            block = self._block(features, first, last, max_entries)
-            yield last - first, spread_points(block, self.mesh)
+                block = jax.tree.map(lambda *leaves: np.stack(leaves), *blocks)
+            yield edges[-1] - first, spread_points(block, self.mesh)
 
     def most_entries(self, features: csr_matrix) -> int:
         """The number of feature entries that each part of a block is padded to."""
@@ -98,17 +101,6 @@ class Blocks(NamedTuple):
         rows = np.full(self.rows_per_part, -1, np.int64)
         rows[: last - first] = np.arange(last - first)
         return make_block(weighted, rows, entries)
-
-    def _sharded_block(
-        self, features: csr_matrix, first: int, last: int, entries: int
-    ) -> SparseRows:
-        """A block in parts of equal size; a process makes those of its own devices."""
-        assert self.mesh is not None
-        edges = np.minimum(np.arange(self.parts + 1) * self.rows_per_part + first, last)
-        ranges = [(int(edges[part]), int(edges[part + 1])) for part in local_data_parts(self.mesh)]
-        blocks = [self._block(features, *ends, entries) for ends in ranges]
-        parts = jax.tree.map(lambda *leaves: np.stack(leaves), *blocks)
-        return spread_points(parts, self.mesh)
 
     def pad_votes(self, votes: csr_matrix, min_size: int) -> Added:
         """The votes of a memory for a block, sorted by slot and padded, to add to the scores.

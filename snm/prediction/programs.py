@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.batches.csr_blocks import power_of_two
+from snm.batches.device_parts import points_specs
 from snm.distributed.mesh import DATA, ONE_DEVICE, Axes, on_mesh, table_axes
 from snm.distributed.processes import replicate
 from snm.machine.compiler import answer_options
@@ -99,8 +100,7 @@ def _shard_points(mesh: Mesh, run: Callable[..., Any], tables: Sequence[int]) ->
         return jax.tree.map(lambda x: jax.lax.all_gather(x, DATA, tiled=True), results)
 
     def on_all(state: TrainState, *points: Any) -> Any:
-        spec = PartitionSpec(DATA) if is_sharded else PartitionSpec()
-        inputs = (state_specs(state, mesh), *jax.tree.map(lambda _: spec, points))
+        inputs = (state_specs(state, mesh), *points_specs(points, mesh))
         return on_mesh(mesh, run_shard, inputs, PartitionSpec())(state, *points)
 
     return _jitted(on_all, tables)
@@ -159,7 +159,7 @@ def score_pairs(
         row, label = np.zeros(size, np.int32), np.full(size, mask.shape[1], np.int32)
         row[:count], label[:count] = rows[batch], mask.indices[batch]
         pairs = queries, row, label
-        padded_scores = program(state, *(pairs if mesh is None else replicate(pairs, mesh)))
+        padded_scores = program(state, *replicate(pairs, mesh))
         scores[batch] = np.asarray(padded_scores)[:count]
     return scores
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, SingleDeviceSharding
+from jax.sharding import Mesh, NamedSharding, Sharding, SingleDeviceSharding
 
 from snm.batches.csr_blocks import make_block
 from snm.batches.device_parts import points_specs, stack_specs
@@ -193,9 +193,8 @@ def compile_scoring(
         joined = dataclasses.replace(model, members=members)
         best = jitted_top.__wrapped__(joined, count, mesh)
         if mesh is not None:
-            spec = PartitionSpec(DATA) if parts > 1 else PartitionSpec()
-            specs = jax.tree.map(lambda _: spec, block)
-            shapes = sharded_shapes(joined_state, mesh), _on_mesh(block, specs, mesh)
+            placed_block = _on_mesh(block, points_specs(block, mesh), mesh)
+            shapes = sharded_shapes(joined_state, mesh), placed_block
             return compile_and_analyse(name, 1, best, shapes, tables, _LONGEST_SORT)
         inputs = _on_device((joined_state, block), devices[0])
         embed = jitted_queries.__wrapped__(joined, None)

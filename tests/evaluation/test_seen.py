@@ -21,7 +21,7 @@ from snm.errors import InputError
 from snm.evaluation.evaluate import Measures, evaluate_points
 from snm.export.index import GraphIndex, bias_scale, build_index
 from snm.export.index_libraries import LIBRARIES, GraphSettings
-from snm.export.measure import measure_index
+from snm.export.measure import measure_recall
 from snm.model import concordant_counts
 from snm.prediction.programs import jitted_concordant_counts, jitted_top
 from snm.runs.events import Started, Stepped
@@ -220,7 +220,7 @@ def test_an_index_drops_seen_labels_too(trained, tmp_path, library):
     found, found_scores = searched.predict(test.features, 6)
     np.testing.assert_array_equal(found, labels)
     np.testing.assert_allclose(found_scores, scores, rtol=1e-4)
-    assert measure_index(searched, test.features)["recall"][5] == 1
+    assert measure_recall(predictor, searched, test.features)["recall"][5] == 1
 
 
 @pytest.mark.slow

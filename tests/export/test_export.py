@@ -28,7 +28,7 @@ from snm.export.arrays import make_manifest, model_arrays
 from snm.export.index import GraphIndex, bias_scale, build_index, with_index
 from snm.export.index_libraries import LIBRARIES, GraphSettings
 from snm.export.manifest import read_manifest, write_manifest
-from snm.export.measure import measure_index, recall
+from snm.export.measure import measure_recall, recall
 from snm.losses.reductions import MASKED
 from snm.model.from_config import make_model
 from snm.model.placement import init_state_on
@@ -205,7 +205,7 @@ def test_recall_is_what_brute_force_counts(wide, tmp_path, library):
         # At the search effort as set: a larger k would raise it.
         shares.append(np.mean(searched.predict(features, 1)[0] == exact[:, :1]))
         if effort == 1:
-            found = measure_index(searched, features)
+            found = measure_recall(predictor, searched, features)
             labels, _ = searched.predict(features, 10)
             share = np.mean([len(set(a) & set(b)) / 10 for a, b in
                              zip(labels, exact, strict=True)])  # fmt: skip

@@ -25,7 +25,7 @@ def test_all_rows_are_read_for_each_block_of_queries(blocks, kind):
     assert found.operations == {kind: 2 * 6 * 100 * 8}
 
 
-def test_other_calls_count_as_before():
+def test_other_calls_are_not_the_kernel():
     call = '  ROOT %other.1 = f32[6,8]{1,0} custom-call(%q), custom_call_target="tpu_custom_call"'
     found = account(program(call))
     assert found.moved == 2 * 6 * 8 * 4 and not found.operations
