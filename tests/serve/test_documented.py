@@ -27,7 +27,7 @@ COMMANDS["snm serve --help"] = [
 
 
 def test_the_commands_are_found():
-    assert [len(COMMANDS[name]) for name in ("README.md", "cli.md", "snm serve --help")] == [
+    assert [len(COMMANDS[name]) for name in ("README.md", "serving.md", "snm serve --help")] == [
         1,
         1,
         2,
