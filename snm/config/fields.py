@@ -20,7 +20,6 @@ from snm.config.marks import (
 __all__ = [
     "GROUPS",
     "USED_IF",
-    "AllSettings",
     "AnswerSettings",
     "EvaluationSettings",
     "InputSettings",
@@ -321,17 +320,3 @@ def _marks() -> Iterator[tuple[str, Any]]:
 
 USED_IF = marks_of(UsedIf)
 """Name of a setting -> the other setting that controls whether it is used."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class AllSettings(
-    RunSettings,
-    EvaluationSettings,
-    OptimizationSettings,
-    AnswerSettings,
-    LossSettings,
-    ModelSettings,
-    InputSettings,
-    MainSettings,
-):
-    """The fields of all groups; the last base has the first fields."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from snm.config.fields import USED_IF, AllSettings
+from snm.config.fields import USED_IF, LossSettings
 from snm.losses.sampled import HeadLoss, LossOptions
 from snm.losses.sampled.options import USED_WITH_ANY_LOSS
 
 __all__ = ["loss_options", "unused_loss_options"]
 
-_SETTINGS = {field.name for field in dataclasses.fields(AllSettings)}
+_SETTINGS = {field.name for field in dataclasses.fields(LossSettings)}
 _DEFAULTS: dict[str, Any] = {
     field.name: field.default
     for field in dataclasses.fields(LossOptions)
@@ -19,7 +19,7 @@ _DEFAULTS: dict[str, Any] = {
 }
 
 
-def loss_options(config: AllSettings, *, list_grade: float = 1.0) -> LossOptions:
+def loss_options(config: LossSettings, *, list_grade: float = 1.0) -> LossOptions:
     """The options of the loss; none of these settings can be `auto`.
 
     Args:

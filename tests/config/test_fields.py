@@ -8,12 +8,13 @@ import pytest
 
 from snm import SNMClassifier
 from snm.config import fields
+from snm.config.checks import Config
 from snm.config.marks import load_table
 from snm.model.encoder import ENCODERS
 
 
 def test_the_encoders_of_the_setting_are_those_of_the_model():
-    hints = get_type_hints(fields.AllSettings)
+    hints = get_type_hints(Config)
     assert get_args(hints["encoder"]) == tuple(ENCODERS)
     for name in ("tower_learning_rate", "tower_momentum"):
         used = [kind for kind in ENCODERS if fields.USED_IF[name].is_used(name, kind)]
