@@ -130,7 +130,7 @@ def _check_ranges(config: Config) -> None:
 def _check_loss(config: Config) -> None:
     """Rejects options out of range, and options that the loss does not use."""
     # Imports jax, which `--help` must not.
-    from snm.config.loss_options import loss_options, unused_loss_options
+    from snm.config.loss_options import loss_options
     from snm.losses.sampled import HeadLoss
     from snm.losses.transformations import TransformationFamily
 
@@ -139,25 +139,17 @@ def _check_loss(config: Config) -> None:
     except InputError as error:
         name = error.where.removeprefix("LossOptions ")
         raise InputError(flag_of(name), error.found, error.expected) from error
-    loss, losses = config.loss, load_table("loss")
-    head_loss = losses[loss]
+    loss = config.loss
+    head_loss = load_table("loss")[loss]
     if not isinstance(head_loss, HeadLoss):
         found = f"{loss}, for which LOSSES has {head_loss!r}"
         raise InputError("--loss", found, "an object of a subclass of HeadLoss there")
     if head_loss.name != loss:
         found = f"{loss}, for which LOSSES has an object with the name {head_loss.name}"
         raise InputError("--loss", found, "its name as its key there")
-    for name, default in unused_loss_options(head_loss).items():
-        value = getattr(config, name)
-        if value != default:
-            found = f"{value} with --loss {loss}"
-            readers = [
-                key
-                for key, other in losses.items()
-                if isinstance(other, HeadLoss) and name in other.option_names
-            ]
-            expected = f"--loss {' or '.join(readers)}, or {_ALTERNATIVES.get(name, default)}"
-            raise InputError(flag_of(name), found, expected)
+    # A file names the loss whose options it has. What also decides on an option may be a flag.
+    by_loss_alone = [name for name, control in USED_IF.items() if control.settings == ("loss",)]
+    reject_unused_settings(config, by_loss_alone)
     learned = config.learn_score_scale is True
     psi = load_table("transformation")[config.transformation]
     if not isinstance(psi, TransformationFamily):
@@ -174,16 +166,18 @@ def _check_loss(config: Config) -> None:
         raise InputError("--exclude", found, expected)
 
 
-_ALTERNATIVES = {"temperature": "--score-scale"}
-"""Options of some losses -> the setting with the same effect for the others."""
-
-
 def unused_settings(config: Config) -> dict[str, Any]:
     """The settings that a run with these settings does not use: name -> default."""
+    return {name: getattr(Config, name) for name in _unused_by(config)}
+
+
+def _unused_by(config: Config) -> dict[str, str]:
+    """The settings that a run does not use: name -> the last one to decide so."""
     return {
-        name: getattr(type(config), name)
+        name: setting
         for name, control in USED_IF.items()
-        if not control.is_used(name, getattr(config, control.setting))
+        for setting in control.settings
+        if not control.is_used(name, setting, getattr(config, setting))
     }
 
 
@@ -197,14 +191,13 @@ def reject_unused_settings(config: Config, names: Collection[str] | None = None)
     Raises:
       InputError: an unused setting has another value than its default.
     """
-    defaults = unused_settings(config)
-    for name, control in USED_IF.items():
-        value = getattr(config, name)
-        is_set = name in defaults and value != defaults[name]
-        if is_set and (names is None or name in names):
-            flag = flag_of(control.setting)
-            found = f"{value} with {flag} {getattr(config, control.setting)}"
-            expected = f"{defaults[name]}, or {flag} {control.values(name)}"
+    for name, setting in _unused_by(config).items():
+        value, default = getattr(config, name), getattr(Config, name)
+        if value != default and (names is None or name in names):
+            flag, control = flag_of(setting), USED_IF[name]
+            found = f"{value} with {flag} {getattr(config, setting)}"
+            values = f"{flag} {control.values(name, setting)}"
+            expected = control.expected.format(default=default, values=values)
             raise InputError(flag_of(name), found, expected)
 
 
