@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from snm.config.checks import reject_unused_settings, unused_settings
-from snm.config.loss_options import unused_loss_options
 from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config, check_name
 from snm.errors import InputError
@@ -62,10 +61,10 @@ def _has_negative_weight(loss: str) -> bool:
 def _with_loss(loss: str) -> Changes:
     """The changes of settings for a loss other than that of the base.
 
-    Options of other losses are reset, and score scale and learning rate become automatic. bowl and
-    powl keep those of the base, because the paper's scores in [-1, 1] and learning rate suit them.
+    Score scale and learning rate become automatic. bowl and powl keep those of the base, because
+    the paper's scores in [-1, 1] and learning rate suit them.
     """
-    changes = {"loss": loss, **unused_loss_options(LOSSES[loss])}
+    changes: Changes = {"loss": loss}
     return changes if _has_negative_weight(loss) else changes | _AUTO_SETTINGS
 
 
@@ -154,7 +153,7 @@ def plan_arms(
         if changed.get("loss") == base.loss:  # then score scale and learning rate are for this loss
             changed |= {name: getattr(base, name) for name in _AUTO_SETTINGS}
         config = dataclasses.replace(arms[0].config, **changed)
-        others = unused_loss_options(LOSSES[config.loss])
+        others = unused_settings(config)
         if any(changed.get(name, plain) != plain for name, plain in others.items()):
             found = f"{name} where {config.loss} is the first loss"
             raise InputError("--extras", found, "bowl or powl, whose weights and surrogate it sets")

@@ -20,7 +20,6 @@ from snm.compare.records import read_record, write_record
 from snm.compare.report.flat import SETTINGS
 from snm.compare.report.summary import BY_LOSS, is_metric, summarize
 from snm.config.checks import unused_settings
-from snm.config.loss_options import unused_loss_options
 from snm.config.resolve import resolve
 from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config
@@ -28,7 +27,6 @@ from snm.config.stages import SizeSchedule
 from snm.data.dataset import Dataset
 from snm.data.load import absolute_source
 from snm.errors import InputError, StoppedError
-from snm.losses.sampled import LOSSES
 from snm.text import counted
 
 __all__ = ["FIXED_SETTINGS", "WITHOUT_MEMORY", "Campaign", "sampled_range"]
@@ -308,7 +306,7 @@ def _differing(arms: Sequence[ResolvedArm]) -> dict[str, dict[str, Any]]:
     ]
     differing = {}
     for arm in arms:
-        ignored = _ignored(arm)
+        ignored = unused_settings(arm.config)
         differing[arm.name] = {
             name: None if name in ignored else getattr(arm.config, name) for name in names
         }
@@ -317,13 +315,8 @@ def _differing(arms: Sequence[ResolvedArm]) -> dict[str, dict[str, Any]]:
 
 def _table_settings(arm: Arm) -> dict[str, Any]:
     """The settings that every table has; None if the arm does not read one."""
-    ignored = _ignored(arm)
+    ignored = unused_settings(arm.config)
     return {name: None if name in ignored else getattr(arm.config, name) for name in SETTINGS}
-
-
-def _ignored(arm: Arm) -> set[str]:
-    """The settings that an arm does not read."""
-    return unused_settings(arm.config).keys() | unused_loss_options(LOSSES[arm.config.loss])
 
 
 def _reported(result: dict[str, Any]) -> dict[str, Any]:

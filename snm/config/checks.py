@@ -1,33 +1,84 @@
-"""Checks of settings: types, ranges, names of tables, and settings that exclude each other.
+"""The settings of a run, a flat, frozen dataclass, and what it refuses.
 
-The command line, TOML files, `snm.train` and the estimator all use these checks. Messages name
-flags, which `InputError` turns into arguments for Python.
+`Config.check` looks at types, ranges, names of tables, and settings that exclude each other. The
+command line, TOML files, `snm.train` and the estimator all use it. Messages name flags, which
+`InputError` turns into arguments for Python.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Mapping
-from typing import Any, TypeVar, get_args
+from collections.abc import Collection
+from typing import Any, Self, get_args, get_type_hints
 
-from snm.config.fields import USED_IF, AllSettings, marks_of
+from snm.config.fields import (
+    USED_IF,
+    AnswerSettings,
+    EvaluationSettings,
+    InputSettings,
+    LossSettings,
+    MainSettings,
+    ModelSettings,
+    OptimizationSettings,
+    RunSettings,
+    marks_of,
+)
 from snm.config.marks import TABLES, Limit, load_table
 from snm.errors import InputError, flag_of
 
 __all__ = [
+    "Config",
     "check_name",
-    "check_settings",
     "check_type",
     "reject_unused_settings",
     "unused_settings",
 ]
 
-Settings = TypeVar("Settings", bound=AllSettings)
-
 _LIMITS = marks_of(Limit)
 """Name of a setting -> its range."""
 _MAX_INT = 2**31 - 1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config(
+    RunSettings,
+    EvaluationSettings,
+    OptimizationSettings,
+    AnswerSettings,
+    LossSettings,
+    ModelSettings,
+    InputSettings,
+    MainSettings,  # the last base has the first fields
+):
+    """Settings of a training run."""
+
+    def __eq__(self, other: object) -> bool:
+        """Settings with equal values are equal, whether they are resolved or not."""
+        if not isinstance(other, Config):
+            return NotImplemented
+        return dataclasses.astuple(self) == dataclasses.astuple(other)
+
+    def check(self, *, all_read: bool = True) -> Self:
+        """Returns the settings in their types, or rejects values that no data set makes valid.
+
+        An int becomes a float where a float is expected, a NumPy scalar a Python number.
+
+        Args:
+          all_read: whether to reject unused settings, too; False for the settings of a file or of
+            all arms of a comparison, where other settings may follow.
+
+        Raises:
+          InputError: the first such value.
+        """
+        config = dataclasses.replace(self, **_typed_values(self))
+        _check_ranges(config)
+        for setting in TABLES:
+            check_name(flag_of(setting), setting, getattr(config, setting))
+        _check_loss(config)
+        if all_read:
+            reject_unused_settings(config)
+        return config
 
 
 def check_name(where: str, setting: str, name: str) -> None:
@@ -38,15 +89,10 @@ def check_name(where: str, setting: str, name: str) -> None:
         raise InputError(where, repr(name), expected)
 
 
-def check_settings(config: Settings, hints: Mapping[str, Any]) -> Settings:
-    """Converts the settings to their types, and checks their ranges.
+def _typed_values(config: Config) -> dict[str, Any]:
+    """The values in the types that `Config` has for them: name -> value.
 
-    Args:
-      config: settings, resolved or not.
-      hints: the type of each, with the literals such as `auto`.
-
-    Raises:
-      InputError: the first value that is invalid for every data set.
+    A resolved config may have those of `Config` too, such as `auto`.
     """
     values = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
     for name, (_, table) in TABLES.items():
@@ -55,15 +101,19 @@ def check_settings(config: Settings, hints: Mapping[str, Any]) -> Settings:
             raise InputError(
                 flag_of(name), found, f"a name; add your own object to {table} under one"
             )
-    values = {name: check_type(flag_of(name), value, hints[name]) for name, value in values.items()}
-    config = dataclasses.replace(config, **values)
-    for name, value in values.items():
+    hints = get_type_hints(Config)
+    return {name: check_type(flag_of(name), value, hints[name]) for name, value in values.items()}
+
+
+def _check_ranges(config: Config) -> None:
+    """Rejects numbers out of range, alone or beside other settings."""
+    for name, value in dataclasses.asdict(config).items():
         if isinstance(value, float) and not math.isfinite(value):
             raise InputError(flag_of(name), f"{value}", "a finite number")
         if type(value) is int and value > _MAX_INT:
             raise InputError(flag_of(name), f"{value}", f"at most {_MAX_INT}")
     for name, limit in _LIMITS.items():
-        value = values[name]
+        value = getattr(config, name)
         if not isinstance(value, str) and not limit.allows(value):
             raise InputError(flag_of(name), f"{value}", limit.expected)
     if (config.patience or config.refit) and not config.validation_fraction:
@@ -75,16 +125,12 @@ def check_settings(config: Settings, hints: Mapping[str, Any]) -> Settings:
     if isinstance(sampled, int) and isinstance(mined, int) and mined > sampled:
         found = f"{mined} mined of {sampled} sampled labels"
         raise InputError("--mined", found, "at most as many as --sampled")
-    for setting in TABLES:
-        check_name(flag_of(setting), setting, getattr(config, setting))
-    _check_loss(config)
-    return config
 
 
-def _check_loss(config: AllSettings) -> None:
+def _check_loss(config: Config) -> None:
     """Rejects options out of range, and options that the loss does not use."""
     # Imports jax, which `--help` must not.
-    from snm.config.loss_options import loss_options, unused_loss_options
+    from snm.config.loss_options import loss_options
     from snm.losses.sampled import HeadLoss
     from snm.losses.transformations import TransformationFamily
 
@@ -93,25 +139,17 @@ def _check_loss(config: AllSettings) -> None:
     except InputError as error:
         name = error.where.removeprefix("LossOptions ")
         raise InputError(flag_of(name), error.found, error.expected) from error
-    loss, losses = config.loss, load_table("loss")
-    head_loss = losses[loss]
+    loss = config.loss
+    head_loss = load_table("loss")[loss]
     if not isinstance(head_loss, HeadLoss):
         found = f"{loss}, for which LOSSES has {head_loss!r}"
         raise InputError("--loss", found, "an object of a subclass of HeadLoss there")
     if head_loss.name != loss:
         found = f"{loss}, for which LOSSES has an object with the name {head_loss.name}"
         raise InputError("--loss", found, "its name as its key there")
-    for name, default in unused_loss_options(head_loss).items():
-        value = getattr(config, name)
-        if value != default:
-            found = f"{value} with --loss {loss}"
-            readers = [
-                key
-                for key, other in losses.items()
-                if isinstance(other, HeadLoss) and name in other.option_names
-            ]
-            expected = f"--loss {' or '.join(readers)}, or {_ALTERNATIVES.get(name, default)}"
-            raise InputError(flag_of(name), found, expected)
+    # A file names the loss whose options it has. What also decides on an option may be a flag.
+    by_loss_alone = [name for name, control in USED_IF.items() if control.settings == ("loss",)]
+    reject_unused_settings(config, by_loss_alone)
     learned = config.learn_score_scale is True
     psi = load_table("transformation")[config.transformation]
     if not isinstance(psi, TransformationFamily):
@@ -128,20 +166,22 @@ def _check_loss(config: AllSettings) -> None:
         raise InputError("--exclude", found, expected)
 
 
-_ALTERNATIVES = {"temperature": "--score-scale"}
-"""Options of some losses -> the setting with the same effect for the others."""
-
-
-def unused_settings(config: AllSettings) -> dict[str, Any]:
+def unused_settings(config: Config) -> dict[str, Any]:
     """The settings that a run with these settings does not use: name -> default."""
+    return {name: getattr(Config, name) for name in _unused_by(config)}
+
+
+def _unused_by(config: Config) -> dict[str, str]:
+    """The settings that a run does not use: name -> the last one to decide so."""
     return {
-        name: getattr(type(config), name)
+        name: setting
         for name, control in USED_IF.items()
-        if not control.is_used(name, getattr(config, control.setting))
+        for setting in control.settings
+        if not control.is_used(name, setting, getattr(config, setting))
     }
 
 
-def reject_unused_settings(config: AllSettings, names: Collection[str] | None = None) -> None:
+def reject_unused_settings(config: Config, names: Collection[str] | None = None) -> None:
     """Rejects unused settings whose value is not the default.
 
     Args:
@@ -151,14 +191,13 @@ def reject_unused_settings(config: AllSettings, names: Collection[str] | None = 
     Raises:
       InputError: an unused setting has another value than its default.
     """
-    defaults = unused_settings(config)
-    for name, control in USED_IF.items():
-        value = getattr(config, name)
-        is_set = name in defaults and value != defaults[name]
-        if is_set and (names is None or name in names):
-            flag = flag_of(control.setting)
-            found = f"{value} with {flag} {getattr(config, control.setting)}"
-            expected = f"{defaults[name]}, or {flag} {control.values(name)}"
+    for name, setting in _unused_by(config).items():
+        value, default = getattr(config, name), getattr(Config, name)
+        if value != default and (names is None or name in names):
+            flag, control = flag_of(setting), USED_IF[name]
+            found = f"{value} with {flag} {getattr(config, setting)}"
+            values = f"{flag} {control.values(name, setting)}"
+            expected = control.expected.format(default=default, values=values)
             raise InputError(flag_of(name), found, expected)
 
 

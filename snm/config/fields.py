@@ -20,7 +20,6 @@ from snm.config.marks import (
 __all__ = [
     "GROUPS",
     "USED_IF",
-    "AllSettings",
     "AnswerSettings",
     "EvaluationSettings",
     "InputSettings",
@@ -38,6 +37,7 @@ Mark = TypeVar("Mark")
 _WITH_VALIDATION = used_unless("validation_fraction", 0.0, "above 0")
 _WITH_LEARNED_SCALE = used_unless("learn_score_scale", False, "auto or True")
 _WITH_TOWER = used_if("encoder", "relu", "residual")
+_READ_BY_LOSS = used_by_object("loss", expected="{values}, or {default}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -115,14 +115,16 @@ class LossSettings:
     """bowl or powl (binary or pairwise ordered weighted loss), softmax (sampled cross-entropy), or
     a listwise loss on a point's positives and mined negatives: listnet, listmle, rankcosine,
     smoothed-dcg, ranksvm. Others by the module that the environment variable SNM_IMPORT names."""
-    transformation: str = "exponential"
+    transformation: Annotated[str, _READ_BY_LOSS] = "exponential"
     """What listnet, listmle and rankcosine do to scores: exponential, sigmoid, or linear, which
     needs --no-bias."""
-    temperature: float = 1.0
+    temperature: Annotated[float, used_by_object("loss", expected="{values}, or --score-scale")] = (
+        1.0
+    )
     """Divides the scores in listnet, listmle, rankcosine and smoothed-dcg."""
-    phi: str = "hinge"
+    phi: Annotated[str, _READ_BY_LOSS] = "hinge"
     """Surrogate of bowl and powl: hinge, logistic, squared_hinge, exponential or ramp."""
-    ramp_rho: Annotated[float, used_by_object("phi")] = 1.0
+    ramp_rho: Annotated[float, used_by_object("loss", "phi")] = 1.0
     """Margin of the ramp surrogate."""
     sampled: Annotated[int | Literal["all", "auto"], at_least(1)] = "auto"
     """B, the negatives drawn for each batch: a number, all other labels, or auto: 2048 for several
@@ -144,22 +146,22 @@ class LossSettings:
     """Positives of a point in each epoch: one drawn uniformly (the paper's), or all of them."""
     positive_weights: Annotated[Literal["sum", "mean"], used_if("positives", "all")] = "mean"
     """With all positives, whether the terms of a point are added or averaged."""
-    vartheta: str = "top"
+    vartheta: Annotated[str, _READ_BY_LOSS] = "top"
     """Weights over the ranks of the mined negatives (bowl and powl): top, power-law, epsilon-tail
     or subsample."""
-    weight_scale: Literal["mean", "surrogate"] = "mean"
+    weight_scale: Annotated[Literal["mean", "surrogate"], _READ_BY_LOSS] = "mean"
     """Weight of a mined negative: 1/k', or (K-1)/(kB), which bounds the retrieval loss and needs
     k' of at least k, and exclude positive. The negatives then outweigh the positive, and a learning
     rate of auto is divided by their weight."""
     retrieval_k: int = 1
     """k of the retrieval loss, used by the surrogate scale only."""
-    power_alpha: Annotated[float, used_by_object("vartheta")] = 1.0
+    power_alpha: Annotated[float, used_by_object("loss", "vartheta")] = 1.0
     """Exponent of the power-law weights."""
-    tail_epsilon: Annotated[float, used_by_object("vartheta")] = 0.01
+    tail_epsilon: Annotated[float, used_by_object("loss", "vartheta")] = 0.01
     """Weight of a negative that was not mined over that of a mined one (epsilon-tail)."""
-    subsample_draws: Annotated[int, used_by_object("vartheta")] = 4
+    subsample_draws: Annotated[int, used_by_object("loss", "vartheta")] = 4
     """Negatives drawn from the mined ones in proportion to their weights (subsample)."""
-    negative_weight: float = 1.0
+    negative_weight: Annotated[float, _READ_BY_LOSS] = 1.0
     """Multiplies the weight of every negative (bowl and powl); if above 1, it divides the learning
     rate of auto."""
     sampler: str = "uniform"
@@ -320,18 +322,4 @@ def _marks() -> Iterator[tuple[str, Any]]:
 
 
 USED_IF = marks_of(UsedIf)
-"""Name of a setting -> the other setting that controls whether it is used."""
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class AllSettings(
-    RunSettings,
-    EvaluationSettings,
-    OptimizationSettings,
-    AnswerSettings,
-    LossSettings,
-    ModelSettings,
-    InputSettings,
-    MainSettings,
-):
-    """The fields of all groups; the last base has the first fields."""
+"""Name of a setting -> the other settings that control whether it is used."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 __all__ = [
@@ -73,39 +73,47 @@ def between(low: float, high: float) -> Limit:
 
 @dataclasses.dataclass(frozen=True)
 class UsedIf:
-    """Marks a setting that is used only for some values of another one, the controlling setting.
+    """Marks a setting that is used only for some values of others, the controlling settings.
 
     Attributes:
-      setting: the controlling setting.
-      is_used: (setting, value of the controlling setting) -> whether the setting is used.
-      values: setting -> the values of the controlling setting that use it, for error messages.
+      settings: the controlling settings; each must have a value that uses the marked one. A message
+        names the last one that does not.
+      is_used: (setting, controlling setting, value of the latter) -> whether this value uses it.
+      values: (setting, controlling setting) -> the values of the latter that use it, for error
+        messages.
+      expected: what error messages expect, of `{default}`, that of the setting, and `{values}`.
     """
 
-    setting: str
-    is_used: Callable[[str, Any], bool]
-    values: Callable[[str], str]
+    settings: tuple[str, ...]
+    is_used: Callable[[str, str, Any], bool]
+    values: Callable[[str, str], str]
+    expected: str = "{default}, or {values}"
 
 
 def used_if(setting: str, *values: str) -> UsedIf:
     """Used if the other setting has one of these values."""
-    return UsedIf(setting, lambda _, value: value in values, lambda _: " or ".join(values))
+    return UsedIf(
+        (setting,), lambda _, __, value: value in values, lambda _, __: " or ".join(values)
+    )
 
 
 def used_unless(setting: str, off: Any, others: str) -> UsedIf:
     """Used unless the other setting is `off`; `others` describes the other values."""
-    return UsedIf(setting, lambda _, value: value != off, lambda _: others)
+    return UsedIf((setting,), lambda _, __, value: value != off, lambda _, __: others)
 
 
-def used_by_object(setting: str) -> UsedIf:
-    """Used if the object that the other setting names lists the setting in its `option_names`."""
+def used_by_object(*settings: str, expected: str = UsedIf.expected) -> UsedIf:
+    """Used if each object that these settings name lists the setting in its `option_names`."""
 
-    def is_used(name: str, value: str) -> bool:
-        return name in getattr(load_table(setting)[value], "option_names", ())
+    def is_used(name: str, setting: str, value: str) -> bool:
+        listed = getattr(load_table(setting)[value], "option_names", ())
+        # That of a loss is a property, if its class was registered in place of an object.
+        return isinstance(listed, Collection) and name in listed
 
-    def values(name: str) -> str:
-        return " or ".join(value for value in load_table(setting) if is_used(name, value))
+    def values(name: str, setting: str) -> str:
+        return " or ".join(value for value in load_table(setting) if is_used(name, setting, value))
 
-    return UsedIf(setting, is_used, values)
+    return UsedIf(settings, is_used, values, expected)
 
 
 class Trait(enum.Enum):

@@ -1,4 +1,4 @@
-"""The settings of a run: a flat, frozen dataclass. Flags override TOML, TOML the preset."""
+"""Where settings come from: flags override TOML, TOML the preset."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import dataclasses
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self, get_type_hints
+from typing import Any, get_type_hints
 
-from snm.config.checks import check_name, check_settings, check_type, reject_unused_settings
-from snm.config.fields import AllSettings
+from snm.config.checks import Config, check_name, check_type
 from snm.config.marks import TABLES
 from snm.errors import InputError
 from snm.system.faults import read_error
@@ -25,35 +24,6 @@ __all__ = [
     "read_config",
     "read_toml",
 ]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Config(AllSettings):
-    """Settings of a training run."""
-
-    def __eq__(self, other: object) -> bool:
-        """Settings with equal values are equal, whether they are resolved or not."""
-        if not isinstance(other, Config):
-            return NotImplemented
-        return dataclasses.astuple(self) == dataclasses.astuple(other)
-
-    def check(self, *, all_read: bool = True) -> Self:
-        """Returns the settings in their types, or rejects values that are invalid for every data
-        set.
-
-        An int becomes a float where a float is expected, a NumPy scalar a Python number.
-
-        Args:
-          all_read: whether to reject unused settings, too; False for the settings of a file or of
-            all arms of a comparison, where other settings may follow.
-
-        Raises:
-          InputError: the first such value.
-        """
-        config = check_settings(self, get_type_hints(Config))
-        if all_read:
-            reject_unused_settings(config)
-        return config
 
 
 PRESETS: dict[str, dict[str, Any]] = {

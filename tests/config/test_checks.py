@@ -40,7 +40,11 @@ from snm.sampling.uniform import UniformSampler
             dict(temperature=0.0, loss="listnet"),
             "--temperature: found 0.0, expected a finite number above 0",
         ),
-        (dict(temperature=2.0), "--temperature: found 2.0 with --loss softmax, expected --loss li"),
+        (
+            dict(temperature=2.0),
+            "--temperature: found 2.0 with --loss softmax, expected --loss listnet or listmle or "
+            "rankcosine or smoothed-dcg, or --score-scale",
+        ),
         (
             dict(transformation="cubic", loss="listnet"),
             "--transformation: found 'cubic', expected exponential or linear or sigmoid",
@@ -248,6 +252,29 @@ def test_own_shapes_and_samplers_read_what_they_name(monkeypatch):
         config.check()
     Mine.option_names = frozenset({"frequency_power"})
     assert config.check().frequency_power == 0.5
+
+
+def test_what_an_option_is_read_by_must_be_read_itself(monkeypatch):
+    """Ramp reads ramp_rho, but the loss that takes any phi does not pass it on."""
+
+    class Plain(_Own):
+        option_names = frozenset({"phi"})
+
+    monkeypatch.setitem(LOSSES, "own", Plain())
+    config = Config(loss="own", phi="ramp")
+    assert config.check() == config
+    with pytest.raises(
+        InputError, match=r"^ramp_rho: found 2\.0 with loss own, expected 1\.0, or l"
+    ):
+        dataclasses.replace(config, ramp_rho=2.0).check()
+
+
+def test_a_class_among_the_losses_reads_nothing(monkeypatch):
+    monkeypatch.setitem(LOSSES, "own", _Own)
+    with pytest.raises(
+        InputError, match="phi: found ramp with loss softmax, expected loss bowl or"
+    ):
+        Config(phi="ramp").check()
 
 
 def test_a_transformation_is_an_object_of_its_class(monkeypatch):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from snm.cli.main import base_settings
-from snm.config.fields import GROUPS, AllSettings
+from snm.config.fields import GROUPS
 from snm.config.settings import PRESETS, Config, config_text, preset, read_config
 from snm.errors import InputError
 
@@ -149,4 +149,4 @@ def test_configs_of_the_experiments_can_be_read(path: Path) -> None:
 
 
 def test_every_group_is_part_of_the_settings():
-    assert AllSettings.__bases__ == GROUPS[::-1]
+    assert Config.__bases__ == GROUPS[::-1]
