@@ -7,7 +7,6 @@ import dataclasses
 import functools
 from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import Any
 
 from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config
@@ -40,6 +39,7 @@ from snm.trainer.result import data_summary, run_origin, test_metrics, training_
 from snm.trainer.start.prepare import members_at_once
 from snm.trainer.start.start_notes import notes_on_settings
 from snm.trainer.start.warm_start import WarmStart
+from snm.trainer.steps.loop import Probe
 
 __all__ = ["PlannedRun", "RunRequest"]
 
@@ -52,8 +52,7 @@ class RunRequest:
     warm_start: str | Path | None = None
     same_ids: bool = False
     profile: bool = False
-    probe: Callable[[Predictor], dict[str, Any]] | None = None
-    probe_every: int = 0
+    probe: Probe[Predictor] | None = None
     stop: Callable[[], bool] | None = None
 
 
@@ -249,7 +248,6 @@ class _Run:
             self.inputs.of_member(1),
             self.make_first_phase(1),
             probe=request.probe,
-            probe_every=request.probe_every,
         )
 
     def write_inputs(self) -> None:

@@ -22,6 +22,7 @@ from snm.runs.mirror import open_location
 from snm.runs.same_command import check_same_command
 from snm.system.timing import part, timed_separately
 from snm.trainer.run import PlannedRun, RunRequest
+from snm.trainer.steps.loop import Probe
 
 __all__ = ["train", "training"]
 
@@ -116,7 +117,7 @@ def training(
             raise InputError("config", f"{config!r}"[:80], expected)
         if not isinstance(run_dir, (str, os.PathLike)):
             raise InputError("run_dir", f"{run_dir!r}"[:80], "a folder, or an address in a store")
-        _check_probe(probe, probe_every)
+        made_probe = _make_probe(probe, probe_every)
         check_same_command(
             data,
             config,
@@ -131,8 +132,7 @@ def training(
             warm_start=warm_start,
             same_ids=same_ids,
             profile=profile,
-            probe=probe,
-            probe_every=probe_every,
+            probe=made_probe,
             stop=stop,
         )
         with open_location(run_dir) as location:
@@ -142,11 +142,29 @@ def training(
     return show_progress(events) if (in_notebook() if progress is None else progress) else events
 
 
-def _check_probe(probe: object, probe_every: object) -> None:
-    if probe is not None and not callable(probe):
-        raise InputError("probe", f"{probe!r}"[:80], "a function of a Predictor, or None")
-    if not isinstance(probe_every, numbers.Integral) or probe_every < 0:
+def _make_probe(
+    function: Callable[[Predictor], dict[str, Any]] | None, every: int
+) -> Probe[Predictor] | None:
+    """The probe of these arguments of `training`, which checks what the function returns.
+
+    Raises:
+      InputError: arguments that cannot be used.
+    """
+    if function is not None and not callable(function):
+        raise InputError("probe", f"{function!r}"[:80], "a function of a Predictor, or None")
+    if not isinstance(every, numbers.Integral) or every < 0:
         expected = "a whole number of steps, or 0 for once an epoch"
-        raise InputError("probe_every", f"{probe_every!r}"[:80], expected)
-    if probe_every and probe is None:
-        raise InputError("probe_every", f"{probe_every} and no probe", "a probe to call")
+        raise InputError("probe_every", f"{every!r}"[:80], expected)
+    if function is None:
+        if every:
+            raise InputError("probe_every", f"{every} and no probe", "a probe to call")
+        return None
+
+    def checked(predictor: Predictor) -> dict[str, Any]:
+        result = function(predictor)
+        if not isinstance(result, dict):
+            found = f"{type(result).__name__} returned"
+            raise InputError("probe", found, "a dict of what it found, name -> number")
+        return result
+
+    return Probe(checked, every)
