@@ -12,6 +12,7 @@ from tyro.conf import OmitArgPrefixes, Positional, arg
 from snm.cli.train.display import Display
 from snm.config.settings import Config
 from snm.errors import STOPPED, InputError
+from snm.stores.marks import OwnAddress
 from snm.text import counted, format_bytes
 
 if TYPE_CHECKING:
@@ -81,14 +82,14 @@ class Train:
     """Folder of the data set, or `synthetic`; a `weights.txt` in it weighs the training points, a
     `label_weights.txt` the labels. An address such as gs://bucket/eurlex (extra gcs) or s3://...
     (extra s3) is copied first."""
-    run_dir: Path
+    run_dir: OwnAddress[Path]
     """Folder of the run; refused if it holds a run with other settings or other data. At an address
     in a store, each checkpoint and the result appear as a whole."""
     config: Path | None = None
     """TOML file with settings, such as the config.toml of a run."""
     dry_run: bool = False
     """Print the settings, which of them were chosen for DATA, and sizes, without training."""
-    warm_start: Path | None = None
+    warm_start: OwnAddress[Path | None] = None
     """Folder of a run whose parameters initialize this one; labels are mapped by their names."""
     same_ids: bool = False
     """Take labels without names to mean the same in DATA as in the run of --warm-start."""
