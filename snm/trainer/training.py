@@ -13,15 +13,14 @@ from typing import Any
 
 from snm.config.settings import Config
 from snm.data.dataset import Dataset
-from snm.distributed.dataset import load_together
 from snm.errors import InputError
 from snm.prediction.predictor import Predictor
 from snm.runs.events import Event, Finished
 from snm.runs.log.progress_bar import in_notebook, show_progress
 from snm.runs.mirror import open_location
-from snm.runs.same_command import check_same_command
-from snm.system.timing import part, timed_separately
-from snm.trainer.run import PlannedRun, RunRequest
+from snm.system.timing import timed_separately
+from snm.trainer.request import RunRequest, load_for_run
+from snm.trainer.run import PlannedRun
 from snm.trainer.steps.loop import Probe
 
 __all__ = ["train", "training"]
@@ -117,24 +116,15 @@ def training(
             raise InputError("config", f"{config!r}"[:80], expected)
         if not isinstance(run_dir, (str, os.PathLike)):
             raise InputError("run_dir", f"{run_dir!r}"[:80], "a folder, or an address in a store")
-        made_probe = _make_probe(probe, probe_every)
-        check_same_command(
-            data,
-            config,
-            run_dir,
-            {"warm_start": warm_start is not None, "same_ids": same_ids,
-             "probe": probe is not None, "probe_every": probe_every},
-        )  # fmt: skip
-        with part("reading"):
-            dataset = data if isinstance(data, Dataset) else load_together(data)
         request = RunRequest(
             source=data if source is None and not isinstance(data, Dataset) else source,
             warm_start=warm_start,
             same_ids=same_ids,
             profile=profile,
-            probe=made_probe,
+            probe=_make_probe(probe, probe_every),
             stop=stop,
         )
+        dataset = load_for_run(data, config, run_dir, request)
         with open_location(run_dir) as location:
             yield from PlannedRun.of(dataset, config, location).events(request)
 

@@ -135,21 +135,22 @@ def run_training(command: Train) -> None:
     from snm.system.timing import part
 
     with waiting("starting"), part("starting"):
-        from snm.distributed.dataset import load_together
         from snm.distributed.processes import is_first_process
         from snm.runs.log.trackers import log_to_trackers
-        from snm.runs.same_command import check_same_command
+        from snm.trainer.request import RunRequest, load_for_run
 
     console.quiet = not is_first_process()
     _check_options(command)
-    asked = {
-        "dry_run": command.dry_run,
-        "warm_start": command.warm_start is not None,
-        "same_ids": command.same_ids,
-    }
-    check_same_command(command.data, command.settings, command.run_dir, asked)
-    with waiting(f"reading {command.data}"), part("reading"):
-        dataset = load_together(command.data)
+    request = RunRequest(
+        source=command.data,  # as typed, so that `evaluate` finds the data again
+        warm_start=command.warm_start,
+        same_ids=command.same_ids,
+        profile=command.watching.profile,
+    )
+    with waiting(f"reading {command.data}"):
+        dataset = load_for_run(
+            command.data, command.settings, command.run_dir, request, dry_run=command.dry_run
+        )
     if command.dry_run:
         _print_settings(dataset, command.settings)
         return
@@ -159,7 +160,7 @@ def run_training(command: Train) -> None:
         from snm.runs.mirror import open_location
         from snm.stores.address import Address
         from snm.system.signals import announced_stop
-        from snm.trainer.run import PlannedRun, RunRequest
+        from snm.trainer.run import PlannedRun
 
     with open_location(command.run_dir) as location:
         with waiting("planning"), part("planning"):
@@ -170,13 +171,7 @@ def run_training(command: Train) -> None:
             if warning is not None:
                 say(warning)
         with progress_bar() as bar, announced_stop(_STOP_NOTE, _RESUME_NOTE) as stop:
-            request = RunRequest(
-                source=command.data,  # as typed, so that `evaluate` finds the data again
-                warm_start=command.warm_start,
-                same_ids=command.same_ids,
-                profile=command.watching.profile,
-                stop=stop,
-            )
+            request = dataclasses.replace(request, stop=stop)
             display = Display(bar, run.config.members)
             services = command.watching.log_to if is_first_process() else ()
             for event in log_to_trackers(run.events(request), services, location.folder):
