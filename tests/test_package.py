@@ -1,12 +1,14 @@
 """What editors and type checkers see of the package."""
 
 import ast
+import dataclasses
 import inspect
 import tomllib
 from importlib import resources
 from pathlib import Path
 
 import snm
+from snm.trainer.request import RunRequest
 
 
 def test_the_package_says_that_it_is_typed():
@@ -31,4 +33,5 @@ def test_each_public_name_stands_in_all_lists():
 def test_train_and_training_have_the_same_parameters():
     train, training = (inspect.signature(f).parameters for f in (snm.train, snm.training))
     assert train == training
+    assert {field.name for field in dataclasses.fields(RunRequest)} <= train.keys()
     assert not any(one.kind is inspect.Parameter.VAR_KEYWORD for one in train.values())

@@ -2,12 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from snm.batches.sources.on_device import DeviceSource
 from snm.batches.sources.source import Source
 
-__all__ = ["dispatch_length", "split_into_dispatches"]
+__all__ = ["LAST_STEP", "SaveTimes", "dispatch_length", "split_into_dispatches"]
+
+
+class SaveTimes(NamedTuple):
+    """The steps after which a run saves a checkpoint: those below, and the last.
+
+    Attributes:
+      every: steps between checkpoints, counted from the start of the run; 0 for none.
+      within_epoch: steps between checkpoints within an epoch, counted from its start; 0 for none.
+        The last part of an epoch is shorter.
+    """
+
+    every: int
+    within_epoch: int = 0
+
+    @property
+    def first(self) -> int:
+        """The step of the first checkpoint, if the run is so long; 0 is the last step."""
+        return self.within_epoch or self.every
+
+    def is_due(self, step: int, steps_per_epoch: int, last: int) -> bool:
+        """Whether the run saves after `step` steps; `last` is the last step."""
+        within = self.within_epoch > 0 and step % steps_per_epoch % self.within_epoch == 0
+        return step == last or within or (self.every > 0 and step % self.every == 0)
+
+
+LAST_STEP = SaveTimes(0)
+"""A run that saves after its last step alone."""
 
 
 def dispatch_length(source: Source, max_steps: int, periods: Iterable[int] = ()) -> int:
@@ -41,26 +69,28 @@ def split_into_dispatches(
     first: int,
     last: int,
     max_steps: int,
-    periods: Iterable[int],
-    stage_starts: Sequence[int],
-    part_steps: int = 0,
+    *,
+    saves: SaveTimes = LAST_STEP,
+    periods: Iterable[int] = (),
+    stage_starts: Iterable[int] = (),
 ) -> Iterator[tuple[int, int]]:
     """Splits steps first to last - 1 into dispatches of at most `max_steps` steps.
 
-    A dispatch ends at the end of an epoch, at a multiple of each of the `periods` that is not 0,
-    before each of the `stage_starts`, the first steps of stages, and, unless `part_steps` is 0,
-    after each `part_steps` steps of an epoch.
+    A dispatch ends at the end of an epoch, where a checkpoint is due, at a multiple of each of the
+    `periods` that is not 0, and before each of the `stage_starts`, the first steps of stages.
 
     Yields:
       The first step of each dispatch, and its number of steps.
     """
-    periods = [source.steps_per_epoch, *(period for period in periods if period)]
+    every, within_epoch = saves
+    periods = [source.steps_per_epoch, *(period for period in (every, *periods) if period)]
+    stage_starts = list(stage_starts)
     while first < last:
         next_multiples = [(first // period + 1) * period for period in periods]
         next_stages = [start for start in stage_starts if start > first]
         end = min([last, first + max_steps, *next_multiples, *next_stages])
-        if part_steps:
-            end = min(end, first + part_steps - first % source.steps_per_epoch % part_steps)
+        if within_epoch:
+            end = min(end, first + within_epoch - first % source.steps_per_epoch % within_epoch)
         yield first, end - first
         first = end
 

@@ -197,7 +197,7 @@ def _loop_contest(shape: Shape, machine: MachineRates, mined: int) -> Iterator[C
             StepPrograms(make_model(shape, mined), source),
             make_state(shape),
             Counters(),
-            LoopPlan(_LOOP_STEPS, steps_per_dispatch(), checkpoint_every=_LOOP_STEPS),
+            LoopPlan(_LOOP_STEPS, steps_per_dispatch()),
             Checkpoints(Path(folder) / "checkpoints"),
         )
         steps = _EPOCH_STEPS if machine.platform == "cpu" else 128

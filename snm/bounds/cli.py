@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from tyro.conf import Positional, arg
 
 from snm.errors import InputError
+from snm.stores.marks import CopiedRun
 
 __all__ = ["Bounds", "verdicts"]
 
@@ -36,7 +37,7 @@ class Bounds:
       snm bounds runs/eurlex --points 20000 --json
     """
 
-    run: Annotated[Positional[Path], arg(metavar="RUN")]
+    run: Annotated[Positional[CopiedRun[Path]], arg(metavar="RUN")]
     """Folder of a run."""
     data: str | None = None
     """Data set with test points; by default the one that the run was trained on. The training

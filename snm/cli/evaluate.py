@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
 from snm.errors import InputError
+from snm.stores.marks import CopiedFolder, CopiedRun
 
 __all__ = ["Evaluate"]
 
@@ -37,7 +38,7 @@ class Evaluate:
       snm evaluate runs/eurlex --by-label labels.csv
     """
 
-    run: Annotated[Positional[Path], arg(metavar="RUN")]
+    run: Annotated[Positional[CopiedRun[Path]], arg(metavar="RUN")]
     """Folder of a run, or its address in a store, such as gs://bucket/runs/a."""
     data: str | None = None
     """Data set, by default the one that the run was trained on. Its test part is used; of other
@@ -49,7 +50,7 @@ class Evaluate:
     there are so many."""
     json: bool = False
     """Print one JSON object."""
-    index: Path | None = None
+    index: CopiedFolder[Path | None] = None
     """Index written by `snm export`, to compare with exact search."""
     auc: FlagCreatePairsOff[bool] = False
     """Compute the AUC too: relevant labels against all others, by the scores of the model without

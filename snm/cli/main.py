@@ -19,11 +19,12 @@ from snm.cli import table
 from snm.cli.help_text import unwrapped_help
 from snm.cli.optional import optional_types
 from snm.cli.parse_errors import error_from_box, wide_terminal
-from snm.cli.shown_types import as_declared, flatten_settings
+from snm.cli.shown_types import as_declared, fields_with_marks, flatten_settings
 from snm.config.settings import Config, preset, read_config
 from snm.distributed.launch import leave
 from snm.errors import STOPPED, InputError, StoppedError, flag_of
 from snm.stores.address import Address, is_hub_address
+from snm.stores.marks import Place
 from snm.stores.objects import StoreError
 from snm.system import timing
 from snm.system.faults import (
@@ -118,35 +119,36 @@ def parse(words: list[str]) -> Any:
     return as_declared(command)
 
 
-_COPIED = ("run", "index", "path")  # fields with folders that verbs read
-_KEPT_ADDRESSES = ("run_dir", "warm_start")  # `snm train` handles addresses in these fields
-
-
 def with_local_copies(command: Any) -> Any:
     """Copies the folders that the verb reads from stores, and replaces their addresses.
+
+    The marks of the verb's fields, a `Place` of `snm.stores.marks`, say which these are; a `Path`
+    without one is a path of this machine.
 
     Raises:
       InputError: an address where only a local path is allowed, nothing at an address, no run at a
         path, or a path that cannot be reached.
     """
     copies = {}
-    for field in dataclasses.fields(command):
+    for field, _, marks in fields_with_marks(type(command)):
         name, value = field.name, getattr(command, field.name)
         is_path = isinstance(value, Path)
-        if not (is_path or name in _COPIED) or (name == "run" and is_hub_address(str(value))):
+        place = next((mark for mark in marks if isinstance(mark, Place)), None)
+        if not (is_path or place) or (place is Place.RUN and is_hub_address(str(value))):
             continue
         if (address := Address.of(value)) is None:
             if is_path:
                 check_reachable(value)
-            if name == "run" and not value.exists():  # before its verb prints that it loads it
-                raise InputError(str(value), "no such folder", "the folder of a run (`snm train`)")
-        elif name in _COPIED:
+                if place is Place.RUN and not value.exists():  # before its verb says it loads it
+                    expected = "the folder of a run (`snm train`)"
+                    raise InputError(str(value), "no such folder", expected)
+        elif place in (Place.FOLDER, Place.RUN):
             from snm.stores.copies import local_copy
             from snm.system.terminal import waiting
 
             with waiting(f"copying {address}"):
                 copies[name] = type(value)(local_copy(value))
-        elif name not in _KEPT_ADDRESSES:
+        elif place is None:
             where, found = flag_of(name), f"the address {address}"
             if where not in table.options(type(command)):
                 where, found = str(address), "an address of a store"

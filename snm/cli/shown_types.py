@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Annotated, Any, get_type_hints
+from collections.abc import Iterator
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from tyro.conf import OmitArgPrefixes, arg
 
@@ -17,7 +18,14 @@ from snm.config.fields import GROUPS
 from snm.config.marks import TABLES
 from snm.config.settings import Config
 
-__all__ = ["as_declared", "flatten_settings", "in_groups", "shown_type", "with_groups"]
+__all__ = [
+    "as_declared",
+    "fields_with_marks",
+    "flatten_settings",
+    "in_groups",
+    "shown_type",
+    "with_groups",
+]
 
 # What the value of a setting is, where tyro would show STR. `snm.config` does not import tyro.
 _PLACEHOLDERS = dict.fromkeys(TABLES, "NAME") | {"monitor": "METRIC", "mesh": "AXIS=N,..."}
@@ -31,6 +39,15 @@ _TITLES = {
 }
 
 
+def fields_with_marks(kind: Any) -> Iterator[tuple[dataclasses.Field[Any], Any, tuple[Any, ...]]]:
+    """The fields of a dataclass, each with its type and the marks that `Annotated` adds to it."""
+    hints = get_type_hints(kind, include_extras=True)
+    for field in dataclasses.fields(kind):
+        hint = hints[field.name]
+        plain, *marks = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+        yield field, plain, tuple(marks)
+
+
 @functools.cache
 def shown_type(kind: type) -> Any:
     """A subclass of a dataclass for tyro to parse; `as_declared` converts its instances.
@@ -39,18 +56,16 @@ def shown_type(kind: type) -> Any:
     they are. Dataclasses in its fields are replaced too, but for settings, which `with_groups`
     replaces.
     """
-    hints, fields = get_type_hints(kind, include_extras=True), []
-    for field in dataclasses.fields(kind):
-        hint, default, factory = hints[field.name], field.default, field.default_factory
-        plain, marks = getattr(hint, "__origin__", hint), getattr(hint, "__metadata__", ())
+    fields = []
+    for field, plain, marks in fields_with_marks(kind):
+        default, factory = field.default, field.default_factory
         if dataclasses.is_dataclass(plain) and plain is not Config:
-            factory = shown_type(plain)  # type: ignore[arg-type]
-            hint = Annotated[(factory, *marks)]
+            plain = factory = shown_type(plain)  # type: ignore[arg-type]
         elif plain is not Config:
             placeholder = _PLACEHOLDERS.get(field.name)
-            hint = Annotated[hint, arg(metavar=placeholder, help_behavior_hint=_default_hint)]
+            marks = (*marks, arg(metavar=placeholder, help_behavior_hint=_default_hint))
         copied = dataclasses.field(default=default, default_factory=factory)
-        fields.append((field.name, hint, copied))
+        fields.append((field.name, Annotated[(plain, *marks)] if marks else plain, copied))
     return dataclasses.make_dataclass(
         kind.__name__,
         fields,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from collections.abc import Sequence
-from typing import Annotated, Any, NamedTuple, Union, get_args, get_type_hints
+from typing import Annotated, Any, NamedTuple, Union, get_args
 
 import tyro
 from tyro.conf import FlagCreatePairsOff, OmitSubcommandPrefixes, Positional, subcommand
@@ -26,7 +26,7 @@ from snm.cli.evaluate import Evaluate
 from snm.cli.help_text import unwrap_paragraphs
 from snm.cli.plan import Plan
 from snm.cli.predict.verb import Predict
-from snm.cli.shown_types import in_groups, shown_type, with_groups
+from snm.cli.shown_types import fields_with_marks, in_groups, shown_type, with_groups
 from snm.cli.train.verb import Train
 from snm.compare.cli import Compare
 from snm.config.settings import Config
@@ -177,15 +177,12 @@ _NO_NEGATION = get_args(FlagCreatePairsOff[Any])[-1]  # type: ignore[misc]
 
 def options(kind: Any) -> list[str]:
     """The options that tyro derives from a dataclass; most booleans have two, --x and --no-x."""
-    hints = get_type_hints(kind, include_extras=True)
     names = []
-    for field in dataclasses.fields(kind):
-        hint = hints[field.name]
-        plain, markers = getattr(hint, "__origin__", hint), getattr(hint, "__metadata__", ())
+    for field, plain, marks in fields_with_marks(kind):
         name = flag_of(field.name)
         if dataclasses.is_dataclass(plain):
             names += options(plain)
-        elif _POSITIONAL not in markers:
-            has_negation = plain is bool and _NO_NEGATION not in markers
+        elif _POSITIONAL not in marks:
+            has_negation = plain is bool and _NO_NEGATION not in marks
             names += [name, flag_of(f"no_{field.name}")] if has_negation else [name]
     return names

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tyro.conf import Positional, arg
 
 from snm.errors import InputError
+from snm.stores.marks import CopiedFolder
 from snm.text import counted
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class Doctor:
       snm doctor path/to/eurlex --json
     """
 
-    path: Annotated[Positional[str], arg(metavar="DATA|RUN")]
+    path: Annotated[Positional[CopiedFolder[str]], arg(metavar="DATA|RUN")]
     """Folder of a data set or of a run, or `synthetic`."""
     json: bool = False
     """Print one JSON object."""

@@ -12,6 +12,7 @@ from tyro.extras import literal_type_from_choices
 
 from snm.errors import InputError, flag_of
 from snm.export.index_libraries import LIBRARIES, GraphSettings
+from snm.stores.marks import CopiedRun
 from snm.text import counted, format_bytes
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class Export:
       snm evaluate runs/eurlex --index out/index
     """
 
-    run: Annotated[Positional[Path], arg(metavar="RUN")]
+    run: Annotated[Positional[CopiedRun[Path]], arg(metavar="RUN")]
     """Folder of a run, or its address in a store, such as gs://bucket/runs/a."""
     to: Annotated[str, arg(constructor=_FORMS)]
     """Format: arrays (npy, npz, safetensors), a folder for the Hugging Face Hub (hub) or an index

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import Positional, arg
 
 from snm.errors import InputError
+from snm.stores.marks import CopiedRun
 from snm.text import counted
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Grow:
       snm train data/grown --run-dir runs/b --warm-start runs/grown
     """
 
-    run: Annotated[Positional[Path], arg(metavar="RUN")]
+    run: Annotated[Positional[CopiedRun[Path]], arg(metavar="RUN")]
     """Folder of a finished run."""
     out: Path
     """Folder of the new run; must not exist."""

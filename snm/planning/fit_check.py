@@ -35,7 +35,7 @@ from snm.planning.remedies import find_remedies
 from snm.runs.folder import RunFolder
 from snm.stores.address import Address
 from snm.text import format_bytes
-from snm.trainer.start.prepare import checkpoint_periods, label_name_points
+from snm.trainer.start.prepare import label_name_points, save_times
 
 __all__ = [
     "MemoryCheck",
@@ -216,10 +216,10 @@ def _most_checkpoints(config: ResolvedConfig, dataset: Dataset, state: int) -> i
         points += names.num_points
     steps_per_epoch = math.ceil(points / config.batch_size)
     steps = max(1, round(config.epochs * steps_per_epoch))
-    every, part_steps = checkpoint_periods(config, steps_per_epoch, state)
-    saved, most = math.ceil(steps / every), config.keep_checkpoints + 1
-    if part_steps:
-        saved = math.ceil(config.epochs) * math.ceil(steps_per_epoch / part_steps)
+    saves = save_times(config, steps_per_epoch, state)
+    saved, most = math.ceil(steps / saves.every), config.keep_checkpoints + 1
+    if saves.within_epoch:
+        saved = math.ceil(config.epochs) * math.ceil(steps_per_epoch / saves.within_epoch)
     of_refit = min(saved, most) if config.refit else 0
     if config.validation_fraction:
         saved += math.ceil(steps / (config.evaluate_every or steps_per_epoch))

@@ -77,7 +77,7 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
         ),
         scoring_temporaries=scores,
         device_data=state_bytes(source.resident_shapes()) // source.data_parts,
-        background_checkpoints=(validates or prepared.first_checkpoint < prepared.total_steps)
+        background_checkpoints=(validates or prepared.saves.first < prepared.total_steps)
         and has_memory_for_copy(shapes),
         validates=validates,
         members=config.members,

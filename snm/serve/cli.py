@@ -16,6 +16,7 @@ from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from snm.errors import InputError, flag_of
 from snm.serve.limits import Limits
+from snm.stores.marks import CopiedFolder, CopiedRun
 from snm.system.imports import requires_extra
 
 if TYPE_CHECKING:
@@ -47,10 +48,10 @@ class Serve:
       curl -d '{"features": [{"3": 1, "17": 2.5}]}' localhost:8080/predict
     """
 
-    run: Annotated[Positional[Path], arg(metavar="RUN")]
+    run: Annotated[Positional[CopiedRun[Path]], arg(metavar="RUN")]
     """Folder of a run, or of `snm export --to npy` or `--to hub`; or an address of one in a store
     (gs://bucket/runs/a) or on the Hugging Face Hub (hf://owner/name)."""
-    index: Path | None = None
+    index: CopiedFolder[Path | None] = None
     """Index written by `snm export`, used instead of exact search."""
     host: str = "127.0.0.1"
     """Address to listen on."""

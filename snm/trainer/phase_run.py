@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 from jax.sharding import Mesh
 
+from snm.batches.dispatches import LAST_STEP
 from snm.batches.sources.source import Source
 from snm.checkpoints.in_memory import BestState
 from snm.checkpoints.writer import Store
@@ -50,8 +51,7 @@ def open_phase(
     member: int = 1,
     epochs: float | None = None,
     *,
-    probe: Callable[[Predictor], dict[str, Any]] | None = None,
-    probe_every: int = 0,
+    probe: Probe[Predictor] | None = None,
 ) -> PhaseRun:
     """Prepares a phase; resumes it from its newest checkpoint, or starts it if there is none.
 
@@ -61,14 +61,13 @@ def open_phase(
       member: counted from 1.
       epochs: passes after which to stop; None is `config.epochs`. The learning rates decay over
         `config.epochs` either way.
-      probe: a function of the model that is called regularly.
-      probe_every: steps between its calls; 0 is once an epoch.
+      probe: a function of the model that is called regularly; None is none.
 
     Raises:
       InputError: a checkpoint of another run, or one beyond the last step.
     """
     config = inputs.config
-    prepared, programs = _set_up(inputs, phase, 0 if probe is None else probe_every)
+    prepared, programs = _set_up(inputs, phase, [] if probe is None else [probe.every])
     last_step, steps_per_epoch = prepared.total_steps, prepared.source.steps_per_epoch
     if epochs is not None:
         last_step = max(1, round(epochs * steps_per_epoch))
@@ -115,7 +114,6 @@ def open_phase(
         state=state,
         notes=list(dict.fromkeys(notes)),
         probe=probe,
-        probe_every=probe_every,
     )
 
 
@@ -152,13 +150,13 @@ def open_phase_in_memory(
 
 
 def _set_up(
-    inputs: PhaseInputs, phase: Phase, probe_every: int = 0, *, more_phases: bool = False
+    inputs: PhaseInputs, phase: Phase, periods: Sequence[int] = (), *, more_phases: bool = False
 ) -> tuple[Prepared, StepPrograms]:
     config, dataset = inputs.config, inputs.dataset
     names = label_name_points(config, dataset)
     with part("preparing batches"):
         prepared = prepare(
-            config, dataset.train, inputs.weighting, phase.rows, names, probe_every=probe_every
+            config, dataset.train, inputs.weighting, phase.rows, names, periods=periods
         )
         prepared.source.check_device_draw()
     options = step_options if more_phases else prepared.step_options
@@ -208,7 +206,6 @@ class PhaseRun:
       state: the parameters at `progress.step`; None while it trains, and if they are not needed.
       notes: lines for the user at its start.
       probe: a function of the model that is called regularly, or None.
-      probe_every: steps between its calls; 0 is once an epoch.
     """
 
     inputs: PhaseInputs
@@ -221,8 +218,7 @@ class PhaseRun:
     progress: Counters
     state: TrainState | None
     notes: list[str] = dataclasses.field(default_factory=list)
-    probe: Callable[[Predictor], dict[str, Any]] | None = None
-    probe_every: int = 0
+    probe: Probe[Predictor] | None = None
 
     @property
     def mesh(self) -> Mesh | None:
@@ -311,12 +307,11 @@ class PhaseRun:
     def _loop_plan(self) -> LoopPlan:
         prepared = self.prepared
         # A phase in memory cannot be resumed, so it saves only the best and the last state.
-        saves = self.folder is not None
+        saves = LAST_STEP if self.folder is None else prepared.saves
         return LoopPlan(
             self.last_step,
             prepared.steps_per_dispatch,
-            prepared.checkpoint_every if saves else 0,
-            prepared.part_steps if saves else 0,
+            saves,
             prepared.config.on_nonfinite,
             prepared.point_ids,
         )
@@ -345,20 +340,12 @@ class PhaseRun:
         return Validation(metrics, every, config.monitor, config.patience)
 
     @property
-    def _probe(self) -> Probe | None:
+    def _probe(self) -> Probe[TrainState] | None:
         probe = self.probe
         if probe is None:
             return None
-        every = self.probe_every or self.source.steps_per_epoch
-
-        def checked(state: TrainState) -> dict[str, Any]:
-            result = probe(self._predictor(state))
-            if not isinstance(result, dict):
-                found = f"{type(result).__name__} returned"
-                raise InputError("probe", found, "a dict of what it found, name -> number")
-            return result
-
-        return Probe(checked, every)
+        every = probe.every or self.source.steps_per_epoch
+        return Probe(lambda state: probe.function(self._predictor(state)), every)
 
 
 def _with_trace(events: Iterator[Event], folder: Path | None) -> Iterator[Event]:

@@ -6,8 +6,6 @@ import contextlib
 import dataclasses
 import functools
 from collections.abc import Callable, Generator
-from pathlib import Path
-from typing import Any
 
 from snm.config.resolved import ResolvedConfig
 from snm.config.settings import Config
@@ -36,25 +34,13 @@ from snm.trainer.memory.plan import MemoryPlan
 from snm.trainer.parallel_members import Stop, run_members
 from snm.trainer.phase import Phase, RunInputs, TrainedPhase, first_phase
 from snm.trainer.phase_run import PhaseRun, open_phase
+from snm.trainer.request import RunRequest
 from snm.trainer.result import data_summary, run_origin, test_metrics, training_summary
 from snm.trainer.start.prepare import members_at_once
 from snm.trainer.start.start_notes import notes_on_settings
 from snm.trainer.start.warm_start import WarmStart
 
-__all__ = ["PlannedRun", "RunRequest"]
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class RunRequest:
-    """The arguments of a run beside its settings; `snm.training` explains the attributes."""
-
-    source: str | Path | None = None
-    warm_start: str | Path | None = None
-    same_ids: bool = False
-    profile: bool = False
-    probe: Callable[[Predictor], dict[str, Any]] | None = None
-    probe_every: int = 0
-    stop: Callable[[], bool] | None = None
+__all__ = ["PlannedRun"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -249,7 +235,6 @@ class _Run:
             self.inputs.of_member(1),
             self.make_first_phase(1),
             probe=request.probe,
-            probe_every=request.probe_every,
         )
 
     def write_inputs(self) -> None:

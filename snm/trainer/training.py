@@ -13,15 +13,15 @@ from typing import Any
 
 from snm.config.settings import Config
 from snm.data.dataset import Dataset
-from snm.distributed.dataset import load_together
 from snm.errors import InputError
 from snm.prediction.predictor import Predictor
 from snm.runs.events import Event, Finished
 from snm.runs.log.progress_bar import in_notebook, show_progress
 from snm.runs.mirror import open_location
-from snm.runs.same_command import check_same_command
-from snm.system.timing import part, timed_separately
-from snm.trainer.run import PlannedRun, RunRequest
+from snm.system.timing import timed_separately
+from snm.trainer.request import RunRequest, load_for_run
+from snm.trainer.run import PlannedRun
+from snm.trainer.steps.loop import Probe
 
 __all__ = ["train", "training"]
 
@@ -116,25 +116,15 @@ def training(
             raise InputError("config", f"{config!r}"[:80], expected)
         if not isinstance(run_dir, (str, os.PathLike)):
             raise InputError("run_dir", f"{run_dir!r}"[:80], "a folder, or an address in a store")
-        _check_probe(probe, probe_every)
-        check_same_command(
-            data,
-            config,
-            run_dir,
-            {"warm_start": warm_start is not None, "same_ids": same_ids,
-             "probe": probe is not None, "probe_every": probe_every},
-        )  # fmt: skip
-        with part("reading"):
-            dataset = data if isinstance(data, Dataset) else load_together(data)
         request = RunRequest(
             source=data if source is None and not isinstance(data, Dataset) else source,
             warm_start=warm_start,
             same_ids=same_ids,
             profile=profile,
-            probe=probe,
-            probe_every=probe_every,
+            probe=_make_probe(probe, probe_every),
             stop=stop,
         )
+        dataset = load_for_run(data, config, run_dir, request)
         with open_location(run_dir) as location:
             yield from PlannedRun.of(dataset, config, location).events(request)
 
@@ -142,11 +132,29 @@ def training(
     return show_progress(events) if (in_notebook() if progress is None else progress) else events
 
 
-def _check_probe(probe: object, probe_every: object) -> None:
-    if probe is not None and not callable(probe):
-        raise InputError("probe", f"{probe!r}"[:80], "a function of a Predictor, or None")
-    if not isinstance(probe_every, numbers.Integral) or probe_every < 0:
+def _make_probe(
+    function: Callable[[Predictor], dict[str, Any]] | None, every: int
+) -> Probe[Predictor] | None:
+    """The probe of these arguments of `training`, which checks what the function returns.
+
+    Raises:
+      InputError: arguments that cannot be used.
+    """
+    if function is not None and not callable(function):
+        raise InputError("probe", f"{function!r}"[:80], "a function of a Predictor, or None")
+    if not isinstance(every, numbers.Integral) or every < 0:
         expected = "a whole number of steps, or 0 for once an epoch"
-        raise InputError("probe_every", f"{probe_every!r}"[:80], expected)
-    if probe_every and probe is None:
-        raise InputError("probe_every", f"{probe_every} and no probe", "a probe to call")
+        raise InputError("probe_every", f"{every!r}"[:80], expected)
+    if function is None:
+        if every:
+            raise InputError("probe_every", f"{every} and no probe", "a probe to call")
+        return None
+
+    def checked(predictor: Predictor) -> dict[str, Any]:
+        result = function(predictor)
+        if not isinstance(result, dict):
+            found = f"{type(result).__name__} returned"
+            raise InputError("probe", found, "a dict of what it found, name -> number")
+        return result
+
+    return Probe(checked, every)

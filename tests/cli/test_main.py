@@ -172,12 +172,12 @@ def test_dry_run_counts_the_steps_as_training_does(tmp_path, capsys, flags, of_e
 
 def test_training_loads_as_several_processes_do(data, tmp_path, monkeypatch):
     """By what leaves on the disk the points that belong to others."""
-    from snm.distributed import dataset as shares
+    from snm.trainer import request
 
     asked = []
-    load = shares.load_together
+    load = request.load_together
     monkeypatch.setattr(
-        shares, "load_together", lambda source: asked.append(source) or load(source)
+        request, "load_together", lambda source: asked.append(source) or load(source)
     )
     call("train", data, "--run-dir", tmp_path / "run", *tiny.FLAGS, "--dry-run")
     assert asked == [str(data)]

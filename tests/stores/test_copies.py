@@ -1,8 +1,10 @@
 """Data and runs are copied once from a store, and anew where the store changes."""
 
+import dataclasses
 import os
 import random
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,8 +12,11 @@ import tiny
 from command_line import call, refused
 
 import snm
+from snm.cli.main import with_local_copies
+from snm.errors import InputError
 from snm.stores import copies
 from snm.stores.copies import local_copy
+from snm.stores.marks import CopiedFolder, CopiedRun, OwnAddress
 from snm.system import disk
 
 DATA = "flaky://bucket/data/tiny"
@@ -103,6 +108,29 @@ def test_nothing_at_an_address_is_one_line(flaky, capsys):
     assert refused(capsys, "data", "synth", out).startswith(
         f"{out}: found an address of a store, expected a path of this machine"
     )
+
+
+@dataclasses.dataclass
+class _Verb:
+    model: CopiedRun[Path] = Path()
+    table: CopiedFolder[Path | None] = None
+    kept: OwnAddress[str | Path] = ""
+    run: str | Path = ""  # no mark, whatever its name
+
+
+def test_marks_say_which_options_of_a_verb_are_copied(flaky, data):
+    put(flaky, data, DATA)
+    address = Path(DATA)
+    before = _Verb(model=address, table=address, kept=address, run=DATA)
+    after = with_local_copies(before)
+    assert after.model == after.table == local_copy(DATA)
+    assert (after.kept, after.run) == (address, DATA)
+    hub = _Verb(model=Path("hf://owner/name"))
+    assert with_local_copies(hub) == hub
+    with pytest.raises(InputError, match=r"run: found the address .* a path of this machine"):
+        with_local_copies(_Verb(run=address))
+    with pytest.raises(InputError, match="nowhere: found no such folder, expected the folder of a"):
+        with_local_copies(_Verb(model=Path("nowhere")))
 
 
 def test_a_store_that_gives_up_is_one_line(flaky, data, capsys):

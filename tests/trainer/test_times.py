@@ -64,7 +64,7 @@ def test_trainings_in_turns_measure_themselves(folder, tmp_path, monkeypatch):
         sleep(0.2)
         return data
 
-    monkeypatch.setattr("snm.trainer.training.load_together", slow)
+    monkeypatch.setattr("snm.trainer.request.load_together", slow)
     first = snm.training(folder, tiny.CONFIG, tmp_path / "a")
     second = snm.training(data, tiny.CONFIG, tmp_path / "b")
     next(first)

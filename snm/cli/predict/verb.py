@@ -13,6 +13,7 @@ from tyro.conf import Positional, arg
 from snm.cli.predict.streams import PointBlock, no_texts_error, open_output, read_points
 from snm.data.formats.questions import InputForm
 from snm.errors import InputError
+from snm.stores.marks import CopiedRun
 from snm.text import counted
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Predict:
       snm predict runs/articles new.csv --threshold micro-f1
     """
 
-    run: Annotated[Positional[Path], arg(metavar="RUN")]
+    run: Annotated[Positional[CopiedRun[Path]], arg(metavar="RUN")]
     """Folder of a run, or of `snm export --to npy` or `--to hub`; or an address of one in a store
     (gs://bucket/runs/a) or on the Hugging Face Hub (hf://owner/name)."""
     input: Annotated[Positional[Path | None], arg(metavar="INPUT")] = None

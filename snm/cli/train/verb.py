@@ -12,6 +12,7 @@ from tyro.conf import OmitArgPrefixes, Positional, arg
 from snm.cli.train.display import Display
 from snm.config.settings import Config
 from snm.errors import STOPPED, InputError
+from snm.stores.marks import OwnAddress
 from snm.text import counted, format_bytes
 
 if TYPE_CHECKING:
@@ -81,14 +82,14 @@ class Train:
     """Folder of the data set, or `synthetic`; a `weights.txt` in it weighs the training points, a
     `label_weights.txt` the labels. An address such as gs://bucket/eurlex (extra gcs) or s3://...
     (extra s3) is copied first."""
-    run_dir: Path
+    run_dir: OwnAddress[Path]
     """Folder of the run; refused if it holds a run with other settings or other data. At an address
     in a store, each checkpoint and the result appear as a whole."""
     config: Path | None = None
     """TOML file with settings, such as the config.toml of a run."""
     dry_run: bool = False
     """Print the settings, which of them were chosen for DATA, and sizes, without training."""
-    warm_start: Path | None = None
+    warm_start: OwnAddress[Path | None] = None
     """Folder of a run whose parameters initialize this one; labels are mapped by their names."""
     same_ids: bool = False
     """Take labels without names to mean the same in DATA as in the run of --warm-start."""
@@ -134,21 +135,22 @@ def run_training(command: Train) -> None:
     from snm.system.timing import part
 
     with waiting("starting"), part("starting"):
-        from snm.distributed.dataset import load_together
         from snm.distributed.processes import is_first_process
         from snm.runs.log.trackers import log_to_trackers
-        from snm.runs.same_command import check_same_command
+        from snm.trainer.request import RunRequest, load_for_run
 
     console.quiet = not is_first_process()
     _check_options(command)
-    asked = {
-        "dry_run": command.dry_run,
-        "warm_start": command.warm_start is not None,
-        "same_ids": command.same_ids,
-    }
-    check_same_command(command.data, command.settings, command.run_dir, asked)
-    with waiting(f"reading {command.data}"), part("reading"):
-        dataset = load_together(command.data)
+    request = RunRequest(
+        source=command.data,  # as typed, so that `evaluate` finds the data again
+        warm_start=command.warm_start,
+        same_ids=command.same_ids,
+        profile=command.watching.profile,
+    )
+    with waiting(f"reading {command.data}"):
+        dataset = load_for_run(
+            command.data, command.settings, command.run_dir, request, dry_run=command.dry_run
+        )
     if command.dry_run:
         _print_settings(dataset, command.settings)
         return
@@ -158,7 +160,7 @@ def run_training(command: Train) -> None:
         from snm.runs.mirror import open_location
         from snm.stores.address import Address
         from snm.system.signals import announced_stop
-        from snm.trainer.run import PlannedRun, RunRequest
+        from snm.trainer.run import PlannedRun
 
     with open_location(command.run_dir) as location:
         with waiting("planning"), part("planning"):
@@ -169,13 +171,7 @@ def run_training(command: Train) -> None:
             if warning is not None:
                 say(warning)
         with progress_bar() as bar, announced_stop(_STOP_NOTE, _RESUME_NOTE) as stop:
-            request = RunRequest(
-                source=command.data,  # as typed, so that `evaluate` finds the data again
-                warm_start=command.warm_start,
-                same_ids=command.same_ids,
-                profile=command.watching.profile,
-                stop=stop,
-            )
+            request = dataclasses.replace(request, stop=stop)
             display = Display(bar, run.config.members)
             services = command.watching.log_to if is_first_process() else ()
             for event in log_to_trackers(run.events(request), services, location.folder):

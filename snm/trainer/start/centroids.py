@@ -110,9 +110,7 @@ def _sum_on_devices(prepared: Prepared, state: TrainState) -> TrainState:
     program = jitted_steps(prepared.model, source, shape, mesh, centroid_step, answer_options)
     state = _map_class_rows(state, _shorten)
     steps = prepared.steps_per_dispatch
-    dispatches = split_into_dispatches(
-        source, 0, source.steps_per_epoch, steps, periods=[], stage_starts=[]
-    )
+    dispatches = split_into_dispatches(source, 0, source.steps_per_epoch, steps)
     for _, _, stack in prefetch_stacks(lambda _: source, dispatches, mesh, steps):
         state, _ = program(state, resident, stack)
     return _map_class_rows(state, _normalize_rows)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterable
 
 import numpy as np
 from jax.sharding import Mesh
 from numpy.typing import NDArray
 
-from snm.batches.dispatches import dispatch_length
+from snm.batches.dispatches import SaveTimes, dispatch_length
 from snm.batches.item_splits import add_splits
 from snm.batches.sources.build import make_run_source
 from snm.batches.sources.source import Source
@@ -30,11 +31,11 @@ from snm.model.model import Model, abstract_state
 __all__ = [
     "Prepared",
     "add_training_points",
-    "checkpoint_periods",
     "dim_multiple",
     "label_name_points",
     "members_at_once",
     "prepare",
+    "save_times",
     "steps_per_dispatch",
 ]
 
@@ -73,10 +74,7 @@ class Prepared:
       stages: of the run, in order; the first begins at step 0.
       total_steps: `config.epochs` passes over the points.
       steps_per_dispatch: steps that the device runs between two exchanges with the host.
-      checkpoint_every: steps between checkpoints, counted from the start of the run; by default
-        whole epochs.
-      part_steps: steps between checkpoints within an epoch, counted from its start, if an epoch is
-        long; else 0. The last part is shorter.
+      saves: when checkpoints are saved; by default after whole epochs, and within long ones.
       point_ids: int64 [N], the row in the training file of each point of the source; -1 - l if the
         point is the name of label l.
     """
@@ -88,14 +86,8 @@ class Prepared:
     stages: list[Stage]
     total_steps: int
     steps_per_dispatch: int
-    checkpoint_every: int
-    part_steps: int
+    saves: SaveTimes
     point_ids: NDArray[np.int64]
-
-    @property
-    def first_checkpoint(self) -> int:
-        """The step of the first checkpoint, if the run is so long and no better one is saved."""
-        return self.part_steps or self.checkpoint_every
 
     @property
     def stage_shares(self) -> list[tuple[float, Model, Source]]:
@@ -124,7 +116,7 @@ def prepare(
     rows: NDArray[np.int64] | None = None,
     extra_points: Points | None = None,
     *,
-    probe_every: int = 0,
+    periods: Iterable[int] = (),
 ) -> Prepared:
     """Prepares the training of one member.
 
@@ -134,7 +126,8 @@ def prepare(
       weighting: of features, fitted.
       rows: int64 [m], ascending, the points to train on; None is all.
       extra_points: further points, all trained on; see `label_name_points`.
-      probe_every: steps between two calls of the probe; 0 is no probe, or once an epoch.
+      periods: in steps, at whose ends a dispatch must end, beside those of the settings; 0 for
+        none.
 
     Raises:
       InputError: a mesh that does not suit the devices, labels or batches; on a TPU, a `dim` that
@@ -157,8 +150,8 @@ def prepare(
     total_steps = source.schedule.steps
     evaluate_every = config.evaluate_every if config.validation_fraction else 0
     size = state_bytes(abstract_state(model))
-    checkpoint_every, part_steps = checkpoint_periods(config, source.steps_per_epoch, size)
-    periods = checkpoint_every, part_steps, evaluate_every, probe_every
+    saves = save_times(config, source.steps_per_epoch, size)
+    periods = *saves, evaluate_every, *periods
     return Prepared(
         config=config,
         mesh=mesh,
@@ -167,30 +160,27 @@ def prepare(
         stages=head_stages(config, num_labels, total_steps),
         total_steps=total_steps,
         steps_per_dispatch=dispatch_length(source, _most_steps(config), periods),
-        checkpoint_every=checkpoint_every,
-        part_steps=part_steps,
+        saves=saves,
         point_ids=point_ids[points.labelled(rows)],
     )
 
 
-def checkpoint_periods(
-    config: ResolvedConfig, steps_per_epoch: int, checkpoint_bytes: int
-) -> tuple[int, int]:
-    """`Prepared.checkpoint_every` and `part_steps`; unless given, they are long beside saving.
+def save_times(config: ResolvedConfig, steps_per_epoch: int, checkpoint_bytes: int) -> SaveTimes:
+    """When a run saves; unless the settings say it, the steps between are long beside saving.
 
     A part of an epoch has whole dispatches, so that epochs have dispatches of the same few lengths.
     """
     if config.checkpoint_every:
-        return config.checkpoint_every, 0
+        return SaveTimes(config.checkpoint_every)
     fewest, most = _CHECKPOINT_STEPS_RANGE
     steps = min(max(fewest, _CHECKPOINT_STEPS_PER_MIB * (checkpoint_bytes >> 20)), most)
     longest = max(steps, _LONG_EPOCH_STEPS)
     if steps_per_epoch <= longest:
-        return steps_per_epoch * math.ceil(steps / steps_per_epoch), 0
+        return SaveTimes(steps_per_epoch * math.ceil(steps / steps_per_epoch))
     part = math.ceil(steps_per_epoch / math.ceil(steps_per_epoch / longest))
     most_steps = _most_steps(config)
     part = most_steps * math.ceil(part / most_steps)
-    return steps_per_epoch, part if part < steps_per_epoch else 0
+    return SaveTimes(steps_per_epoch, part if part < steps_per_epoch else 0)
 
 
 def _most_steps(config: ResolvedConfig) -> int:

@@ -16,14 +16,14 @@ import itertools
 import math
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from jax.sharding import Mesh
 from numpy.typing import NDArray
 
 from snm.batches.device_parts import spread_points, spread_stack
-from snm.batches.dispatches import split_into_dispatches
+from snm.batches.dispatches import LAST_STEP, SaveTimes, split_into_dispatches
 from snm.batches.sources.source import Source
 from snm.checkpoints.writer import Store, make_writer
 from snm.errors import StoppedError
@@ -52,6 +52,8 @@ __all__ = [
     "run_steps",
 ]
 
+Trained = TypeVar("Trained")
+
 
 class Validation(NamedTuple):
     """Validation while training: it selects the best checkpoint, and stops a run early.
@@ -69,15 +71,16 @@ class Validation(NamedTuple):
     patience: int
 
 
-class Probe(NamedTuple):
-    """A function of the state whose result is an event Probed; its time is no training time.
+class Probe(NamedTuple, Generic[Trained]):
+    """A function of the model whose result is an event Probed; its time is no training time.
 
     Attributes:
-      function: of a state.
+      function: of a `Predictor`, as the user gives it, or in the loop of a `TrainState`.
       every: steps between its calls; it is also called before the first and after the last step.
+        0 is once an epoch; the loop needs the number.
     """
 
-    function: Callable[[TrainState], dict[str, Any]]
+    function: Callable[[Trained], dict[str, Any]]
     every: int
 
 
@@ -87,17 +90,14 @@ class LoopPlan(NamedTuple):
     Attributes:
       last_step: steps of the whole run.
       steps_per_dispatch: the most steps per dispatch.
-      checkpoint_every: steps between checkpoints. The best ones and the last are saved too; with 0,
-        only these.
-      part_steps: steps between checkpoints within an epoch, counted from its start; 0 for none.
+      saves: when checkpoints are saved; the best ones are saved too.
       on_nonfinite: `stop` raises; `skip` skips such steps, and raises after an epoch of them.
       point_ids: int64 [N], the ids of the source's points in messages; None numbers them from 0.
     """
 
     last_step: int
     steps_per_dispatch: int
-    checkpoint_every: int
-    part_steps: int = 0
+    saves: SaveTimes = LAST_STEP
     on_nonfinite: str = "stop"
     point_ids: NDArray[np.int64] | None = None
 
@@ -110,7 +110,7 @@ def run_steps(
     checkpoints: Store,
     *,
     validation: Validation | None = None,
-    probe: Probe | None = None,
+    probe: Probe[TrainState] | None = None,
     stop: Callable[[], bool] | None = None,
 ) -> Generator[Event, None, TrainState]:
     """Trains from `progress.step` to `plan.last_step`, and yields events.
@@ -140,20 +140,15 @@ def run_steps(
     source, mesh = programs.source, programs.mesh
     last_step = plan.last_step
     resident = spread_points(source.resident_arrays(), mesh)
-    periods = [plan.checkpoint_every]
-    if validation is not None:
-        periods.append(validation.every)
-    if probe is not None:
-        periods.append(probe.every)
-    stage_starts = [stage.first_step for stage in programs.stages]
+    periods = [look.every for look in (validation, probe) if look is not None]
     dispatches = split_into_dispatches(
         source,
         progress.step,
         last_step,
         plan.steps_per_dispatch,
-        periods,
-        stage_starts,
-        plan.part_steps,
+        saves=plan.saves,
+        periods=periods,
+        stage_starts=[stage.first_step for stage in programs.stages],
     )
     if probe is not None and not progress.step:
         yield Probed(0, 0.0, probe.function(state))
@@ -184,10 +179,7 @@ def run_steps(
             step = first + count
             evaluate_now = validation is not None and _is_due(step, validation.every, last_step)
             probe_now = probe is not None and _is_due(step, probe.every, last_step)
-            step_of_epoch = step % source.steps_per_epoch
-            save_now = _is_due(step, plan.checkpoint_every, last_step) or (
-                plan.part_steps > 0 and step_of_epoch % plan.part_steps == 0
-            )
+            save_now = plan.saves.is_due(step, source.steps_per_epoch, last_step)
             stopping = stop is not None and stop()
             if not (evaluate_now or probe_now or save_now or stopping):
                 continue
@@ -316,7 +308,7 @@ class _Clock:
 
 
 def _is_due(step: int, every: int, last: int) -> bool:
-    return step == last or (every > 0 and step % every == 0)
+    return step == last or step % every == 0
 
 
 def prefetch_stacks(

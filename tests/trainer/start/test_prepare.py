@@ -133,8 +133,7 @@ def test_large_tables_are_saved_after_more_steps(mebibytes, asked, expected, dat
     config = resolve(dataclasses.replace(tiny.CONFIG, checkpoint_every=asked), data)
     monkeypatch.setattr("snm.trainer.start.prepare.state_bytes", lambda state: mebibytes << 20)
     prepared = prepare(config, data.train, Weighting.fit(config.weighting, data.train.features))
-    assert (prepared.checkpoint_every, prepared.part_steps) == (expected, 0)
-    assert prepared.first_checkpoint == expected
+    assert prepared.saves == (expected, 0) and prepared.saves.first == expected
 
 
 @pytest.mark.parametrize(
@@ -156,8 +155,7 @@ def test_a_long_epoch_is_saved_at_parts_of_it(mebibytes, steps, most, expected, 
     monkeypatch.setattr("snm.trainer.start.prepare.state_bytes", lambda state: mebibytes << 20)
     monkeypatch.setattr(Source, "steps_per_epoch", steps)
     prepared = prepare(config, data.train, Weighting.fit(config.weighting, data.train.features))
-    assert (prepared.checkpoint_every, prepared.part_steps) == (steps, expected)
-    assert prepared.first_checkpoint == (expected or steps)
+    assert prepared.saves == (steps, expected) and prepared.saves.first == (expected or steps)
     assert prepared.steps_per_dispatch == min(most, steps)
 
 

@@ -8,7 +8,7 @@ import pytest
 from small_runs import config
 
 import snm
-from snm.batches.dispatches import dispatch_length, split_into_dispatches
+from snm.batches.dispatches import SaveTimes, dispatch_length, split_into_dispatches
 from snm.batches.sources.source import Source
 from snm.config.resolve import resolve
 from snm.data.weighting import Weighting
@@ -80,7 +80,7 @@ def test_looks_at_the_model_leave_nothing_to_fill_up(data, tmp_path, monkeypatch
 def test_steps_are_planned_as_they_are_taken(data):
     """A billion of them begin at once: 4 + 3 an epoch, and batches are those of their steps."""
     source = prepared(data, steps_per_dispatch=4).source
-    plan = split_into_dispatches(source, 0, 10**9, 4, periods=[], stage_starts=[])
+    plan = split_into_dispatches(source, 0, 10**9, 4)
     taken = list(itertools.islice(prefetch_stacks(lambda _: source, plan, None, 4), 4))
     assert [(first, count) for first, count, _ in taken] == [(0, 4), (4, 3), (7, 4), (11, 3)]
     assert [int(stack.step[0]) for *_, stack in taken] == [0, 4, 7, 11]
@@ -90,7 +90,8 @@ def test_every_epoch_has_the_same_dispatches(data, monkeypatch):
     """Of each length, a program is compiled: 12,007 steps are 4,032 + 4,032 + 123 * 32 + 7."""
     source, steps = prepared(data, data_on="host").source, 12_007
     monkeypatch.setattr(Source, "steps_per_epoch", steps)
-    found = list(split_into_dispatches(source, 0, 10 * steps, 32, [steps], [], part_steps=4032))
+    saves = SaveTimes(steps, within_epoch=4032)
+    found = list(split_into_dispatches(source, 0, 10 * steps, 32, saves=saves))
     assert {count for _, count in found} == {32, 7}
     ends = {first + count for first, count in found}
     assert ends >= {steps * e + end for e in range(10) for end in (4032, 8064, steps)}
