@@ -25,6 +25,7 @@ from snm.head import by_threshold, plan
 from snm.head.plan import pairs_are_cheaper
 from snm.machine import compiler
 from snm.machine.platform import compiling_for
+from snm.prediction.programs import jitted_queries, jitted_top
 from snm.sampling import permutation
 from snm.targets import programs
 from snm.targets.devices import make_devices
@@ -32,6 +33,7 @@ from snm.targets.module import Module
 from snm.targets.programs import Program, compile_and_analyse, compile_scoring, compile_training
 from snm.targets.table import TARGETS
 from snm.topk.blocks import Best
+from snm.trainer.steps.programs import jitted_assembly
 
 pytestmark = pytest.mark.accelerators
 
@@ -39,6 +41,13 @@ MIB = 1 << 20
 STEPS = 4
 LONGEST_SORT = 1024
 """Scores of a point. XLA:GPU's kernel for the best 16 takes more than that; it sorts fewer."""
+
+
+@pytest.fixture(autouse=True)
+def traced_anew() -> None:
+    """Forgets the programs of tests that change the forms."""
+    for cached in (jitted_assembly, jitted_queries, jitted_top):
+        cached.cache_clear()
 
 
 @functools.lru_cache
