@@ -39,7 +39,9 @@ def source_with(data, name, *, resident=False, data_parts=None):
     model = make_model(config, data.train.num_features, data.train.num_labels)
     source = make_source(
         model.spec, data.train.features, data.train.labels,
-        BatchSettings(batch_size=16, seed=9, sampler=name, frequency_power=0.5),
+        BatchSettings(
+            batch_size=16, seed=9, sampler=name, sampler_options={"frequency_power": 0.5}
+        ),
         resident=resident, data_parts=data_parts,
     )  # fmt: skip
     return model, source
@@ -50,8 +52,10 @@ def test_a_draw_is_a_function_of_the_step_and_keeps_its_shape(name):
     kind = SAMPLERS[name]
     frequency = np.arange(K)[::-1].copy() if kind.needs_label_frequency else None
     draws = np.full((2, K), 0.5) if kind.needs_batch_positives else None
+    options = {"frequency_power": 0.75} if name == "frequency" else {}
     inputs = SamplerInputs(num_labels=K, size=9, seed=4, num_points=90, batch_size=6,
-                           label_frequency=frequency, label_draws=draws)  # fmt: skip
+                           label_frequency=frequency, label_draws=draws,
+                           options=options)  # fmt: skip
     sampler = kind.build(inputs)
     with pytest.raises(dataclasses.FrozenInstanceError):
         sampler.num_labels = 3
@@ -163,7 +167,7 @@ def test_nothing_is_drawn_where_all_labels_are_negatives(data):
     head = make_model(config, data.train.num_features, K).spec
     source = make_source(
         head, data.train.features, data.train.labels,
-        BatchSettings(batch_size=16, seed=9, sampler="frequency", frequency_power=0.5),
+        BatchSettings(batch_size=16, seed=9, sampler="frequency"),
     )  # fmt: skip
     assert source.sampler is None and source.stack(0, 1).sample is None
 

@@ -70,6 +70,7 @@ def make_run_source(
         weights = points.weights
         mean_weight = 1.0 if weights is None else float(weights[labelled].mean(dtype=np.float64))
     own_rows = labelled[own.start : own.stop]
+    option_names = getattr(SAMPLERS[config.sampler], "option_names", ())
     settings = BatchSettings(
         batch_size=config.batch_size,
         seed=config.seed,
@@ -77,7 +78,7 @@ def make_run_source(
         input_dropout=config.input_dropout,
         drop_seen=config.seen == "drop",
         sampler=config.sampler,
-        frequency_power=config.frequency_power,
+        sampler_options={name: getattr(config, name) for name in option_names},
         resized=bool(config.sampled_start),
     )
     one, kind = spec.one_positive, _sampler_kind(spec, settings)
@@ -224,7 +225,7 @@ def _sampler_of(
                 batch_size=min(order.batch_size, order.num_points),  # without empty places
                 label_frequency=counts.label_frequency,
                 label_draws=counts.label_draws,
-                frequency_power=settings.frequency_power,
+                options=settings.sampler_options,
             )
         )
 

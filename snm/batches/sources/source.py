@@ -16,7 +16,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
 import jax
@@ -50,7 +50,7 @@ class BatchSettings:
       input_dropout: fraction of a point's features that are dropped, in [0, 1).
       drop_seen: whether batches contain all features of a point, as labels that are not negatives.
       sampler: a name of `SAMPLERS`.
-      frequency_power: exponent of the frequency sampler.
+      sampler_options: the values of the settings in its `option_names`, by name.
       resized: whether B changes during the run.
     """
 
@@ -60,7 +60,7 @@ class BatchSettings:
     input_dropout: float = 0.0
     drop_seen: bool = False
     sampler: str = "uniform"
-    frequency_power: float = 0.75
+    sampler_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     resized: bool = False
 
 

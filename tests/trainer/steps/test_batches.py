@@ -28,7 +28,7 @@ def source(data, resident, **changes) -> Source:
             seed=settings.seed,
             positive_weights=settings.positive_weights,
             sampler=settings.sampler,
-            frequency_power=settings.frequency_power,
+            sampler_options={"frequency_power": settings.frequency_power},
         ),
         resident=resident,
     )
