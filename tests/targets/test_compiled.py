@@ -17,8 +17,8 @@ import pytest
 from jax.sharding import SingleDeviceSharding
 
 from benchmarks.devices import scaling
+from snm.batches.epoch_order import Order
 from snm.batches.sources import build
-from snm.batches.sources.source import BatchSettings
 from snm.bench.shapes import SEED, SHAPES, make_model, make_points, make_source
 from snm.distributed.collectives import Shard
 from snm.head import by_threshold, plan
@@ -52,10 +52,10 @@ def traced_anew() -> None:
 
 @functools.lru_cache
 def source_for(shape, mined, data_parts):
-    features, labels = make_points(SHAPES[shape], STEPS * SHAPES[shape].batch)
+    batch = SHAPES[shape].batch
     return build.make_source(
-        make_model(SHAPES[shape], mined).spec, features, labels,
-        BatchSettings(batch_size=SHAPES[shape].batch, seed=SEED),
+        make_model(SHAPES[shape], mined).spec, *make_points(SHAPES[shape], STEPS * batch),
+        Order.of(STEPS * batch, batch, SEED, data_parts),
         resident=True, data_parts=data_parts,
     )  # fmt: skip
 

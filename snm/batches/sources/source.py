@@ -16,7 +16,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import jax
@@ -44,24 +44,14 @@ class BatchSettings:
     """Settings of the batches.
 
     Attributes:
-      batch_size: points per step; at most all of them.
-      seed: seed of the order, the positives and the samples.
       positive_weights: sum or mean over the positives of a point.
       input_dropout: fraction of a point's features that are dropped, in [0, 1).
       drop_seen: whether batches contain all features of a point, as labels that are not negatives.
-      sampler: a name of `SAMPLERS`.
-      sampler_options: the values of the settings in its `option_names`, by name.
-      resized: whether B changes during the run.
     """
 
-    batch_size: int
-    seed: int = 0
     positive_weights: str = "mean"
     input_dropout: float = 0.0
     drop_seen: bool = False
-    sampler: str = "uniform"
-    sampler_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    resized: bool = False
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
