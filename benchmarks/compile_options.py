@@ -139,9 +139,9 @@ def programs_of(data: Path, preset: str) -> Iterator[Program]:
 
     rows = np.arange(min(ROWS, points.train.features.shape[0]))
     block = make_block(weighting.apply(points.train.features), rows)
-    queries = jitted_queries.__wrapped__(model, None)
+    queries = jitted_queries(model, None)
     found = state, block, queries(state, block)
-    answers = jitted_top.__wrapped__(model, min(100, points.train.num_labels), None)
+    answers = jitted_top(model, min(100, points.train.num_labels), None)
     yield Program("best", lambda: answers.lower(*found), lambda: found)
     yield Program("queries", lambda: queries.lower(state, block), lambda: (state, block))
 

@@ -33,6 +33,7 @@ from snm.head.state import HeadBatch
 from snm.machine import compiler
 from snm.machine.platform import compiling_for
 from snm.model.model import abstract_state
+from snm.prediction.programs import jitted_queries, jitted_top
 from snm.sampling import permutation, sample
 from snm.sampling.sample import Sample
 from snm.tables.table import SparseRows
@@ -40,6 +41,7 @@ from snm.targets.devices import make_devices
 from snm.targets.programs import Program, compile_and_analyse, compile_scoring, compile_training
 from snm.targets.table import TARGETS, Target
 from snm.topk import blocks, search
+from snm.trainer.steps.programs import jitted_assembly
 
 SHAPE = SHAPES["amazon670k"]
 LONGEST_SORT = 1024
@@ -181,6 +183,8 @@ MENDS = {
 def counted(name: str, target: Target, *, undone: bool) -> dict[str, Any]:
     """Counts the operations of the program of a change, with it or without."""
     mend = MENDS[name]
+    for cached in (jitted_assembly, jitted_queries, jitted_top):
+        cached.cache_clear()  # of programs with other forms
     with contextlib.ExitStack() as stack:
         stack.enter_context(compiling_for(target.backend, target.memory, target.on_chip))
         for patch in mend.patches() if undone else []:

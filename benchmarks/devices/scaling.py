@@ -51,8 +51,8 @@ def collectives(module: str) -> list[Exchange]:
 def model_and_source(labels: int, features: int, batch: int, data_parts: int) -> tuple[Any, Any]:
     """The model of the default preset, and batches whose points are cut into so many parts."""
     import snm
+    from snm.batches.epoch_order import Order
     from snm.batches.sources.build import make_source
-    from snm.batches.sources.source import BatchSettings
     from snm.config.resolve import resolve
     from snm.model.from_config import make_model
 
@@ -68,9 +68,8 @@ def model_and_source(labels: int, features: int, batch: int, data_parts: int) ->
     matrices = data.train.features.copy(), data.train.labels.copy()
     for matrix, width in zip(matrices, (features, labels), strict=True):
         matrix.resize(matrix.shape[0], width)
-    source = make_source(
-        model.spec, *matrices, BatchSettings(batch_size=batch), data_parts=data_parts
-    )  # fmt: skip
+    order = Order.of(batch, batch, 0, data_parts)
+    source = make_source(model.spec, *matrices, order, data_parts=data_parts)
     return model, source
 
 

@@ -13,9 +13,10 @@ import jax
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from snm.batches.epoch_order import Order
 from snm.batches.schedule import Rates, Schedule
 from snm.batches.sources import build
-from snm.batches.sources.source import BatchSettings, Source
+from snm.batches.sources.source import Source
 from snm.head.spec import HeadSpec
 from snm.model.model import Model, TrainState
 from snm.model.placement import init_state_on
@@ -185,7 +186,7 @@ def make_source(shape: Shape, mined: int, points: int, *, resident: bool = False
         make_model(shape, mined).spec,
         features,
         labels,
-        BatchSettings(batch_size=shape.batch, seed=SEED),
+        Order.of(points, shape.batch, SEED),
         resident=resident,
     )
     rates = Rates(rows=1.0, tower=0.01, scale=0.0)

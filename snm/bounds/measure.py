@@ -10,7 +10,6 @@ encoders is larger, so a bound that is vacuous here is vacuous for the whole mod
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -30,6 +29,7 @@ from snm.losses.sampled.ranks import RankWeights
 from snm.losses.surrogates import SURROGATES
 from snm.losses.theta import Vector, theta_norms
 from snm.machine.compiler import answer_options
+from snm.machine.platform import cached_by_platform
 from snm.model.inference import best_labels, scaled_queries
 from snm.model.model import Model, TrainState
 from snm.prediction.predictor import Predictor
@@ -78,7 +78,7 @@ class Sample:
     gram: npt.NDArray[np.float64]
 
 
-@functools.lru_cache(maxsize=8)
+@cached_by_platform(maxsize=8)
 def _jitted(model: Model, count: int) -> jax.stages.Wrapped:
     def embed_and_search(state: TrainState, block: SparseRows) -> tuple[Any, Any]:
         queries = scaled_queries(model, state, block)

@@ -8,14 +8,16 @@ forms, and took twice as long for a training step.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
 import jax
 
 __all__ = [
     "by_platform",
+    "cached_by_platform",
     "compiling_for",
     "device_bytes",
     "device_error",
@@ -24,6 +26,7 @@ __all__ = [
     "platform",
 ]
 
+_P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
@@ -100,7 +103,8 @@ def by_platform(*operands: Any, cpu: Callable[..., _T], default: Callable[..., _
 def compiling_for(name: str, memory: int, on_chip: int = 0) -> Iterator[None]:
     """A context in which programs are traced for another platform than this process's.
 
-    Functions that were traced before keep their form, so trace a new function inside.
+    A function that was traced before keeps its form, so make the function inside, or take it from
+    a cache that knows the platform: `cached_by_platform`.
 
     Args:
       name: `cpu`, `gpu` or `tpu`.
@@ -112,3 +116,43 @@ def compiling_for(name: str, memory: int, on_chip: int = 0) -> Iterator[None]:
         yield
     finally:
         _TARGET.reset(token)
+
+
+class _CachedByPlatform(Generic[_P, _T]):
+    """A function with a cache for each platform; see `cached_by_platform`."""
+
+    def __init__(self, function: Callable[_P, _T], maxsize: int):
+        @functools.lru_cache(maxsize=maxsize)
+        def cached(target: _Device | None, backend: str, /, *args: Any, **kwargs: Any) -> _T:
+            return function(*args, **kwargs)
+
+        self._cached: Callable[..., _T] = cached
+        self.cache_clear, self.cache_info = cached.cache_clear, cached.cache_info
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        return self._cached(_TARGET.get(), jax.default_backend(), *args, **kwargs)
+
+
+def cached_by_platform(
+    maxsize: int,
+) -> Callable[[Callable[_P, _T]], _CachedByPlatform[_P, _T]]:
+    """A `functools.lru_cache` of jitted functions, with the platform that they are for in its key.
+
+    The functions must be traced in the context in which they were asked for.
+
+    Args:
+      maxsize: functions to keep, over all platforms.
+
+    Example:
+      >>> @cached_by_platform(maxsize=8)
+      ... def best(count):
+      ...     return f"the best {count} on a {platform()}"
+      >>> with compiling_for("tpu", 16 << 30):
+      ...     best(5)
+      'the best 5 on a tpu'
+      >>> with compiling_for("gpu", 80 << 30):
+      ...     best(5)
+      'the best 5 on a gpu'
+    """
+    return lambda function: _CachedByPlatform(function, maxsize)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from typing import Any
 
@@ -15,6 +14,7 @@ from snm.distributed.host_copy import host_copy
 from snm.distributed.mesh import on_mesh, table_axes
 from snm.head.state import Head
 from snm.machine.compiler import answer_options
+from snm.machine.platform import cached_by_platform
 from snm.model.inference import join_members
 from snm.model.model import Model, TrainState, abstract_state, init_state
 from snm.tables.table import RowTable
@@ -63,7 +63,7 @@ def init_state_on(
     return jitted_init(model, mesh, rows)(np.uint32(seed % 2**32))
 
 
-@functools.lru_cache(maxsize=8)
+@cached_by_platform(maxsize=8)
 def jitted_init(model: Model, mesh: Mesh | None, rows: bool = True) -> jax.stages.Wrapped:
     """`jax.jit` of `init_state` as a function of the seed; all members share it.
 

@@ -1,4 +1,4 @@
-"""The jitted programs of prediction, on one device or a mesh, cached by model.
+"""The jitted programs of prediction, on one device or a mesh, cached by model and platform.
 
 Each compiles at its first call with arguments of new shapes, or by `.lower(...).compile()`.
 """
@@ -20,6 +20,7 @@ from snm.batches.device_parts import points_specs
 from snm.distributed.mesh import DATA, ONE_DEVICE, Axes, on_mesh, table_axes
 from snm.distributed.processes import replicate
 from snm.machine.compiler import answer_options
+from snm.machine.platform import cached_by_platform
 from snm.model.concordant_counts import concordant_counts
 from snm.model.feature_contributions import feature_contributions
 from snm.model.inference import best_labels, pair_scores, scaled_queries
@@ -43,8 +44,8 @@ times as many took six times as long per pair). The number of pairs is padded to
 least 256."""
 
 
-_cached = functools.lru_cache(maxsize=8)
-"""Caches the programs by model and the other arguments; members share them."""
+_cached = cached_by_platform(maxsize=8)
+"""Caches the programs by model, platform and the other arguments; members share them."""
 
 
 def _jitted(run: Callable[..., Any], tables: Sequence[int] = ()) -> jax.stages.Wrapped:

@@ -64,9 +64,9 @@ class FrequencySampler:
     @classmethod
     def build(cls, inputs: SamplerInputs) -> FrequencySampler:
         """The sampler of a run."""
-        frequency, power = inputs.label_frequency, inputs.frequency_power
-        assert frequency is not None  # `needs_label_frequency`
-        return cls(frequency, power, size=inputs.size, seed=inputs.seed)
+        assert inputs.label_frequency is not None  # `needs_label_frequency`
+        power = inputs.options["frequency_power"]
+        return cls(inputs.label_frequency, power, size=inputs.size, seed=inputs.seed)
 
     @property
     def num_labels(self) -> int:

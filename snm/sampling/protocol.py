@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -28,7 +28,7 @@ class SamplerInputs:
       label_draws: float64 [2, K]; for each label, over the training points that carry it, the sum
         and the sum of squares of the probability that a visit takes it as a positive. None unless
         the sampler's `needs_batch_positives` is True.
-      frequency_power: the setting of that name.
+      options: the values of the settings that the sampler lists in its `option_names`, by name.
     """
 
     num_labels: int
@@ -38,7 +38,7 @@ class SamplerInputs:
     batch_size: int
     label_frequency: np.ndarray[Any, Any] | None = None
     label_draws: np.ndarray[Any, Any] | None = None
-    frequency_power: float = 0.75
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 class Sampler(Protocol):
@@ -57,7 +57,8 @@ class Sampler(Protocol):
         ranks are refused with it. True unless a subclass says otherwise.
 
     A class that uses a setting of samplers, such as `frequency_power`, lists it in a frozenset
-    `option_names`. A run rejects settings that its sampler does not list.
+    `option_names`, and `build` finds the value in `SamplerInputs.options`. A run rejects settings
+    that its sampler does not list.
     """
 
     needs_label_frequency: ClassVar[bool]

@@ -18,12 +18,10 @@ from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset
 from snm.distributed.mesh import DATA, LABEL, parse_mesh
 from snm.head.by_blocks import mean_blocks
-from snm.machine.compiler import step_options
 from snm.machine.platform import compiling_for
 from snm.model.inference import join_members
 from snm.model.model import Model, abstract_state
 from snm.model.placement import sharded_shapes
-from snm.model.train_step import train_step
 from snm.prediction.point_blocks import ROWS
 from snm.prediction.programs import jitted_queries, jitted_top
 from snm.tables.table import SparseRows
@@ -33,7 +31,7 @@ from snm.targets.faults import faults
 from snm.targets.module import Module
 from snm.targets.table import Target
 from snm.trainer.phase import prepare_first_phase
-from snm.trainer.steps.programs import jitted_assembly
+from snm.trainer.steps.programs import jitted_steps
 
 __all__ = ["Program", "compile_and_analyse", "compile_run", "compile_scoring", "compile_training"]
 
@@ -148,15 +146,9 @@ def compile_training(
                 _on_mesh(resident, points_specs(resident, mesh), mesh),
                 _on_mesh(stack, stack_specs(stack, mesh), mesh),
             )
-        program = _untraced_steps(model, source, mesh)
+        program = jitted_steps(model, source, source.shape(0), mesh)
         default_trips = mean_blocks(model.spec.num_slots, sizes[1]) if sizes[1] > 1 else 1
         return compile_and_analyse(name, steps, program, shapes, tables, longest, default_trips)
-
-
-def _untraced_steps(model: Model, source: Source, mesh: Mesh | None) -> jax.stages.Wrapped:
-    """`jitted_steps` that were not traced for another platform before."""
-    untraced = jitted_assembly.__wrapped__
-    return untraced(model, source.assembly, source.shape(0), mesh, train_step, step_options)
 
 
 def compile_scoring(
@@ -191,13 +183,13 @@ def compile_scoring(
         tables = _tables(joined_state, sizes)
         count = min(_EVALUATION_K, model.spec.num_labels)
         joined = dataclasses.replace(model, members=members)
-        best = jitted_top.__wrapped__(joined, count, mesh)
+        best = jitted_top(joined, count, mesh)
         if mesh is not None:
             placed_block = _on_mesh(block, points_specs(block, mesh), mesh)
             shapes = sharded_shapes(joined_state, mesh), placed_block
             return compile_and_analyse(name, 1, best, shapes, tables, _LONGEST_SORT)
         inputs = _on_device((joined_state, block), devices[0])
-        embed = jitted_queries.__wrapped__(joined, None)
+        embed = jitted_queries(joined, None)
         queries = _on_device(jax.eval_shape(embed, *inputs), devices[0])
         first = compile_and_analyse(name, 1, embed, inputs, tables, _LONGEST_SORT)
         return _in_sequence(

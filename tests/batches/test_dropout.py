@@ -8,6 +8,7 @@ from scipy import sparse
 
 from snm.batches import dropout
 from snm.batches.csr_blocks import make_block
+from snm.batches.epoch_order import Order
 from snm.batches.sources.build import make_source
 from snm.batches.sources.source import BatchSettings
 from snm.head.spec import HeadSpec
@@ -101,9 +102,8 @@ def test_entries_are_counted_in_blocks(points, monkeypatch):
 def source(points, *, seed=7, resident=False, data_parts=None, drop_seen=False, input_dropout=RATE):
     return make_source(
         HeadSpec(num_labels=LABELS, sampled=4, mined=2), *points,
-        BatchSettings(
-            batch_size=16, seed=seed, input_dropout=input_dropout, drop_seen=drop_seen
-        ),
+        Order.of(POINTS, 16, seed, data_parts or 1),
+        settings=BatchSettings(input_dropout=input_dropout, drop_seen=drop_seen),
         resident=resident, data_parts=data_parts,
     )  # fmt: skip
 

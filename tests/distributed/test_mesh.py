@@ -10,8 +10,8 @@ from distributed.uneven import DATA, SMALL
 from jax.sharding import PartitionSpec
 
 import snm
+from snm.batches.epoch_order import Order
 from snm.batches.sources.build import make_source
-from snm.batches.sources.source import BatchSettings
 from snm.config.resolve import resolve
 from snm.data.weighting import Weighting
 from snm.distributed.collectives import Shard
@@ -135,8 +135,9 @@ def compiled_step(mesh, num_labels=200_000, features=100_000, **changes):
     matrix.resize(64, features)
     labels = data.train.labels.copy()
     labels.resize(64, num_labels)
-    source = make_source(model.spec, matrix, labels, BatchSettings(batch_size=32),
-                         data_parts=mesh.shape["data"])  # fmt: skip
+    parts = mesh.shape["data"]
+    order = Order.of(64, 32, 0, parts)
+    source = make_source(model.spec, matrix, labels, order, data_parts=parts)
     step = jitted_steps(model, source, source.shape(0), mesh)
     return step.lower(abstract_state_on(mesh, model), (), source.stack(0, 1)).compile()
 

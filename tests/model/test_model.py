@@ -14,9 +14,9 @@ from head_reference import QUICK
 from scipy import sparse
 
 from snm.batches.csr_blocks import make_block
+from snm.batches.epoch_order import Order
 from snm.batches.schedule import Schedule
 from snm.batches.sources.build import make_source
-from snm.batches.sources.source import BatchSettings
 from snm.model.encoder import ENCODERS, apply_tower, init_tower
 from snm.model.from_config import head_spec, make_model
 from snm.model.inference import best_labels, scaled_queries
@@ -54,9 +54,7 @@ def points():
 
 def setup(config, points):
     model = make_model(config, FEATURES, LABELS)
-    source = make_source(
-        head_spec(config, LABELS), *points, BatchSettings(batch_size=POINTS)
-    )  # fmt: skip
+    source = make_source(head_spec(config, LABELS), *points, Order.of(POINTS, POINTS, seed=0))
     return model, dataclasses.replace(source, schedule=Schedule.of(config, 1))
 
 

@@ -97,7 +97,7 @@ def test_frequency_sampler_refuses_bad_input():
 def test_a_run_builds_it_from_its_frequencies_and_settings():
     frequency = np.array([3, 0, 7])
     inputs = SamplerInputs(num_labels=3, size=5, seed=2, num_points=9, batch_size=4,
-                           label_frequency=frequency, frequency_power=0.5)  # fmt: skip
+                           label_frequency=frequency, options={"frequency_power": 0.5})  # fmt: skip
     built = FrequencySampler.build(inputs)
     expected = FrequencySampler(frequency, 0.5, size=5, seed=2)
     assert built.num_labels == 3

@@ -18,7 +18,6 @@ from scipy import sparse
 import snm
 from snm.batches.epoch_order import Order
 from snm.batches.sources.build import make_source
-from snm.batches.sources.source import BatchSettings
 from snm.config.resolve import resolve
 from snm.config.settings import preset
 from snm.data.weighting import Weighting
@@ -110,7 +109,7 @@ def test_the_weights_of_batches_estimate_the_number_of_labels(positives):
     source = make_source(
         HeadSpec(num_labels=80, sampled=40, mined=4, positives=positives, exclude="all"),
         data.train.features, labels,
-        BatchSettings(batch_size=32, seed=3, sampler="in-batch"),
+        Order.of(600, 32, seed=3), sampler=InBatchSampler,
     )  # fmt: skip
     steps = source.steps_per_epoch - 1  # the last batch is shorter
     totals = np.array([
@@ -128,7 +127,7 @@ def test_a_batch_of_all_points_on_a_mesh_that_cannot_cut_it_evenly():
     source = make_source(
         HeadSpec(num_labels=20, sampled=10, mined=4, positives="all", exclude="all"),
         data.train.features, data.train.labels,
-        BatchSettings(batch_size=256, seed=3, sampler="in-batch"), data_parts=2,
+        Order.of(101, 256, seed=3, data_parts=2), sampler=InBatchSampler, data_parts=2,
     )  # fmt: skip
     assert (source.order.num_points, source.order.batch_size) == (101, 102)
     sample = jax.tree.map(lambda x: x.reshape(-1), source.stack(0, 1).sample)

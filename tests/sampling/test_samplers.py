@@ -12,13 +12,16 @@ import pytest
 import tiny
 
 import snm
-from snm.batches.sources.build import keeps_on_device, make_source
-from snm.batches.sources.source import BatchSettings
+from snm.batches.epoch_order import Order
+from snm.batches.sources.build import keeps_on_device, make_run_source, make_source
 from snm.config.resolve import resolve
+from snm.data.weighting import Weighting
 from snm.errors import InputError
+from snm.head.spec import HeadSpec
 from snm.machine.platform import compiling_for
-from snm.model.from_config import make_model
+from snm.model.from_config import head_spec, make_model
 from snm.model.model import init_state
+from snm.sampling.frequency import FrequencySampler
 from snm.sampling.in_batch import InBatchSampler
 from snm.sampling.protocol import SamplerInputs
 from snm.sampling.sample import Sample, host_rng, sample_of_draws
@@ -39,7 +42,8 @@ def source_with(data, name, *, resident=False, data_parts=None):
     model = make_model(config, data.train.num_features, data.train.num_labels)
     source = make_source(
         model.spec, data.train.features, data.train.labels,
-        BatchSettings(batch_size=16, seed=9, sampler=name, frequency_power=0.5),
+        Order.of(data.train.num_points, 16, 9, data_parts or 1),
+        sampler=SAMPLERS[name], sampler_options={"frequency_power": 0.5},
         resident=resident, data_parts=data_parts,
     )  # fmt: skip
     return model, source
@@ -50,8 +54,10 @@ def test_a_draw_is_a_function_of_the_step_and_keeps_its_shape(name):
     kind = SAMPLERS[name]
     frequency = np.arange(K)[::-1].copy() if kind.needs_label_frequency else None
     draws = np.full((2, K), 0.5) if kind.needs_batch_positives else None
+    options = {"frequency_power": 0.75} if name == "frequency" else {}
     inputs = SamplerInputs(num_labels=K, size=9, seed=4, num_points=90, batch_size=6,
-                           label_frequency=frequency, label_draws=draws)  # fmt: skip
+                           label_frequency=frequency, label_draws=draws,
+                           options=options)  # fmt: skip
     sampler = kind.build(inputs)
     with pytest.raises(dataclasses.FrozenInstanceError):
         sampler.num_labels = 3
@@ -158,12 +164,39 @@ def test_the_host_sees_the_positives_of_whole_batches(resident, parts, data, mon
             )
 
 
+def test_a_run_gives_a_sampler_the_settings_that_it_lists(data, monkeypatch):
+    given = []
+
+    class Mine(LogUniform):
+        @classmethod
+        def build(cls, inputs: SamplerInputs) -> LogUniform:
+            given.append(dict(inputs.options))
+            return super().build(inputs)
+
+    class Reader(Mine):
+        option_names = frozenset({"frequency_power"})
+
+    for kind, expected in ((Mine, {}), (Reader, {"frequency_power": 0.25})):
+        monkeypatch.setitem(SAMPLERS, "mine", kind)
+        changes = dict(sampler="mine", loss="softmax", mined="all", **expected)
+        config = resolve(dataclasses.replace(tiny.CONFIG, **changes), data)
+        spec, unweighted = head_spec(config, K), Weighting.fit("none", data.train.features)
+        source = make_run_source(config, spec, data.train, None, unweighted)
+        assert isinstance(source.sampler, kind) and given.pop() == expected
+
+
+def test_an_order_of_other_points_is_refused(data):
+    points = data.train.features, data.train.labels
+    with pytest.raises(ValueError, match="60 points, and 59 in the order"):
+        make_source(HeadSpec(num_labels=K, sampled=8, mined=2), *points, Order.of(59, 16, seed=0))
+
+
 def test_nothing_is_drawn_where_all_labels_are_negatives(data):
     config = resolve(dataclasses.replace(tiny.CONFIG, sampled="all", mined="all"), data)
     head = make_model(config, data.train.num_features, K).spec
     source = make_source(
         head, data.train.features, data.train.labels,
-        BatchSettings(batch_size=16, seed=9, sampler="frequency", frequency_power=0.5),
+        Order.of(data.train.num_points, 16, seed=9), sampler=FrequencySampler,
     )  # fmt: skip
     assert source.sampler is None and source.stack(0, 1).sample is None
 

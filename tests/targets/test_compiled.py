@@ -17,14 +17,15 @@ import pytest
 from jax.sharding import SingleDeviceSharding
 
 from benchmarks.devices import scaling
+from snm.batches.epoch_order import Order
 from snm.batches.sources import build
-from snm.batches.sources.source import BatchSettings
 from snm.bench.shapes import SEED, SHAPES, make_model, make_points, make_source
 from snm.distributed.collectives import Shard
 from snm.head import by_threshold, plan
 from snm.head.plan import pairs_are_cheaper
 from snm.machine import compiler
 from snm.machine.platform import compiling_for
+from snm.prediction.programs import jitted_queries, jitted_top
 from snm.sampling import permutation
 from snm.targets import programs
 from snm.targets.devices import make_devices
@@ -32,6 +33,7 @@ from snm.targets.module import Module
 from snm.targets.programs import Program, compile_and_analyse, compile_scoring, compile_training
 from snm.targets.table import TARGETS
 from snm.topk.blocks import Best
+from snm.trainer.steps.programs import jitted_assembly
 
 pytestmark = pytest.mark.accelerators
 
@@ -41,12 +43,19 @@ LONGEST_SORT = 1024
 """Scores of a point. XLA:GPU's kernel for the best 16 takes more than that; it sorts fewer."""
 
 
+@pytest.fixture(autouse=True)
+def traced_anew() -> None:
+    """Forgets the programs of tests that change the forms."""
+    for cached in (jitted_assembly, jitted_queries, jitted_top):
+        cached.cache_clear()
+
+
 @functools.lru_cache
 def source_for(shape, mined, data_parts):
-    features, labels = make_points(SHAPES[shape], STEPS * SHAPES[shape].batch)
+    batch = SHAPES[shape].batch
     return build.make_source(
-        make_model(SHAPES[shape], mined).spec, features, labels,
-        BatchSettings(batch_size=SHAPES[shape].batch, seed=SEED),
+        make_model(SHAPES[shape], mined).spec, *make_points(SHAPES[shape], STEPS * batch),
+        Order.of(STEPS * batch, batch, SEED, data_parts),
         resident=True, data_parts=data_parts,
     )  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -33,10 +33,12 @@ from snm.head.spec import HeadSpec
 from snm.machine.platform import device_bytes, platform
 from snm.sampling.protocol import Sampler, SamplerInputs
 from snm.sampling.samplers import SAMPLERS
+from snm.sampling.uniform import UniformSampler
 from snm.tables.columns import count_frequent
 
 __all__ = ["keeps_on_device", "make_run_source", "make_source"]
 
+_DEFAULTS = BatchSettings()
 _TINY = np.finfo(np.float32).tiny
 _RESIDENT_FRACTION = 0.3  # largest fraction of the device's memory for the training set
 
@@ -70,20 +72,11 @@ def make_run_source(
         weights = points.weights
         mean_weight = 1.0 if weights is None else float(weights[labelled].mean(dtype=np.float64))
     own_rows = labelled[own.start : own.stop]
-    settings = BatchSettings(
-        batch_size=config.batch_size,
-        seed=config.seed,
-        positive_weights=config.positive_weights,
-        input_dropout=config.input_dropout,
-        drop_seen=config.seen == "drop",
-        sampler=config.sampler,
-        frequency_power=config.frequency_power,
-        resized=bool(config.sampled_start),
-    )
-    one, kind = spec.one_positive, _sampler_kind(spec, settings)
-    features_per_point = np.diff(weighting.starts(points.features))
+    resized = bool(config.sampled_start)  # B changes during the run
+    sampler = None if spec.samples_all and not resized else SAMPLERS[config.sampler]
+    features_per_point, one = np.diff(weighting.starts(points.features)), spec.one_positive
     counts = PointCounts.of(
-        features_per_point, points.labels, labelled, own.start, kind, one_positive=one
+        features_per_point, points.labels, labelled, own.start, sampler, one_positive=one
     )
     capacity = None
     if rows is not None and mesh is None:
@@ -95,7 +88,16 @@ def make_run_source(
         spec,
         weighting.apply(_own_rows(points.features, own_rows)),
         _weighted_labels(points, own_rows, mean_weight),
-        settings,
+        order,
+        settings=BatchSettings(
+            positive_weights=config.positive_weights,
+            input_dropout=config.input_dropout,
+            drop_seen=config.seen == "drop",
+        ),
+        sampler=sampler,
+        sampler_options={
+            name: getattr(config, name) for name in getattr(sampler, "option_names", ())
+        },
         resident=keeps_on_device(config, *(count // data_parts for count in entries)),
         data_parts=None if mesh is None else data_parts,
         own=None if mesh is None else own_parts,
@@ -153,8 +155,11 @@ def make_source(
     spec: HeadSpec,
     features: csr_matrix,
     labels: csr_matrix,
-    settings: BatchSettings,
+    order: Order,
     *,
+    settings: BatchSettings = _DEFAULTS,
+    sampler: type[Sampler] | None = UniformSampler,
+    sampler_options: Mapping[str, Any] | None = None,
     resident: bool = False,
     data_parts: int | None = None,
     own: range | None = None,
@@ -167,22 +172,28 @@ def make_source(
       spec: the head.
       features: float32 CSR [m, d], weighted; with `counts`, the points of the parts in `own`.
       labels: CSR [m, K], of the same points; the values are the weights of the points and of the
-      labels.
+        labels.
+      order: the order of the points with labels, all N of them.
       settings: settings of the batches.
+      sampler: the class of the sampler; None if all labels are negatives in every step.
+      sampler_options: the values of the settings that it lists in its `option_names`, by name.
       resident: whether to keep the points on the device.
       data_parts: number of parts of a batch on a mesh, a divisor of its size; None without a mesh.
       own: the parts that this process makes; None for all.
       counts: of all points, which all have labels; None if `features` and `labels` are all points.
       capacity: as in `DeviceSource`.
+
+    Raises:
+      ValueError: another number of points in `order` than have labels.
     """
     parts = data_parts or 1
     if counts is None:
         labelled = np.flatnonzero(np.diff(labels.indptr))
-        one, kind = spec.one_positive, _sampler_kind(spec, settings)
-        features_per_point = np.diff(features.indptr)
-        counts = PointCounts.of(features_per_point, labels, labelled, 0, kind, one_positive=one)
+        features_per_point, one = np.diff(features.indptr), spec.one_positive
+        counts = PointCounts.of(features_per_point, labels, labelled, 0, sampler, one_positive=one)
         features, labels = select_rows(features, labelled), select_rows(labels, labelled)
-    order = Order.of(len(counts.labels), settings.batch_size, settings.seed, parts)
+    if order.num_points != len(counts.labels):
+        raise ValueError(f"{len(counts.labels)} points, and {order.num_points} in the order")
     sizes = EpochSizes(order, counts, parts, 0.0 if resident else settings.input_dropout)
     shared: dict[str, Any] = dict(
         spec=spec,
@@ -190,7 +201,7 @@ def make_source(
         sizes=sizes,
         features=features,
         labels=labels,
-        sampler_of=_sampler_of(_sampler_kind(spec, settings), settings, order, counts),
+        sampler_of=_sampler_of(sampler, sampler_options or {}, order, counts),
         own=own,
     )
     if resident:
@@ -202,13 +213,8 @@ def make_source(
     return HostSource(**shared, num_frequent=num_frequent)
 
 
-def _sampler_kind(spec: HeadSpec, settings: BatchSettings) -> type[Sampler] | None:
-    """The class of the sampler; None if all labels are negatives in every step."""
-    return None if spec.samples_all and not settings.resized else SAMPLERS[settings.sampler]
-
-
 def _sampler_of(
-    kind: type[Sampler] | None, settings: BatchSettings, order: Order, counts: PointCounts
+    kind: type[Sampler] | None, options: Mapping[str, Any], order: Order, counts: PointCounts
 ) -> Callable[[HeadSpec], Sampler | None]:
     """Builds the sampler of a head, once for each B."""
 
@@ -224,7 +230,7 @@ def _sampler_of(
                 batch_size=min(order.batch_size, order.num_points),  # without empty places
                 label_frequency=counts.label_frequency,
                 label_draws=counts.label_draws,
-                frequency_power=settings.frequency_power,
+                options=options,
             )
         )
 

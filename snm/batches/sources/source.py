@@ -44,24 +44,14 @@ class BatchSettings:
     """Settings of the batches.
 
     Attributes:
-      batch_size: points per step; at most all of them.
-      seed: seed of the order, the positives and the samples.
       positive_weights: sum or mean over the positives of a point.
       input_dropout: fraction of a point's features that are dropped, in [0, 1).
       drop_seen: whether batches contain all features of a point, as labels that are not negatives.
-      sampler: a name of `SAMPLERS`.
-      frequency_power: exponent of the frequency sampler.
-      resized: whether B changes during the run.
     """
 
-    batch_size: int
-    seed: int = 0
     positive_weights: str = "mean"
     input_dropout: float = 0.0
     drop_seen: bool = False
-    sampler: str = "uniform"
-    frequency_power: float = 0.75
-    resized: bool = False
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import bisect
 import contextlib
 import dataclasses
-import functools
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -19,6 +18,7 @@ from snm.batches.sources.assembly import Assembly
 from snm.batches.sources.source import Source
 from snm.distributed.mesh import on_mesh, training_axes
 from snm.machine.compiler import OptionsOf, step_options
+from snm.machine.platform import cached_by_platform
 from snm.model.from_config import Stage
 from snm.model.model import Model, TrainState, abstract_state
 from snm.model.placement import state_specs, table_bytes
@@ -150,7 +150,7 @@ def jitted_steps(
     return jitted_assembly(model, source.assembly, shape, mesh, step, options)
 
 
-@functools.lru_cache(maxsize=16)
+@cached_by_platform(maxsize=16)
 def jitted_assembly(
     model: Model,
     assembly: Assembly,

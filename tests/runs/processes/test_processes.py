@@ -29,8 +29,8 @@ from small_runs import arrays
 import snm
 from snm.batches.batch import POINT_FIELDS
 from snm.batches.device_parts import local_data_parts, spread_stack
+from snm.batches.epoch_order import Order
 from snm.batches.sources.build import make_run_source, make_source
-from snm.batches.sources.source import BatchSettings
 from snm.config.resolve import resolve
 from snm.data.formats.repository_text.writer import write_text
 from snm.data.weighting import Weighting
@@ -182,7 +182,7 @@ def test_sharded_arrays_equal_the_originals(data):
     assert local_data_parts(mesh) == range(2)
     source = make_source(
         make_model(config, tiny.FEATURES, tiny.LABELS).spec, dataset.train.features,
-        dataset.train.labels, BatchSettings(batch_size=16), data_parts=2,
+        dataset.train.labels, Order.of(dataset.train.num_points, 16, 0, 2), data_parts=2,
     )  # fmt: skip
     stack = source.stack(0, 2)
     laid = spread_stack(stack, mesh)

@@ -9,11 +9,13 @@ import tiny
 from small_runs import config
 
 import snm
+from snm.batches.epoch_order import Order
 from snm.batches.sources.build import make_source
 from snm.batches.sources.source import BatchSettings, Source
 from snm.config.resolve import resolve
 from snm.data.weighting import Weighting
 from snm.model.from_config import head_spec
+from snm.sampling.samplers import SAMPLERS
 from snm.trainer.start.prepare import prepare
 
 
@@ -23,13 +25,10 @@ def source(data, resident, **changes) -> Source:
         head_spec(settings, data.train.num_labels),
         data.train.features,
         data.train.labels,
-        BatchSettings(
-            batch_size=settings.batch_size,
-            seed=settings.seed,
-            positive_weights=settings.positive_weights,
-            sampler=settings.sampler,
-            frequency_power=settings.frequency_power,
-        ),
+        Order.of(len(data.train.labelled()), settings.batch_size, settings.seed),
+        settings=BatchSettings(positive_weights=settings.positive_weights),
+        sampler=SAMPLERS[settings.sampler],
+        sampler_options={"frequency_power": settings.frequency_power},
         resident=resident,
     )
 
