@@ -20,7 +20,7 @@ from snm.machine.compiler import step_options
 from snm.sampling.uniform import uniform_device, uniform_host
 from snm.tables.bag import embedding_bag
 from snm.tables.columns import sum_columns, update_columns
-from snm.tables.optimizers import SGD
+from snm.tables.optimizers import SGD, RowStep
 from snm.tables.table import RowTable
 from snm.tables.updates import update_rows
 from snm.topk.blocks import LabelRows
@@ -92,8 +92,7 @@ def bag_contest(shape: Shape, machine: MachineRates) -> Iterator[Contest]:
     def update(rows: jax.Array, block: Any, columns: Any, steps: jax.Array) -> jax.Array:
         ok = jnp.bool_(True)
         if columns is None:
-            return update_rows(RowTable(rows), [(block, steps)], optimizer=SGD,
-                               learning_rate=0.1, ok=ok).rows  # fmt: skip
+            return update_rows(RowTable(rows), [(block, steps)], RowStep(SGD, 0.1), ok=ok).rows
         return update_columns(RowTable(rows), columns, block, steps, learning_rate=0.1, ok=ok).rows
 
     held = [table]

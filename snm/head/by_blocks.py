@@ -20,7 +20,6 @@ from jax import lax
 from snm.head.by_pairs import write_pairs
 from snm.head.step_inputs import (
     HeadUpdate,
-    RowUpdateSettings,
     ScoreGradients,
     StepInputs,
     positive_block,
@@ -28,8 +27,8 @@ from snm.head.step_inputs import (
 from snm.losses.reductions import MASKED
 from snm.losses.sampled.protocol import BlockScores, DenseForm
 from snm.tables.bag import embedding_bag
-from snm.tables.optimizers import step_rows
-from snm.tables.rounding import round_to_nearest, rounded_steps
+from snm.tables.optimizers import RowStep
+from snm.tables.rounding import round_to_nearest
 from snm.tables.table import RowTable
 from snm.topk.blocks import Block, BlockPlan, block_columns, block_plan, score_block
 
@@ -44,7 +43,8 @@ part of the temporaries, and a sample of 8192 needs two iterations."""
 def update_by_blocks(
     inputs: StepInputs,
     gradients: ScoreGradients,
-    row_settings: RowUpdateSettings,
+    row_step: RowStep,
+    may_write: jax.Array,
 ) -> HeadUpdate:
     """Loops over the sample in blocks: gradient of the scores, two products, update of the rows.
 
@@ -55,7 +55,8 @@ def update_by_blocks(
     Args:
       inputs: the inputs of the step.
       gradients: the loss and its gradient, without the dense part of the loss.
-      row_settings: the settings of the row update.
+      row_step: the step of the class rows; biases have the same learning rate.
+      may_write: bool scalar; if False, nothing is written.
 
     Returns:
       The update, whose `ok` may be False although rows were written (see `HeadStep`).
@@ -75,7 +76,7 @@ def update_by_blocks(
         outside = jnp.where(inputs.term_slots < 0, gradients.grad_positive, 0)
         positives = positive_block(inputs, outside)
         grad_queries = embedding_bag(inputs.table.rows, positives)
-    ok = row_settings.may_write(inputs.queries) & jnp.all(jnp.isfinite(grad_queries))
+    ok = may_write & jnp.all(jnp.isfinite(grad_queries))
     ok = _all_finite(inputs, gradients, dense, ok)
 
     shard = inputs.shard
@@ -96,17 +97,17 @@ def update_by_blocks(
         grad_queries = grad_queries + _product(factor, rows, 1, 0)
         grad_rows = _product(factor, inputs.queries.astype(inputs.compute_dtype), 0, 0)
         grad_rows = shard.data_sum(grad_rows)
-        table = _write_block(inputs, table, block, grad_rows, row_settings, ok)
+        table = _write_block(table, block, grad_rows, row_step, ok)
         if bias is not None:
             step = shard.data_sum(jnp.sum(gradient, axis=0))
-            step = jnp.where(ok, -row_settings.learning_rate * step, 0)
+            step = jnp.where(ok, -row_step.learning_rate * step, 0)
             bias = bias.at[block.table_rows].add(step, mode="drop")
         return table, bias, grad_queries, loss
 
     carry = (inputs.table, inputs.bias, grad_queries, jnp.float32(0))
     table, bias, grad_queries, value = _loop_over_blocks(inputs, blocks, update_block, carry)
     if positives is not None:
-        table, bias = write_pairs(inputs, table, bias, [positives], row_settings, ok)
+        table, bias = write_pairs(inputs, table, bias, [positives], row_step, ok)
     loss = shard.data_sum(gradients.loss + shard.sum(value))
     return HeadUpdate(table, bias, shard.sum(grad_queries), loss, ok & jnp.isfinite(loss))
 
@@ -316,27 +317,13 @@ def _product(left: jax.Array, right: jax.Array, left_axis: int, right_axis: int)
 
 
 def _write_block(
-    inputs: StepInputs,
-    table: RowTable,
-    block: Block,
-    gradient: jax.Array,
-    row_settings: RowUpdateSettings,
-    ok: jax.Array,
+    table: RowTable, block: Block, gradient: jax.Array, row_step: RowStep, ok: jax.Array
 ) -> RowTable:
     """Updates the rows of a block, which are distinct, if their gradient is finite."""
     accumulator, rows, table_rows = table.accumulator, block.rows, block.table_rows
     old = None if accumulator is None else accumulator.at[table_rows].get(mode="fill", fill_value=0)
-    new, total = step_rows(
-        RowTable(rows, old),
-        gradient,
-        optimizer=inputs.spec.row_rule,
-        learning_rate=row_settings.learning_rate,
-        unit_norm=True,
-    )
     stored = round_to_nearest(rows, table.rows.dtype)  # the bits that were read
-    row_ids = table_rows + inputs.shard.first_row
-    steps = row_settings.learning_rate * gradient
-    new = rounded_steps(stored, new, steps, row_ids, row_settings.noise)
+    new, total = row_step.apply(rows, old, gradient, table_rows, stored=stored)
     finite = jnp.isfinite(jnp.sum(gradient, axis=1))
     table_rows = jnp.where(ok & finite, table_rows, table.rows.shape[0])
     if accumulator is not None:

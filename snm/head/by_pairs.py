@@ -14,12 +14,12 @@ import jax.numpy as jnp
 
 from snm.head.step_inputs import (
     HeadUpdate,
-    RowUpdateSettings,
     ScoreGradients,
     StepInputs,
     positive_block,
 )
 from snm.tables.bag import embedding_bag
+from snm.tables.optimizers import RowStep
 from snm.tables.table import RowTable, SparseRows
 from snm.tables.updates import update_rows
 
@@ -29,14 +29,16 @@ __all__ = ["update_by_pairs", "write_pairs"]
 def update_by_pairs(
     inputs: StepInputs,
     gradients: ScoreGradients,
-    row_settings: RowUpdateSettings,
+    row_step: RowStep,
+    may_write: jax.Array,
 ) -> HeadUpdate:
     """Reads and updates one row for each pair of a query and a positive or mined label.
 
     Args:
       inputs: the inputs of the step.
       gradients: of T positives, and of m mined labels per point.
-      row_settings: the settings of the row update.
+      row_step: the step of the class rows; biases have the same learning rate.
+      may_write: bool scalar; if False, nothing is written.
 
     Returns:
       The update; if its `ok` is False, nothing was written.
@@ -61,12 +63,12 @@ def update_by_pairs(
     # All reads come before the writes, which depend on `ok`. A NaN query whose pairs all have
     # weight 0 leaves the loss finite, but would still spoil rows by 0 * NaN.
     ok = jnp.isfinite(loss) & jnp.all(jnp.isfinite(grad_queries))
-    ok = shard.all(ok & row_settings.may_write(inputs.queries))
+    ok = shard.all(ok & may_write)
     touched = None
     if inputs.ids is not None and n * count * shard.data_parts > inputs.num_slots:
         touched = jnp.concatenate([inputs.local(inputs.ids)[0], shard.gather(positives.ids)])
     table, bias = write_pairs(
-        inputs, inputs.table, inputs.bias, blocks, row_settings, ok, touched=touched
+        inputs, inputs.table, inputs.bias, blocks, row_step, ok, touched=touched
     )
     return HeadUpdate(table, bias, grad_queries, loss, ok)
 
@@ -76,7 +78,7 @@ def write_pairs(
     table: RowTable,
     bias: jax.Array | None,
     blocks: Sequence[SparseRows],
-    row_settings: RowUpdateSettings,
+    row_step: RowStep,
     ok: jax.Array,
     *,
     touched: jax.Array | None = None,
@@ -88,27 +90,19 @@ def write_pairs(
       table: class rows of this shard.
       bias: float32 [N] or None.
       blocks: the gradients of the scores of this device's points, as [n, N] blocks.
-      row_settings: the settings of the row update.
+      row_step: the step of the class rows; biases have the same learning rate.
       ok: bool scalar; if False, nothing is written.
       touched: as in `update_rows`.
     """
-    shard, learning_rate = inputs.shard, row_settings.learning_rate
+    shard = inputs.shard
     queries = shard.gather(inputs.queries)
     blocks = [shard.gather_block(block) for block in blocks]
-    table = update_rows(
-        table,
-        [(block, queries) for block in blocks],
-        optimizer=inputs.spec.row_rule,
-        learning_rate=learning_rate,
-        ok=ok,
-        unit_norm=True,
-        touched=touched,
-        noise=row_settings.noise,
-        first_row=shard.first_row,
-    )
+    gradients = [(block, queries) for block in blocks]
+    table = update_rows(table, gradients, row_step, ok=ok, touched=touched)
     if bias is not None:
         for block in blocks:
-            bias = bias.at[block.ids].add(jnp.where(ok, -learning_rate * block.values, 0))
+            step = jnp.where(ok, -row_step.learning_rate * block.values, 0)
+            bias = bias.at[block.ids].add(step)
     return table, bias
 
 

@@ -28,7 +28,8 @@ from snm.head.checks import check_rate, check_step
 from snm.head.gradients import score_gradients
 from snm.head.spec import HeadSpec, in_precision
 from snm.head.state import Head, HeadBatch, HeadStep
-from snm.head.step_inputs import RowUpdateSettings, collect_inputs
+from snm.head.step_inputs import collect_inputs
+from snm.tables.optimizers import RowStep
 
 __all__ = ["update_head"]
 
@@ -91,13 +92,18 @@ def update_head(
     scale = jnp.exp(head.log_scale)
     scaled = queries * scale
     inputs = collect_inputs(spec, head, scaled, batch, shard, key)
-    row_settings = RowUpdateSettings(learning_rate, noise, taken)
+    row_step = RowStep(
+        spec.row_rule, learning_rate, unit_norm=True, noise=noise, first_row=shard.first_row
+    )
 
     # Score the positives, mine the sample, and differentiate the loss.
     gradients = score_gradients(inputs)
-    # Update rows: pair by pair if few are mined, otherwise by matrix products.
+    # If all queries are finite, update rows: pair by pair if few are mined, else by products.
+    may_write = jnp.all(jnp.isfinite(scaled))
+    if taken is not None:
+        may_write &= taken
     update_rows = update_by_pairs if inputs.plan.by_pairs else update_by_blocks
-    update = update_rows(inputs, gradients, row_settings)
+    update = update_rows(inputs, gradients, row_step, may_write)
 
     log_scale = head.log_scale
     if spec.learn_scale:

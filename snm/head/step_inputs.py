@@ -22,7 +22,6 @@ from snm.topk.blocks import LabelRows, Masked
 
 __all__ = [
     "HeadUpdate",
-    "RowUpdateSettings",
     "ScoreGradients",
     "StepInputs",
     "collect_inputs",
@@ -105,27 +104,6 @@ class StepInputs:
     def local(self, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Row ids of `labels` in this shard (0 for labels of other shards), and which are here."""
         return self.shard.local(labels, self.table.rows.shape[0])
-
-
-class RowUpdateSettings(NamedTuple):
-    """Settings of the update of the class rows.
-
-    Attributes:
-      learning_rate: float32 scalar, for the class rows and the biases.
-      noise: uint32 scalar, the seed of stochastic rounding (see `snm.tables.rounding`); None for
-        float32 rows.
-      taken: bool scalar, False for a padding step at the end of a dispatch, which must write
-        nothing; None for True.
-    """
-
-    learning_rate: jax.Array | float
-    noise: jax.Array | None = None
-    taken: jax.Array | None = None
-
-    def may_write(self, queries: jax.Array) -> jax.Array:
-        """Whether the step is taken and all queries are finite: bool scalar."""
-        finite = jnp.all(jnp.isfinite(queries))
-        return finite if self.taken is None else finite & self.taken
 
 
 class ScoreGradients(NamedTuple):

@@ -22,7 +22,7 @@ from snm.head.state import Head, HeadStep
 from snm.model.encoder import apply_tower
 from snm.model.model import Model, TrainState
 from snm.tables.columns import sum_columns, update_columns
-from snm.tables.optimizers import SGD
+from snm.tables.optimizers import SGD, RowStep
 from snm.tables.rounding import noise_for
 from snm.tables.table import RowTable, SparseRows
 from snm.tables.updates import update_rows
@@ -128,15 +128,11 @@ def train_step(
             state.features, batch.columns, features, grad_sums, learning_rate=learning_rate, ok=ok
         )
     else:
-        feature_rows = update_rows(
-            state.features,
-            [(entries, shard.gather(grad_sums))],
-            optimizer=model.spec.row_rule,
-            learning_rate=learning_rate,
-            ok=ok,
-            noise=noise,
-            first_row=shard.first_row,
+        row_step = RowStep(
+            model.spec.row_rule, learning_rate, noise=noise, first_row=shard.first_row
         )
+        gradients = [(entries, shard.gather(grad_sums))]
+        feature_rows = update_rows(state.features, gradients, row_step, ok=ok)
     updates, tower_state = model.tower_optimizer.update(grad_tower, state.tower_state, state.tower)
     updates = jax.tree.map(lambda update: update * batch.rates.tower, updates)
     tower = optax.apply_updates(state.tower, updates)
@@ -211,15 +207,10 @@ def centroid_step(
     ok = classes.all(jnp.all(jnp.isfinite(queries)))
     if batch.taken is not None:
         ok &= batch.taken
-    summed = update_rows(
-        RowTable(table.rows, None),
-        [(positives, classes.gather(queries))],
-        optimizer=SGD,
-        learning_rate=-1.0,
-        ok=ok,
-        noise=noise_for(table.rows, _step_key(batch)),  # the only random numbers of this step
-        first_row=classes.first_row,
-    )
+    gradients = [(positives, classes.gather(queries))]
+    noise = noise_for(table.rows, _step_key(batch))  # the only random numbers of this step
+    row_step = RowStep(SGD, -1.0, noise=noise, first_row=classes.first_row)
+    summed = update_rows(RowTable(table.rows), gradients, row_step, ok=ok)
     head = dataclasses.replace(state.head, table=RowTable(summed.rows, table.accumulator))
     return dataclasses.replace(state, head=head), ok
 

@@ -14,10 +14,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from snm.tables.rounding import as_float
-from snm.tables.table import RowTable, normalize
+from snm.tables.rounding import as_float, rounded_steps
+from snm.tables.table import normalize
 
-__all__ = ["ROW_OPTIMIZERS", "SGD", "RowOptimizer", "step_rows"]
+__all__ = ["ROW_OPTIMIZERS", "SGD", "RowOptimizer", "RowStep"]
 
 
 _ADAGRAD_EPSILON = 1e-10
@@ -75,29 +75,55 @@ ROW_OPTIMIZERS: dict[str, RowOptimizer] = {
 """Name -> optimiser: the choices of `Config.row_optimizer`."""
 
 
-def step_rows(
-    block: RowTable,
-    gradient: jax.Array,
-    *,
-    optimizer: RowOptimizer,
-    learning_rate: jax.Array | float,
-    unit_norm: bool = False,
-) -> tuple[jax.Array, jax.Array | None]:
-    """Updates rows with their summed gradients.
+@dataclasses.dataclass(frozen=True)
+class RowStep:
+    """The step of the rows of a table: how each moves by its gradient, and how it is rounded.
 
-    Args:
-      block: distinct rows [m, dim] in the table's storage type, and their accumulators.
-      gradient: float32 [m, dim].
-      optimizer: computes the steps.
+    Attributes:
+      optimizer: computes the direction of each row, such as a value of `ROW_OPTIMIZERS`.
       learning_rate: scalar.
-      unit_norm: whether to scale the rows back to unit length.
-
-    Returns:
-      The new rows, float32 [m, dim], and accumulators, None if the optimiser has none.
+      unit_norm: whether to scale the rows back to unit length after the step (projected SGD).
+      noise: uint32 scalar that seeds the stochastic rounding of tables narrower than float32; pass
+        a new one at every step. Not used for float32.
+      first_row: the row of the whole table at which this shard starts; it seeds the rounding, so
+        that shards use different random bits.
     """
-    accumulator = block.accumulator
-    if optimizer.rule is not None:
-        gradient, accumulator = optimizer.rule(accumulator, gradient)
-    rows = as_float(block.rows)
-    rows = rows - jnp.asarray(learning_rate, rows.dtype) * gradient
-    return (normalize(rows) if unit_norm else rows), accumulator
+
+    optimizer: RowOptimizer
+    learning_rate: jax.Array | float
+    _: dataclasses.KW_ONLY
+    unit_norm: bool = False
+    noise: jax.Array | None = None
+    first_row: jax.Array | int = 0
+
+    def apply(
+        self,
+        rows: jax.Array,
+        accumulator: jax.Array | None,
+        gradient: jax.Array,
+        ids: jax.Array,
+        *,
+        stored: jax.Array | None = None,
+    ) -> tuple[jax.Array, jax.Array | None]:
+        """Updates and rounds rows, once each.
+
+        Args:
+          rows: distinct rows [m, dim], in the storage type of the table or as float32.
+          accumulator: float32 [m], of the rows; None if the optimiser has none.
+          gradient: float32 [m, dim], summed over the batch.
+          ids: int32 [m], the table rows of this shard that `rows` are.
+          stored: the rows in the storage type, if `rows` were converted to float32 already.
+
+        Returns:
+          The new rows in the storage type, and the new accumulators.
+        """
+        direction = gradient
+        if self.optimizer.rule is not None:
+            direction, accumulator = self.optimizer.rule(accumulator, gradient)
+        new = as_float(rows)
+        new = new - jnp.asarray(self.learning_rate, new.dtype) * direction
+        if self.unit_norm:
+            new = normalize(new)
+        steps = self.learning_rate * gradient
+        stored = rows if stored is None else stored
+        return rounded_steps(stored, new, steps, ids + self.first_row, self.noise), accumulator

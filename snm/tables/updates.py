@@ -14,7 +14,7 @@ of once per entry.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -23,8 +23,7 @@ from jax import lax
 
 from snm.machine.platform import by_platform
 from snm.tables.access import element_at, row_at, rows_at, set_row
-from snm.tables.optimizers import RowOptimizer, step_rows
-from snm.tables.rounding import rounded_steps
+from snm.tables.optimizers import RowStep
 from snm.tables.table import RowTable, SparseRows, entry_rows, normalize
 
 __all__ = ["add_scatter", "update_rows"]
@@ -39,14 +38,10 @@ Gradient = tuple[SparseRows, jax.Array]
 def update_rows(
     table: RowTable,
     gradients: Sequence[Gradient],
+    step: RowStep,
     *,
-    optimizer: RowOptimizer,
-    learning_rate: jax.Array | float,
     ok: jax.Array | bool = True,
-    unit_norm: bool = False,
     touched: jax.Array | None = None,
-    noise: jax.Array | None = None,
-    first_row: jax.Array | int = 0,
 ) -> RowTable:
     """Updates the rows that occur in the gradients.
 
@@ -55,17 +50,10 @@ def update_rows(
     Args:
       table: the table; donate its buffers, and make `ok` depend on everything read from them.
       gradients: the table's gradient as a sum of `block.T @ vectors`; a row may occur repeatedly.
-      optimizer: computes the step of each row, such as a value of `ROW_OPTIMIZERS`.
-      learning_rate: scalar.
+      step: how each row moves by its gradient.
       ok: bool scalar; if False, nothing is written.
-      unit_norm: whether to scale the touched rows back to unit length after the step (projected
-        SGD).
       touched: int32 ids that include all updated rows, for callers that have a shorter list than
         the ids of the blocks. Projecting a unit row again changes only its rounding.
-      noise: uint32 scalar that seeds the stochastic rounding of tables narrower than float32; pass
-        a new one at every step. Not used for float32.
-      first_row: the row of the whole table at which this shard starts; it seeds the rounding, so
-        that shards use different random bits.
 
     Returns:
       The table after the step.
@@ -74,27 +62,24 @@ def update_rows(
     if not gradients:
         return table
     ok = jnp.asarray(ok)
-    if optimizer.linear and table.rows.dtype != jnp.uint16:
-        return _update_by_entry(table, gradients, learning_rate, ok, unit_norm, touched)
-    return _update_summed(
-        table, gradients, learning_rate, ok, unit_norm, optimizer, noise, first_row
-    )
+    if step.optimizer.linear and table.rows.dtype != jnp.uint16:
+        return _update_by_entry(table, gradients, step, ok, touched)
+    return _update_summed(table, gradients, step, ok)
 
 
 def _update_by_entry(
     table: RowTable,
     gradients: Sequence[Gradient],
-    learning_rate: jax.Array | float,
+    step: RowStep,
     ok: jax.Array,
-    unit_norm: bool,
     touched: jax.Array | None,
 ) -> RowTable:
     """Applies the step of each entry separately; exact for linear optimisers."""
     rows = table.rows
     for block, vectors in gradients:
-        steps = vectors * -jnp.asarray(learning_rate, vectors.dtype)
+        steps = vectors * -jnp.asarray(step.learning_rate, vectors.dtype)
         rows = by_platform(rows, block, steps, ok, cpu=_add_loop, default=add_scatter)
-    if unit_norm:
+    if step.unit_norm:
         lists = [(block.ids, block.starts[-1]) for block, _ in gradients]
         if touched is not None:
             lists = [(touched, jnp.int32(touched.shape[0]))]
@@ -161,31 +146,10 @@ def _project_rows(rows: jax.Array, ids: jax.Array, count: jax.Array) -> jax.Arra
 
 
 def _update_summed(
-    table: RowTable,
-    gradients: Sequence[Gradient],
-    learning_rate: jax.Array | float,
-    ok: jax.Array,
-    unit_norm: bool,
-    optimizer: RowOptimizer,
-    noise: jax.Array | None,
-    first_row: jax.Array | int,
+    table: RowTable, gradients: Sequence[Gradient], step: RowStep, ok: jax.Array
 ) -> RowTable:
     """Sums the gradients of each row, then updates and rounds it once."""
     entries = _SortedEntries.of(gradients, table.rows.shape[0])
-
-    def step(
-        ids: jax.Array, rows: jax.Array, accumulator: jax.Array | None, gradient: jax.Array
-    ) -> tuple[jax.Array, jax.Array | None]:
-        new, accumulator = step_rows(
-            RowTable(rows, accumulator),
-            gradient,
-            optimizer=optimizer,
-            learning_rate=learning_rate,
-            unit_norm=unit_norm,
-        )
-        steps = learning_rate * gradient
-        return rounded_steps(rows, new, steps, ids + first_row, noise), accumulator
-
     cpu = functools.partial(_segments_loop, step)
     default = functools.partial(_segments_scatter, step)
     return by_platform(table, entries, ok, cpu=cpu, default=default)
@@ -221,7 +185,7 @@ class _SortedEntries(NamedTuple):
 
 
 def _segments_loop(
-    step: Callable, table: RowTable, entries: _SortedEntries, ok: jax.Array
+    step: RowStep, table: RowTable, entries: _SortedEntries, ok: jax.Array
 ) -> RowTable:
     ids, values, vector_rows, vectors = entries
     num_rows, dim = table.rows.shape
@@ -250,9 +214,10 @@ def _segments_loop(
         p, gradient = lax.while_loop(lambda c: same_row(c[0], row), one_entry, (first, zero))
         old_row = row_at(rows, row)
         old_sum = None if old is None else lax.dynamic_slice(old, (first,), (1,))
-        new_row, new_sum = step(row[None], old_row, old_sum, gradient)
+        new_row, new_sum = step.apply(old_row, old_sum, gradient, row[None])
         rows = set_row(rows, new_row, row)
         if accumulators is not None:
+            assert new_sum is not None
             accumulators = lax.dynamic_update_slice(accumulators, new_sum, (row,))
         return p, rows, accumulators
 
@@ -261,7 +226,7 @@ def _segments_loop(
 
 
 def _segments_scatter(
-    step: Callable, table: RowTable, entries: _SortedEntries, ok: jax.Array
+    step: RowStep, table: RowTable, entries: _SortedEntries, ok: jax.Array
 ) -> RowTable:
     ids, values, vector_rows, vectors = entries
     count, num_rows = ids.shape[0], table.rows.shape[0]
@@ -275,7 +240,7 @@ def _segments_scatter(
     old = table.rows.at[row].get(mode="fill", fill_value=0)
     accumulator = table.accumulator
     old_sum = None if accumulator is None else accumulator.at[row].get(mode="fill", fill_value=0)
-    new, new_sum = step(row, old, old_sum, gradient)
+    new, new_sum = step.apply(old, old_sum, gradient, row)
     if accumulator is not None:
         accumulator = accumulator.at[row].set(new_sum, mode="drop")
     return RowTable(table.rows.at[row].set(new, mode="drop"), accumulator)

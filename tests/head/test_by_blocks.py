@@ -11,13 +11,13 @@ from head_reference import QUICK, row_of_term
 from snm.head import by_blocks as module
 from snm.head.by_blocks import mean_blocks, update_by_blocks
 from snm.head.state import Head
-from snm.head.step_inputs import RowUpdateSettings, ScoreGradients
+from snm.head.step_inputs import ScoreGradients
+from snm.tables.optimizers import RowStep
 from snm.tables.table import RowTable
 
 pytestmark = pytest.mark.usefixtures("all_24_bits")
 
 RATE = 0.3
-ROW_SETTINGS = RowUpdateSettings(RATE)
 
 
 def dense_step(case, grad_positive, of_slots):
@@ -69,8 +69,10 @@ def gradients_of(case, seed=0):
 
 
 def stepped(case, gradients):
+    row_step = RowStep(case.spec.row_rule, RATE, unit_norm=True)
     step = jax.jit(
-        lambda given: update_by_blocks(inputs_of(case), given, ROW_SETTINGS), compiler_options=QUICK
+        lambda given: update_by_blocks(inputs_of(case), given, row_step, jnp.bool_(True)),
+        compiler_options=QUICK,
     )
     return step(gradients)
 

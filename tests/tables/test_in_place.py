@@ -19,7 +19,7 @@ from snm.head.state import Head, HeadBatch
 from snm.losses.sampled.listwise import ListMLE, ListNet
 from snm.sampling.sample import Sample
 from snm.tables.bag import embedding_bag
-from snm.tables.optimizers import ROW_OPTIMIZERS
+from snm.tables.optimizers import ROW_OPTIMIZERS, RowStep
 from snm.tables.rounding import storage
 from snm.tables.table import RowTable, SparseRows
 from snm.tables.updates import update_rows
@@ -130,13 +130,8 @@ def test_an_embedding_bag_and_its_update(optimizer, scanned):
     def step(table, block):
         sums = embedding_bag(table.rows, block)
         vectors = jnp.tanh(sums)
-        table = update_rows(
-            table,
-            [(block, vectors)],
-            optimizer=optimizer,
-            learning_rate=0.1,
-            ok=jnp.all(jnp.isfinite(vectors)),
-        )
+        ok = jnp.all(jnp.isfinite(vectors))
+        table = update_rows(table, [(block, vectors)], RowStep(optimizer, 0.1), ok=ok)
         return table, jnp.sum(sums)
 
     def steps(table, blocks):

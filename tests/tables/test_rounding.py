@@ -13,7 +13,7 @@ import snm
 from snm.export.arrays import model_arrays
 from snm.runs.events import Stepped
 from snm.tables.bag import embedding_bag_gather, embedding_bag_loop
-from snm.tables.optimizers import ROW_OPTIMIZERS, SGD
+from snm.tables.optimizers import ROW_OPTIMIZERS, SGD, RowStep
 from snm.tables.rounding import as_float, noise_for, round_to_nearest, rounded_rows, storage
 from snm.tables.table import RowTable, SparseRows
 from snm.tables.updates import _segments_loop, _segments_scatter, update_rows
@@ -110,11 +110,9 @@ def test_steps_of_a_narrow_table(optimizer, unit_norm, form, monkeypatch):
     monkeypatch.setattr("snm.tables.updates._segments_loop", form)
     rows, block, vectors = problem()
     total = jnp.full(50, 0.5) if optimizer == "adagrad" else None
-    step = functools.partial(
-        update_rows, optimizer=ROW_OPTIMIZERS[optimizer], learning_rate=0.1, unit_norm=unit_norm
-    )
+    step = RowStep(ROW_OPTIMIZERS[optimizer], 0.1, unit_norm=unit_norm, noise=NOISE)
     gradients = [(block, jnp.asarray(vectors, jnp.float32))]
-    got = jax.jit(step)(RowTable(rows, total), gradients, noise=NOISE)
+    got = jax.jit(functools.partial(update_rows, step=step))(RowTable(rows, total), gradients)
     old = np.asarray(as_float(rows), np.float64)
     gradient = dense(block).T @ vectors
     if optimizer == "adagrad":
@@ -133,10 +131,9 @@ def test_steps_of_a_narrow_table(optimizer, unit_norm, form, monkeypatch):
 
 def test_nothing_is_written_unless_ok():
     rows, block, vectors = problem()
-    got = update_rows(
-        RowTable(rows), [(block, jnp.asarray(vectors, jnp.float32))], optimizer=SGD,
-        learning_rate=0.1, ok=jnp.bool_(False), noise=NOISE,
-    )  # fmt: skip
+    gradients = [(block, jnp.asarray(vectors, jnp.float32))]
+    step = RowStep(SGD, 0.1, noise=NOISE)
+    got = update_rows(RowTable(rows), gradients, step, ok=jnp.bool_(False))
     np.testing.assert_array_equal(got.rows, rows)
 
 
@@ -177,14 +174,19 @@ def test_a_shard_is_rounded_as_those_rows_of_the_whole(form, monkeypatch):
     monkeypatch.setattr("snm.tables.updates._segments_loop", form)
     rows, block, vectors = problem()
     vectors = jnp.asarray(vectors, jnp.float32)
-    step = jax.jit(functools.partial(update_rows, optimizer=SGD, learning_rate=0.1, noise=NOISE))
-    whole = step(RowTable(rows), [(block, vectors)]).rows
+
+    @jax.jit
+    def step(rows, block, first_row):
+        rule = RowStep(SGD, 0.1, noise=NOISE, first_row=first_row)
+        return update_rows(RowTable(rows), [(block, vectors)], rule).rows
+
+    whole = step(rows, block, 0)
     first = 20
     here = block.ids >= first
     part = block._replace(
         ids=jnp.where(here, block.ids - first, 0), values=jnp.where(here, block.values, 0)
     )
-    got = step(RowTable(rows[first:]), [(part, vectors)], first_row=first).rows
+    got = step(rows[first:], part, first)
     np.testing.assert_array_equal(got, whole[first:])
-    alike = step(RowTable(rows[first:]), [(part, vectors)]).rows
+    alike = step(rows[first:], part, 0)
     assert (np.asarray(alike) != np.asarray(got)).any()

@@ -14,7 +14,7 @@ from snm.machine.platform import compiling_for
 from snm.tables import table as rows_module
 from snm.tables import updates
 from snm.tables.bag import embedding_bag
-from snm.tables.optimizers import ROW_OPTIMIZERS, SGD, RowOptimizer
+from snm.tables.optimizers import ROW_OPTIMIZERS, SGD, RowOptimizer, RowStep
 from snm.tables.table import RowTable, SparseRows, entry_rows, normalize, random_rows
 from snm.tables.updates import update_rows
 
@@ -83,13 +83,8 @@ def compiled_bag(form: str):
 
 @functools.cache
 def compiled_update(form: str, optimizer: str, unit_norm: bool):
-    step = functools.partial(
-        update_rows,
-        optimizer=ROW_OPTIMIZERS[optimizer],
-        learning_rate=LEARNING_RATE,
-        unit_norm=unit_norm,
-    )
-    return jax.jit(lambda table, gradients, ok: step(table, gradients, ok=ok))
+    step = RowStep(ROW_OPTIMIZERS[optimizer], LEARNING_RATE, unit_norm=unit_norm)
+    return jax.jit(lambda table, gradients, ok: update_rows(table, gradients, step, ok=ok))
 
 
 @pytest.mark.parametrize("name", BLOCKS)
@@ -191,8 +186,7 @@ def test_not_ok_leaves_every_bit(form, optimizer):
 def test_a_gradient_without_entries_changes_nothing(form, optimizer):
     table = random_table(accumulator=ROW_OPTIMIZERS[optimizer].has_accumulator)
     gradients = [(BLOCKS["no entries"], jnp.ones((3, DIM)))]
-    rule = ROW_OPTIMIZERS[optimizer]
-    got = update_rows(table, gradients, optimizer=rule, learning_rate=1.0, unit_norm=True)
+    got = update_rows(table, gradients, RowStep(ROW_OPTIMIZERS[optimizer], 1.0, unit_norm=True))
     np.testing.assert_array_equal(bits(got.rows), bits(table.rows))
 
 
@@ -200,8 +194,8 @@ def test_touched_may_replace_the_blocks_own_ids(form):
     table, gradients = random_table(unit=True), random_gradients()
     # Longer than needed: rows that no gradient names keep their unit length.
     touched = jnp.arange(1, 22, dtype=jnp.int32)
-    step = functools.partial(update_rows, optimizer=SGD, unit_norm=True, touched=touched)
-    got = jax.jit(lambda table: step(table, gradients, learning_rate=LEARNING_RATE))(table)
+    step = RowStep(SGD, LEARNING_RATE, unit_norm=True)
+    got = jax.jit(lambda table: update_rows(table, gradients, step, touched=touched))(table)
     want = compiled_update(form, "sgd", True)(table, gradients, True)
     np.testing.assert_allclose(got.rows, want.rows, atol=1e-6)
     np.testing.assert_array_equal(bits(got.rows)[22], bits(table.rows)[22])
