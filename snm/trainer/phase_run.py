@@ -28,7 +28,6 @@ from snm.prediction.predictor import Predictor
 from snm.runs.events import Counters, Event, NonFiniteError, Noted, Started
 from snm.runs.log.entries import has_phase
 from snm.runs.log.event_log import open_log
-from snm.runs.members import phase_names
 from snm.system.imports import import_in_background
 from snm.system.timing import part
 from snm.trainer.phase import Phase, PhaseInputs, RunInputs, TrainedPhase
@@ -48,7 +47,6 @@ _PROFILED_EVENTS = (1, 5)  # the first and the last one; event 0 has the compila
 def open_phase(
     inputs: RunInputs,
     phase: Phase,
-    member: int = 1,
     epochs: float | None = None,
     *,
     probe: Probe[Predictor] | None = None,
@@ -57,8 +55,7 @@ def open_phase(
 
     Args:
       inputs: of the member.
-      phase: the points to train on, and the validation points.
-      member: counted from 1.
+      phase: the member to train, its points and the validation points.
       epochs: passes after which to stop; None is `config.epochs`. The learning rates decay over
         `config.epochs` either way.
       probe: a function of the model that is called regularly; None is none.
@@ -84,15 +81,14 @@ def open_phase(
     if note is None:
         progress = Counters()
         import_in_background(*_IMPORTED_EARLY)
-        state = _compile_and_start(prepared, programs, inputs.warm_start, member)
+        state = _compile_and_start(prepared, programs, inputs.warm_start, phase.member)
         notes = [f"{error}; beginning again" for error in damaged]
-        is_first = phase.name == phase_names(1)[0]
         folder = inputs.folder
-        began = folder.config.exists() if is_first else has_phase(folder.log, phase.name)
+        began = folder.config.exists() if phase.is_first else has_phase(folder.log, phase.name)
         if began and not damaged:
-            of_phase = "" if is_first else f" of {phase.name}"
+            of_phase = "" if phase.is_first else f" of {phase.name}"
             notes.append(f"no checkpoint{of_phase} yet: training starts again")
-        if is_first:
+        if phase.is_first:
             notes += start_notes(config, inputs.dataset, prepared.source, inputs.warm_start)
     else:
         progress = Counters(**note.progress)
@@ -129,7 +125,7 @@ def open_phase_in_memory(
 
     Args:
       inputs: of the member.
-      phase: the points to train on, and the validation points.
+      phase: the member to train, its points and the validation points.
       state: initial parameters, consumed; None initialises new ones.
       best: gets the state with the best validation score, or the last state without validation.
       more_phases: whether more phases follow, which share its compiled steps. The steps are then
@@ -145,7 +141,9 @@ def open_phase_in_memory(
         folder=None,
         last_step=prepared.total_steps,
         progress=Counters(),
-        state=_compile_and_start(prepared, programs, None, 1) if state is None else state,
+        state=_compile_and_start(prepared, programs, None, phase.member)
+        if state is None
+        else state,
     )
 
 
@@ -196,7 +194,7 @@ class PhaseRun:
 
     Attributes:
       inputs: of the member.
-      phase: the points to train on, and the validation points.
+      phase: the member to train, its points and the validation points.
       prepared: its model and batches.
       programs: its compiled steps.
       checkpoints: the store that saves states.
