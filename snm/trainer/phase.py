@@ -6,7 +6,6 @@ Each member of a run has one phase, or two if `refit` trains it again on all poi
 from __future__ import annotations
 
 import dataclasses
-from typing import Self
 
 import numpy as np
 from jax.sharding import Mesh
@@ -21,7 +20,7 @@ from snm.evaluation.metrics import metric_names
 from snm.model.model import TrainState
 from snm.runs.events import Counters
 from snm.runs.folder import RunFolder
-from snm.runs.members import member_seed, refit_phase, train_phase
+from snm.runs.members import refit_phase, train_phase
 from snm.text import nearest
 from snm.trainer.start.prepare import Prepared, add_training_points, label_name_points, prepare
 from snm.trainer.start.warm_start import WarmStart
@@ -101,7 +100,7 @@ class PhaseInputs:
     """The inputs of all phases of a training.
 
     Attributes:
-      config: the settings; in the inputs of a member, `seed` is that of the member.
+      config: the settings of the run.
       dataset: as loaded.
       weighting: of features, fitted.
     """
@@ -109,11 +108,6 @@ class PhaseInputs:
     config: ResolvedConfig
     dataset: Dataset
     weighting: Weighting
-
-    def of_member(self, member: int) -> Self:
-        """The inputs of a member, counted from 1."""
-        seed = member_seed(self.config.seed, member)
-        return dataclasses.replace(self, config=dataclasses.replace(self.config, seed=seed))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,7 +130,7 @@ def count_steps_per_epoch(config: ResolvedConfig, dataset: Dataset) -> int:
       InputError: as `first_phase`.
     """
     rows, names = first_phase(config, dataset).rows, label_name_points(config, dataset)
-    points, rows = add_training_points(config, dataset.train, rows, names)
+    points, rows = add_training_points(config, dataset.train, rows, names, config.seed)
     return Order.of(len(points.labelled(rows)), config.batch_size, config.seed).steps
 
 

@@ -54,7 +54,7 @@ def open_phase(
     """Prepares a phase; resumes it from its newest checkpoint, or starts it if there is none.
 
     Args:
-      inputs: of the member.
+      inputs: of all phases.
       phase: the member to train, its points and the validation points.
       epochs: passes after which to stop; None is `config.epochs`. The learning rates decay over
         `config.epochs` either way.
@@ -71,7 +71,7 @@ def open_phase(
 
     run_info: dict[str, Any] = {
         "data_sha256": inputs.dataset.sha256,
-        "seed": config.seed,
+        "seed": prepared.seed,
         "versions": versions(),
     }
     checkpoints = inputs.folder.checkpoints(config.keep_checkpoints, phase.name, run_info)
@@ -81,7 +81,7 @@ def open_phase(
     if note is None:
         progress = Counters()
         import_in_background(*_IMPORTED_EARLY)
-        state = _compile_and_start(prepared, programs, inputs.warm_start, phase.member)
+        state = _compile_and_start(prepared, programs, inputs.warm_start)
         notes = [f"{error}; beginning again" for error in damaged]
         folder = inputs.folder
         began = folder.config.exists() if phase.is_first else has_phase(folder.log, phase.name)
@@ -124,7 +124,7 @@ def open_phase_in_memory(
     """Prepares a new phase that writes nothing to disk.
 
     Args:
-      inputs: of the member.
+      inputs: of all phases.
       phase: the member to train, its points and the validation points.
       state: initial parameters, consumed; None initialises new ones.
       best: gets the state with the best validation score, or the last state without validation.
@@ -141,9 +141,7 @@ def open_phase_in_memory(
         folder=None,
         last_step=prepared.total_steps,
         progress=Counters(),
-        state=_compile_and_start(prepared, programs, None, phase.member)
-        if state is None
-        else state,
+        state=_compile_and_start(prepared, programs, None) if state is None else state,
     )
 
 
@@ -154,7 +152,13 @@ def _set_up(
     names = label_name_points(config, dataset)
     with part("preparing batches"):
         prepared = prepare(
-            config, dataset.train, inputs.weighting, phase.rows, names, periods=periods
+            config,
+            dataset.train,
+            inputs.weighting,
+            phase.rows,
+            names,
+            member=phase.member,
+            periods=periods,
         )
         prepared.source.check_device_draw()
     options = step_options if more_phases else prepared.step_options
@@ -164,12 +168,12 @@ def _set_up(
 
 
 def _compile_and_start(
-    prepared: Prepared, programs: StepPrograms, warm_start: WarmStart | None, member: int
+    prepared: Prepared, programs: StepPrograms, warm_start: WarmStart | None
 ) -> TrainState:
     """The parameters of a new phase; its steps compile in a thread meanwhile."""
     programs.begin(prepared.steps_per_dispatch)
     with part("initial parameters"):
-        return starting_state(prepared, warm_start, member)
+        return starting_state(prepared, warm_start)
 
 
 def _check_same_run(path: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
@@ -193,7 +197,7 @@ class PhaseRun:
     """A phase that is ready to train; `open_phase` and `open_phase_in_memory` make it.
 
     Attributes:
-      inputs: of the member.
+      inputs: of all phases.
       phase: the member to train, its points and the validation points.
       prepared: its model and batches.
       programs: its compiled steps.
