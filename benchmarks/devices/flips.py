@@ -173,7 +173,7 @@ def compared(
     assert model.spec.exclude == "all" and isinstance(model.spec.mined, int)
     sources = {
         name: dataclasses.replace(
-            make_run_source(config, model.spec, train, None, weighting, mesh),
+            make_run_source(config, model.spec, train, None, weighting, mesh, seed=config.seed),
             schedule=Schedule.of(config, steps),
         )
         for name, mesh in places.items()

@@ -148,7 +148,9 @@ def make_stepper(data: Any, batch: int, mesh_text: str, mined: int) -> Callable[
     model = make_model(resolve(config, data), train.num_features, train.num_labels)
     mesh = make_mesh(mesh_text, train.num_labels, batch)
     unweighted = Weighting("none")
-    source = make_run_source(resolve(config, data), model.spec, train, None, unweighted, mesh)
+    source = make_run_source(
+        resolve(config, data), model.spec, train, None, unweighted, mesh, seed=0
+    )
     stack = spread_stack(source.stack(0, STEPS), mesh)
     state = init_state_on(model, mesh)
     step = jitted_steps(model, source, source.shape(0), mesh)

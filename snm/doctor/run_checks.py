@@ -17,7 +17,7 @@ from snm.errors import InputError
 from snm.machine.platform import device_error
 from snm.machine.versions import package_version
 from snm.runs.folder import RunFolder
-from snm.runs.members import phase_names
+from snm.runs.members import refit_phase, train_phase
 from snm.runs.schema import RunOrigin
 from snm.runs.stored_run import load
 from snm.stores.objects import StoreError
@@ -55,8 +55,8 @@ def _check_checkpoints(
     saved = []
     for member in range(1, config.members + 1):
         of_member = "" if config.members == 1 else f" of member {member}"
-        for name, what in zip(phase_names(member), ("training", "refit"), strict=True):
-            step = folder.checkpoints(config.keep_checkpoints, name).latest()
+        for what, phase in (("training", train_phase(member)), ("refit", refit_phase(member))):
+            step = folder.checkpoints(config.keep_checkpoints, phase).latest()
             if step is not None:
                 saved.append(f"step {step:,} of the {what}{of_member}")
     if not saved:
@@ -110,7 +110,7 @@ def _check_prediction(
 
     if device_error() is not None:  # JAX cannot start; the environment checks report why
         return
-    first = folder.checkpoints(config.keep_checkpoints, phase_names(1)[0])
+    first = folder.checkpoints(config.keep_checkpoints, train_phase(1))
     if not finished and first.latest() is None:
         advice = "the same `snm train` command goes on"
         yield Finding("note", "model", "none yet: member 1 has no checkpoint", advice)

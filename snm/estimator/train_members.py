@@ -45,7 +45,7 @@ def fit_members(
     """Trains all members, in parallel if `snm.trainer.start.prepare.members_at_once` allows it.
 
     Args:
-      inputs: the inputs of all members; at least one of the points has a label.
+      inputs: of all phases; at least one of the points has a label.
       earlier: the state of each member to continue from, consumed; None starts anew.
       kept: int64 [n], ascending, the points not held out for a memory; None is all.
       in_parts: whether more fits follow that continue from this one.
@@ -61,7 +61,7 @@ def fit_members(
     def member(number: int, stop: Stop) -> Generator[Event, None, TrainState]:
         member_phase, best = phase.of_member(number, kept), BestState()
         run = open_phase_in_memory(
-            inputs.of_member(number), member_phase, earlier[number - 1], best, more_phases=in_parts
+            inputs, member_phase, earlier[number - 1], best, more_phases=in_parts
         )
         yield from run.run(stop)
         return best.take()

@@ -19,7 +19,7 @@ from snm.memory.store import save_memory
 from snm.prediction.predictor import Predictor
 from snm.runs.events import Counters
 from snm.runs.folder import RunFolder, write_json
-from snm.runs.members import member_seed, phase_names
+from snm.runs.members import member_seed, train_phase
 from snm.runs.schema import MemoryRecord
 from snm.runs.stored_run import StoredRun
 from snm.runs.typed_json import as_json
@@ -111,11 +111,11 @@ def _write_members(
         bias = None
         if state.head.bias is not None:
             bias = predict_biases(np.asarray(state.head.bias), frequency, len(names) - first)
-        name, _ = phase_names(member)
-        step = old.folder.checkpoints(config.keep_checkpoints, name).latest() or 0
+        phase = train_phase(member)
+        step = old.folder.checkpoints(config.keep_checkpoints, phase).latest() or 0
         progress = dataclasses.asdict(Counters(step=step))
         about = {"data_sha256": sha256, "seed": seed, "versions": versions()}
-        store = new.checkpoints(config.keep_checkpoints, name, about)
+        store = new.checkpoints(config.keep_checkpoints, phase, about)
         store.save(step, grow_state(state, rows, bias), progress, None)
     return counts
 

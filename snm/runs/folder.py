@@ -88,7 +88,7 @@ class RunFolder:
 
         Args:
           keep: the number of newest checkpoints to keep.
-          phase: a name from `phase_names`.
+          phase: its name, of `snm.runs.members`.
           about: JSON values saved with each checkpoint.
         """
         folder = self.path / "checkpoints"

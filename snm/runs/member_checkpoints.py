@@ -17,7 +17,7 @@ from snm.model.model import Model, TrainState
 from snm.model.placement import abstract_state_on
 from snm.runs.folder import RunFolder
 from snm.runs.manifest import read_manifest
-from snm.runs.members import member_seed, phase_names
+from snm.runs.members import member_seed, refit_phase, train_phase
 
 __all__ = ["MemberCheckpoints"]
 
@@ -130,11 +130,12 @@ class MemberCheckpoints:
     def _find(self, member: int) -> tuple[str, Checkpoints, int]:
         """The phase with which a member predicts, its checkpoints, and the step that predicts."""
         folder, config = self.folder, self.config
-        train, refit = phase_names(member)
-        checkpoints = folder.checkpoints(config.keep_checkpoints, train)
-        phase, step = train, checkpoints.best()
+        phase = train_phase(member)
+        checkpoints = folder.checkpoints(config.keep_checkpoints, phase)
+        step = checkpoints.best()
         # An unfinished refit is worse than the checkpoint before it.
         if config.refit and self.all_trained:
+            refit = refit_phase(member)
             refit_checkpoints = folder.checkpoints(config.keep_checkpoints, refit)
             if (last := refit_checkpoints.latest()) is not None:
                 phase, checkpoints, step = refit, refit_checkpoints, last

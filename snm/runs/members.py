@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["member_seed", "phase_names"]
+__all__ = ["member_seed", "refit_phase", "train_phase"]
 
 _SEED_STEP = 1_000_003  # between members: larger than the seeds that users choose
 
@@ -17,13 +17,21 @@ def member_seed(seed: int, member: int) -> int:
     return seed + (member - 1) * _SEED_STEP
 
 
-def phase_names(member: int) -> tuple[str, str]:
-    """The phase names of a member: its training, and its refit on all training points.
-
-    Members are counted from 1.
+def train_phase(member: int) -> str:
+    """The name of the first phase of a member, counted from 1.
 
     Example:
-      >>> phase_names(1), phase_names(2)
-      (('train', 'refit'), ('member-2', 'refit-2'))
+      >>> train_phase(1), train_phase(2)
+      ('train', 'member-2')
     """
-    return ("train", "refit") if member == 1 else (f"member-{member}", f"refit-{member}")
+    return "train" if member == 1 else f"member-{member}"
+
+
+def refit_phase(member: int) -> str:
+    """The name of the phase that trains a member, counted from 1, again on all training points.
+
+    Example:
+      >>> refit_phase(1), refit_phase(2)
+      ('refit', 'refit-2')
+    """
+    return "refit" if member == 1 else f"refit-{member}"

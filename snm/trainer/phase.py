@@ -6,7 +6,6 @@ Each member of a run has one phase, or two if `refit` trains it again on all poi
 from __future__ import annotations
 
 import dataclasses
-from typing import Self
 
 import numpy as np
 from jax.sharding import Mesh
@@ -21,7 +20,7 @@ from snm.evaluation.metrics import metric_names
 from snm.model.model import TrainState
 from snm.runs.events import Counters
 from snm.runs.folder import RunFolder
-from snm.runs.members import member_seed, phase_names
+from snm.runs.members import refit_phase, train_phase
 from snm.text import nearest
 from snm.trainer.start.prepare import Prepared, add_training_points, label_name_points, prepare
 from snm.trainer.start.warm_start import WarmStart
@@ -39,17 +38,29 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True)
 class Phase:
-    """The training points and the validation points of a phase.
+    """The member that a phase trains, its training points and its validation points.
 
     Attributes:
-      name: one of `snm.runs.members.phase_names`.
+      member: counted from 1.
+      refit: whether it trains the member again, on all points.
       held_out: the validation points, or None.
       rows: int [n], ascending, the rows of the data's train part to train on; None is all.
     """
 
-    name: str
+    member: int = 1
+    refit: bool = False
     held_out: Points | None = None
     rows: np.ndarray | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name in the run's folder and log."""
+        return (refit_phase if self.refit else train_phase)(self.member)
+
+    @property
+    def is_first(self) -> bool:
+        """Whether a run begins with it."""
+        return self.member == 1 and not self.refit
 
     def of_member(self, member: int, kept: np.ndarray | None) -> Phase:
         """The first phase of a member; member 1 leaves out the points that choose a memory.
@@ -58,11 +69,10 @@ class Phase:
           member: counted from 1.
           kept: int [n], ascending, the points of train that do not choose a memory; None is all.
         """
-        name, _ = phase_names(member)
         # Validation points, if there are any, choose the memory. Every member leaves them out.
         if member > 1 or kept is None or self.held_out is not None:
-            return dataclasses.replace(self, name=name)
-        return dataclasses.replace(self, name=name, rows=kept)
+            return dataclasses.replace(self, member=member)
+        return dataclasses.replace(self, member=member, rows=kept)
 
 
 @dataclasses.dataclass
@@ -90,7 +100,7 @@ class PhaseInputs:
     """The inputs of all phases of a training.
 
     Attributes:
-      config: the settings; in the inputs of a member, `seed` is that of the member.
+      config: the settings of the run.
       dataset: as loaded.
       weighting: of features, fitted.
     """
@@ -98,11 +108,6 @@ class PhaseInputs:
     config: ResolvedConfig
     dataset: Dataset
     weighting: Weighting
-
-    def of_member(self, member: int) -> Self:
-        """The inputs of a member, counted from 1."""
-        seed = member_seed(self.config.seed, member)
-        return dataclasses.replace(self, config=dataclasses.replace(self.config, seed=seed))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,7 +130,7 @@ def count_steps_per_epoch(config: ResolvedConfig, dataset: Dataset) -> int:
       InputError: as `first_phase`.
     """
     rows, names = first_phase(config, dataset).rows, label_name_points(config, dataset)
-    points, rows = add_training_points(config, dataset.train, rows, names)
+    points, rows = add_training_points(config, dataset.train, rows, names, config.seed)
     return Order.of(len(points.labelled(rows)), config.batch_size, config.seed).steps
 
 
@@ -137,7 +142,7 @@ def first_phase(config: ResolvedConfig, dataset: Dataset) -> Phase:
         either part has no labels.
     """
     if not config.validation_fraction:
-        return Phase("train")
+        return Phase()
     metrics = metric_names(dataset.train.num_labels, auc=config.auc)
     if config.monitor not in metrics:
         found = f"{config.monitor!r}, no metric"
@@ -153,7 +158,7 @@ def first_phase(config: ResolvedConfig, dataset: Dataset) -> Phase:
         found = f"{config.monitor!r}, and no validation point has the labels for it"
         expected = "points with labels that are not filtered, for AUC some that lack other labels"
         raise InputError("--monitor", found, expected)
-    return Phase("train", validation, train_rows)
+    return Phase(held_out=validation, rows=train_rows)
 
 
 def prepare_first_phase(config: ResolvedConfig, dataset: Dataset) -> tuple[Phase, Prepared]:

@@ -28,7 +28,6 @@ from snm.prediction.predictor import Predictor
 from snm.runs.events import Counters, Event, NonFiniteError, Noted, Started
 from snm.runs.log.entries import has_phase
 from snm.runs.log.event_log import open_log
-from snm.runs.members import phase_names
 from snm.system.imports import import_in_background
 from snm.system.timing import part
 from snm.trainer.phase import Phase, PhaseInputs, RunInputs, TrainedPhase
@@ -48,7 +47,6 @@ _PROFILED_EVENTS = (1, 5)  # the first and the last one; event 0 has the compila
 def open_phase(
     inputs: RunInputs,
     phase: Phase,
-    member: int = 1,
     epochs: float | None = None,
     *,
     probe: Probe[Predictor] | None = None,
@@ -56,9 +54,8 @@ def open_phase(
     """Prepares a phase; resumes it from its newest checkpoint, or starts it if there is none.
 
     Args:
-      inputs: of the member.
-      phase: the points to train on, and the validation points.
-      member: counted from 1.
+      inputs: of all phases.
+      phase: the member to train, its points and the validation points.
       epochs: passes after which to stop; None is `config.epochs`. The learning rates decay over
         `config.epochs` either way.
       probe: a function of the model that is called regularly; None is none.
@@ -74,7 +71,7 @@ def open_phase(
 
     run_info: dict[str, Any] = {
         "data_sha256": inputs.dataset.sha256,
-        "seed": config.seed,
+        "seed": prepared.seed,
         "versions": versions(),
     }
     checkpoints = inputs.folder.checkpoints(config.keep_checkpoints, phase.name, run_info)
@@ -84,15 +81,14 @@ def open_phase(
     if note is None:
         progress = Counters()
         import_in_background(*_IMPORTED_EARLY)
-        state = _compile_and_start(prepared, programs, inputs.warm_start, member)
+        state = _compile_and_start(prepared, programs, inputs.warm_start)
         notes = [f"{error}; beginning again" for error in damaged]
-        is_first = phase.name == phase_names(1)[0]
         folder = inputs.folder
-        began = folder.config.exists() if is_first else has_phase(folder.log, phase.name)
+        began = folder.config.exists() if phase.is_first else has_phase(folder.log, phase.name)
         if began and not damaged:
-            of_phase = "" if is_first else f" of {phase.name}"
+            of_phase = "" if phase.is_first else f" of {phase.name}"
             notes.append(f"no checkpoint{of_phase} yet: training starts again")
-        if is_first:
+        if phase.is_first:
             notes += start_notes(config, inputs.dataset, prepared.source, inputs.warm_start)
     else:
         progress = Counters(**note.progress)
@@ -128,8 +124,8 @@ def open_phase_in_memory(
     """Prepares a new phase that writes nothing to disk.
 
     Args:
-      inputs: of the member.
-      phase: the points to train on, and the validation points.
+      inputs: of all phases.
+      phase: the member to train, its points and the validation points.
       state: initial parameters, consumed; None initialises new ones.
       best: gets the state with the best validation score, or the last state without validation.
       more_phases: whether more phases follow, which share its compiled steps. The steps are then
@@ -145,7 +141,7 @@ def open_phase_in_memory(
         folder=None,
         last_step=prepared.total_steps,
         progress=Counters(),
-        state=_compile_and_start(prepared, programs, None, 1) if state is None else state,
+        state=_compile_and_start(prepared, programs, None) if state is None else state,
     )
 
 
@@ -156,7 +152,13 @@ def _set_up(
     names = label_name_points(config, dataset)
     with part("preparing batches"):
         prepared = prepare(
-            config, dataset.train, inputs.weighting, phase.rows, names, periods=periods
+            config,
+            dataset.train,
+            inputs.weighting,
+            phase.rows,
+            names,
+            member=phase.member,
+            periods=periods,
         )
         prepared.source.check_device_draw()
     options = step_options if more_phases else prepared.step_options
@@ -166,12 +168,12 @@ def _set_up(
 
 
 def _compile_and_start(
-    prepared: Prepared, programs: StepPrograms, warm_start: WarmStart | None, member: int
+    prepared: Prepared, programs: StepPrograms, warm_start: WarmStart | None
 ) -> TrainState:
     """The parameters of a new phase; its steps compile in a thread meanwhile."""
     programs.begin(prepared.steps_per_dispatch)
     with part("initial parameters"):
-        return starting_state(prepared, warm_start, member)
+        return starting_state(prepared, warm_start)
 
 
 def _check_same_run(path: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
@@ -195,8 +197,8 @@ class PhaseRun:
     """A phase that is ready to train; `open_phase` and `open_phase_in_memory` make it.
 
     Attributes:
-      inputs: of the member.
-      phase: the points to train on, and the validation points.
+      inputs: of all phases.
+      phase: the member to train, its points and the validation points.
       prepared: its model and batches.
       programs: its compiled steps.
       checkpoints: the store that saves states.

@@ -19,7 +19,6 @@ from snm.prediction.predictor import Predictor
 from snm.runs.events import Event, Finished, Noted
 from snm.runs.folder import RunFolder
 from snm.runs.log.validation import validation_metrics
-from snm.runs.members import phase_names
 from snm.runs.mirror import RunLocation
 from snm.runs.resumed_settings import given_settings, resolve_for_run
 from snm.runs.same_command import check_same_settings
@@ -232,7 +231,7 @@ class _Run:
     def open_first_phase(self, request: RunRequest) -> PhaseRun:
         """Opens the first phase of member 1, which may be done already."""
         return open_phase(
-            self.inputs.of_member(1),
+            self.inputs,
             self.make_first_phase(1),
             probe=request.probe,
         )
@@ -273,14 +272,12 @@ class _Run:
     def _train_member(
         self, member: int, first_phase_run: PhaseRun | None, profile: bool, stop: Stop
     ) -> Generator[Event, None, TrainedPhase]:
-        inputs = self.inputs.of_member(member)
-        phase_run = first_phase_run or open_phase(inputs, self.make_first_phase(member), member)
+        phase_run = first_phase_run or open_phase(self.inputs, self.make_first_phase(member))
         yield from phase_run.run(stop, profile=profile)
-        if inputs.config.refit:
+        if self.inputs.config.refit:
             best_epochs = phase_run.progress.best_step / phase_run.source.steps_per_epoch
             phase_run.state = None  # frees it: `first_phase_run` is alive until the run ends
-            _, refit_name = phase_names(member)
-            phase_run = open_phase(inputs, Phase(refit_name), member, best_epochs)
+            phase_run = open_phase(self.inputs, Phase(member, refit=True), best_epochs)
             yield from phase_run.run(stop)
         return phase_run.trained
 

@@ -62,7 +62,9 @@ def batched(points, **changes):
     """Settings, and a batch of all points."""
     config = config_of(**changes)
     spec = head_spec(config, LABELS)
-    source = make_run_source(config, spec, points, None, Weighting.fit("none", points.features))
+    source = make_run_source(
+        config, spec, points, None, Weighting.fit("none", points.features), seed=0
+    )
     item = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), source.stack(0, 1))
     return config, source.materialize(source.resident_arrays(), item, source.shape(0))
 
@@ -122,6 +124,7 @@ def test_parts_of_a_batch_have_the_weights_of_their_points(data_on):
         None,
         Weighting.fit("none", weighted.features),
         mesh_here("data=2", LABELS, 4),
+        seed=0,
     )
     if data_on == "host":
         values = source.stack(0, 1).terms.values[0]
@@ -304,7 +307,7 @@ def test_some_points_on_a_device_take_the_capacity_of_all():
     fitted = Weighting.fit("none", weighted.features)
     spec = head_spec(config, LABELS)
     some, whole = (
-        make_run_source(config, spec, weighted, rows, fitted) for rows in (every[:3], None)
+        make_run_source(config, spec, weighted, rows, fitted, seed=0) for rows in (every[:3], None)
     )
     shapes = [jax.tree.map(np.shape, source.resident_arrays()) for source in (some, whole)]
     assert shapes[0] == shapes[1] == (((12,), (12,), (5,)), ((8,), (8,), (5,)))  # one weighs 0
@@ -334,7 +337,9 @@ def test_there_is_capacity_for_more_only_where_another_phase_has_all_points(chan
     weighted, _ = both()
     config = config_of(**dict(data_on="device", batch_size=2) | changes)
     fitted = Weighting.fit("none", weighted.features)
-    source = make_run_source(config, head_spec(config, LABELS), weighted, np.arange(3), fitted)
+    source = make_run_source(
+        config, head_spec(config, LABELS), weighted, np.arange(3), fitted, seed=0
+    )
     assert getattr(source, "capacity", None) is None  # one on the host has none
 
 
@@ -354,7 +359,12 @@ def test_a_shorter_epoch_takes_the_dispatch_of_all_where_it_computes_little_more
     weighted, _ = both()
     config = config_of(data_on="device", batch_size=2)
     source = make_run_source(
-        config, head_spec(config, LABELS), weighted, None, Weighting.fit("none", weighted.features)
+        config,
+        head_spec(config, LABELS),
+        weighted,
+        None,
+        Weighting.fit("none", weighted.features),
+        seed=0,
     )
     longer = dataclasses.replace(source, capacity=Capacity(2 * of_all, 1, 1))
     order = dataclasses.replace(source.order, num_points=2 * steps)

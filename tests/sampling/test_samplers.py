@@ -181,7 +181,7 @@ def test_a_run_gives_a_sampler_the_settings_that_it_lists(data, monkeypatch):
         changes = dict(sampler="mine", loss="softmax", mined="all", **expected)
         config = resolve(dataclasses.replace(tiny.CONFIG, **changes), data)
         spec, unweighted = head_spec(config, K), Weighting.fit("none", data.train.features)
-        source = make_run_source(config, spec, data.train, None, unweighted)
+        source = make_run_source(config, spec, data.train, None, unweighted, seed=config.seed)
         assert isinstance(source.sampler, kind) and given.pop() == expected
 
 

@@ -50,6 +50,8 @@ def make_run_source(
     rows: NDArray[np.int64] | None,
     weighting: Weighting,
     mesh: Mesh | None = None,
+    *,
+    seed: int,
 ) -> Source:
     """The source of batches of a resolved configuration.
 
@@ -60,11 +62,12 @@ def make_run_source(
       rows: int [m], the rows to train on; None is all.
       weighting: the weighting of the features.
       mesh: the devices, or None for one; the source makes the data parts of this process.
+      seed: of the member, for the order, the positives and the samples.
     """
     data_parts = 1 if mesh is None else mesh.shape[DATA]
     own_parts = range(1) if mesh is None else local_data_parts(mesh)
     labelled = points.labelled(rows)
-    order = Order.of(len(labelled), config.batch_size, config.seed, data_parts)
+    order = Order.of(len(labelled), config.batch_size, seed, data_parts)
     width = order.batch_size // data_parts
     own = order.points_at_positions(own_parts.start * width, own_parts.stop * width)
     mean_weight = points.mean_weight

@@ -12,7 +12,7 @@ from snm.config.resolved import ResolvedConfig
 from snm.runs.events import COUNTS
 from snm.runs.folder import RunFolder
 from snm.runs.log.entries import read_entries
-from snm.runs.members import phase_names
+from snm.runs.members import train_phase
 
 __all__ = ["validation_metrics"]
 
@@ -30,7 +30,7 @@ def validation_metrics(folder: RunFolder, config: ResolvedConfig) -> dict[str, A
     """
     evaluations, best = _read_evaluations(folder.log), []
     for member in range(1, config.members + 1):
-        by_step = evaluations.get(phase_names(member)[0], {})
+        by_step = evaluations.get(train_phase(member), {})
         finite = {step: metrics for step, metrics in by_step.items() if _is_finite(metrics, config)}
         if not finite:
             return {}

@@ -27,6 +27,7 @@ from snm.machine.compiler import OptionsOf, answer_options, step_options
 from snm.machine.platform import for_platform, platform
 from snm.model.from_config import Stage, head_stages, make_model
 from snm.model.model import Model, abstract_state
+from snm.runs.members import member_seed
 
 __all__ = [
     "Prepared",
@@ -67,7 +68,8 @@ class Prepared:
     """The training of one member on one set of points, ready to run.
 
     Attributes:
-      config: the settings.
+      config: the settings of the run.
+      member: counted from 1.
       mesh: the devices, or None for one.
       source: the batches.
       model: the model with the last B and k' of the run.
@@ -80,6 +82,7 @@ class Prepared:
     """
 
     config: ResolvedConfig
+    member: int
     mesh: Mesh | None
     source: Source
     model: Model
@@ -88,6 +91,11 @@ class Prepared:
     steps_per_dispatch: int
     saves: SaveTimes
     point_ids: NDArray[np.int64]
+
+    @property
+    def seed(self) -> int:
+        """The seed of the member."""
+        return member_seed(self.config.seed, self.member)
 
     @property
     def stage_shares(self) -> list[tuple[float, Model, Source]]:
@@ -116,16 +124,18 @@ def prepare(
     rows: NDArray[np.int64] | None = None,
     extra_points: Points | None = None,
     *,
+    member: int = 1,
     periods: Iterable[int] = (),
 ) -> Prepared:
     """Prepares the training of one member.
 
     Args:
-      config: the settings; `seed` is that of the member.
+      config: the settings of the run.
       points: n points, as in the files.
       weighting: of features, fitted.
       rows: int64 [m], ascending, the points to train on; None is all.
       extra_points: further points, all trained on; see `label_name_points`.
+      member: counted from 1; it has its own seed.
       periods: in steps, at whose ends a dispatch must end, beside those of the settings; 0 for
         none.
 
@@ -141,12 +151,13 @@ def prepare(
     mesh = make_mesh(config.mesh, num_labels, config.batch_size)
     model = make_model(config, points.num_features, num_labels)
     points_in_file = points.num_points
-    points, rows = add_training_points(config, points, rows, extra_points)
+    seed = member_seed(config.seed, member)
+    points, rows = add_training_points(config, points, rows, extra_points, seed)
     point_ids = np.arange(points.num_points) % points_in_file  # a split has the id of its row
     if extra_points is not None:
         first_extra = points_in_file * (1 + config.item_splits)
         point_ids[first_extra:] = -1 - extra_points.labels.indices.astype(np.int64)
-    source = make_run_source(config, model.spec, points, rows, weighting, mesh)
+    source = make_run_source(config, model.spec, points, rows, weighting, mesh, seed=seed)
     total_steps = source.schedule.steps
     evaluate_every = config.evaluate_every if config.validation_fraction else 0
     size = state_bytes(abstract_state(model))
@@ -154,6 +165,7 @@ def prepare(
     periods = *saves, evaluate_every, *periods
     return Prepared(
         config=config,
+        member=member,
         mesh=mesh,
         source=source,
         model=model,
@@ -198,19 +210,21 @@ def add_training_points(
     points: Points,
     rows: NDArray[np.int64] | None,
     extra_points: Points | None,
+    seed: int,
 ) -> tuple[Points, NDArray[np.int64] | None]:
     """Adds the item splits of the points, and then the extra points.
 
     Args:
-      config: the settings; `seed` is that of the member.
+      config: the settings of the run.
       points: n points, as in the files.
       rows: int64 [m], the points to train on; None is all.
       extra_points: further points, all trained on.
+      seed: of the member, for the splits.
 
     Returns:
       All points, and the rows of those to train on; None is all.
     """
-    points, rows = add_splits(points, rows, config.item_splits, config.seed)
+    points, rows = add_splits(points, rows, config.item_splits, seed)
     if extra_points is None:
         return points, rows
     first_extra = points.num_points

@@ -81,7 +81,7 @@ class WarmStart:
         return f"labels of {self.run} were mapped by name to those of {self.ids.name}"
 
 
-def starting_state(prepared: Prepared, warm_start: WarmStart | None, member: int) -> TrainState:
+def starting_state(prepared: Prepared, warm_start: WarmStart | None) -> TrainState:
     """The parameters that a member starts from: new ones, or those of the same member of a run.
 
     Of new ones, the class rows are random or the centroids of the labels. The optimiser state is
@@ -90,7 +90,6 @@ def starting_state(prepared: Prepared, warm_start: WarmStart | None, member: int
     Args:
       prepared: the training of the member.
       warm_start: another run; None for new parameters.
-      member: counted from 1.
 
     Raises:
       InputError: the folder is not a run, or its parameters have other shapes, or its features
@@ -98,7 +97,7 @@ def starting_state(prepared: Prepared, warm_start: WarmStart | None, member: int
     """
     model, mesh = prepared.model, prepared.mesh
     if warm_start is None:
-        state = init_state_on(model, mesh, seed=prepared.config.seed)
+        state = init_state_on(model, mesh, seed=prepared.seed)
         return (
             state if prepared.config.class_init == "random" else start_at_centroids(prepared, state)
         )
@@ -107,7 +106,7 @@ def starting_state(prepared: Prepared, warm_start: WarmStart | None, member: int
     slots = warm_start.slots
     reads_all_rows = slots is not None and has_several_processes()
     stored = warm_start.stored
-    other, old = stored.model, stored.member(member, None if reads_all_rows else mesh)
+    other, old = stored.model, stored.member(prepared.member, None if reads_all_rows else mesh)
     if slots is not None:
         other, old = _reorder_labels(other, old, slots)
         old = jax.tree.map(jnp.asarray, old) if mesh is None else shard_state(old, mesh)
@@ -123,7 +122,7 @@ def starting_state(prepared: Prepared, warm_start: WarmStart | None, member: int
         found = f"a run with weighting {old_weighting}"
         raise InputError(f"--warm-start {warm_start.run}", found, expected)
     # Without rows: the device may lack memory for two sets.
-    new = init_state_on(model, mesh, seed=prepared.config.seed, rows=False)
+    new = init_state_on(model, mesh, seed=prepared.seed, rows=False)
     dtype = abstract_state(model).features.rows.dtype
     # A learned score multiplier is a parameter of the other run, a fixed one a setting of this run.
     log_scale = old.head.log_scale if model.spec.learn_scale else new.head.log_scale

@@ -120,7 +120,7 @@ def test_a_process_makes_its_own_parts_of_the_same_batches(sampler, resident, da
 
     def source(own):
         monkeypatch.setattr("snm.batches.sources.build.local_data_parts", lambda _: own)
-        return make_run_source(config, model.spec, dataset.train, rows, weighting, mesh)
+        return make_run_source(config, model.spec, dataset.train, rows, weighting, mesh, seed=0)
 
     def same(mine, every, own, axis):
         cut = (slice(None),) * axis + (slice(own.start, own.stop),)
@@ -154,7 +154,7 @@ def test_a_batch_from_the_device_is_that_from_the_host(positives, data):
     found = []
     for data_on in ("host", "device"):
         settings = dataclasses.replace(config, data_on=data_on)
-        source = make_run_source(settings, model.spec, dataset.train, None, weighting, mesh)
+        source = make_run_source(settings, model.spec, dataset.train, None, weighting, mesh, seed=0)
         resident = source.resident_arrays()
         assert len(jax.tree.leaves(resident)) == (6 if data_on == "device" else 0)
         made = jax.jit(functools.partial(source.materialize, shape=source.shape(0)))
@@ -215,7 +215,7 @@ with process_group(ProcessOptions(f"127.0.0.1:{port}", processes, number, 20)):
     mesh = make_mesh(f"data={processes}", data.train.num_labels, config.batch_size)
     weighting = fit_weighting("tfidf", data.train.features)
     head = make_model(config, data.train.num_features, data.train.num_labels).spec
-    source = make_run_source(config, head, data.train, None, weighting, mesh)
+    source = make_run_source(config, head, data.train, None, weighting, mesh, seed=0)
     source.stack(0, 1)
     mapped = {}
     for line in open("/proc/self/smaps"):

@@ -41,7 +41,7 @@ def started(**changes):
     plain = init_state(prepared.model)
     queries = np.concatenate(list(Predictor(prepared.model, plain, weighting)
                                   .queries(train.features)))  # fmt: skip
-    return starting_state(prepared, None, 1), plain, queries / prepared.model.score_scale, train
+    return starting_state(prepared, None), plain, queries / prepared.model.score_scale, train
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_with_splits_a_centroid_has_the_split_points_too():
     queries = np.concatenate(list(alone.queries(features))).astype(np.float64)
     sums = labels.T.toarray() @ queries
     expected = sums / np.linalg.norm(sums, axis=1, keepdims=True)
-    rows = np.asarray(starting_state(prepared, None, 1).head.table.rows)
+    rows = np.asarray(starting_state(prepared, None).head.table.rows)
     np.testing.assert_allclose(rows, expected, atol=3e-3)
 
 
@@ -126,7 +126,7 @@ def test_a_query_that_is_not_finite_changes_no_row(most, monkeypatch):
     )
     prepared = prepare(resolve(settings, DATA), train, Weighting.fit("none", train.features))
     plain = np.asarray(init_state(prepared.model).head.table.rows)
-    rows = np.asarray(starting_state(prepared, None, 1).head.table.rows)
+    rows = np.asarray(starting_state(prepared, None).head.table.rows)
     assert np.isfinite(rows).all()
     moved = np.abs(rows - plain).max(axis=1) > 1e-3
     assert moved.sum() > 20 and not moved[BARE]
@@ -139,6 +139,6 @@ def test_members_and_answers_share_the_program_of_queries():
                                    mined=4, sampled=16)  # fmt: skip
     weighting = Weighting.fit("tfidf", train.features)
     prepared = prepare(resolve(dataclasses.replace(settings, seed=5), DATA), train, weighting)
-    starting_state(prepared, None, 1)
+    starting_state(prepared, None)
     list(Predictor(prepared.model, state, weighting).queries(train.features))
     assert jitted_queries(prepared.model, None)._cache_size() == 1
