@@ -120,6 +120,8 @@ def _to_csr(matrix: Any, width: int) -> csr_matrix:
         raise InputError("features", f"a matrix of {matrix.dtype}", "real numbers")
     if not matrix.dtype.isnative:
         matrix = matrix.astype(matrix.dtype.newbyteorder("="))
+    if matrix.dtype == np.float16:  # SciPy refuses such an array
+        matrix = matrix.astype(np.float32)
     rows = csr_matrix(matrix)
     if rows.shape[1] != width:
         raise InputError("features", counted(rows.shape[1], "column"), f"{width}, as in training")

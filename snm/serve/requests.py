@@ -215,6 +215,8 @@ def as_input_error(error: Mapping[str, Any], fields: Sequence[str], example: str
         limit = error["ctx"][_RANGE_ERRORS[kind]]
         expected = f"{limit} or {'more' if kind == 'greater_than_equal' else 'less'}"
         return InputError(where, shorten(error["input"]), expected)
+    if kind == "dict_type":
+        return InputError(where, shorten(error["input"]), "ids and values, or all values")
     message = error["msg"].removeprefix("Input should be ")
     named = re.match(r"a valid (\w+)", message)
     expected = _TYPE_NAMES.get(named[1], f"a {named[1]}") if named else message

@@ -96,6 +96,12 @@ def test_what_a_row_holds_twice_is_added_up_in_float32(dtype):
     ]
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, ">i2", np.float16, np.float64, np.longdouble, bool])
+def test_an_array_of_each_type_of_numbers(dtype):
+    rows = as_rows(np.array([[0, 1, 0], [1, 0, 1]], dtype), 3, None)
+    assert rows.dtype == np.float32 and rows.toarray().tolist() == [[0, 1, 0], [1, 0, 1]]
+
+
 def test_what_overflows_float32_is_not_finite():
     with pytest.raises(InputError, match="a value that is not finite"):
         as_rows(np.array([[1e300, 1, 0]]), 3, None)

@@ -53,7 +53,10 @@ INVALID = {
         "features.1: found 2 values, expected 30, or ids and values",
     ),
     "a text in a list": (b'{"features": [["x"]]}', 'features.0.0: found "x", expected a num'),
-    "a number for a point": (b'{"features": [3]}', "features.0: found 3, expected"),
+    "a number for a point": (
+        b'{"features": [3]}',
+        "features.0: found 3, expected ids and values, or",
+    ),
     "true for a threshold": (
         b'{"features": [{}], "threshold": true}',
         "threshold: found true, expected a probability from 0 to 1, micro-f1",

@@ -142,7 +142,7 @@ def _read_member(path: Path, archive: zipfile.ZipFile, name: str, kinds: str) ->
     """
     where = f"{path}:{name}"
     if f"{name}.npy" not in archive.namelist():
-        raise InputError(str(path), f"no member {name}", "a SciPy CSR matrix")
+        raise InputError(str(path), f"no member {name}", "a SciPy CSR matrix; a dense one is .npy")
     try:
         with headers_unwarned(), archive.open(f"{name}.npy") as stream:
             array = np.lib.format.read_array(stream, allow_pickle=False)

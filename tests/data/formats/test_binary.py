@@ -31,7 +31,7 @@ def test_npz_is_read_with_sorted_ids(tmp_path):
 @pytest.mark.parametrize(
     ("members", "message"),
     [
-        ({"indptr": None}, "no member indptr"),
+        ({"indptr": None}, "no member indptr, expected a SciPy CSR matrix; a dense one is .npy"),
         ({"format": np.array(b"csc")}, "format \\['csc'\\], expected 'csr'"),
         ({"shape": np.array([3])}, "shape \\[3\\]"),
         ({"shape": np.array([3, 2**40])}, "two sizes from 1"),
