@@ -117,7 +117,7 @@ def programs_of(data: Path, preset: str) -> Iterator[Program]:
     points = snm.load_data(data)
     config = resolve(snm.preset(preset), points)
     weighting = Weighting.fit(config.weighting, points.train.features)
-    prepared = prepare(config, points.train, weighting)
+    prepared = prepare(config, points, weighting)
     model = prepared.model
     start = functools.partial(init_state, model, jnp.uint32(0))
     state = jax.jit(start)()

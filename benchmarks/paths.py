@@ -99,7 +99,7 @@ def set_up(setting: Setting, folder: Path) -> tuple[Any, Any, list[Any]]:
         data = load(folder / setting.data)
         config = resolve(config, data)
         weighting = Weighting.fit(config.weighting, data.train.features)
-        ready = prepare(config, data.train, weighting)
+        ready = prepare(config, data, weighting)
         source, model = ready.source, ready.model
         state = init_state_on(model)
     stacks = [jax.tree.map(lambda leaf: leaf[0], source.stack(i, 1)) for i in range(_BATCHES)]

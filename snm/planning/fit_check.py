@@ -35,7 +35,8 @@ from snm.planning.remedies import find_remedies
 from snm.runs.folder import RunFolder
 from snm.stores.address import Address
 from snm.text import format_bytes
-from snm.trainer.start.prepare import label_name_points, save_times
+from snm.trainer.start.prepare import save_times
+from snm.trainer.start.training_points import label_name_points
 
 __all__ = [
     "MemoryCheck",

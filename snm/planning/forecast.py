@@ -35,7 +35,8 @@ from snm.planning.programs import Programs, StageProgram
 from snm.prediction.point_blocks import ROWS
 from snm.prediction.programs import jitted_queries, jitted_top
 from snm.trainer.phase import prepare_first_phase
-from snm.trainer.start.prepare import Prepared, label_name_points, members_at_once
+from snm.trainer.start.prepare import Prepared, members_at_once
+from snm.trainer.start.training_points import label_name_points
 from snm.trainer.steps.programs import jitted_steps
 
 __all__ = ["MemoryCounts", "count_memory", "count_parameters", "forecast"]

@@ -22,7 +22,8 @@ from snm.runs.events import Counters
 from snm.runs.folder import RunFolder
 from snm.runs.members import refit_phase, train_phase
 from snm.text import nearest
-from snm.trainer.start.prepare import Prepared, add_training_points, label_name_points, prepare
+from snm.trainer.start.prepare import Prepared, prepare
+from snm.trainer.start.training_points import training_points
 from snm.trainer.start.warm_start import WarmStart
 
 __all__ = [
@@ -129,8 +130,8 @@ def count_steps_per_epoch(config: ResolvedConfig, dataset: Dataset) -> int:
     Raises:
       InputError: as `first_phase`.
     """
-    rows, names = first_phase(config, dataset).rows, label_name_points(config, dataset)
-    points, rows = add_training_points(config, dataset.train, rows, names, config.seed)
+    phase = first_phase(config, dataset)
+    points, rows, _ = training_points(config, dataset, phase.rows, config.seed)
     return Order.of(len(points.labelled(rows)), config.batch_size, config.seed).steps
 
 
@@ -167,6 +168,6 @@ def prepare_first_phase(config: ResolvedConfig, dataset: Dataset) -> tuple[Phase
     Raises:
       InputError: as `first_phase` and `prepare`.
     """
-    phase, names = first_phase(config, dataset), label_name_points(config, dataset)
+    phase = first_phase(config, dataset)
     weighting = Weighting.fit(config.weighting, dataset.train.features)
-    return phase, prepare(config, dataset.train, weighting, phase.rows, names)
+    return phase, prepare(config, dataset, weighting, phase.rows)

@@ -31,7 +31,7 @@ from snm.runs.log.event_log import open_log
 from snm.system.imports import import_in_background
 from snm.system.timing import part
 from snm.trainer.phase import Phase, PhaseInputs, RunInputs, TrainedPhase
-from snm.trainer.start.prepare import Prepared, label_name_points, members_at_once, prepare
+from snm.trainer.start.prepare import Prepared, members_at_once, prepare
 from snm.trainer.start.start_notes import start_notes, version_notes
 from snm.trainer.start.warm_start import WarmStart, starting_state
 from snm.trainer.steps.loop import LoopPlan, Probe, Validation, run_steps
@@ -149,14 +149,12 @@ def _set_up(
     inputs: PhaseInputs, phase: Phase, periods: Sequence[int] = (), *, more_phases: bool = False
 ) -> tuple[Prepared, StepPrograms]:
     config, dataset = inputs.config, inputs.dataset
-    names = label_name_points(config, dataset)
     with part("preparing batches"):
         prepared = prepare(
             config,
-            dataset.train,
+            dataset,
             inputs.weighting,
             phase.rows,
-            names,
             member=phase.member,
             periods=periods,
         )

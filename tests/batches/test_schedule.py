@@ -48,7 +48,7 @@ def test_no_parameter_moves_where_the_rates_have_fallen_to_zero(tmp_path):
     data = tiny.dataset(tmp_path / "data")
     settings = dict(schedule="linear", data_on="device", learn_score_scale=True)
     config = resolve(dataclasses.replace(tiny.CONFIG, **settings), data)
-    prepared = prepare(config, data.train, Weighting.fit("none", data.train.features))
+    prepared = prepare(config, data, Weighting.fit("none", data.train.features))
     model, source = prepared.model, prepared.source
     start = init_state(model)
     step = jax.jit(train_step, static_argnums=0)

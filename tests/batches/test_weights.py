@@ -179,7 +179,8 @@ def test_centroids_count_points_by_their_weights(most, positives, monkeypatch):
     rows = []
     for points in (*both(2), Points(*made(2)).take(np.flatnonzero(WEIGHTS))):
         config = config_of(class_init="centroid", positives=positives, exclude="positive")
-        prepared = prepare(config, points, Weighting.fit("none", points.features))
+        dataset = Dataset("repeated", points, None, None, "0" * 64)
+        prepared = prepare(config, dataset, Weighting.fit("none", points.features))
         state = start_at_centroids(prepared, init_state(prepared.model))
         rows.append(np.asarray(state.head.table.rows)[:LABELS])
     np.testing.assert_allclose(rows[0], rows[1], atol=1e-3)

@@ -235,7 +235,7 @@ def test_negatives_weigh_as_much_as_positives(tiny_data, changes, most):
     """
     config = settings_of(tiny_data, **changes)
     assert config.sampled == most
-    prepared = prepare(config, tiny_data.train, Weighting.fit("none", tiny_data.train.features))
+    prepared = prepare(config, tiny_data, Weighting.fit("none", tiny_data.train.features))
     source, spec = prepared.source, prepared.model.spec
     batch = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), source.stack(1, 1))
     labels = set(batch.terms.ids[batch.terms.values != 0].tolist())
@@ -255,7 +255,7 @@ def test_the_loss_of_equal_scores_counts_no_candidates(tiny_data):
     """All scores 0: the hinge is 1 for the positive and 1 for the mean of its negatives."""
     for changes in (dict(mined=8), dict(mined="all", exclude="positive")):
         config = settings_of(tiny_data, **changes)
-        prepared = prepare(config, tiny_data.train, Weighting.fit("none", tiny_data.train.features))
+        prepared = prepare(config, tiny_data, Weighting.fit("none", tiny_data.train.features))
         batch = jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), prepared.source.stack(1, 1))
         spec = prepared.model.spec
         head = init_head(spec, jax.random.key(0), 4)

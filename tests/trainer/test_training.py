@@ -289,7 +289,7 @@ def test_warm_start(data, whole, tmp_path):
     for learned, scale in ((False, 3.0), (True, snm.read_config(old / "config.toml").score_scale)):
         asked = config(score_scale=3.0, learn_score_scale=learned, row_optimizer="adagrad")
         settings = tiny.resolved(asked)
-        prepared = prepare(settings, data.train, Weighting.fit("tfidf", data.train.features))
+        prepared = prepare(settings, data, Weighting.fit("tfidf", data.train.features))
         new = starting_state(prepared, WarmStart(old, IdSpace.of(data)))
         state = snm.load(old).state
         assert same([new.features.rows, new.head.table.rows],

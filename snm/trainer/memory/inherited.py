@@ -22,7 +22,7 @@ from snm.runs.folder import RunFolder
 from snm.runs.schema import MemoryRecord, RunOrigin
 from snm.trainer.memory.stored import make_memory, stored_rows
 from snm.trainer.memory.trial import ChosenMemory
-from snm.trainer.start.prepare import label_name_points
+from snm.trainer.start.training_points import label_name_points
 from snm.trainer.start.warm_start import WarmStart
 
 __all__ = ["find_inherited_memory", "inherit_memory"]

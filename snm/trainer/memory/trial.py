@@ -32,7 +32,7 @@ from snm.trainer.memory.stored import (
     stored_points,
     stored_rows,
 )
-from snm.trainer.start.prepare import label_name_points
+from snm.trainer.start.training_points import label_name_points
 
 __all__ = ["MIN_ADJUSTMENT_POINTS", "ChosenMemory", "choose_memory", "split_for_memory"]
 

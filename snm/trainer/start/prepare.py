@@ -14,11 +14,10 @@ from jax.sharding import Mesh
 from numpy.typing import NDArray
 
 from snm.batches.dispatches import SaveTimes, dispatch_length
-from snm.batches.item_splits import add_splits
 from snm.batches.sources.build import make_run_source
 from snm.batches.sources.source import Source
 from snm.config.resolved import ResolvedConfig
-from snm.data.dataset import Dataset, Points
+from snm.data.dataset import Dataset
 from snm.data.weighting import Weighting
 from snm.distributed.host_copy import state_bytes
 from snm.distributed.mesh import make_mesh
@@ -28,12 +27,11 @@ from snm.machine.platform import for_platform, platform
 from snm.model.from_config import Stage, head_stages, make_model
 from snm.model.model import Model, abstract_state
 from snm.runs.members import member_seed
+from snm.trainer.start.training_points import training_points
 
 __all__ = [
     "Prepared",
-    "add_training_points",
     "dim_multiple",
-    "label_name_points",
     "members_at_once",
     "prepare",
     "save_times",
@@ -119,10 +117,9 @@ class Prepared:
 
 def prepare(
     config: ResolvedConfig,
-    points: Points,
+    dataset: Dataset,
     weighting: Weighting,
     rows: NDArray[np.int64] | None = None,
-    extra_points: Points | None = None,
     *,
     member: int = 1,
     periods: Iterable[int] = (),
@@ -131,10 +128,9 @@ def prepare(
 
     Args:
       config: the settings of the run.
-      points: n points, as in the files.
+      dataset: as loaded.
       weighting: of features, fitted.
-      rows: int64 [m], ascending, the points to train on; None is all.
-      extra_points: further points, all trained on; see `label_name_points`.
+      rows: int64 [m], ascending, the rows of the training set to train on; None is all.
       member: counted from 1; it has its own seed.
       periods: in steps, at whose ends a dispatch must end, beside those of the settings; 0 for
         none.
@@ -147,16 +143,11 @@ def prepare(
     if config.dim % multiple:
         expected = f"a multiple of {multiple}: {platform()}s copy other tables at each dispatch"
         raise InputError("--dim", f"{config.dim}", expected)
-    num_labels = points.num_labels
+    num_labels = dataset.train.num_labels
     mesh = make_mesh(config.mesh, num_labels, config.batch_size)
-    model = make_model(config, points.num_features, num_labels)
-    points_in_file = points.num_points
+    model = make_model(config, dataset.train.num_features, num_labels)
     seed = member_seed(config.seed, member)
-    points, rows = add_training_points(config, points, rows, extra_points, seed)
-    point_ids = np.arange(points.num_points) % points_in_file  # a split has the id of its row
-    if extra_points is not None:
-        first_extra = points_in_file * (1 + config.item_splits)
-        point_ids[first_extra:] = -1 - extra_points.labels.indices.astype(np.int64)
+    points, rows, ids = training_points(config, dataset, rows, seed)
     source = make_run_source(config, model.spec, points, rows, weighting, mesh, seed=seed)
     total_steps = source.schedule.steps
     evaluate_every = config.evaluate_every if config.validation_fraction else 0
@@ -173,7 +164,7 @@ def prepare(
         total_steps=total_steps,
         steps_per_dispatch=dispatch_length(source, _most_steps(config), periods),
         saves=saves,
-        point_ids=point_ids[points.labelled(rows)],
+        point_ids=ids[points.labelled(rows)],
     )
 
 
@@ -198,40 +189,6 @@ def save_times(config: ResolvedConfig, steps_per_epoch: int, checkpoint_bytes: i
 def _most_steps(config: ResolvedConfig) -> int:
     """The most steps of a dispatch."""
     return config.steps_per_dispatch or steps_per_dispatch()
-
-
-def label_name_points(config: ResolvedConfig, dataset: Dataset) -> Points | None:
-    """The label names as training points, if the settings train on them; else None."""
-    return dataset.name_points if config.label_text == "on" else None
-
-
-def add_training_points(
-    config: ResolvedConfig,
-    points: Points,
-    rows: NDArray[np.int64] | None,
-    extra_points: Points | None,
-    seed: int,
-) -> tuple[Points, NDArray[np.int64] | None]:
-    """Adds the item splits of the points, and then the extra points.
-
-    Args:
-      config: the settings of the run.
-      points: n points, as in the files.
-      rows: int64 [m], the points to train on; None is all.
-      extra_points: further points, all trained on.
-      seed: of the member, for the splits.
-
-    Returns:
-      All points, and the rows of those to train on; None is all.
-    """
-    points, rows = add_splits(points, rows, config.item_splits, seed)
-    if extra_points is None:
-        return points, rows
-    first_extra = points.num_points
-    points = points.concatenate(extra_points)
-    if rows is not None:
-        rows = np.append(rows, np.arange(first_extra, points.num_points))
-    return points, rows
 
 
 def steps_per_dispatch() -> int:

@@ -15,7 +15,7 @@ from snm.data.statistics import dominant_feature
 from snm.losses.sampled import LOSSES, HeadLoss
 from snm.text import counted
 from snm.trainer.memory.notes import why_no_adjustment, why_no_memory
-from snm.trainer.start.prepare import label_name_points
+from snm.trainer.start.training_points import label_name_points
 from snm.trainer.start.warm_start import WarmStart
 
 __all__ = ["notes_on_settings", "start_notes", "version_notes"]

@@ -30,6 +30,10 @@ def points() -> Points:
     return Points(DATA.train.features, csr_matrix(labels))
 
 
+def dataset_of(train):
+    return dataclasses.replace(DATA, train=train)
+
+
 def started(**changes):
     """The initial state, `init_state` alone, and the queries [n, dim] of its feature rows."""
     settings = dataclasses.replace(
@@ -37,7 +41,7 @@ def started(**changes):
     )
     train = points()
     weighting = Weighting.fit("tfidf", train.features)
-    prepared = prepare(resolve(settings, DATA), train, weighting)
+    prepared = prepare(resolve(settings, DATA), dataset_of(train), weighting)
     plain = init_state(prepared.model)
     queries = np.concatenate(list(Predictor(prepared.model, plain, weighting)
                                   .queries(train.features)))  # fmt: skip
@@ -101,7 +105,7 @@ def test_with_splits_a_centroid_has_the_split_points_too():
     train = Points(items, csr_matrix((rng.random((60, 30)) < 0.1).astype(np.float32)))
     asked = dataclasses.replace(tiny.CONFIG, score_scale=1.0, class_init="centroid", item_splits=1)
     settings = tiny.resolved(asked)
-    prepared = prepare(settings, train, Weighting.fit("none", items))
+    prepared = prepare(settings, dataset_of(train), Weighting.fit("none", items))
     plain = init_state(prepared.model)
     features, labels = prepared.source.features, prepared.source.labels
     assert features.shape[0] > 60
@@ -124,7 +128,9 @@ def test_a_query_that_is_not_finite_changes_no_row(most, monkeypatch):
     settings = dataclasses.replace(
         snm.preset("default"), dim=16, weighting="none", members=1, batch_size=32
     )
-    prepared = prepare(resolve(settings, DATA), train, Weighting.fit("none", train.features))
+    prepared = prepare(
+        resolve(settings, DATA), dataset_of(train), Weighting.fit("none", train.features)
+    )
     plain = np.asarray(init_state(prepared.model).head.table.rows)
     rows = np.asarray(starting_state(prepared, None).head.table.rows)
     assert np.isfinite(rows).all()
@@ -138,7 +144,9 @@ def test_members_and_answers_share_the_program_of_queries():
     settings = dataclasses.replace(snm.preset("default"), dim=16, members=1, batch_size=32,
                                    mined=4, sampled=16)  # fmt: skip
     weighting = Weighting.fit("tfidf", train.features)
-    prepared = prepare(resolve(dataclasses.replace(settings, seed=5), DATA), train, weighting)
+    prepared = prepare(
+        resolve(dataclasses.replace(settings, seed=5), DATA), dataset_of(train), weighting
+    )
     starting_state(prepared, None)
     list(Predictor(prepared.model, state, weighting).queries(train.features))
     assert jitted_queries(prepared.model, None)._cache_size() == 1

@@ -74,7 +74,7 @@ def trained(data, settings):
     """The parameters after three steps, as float32; of the head, the scale too."""
     config = resolve(dataclasses.replace(tiny.CONFIG, **dict(settings)), data)
     weighting = Weighting.fit(config.weighting, data.train.features)
-    prepared = prepare(config, data.train, weighting)
+    prepared = prepare(config, data, weighting)
     source, model = prepared.source, prepared.model
     state, stored = init_state(model), source.resident_arrays()
     for step in range(3):

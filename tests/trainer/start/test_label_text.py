@@ -20,14 +20,12 @@ from snm.config.settings import preset
 from snm.data.dataset import points_from_names
 from snm.data.load import load as load_data
 from snm.data.vectorizer import Vectorizer
-from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.grow.grown_memory import grown_memory
 from snm.memory.memory import EARLIER_POINT, LABEL_NAME
 from snm.runs.events import NonFiniteError
 from snm.runs.stored_run import StoredRun, load
-from snm.trainer.phase import first_phase
-from snm.trainer.start.prepare import label_name_points, prepare
+from snm.trainer.phase import prepare_first_phase
 from snm.trainer.training import training
 
 CONFIG = dataclasses.replace(tiny.CONFIG, dim=32, class_init="centroid", weighting="l2",
@@ -113,10 +111,8 @@ def test_a_label_without_a_training_point_is_found_by_its_name(place, without_na
 def test_no_name_is_held_out(place):
     data = load_data(place / "data")
     config = resolve(dataclasses.replace(CONFIG, validation_fraction=0.2), data)
-    phase = first_phase(config, data)
+    phase, found = prepare_first_phase(config, data)
     assert phase.held_out.num_points == 200
-    found = prepare(config, data.train, Weighting.fit("l2", data.train.features), phase.rows,
-                    label_name_points(config, data))  # fmt: skip
     assert found.source.num_points == 880
     assert found.point_ids[:800].tolist() == phase.rows.tolist()
     assert found.point_ids[800:].tolist() == (-1 - np.arange(named_texts.LABELS)).tolist()

@@ -36,7 +36,7 @@ def test_runs_plans_and_the_estimator_have_one_set_up(data, tmp_path):
     asked = dataclasses.replace(tiny.CONFIG, schedule="linear", mined_start="all")
     config = resolve(asked, data)
     weighting = Weighting.fit(config.weighting, data.train.features)
-    expected = prepare(config, data.train, weighting)
+    expected = prepare(config, data, weighting)
     assert expected.mesh is None and expected.steps_per_dispatch == 2
     assert expected.total_steps == 3 * 4  # epochs, steps of 16 of 60 points
     assert expected.source.schedule == Schedule("linear", 12, Rates(1.0, 0.1, 0.01))
@@ -64,11 +64,11 @@ def test_runs_plans_and_the_estimator_have_one_set_up(data, tmp_path):
 def test_some_rows_and_a_mesh(data):
     config = resolve(dataclasses.replace(tiny.CONFIG, mesh="data=2,label=4"), data)
     weighting = Weighting.fit("none", data.train.features)
-    found = prepare(config, data.train, weighting, np.arange(20))
+    found = prepare(config, data, weighting, np.arange(20))
     assert found.mesh.size == 8 and found.source.num_points == 20
     assert found.total_steps == 3 * 2
     open_ = dataclasses.replace(config, mesh="", steps_per_dispatch=0)
-    assert prepare(open_, data.train, weighting).steps_per_dispatch == 1  # of a CPU
+    assert prepare(open_, data, weighting).steps_per_dispatch == 1  # of a CPU
 
 
 @pytest.fixture
@@ -116,13 +116,13 @@ def test_a_tpu_takes_rows_of_whole_tiles(data):
     config = resolve(tiny.CONFIG, data)
     weighting = Weighting.fit(config.weighting, data.train.features)
     with compiling_for("tpu", 16 << 30), pytest.raises(InputError, match=r"dim.*multiple of 128"):
-        prepare(config, data.train, weighting)
+        prepare(config, data, weighting)
     with compiling_for("tpu", 16 << 30):
-        found = prepare(dataclasses.replace(config, dim=256), data.train, weighting)
+        found = prepare(dataclasses.replace(config, dim=256), data, weighting)
     assert found.source.resident and found.model.dim == 256
     with compiling_for("gpu", 80 << 30):
-        assert prepare(config, data.train, weighting).source.resident
-    assert not prepare(config, data.train, weighting).source.resident
+        assert prepare(config, data, weighting).source.resident
+    assert not prepare(config, data, weighting).source.resident
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_large_tables_are_saved_after_more_steps(mebibytes, asked, expected, dat
     """In whole epochs of four steps."""
     config = resolve(dataclasses.replace(tiny.CONFIG, checkpoint_every=asked), data)
     monkeypatch.setattr("snm.trainer.start.prepare.state_bytes", lambda state: mebibytes << 20)
-    prepared = prepare(config, data.train, Weighting.fit(config.weighting, data.train.features))
+    prepared = prepare(config, data, Weighting.fit(config.weighting, data.train.features))
     assert prepared.saves == (expected, 0) and prepared.saves.first == expected
 
 
@@ -154,7 +154,7 @@ def test_a_long_epoch_is_saved_at_parts_of_it(mebibytes, steps, most, expected, 
     config = resolve(dataclasses.replace(tiny.CONFIG, **changes), data)
     monkeypatch.setattr("snm.trainer.start.prepare.state_bytes", lambda state: mebibytes << 20)
     monkeypatch.setattr(Source, "steps_per_epoch", steps)
-    prepared = prepare(config, data.train, Weighting.fit(config.weighting, data.train.features))
+    prepared = prepare(config, data, Weighting.fit(config.weighting, data.train.features))
     assert prepared.saves == (steps, expected) and prepared.saves.first == (expected or steps)
     assert prepared.steps_per_dispatch == min(most, steps)
 
@@ -166,5 +166,5 @@ def test_a_training_of_few_steps_compiles_fast(epochs, members, short, data):
     """At most 250 steps of all members, four in an epoch."""
     changes = dict(epochs=epochs, members=members, members_at_once=1)
     config = resolve(dataclasses.replace(tiny.CONFIG, **changes), data)
-    prepared = prepare(config, data.train, Weighting.fit(config.weighting, data.train.features))
+    prepared = prepare(config, data, Weighting.fit(config.weighting, data.train.features))
     assert prepared.step_options is (answer_options if short else step_options)

@@ -28,7 +28,7 @@ def test_what_a_run_says_of_its_data_is_said_once(data, tmp_path):
 @pytest.mark.parametrize("loss", ["softmax", "listnet"])
 def test_a_correction_that_a_loss_ignores_is_told(data, loss, sampler):
     settings = resolve(config(loss=loss, sampler=sampler, exclude="all"), data)
-    prepared = prepare(settings, data.train, Weighting.fit("none", data.train.features))
+    prepared = prepare(settings, data, Weighting.fit("none", data.train.features))
     said = f"listnet ignores the log weights of the {sampler} sampler: labels drawn more often "
     said += "count more (softmax corrects for it)"
     expected = [said] * (loss == "listnet" and sampler != "uniform")

@@ -149,6 +149,6 @@ def test_each_label_of_a_point_is_drawn_as_often(uneven, resident):
 def test_batches_tell_what_was_seen_only_where_it_is_dropped(seen):
     data = tiny.tastes()
     settings = resolve(config(seen=seen), data)
-    prepared = prepare(settings, data.train, Weighting.fit("none", data.train.features))
+    prepared = prepare(settings, data, Weighting.fit("none", data.train.features))
     batch = prepared.source.stack(0, 1)
     assert (batch.seen is not None) == (seen == "drop")

@@ -35,7 +35,7 @@ def prepared(data, **changes) -> Prepared:
     of_device = dict(data_on="device", batch_size=16, checkpoint_every=0)
     settings = resolve(config(**{**of_device, **changes}), data)
     weighting = Weighting.fit(settings.weighting, data.train.features)
-    return prepare(settings, data.train, weighting)
+    return prepare(settings, data, weighting)
 
 
 @pytest.mark.parametrize(("most", "length"), [(1, 1), (2, 2), (3, 3), (4, 4), (5, 4), (32, 7)])

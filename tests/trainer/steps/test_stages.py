@@ -167,7 +167,7 @@ def test_each_stage_draws_its_own_number_of_labels(data, tmp_path):
     assert same(jax.tree.leaves(few), jax.tree.leaves(all_stages))
     # Each step is the step of that B from where the one before ended.
     settings = resolve(resized, data)
-    prepared = prepare(settings, data.train, Weighting.fit(settings.weighting, data.train.features))
+    prepared = prepare(settings, data, Weighting.fit(settings.weighting, data.train.features))
     state = starting_state(prepared, None)
     for step in range(12):
         head = dataclasses.replace(prepared.model.spec, sampled=(4, 8, 16)[step // 4])
