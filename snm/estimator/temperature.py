@@ -16,7 +16,6 @@ from scipy.special import logsumexp
 
 from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset
-from snm.model.inference import add_to_biases
 from snm.prediction.predictor import Predictor
 from snm.trainer.memory.stored import make_memory
 from snm.trainer.memory.trial import ChosenMemory
@@ -53,15 +52,13 @@ def held_out_temperature(
     if num_points < _MIN_POINTS:
         return None
     points = dataset.train.take(held[:num_points])
-    predictor = first_member
-    if chosen.shifts is not None:
-        state = add_to_biases(predictor.state, chosen.shifts / config.members)
-        predictor = dataclasses.replace(predictor, state=state)
-    if chosen.memory is not None:
-        settings = chosen.memory.settings
+    shifts = None if chosen.shifts is None else chosen.shifts / config.members
+    memory = chosen.memory
+    if memory is not None:
+        settings = memory.settings
         settings = dataclasses.replace(settings, weight=settings.weight / config.members)
-        memory = make_memory(predictor, dataset.train, kept, settings)
-        predictor = dataclasses.replace(predictor, memory=memory)
+        memory = make_memory(first_member, dataset.train, kept, settings)
+    predictor = first_member.with_choice(memory, shifts, None)
     labels, scores = predictor.predict(points.features, num_labels)
     right = labels == points.labels.indices[:, None]
     return fit_temperature(scores, right, points.weights)
