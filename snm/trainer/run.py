@@ -232,11 +232,7 @@ class _Run:
 
     def open_first_phase(self, request: RunRequest) -> PhaseRun:
         """Opens the first phase of member 1, which may be done already."""
-        return open_phase(
-            self.inputs,
-            self.make_first_phase(1),
-            probe=request.probe,
-        )
+        return open_phase(self.inputs, self.make_first_phase(1), probe=request.probe)
 
     def write_inputs(self) -> None:
         """Writes the settings, the origin and the data's files to the folder, in process 0."""
