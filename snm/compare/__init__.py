@@ -9,7 +9,7 @@ Public names, by module:
 - `jobs`: `run_jobs`, `read_result`, `Job`: training runs as processes that can be resumed.
 - `worker`: `run_task`: one such run, `python -m snm.compare.worker TASK.json`.
 - `processes`: `run_tied`: what such processes, and who starts them, know of each other's end.
-- `probe`: `Probe`: measurements during training (scores, false negatives, gradient variance).
+- `probe`: `ModelProbe`: measurements during training (scores, false negatives, gradient variance).
 - `peers`: other packages and methods, each behind one function and measured in its own process.
 - `report`: the summary, the tables, the plots and the HTML page.
 - `cli`: the command line.

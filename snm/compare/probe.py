@@ -33,7 +33,7 @@ from snm.sampling.uniform import uniform_host
 from snm.tables.rounding import as_float
 from snm.tables.table import SparseRows
 
-__all__ = ["MARGIN_QUANTILES", "QUANTILES", "Probe"]
+__all__ = ["MARGIN_QUANTILES", "QUANTILES", "ModelProbe"]
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 MARGIN_QUANTILES = tuple(np.linspace(0, 1, 41).round(3).tolist())
@@ -45,7 +45,7 @@ _CURVE_POINTS = 2000  # test points of the learning curves
 _GRADIENT_DRAWS = 4
 
 
-class Probe:
+class ModelProbe:
     """Measures models of one data set.
 
     Args:

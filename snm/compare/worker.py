@@ -43,7 +43,7 @@ def run_task(task: Path, stop: Callable[[], bool] | None = None) -> dict[str, An
       NonFiniteError: a loss was not finite.
       StoppedError: `stop` returned True.
     """
-    from snm.compare.probe import Probe
+    from snm.compare.probe import ModelProbe
     from snm.data.load import load
     from snm.runs.events import Finished, Started, Stepped
     from snm.trainer.phase import count_steps_per_epoch
@@ -59,7 +59,7 @@ def run_task(task: Path, stop: Callable[[], bool] | None = None) -> dict[str, An
     probe, every = None, 0
     if options["probes"]:
         every = -(-config.epochs // options["probes"]) * count_steps_per_epoch(config, dataset)
-        probe = Probe(dataset, config)
+        probe = ModelProbe(dataset, config)
     total, reported, result = 0, 0.0, {}
     run = folder / name
     for event in training(dataset, config, run, source=options["data"], probe=probe,

@@ -199,10 +199,10 @@ class SNMClassifier(PredictMixin, FitMixin, ClassifierMixin, BaseEstimator):
             config = with_early_stopping(config, self.validation_fraction, self.n_iter_no_change)
         # The points that early stopping watches choose the memory, too.
         split = split_for_memory(config, dataset)
-        self._train(config, dataset, None if split is None else split[0])
+        self._train(config, dataset, None if split is None else split.kept)
         if split is not None:
             first = self._make_predictor(self._states[:1])
-            chosen = choose_memory(config, dataset, first, self.predictor_)
+            chosen = choose_memory(config, dataset, split, first, self.predictor_)
             self.memory_, self._calibration = as_json(chosen.record), chosen.record.calibration
             self._memory, self._shifts = chosen.memory, chosen.shifts
             if targets.form == "classes" and first.model.spec.head_loss.takes_exponentials:

@@ -31,7 +31,7 @@ from snm.estimator.targets import Targets
 from snm.estimator.train_members import fit_members
 from snm.memory.memory import Memory
 from snm.model.from_config import make_model
-from snm.model.inference import add_to_biases, join_members
+from snm.model.inference import join_members
 from snm.model.model import TrainState
 from snm.prediction.calibration import UNCALIBRATED, Calibration
 from snm.prediction.predictor import Predictor
@@ -174,20 +174,13 @@ class FitMixin:
         """The predictor of members with these states, and of the memory if there is one."""
         sizes = self.n_features_in_, len(self.classes_)
         model = dataclasses.replace(make_model(self.config_, *sizes), members=len(states))
-        state = join_members(states)
-        if self._shifts is not None:
-            state = add_to_biases(state, self._shifts)
         reason = UNCALIBRATED
         if self._parts:
             reason = "an estimator after partial_fit, which fits no probabilities", "a call of fit"
-        return Predictor(
-            model,
-            state,
-            self._fitted_weighting,
-            memory=self._memory,
-            calibration=self._calibration,
-            why_uncalibrated=reason,
+        predictor = Predictor(
+            model, join_members(states), self._fitted_weighting, why_uncalibrated=reason
         )
+        return predictor.with_choice(self._memory, self._shifts, self._calibration)
 
     def _inputs(self, X: Any, y: Any, *, reset: bool) -> csr_matrix:
         """X as float32 CSR [n, d]; `reset` sets the width of the model.

@@ -16,10 +16,9 @@ from scipy.special import logsumexp
 
 from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset
-from snm.model.inference import add_to_biases
 from snm.prediction.predictor import Predictor
 from snm.trainer.memory.stored import make_memory
-from snm.trainer.memory.trial import ChosenMemory
+from snm.trainer.memory.trial import ChosenMemory, MemorySplit
 
 __all__ = ["fit_temperature", "held_out_temperature"]
 
@@ -31,7 +30,7 @@ _MAX_ENTRIES = 1 << 23  # scores of all classes: 32 MiB
 def held_out_temperature(
     config: ResolvedConfig,
     dataset: Dataset,
-    split: tuple[NDArray[np.int64], NDArray[np.int64]],
+    split: MemorySplit,
     first_member: Predictor,
     chosen: ChosenMemory,
 ) -> float | None:
@@ -40,28 +39,25 @@ def held_out_temperature(
     Args:
       config: the settings, with `memory` on.
       dataset: with the training points, one class each.
-      split: the points that member 1 trained on, and those held out, as of `split_for_memory`.
+      split: of `split_for_memory`.
       first_member: member 1, which did not train on the held-out points; without a memory.
       chosen: the memory and the logit adjustment that answer, for the scores of all members.
 
     Returns:
       Above 0. None for so many classes that 2**23 scores are those of fewer than 50 points.
     """
-    kept, held = split
     num_labels = dataset.train.num_labels
     num_points = _MAX_ENTRIES // num_labels
     if num_points < _MIN_POINTS:
         return None
-    points = dataset.train.take(held[:num_points])
-    predictor = first_member
-    if chosen.shifts is not None:
-        state = add_to_biases(predictor.state, chosen.shifts / config.members)
-        predictor = dataclasses.replace(predictor, state=state)
-    if chosen.memory is not None:
-        settings = chosen.memory.settings
+    points = dataset.train.take(split.held[:num_points])
+    shifts = None if chosen.shifts is None else chosen.shifts / config.members
+    memory = chosen.memory
+    if memory is not None:
+        settings = memory.settings
         settings = dataclasses.replace(settings, weight=settings.weight / config.members)
-        memory = make_memory(predictor, dataset.train, kept, settings)
-        predictor = dataclasses.replace(predictor, memory=memory)
+        memory = make_memory(first_member, dataset.train, split.kept, settings)
+    predictor = first_member.with_choice(memory, shifts, None)
     labels, scores = predictor.predict(points.features, num_labels)
     right = labels == points.labels.indices[:, None]
     return fit_temperature(scores, right, points.weights)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from fractions import Fraction
 from math import floor
-from typing import NamedTuple
 
 from snm.config.checks import check_name
 from snm.config.loss_options import loss_options
@@ -15,20 +14,7 @@ from snm.head.spec import HeadSpec
 from snm.losses.sampled import LOSSES
 from snm.model.model import Model
 
-__all__ = ["Stage", "head_spec", "head_stages", "make_model"]
-
-
-class Stage(NamedTuple):
-    """Steps of a run that share B and k', up to the first step of the next stage.
-
-    Attributes:
-      first_step: counted from 0 over the whole run.
-      spec: the head.
-    """
-
-    first_step: int
-    spec: HeadSpec
-
+__all__ = ["head_spec", "head_stages", "make_model"]
 
 _SHARED_FIELDS = {field.name for field in dataclasses.fields(HeadSpec)} & {
     field.name for field in dataclasses.fields(ResolvedConfig)
@@ -58,21 +44,21 @@ def head_spec(config: ResolvedConfig, num_labels: int) -> HeadSpec:
     )
 
 
-def head_stages(config: ResolvedConfig, num_labels: int, steps: int) -> list[Stage]:
-    """The stages of a run of `steps` steps, in order; the first begins at step 0.
+def head_stages(config: ResolvedConfig, num_labels: int, steps: int) -> list[tuple[int, HeadSpec]]:
+    """The first step and the head of each stage of a run of `steps` steps, in order from step 0.
 
     There is one, unless B or k' start from another value than they end at.
     """
     head, schedule = head_spec(config, num_labels), SizeSchedule.of(config, num_labels)
     # A stage begins with the first step after which more than its share of the run is done.
     first_steps = sorted({0, *(floor(share * steps) for share in schedule.shares[:-1])})
-    stages: list[Stage] = []
+    stages: list[tuple[int, HeadSpec]] = []
     previous: Sizes | None = None
     for step in first_steps:
         sizes = schedule(Fraction(step + 1, steps))
         if sizes != previous:
             spec = dataclasses.replace(head, sampled=sizes.sampled, mined=sizes.mined)
-            stages.append(Stage(step, spec))
+            stages.append((step, spec))
             previous = sizes
     return stages
 

@@ -107,13 +107,12 @@ def _compiled_steps(prepared: Prepared, shapes: TrainState) -> tuple[Programs, i
     resident = source.resident_shapes()
     begun = time.perf_counter()
     stages, sizes = [], []
-    for share, model, stage_source in prepared.stage_shares:
-        stack = spread_stack(stage_source.stack(0, count), mesh)
+    for stage in prepared.stages:
+        stack = spread_stack(stage.source.stack(0, count), mesh)
         steps = jitted_steps(
-            model, stage_source, source.shape(0), mesh, options=prepared.step_options
+            stage.model, stage.source, source.shape(0), mesh, options=prepared.step_options
         )
-        compiled = steps.lower(shapes, resident, stack).compile()
-        stages.append(StageProgram(share, model, stage_source, compiled))
+        stages.append(StageProgram(stage, steps.lower(shapes, resident, stack).compile()))
         sizes.append(sum(_device_bytes(leaf) for leaf in jax.tree.leaves(stack)))
     compile_seconds = time.perf_counter() - begun
     return Programs(stages, count, compile_seconds, mesh), max(sizes)

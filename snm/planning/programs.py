@@ -12,9 +12,9 @@ import numpy as np
 from jax.sharding import Mesh
 
 from snm.batches.device_parts import spread_points, spread_stack
-from snm.batches.sources.source import Source
 from snm.model.model import Model
 from snm.model.placement import init_state_on
+from snm.trainer.steps.programs import Stage
 
 __all__ = ["Programs", "StageProgram", "seconds_per_step"]
 
@@ -27,15 +27,11 @@ class StageProgram:
     """The compiled step of a stage of the run.
 
     Attributes:
-      share: the stage's share of the steps of the run.
-      model: the model with the head of the stage.
-      source: the batches of the stage.
+      stage: the stage.
       step: the compiled program of a dispatch.
     """
 
-    share: float
-    model: Model
-    source: Source
+    stage: Stage
     step: Any
 
 
@@ -51,7 +47,7 @@ class Programs:
     @property
     def model(self) -> Model:
         """The model, with the head of the first stage."""
-        return self.stages[0].model
+        return self.stages[0].stage.model
 
 
 def seconds_per_step(programs: Programs, at_once: int = 1) -> float:
@@ -69,23 +65,23 @@ def seconds_per_step(programs: Programs, at_once: int = 1) -> float:
     """
     with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
 
-        def slowest(stage: StageProgram) -> float:
+        def slowest(program: StageProgram) -> float:
             # All are set up before any of them steps, so that they step in parallel.
-            starts = list(pool.map(lambda _: _start(programs, stage), range(at_once)))
-            return max(pool.map(lambda start: _seconds_of_stage(programs, stage, start), starts))
+            starts = list(pool.map(lambda _: _start(programs, program.stage), range(at_once)))
+            return max(pool.map(lambda start: _seconds_of_stage(programs, program, start), starts))
 
-        return sum(stage.share * slowest(stage) for stage in programs.stages)
+        return sum(program.stage.share * slowest(program) for program in programs.stages)
 
 
-def _start(programs: Programs, stage: StageProgram) -> tuple[Any, Any]:
+def _start(programs: Programs, stage: Stage) -> tuple[Any, Any]:
     """The initial state of a member, and the points that the device keeps."""
     state = init_state_on(stage.model, programs.mesh)
     return state, spread_points(stage.source.resident_arrays(), programs.mesh)
 
 
-def _seconds_of_stage(programs: Programs, stage: StageProgram, start: tuple[Any, Any]) -> float:
+def _seconds_of_stage(programs: Programs, program: StageProgram, start: tuple[Any, Any]) -> float:
     """Times a member; the state of `start` is donated."""
-    source, count, mesh = stage.source, programs.count, programs.mesh
+    source, count, mesh = program.stage.source, programs.count, programs.mesh
     state, resident = start
     loading, stepping = [], []
     begun = time.perf_counter()
@@ -94,7 +90,7 @@ def _seconds_of_stage(programs: Programs, stage: StageProgram, start: tuple[Any,
         clock = time.perf_counter()
         stack = spread_stack(source.stack(number * count % last, count), mesh)
         ready = time.perf_counter()
-        state, metrics = stage.step(state, resident, stack)
+        state, metrics = program.step(state, resident, stack)
         jax.block_until_ready(metrics)
         loading.append(ready - clock)
         stepping.append(time.perf_counter() - ready)

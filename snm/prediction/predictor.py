@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.errors import InputError
-from snm.memory.memory import Witness
+from snm.memory.memory import Memory, Witness
+from snm.model.inference import add_to_biases
 from snm.prediction.calibration import Calibration
 from snm.prediction.candidates.parse import parse_answers
 from snm.prediction.fitted_model import FittedModel
@@ -40,6 +41,22 @@ class Predictor(FittedModel):
             *(["with an index"] if self.index is not None else []),
         ]
         return f"Predictor({', '.join(parts)})"
+
+    def with_choice(
+        self,
+        memory: Memory | None,
+        shifts: np.ndarray | None,
+        calibration: Calibration | None,
+    ) -> Self:
+        """The model with what held-out points chose.
+
+        Args:
+          memory: of neighbours; None is none.
+          shifts: float32 [K], the logit adjustment, which is added to the biases; None is none.
+          calibration: of the scores with these; None is none.
+        """
+        state = self.state if shifts is None else add_to_biases(self.state, shifts)
+        return dataclasses.replace(self, state=state, memory=memory, calibration=calibration)
 
     def top(
         self,

@@ -18,7 +18,7 @@ from snm.errors import InputError
 from snm.memory.memory import Memory
 from snm.memory.store import load_memory
 from snm.model.from_config import make_model
-from snm.model.inference import add_to_biases, join_members_one_by_one
+from snm.model.inference import join_members_one_by_one
 from snm.model.model import Model, TrainState
 from snm.model.placement import join_members_on_mesh
 from snm.prediction.calibration import NOT_LOADED, UNCALIBRATED
@@ -254,13 +254,11 @@ class StoredRun:
         """
         folder = self.folder
         shifts = folder.read_adjustment(self.origin.num_labels)
-        if shifts is not None:
-            predictor = dataclasses.replace(predictor, state=add_to_biases(predictor.state, shifts))
-        if not folder.has(folder.memory_record):
-            return predictor
-        record = folder.read_memory_record()
-        memory = self.read_memory(record)
-        return dataclasses.replace(predictor, calibration=record.calibration, memory=memory)
+        memory = calibration = None
+        if folder.has(folder.memory_record):
+            record = folder.read_memory_record()
+            memory, calibration = self.read_memory(record), record.calibration
+        return predictor.with_choice(memory, shifts, calibration)
 
     def read_memory(self, record: MemoryRecord) -> Memory | None:
         """The stored training points, if the run uses a memory of them.

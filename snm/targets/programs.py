@@ -96,10 +96,10 @@ def compile_run(
         _, prepared = prepare_first_phase(config, dataset)
     source, count = prepared.source, prepared.steps_per_dispatch
     programs = []
-    for share, model, batches in prepared.stage_shares:
-        name = f"training, k' {model.spec.mined}"
-        program = compile_training(name, model, batches, target, devices, (data, label), count)
-        programs.append(dataclasses.replace(program, share=share))
+    for stage in prepared.stages:
+        name, model = f"training, k' {stage.model.spec.mined}", stage.model
+        program = compile_training(name, model, stage.source, target, devices, (data, label), count)
+        programs.append(dataclasses.replace(program, share=stage.share))
     rows = np.arange(min(ROWS, source.features.shape[0]))
     entries = len(make_block(source.features, rows).ids)
     scoring = prepared.model, config.members, entries, target

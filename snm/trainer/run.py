@@ -122,9 +122,8 @@ def _run_events(planned: PlannedRun, request: RunRequest) -> Generator[Event]:
             yield Finished(folder.read_result())
             return
         run.mark_unfinished()
-        for note in (epochs_note, run.memory.note):
-            if note is not None:
-                yield Noted(0, note)
+        epochs_notes = () if epochs_note is None else (epochs_note,)
+        yield from (Noted(0, note) for note in epochs_notes + run.memory.notes)
 
         at_once = members_at_once(config, first_phase_run.mesh)
         members = run.members(first_phase_run, request.profile)
@@ -207,11 +206,14 @@ class _Run:
         memory = MemoryPlan.of(
             inputs.folder, inputs.config, inputs.dataset, inputs.warm_start, origin
         )
-        return cls(inputs, memory, memory.add_to_origin(origin), train_phase)
+        if inputs.warm_start is not None:  # a run that is resumed needs no other run
+            origin = dataclasses.replace(origin, inherited=memory.inherited)
+        return cls(inputs, memory, origin, train_phase)
 
     def make_first_phase(self, member: int) -> Phase:
         """The first phase of a member; member 1 leaves out the points that choose a memory."""
-        return self.train_phase.of_member(member, self.memory.kept)
+        split = self.memory.split
+        return self.train_phase.of_member(member, None if split is None else split.kept)
 
     @property
     def is_complete(self) -> bool:
@@ -230,11 +232,7 @@ class _Run:
 
     def open_first_phase(self, request: RunRequest) -> PhaseRun:
         """Opens the first phase of member 1, which may be done already."""
-        return open_phase(
-            self.inputs,
-            self.make_first_phase(1),
-            probe=request.probe,
-        )
+        return open_phase(self.inputs, self.make_first_phase(1), probe=request.probe)
 
     def write_inputs(self) -> None:
         """Writes the settings, the origin and the data's files to the folder, in process 0."""

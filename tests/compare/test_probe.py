@@ -8,7 +8,7 @@ import pytest
 import tiny
 
 import snm
-from snm.compare.probe import Probe
+from snm.compare.probe import ModelProbe
 from snm.config.resolve import resolve
 
 
@@ -18,7 +18,7 @@ def test_the_probe_equals_a_brute_force(dataset, tmp_path, exclude):
     settings = dataclasses.replace(tiny.CONFIG, exclude=exclude, sampled="all", score_scale=2.0)
     snm.train(dataset, settings, tmp_path / "run")
     predictor = snm.load(tmp_path / "run")
-    probe = Probe(dataset, resolve(settings, dataset))
+    probe = ModelProbe(dataset, resolve(settings, dataset))
     found = probe(predictor)
 
     train = dataset.train
@@ -60,7 +60,7 @@ def test_the_probe_equals_a_brute_force(dataset, tmp_path, exclude):
 def test_gradient_deviation_and_a_probe_without_side_effects(dataset, tiny_run):
     predictor = snm.load(tiny_run / "run")
     rows = np.array(predictor.state.head.table.rows)
-    probe = Probe(dataset, resolve(tiny.CONFIG, dataset))
+    probe = ModelProbe(dataset, resolve(tiny.CONFIG, dataset))
     first, second = probe(predictor), probe(predictor)
     assert first == second
     assert first["gradient"]["deviation"] > 0
@@ -76,6 +76,6 @@ def test_a_model_that_diverges_is_measured_without_a_warning(dataset, tiny_run):
     table = dataclasses.replace(predictor.state.head.table, rows=rows)
     head = dataclasses.replace(predictor.state.head, table=table)
     state = dataclasses.replace(predictor.state, head=head)
-    probe = Probe(dataset, resolve(tiny.CONFIG, dataset))
+    probe = ModelProbe(dataset, resolve(tiny.CONFIG, dataset))
     found = probe(dataclasses.replace(predictor, state=state))
     assert not np.isfinite(found["gradient"]["deviation"])

@@ -171,12 +171,12 @@ def test_a_plan_counts_every_stage_of_b(folder, monkeypatch):
             dict(sampled=4, sampled_start=16, mined=2),
         )
     )
-    assert [stage.model.spec.sampled for stage in three[1].stages] == [16, 8, 4]
+    assert [one.stage.model.spec.sampled for one in three[1].stages] == [16, 8, 4]
     for name in ("step_temporaries", "batch_stack"):
         assert getattr(three[0].sizes, name) == getattr(one[0].sizes, name)
     seconds = {16: 3.0, 8: 2.0, 4: 0.1}
     monkeypatch.setattr(
-        module, "_seconds_of_stage", lambda _, stage, start: seconds[stage.model.spec.sampled]
+        module, "_seconds_of_stage", lambda _, one, start: seconds[one.stage.model.spec.sampled]
     )
     assert seconds_per_step(three[1]) == pytest.approx(5.1 / 3)
     assert seconds_per_step(one[1]) == pytest.approx(3.0)

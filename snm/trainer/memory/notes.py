@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from snm.config.auto import MIN_MEMORY_POINTS
 from snm.config.settings import Config
 from snm.data.dataset import Dataset
 from snm.data.mapped import is_mapped
@@ -14,9 +13,8 @@ from snm.runs.folder import RunFolder
 from snm.runs.log.event_log import open_log
 from snm.runs.schema import MemoryRecord
 from snm.text import counted, format_bytes
-from snm.trainer.memory.trial import MIN_ADJUSTMENT_POINTS, split_for_memory
 
-__all__ = ["log_memory_notes", "why_no_adjustment", "why_no_memory"]
+__all__ = ["log_memory_notes", "why_no_memory"]
 
 
 def why_no_memory(config: Config, dataset: Dataset) -> str | None:
@@ -28,20 +26,6 @@ def why_no_memory(config: Config, dataset: Dataset) -> str | None:
     if is_mapped(dataset.train.features.indices):
         return "memory of neighbours: not tried, because the data take a large part of the RAM"
     return None
-
-
-def why_no_adjustment(config: Config, dataset: Dataset) -> str | None:
-    """A note why no logit adjustment is tried although the settings ask for one; else None."""
-    if config.logit_adjustment != "on" or config.memory == "off":
-        return None
-    if dataset.train.num_points < MIN_MEMORY_POINTS:
-        return None  # `resolve` refuses an adjustment without a memory
-    split = split_for_memory(config, dataset)
-    points = 0 if split is None else len(split[1])
-    if points >= MIN_ADJUSTMENT_POINTS:
-        return None
-    least = f"{counted(points, 'point')} could choose it, and at least {MIN_ADJUSTMENT_POINTS} must"
-    return f"logit adjustment: not tried, since {least}"
 
 
 def _format_memory(record: MemoryRecord) -> str:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
-
-from numpy.typing import NDArray
 
 from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset
@@ -19,8 +16,15 @@ from snm.runs.stored_run import StoredRun
 from snm.runs.typed_json import as_json
 from snm.system import disk
 from snm.system.timing import part
+from snm.text import counted
 from snm.trainer.memory.inherited import find_inherited_memory, inherit_memory
-from snm.trainer.memory.trial import choose_memory, split_for_memory
+from snm.trainer.memory.trial import (
+    MIN_ADJUSTMENT_POINTS,
+    ChosenMemory,
+    MemorySplit,
+    choose_memory,
+    split_for_memory,
+)
 from snm.trainer.start.warm_start import WarmStart
 
 __all__ = ["MemoryPlan"]
@@ -31,16 +35,14 @@ class MemoryPlan:
     """Whether a memory is tried on points that member 1 does not see, or inherited, or neither.
 
     Attributes:
-      kept: int [n], ascending, the points that member 1 trains on; None if no memory is tried.
-      inherits: whether the run starts from another one.
-      inherited: the `memory.json` that it inherits from that run; None for nothing.
-      note: a line for the user before the training, or None.
+      split: the points that choose a memory, and those that member 1 trains on; or None.
+      inherited: the `memory.json` that the run inherits from the one that it starts from; or None.
+      notes: lines for the user before the training.
     """
 
-    kept: NDArray[Any] | None = None
-    inherits: bool = False
+    split: MemorySplit | None = None
     inherited: MemoryRecord | None = None
-    note: str | None = None
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -65,23 +67,26 @@ class MemoryPlan:
         """
         if start is not None:
             inherited, note = find_inherited_memory(folder, config, start, origin)
-            return cls(inherits=True, inherited=inherited, note=note)
+            return cls(inherited=inherited, notes=() if note is None else (note,))
         split = split_for_memory(config, dataset)
-        if split is not None:
-            return cls(kept=split[0])
-        note = (
-            "memory of neighbours: not tried, since no point that could choose it has a label and "
-            "a feature"
-        )
-        return cls(note=note if config.memory == "on" else None)
-
-    def add_to_origin(self, origin: RunOrigin) -> RunOrigin:
-        """The origin with the inherited memory, so that a resumed run needs no other run."""
-        return dataclasses.replace(origin, inherited=self.inherited) if self.inherits else origin
+        notes = []
+        if config.memory == "on" and split is None:
+            notes.append(
+                "memory of neighbours: not tried, since no point that could choose it has a label "
+                "and a feature"
+            )
+        points = 0 if split is None else len(split.held)
+        asked = config.logit_adjustment == "on" and "logit_adjustment" not in origin.given
+        if asked and points < MIN_ADJUSTMENT_POINTS:
+            notes.append(
+                f"logit adjustment: not tried, since {counted(points, 'point')} could choose it, "
+                f"and at least {MIN_ADJUSTMENT_POINTS} must"
+            )
+        return cls(split, notes=tuple(notes))
 
     def is_carried_out(self, stored: StoredRun) -> bool:
         """Whether a run that ended has readable files of the memory that is planned."""
-        if self.kept is None and self.inherited is None:
+        if self.split is None and self.inherited is None:
             return True
         try:
             stored.read_memory(stored.folder.read_memory_record())
@@ -106,29 +111,30 @@ class MemoryPlan:
         Returns:
           The content of `memory.json`, or None if no memory was tried or inherited.
         """
-        folder, config = stored.folder, stored.config
-        if self.kept is None and self.inherited is None:
-            if self.inherits:
-                for path in (folder.memory_record, folder.memory, folder.adjustment):
-                    disk.remove(path)
+        folder = stored.folder
+        is_planned = self.split is not None or self.inherited is not None
+        if is_planned or stored.origin.warm_start is not None:
+            for path in (folder.memory_record, folder.memory, folder.adjustment):
+                disk.remove(path)
+        if not is_planned:
             return None
         with part("memory"):
-            disk.remove(folder.memory_record)
-            if self.inherited is not None:
-                chosen = inherit_memory(config, dataset, self.inherited, all_members)
-            else:
-                first_member = all_members
-                if config.members > 1 or config.refit:  # else a second copy of the same tables
-                    state = stored.member_before_refit(all_members.mesh)
-                    first_member = dataclasses.replace(all_members, model=stored.model, state=state)
-                chosen = choose_memory(config, dataset, first_member, all_members)
-            if chosen.memory is None:
-                disk.remove(folder.memory)
-            else:
+            chosen = self._choose(stored, dataset, all_members)
+            if chosen.memory is not None:
                 save_memory(folder.memory, chosen.memory)
-            if chosen.shifts is None:
-                disk.remove(folder.adjustment)
-            else:
+            if chosen.shifts is not None:
                 save_shifts(folder.adjustment, chosen.shifts)
             write_json(folder.memory_record, as_json(chosen.record))
         return chosen.record
+
+    def _choose(self, stored: StoredRun, dataset: Dataset, all_members: Predictor) -> ChosenMemory:
+        """Inherits or tries a memory; one of the two is planned."""
+        config = stored.config
+        if self.inherited is not None:
+            return inherit_memory(config, dataset, self.inherited, all_members)
+        assert self.split is not None
+        first_member = all_members
+        if config.members > 1 or config.refit:  # else a second copy of the same tables
+            state = stored.member_before_refit(all_members.mesh)
+            first_member = dataclasses.replace(all_members, model=stored.model, state=state)
+        return choose_memory(config, dataset, self.split, first_member, all_members)

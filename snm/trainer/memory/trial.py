@@ -34,7 +34,13 @@ from snm.trainer.memory.stored import (
 )
 from snm.trainer.start.training_points import label_name_points
 
-__all__ = ["MIN_ADJUSTMENT_POINTS", "ChosenMemory", "choose_memory", "split_for_memory"]
+__all__ = [
+    "MIN_ADJUSTMENT_POINTS",
+    "ChosenMemory",
+    "MemorySplit",
+    "choose_memory",
+    "split_for_memory",
+]
 
 _HELD_OUT_FRACTION = 0.1  # of the points, without a validation set
 _MIN_HELD_OUT, _MAX_HELD_OUT = 50, 2000  # points
@@ -45,17 +51,27 @@ MIN_ADJUSTMENT_POINTS = 500
 """Held-out points that a logit adjustment needs; with fewer, its choice is chance."""
 
 
-def split_for_memory(
-    config: Config, dataset: Dataset
-) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
-    """The rows that member 1 trains on, and the held-out rows that choose the memory.
+class MemorySplit(NamedTuple):
+    """Rows of the training set, each ascending.
 
-    The latter are the validation points, if there are some; else a tenth of all points, at least
-    50 and at most 2000.
+    Attributes:
+      kept: int64 [n], the rows that member 1 trains on.
+      held: int64 [m], the held-out rows that choose the memory.
+    """
+
+    kept: NDArray[np.int64]
+    held: NDArray[np.int64]
+
+
+def split_for_memory(config: Config, dataset: Dataset) -> MemorySplit | None:
+    """Chooses the points that choose the memory, and those that member 1 trains on.
+
+    The former are the validation points, if there are some; else a tenth of all points, at least 50
+    and at most 2000.
 
     Returns:
-      Two int64 arrays of rows of the training set. None if no memory is tried, or if either part
-      has no point with a label and a feature. Filtered labels of held-out points do not count.
+      The rows of both. None if no memory is tried, or if either part has no point with a label and
+      a feature. Filtered labels of held-out points do not count.
     """
     if config.memory == "off":
         return None
@@ -69,7 +85,7 @@ def split_for_memory(
         held = held[np.diff(remove_filtered_labels(dataset.train.take(held)).labels.indptr) > 0]
     if not len(held) or not len(select_usable_rows(dataset.train, kept)):
         return None
-    return kept, held[:: max(1, -(-len(held) // _MAX_HELD_OUT))]
+    return MemorySplit(kept, held[:: max(1, -(-len(held) // _MAX_HELD_OUT))])
 
 
 class ChosenMemory(NamedTuple):
@@ -87,26 +103,29 @@ class ChosenMemory(NamedTuple):
 
 
 def choose_memory(
-    config: ResolvedConfig, dataset: Dataset, first_member: Predictor, all_members: Predictor
+    config: ResolvedConfig,
+    dataset: Dataset,
+    split: MemorySplit,
+    first_member: Predictor,
+    all_members: Predictor,
 ) -> ChosenMemory:
     """Chooses a memory and a logit adjustment, and fits the calibration, on held-out points.
 
     Args:
       config: the settings, with `memory` on.
       dataset: with the training points.
+      split: of `split_for_memory`.
       first_member: the predictor of member 1, which did not train on the held-out points.
       all_members: the predictor of all members.
     """
     start_time = time.perf_counter()
-    split = split_for_memory(config, dataset)
-    assert split is not None
     # The size of the largest block of all points, so that one program serves all blocks.
     block_entries = make_blocks(first_member, None).most_entries(dataset.train.features)
     first_member, all_members = (
         dataclasses.replace(predictor, block_entries=block_entries)
         for predictor in (first_member, all_members)
     )
-    kept, held = select_usable_rows(dataset.train, split[0]), split[1]
+    kept, held = select_usable_rows(dataset.train, split.kept), split.held
     frequency = None
     if config.logit_adjustment == "on" and len(held) >= MIN_ADJUSTMENT_POINTS:
         frequency = dataset.label_frequency()

@@ -24,10 +24,11 @@ from snm.distributed.mesh import make_mesh
 from snm.errors import InputError
 from snm.machine.compiler import OptionsOf, answer_options, step_options
 from snm.machine.platform import for_platform, platform
-from snm.model.from_config import Stage, head_stages, make_model
+from snm.model.from_config import head_stages, make_model
 from snm.model.model import Model, abstract_state
 from snm.runs.members import member_seed
 from snm.trainer.start.training_points import training_points
+from snm.trainer.steps.programs import Stage
 
 __all__ = [
     "Prepared",
@@ -96,19 +97,6 @@ class Prepared:
         return member_seed(self.config.seed, self.member)
 
     @property
-    def stage_shares(self) -> list[tuple[float, Model, Source]]:
-        """Each stage's share of the steps of the run, its model and its batches."""
-        ends = [stage.first_step for stage in self.stages[1:]] + [self.total_steps]
-        return [
-            (
-                (end - stage.first_step) / self.total_steps,
-                dataclasses.replace(self.model, spec=stage.spec),
-                dataclasses.replace(self.source, spec=stage.spec),
-            )
-            for stage, end in zip(self.stages, ends, strict=True)
-        ]
-
-    @property
     def step_options(self) -> OptionsOf:
         """The compiler options of the steps; a short training takes those that compile fast."""
         steps = self.total_steps * self.config.members
@@ -160,12 +148,28 @@ def prepare(
         mesh=mesh,
         source=source,
         model=model,
-        stages=head_stages(config, num_labels, total_steps),
+        stages=_make_stages(config, model, source),
         total_steps=total_steps,
         steps_per_dispatch=dispatch_length(source, _most_steps(config), periods),
         saves=saves,
         point_ids=ids[points.labelled(rows)],
     )
+
+
+def _make_stages(config: ResolvedConfig, model: Model, source: Source) -> list[Stage]:
+    """The stages of a run, each with its model and its batches."""
+    steps = source.schedule.steps
+    heads = head_stages(config, model.spec.num_labels, steps)
+    ends = [*(first for first, _ in heads[1:]), steps]
+    return [
+        Stage(
+            first,
+            (end - first) / steps,
+            dataclasses.replace(model, spec=spec),
+            dataclasses.replace(source, spec=spec),
+        )
+        for (first, spec), end in zip(heads, ends, strict=True)
+    ]
 
 
 def save_times(config: ResolvedConfig, steps_per_epoch: int, checkpoint_bytes: int) -> SaveTimes:

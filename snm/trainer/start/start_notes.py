@@ -14,7 +14,7 @@ from snm.data.id_space import features_are_labels
 from snm.data.statistics import dominant_feature
 from snm.losses.sampled import LOSSES, HeadLoss
 from snm.text import counted
-from snm.trainer.memory.notes import why_no_adjustment, why_no_memory
+from snm.trainer.memory.notes import why_no_memory
 from snm.trainer.start.training_points import label_name_points
 from snm.trainer.start.warm_start import WarmStart
 
@@ -25,7 +25,6 @@ def notes_on_settings(config: Config, dataset: Dataset) -> list[str]:
     """Notes on what the settings leave out, or leave to `auto`, a line each."""
     notes = [
         why_no_memory(config, dataset),
-        why_no_adjustment(config, dataset),
         _why_no_label_names(config, dataset),
         _why_no_scale(config),
     ]

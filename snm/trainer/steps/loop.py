@@ -154,8 +154,10 @@ def run_steps(
         yield Probed(0, 0.0, probe.function(state))
 
     def diagnose_step(step: int, loss: float) -> NonFinite:
-        model, batches = programs.stage_at(step)
-        return diagnose(model, batches, resident, state, step, loss, on_mesh=mesh is not None)
+        stage = programs.stage_at(step)
+        return diagnose(
+            stage.model, stage.source, resident, state, step, loss, on_mesh=mesh is not None
+        )
 
     pending = _PendingDispatches(source, progress, diagnose_step, plan)
     clock = pending.clock
@@ -165,7 +167,7 @@ def run_steps(
     stopping = False
     with make_writer(checkpoints, state, to_saved) as writer:
         stacks = prefetch_stacks(
-            lambda step: programs.stage_at(step)[1], dispatches, mesh, plan.steps_per_dispatch
+            lambda step: programs.stage_at(step).source, dispatches, mesh, plan.steps_per_dispatch
         )
         for first, count, stack in stacks:
             with clock.paused():  # compilation does not count as training

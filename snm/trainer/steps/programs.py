@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import bisect
 import contextlib
-import dataclasses
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 from jax.sharding import Mesh, PartitionSpec
@@ -19,17 +18,32 @@ from snm.batches.sources.source import Source
 from snm.distributed.mesh import on_mesh, training_axes
 from snm.machine.compiler import OptionsOf, step_options
 from snm.machine.platform import cached_by_platform
-from snm.model.from_config import Stage
 from snm.model.model import Model, TrainState, abstract_state
 from snm.model.placement import state_specs, table_bytes
 from snm.model.train_step import Step, train_step, train_steps
 from snm.system.timing import COMPILING, part
 
-__all__ = ["StepPrograms", "jitted_assembly", "jitted_steps"]
+__all__ = ["Stage", "StepPrograms", "jitted_assembly", "jitted_steps"]
 
 _COMPILE_LOCK = threading.Lock()
 """Held while a step compiles. Members that train side by side share their programs, and JAX would
 compile a program twice if two threads asked for it at the same time."""
+
+
+class Stage(NamedTuple):
+    """Steps of a run that share B and k', up to the first step of the next stage.
+
+    Attributes:
+      first_step: counted from 0 over the whole run.
+      share: of the steps of the run.
+      model: with the head of the stage.
+      source: the batches for that head.
+    """
+
+    first_step: int
+    share: float
+    model: Model
+    source: Source
 
 
 class StepPrograms:
@@ -38,7 +52,7 @@ class StepPrograms:
     Args:
       model: the model.
       source: the batches.
-      stages: of the run, in order; none is one stage with `model.spec`.
+      stages: of the run, in order; none is one stage of this model and these batches.
       mesh: the devices that hold the state, or None for one.
       options: of the compiler.
 
@@ -58,20 +72,13 @@ class StepPrograms:
         options: OptionsOf = step_options,
     ):
         self.model, self.source, self.mesh, self._options = model, source, mesh, options
-        self.stages = list(stages) or [Stage(0, model.spec)]
-        self._models_and_sources = [
-            (
-                dataclasses.replace(model, spec=stage.spec),
-                dataclasses.replace(source, spec=stage.spec),
-            )
-            for stage in self.stages
-        ]
+        self.stages = list(stages) or [Stage(0, 1.0, model, source)]
         self._programs: dict[tuple[tuple[int, int], int], jax.stages.Wrapped] = {}
         self._compiled: set[tuple[jax.stages.Wrapped, tuple[int, int], int]] = set()
 
-    def stage_at(self, step: int) -> tuple[Model, Source]:
-        """The model and the batches of a step."""
-        return self._models_and_sources[self._stage_index(step)]
+    def stage_at(self, step: int) -> Stage:
+        """The stage that a step belongs to."""
+        return self.stages[self._stage_index(step)]
 
     def begin(self, count: int) -> None:
         """Starts to compile the first program in a thread; on one device only.
@@ -81,15 +88,14 @@ class StepPrograms:
         """
         if self.mesh is not None:
             return
-        model, source = self.stage_at(0)
-        program = self._program(0)
+        stage, program = self.stages[0], self._program(0)
 
         def compile_program() -> None:
             # An error here is raised again when the step is taken.
             with contextlib.suppress(Exception), _COMPILE_LOCK:
-                stack, resident = source.stack(0, count), source.resident_shapes()
+                stack, resident = stage.source.stack(0, count), stage.source.resident_shapes()
                 # The result is not needed: the first call finds it in JAX's cache.
-                program.lower(abstract_state(model), resident, stack).compile()
+                program.lower(abstract_state(stage.model), resident, stack).compile()
 
         threading.Thread(target=compile_program, name="compiling").start()
 
@@ -112,11 +118,11 @@ class StepPrograms:
 
     def _program(self, step: int) -> jax.stages.Wrapped:
         index = self._stage_index(step)
-        model, source = self._models_and_sources[index]
-        shape = source.shape(step)
+        stage = self.stages[index]
+        shape = stage.source.shape(step)
         if (shape, index) not in self._programs:
             self._programs[shape, index] = jitted_steps(
-                model, source, shape, self.mesh, options=self._options
+                stage.model, stage.source, shape, self.mesh, options=self._options
             )
         return self._programs[shape, index]
 

@@ -93,11 +93,12 @@ def test_few_points_choose_none(trained, monkeypatch):
     stored = StoredRun.open(run)
     first = snm.Predictor(stored.model, stored.member(1), whole.weighting)
     monkeypatch.setattr(choose_module, "_adjusted", adjusted)
-    few = trial.choose_memory(config, dataset, first, whole)
+    split = trial.split_for_memory(config, dataset)
+    few = trial.choose_memory(config, dataset, split, first, whole)
     assert few.record.held_out == 60 < trial.MIN_ADJUSTMENT_POINTS
     assert few.record.adjustment is None and few.shifts is None
     monkeypatch.setattr(trial, "MIN_ADJUSTMENT_POINTS", 60)
-    enough = trial.choose_memory(config, dataset, first, whole)
+    enough = trial.choose_memory(config, dataset, split, first, whole)
     assert enough.record.adjustment is not None and enough.shifts is not None
 
 

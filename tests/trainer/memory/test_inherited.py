@@ -94,6 +94,16 @@ def test_nothing_is_taken_over_where_auto_tries_no_memory(first, tmp_path):
     assert any(re.search(said, note) for note in notes(before))
 
 
+def test_nothing_is_said_of_points_that_choose_nothing(first, tmp_path):
+    """They would be too few for a logit adjustment, which is taken over, as the memory is."""
+    place, _ = first
+    config = dataclasses.replace(SHORT, logit_adjustment="on")
+    events = snm.training(place / "data", config, tmp_path / "b", warm_start=place / "run")
+    before = list(itertools.takewhile(lambda event: not isinstance(event, Started), events))
+    events.close()
+    assert not any("logit adjustment" in note for note in notes(before))
+
+
 def test_a_run_goes_on_with_what_it_took_over(first, tmp_path):
     """Also when the other run is gone; nothing stale is left beside new parameters."""
     place, _ = first

@@ -12,13 +12,17 @@ from small_runs import notes
 import snm
 from snm.config import resolve as resolve_module
 from snm.config.resolve import resolve
+from snm.config.resolved import changed_by_data
 from snm.data.dataset import Dataset, Points
 from snm.errors import InputError
 from snm.evaluation.evaluate import evaluate_points
+from snm.runs.folder import RunFolder
 from snm.runs.stored_run import load
 from snm.trainer.memory import notes as notes_module
-from snm.trainer.memory.notes import why_no_adjustment, why_no_memory
+from snm.trainer.memory.notes import why_no_memory
+from snm.trainer.memory.plan import MemoryPlan
 from snm.trainer.memory.trial import split_for_memory
+from snm.trainer.result import run_origin
 
 CONFIG = tiny.REMEMBERING
 
@@ -144,13 +148,18 @@ def test_none_is_tried_where_only_the_points_that_could_choose_have_labels_or_no
     assert len(list(snm.training(data, config, tmp_path / "run"))) == 1
 
 
-def test_an_adjustment_that_is_asked_for_and_not_tried_is_told():
-    made = snm.generate(points=600, test_points=0, features=120, labels=60, seed=0)
-    asked = dataclasses.replace(CONFIG, logit_adjustment="on")
-    told = "logit adjustment: not tried, since 60 points could choose it, and at least 500 must"
-    assert why_no_adjustment(asked, made) == told
-    assert why_no_adjustment(dataclasses.replace(asked, logit_adjustment="auto"), made) is None
-    few = snm.generate(points=199, test_points=0, features=120, labels=60, seed=0)
-    assert why_no_adjustment(asked, few) is None  # `resolve` refuses it
-    many = snm.generate(points=5100, test_points=0, features=120, labels=60, seed=0)
-    assert why_no_adjustment(asked, many) is None
+@pytest.mark.parametrize(("points", "asked", "told"), [
+    (600, "on", ("logit adjustment: not tried, since 60 points could choose it, and at least 500 "
+                 "must",)),
+    (600, "auto", ()),
+    (5100, "on", ()),
+])  # fmt: skip
+def test_an_adjustment_that_is_asked_for_and_not_tried_is_told(points, asked, told, tmp_path):
+    data = snm.generate(points=points, test_points=0, features=120, labels=60, seed=0)
+    given = dataclasses.replace(CONFIG, logit_adjustment=asked)
+    config = resolve(given, data)
+    assert config.logit_adjustment == "on"
+    origin = run_origin(data, None, None)
+    origin = dataclasses.replace(origin, given=changed_by_data(given, config))
+    plan = MemoryPlan.of(RunFolder(tmp_path), config, data, None, origin)
+    assert plan.notes == told and len(plan.split.held) == points // 10

@@ -41,8 +41,11 @@ def test_runs_plans_and_the_estimator_have_one_set_up(data, tmp_path):
     assert expected.total_steps == 3 * 4  # epochs, steps of 16 of 60 points
     assert expected.source.schedule == Schedule("linear", 12, Rates(1.0, 0.1, 0.01))
     assert expected.model == make_model(config, tiny.FEATURES, tiny.LABELS)
-    assert expected.stages == head_stages(config, tiny.LABELS, 12)
-    assert [stage.spec.mined for stage in expected.stages] == [8, 4, 3]
+    heads = head_stages(config, tiny.LABELS, 12)
+    assert [(stage.first_step, stage.model.spec) for stage in expected.stages] == heads
+    assert [stage.source.spec for stage in expected.stages] == [head for _, head in heads]
+    assert [head.mined for _, head in heads] == [8, 4, 3]
+    assert [stage.share for stage in expected.stages] == pytest.approx([1 / 3] * 3)
 
     inputs = RunInputs(config, data, weighting, RunFolder(tmp_path / "run"))
     phase = open_phase(inputs, first_phase(config, data))
@@ -51,12 +54,12 @@ def test_runs_plans_and_the_estimator_have_one_set_up(data, tmp_path):
     _, programs = forecast(data, config)
     assert (phase.last_step, fit.last_step) == (12, 12)
     for found in (phase.prepared, fit.prepared):
-        assert (found.model, found.stages) == (expected.model, expected.stages)
+        assert found.model == expected.model
+        assert [(stage.first_step, stage.model.spec) for stage in found.stages] == heads
     # A plan compiles every stage.
-    assert [one.model.spec for one in programs.stages] == [stage.spec for stage in expected.stages]
-    assert [one.share for one in programs.stages] == pytest.approx([1 / 3] * 3)
-    assert programs.model == dataclasses.replace(expected.model, spec=expected.stages[0].spec)
-    for source in (phase.source, fit.source, programs.stages[0].source):
+    assert [one.stage.model.spec for one in programs.stages] == [head for _, head in heads]
+    assert programs.model == dataclasses.replace(expected.model, spec=heads[0][1])
+    for source in (phase.source, fit.source, programs.stages[0].stage.source):
         for mine, theirs in zip(batches(source), batches(expected.source), strict=True):
             np.testing.assert_array_equal(mine, theirs)
 
