@@ -55,6 +55,8 @@ def main(args: Sequence[str] | None = None) -> None:
     if args is None:
         # Else the collector scans the objects of imports again and again, which takes 0.1 s.
         gc.set_threshold(50_000)
+    if sys.stdout is None:
+        discard_output()
     words = list(sys.argv[1:] if args is None else args)
     timing.restart(timing.process_started() if args is None else None, "starting")
     with sigterm_ends_process_1():

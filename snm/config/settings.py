@@ -1,4 +1,4 @@
-"""Where settings come from: flags override TOML, TOML the preset."""
+"""Settings of a run, `Config`, and where they come from: flags override TOML, TOML the preset."""
 
 from __future__ import annotations
 

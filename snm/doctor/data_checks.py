@@ -186,7 +186,7 @@ def _check_repeats(dataset: Dataset, statistics: dict[str, Any]) -> Iterator[Fin
 
 def _check_empty_rows(dataset: Dataset, statistics: dict[str, Any]) -> Iterator[Finding]:
     features = dataset.train.features
-    negative = bool((features.data < 0).any())
+    negative = features.data.min(initial=0) < 0  # a mask of mapped data could be too large
     standard = auto_weighting(filled(features), negative=negative) == "standard"
     for part, what, effect in (
         ("train", "labels", "left out of training"),

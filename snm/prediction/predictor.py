@@ -232,10 +232,15 @@ class Predictor(FittedModel):
             raise InputError("witnesses", found, "one trained with --memory on")
         rows = self.as_rows(features)
         answers = self._check_answers(answers, rows)
-        if not len(answers):
-            return []
-        inputs = self.weighting.apply(rows), queries_of_memory(self, self.memory, rows)
-        return find_witnesses(self, self.memory, *inputs, answers)
+        witnesses = []
+        for first in range(0, rows.shape[0], self.block_rows):
+            part = slice(first, first + self.block_rows)
+            inputs = (
+                self.weighting.apply(rows[part]),
+                queries_of_memory(self, self.memory, rows[part]),
+            )
+            witnesses += find_witnesses(self, self.memory, *inputs, answers[part])
+        return witnesses
 
     def reasons(
         self, features: csr_matrix | Sequence[str], answers: NDArray[np.int32], most: int = 5

@@ -64,8 +64,9 @@ class FrequencySampler:
     @classmethod
     def build(cls, inputs: SamplerInputs) -> FrequencySampler:
         """The sampler of a run."""
-        assert inputs.label_frequency is not None  # `needs_label_frequency`
-        power = inputs.options["frequency_power"]
+        if inputs.label_frequency is None:
+            raise ValueError("this sampler needs label_frequency, int [num_labels]; found None")
+        power = inputs.options.get("frequency_power", 0.75)
         return cls(inputs.label_frequency, power, size=inputs.size, seed=inputs.seed)
 
     @property

@@ -37,7 +37,8 @@ class InBatchSampler:
     def build(cls, inputs: SamplerInputs) -> InBatchSampler:
         """The sampler of a run; its samples have min(T, K) slots instead of `inputs.size`."""
         draws, points, batch = inputs.label_draws, inputs.num_points, inputs.batch_size
-        assert draws is not None  # `needs_batch_positives`
+        if draws is None:
+            raise ValueError("this sampler needs label_draws, float [2, num_labels]; found None")
         last = points % batch
         weights = [in_batch_log_weights(draws, points, n) for n in (batch, last) if n]
         return cls(

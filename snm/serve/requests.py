@@ -124,7 +124,9 @@ def excluded_labels(
     return parse_excluded(known, num_points, predictor.model.spec.num_labels), unknown
 
 
-def _known_ids(labels: list[Any], predictor: Predictor) -> tuple[Any, int]:
+def _known_ids(
+    labels: list[Any], predictor: Predictor
+) -> tuple[NDArray[np.int32] | list[NDArray[np.int32]], int]:
     """The ids of known labels, int32 [S] or a list of these, and the number of unknown names."""
     if not isinstance(labels[0], list):
         ids = predictor.ids_of(labels, skip_unknown=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from pathlib import Path
 from typing import NoReturn
 
 from snm.text import escape_controls
@@ -27,6 +28,9 @@ def print_error(text: str) -> None:
 
 def discard_output() -> None:
     """Sends standard output to nobody: where its reader has gone, Python fails to flush at exit."""
+    if sys.stdout is None:  # closed when the command was started, as by `>&-`
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+        return
     nobody = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nobody, sys.stdout.fileno())
     os.close(nobody)
@@ -38,6 +42,6 @@ def exit_at_once(status: int) -> NoReturn:
     It leaves out the shutdown of the interpreter, which waits for threads, and for seconds for JAX.
     """
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):  # nobody reads, or it is closed
+        with contextlib.suppress(AttributeError, OSError, ValueError):  # nobody reads, or closed
             stream.flush()
     os._exit(status)

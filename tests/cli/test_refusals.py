@@ -257,9 +257,11 @@ def test_another_run_is_never_overwritten(data, run, tmp_path, capsys):
     assert f"a run on other data ({data})" in said
     old = (data / "train.txt").read_text()
     (data / "train.txt").write_text(changed(2, "1 2:1"))
-    said = refused(capsys, *again)
+    try:
+        said = refused(capsys, *again)
+    finally:  # other tests read it
+        (data / "train.txt").write_text(old)
     assert f"a run on other content of {data}, which has changed since, expected the same" in said
-    (data / "train.txt").write_text(old)
     assert contents(run) == before
 
 

@@ -174,7 +174,7 @@ def test_a_run_gives_a_sampler_the_settings_that_it_lists(data, monkeypatch):
             return super().build(inputs)
 
     class Reader(Mine):
-        option_names = frozenset({"frequency_power"})
+        option_names = frozenset({"frequency_power", "no_setting"})
 
     for kind, expected in ((Mine, {}), (Reader, {"frequency_power": 0.25})):
         monkeypatch.setitem(SAMPLERS, "mine", kind)
@@ -183,6 +183,15 @@ def test_a_run_gives_a_sampler_the_settings_that_it_lists(data, monkeypatch):
         spec, unweighted = head_spec(config, K), Weighting.fit("none", data.train.features)
         source = make_run_source(config, spec, data.train, None, unweighted, seed=config.seed)
         assert isinstance(source.sampler, kind) and given.pop() == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "needed"), [("frequency", "label_frequency"), ("in-batch", "label_draws")]
+)
+def test_a_sampler_made_by_hand_says_what_it_needs(name, needed):
+    inputs = SamplerInputs(num_labels=3, size=2, seed=0, num_points=9, batch_size=4)
+    with pytest.raises(ValueError, match=f"this sampler needs {needed}"):
+        SAMPLERS[name].build(inputs)
 
 
 def test_an_order_of_other_points_is_refused(data):

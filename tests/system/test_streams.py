@@ -1,6 +1,8 @@
 """Remarks and errors go to standard error alone."""
 
 import io
+import shlex
+import subprocess
 import sys
 
 import pytest
@@ -19,6 +21,15 @@ def test_nothing_gets_among_the_results_where_standard_error_is_closed(capsys, m
     print_note("a")
     print_error("b")
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("words", ["snm --version", "snm predict"])
+def test_a_command_whose_standard_output_is_closed(words):
+    """Without it, `sys.stdout` is None."""
+    command = f"{shlex.quote(sys.executable)} -m {words} >&-"
+    done = subprocess.run(["sh", "-c", command], stderr=subprocess.PIPE, text=True)
+    assert "Traceback" not in done.stderr
+    assert done.returncode == (0 if "version" in words else 2), done.stderr
 
 
 class Gone(io.StringIO):

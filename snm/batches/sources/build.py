@@ -99,7 +99,9 @@ def make_run_source(
         ),
         sampler=sampler,
         sampler_options={
-            name: getattr(config, name) for name in getattr(sampler, "option_names", ())
+            name: getattr(config, name)
+            for name in getattr(sampler, "option_names", ())
+            if hasattr(config, name)
         },
         resident=keeps_on_device(config, *(count // data_parts for count in entries)),
         data_parts=None if mesh is None else data_parts,

@@ -53,13 +53,15 @@ def _iter_text(path: Path, num_features: int, chunk_rows: int) -> Iterator[csr_m
     if reader.header.num_features != num_features:
         found = f"a header of {counted(reader.header.num_features, 'feature')}"
         raise InputError(f"{path}:1", found, f"{num_features}")
-    rest = csr_matrix((0, num_features), dtype=np.float32)
+    waiting, num_waiting = [csr_matrix((0, num_features), dtype=np.float32)], 0
     for block in reader.blocks():
-        rows = to_csr([block.counts], [block.ids], [block.values], num_features)
-        rows = vstack([rest, rows], format="csr")
-        whole = rows.shape[0] // chunk_rows * chunk_rows
-        for first in range(0, whole, chunk_rows):
-            yield rows[first : first + chunk_rows]
-        rest = rows[whole:]
-    if rest.shape[0]:
-        yield rest
+        waiting.append(to_csr([block.counts], [block.ids], [block.values], num_features))
+        num_waiting += block.rows
+        if num_waiting >= chunk_rows:  # not at each block, as long rows come in many
+            rows = vstack(waiting, format="csr")
+            whole = num_waiting // chunk_rows * chunk_rows
+            for first in range(0, whole, chunk_rows):
+                yield rows[first : first + chunk_rows]
+            waiting, num_waiting = [rows[whole:]], num_waiting - whole
+    if num_waiting:
+        yield vstack(waiting, format="csr")
