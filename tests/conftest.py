@@ -5,7 +5,7 @@ import fcntl
 import gc
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
 
@@ -88,15 +88,26 @@ def _own_cache(everyone: Path) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def tiny_run(everyone: Path, _own_cache: None) -> Path:
-    """`tiny.CONFIG` trained on `data` into `run`, once for all workers; to change it, copy it."""
-    place = everyone / "trained"
-    with (everyone / "trained.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (place / "run" / "result.json").exists():
-            shutil.rmtree(place, ignore_errors=True)
-            snm.train(tiny.write(place / "data"), tiny.CONFIG, place / "run")
-    return place
+def trained_once(everyone: Path, _own_cache: None) -> Callable[..., Path]:
+    """Trains on the `data` that a function writes into `run`, once for all workers."""
+
+    def train(name: str, write: Callable[[Path], Path], config: snm.Config) -> Path:
+        place = everyone / name
+        with (everyone / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (place / "run" / "result.json").exists():
+                shutil.rmtree(place, ignore_errors=True)
+                place.mkdir()
+                snm.train(write(place / "data"), config, place / "run")
+        return place
+
+    return train
+
+
+@pytest.fixture(scope="session")
+def tiny_run(trained_once: Callable[..., Path]) -> Path:
+    """`tiny.CONFIG` trained on `data` into `run`; to change it, copy it."""
+    return trained_once("trained", tiny.write, tiny.CONFIG)
 
 
 @pytest.fixture(params=["delicious", "citeulike-t-14k", "gowalla"])
