@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from snm.data.csr import row_starts, rows_of_entries
-from snm.data.formats.binary import DAMAGE, headers_unwarned
+from snm.data.formats.binary import DAMAGE, damage_error, read_arrays
 from snm.data.mapped import mapped_zeros, row_blocks
 from snm.errors import InputError
 from snm.system import disk
@@ -212,21 +212,12 @@ class Weighting:
         """
         expected = "a weighting that Weighting.save wrote"
         try:
-            # Open the file here, because np.load does not close a damaged archive.
-            with (
-                headers_unwarned(),
-                Path(path).open("rb") as file,
-                np.load(file, allow_pickle=False) as members,
-            ):
-                kind = members["kind"].item()
-                names = ("idf", "mean", "spread") if kind == "standard" else ("idf",)
-                arrays = {name: members[name] for name in names}
-                for name, array in arrays.items():
-                    if not isinstance(array, np.ndarray):  # bytes, where a member is no array
-                        raise TypeError(f"{name} is no array")
+            members = read_arrays(Path(path))
+            kind = members["kind"].item()
+            names = ("idf", "mean", "spread") if kind == "standard" else ("idf",)
+            arrays = {name: members[name] for name in names}
         except DAMAGE as error:
-            reason = getattr(error, "strerror", None) or "no weighting"
-            raise InputError(str(path), reason.lower(), expected) from error
+            raise damage_error(path, error, "no weighting", expected) from error
         idf = arrays["idf"]
         odd = any(
             array.ndim != 1 or array.dtype != (np.float32 if name == "idf" else np.float64)

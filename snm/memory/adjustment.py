@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from snm.data.formats.binary import DAMAGE, headers_unwarned
+from snm.data.formats.binary import DAMAGE, damage_error, headers_unwarned
 from snm.errors import InputError
 from snm.system.files import atomic_file
 
@@ -56,8 +56,7 @@ def load_shifts(path: Path, *, num_labels: int) -> NDArray[np.float32]:
         with headers_unwarned():
             shifts = np.load(path, allow_pickle=False)
     except DAMAGE as error:
-        reason = getattr(error, "strerror", None) or "damaged"
-        raise InputError(str(path), reason.lower(), expected) from error
+        raise damage_error(path, error, "damaged", expected) from error
     if not isinstance(shifts, np.ndarray) or shifts.dtype != np.float32:
         raise InputError(str(path), "other content", expected)
     if shifts.shape != (num_labels,) or not np.isfinite(shifts).all():

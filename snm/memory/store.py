@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from snm.data.formats.binary import DAMAGE, headers_unwarned
+from snm.data.formats.binary import DAMAGE, damage_error, read_arrays
 from snm.errors import InputError
 from snm.memory.memory import Memory, MemorySettings
 from snm.system.files import atomic_file
@@ -45,14 +45,7 @@ def load_memory(path: Path, *, num_features: int, num_labels: int) -> Memory:
       InputError: no such file, damage, or the memory of a model of another shape.
     """
     try:
-        with (
-            headers_unwarned(),
-            path.open("rb") as file,
-            np.load(file, allow_pickle=False) as members,
-        ):
-            arrays = {name: members[name] for name in members.files}
-            if not all(isinstance(array, np.ndarray) for array in arrays.values()):
-                raise TypeError("a member that is no array")  # NumPy returns its bytes
+        arrays = read_arrays(path)
         matrices = [_matrix(arrays, name) for name in ("features", "labels")]
         rows = arrays["rows"]
         settings = MemorySettings(
@@ -62,8 +55,7 @@ def load_memory(path: Path, *, num_features: int, num_labels: int) -> Memory:
             weight=float(arrays["weight"]),
         )
     except DAMAGE as error:
-        reason = getattr(error, "strerror", None) or "no memory"
-        raise InputError(str(path), reason.lower(), _EXPECTED) from error
+        raise damage_error(path, error, "no memory", _EXPECTED) from error
     features, labels = matrices
     queries, weights = arrays.get("queries"), arrays.get("weights")
     points = features.shape[0]

@@ -25,9 +25,11 @@ from snm.system.faults import describe_error, read_error
 
 __all__ = [
     "DAMAGE",
+    "damage_error",
     "headers_unwarned",
     "iter_npy",
     "map_npy",
+    "read_arrays",
     "read_npy",
     "read_npz",
 ]
@@ -53,6 +55,12 @@ DAMAGE = (
 """What zipfile, zlib and NumPy raise on files that are damaged or of another format."""
 
 
+def damage_error(path: str | Path, error: Exception, found: str, expected: str) -> InputError:
+    """The error for one of `DAMAGE`: the reason of the system, or `found` if it gives none."""
+    reason = getattr(error, "strerror", None) or found
+    return InputError(str(path), reason.lower(), expected)
+
+
 @contextmanager
 def headers_unwarned() -> Iterator[None]:
     """Within it, NumPy takes a damaged header for one of Python 2 without a warning."""
@@ -70,6 +78,20 @@ def map_npy(path: Path) -> NDArray[Any]:
     _refuse_long_header(path)
     with headers_unwarned():
         return np.lib.format.open_memmap(path, mode="r")
+
+
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """Reads the arrays of a `.npz` file of NumPy.
+
+    Raises:
+      One of `DAMAGE`: no such file, damage, or a member that is no array.
+    """
+    # Open the file here, because np.load does not close a damaged archive.
+    with headers_unwarned(), path.open("rb") as file, np.load(file, allow_pickle=False) as members:
+        arrays = {name: members[name] for name in members.files}
+    if not all(isinstance(array, np.ndarray) for array in arrays.values()):
+        raise TypeError("a member that is no array")  # NumPy returns its bytes
+    return arrays
 
 
 def read_npz(path: str | Path, *, noun: str = "feature", width: int | None = None) -> csr_matrix:
@@ -216,8 +238,8 @@ def iter_npy(
     try:
         dense = map_npy(path)
     except DAMAGE as error:
-        reason = getattr(error, "strerror", None) or "no array that numpy reads without pickle"
-        raise InputError(str(path), reason.lower(), "a .npy matrix of numbers") from error
+        found = "no array that numpy reads without pickle"
+        raise damage_error(path, error, found, "a .npy matrix of numbers") from error
     if dense.ndim != 2 or dense.dtype.kind not in "biuf":
         found = f"shape {dense.shape} of {dense.dtype}"
         raise InputError(str(path), found, "a matrix of numbers, rows of features")

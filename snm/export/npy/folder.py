@@ -15,7 +15,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from snm.config.resolved import ResolvedConfig, read_resolved
 from snm.config.settings import config_text
-from snm.data.formats.binary import DAMAGE, map_npy
+from snm.data.formats.binary import DAMAGE, damage_error, map_npy
 from snm.errors import InputError
 from snm.export.arrays import FORMAT, write_arrays, write_model
 from snm.export.from_arrays import ExpectedManifest, build_predictor, matches_shape
@@ -102,8 +102,7 @@ def _array(
     try:
         array = map_npy(path)
     except DAMAGE as error:
-        reason = getattr(error, "strerror", None) or "no array"
-        raise InputError(str(path), reason.lower(), _EXPECTED) from error
+        raise damage_error(path, error, "no array", _EXPECTED) from error
     if dtype not in (None, array.dtype) or not matches_shape(array.shape, shape):
         raise InputError(str(path), f"{array.dtype} {array.shape}", _EXPECTED)
     return np.asarray(array)
