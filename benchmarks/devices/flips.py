@@ -19,11 +19,12 @@ import argparse
 import dataclasses
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import numpy as np
+
+from benchmarks.command_line import make_parser
 
 MESHES = ("label=2", "data=2,label=4", "label=8")
 STEPS = 50
@@ -262,11 +263,8 @@ _COLUMNS = (
 
 def main() -> None:
     """Prints a table for each data set, and writes the rows as JSON."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = make_parser(__doc__)
     parser.add_argument("data", nargs="*", help="data sets; `generated` is the default")
-    parser.add_argument("--out", type=Path, help="a JSON file to write")
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--mined", type=int, nargs="+", default=[64, 256], help="k'")
     given = parser.parse_args()

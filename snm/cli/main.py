@@ -95,7 +95,7 @@ def parse(words: list[str]) -> Any:
         arguments that tyro refuses.
       SystemExit: `--help`.
     """
-    settings = base_settings(words)
+    verb, settings = table.find(words), base_settings(words)
     stderr = io.StringIO()
     asked_for_help = not {"-h", "--help"}.isdisjoint(words)
     try:
@@ -106,7 +106,7 @@ def parse(words: list[str]) -> Any:
             contextlib.nullcontext() if asked_for_help else wide_terminal(),
         ):
             command: Any = tyro.cli(
-                table.command_type(settings, table.find(words)),
+                table.command_type(settings, verb),
                 args=words,
                 prog="snm",
                 description=table.overview(),
@@ -116,9 +116,8 @@ def parse(words: list[str]) -> Any:
             _refuse_unknown(words)
             raise error_from_box(stderr.getvalue(), _command_name(words)) from stop
         raise
-    if (verb := table.find(words)) is not None and verb.takes_settings:
-        return flatten_settings(command)
-    return as_declared(command)
+    takes_settings = verb is not None and verb.takes_settings
+    return flatten_settings(command) if takes_settings else as_declared(command)
 
 
 def with_local_copies(command: Any) -> Any:

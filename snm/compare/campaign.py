@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -176,8 +176,8 @@ class Campaign:
                 "name": arm.name,
                 "about": arm.about + _rate_and_scale(arm.config, arms[0].config),
                 "baseline": arm.baseline,
-                **_table_settings(arm),
-                "differing": differing[arm.name],
+                **_values(arm, SETTINGS),
+                "differing": _values(arm, differing),
                 "seeds": [
                     {"seed": seed, **_reported(results[arm.name, seed])}
                     for seed in range(self._num_seeds)
@@ -295,28 +295,21 @@ def _rate_and_scale(config: ResolvedConfig, first: ResolvedConfig) -> str:
     return "".join(parts)
 
 
-def _differing(arms: Sequence[ResolvedArm]) -> dict[str, dict[str, Any]]:
-    """The settings in which arms differ, by name of the arm; None if the arm does not read one."""
-    names = [
+def _differing(arms: Sequence[ResolvedArm]) -> list[str]:
+    """The settings in which arms differ."""
+    return [
         field.name
         for field in dataclasses.fields(ResolvedConfig)
         if any(
             getattr(arm.config, field.name) != getattr(arms[0].config, field.name) for arm in arms
         )
     ]
-    differing = {}
-    for arm in arms:
-        ignored = unused_settings(arm.config)
-        differing[arm.name] = {
-            name: None if name in ignored else getattr(arm.config, name) for name in names
-        }
-    return differing
 
 
-def _table_settings(arm: Arm) -> dict[str, Any]:
-    """The settings that every table has; None if the arm does not read one."""
+def _values(arm: ResolvedArm, names: Iterable[str]) -> dict[str, Any]:
+    """The values of settings; None if the arm does not read one."""
     ignored = unused_settings(arm.config)
-    return {name: None if name in ignored else getattr(arm.config, name) for name in SETTINGS}
+    return {name: None if name in ignored else getattr(arm.config, name) for name in names}
 
 
 def _reported(result: dict[str, Any]) -> dict[str, Any]:

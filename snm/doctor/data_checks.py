@@ -185,9 +185,8 @@ def _check_repeats(dataset: Dataset, statistics: dict[str, Any]) -> Iterator[Fin
 
 
 def _check_empty_rows(dataset: Dataset, statistics: dict[str, Any]) -> Iterator[Finding]:
-    features = dataset.train.features
-    negative = features.data.min(initial=0) < 0  # a mask of mapped data could be too large
-    standard = auto_weighting(filled(features), negative=negative) == "standard"
+    # `negative` decides between the other two.
+    standard = auto_weighting(filled(dataset.train.features), negative=False) == "standard"
     for part, what, effect in (
         ("train", "labels", "left out of training"),
         ("train", "features", "only the biases of the labels train"),

@@ -29,7 +29,7 @@ from snm.machine.ram import resident_ram
 from snm.model.from_config import make_model
 from snm.model.inference import join_members
 from snm.model.model import Model, TrainState, abstract_state
-from snm.model.placement import jitted_init, sharded_shapes
+from snm.model.placement import abstract_state_on, jitted_init, sharded_shapes
 from snm.planning.bytes_by_stage import Forecast, RunSizes, bytes_by_stage
 from snm.planning.programs import Programs, StageProgram
 from snm.prediction.point_blocks import ROWS
@@ -56,7 +56,7 @@ def forecast(dataset: Dataset, config: ResolvedConfig) -> tuple[Forecast, Progra
     phase, prepared = prepare_first_phase(config, dataset)
     mesh, source, model = prepared.mesh, prepared.source, prepared.model
     whole = abstract_state(model)
-    shapes = whole if mesh is None else sharded_shapes(whole, mesh)
+    shapes = abstract_state_on(mesh, model)
     start = _temporary_bytes(jitted_init(model, mesh).lower(np.uint32(0)))
     programs, stack = _compiled_steps(prepared, shapes)
     scores = _scoring_bytes(model, source, whole, config.members, mesh)

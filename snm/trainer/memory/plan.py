@@ -84,9 +84,14 @@ class MemoryPlan:
             )
         return cls(split, notes=tuple(notes))
 
+    @property
+    def is_planned(self) -> bool:
+        """Whether a memory is tried or inherited."""
+        return self.split is not None or self.inherited is not None
+
     def is_carried_out(self, stored: StoredRun) -> bool:
         """Whether a run that ended has readable files of the memory that is planned."""
-        if self.split is None and self.inherited is None:
+        if not self.is_planned:
             return True
         try:
             stored.read_memory(stored.folder.read_memory_record())
@@ -112,11 +117,10 @@ class MemoryPlan:
           The content of `memory.json`, or None if no memory was tried or inherited.
         """
         folder = stored.folder
-        is_planned = self.split is not None or self.inherited is not None
-        if is_planned or stored.origin.warm_start is not None:
+        if self.is_planned or stored.origin.warm_start is not None:
             for path in (folder.memory_record, folder.memory, folder.adjustment):
                 disk.remove(path)
-        if not is_planned:
+        if not self.is_planned:
             return None
         with part("memory"):
             chosen = self._choose(stored, dataset, all_members)
