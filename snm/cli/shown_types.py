@@ -28,7 +28,11 @@ __all__ = [
 ]
 
 # What the value of a setting is, where tyro would show STR. `snm.config` does not import tyro.
-_PLACEHOLDERS = dict.fromkeys(TABLES, "NAME") | {"monitor": "METRIC", "mesh": "AXIS=N,..."}
+_PLACEHOLDERS = dict.fromkeys(TABLES, "NAME") | {
+    "monitor": "METRIC",
+    "mesh": "AXIS=N,...",
+    "coordinator": "HOST:PORT",
+}
 _NOTHING = ("", "''", "None")  # how tyro writes a default of no value
 _GROUP_TYPES = {kind.__name__.removesuffix("Settings").lower(): kind for kind in GROUPS}
 # Titles of boxes that differ from the name of the group in the code; tyro appends " options".

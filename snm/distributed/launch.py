@@ -33,19 +33,16 @@ _LAUNCHERS = ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE")
 
 @dataclasses.dataclass(frozen=True)
 class ProcessOptions:
-    """How the processes of a run connect; JAX detects what is None (SLURM, Open MPI, GKE).
-
-    Attributes:
-      coordinator: `HOST:PORT` of process 0.
-      num_processes: the number of processes; 1 means a single process, even under a launcher.
-      process_id: the number of this process, from 0.
-      peer_timeout: seconds without a heartbeat after which a process counts as dead.
-    """
+    """How the processes of a run connect; JAX detects what is None (SLURM, Open MPI, GKE)."""
 
     coordinator: str | None = None
+    """Address of process 0, for runs of several processes; SLURM, Open MPI and GKE set it."""
     num_processes: int | None = None
+    """Number of processes of the run; 1 trains alone, even under a launcher."""
     process_id: int | None = None
+    """Index of this process, from 0."""
     peer_timeout: int = 30
+    """Seconds after which a process that does not respond ends the run."""
 
     def check(self, launched: bool) -> None:
         """Raises InputError for an invalid address, number or combination of options."""

@@ -164,7 +164,7 @@ class TestOfAProject:
             backend_of(place, 4).learn(corpus_of([("chair", [2])]))
         assert snm.load(place / "snm-run").model.spec.num_labels == 5
 
-    def test_what_it_cannot_do_is_one_line(self, place, tmp_path, monkeypatch):
+    def test_what_it_cannot_do_is_one_line(self, place, tmp_path):
         from annif.exception import AnnifException
 
         def refused(act, *words):

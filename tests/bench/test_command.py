@@ -69,7 +69,7 @@ def test_parts_write_their_rows(parts, tmp_path, monkeypatch, capsys):
     assert "eurlex" in capsys.readouterr().out
 
 
-def test_other_factors_are_another_job(tmp_path, monkeypatch, capsys):
+def test_other_factors_are_another_job(tmp_path, monkeypatch):
     monkeypatch.setitem(shapes.SHAPES, "eurlex", TINY)
     path = tmp_path / "rows.json"
     words = ["step", "--mined", "4", "--repeats", "2", "--no-peers", "--compute-dtype", "bfloat16"]
@@ -85,7 +85,7 @@ def test_other_factors_are_another_job(tmp_path, monkeypatch, capsys):
     assert exit_of(*words, "--vs", str(path)) == 2
 
 
-def test_a_slower_part_is_the_status(tmp_path, monkeypatch, capsys):
+def test_a_slower_part_is_the_status(tmp_path, monkeypatch):
     monkeypatch.setitem(shapes.SHAPES, "eurlex", TINY)
     path, words = tmp_path / "rows.json", ("sample", "--repeats", "2", "--no-peers")
     assert exit_of(*words, "--json", str(path)) in (0, None)

@@ -15,9 +15,10 @@ from tyro.conf import Positional
 from snm.cli import table
 from snm.cli.main import main, parse
 from snm.cli.table import VERBS, Verb, find, options, overview
-from snm.cli.train.verb import Processes, Watching
+from snm.cli.train.verb import Watching
 from snm.config.marks import TABLES, load_table
 from snm.config.settings import Config, preset
+from snm.distributed.launch import ProcessOptions
 
 
 def render_help(words):
@@ -129,7 +130,7 @@ def test_the_flags_of_several_processes_are_in_a_box_of_their_own():
     assert places == sorted(places) and shown.count(" --num-processes ") == 1
     words = ["train", "x", "--run-dir=r", "--process-id=1", "--device-memory=1GiB"]
     command = parse(words)
-    assert command.processes == Processes(process_id=1)
+    assert command.processes == ProcessOptions(process_id=1)
     assert command.watching == Watching(device_memory="1GiB")
 
 

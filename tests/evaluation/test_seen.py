@@ -224,7 +224,7 @@ def test_an_index_drops_seen_labels_too(trained, tmp_path, library):
 
 
 @pytest.mark.slow
-def test_training_gains_and_the_command_line_writes_what_is_left(trained, tmp_path, capsys):
+def test_training_gains_and_the_command_line_writes_what_is_left(trained, tmp_path):
     data = visits()
     kept = snm.train(data, dataclasses.replace(CONFIG, seen="keep"), tmp_path / "kept")
     dropped = json.loads((trained / "result.json").read_text())

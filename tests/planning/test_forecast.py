@@ -182,7 +182,7 @@ def test_a_plan_counts_every_stage_of_b(folder, monkeypatch):
     assert seconds_per_step(one[1]) == pytest.approx(3.0)
 
 
-def test_plan_on_the_command_line(folder, tmp_path, capsys):
+def test_plan_on_the_command_line(folder, capsys):
     words = ["plan", folder, *tiny.FLAGS]
     call(*words)
     out = capsys.readouterr().out

@@ -109,7 +109,7 @@ def harmless(before, after):
 @pytest.mark.parametrize(
     "name", ["labels.txt", "weighting.npz", "vectorizer.json", "result.json", "run.json"]
 )
-def test_what_the_same_command_makes_anew_is_told(place, run, tmp_path, capsys, name):
+def test_what_the_same_command_makes_anew_is_told(place, run, capsys, name):
     (run / name).write_bytes((run / name).read_bytes() + b"\n")
     remedy = "the same `snm train` command makes it anew"
     said = refused(capsys, "predict", run, place / "data" / "test.txt")

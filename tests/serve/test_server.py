@@ -254,7 +254,7 @@ def test_the_last_answer_of_a_connection_says_so(served):
     assert found.count(b"\r\nconnection: close\r\n") == 1
 
 
-def test_the_end_of_the_command(served, monkeypatch):
+def test_the_end_of_the_command(served):
     """`run` returns when a signal ends it, and puts the handlers of before back."""
     from snm.serve.app import make_app
     from snm.serve.limits import Limits

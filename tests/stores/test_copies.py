@@ -141,7 +141,7 @@ def test_a_store_that_gives_up_is_one_line(flaky, data, capsys):
     assert capsys.readouterr().err == f"snm: error: {told}\n"
 
 
-def test_a_run_that_somebody_copied_there(flaky, tiny_run, capsys):
+def test_a_run_that_somebody_copied_there(flaky, tiny_run):
     run = "flaky://bucket/runs/copied"
     put(flaky, tiny_run / "run", run)
     assert snm.evaluate(run)["metrics"] == snm.evaluate(tiny_run / "run")["metrics"]

@@ -70,7 +70,7 @@ def test_styles_stay():
     assert terminal.file.getvalue() == f"\x1b[31m{SHOWN}\x1b[0m\n"
 
 
-def test_the_report_escapes(monkeypatch):
+def test_the_report_escapes():
     inside = page.environment()
     assert inside.from_string("{{ name }}").render(name=EVIL) == (
         SHOWN.replace("<", "&lt;").replace(">", "&gt;")

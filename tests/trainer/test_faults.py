@@ -47,7 +47,7 @@ def test_log_events_and_trace(data, tmp_path):
     assert list((run / "profile").rglob("*.xplane.pb"))
 
 
-def test_a_short_batch_shows_the_mean_loss_of_its_points(data, tmp_path, capsys):
+def test_a_short_batch_shows_the_mean_loss_of_its_points(data, tmp_path):
     """Scores of 0 and 18 negatives: each positive's softmax loss is log 19, in batches of any size.
 
     60 points are batches of 16, 16, 16 and 12. Over its full size the last had 12 / 16 of the loss.

@@ -11,6 +11,7 @@ from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from snm.cli.train.display import Display
 from snm.config.settings import Config
+from snm.distributed.launch import ProcessOptions, process_group
 from snm.errors import STOPPED, InputError
 from snm.stores.marks import OwnAddress
 from snm.text import counted, format_bytes
@@ -26,20 +27,6 @@ _SHOWN_PARTS = {"memory": "memory of neighbours"}  # alone, it might be taken fo
 _STOP_NOTE = "finishing the step and taking a checkpoint; again stops at once"
 _RESUME_NOTE = "goes on from the last checkpoint"
 _SIGTERM_NOTE = f"SIGTERM: stopped; the same command {_RESUME_NOTE}, if there is one"
-
-
-@dataclasses.dataclass
-class Processes:
-    """How the processes of one run find each other."""
-
-    coordinator: Annotated[str | None, arg(metavar="HOST:PORT")] = None
-    """Address of process 0, for runs of several processes; SLURM, Open MPI and GKE set it."""
-    num_processes: int | None = None
-    """Number of processes of the run; 1 trains alone, even under a launcher."""
-    process_id: int | None = None
-    """Index of this process, from 0."""
-    peer_timeout: int = 30
-    """Seconds after which a process that does not respond ends the run."""
 
 
 @dataclasses.dataclass
@@ -99,8 +86,8 @@ class Train:
         dataclasses.field(default_factory=Watching)
     )
     """Logs, profiles, and the memory that a run may take."""
-    processes: Annotated[OmitArgPrefixes[Processes], arg(name="multi-process")] = dataclasses.field(
-        default_factory=Processes
+    processes: Annotated[OmitArgPrefixes[ProcessOptions], arg(name="multi-process")] = (
+        dataclasses.field(default_factory=ProcessOptions)
     )
     """Several processes for one run."""
 
@@ -115,11 +102,10 @@ class Train:
         # Until the steps begin, which `announced_stop` ends in order.
         with ignore_broken_pipe(), sigterm_exits(STOPPED, _SIGTERM_NOTE):
             with waiting("starting"), part("starting"):
-                from snm.distributed.launch import ProcessOptions, process_group
                 from snm.system.compilation_cache import enable_compilation_cache
 
                 enable_compilation_cache()
-            with process_group(ProcessOptions(**vars(self.processes))):
+            with process_group(self.processes):
                 run_training(self)
 
 

@@ -17,7 +17,7 @@ def run(text_run):
     return text_run
 
 
-def test_labels_to_choose_from(run, tiny_run, tmp_path, capsys):
+def test_labels_to_choose_from(run, tmp_path, capsys):
     path = tmp_path / "labels.txt"
     path.write_text("7\n3\n\n 12 \n7\n\n")  # empty lines are none
     labels, scores = snm.load(run).predict(TEXTS[:2], 3, [3, 7, 12])

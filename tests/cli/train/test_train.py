@@ -12,11 +12,12 @@ import types
 import pytest
 import tiny
 from command_line import call, refused
+from small_runs import notes
 
 import snm
 from snm.cli.train.display import Display
 from snm.planning import fit_check
-from snm.runs.events import Finished, Noted, Started, Stepped
+from snm.runs.events import Finished, Started, Stepped
 from snm.system import terminal
 from snm.system.terminal import progress_bar
 
@@ -69,11 +70,10 @@ def test_training_names_the_first_of_several_members(capsys):
 def test_the_command_and_python_say_the_same_notes(data, tmp_path, capsys, monkeypatch):
     told = "memory of neighbours: not tried, because of a reason wider than the eighty columns here"
     monkeypatch.setattr("snm.trainer.start.start_notes.why_no_memory", lambda config, dataset: told)
-    events = snm.training(data, tiny.CONFIG, tmp_path / "a")
-    notes = [event.text for event in events if isinstance(event, Noted)]
+    found = notes(snm.training(data, tiny.CONFIG, tmp_path / "a"))
     call("train", data, "--run-dir", tmp_path / "b", *tiny.FLAGS)
     lines = capsys.readouterr().out.splitlines()
-    assert notes[0] == told and [line for line in lines if line in notes] == notes
+    assert found[0] == told and [line for line in lines if line in found] == found
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,11 @@
 """Event files have the numbers of the log."""
 
 import dataclasses
-import json
 import threading
 
 import pytest
 import tiny
-from small_runs import stop_after
+from small_runs import log, stop_after
 from tensorboardX.proto.event_pb2 import Event
 
 import snm
@@ -36,7 +35,7 @@ def test_scalars_are_the_numbers_of_the_log(tmp_path):
     config = dataclasses.replace(tiny.CONFIG, validation_fraction=0.2, evaluate_every=4)
     stop_after(snm.training(data, config, tmp_path / "run"), 6)
     snm.train(data, config, tmp_path / "run")
-    lines = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    lines = log(tmp_path / "run")
     wanted = {("loss", one["step"]): one["loss"] for one in lines if one["event"] == "stepped"}
     for one in lines:
         if one["event"] == "evaluated":

@@ -9,6 +9,7 @@ import sys
 import pytest
 import tiny
 from command_line import call, refused
+from small_runs import log
 
 from snm.config.settings import config_text
 from snm.errors import InputError, StoppedError
@@ -210,8 +211,7 @@ def test_a_missing_package_is_an_error_before_anything_is_written(tmp_path, caps
 
 
 def losses(run):
-    lines = map(json.loads, (run / "log.jsonl").read_text().splitlines())
-    return {line["step"]: line["loss"] for line in lines if line["event"] == "stepped"}
+    return {line["step"]: line["loss"] for line in log(run) if line["event"] == "stepped"}
 
 
 def trained_twice(tmp_path, name):

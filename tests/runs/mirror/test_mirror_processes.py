@@ -72,7 +72,7 @@ def stored(tmp_path):
     return max((int(name[1]) for name in names if name[0] == "checkpoints"), default=0)
 
 
-def bring(tmp_path):
+def bring():
     """The run as a reader has it."""
     from snm.stores.copies import local_copy
 
@@ -102,7 +102,7 @@ def test_two_hosts_lose_their_disks_and_go_on_to_the_same_bits(data, tmp_path, m
     monkeypatch.setenv("SNM_CACHE", str(tmp_path / "reader"))
     from runs.mirror import folder_store  # noqa: F401 (makes the scheme known here)
 
-    found, expected = bring(tmp_path), tmp_path / "whole"
+    found, expected = bring(), tmp_path / "whole"
     for mine, other in zip(arrays(found), arrays(expected), strict=True):
         np.testing.assert_array_equal(mine, other)
     results = [RunFolder(run).read_result()["metrics"] for run in (found, expected)]

@@ -13,6 +13,7 @@ import time
 import numpy as np
 import pytest
 import tiny
+from small_runs import log
 
 from snm.trainer.training import train
 
@@ -86,7 +87,7 @@ def together(data, run, *flags, **options):
 
 def logged_values(run, event="stepped", field="loss"):
     """A field of the events of one kind, by member: the lines of those side by side alternate."""
-    lines = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    lines = log(run)
     lines.sort(key=lambda line: line["phase"])
     return [line[field] for line in lines if line["event"] == event]
 

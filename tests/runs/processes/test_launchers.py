@@ -3,18 +3,12 @@
 import os
 
 import pytest
-import tiny
 from hypothesis import given
 from hypothesis import strategies as st
 from runs.processes.several_processes import assert_same, ended, free_port, of_one, start, together
 
 from snm.distributed.launch import ProcessOptions, launched
 from snm.errors import InputError
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    return tiny.write(tmp_path_factory.mktemp("data") / "tiny")
 
 
 def open_mpi(number, processes):

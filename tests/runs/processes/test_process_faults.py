@@ -1,6 +1,5 @@
 """Several processes: one that dies, stops or cannot write ends or stops all."""
 
-import json
 import resource
 import signal
 import threading
@@ -9,9 +8,8 @@ import time
 import jax
 import numpy as np
 import pytest
-import tiny
 from runs.processes.several_processes import TIMEOUT, alone, ended, logged_values, start, together
-from small_runs import arrays
+from small_runs import arrays, log
 
 from snm.checkpoints.store import Checkpoints, SavingError
 from snm.checkpoints.writer import MultiProcessWriter
@@ -21,11 +19,6 @@ from snm.errors import STOPPED
 from snm.runs.folder import RunFolder
 
 LEEWAY = 20  # for the machine to do so while others use it
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    return tiny.write(tmp_path_factory.mktemp("data") / "tiny")
 
 
 def wait_for(run, step, processes):
@@ -154,7 +147,7 @@ def undisturbed(data, tmp_path_factory):
 def test_training_continues_while_a_checkpoint_is_written(data, undisturbed, tmp_path):
     run = tmp_path / "run"
     together(data, run, *ASIDE, program=("-c", SLOW))
-    events = [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+    events = log(run)
     names = [(event["event"], event.get("step")) for event in events]
     assert [step for name, step in names if name == "saved"] == [40, 80, 120, 160]
     for begun in (40, 80, 120):  # steps were taken before that one was whole

@@ -39,11 +39,6 @@ from snm.model.from_config import make_model
 from snm.trainer.training import train
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    return tiny.write(tmp_path_factory.mktemp("data") / "tiny")
-
-
 @pytest.mark.slow
 def test_two_processes_train_evaluate_and_checkpoint_together(data, tiny_run, tmp_path):
     assert_same(together(data, tmp_path / "two", "--mesh=data=2"), of_one(tiny_run))

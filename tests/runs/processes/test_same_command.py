@@ -9,11 +9,6 @@ from runs.processes.several_processes import ended, start
 from snm.runs.same_command import check_same_command, check_same_settings
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    return tiny.write(tmp_path_factory.mktemp("data") / "tiny")
-
-
 def test_one_process_agrees_with_itself(tmp_path):
     check_same_command("synthetic", tiny.CONFIG, tmp_path / "run", {})
     check_same_settings(tiny.CONFIG, None)

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from devices import all_24_bits as all_24_bits  # a fixture
 
 from benchmarks.devices import topk_kernel
 from benchmarks.devices.topk_kernel import Shape, case_of, check_cases, scores_of, wrong
@@ -19,10 +20,7 @@ from snm.topk.kernel.plan import Tiles
 TILES = Tiles(8, 32, searched=16)
 
 
-@pytest.fixture(autouse=True)
-def _float32():
-    with jax.default_matmul_precision("float32"):
-        yield
+pytestmark = pytest.mark.usefixtures("all_24_bits")
 
 
 def test_a_dozen_cases_are_the_head_of_a_stable_sort(monkeypatch):

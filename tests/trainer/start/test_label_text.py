@@ -118,7 +118,7 @@ def test_no_name_is_held_out(place):
     assert found.point_ids[800:].tolist() == (-1 - np.arange(named_texts.LABELS)).tolist()
 
 
-def test_auto_is_on_where_names_pay(place, tmp_path):
+def test_auto_is_on_where_names_pay(place):
     asked = dataclasses.replace(preset("default"), memory="off")
     data = load_data(place / "data")
     assert resolve(asked, data).label_text == "on"
@@ -213,7 +213,7 @@ def remembering(place):
     return place / "remembering"
 
 
-def test_a_memory_stores_the_names_and_tells_them(place, remembering, capsys):
+def test_a_memory_stores_the_names_and_tells_them(remembering, capsys):
     memory = load(remembering).memory
     assert memory.weights is None
     assert (memory.rows == LABEL_NAME).sum() == named_texts.LABELS
@@ -226,7 +226,7 @@ def test_a_memory_stores_the_names_and_tells_them(place, remembering, capsys):
     assert witness["shares"] == ["name79"]
 
 
-def test_a_new_name_answers_without_a_step(place, remembering, capsys, tmp_path):
+def test_a_new_name_answers_without_a_step(remembering, tmp_path):
     new = tmp_path / "new.txt"
     new.write_text("word7 word9\n")
     call("grow", remembering, "--labels", new, "--out", tmp_path / "grown")
@@ -238,7 +238,7 @@ def test_a_new_name_answers_without_a_step(place, remembering, capsys, tmp_path)
     assert votes[0, named_texts.LABELS] == votes.max()
 
 
-def test_new_points_and_names_join_the_memory(place, remembering, tmp_path):
+def test_new_points_and_names_join_the_memory(remembering, tmp_path):
     """Points of before are of an earlier set, names stay names, in data with one more label."""
     since = tmp_path / "since"
     named_texts.write(since, (*named_texts.NAMES[:-1], "word3_word4"))
