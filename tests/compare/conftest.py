@@ -1,16 +1,6 @@
 """A small data set, which no test of comparisons changes."""
 
-import pytest
-import tiny
+from small_runs import data as dataset
+from small_runs import folder
 
-import snm
-
-
-@pytest.fixture(scope="session")
-def folder(tmp_path_factory):
-    return tiny.write(tmp_path_factory.mktemp("compare") / "tiny")
-
-
-@pytest.fixture(scope="session")
-def dataset(folder):
-    return snm.load_data(folder)
+__all__ = ["dataset", "folder"]

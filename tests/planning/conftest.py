@@ -2,18 +2,15 @@
 
 import pytest
 import tiny
+from small_runs import data as dataset
+from small_runs import folder
 
-import snm
 from snm.config.resolve import resolve
 from snm.planning.forecast import forecast
 
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tiny.write(tmp_path_factory.mktemp("data") / "tiny")
+__all__ = ["dataset", "folder", "planned"]
 
 
 @pytest.fixture(scope="module")
-def planned(folder):
-    dataset = snm.load_data(folder)
+def planned(dataset):
     return forecast(dataset, resolve(tiny.CONFIG, dataset))

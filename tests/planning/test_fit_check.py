@@ -8,17 +8,11 @@ import numpy as np
 import pytest
 import tiny
 
-import snm
 from snm.config.resolve import resolve
 from snm.errors import InputError
 from snm.memory.memory import Memory, MemorySettings
 from snm.memory.store import save_memory
 from snm.planning import fit_check
-
-
-@pytest.fixture(scope="module")
-def dataset(folder):
-    return snm.load_data(folder)
 
 
 def check_disk(monkeypatch, dataset, folder, free, run_dir=None, **changes):

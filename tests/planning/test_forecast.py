@@ -35,9 +35,8 @@ def test_memory_is_that_of_the_device_that_is_compiled_for():
         assert device_memory() > resident_ram()
 
 
-def test_tables_and_optimiser_by_hand(folder):
+def test_tables_and_optimiser_by_hand(dataset):
     """30 features and 20 labels of 8 numbers, 20 biases, one multiplier, and the dense layer."""
-    dataset = snm.load_data(folder)
     for optimizer, accumulators in (("sgd", 0), ("adagrad", 30 + 20)):
         settings = dataclasses.replace(tiny.CONFIG, row_optimizer=optimizer, encoder="relu")
         found = forecast(dataset, resolve(settings, dataset))[0].sizes
@@ -52,9 +51,8 @@ def test_tables_and_optimiser_by_hand(folder):
 
 
 @pytest.mark.parametrize(("dtype", "row_bytes"), [("float32", 4), ("bfloat16", 2)])
-def test_parameters_by_hand(dtype, row_bytes, folder):
+def test_parameters_by_hand(dtype, row_bytes, dataset):
     """As above, of two members; without the optimisers' numbers."""
-    dataset = snm.load_data(folder)
     settings = dataclasses.replace(
         tiny.CONFIG, row_optimizer="adagrad", encoder="relu", table_dtype=dtype, members=2
     )
@@ -68,9 +66,8 @@ def test_parameters_by_hand(dtype, row_bytes, folder):
     ("mesh", "of_features", "of_labels"),
     [("data=2,label=4", 8, 5), ("data=8", 4, 20), ("data=4,label=2", 8, 10)],
 )
-def test_a_mesh_divides_tables_and_batches(mesh, of_features, of_labels, folder, planned):
+def test_a_mesh_divides_tables_and_batches(mesh, of_features, of_labels, dataset, planned):
     """30 features over the longer axis, 20 labels over `label`, the dense layer in each."""
-    dataset = snm.load_data(folder)
     settings = dataclasses.replace(
         tiny.CONFIG, encoder="relu", mesh=mesh, row_optimizer="adagrad", learning_rate=0.1
     )
@@ -94,8 +91,7 @@ def test_a_mesh_divides_tables_and_batches(mesh, of_features, of_labels, folder,
         ({"checkpoint_every": 0, "validation_fraction": 0.3}, True),  # and the best before it
     ],
 )
-def test_a_copy_is_counted_where_a_checkpoint_comes_before_the_last(folder, changes, aside):
-    dataset = snm.load_data(folder)
+def test_a_copy_is_counted_where_a_checkpoint_comes_before_the_last(dataset, changes, aside):
     settings = dataclasses.replace(tiny.CONFIG, epochs=3, **changes)
     assert forecast(dataset, resolve(settings, dataset))[0].sizes.background_checkpoints == aside
 
@@ -161,9 +157,8 @@ def test_members_at_once_take_their_time_together(folder, capsys):
 
 
 @pytest.mark.slow
-def test_a_plan_counts_every_stage_of_b(folder, monkeypatch):
+def test_a_plan_counts_every_stage_of_b(dataset, monkeypatch):
     """B 4, 8, 16 for a third of the run each: the most bytes, and the mean of the seconds."""
-    dataset = snm.load_data(folder)
     one, three = (
         forecast(dataset, resolve(dataclasses.replace(tiny.CONFIG, **changes), dataset))
         for changes in (
