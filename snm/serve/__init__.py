@@ -1,4 +1,4 @@
 """`snm serve`: predictions over HTTP.
 
-Public names: `app.make_app`, `service.PredictionService`, `engine.Engine`.
+Public names: `http.app.make_app`, `service.PredictionService`, `engine.Engine`.
 """

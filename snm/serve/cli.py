@@ -103,8 +103,8 @@ def _run(options: Serve, reload_requested: threading.Event) -> None:
     from snm.system.terminal import say
 
     with requires_extra("snm serve", "serve"):
+        from snm.serve.http.server import listen
         from snm.serve.reloading import Reload, why_not_opened
-        from snm.serve.server import listen
         from snm.serve.workers import supervise
     resolved = _resolve_links(options)
     predictor = _open_model(resolved)
@@ -236,7 +236,7 @@ def _load(options: Serve) -> Predictor:
 def _app(options: Serve, predictor: Predictor, reload: Reload[Predictor]) -> FastAPI:
     """Makes the application; only it may refer to the model, so that a reload can free it."""
     with requires_extra("snm serve", "serve"):
-        from snm.serve.app import make_app
+        from snm.serve.http.app import make_app
 
     names = (options.host, *options.allowed_host)
     return make_app(predictor, options.limits, names, reload)
@@ -246,7 +246,7 @@ def _serve(
     options: Serve, app: FastAPI, listening: socket.socket, ready: Callable[[], None]
 ) -> None:
     """Compiles, and serves until it is stopped."""
-    from snm.serve.server import make_server, run
+    from snm.serve.http.server import make_server, run
 
     patience = options.limits.patience
     run(make_server(app, patience=patience, grace=options.grace, ready=ready), listening)

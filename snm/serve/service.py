@@ -1,4 +1,4 @@
-"""Answers parsed requests: features, thresholds, labels and reasons; HTTP is in `app`."""
+"""Answers parsed requests: features, thresholds, labels and reasons; HTTP is in `http`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from snm.serve.background import run_in_background
 from snm.serve.engine import Engine
 from snm.serve.limits import Limits
 from snm.serve.messages import Answer, Answers, Health, Parts, Question, Witness
-from snm.serve.middleware import Metrics
+from snm.serve.metrics import Metrics
 from snm.serve.requests import (
     candidate_labels,
     excluded_labels,

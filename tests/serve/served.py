@@ -16,9 +16,9 @@ import tiny
 
 import snm
 from snm.data.vectorizer import Vectorizer
-from snm.serve.app import make_app
+from snm.serve.http.app import make_app
+from snm.serve.http.server import listen, make_server
 from snm.serve.limits import Limits
-from snm.serve.server import listen, make_server
 
 # The first answers wait for programs to be compiled, beside other tests.
 get, post = (functools.partial(ask, timeout=60) for ask in (httpx.get, httpx.post))

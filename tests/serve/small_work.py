@@ -76,7 +76,7 @@ def fail_beside_another(listening, context):
 
 def serve_two(port_of):
     """A service of two processes, in a process of its own; tells its port through a file."""
-    from snm.serve.server import listen
+    from snm.serve.http.server import listen
     from snm.serve.workers import supervise
 
     with listen("127.0.0.1", 0) as listening:

@@ -10,7 +10,8 @@ import pytest
 from command_line import call
 
 from snm.export import index
-from snm.serve import app, cli, server, workers
+from snm.serve import cli, workers
+from snm.serve.http import app, server
 from snm.serve.limits import Limits
 from snm.serve.workers import WorkerContext
 from snm.system import streams

@@ -16,7 +16,7 @@ from serve.served import started
 
 from snm.errors import InputError
 from snm.serve import cli, workers
-from snm.serve.server import listen
+from snm.serve.http.server import listen
 from snm.serve.workers import supervise
 
 

@@ -13,7 +13,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from snm.errors import InputError
-from snm.serve.middleware import ClosingMiddleware, error_response
+from snm.serve.http.middleware import ClosingMiddleware, error_response
 from snm.system.faults import describe_error, is_out_of_memory
 from snm.system.signals import SIGNALS, signal_handlers
 

@@ -17,17 +17,17 @@ from snm import __version__
 from snm.errors import InputError
 from snm.prediction.predictor import Predictor
 from snm.prediction.thresholds import THRESHOLD_FORMS
-from snm.serve.docs_page import add_docs
 from snm.serve.engine import FullError
-from snm.serve.limits import Limits
-from snm.serve.messages import Answers, Health, Problem, Question
-from snm.serve.middleware import (
+from snm.serve.http.docs_page import add_docs
+from snm.serve.http.middleware import (
     BodyMiddleware,
     HostMiddleware,
-    Metrics,
     MetricsMiddleware,
     error_response,
 )
+from snm.serve.limits import Limits
+from snm.serve.messages import Answers, Health, Problem, Question
+from snm.serve.metrics import Metrics
 from snm.serve.reloading import CurrentService, Reload
 from snm.serve.requests import TooLargeError, UniqueKeysRoute, as_input_error, shorten
 from snm.serve.service import PredictionService

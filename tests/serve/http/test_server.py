@@ -19,10 +19,10 @@ from command_line import call, refused
 from serve.served import get, post, serving, started
 
 from snm.errors import InputError
-from snm.serve import server as servers
 from snm.serve.engine import Engine
-from snm.serve.middleware import HostMiddleware
-from snm.serve.server import listen
+from snm.serve.http import server as servers
+from snm.serve.http.middleware import HostMiddleware
+from snm.serve.http.server import listen
 
 
 @pytest.fixture(scope="module")
@@ -256,7 +256,7 @@ def test_the_last_answer_of_a_connection_says_so(served):
 
 def test_the_end_of_the_command(served):
     """`run` returns when a signal ends it, and puts the handlers of before back."""
-    from snm.serve.app import make_app
+    from snm.serve.http.app import make_app
     from snm.serve.limits import Limits
 
     before = signal.getsignal(signal.SIGTERM)
@@ -293,7 +293,7 @@ def test_invalid_options_of_the_command(tiny_run, tmp_path, capsys, monkeypatch)
     said = refused(capsys, "serve", run, "--host=203.0.113.1", "--port=0")
     assert said.startswith("--host 203.0.113.1 --port 0: found") and "a free address of" in said
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    monkeypatch.delitem(sys.modules, "snm.serve.server")
+    monkeypatch.delitem(sys.modules, "snm.serve.http.server")
     assert "pip install -e '.[serve]' -c constraints.txt" in refused(capsys, "serve", run)
 
 

@@ -9,8 +9,8 @@ import httpx
 import numpy as np
 import pytest
 from command_line import call
+from serve.http.test_invalid_requests import INVALID
 from serve.served import WORDS, as_question, get, post, serving
-from serve.test_invalid_requests import INVALID
 
 import snm
 from snm.prediction.calibration import Calibration, Curve
