@@ -316,8 +316,8 @@ def _write_figures(out: Path, results: dict[str, Any]) -> None:
 
 def _write_report(out: Path, results: dict[str, Any]) -> Path:
     """Writes the tables and the page; returns the path of the page."""
+    from snm.compare.report.html.page import page
     from snm.compare.report.markdown import markdown
-    from snm.compare.report.page import page
     from snm.system.files import write_atomic
 
     write_atomic(out / "table.md", markdown(results))

@@ -16,8 +16,8 @@ from snm.compare.cli import Compare, _peers
 from snm.compare.peers.process import PeerOptions
 from snm.compare.records import write_record
 from snm.compare.report.flat import results_csv
+from snm.compare.report.html.page import page
 from snm.compare.report.markdown import markdown
-from snm.compare.report.page import page
 from snm.compare.report.summary import summarize
 from snm.compare.report.tables import all_sheets
 from snm.compare.report.verdict import verdict

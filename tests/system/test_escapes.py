@@ -8,7 +8,7 @@ from command_line import refused
 from rich.table import Table
 from rich.text import Text
 
-from snm.compare.report import page
+from snm.compare.report.html import page
 from snm.system.terminal import console, progress_bar, say, wide_console
 from snm.text import escape_controls
 

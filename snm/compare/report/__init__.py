@@ -10,9 +10,7 @@ Public names, by module:
 - `paired`: `best_arm`, `difference`: differences to the best arm, seed by seed.
 - `parts`: `PARTS`: the parts of a comparison.
 - `series`: `over_probes`, `over_seeds`: the numbers that plots show.
-- `plots`: `draw_lines`, `draw_bars`, `draw_score_quantiles`: the plots.
-- `svg`: `draw_panel`, `plot_style`: the panels of the plots as inline SVG.
 - `published`: `published_for`: published figures of a data set.
 - `verdict`: `verdict`: the findings in sentences.
-- `page`: `page`: `report.html`.
+- `html`: `report.html`, and its plots.
 """

@@ -5,15 +5,15 @@ import pytest
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from snm.compare.report import plots
-from snm.compare.report.plots import (
+from snm.compare.report.html import plots
+from snm.compare.report.html.plots import (
     Bar,
     Lines,
     draw_bars,
     draw_lines,
     draw_score_quantiles,
 )
-from snm.compare.report.svg import plot_style
+from snm.compare.report.html.svg import plot_style
 
 
 @pytest.fixture

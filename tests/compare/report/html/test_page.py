@@ -9,8 +9,8 @@ import shutil
 import pytest
 from compare.comparison import BASE, arm, full, many, results, unprobed
 
+from snm.compare.report.html.page import page
 from snm.compare.report.markdown import markdown
-from snm.compare.report.page import page
 from snm.compare.report.tables import all_sheets
 from snm.compare.report.verdict import verdict
 

@@ -12,8 +12,7 @@ import numpy as np
 from markupsafe import Markup
 
 from snm.compare.probe import QUANTILES
-from snm.compare.report.series import Points, Record, over_probes, probe_value
-from snm.compare.report.svg import (
+from snm.compare.report.html.svg import (
     COLOURS,
     INK,
     draw_line,
@@ -22,6 +21,7 @@ from snm.compare.report.svg import (
     line_sample,
     wrap_name,
 )
+from snm.compare.report.series import Points, Record, over_probes, probe_value
 
 __all__ = [
     "Bar",

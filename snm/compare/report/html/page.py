@@ -10,9 +10,7 @@ import numpy as np
 
 from snm.compare.probe import MARGIN_QUANTILES
 from snm.compare.report.cells import format_mean, format_seconds, format_short
-from snm.compare.report.markdown import device_words
-from snm.compare.report.parts import PARTS
-from snm.compare.report.plots import (
+from snm.compare.report.html.plots import (
     Bar,
     Lines,
     Plot,
@@ -21,6 +19,9 @@ from snm.compare.report.plots import (
     draw_lines,
     draw_score_quantiles,
 )
+from snm.compare.report.html.svg import plot_style
+from snm.compare.report.markdown import device_words
+from snm.compare.report.parts import PARTS
 from snm.compare.report.series import (
     Points,
     Record,
@@ -30,7 +31,6 @@ from snm.compare.report.series import (
     over_seeds,
     probe_value,
 )
-from snm.compare.report.svg import plot_style
 from snm.compare.report.tables import all_sheets, over_shared_seeds
 from snm.compare.report.verdict import verdict
 from snm.text import escape_controls
@@ -56,7 +56,7 @@ def page(results: Record) -> str:
             ("frequency", "Rare labels, time and memory",
              [_by_frequency(results["arms"]), _cost(results["arms"])]),
         ]  # fmt: skip
-    template = resources.files("snm.compare.report").joinpath("report.html.j2")
+    template = resources.files("snm.compare.report.html").joinpath("report.html.j2")
     with_plots = [
         (key, title, [plot for plot in plots if plot.rows]) for key, title, plots in sections
     ]
