@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from snm.config.settings import Config
 from snm.data.dataset import Dataset
 from snm.distributed.dataset import load_together
-from snm.runs.same_command import check_same_command
 from snm.system.timing import part
+from snm.trainer.start.same_command import check_same_command
 
 if TYPE_CHECKING:
     from snm.prediction.predictor import Predictor

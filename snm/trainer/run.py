@@ -20,8 +20,6 @@ from snm.runs.events import Event, Finished, Noted
 from snm.runs.folder import RunFolder
 from snm.runs.log.validation import validation_metrics
 from snm.runs.mirror import RunLocation
-from snm.runs.resumed_settings import given_settings, resolve_for_run
-from snm.runs.same_command import check_same_settings
 from snm.runs.schema import MemoryRecord, RunOrigin
 from snm.runs.stored_run import StoredRun
 from snm.runs.typed_json import as_json
@@ -36,6 +34,8 @@ from snm.trainer.phase_run import PhaseRun, open_phase
 from snm.trainer.request import RunRequest
 from snm.trainer.result import data_summary, run_origin, test_metrics, training_summary
 from snm.trainer.start.prepare import members_at_once
+from snm.trainer.start.resumed_settings import given_settings, resolve_for_run
+from snm.trainer.start.same_command import check_same_settings
 from snm.trainer.start.start_notes import notes_on_settings
 from snm.trainer.start.warm_start import WarmStart
 

@@ -6,7 +6,7 @@ import pytest
 import tiny
 from runs.processes.several_processes import ended, start
 
-from snm.runs.same_command import check_same_command, check_same_settings
+from snm.trainer.start.same_command import check_same_command, check_same_settings
 
 
 def test_one_process_agrees_with_itself(tmp_path):
