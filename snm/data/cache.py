@@ -99,13 +99,11 @@ def _load(
             raise ValueError(f"{part}.{name}.{array} has another shape or dtype")
         if not mapped or not size:
             values = np.fromfile(file, dtype, size, offset=_HEADER)
-        wrong = values.size != size
-        if is_mine(next(numbers)) and not wrong:
+        if is_mine(next(numbers)):
             # Read a mapped array from its file: pages read through the map would stay in memory.
             actual = crc32(file, last=values.nbytes) if mapped else zlib.crc32(values.data)
-            wrong = actual != crc
-        if wrong:
-            raise ValueError(f"{part}.{name}.{array} differs from the manifest")
+            if actual != crc:
+                raise ValueError(f"{part}.{name}.{array} differs from the manifest")
         arrays[array] = values
     rows, columns = recorded["shape"]
     matrix = csr_matrix(
