@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 import tiny
 from command_line import call, refused
-from data.archives import FILES, GOOD, SIZES, said, texts, zipped
+from data.repository.archives import FILES, GOOD, SIZES, said, texts, zipped
 
 import snm
 from snm.data.repository import registry

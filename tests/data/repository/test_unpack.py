@@ -5,7 +5,7 @@ import tarfile
 import zipfile
 
 import pytest
-from data.archives import FILES, GOOD, said, texts, zipped
+from data.repository.archives import FILES, GOOD, said, texts, zipped
 
 from snm.data.repository import unpack as unpacking
 from snm.data.repository.fetch import fetch
