@@ -11,7 +11,7 @@ from typing import Any
 
 import snm
 from snm.data.dataset import Dataset
-from snm.data.propensity import PROPENSITY
+from snm.data.repository.registry import PROPENSITY
 from snm.trainer.evaluate_run import score_test_points
 
 KEYS = ("R@1", "R@3", "R@5", "P@1", "P@3", "P@5")

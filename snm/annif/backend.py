@@ -29,8 +29,7 @@ from scipy.sparse import csr_matrix, vstack
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from snm.config.settings import Config, parse_config
-from snm.data.content import hash_matrices
-from snm.data.dataset import Dataset, Points
+from snm.data.dataset import Dataset, Points, hash_matrices
 from snm.errors import InputError
 from snm.export.load import load
 from snm.grow.run import write_grown

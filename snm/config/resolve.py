@@ -19,8 +19,7 @@ from snm.config.stages import SizeSchedule
 from snm.data.dataset import Dataset
 from snm.data.id_space import features_are_labels
 from snm.data.mapped import is_mapped
-from snm.data.propensity import PROPENSITY
-from snm.data.repository.registry import propensity_of
+from snm.data.repository.registry import PROPENSITY, propensity_of
 from snm.data.weighting import Kind, Weighting, filled
 from snm.distributed.dataset import binarized_rows, count_seen_labels, has_negative
 from snm.distributed.processes import has_several_processes

@@ -5,12 +5,10 @@ Public names, by module:
 - `dataset`: `Dataset` and `Points`, the in-memory form (CSR features and labels).
 - `load`: `load` reads a folder, a fetched set or `synthetic`; `cache_key` and `load_mapped` serve
   the processes of one run that share a cache.
-- `content`: `hash_files` and `hash_matrices`, the keys of the cache.
 - `cache`: `read` and `write` parsed matrices as `.npy` files.
 - `weighting`: `Weighting`, the TF-IDF or L2 weights that a model applies to raw feature values.
 - `vectorizer`: `Vectorizer`, which turns texts into features.
 - `statistics`: `describe`, `duplicate_rows`, `duplicate_test_rows`.
-- `propensity`: `PROPENSITY`, the parameters of most data sets.
 - `generated.synthetic`: `generate` a seeded data set, `default` is the one named `synthetic`.
 - `conversion.convert`: `build` writes a data folder from rows of any import format.
 - `formats`: file formats. To add an import format, see its docstring.

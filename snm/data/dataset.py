@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,6 +21,7 @@ __all__ = [
     "Dataset",
     "Points",
     "describe_weights",
+    "hash_matrices",
     "name_to_text",
     "points_from_names",
 ]
@@ -316,6 +318,15 @@ class Dataset:
     def label_frequency(self) -> NDArray[np.int64]:
         """Number of training points of each label, int64 [K]."""
         return count_ids(self.train.labels.indices, self.train.num_labels)
+
+
+def hash_matrices(matrices: Iterable[csr_matrix], about: str = "") -> str:
+    """SHA-256 over a text and the arrays of matrices: `Dataset.sha256` of data without files."""
+    total = hashlib.sha256(about.encode())
+    for matrix in matrices:
+        for array in (matrix.data, matrix.indices, matrix.indptr.astype(np.int64)):
+            total.update(np.ascontiguousarray(array).data)
+    return total.hexdigest()
 
 
 def _sizes(points: Points) -> str:

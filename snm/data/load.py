@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 import shlex
@@ -13,7 +14,6 @@ from typing import Literal
 from scipy.sparse import csr_matrix
 
 from snm.data import cache as binary_cache
-from snm.data.content import hash_files
 from snm.data.dataset import Dataset, Points
 from snm.data.formats.binary import DAMAGE, map_npy, read_npy, read_npz
 from snm.data.formats.layouts import DATA_FILES, DataFiles, holds_data
@@ -24,6 +24,8 @@ from snm.machine.ram import available_ram
 from snm.stores.address import absolute
 from snm.stores.copies import local_copy
 from snm.system.cache_folder import cache_folder
+from snm.system.checksums import file_hash
+from snm.system.faults import read_error
 from snm.system.files import check_reachable
 from snm.text import counted
 
@@ -87,7 +89,7 @@ def load(
 
         return default()
     files = _find_data_files(source)
-    key = hash_files(files.all)
+    key = _hash_files(files.all)
     place = cache_folder(cache)
     if place is None:
         if mapped:
@@ -157,7 +159,23 @@ def cache_key(source: str | Path) -> str:
       InputError: a folder or file cannot be read.
     """
     _check_is_path(source)
-    return hash_files(_find_data_files(source).all)
+    return _hash_files(_find_data_files(source).all)
+
+
+def _hash_files(files: list[Path]) -> str:
+    """SHA-256 over the names and content hashes of the files, sorted by path.
+
+    Raises:
+      InputError: a file cannot be read.
+    """
+    total = hashlib.sha256()
+    for file in sorted(files):
+        try:
+            content = file_hash(file)
+        except OSError as error:
+            raise read_error(file, error, "a readable file") from error
+        total.update(f"{file.name} {content}\n".encode())
+    return total.hexdigest()
 
 
 def absolute_source(source: str | Path) -> str:

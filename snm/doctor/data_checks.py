@@ -17,8 +17,7 @@ from snm.data.formats.layouts import find_files
 from snm.data.formats.repository_text.errors import import_command
 from snm.data.load import SYNTHETIC, fetched, load
 from snm.data.names import case_variants
-from snm.data.propensity import PROPENSITY
-from snm.data.repository.registry import propensity_of
+from snm.data.repository.registry import PROPENSITY, propensity_of
 from snm.data.statistics import describe, dominant_feature, duplicate_rows
 from snm.data.weighting import filled
 from snm.doctor.findings import PERMIT, Finding

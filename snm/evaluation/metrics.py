@@ -16,7 +16,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from snm.data.csr import are_entries
-from snm.data.propensity import PROPENSITY
+from snm.data.repository.registry import PROPENSITY
 from snm.evaluation.filters import CSR, canonical, nonzero_pairs
 
 __all__ = ["KS", "Metrics", "frequency_groups", "metric_names", "propensities"]

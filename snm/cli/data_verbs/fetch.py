@@ -87,9 +87,8 @@ class Fetch:
           InputError: an unknown name, no mirror that answers, or data that differ from the
             registry's.
         """
-        from snm.data.propensity import PROPENSITY
         from snm.data.repository.fetch import OtherSizesError, dataset_folder, fetch
-        from snm.data.repository.registry import find, propensity_of
+        from snm.data.repository.registry import PROPENSITY, find, propensity_of
         from snm.system.files import check_new
         from snm.system.terminal import say, wide_console
 

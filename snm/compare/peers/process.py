@@ -30,7 +30,7 @@ from snm.compare.processes import end_with_parent, run_tied
 from snm.compare.records import read_record, write_record
 from snm.data.dataset import Points
 from snm.data.load import load
-from snm.data.propensity import PROPENSITY
+from snm.data.repository.registry import PROPENSITY
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.evaluation.filters import first_unfiltered, max_filtered, nonzero_pairs, remove_filtered

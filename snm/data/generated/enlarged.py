@@ -18,9 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import block_diag, csr_matrix, vstack
 
-from snm.data.content import hash_matrices
 from snm.data.csr import count_ids
-from snm.data.dataset import Dataset, Points
+from snm.data.dataset import Dataset, Points, hash_matrices
 from snm.errors import InputError, flag_of
 from snm.machine.ram import check_available_ram
 

@@ -41,8 +41,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from snm.data.content import hash_matrices
-from snm.data.dataset import Dataset, Points
+from snm.data.dataset import Dataset, Points, hash_matrices
 from snm.data.formats.records import MAX_IDS
 from snm.data.formats.repository_text.reader import to_csr
 from snm.errors import InputError, flag_of

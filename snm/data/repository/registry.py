@@ -8,11 +8,13 @@ import functools
 import tomllib
 from pathlib import Path
 
-from snm.data.propensity import PROPENSITY
 from snm.errors import InputError
 
-__all__ = ["SIZES", "Entry", "Mirror", "find", "propensity_of", "read_registry"]
+__all__ = ["PROPENSITY", "SIZES", "Entry", "Mirror", "find", "propensity_of", "read_registry"]
 
+PROPENSITY = (0.55, 1.5)
+"""A and B of the propensity model of Jain et al. (2016) that most data sets have: the Extreme
+Classification Repository uses others for its Wikipedia and Amazon data sets only."""
 SIZES = ("features", "labels", "train_points", "test_points")
 """The statistics that `fetch` compares with the data."""
 
