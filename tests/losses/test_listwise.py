@@ -23,17 +23,13 @@ from snm.losses.listwise import (
 )
 from snm.losses.transformations import exponential, linear, sigmoid
 
+pytestmark = pytest.mark.usefixtures("in_float64")
+
 PSI = {
     "linear": (linear(0.5, 3.0), lambda x: 0.5 * x + 3),
     "exponential": (exponential(2.0), lambda x: math.exp(2 * x)),
     "sigmoid": (sigmoid(1.5), lambda x: 1 / (1 + math.exp(-1.5 * x))),
 }
-
-
-@pytest.fixture(autouse=True, scope="module")
-def in_float64():
-    with jax.enable_x64(True):
-        yield
 
 
 def lists(seed=0, shape=(4, 6)):

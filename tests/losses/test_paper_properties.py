@@ -18,6 +18,8 @@ from snm.losses.softmax import sampled_softmax, softmax
 from snm.losses.surrogates import SURROGATES, ramp
 from snm.losses.theta import theta_from_vartheta
 
+pytestmark = pytest.mark.usefixtures("in_float64")
+
 K, B = 7, 3
 SUBSETS = np.array(list(itertools.combinations(range(1, K), B)))  # of the labels other than 0
 FULL = {"powl": losses.powl, "bowl": losses.bowl}
@@ -38,12 +40,6 @@ def non_increasing(draw):
     return np.sort(draw(arrays(np.float64, K - 1, elements=st.sampled_from([0, 0.1, 0.5, 1, 2]))))[
         ::-1
     ].copy()
-
-
-@pytest.fixture(autouse=True, scope="module")
-def in_float64():
-    with jax.enable_x64(True):
-        yield
 
 
 @functools.cache

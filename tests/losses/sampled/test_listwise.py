@@ -20,11 +20,7 @@ from snm.losses.sampled.protocol import TermScores
 from snm.losses.softmax import sampled_softmax
 from snm.losses.transformations import exponential, linear, sigmoid
 
-
-@pytest.fixture(autouse=True, scope="module")
-def in_float64():
-    with jax.enable_x64(True):
-        yield
+pytestmark = pytest.mark.usefixtures("in_float64")
 
 
 # Seed 5: four lists of 2, 1, 0 and 3 positives, one term of padding, and 5 negatives of which some
