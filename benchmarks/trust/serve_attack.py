@@ -28,7 +28,7 @@ import numpy as np
 
 import snm
 from benchmarks.command_line import make_parser, print_and_write
-from benchmarks.http_client import bodies_of, port_of, request
+from benchmarks.prediction.http_client import bodies_of, port_of, request
 
 CLIENTS, SLOW, PATIENCE = 64, 16, 5
 CONFIG = snm.Config(

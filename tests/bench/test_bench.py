@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from bench.small_shape import TINY
 
-from benchmarks.summary import markdown
+from benchmarks.tables.summary import markdown
 from snm.bench import contest as contest_module
 from snm.bench import kernels, peers
 from snm.bench.cli import make_results_table, slower

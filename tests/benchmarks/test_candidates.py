@@ -2,8 +2,8 @@
 
 import pytest
 
-from benchmarks.candidates import OF_EACH, POINTS, SIZES, measure
-from benchmarks.open_time import export_model
+from benchmarks.prediction.candidates import OF_EACH, POINTS, SIZES, measure
+from benchmarks.prediction.open_time import export_model
 from snm.bench.shapes import SHAPES
 
 

@@ -3,7 +3,7 @@
 import jax
 import pytest
 
-from benchmarks import paths
+from benchmarks.steps import paths
 from snm.bench.shapes import Shape, make_model, make_source, make_state
 
 TINY = Shape("tiny", 400, 300, 200, 12, 3.0, 16, 64, (16,), dim=8)

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from benchmarks import serve
+from benchmarks.prediction import serve
 
 
 @pytest.mark.slow

@@ -1,6 +1,6 @@
 """Measures what compiler options cost and save for the programs of a training on a CPU.
 
-    python -m benchmarks.compile_options DATA ... --out benchmarks/results/compile-options.json
+    python -m benchmarks.steps.compile_options DATA ... --out FILE
 
 Each program of a first run is compiled under each set of options, without a cache. The programs
 then run in turns on the same arguments: initial parameters, a pass for centroids (of large tables),

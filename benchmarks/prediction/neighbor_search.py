@@ -1,6 +1,6 @@
 """Measures the neighbour search of a memory by the number of threads, and that of scikit-learn.
 
-    python -m benchmarks.neighbor_search DATA ... --out benchmarks/results/neighbor-search.json
+    python -m benchmarks.prediction.neighbor_search DATA ... --out FILE
 
 At most 6,000 test points search 200 neighbours among the training points. A row has the
 milliseconds per point of the fastest of several searches, the one least disturbed by other

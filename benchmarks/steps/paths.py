@@ -4,7 +4,7 @@ The step has several ways to compute the same result. For each way, and each set
 this compiles the step with and without it, and times both in turns in one process. The ratio is the
 time with the way over the time without it: the way pays if the ratio is below 1.
 
-    python -m benchmarks.paths --data path/to/sets --out benchmarks/results/paths.json
+    python -m benchmarks.steps.paths --data path/to/sets --out benchmarks/results/paths.json
 
 `--data` is the folder that holds `citeulike-t-14k`, `delicious` and `gowalla`. Takes some ten
 minutes on two cores.

@@ -1,6 +1,6 @@
 """Measures loops over rows that are one kernel: training steps on a CPU, and their compilation.
 
-    python -m benchmarks.row_loops DATA ... --out benchmarks/results/row-loops.json
+    python -m benchmarks.steps.row_loops DATA ... --out benchmarks/results/row-loops.json
 
 XLA reads the flag once per process (`snm.machine.xla_flags`). So processes take turns, with the
 value that `import snm` sets and with the default of XLA. Each compiles the training steps of a
@@ -22,7 +22,7 @@ from typing import Any
 import jax
 
 from benchmarks.command_line import make_parser, write_results
-from benchmarks.compile_options import programs_of
+from benchmarks.steps.compile_options import programs_of
 from snm.machine.versions import machine_record
 
 _ARMS = {
@@ -55,7 +55,7 @@ def main() -> None:
 
 def _turn(data: Path, preset: str, runs: int) -> dict[str, dict[str, float]]:
     """One process of each arm, one after the other."""
-    command = [sys.executable, "-m", "benchmarks.row_loops", "--child", str(data)]
+    command = [sys.executable, "-m", "benchmarks.steps.row_loops", "--child", str(data)]
     command += ["--presets", preset, "--runs", str(runs)]
     turn = {}
     for arm, flags in _ARMS.items():

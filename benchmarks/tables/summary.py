@@ -1,6 +1,6 @@
-"""Writes the tables of `benchmarks/EPYC.md`, and a plot of time against K, from `snm bench` JSON.
+"""Writes the tables of `EPYC.md`, and a plot of time against K, from `snm bench` JSON.
 
-python -m benchmarks.summary benchmarks/results/cpu.json [--plot benchmarks/growth.svg]
+python -m benchmarks.tables.summary FILE [--plot benchmarks/tables/growth.svg]
 """
 
 from __future__ import annotations

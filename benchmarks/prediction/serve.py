@@ -1,6 +1,6 @@
 """Measures `snm serve` under load: requests per second and latency at 1, 8 and 64 clients.
 
-    python -m benchmarks.serve RUN [--index DIR | --export DIR --workers 2] [--out FILE]
+    python -m benchmarks.prediction.serve RUN [--index DIR | --export DIR --workers 2] [--out FILE]
 
 The server runs in a separate process on the same machine, so that server and clients share the
 cores. Each client sends its next point after it has received the last answer. The first round, as
@@ -23,7 +23,7 @@ import numpy as np
 
 import snm
 from benchmarks.command_line import make_parser, write_results
-from benchmarks.http_client import bodies_of, port_of, request
+from benchmarks.prediction.http_client import bodies_of, port_of, request
 from snm.machine.versions import machine_record
 from snm.runs.folder import RunFolder
 

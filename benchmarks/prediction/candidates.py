@@ -1,12 +1,12 @@
 """Measures the time of predictions among some of the labels, at the size of Amazon-670K.
 
-    python -m benchmarks.candidates --out benchmarks/results/candidates.json
+    python -m benchmarks.prediction.candidates --out benchmarks/results/candidates.json
 
-The model of `benchmarks.open_time` (670,091 labels, dim 512, untrained) predicts labels of points
-with random features: one point at a time, and in blocks. The candidate labels are drawn: one set
-for all points, or one for each point. A figure is the median of several rounds, in which the sizes
-take turns; all programs are compiled before. Each row also has the bytes of class rows that it must
-read, and its time as a share of the time of all labels.
+The model of `benchmarks.prediction.open_time` (670,091 labels, dim 512, untrained) predicts labels
+of points with random features: one point at a time, and in blocks. The candidate labels are drawn:
+one set for all points, or one for each point. A figure is the median of several rounds, in which
+the sizes take turns; all programs are compiled before. Each row also has the bytes of class rows
+that it must read, and its time as a share of the time of all labels.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 from scipy import sparse
 
 from benchmarks.command_line import make_parser, write_results
-from benchmarks.open_time import export_model
+from benchmarks.prediction.open_time import export_model
 from snm.export.load import load
 from snm.machine.versions import machine_record
 from snm.system.compilation_cache import enable_compilation_cache

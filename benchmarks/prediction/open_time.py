@@ -1,6 +1,6 @@
 """Measures how long a trained model takes to open at the size of Amazon-670K, and its memory.
 
-    python -m benchmarks.open_time --out benchmarks/results/open-time.json
+    python -m benchmarks.prediction.open_time --out benchmarks/results/open-time.json
 
 It writes an untrained run of 670,091 labels, 135,909 words and dim 512, with names and a
 vectorizer, and exports it (`snm export --to npy`). Each figure is of a separate process that has
@@ -140,7 +140,7 @@ def memory() -> dict[str, float]:
 
 def hold_open(folder: Path, count: int, *, verify: bool, calls: int) -> list[dict[str, Any]]:
     """The results of `count` processes that hold a model at the same time."""
-    command = [sys.executable, "-m", "benchmarks.open_time", "--child", str(folder)]
+    command = [sys.executable, "-m", "benchmarks.prediction.open_time", "--child", str(folder)]
     command += ["--calls", str(calls), *([] if verify else ["--no-verify"])]
     with contextlib.ExitStack() as stack:
         processes = [

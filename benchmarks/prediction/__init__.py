@@ -1,0 +1,1 @@
+"""Benchmarks of answers: of the server, of few labels, of opening a model, of neighbours."""

@@ -1,0 +1,1 @@
+"""Benchmarks of the programs of a training step: their forms, and what compiling them takes."""
