@@ -1,1 +1,4 @@
-"""Experiments: each module is one command that reproduces a table or answers a question."""
+"""Experiments: a module is a command that reproduces a table or answers a question.
+
+`shared` has what the commands share.
+"""

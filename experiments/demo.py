@@ -19,8 +19,8 @@ from rich.console import Console
 from rich.table import Table
 
 import snm
-from experiments.arms import KEYS, train_and_score
-from experiments.command_line import run_command
+from experiments.shared.arms import KEYS, train_and_score
+from experiments.shared.command_line import run_command
 from snm.machine.versions import machine_record
 from snm.runs.folder import write_json
 

@@ -27,7 +27,7 @@ from typing import Any
 import tyro
 
 import snm
-from experiments.command_line import run_command
+from experiments.shared.command_line import run_command
 from snm.data.dataset import Dataset, Points
 from snm.machine.versions import versions
 from snm.runs.folder import write_json

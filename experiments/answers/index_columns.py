@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 import snm
-from experiments.command_line import run_command
+from experiments.shared.command_line import run_command
 from snm.config.settings import preset
 from snm.export.arrays import model_arrays
 from snm.export.cli import Export

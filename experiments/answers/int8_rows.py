@@ -17,7 +17,7 @@ from typing import Any
 import tyro
 
 import snm
-from experiments.command_line import run_command
+from experiments.shared.command_line import run_command
 from snm.config.resolved import ResolvedConfig
 from snm.config.settings import preset
 from snm.data.dataset import Dataset

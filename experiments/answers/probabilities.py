@@ -19,9 +19,9 @@ import numpy as np
 import tyro
 
 import snm
-from experiments.arms import train_and_measure
-from experiments.command_line import run_command
-from experiments.figures import COLOURS, DASHES, panels, save_results
+from experiments.shared.arms import train_and_measure
+from experiments.shared.command_line import run_command
+from experiments.shared.figures import COLOURS, DASHES, panels, save_results
 from snm.evaluation.reliability import Reliability
 from snm.machine.versions import machine_record
 from snm.runs.folder import RunFolder

@@ -19,8 +19,8 @@ from unittest import mock
 import tyro
 
 import snm
-from experiments.arms import metrics_on_test
-from experiments.command_line import run_command
+from experiments.shared.arms import metrics_on_test
+from experiments.shared.command_line import run_command
 from snm.data.dataset import Dataset
 from snm.machine.versions import machine_record
 from snm.memory import neighbors

@@ -20,8 +20,8 @@ import numpy as np
 import tyro
 
 import snm
-from experiments.arms import train_and_measure
-from experiments.command_line import run_command
+from experiments.shared.arms import train_and_measure
+from experiments.shared.command_line import run_command
 from snm.evaluation.f1 import F1
 from snm.machine.versions import machine_record
 from snm.runs.folder import RunFolder, write_json

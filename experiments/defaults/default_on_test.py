@@ -17,9 +17,9 @@ from typing import Any
 import tyro
 
 import snm
-from experiments.arms import metrics_on_test
-from experiments.command_line import run_command
-from experiments.kept_runs import KeptRuns
+from experiments.shared.arms import metrics_on_test
+from experiments.shared.command_line import run_command
+from experiments.shared.kept_runs import KeptRuns
 from snm.config.resolved import read_resolved
 from snm.runs.folder import RunFolder
 from snm.runs.stored_run import load

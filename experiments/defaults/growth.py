@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import tyro
 
-from experiments.command_line import run_command
 from experiments.defaults import presets as runs_beside
-from experiments.figures import COLOURS, DASHES, panels, save_results
+from experiments.shared.command_line import run_command
+from experiments.shared.figures import COLOURS, DASHES, panels, save_results
 from snm.cli.data_verbs.synth import Synth
 from snm.runs.folder import read_json
 

@@ -19,10 +19,10 @@ import numpy as np
 import tyro
 
 import snm
-from experiments.command_line import run_command
 from experiments.defaults.time_by_part import trained
-from experiments.kept_runs import KeptRuns
-from experiments.tables import averaged, print_groups
+from experiments.shared.command_line import run_command
+from experiments.shared.kept_runs import KeptRuns
+from experiments.shared.tables import averaged, print_groups
 from snm.compare.peers.process import PeerOptions, run_peer
 from snm.config.resolve import resolve
 

@@ -20,9 +20,9 @@ import numpy as np
 import tyro
 
 import snm
-from experiments.command_line import run_command
-from experiments.kept_runs import KeptRuns
-from experiments.tables import averaged, print_groups
+from experiments.shared.command_line import run_command
+from experiments.shared.kept_runs import KeptRuns
+from experiments.shared.tables import averaged, print_groups
 
 KEYS = ("P@1", "P@3", "P@5", "PSP@5")
 WAYS = ("before", "anew", "on-all", "on-new")

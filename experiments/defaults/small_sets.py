@@ -19,11 +19,11 @@ from typing import Any
 import tyro
 
 import snm
-from experiments.arms import train_and_score
-from experiments.command_line import run_command
-from experiments.kept_runs import KeptRuns
 from experiments.rules.rare_starts import SCORED, some_of
-from experiments.tables import averaged, print_groups
+from experiments.shared.arms import train_and_score
+from experiments.shared.command_line import run_command
+from experiments.shared.kept_runs import KeptRuns
+from experiments.shared.tables import averaged, print_groups
 from snm.errors import InputError
 from snm.text import nearest
 

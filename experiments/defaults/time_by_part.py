@@ -19,7 +19,7 @@ from typing import Any
 
 import tyro
 
-from experiments.command_line import run_command
+from experiments.shared.command_line import run_command
 from snm.machine.versions import machine_record
 from snm.runs.folder import read_json, write_json
 

@@ -21,9 +21,9 @@ from typing import Any, Literal
 import tyro
 
 import snm
-from experiments.arms import train_and_score
-from experiments.command_line import run_command
-from experiments.kept_runs import KeptRuns
+from experiments.shared.arms import train_and_score
+from experiments.shared.command_line import run_command
+from experiments.shared.kept_runs import KeptRuns
 
 KEYS = ("P@1", "P@3", "P@5", "R@1", "R@5", "PSP@1", "PSP@5")
 BASE: dict[str, Any] = {"dim": 128, "members": 1, "epochs": 4, "checkpoint_every": 10**9}

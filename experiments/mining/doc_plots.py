@@ -18,7 +18,7 @@ from typing import Any
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
-from experiments.figures import COLOURS, DASHES, RESULTS, panels, save
+from experiments.shared.figures import COLOURS, DASHES, RESULTS, panels, save
 from snm.runs.folder import read_json
 
 ROOT = Path(__file__).parents[2]

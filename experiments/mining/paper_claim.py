@@ -23,9 +23,9 @@ from rich.console import Console
 from rich.table import Table
 
 import snm
-from experiments.arms import KEYS, Arm, train_and_score, tune
-from experiments.command_line import run_command
-from experiments.kept_runs import KeptRuns
+from experiments.shared.arms import KEYS, Arm, train_and_score, tune
+from experiments.shared.command_line import run_command
+from experiments.shared.kept_runs import KeptRuns
 
 RATES = (30.0, 100.0, 300.0)
 MINED = (1, 8, 16, 64)

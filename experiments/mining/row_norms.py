@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 import snm
-from experiments.command_line import run_command
+from experiments.shared.command_line import run_command
 from snm.data.weighting import Weighting
 from snm.evaluation.metrics import Metrics
 from snm.runs.folder import write_json

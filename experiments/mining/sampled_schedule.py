@@ -28,8 +28,8 @@ import numpy as np
 import tyro
 
 import snm
-from experiments.arms import Arm, train_and_score
-from experiments.command_line import run_command
+from experiments.shared.arms import Arm, train_and_score
+from experiments.shared.command_line import run_command
 from snm.config.resolve import resolve
 from snm.config.stages import Sizes, SizeSchedule
 from snm.data.dataset import Dataset

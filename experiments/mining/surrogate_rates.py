@@ -18,7 +18,7 @@ from typing import Any
 import tyro
 
 import snm
-from experiments.command_line import run_command
+from experiments.shared.command_line import run_command
 from snm.config.resolve import resolve
 from snm.config.settings import Config, preset
 from snm.data.dataset import Dataset

@@ -22,8 +22,8 @@ from typing import Any, Literal
 
 import tyro
 
-from experiments.command_line import run_command
 from experiments.references.table import PEERS, REFERENCES
+from experiments.shared.command_line import run_command
 from snm.data.load import load
 from snm.machine.versions import machine_record
 from snm.runs.folder import read_json, write_json

@@ -23,9 +23,9 @@ import numpy as np
 import tyro
 
 import snm
-from experiments.arms import metrics_on_test
-from experiments.command_line import run_command
 from experiments.defaults.default_preset import START, make_dataset
+from experiments.shared.arms import metrics_on_test
+from experiments.shared.command_line import run_command
 from snm.data.dataset import Dataset
 from snm.machine.versions import machine_record
 from snm.prediction.predictor import Predictor

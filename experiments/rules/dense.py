@@ -32,8 +32,8 @@ from scipy.sparse import csr_matrix
 from sklearn.decomposition import TruncatedSVD
 
 import snm
-from experiments.arms import train_and_score
-from experiments.command_line import run_command
+from experiments.shared.arms import train_and_score
+from experiments.shared.command_line import run_command
 from snm.data.dataset import Dataset
 from snm.data.weighting import Weighting
 from snm.machine.versions import machine_record

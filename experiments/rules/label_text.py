@@ -25,7 +25,7 @@ import tyro
 from scipy.sparse import csr_matrix
 
 import snm
-from experiments.command_line import run_command
+from experiments.shared.command_line import run_command
 from snm.config.resolve import resolve
 from snm.data.weighting import Weighting
 from snm.machine.versions import machine_record

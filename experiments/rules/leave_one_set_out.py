@@ -19,8 +19,8 @@ from pathlib import Path
 import numpy as np
 import tyro
 
-from experiments.command_line import run_command
 from experiments.defaults.default_preset import GENERATED, make_dataset
+from experiments.shared.command_line import run_command
 from snm.config.auto import auto_input_dropout
 from snm.config.evidence import evidence_lost
 from snm.runs.folder import read_json, write_json

@@ -25,7 +25,7 @@ import tyro
 from numpy.typing import NDArray
 
 import snm
-from experiments.command_line import run_command
+from experiments.shared.command_line import run_command
 from snm.grow.name_rows import predict_rows_from_names
 from snm.machine.versions import machine_record
 from snm.runs.folder import RunFolder, write_json

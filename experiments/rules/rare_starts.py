@@ -17,10 +17,10 @@ import numpy as np
 import tyro
 
 import snm
-from experiments.arms import train_and_score
-from experiments.command_line import run_command
-from experiments.kept_runs import KeptRuns
-from experiments.tables import averaged, print_groups
+from experiments.shared.arms import train_and_score
+from experiments.shared.command_line import run_command
+from experiments.shared.kept_runs import KeptRuns
+from experiments.shared.tables import averaged, print_groups
 from snm.data.dataset import Dataset
 
 KEYS = ("P@1", "P@3", "P@5", "PSP@5")

@@ -19,8 +19,8 @@ import numpy as np
 import tyro
 from scipy.sparse import csr_matrix
 
-from experiments.command_line import run_command
 from experiments.sets.debian_sets import needs
+from experiments.shared.command_line import run_command
 from snm.data.formats.repository_text.writer import write_text
 from snm.errors import InputError
 from snm.system.files import atomic_folder

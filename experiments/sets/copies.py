@@ -16,7 +16,7 @@ import scipy.sparse as sp
 import tyro
 
 import snm
-from experiments.command_line import run_command
+from experiments.shared.command_line import run_command
 from snm.data.formats.repository_text.writer import write_text
 from snm.errors import InputError
 from snm.system.files import atomic_folder

@@ -26,8 +26,8 @@ from typing import Literal
 
 import tyro
 
-from experiments.command_line import run_command
 from experiments.sets.csv_rows import Row, halves, write_rows
+from experiments.shared.command_line import run_command
 from snm.errors import InputError
 
 WORDS = range(3, 21)  # of a file's name, each of two characters or more

@@ -32,8 +32,8 @@ from typing import Any, Literal
 
 import tyro
 
-from experiments.command_line import run_command
 from experiments.sets.csv_rows import Row, halves, write_rows
+from experiments.shared.command_line import run_command
 from snm.errors import InputError
 
 LONGEST = 20_000  # characters of an RFC

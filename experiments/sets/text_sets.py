@@ -35,7 +35,6 @@ from typing import Literal
 
 import tyro
 
-from experiments.command_line import run_command
 from experiments.sets.csv_rows import Row, write_rows
 from experiments.sets.debian_sets import read_depends, read_maintainers, read_packages, read_tags
 from experiments.sets.npm_sets import read_readmes
@@ -46,6 +45,7 @@ from experiments.sets.python_sets import (
     read_parameters,
 )
 from experiments.sets.wordnet_sets import read_glosses, read_hypernyms
+from experiments.shared.command_line import run_command
 from snm.errors import InputError
 
 Kind = Literal["docstrings", "parameters", "modules", "imports", "packages", "maintainers", "tags",

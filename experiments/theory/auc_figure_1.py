@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from experiments.figures import COLOURS, panels, save_results
+from experiments.shared.figures import COLOURS, panels, save_results
 from snm.theory.auc import linear_1d_bounds
 
 DELTA = 0.01

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from experiments.figures import COLOURS, DASHES, panels, save_results
+from experiments.shared.figures import COLOURS, DASHES, panels, save_results
 from snm.losses.rank_weights import top
 from snm.losses.theta import theta_from_vartheta
 from snm.theory.calibration import condition_3, recommended_theta, relevant_labels, smallest_m

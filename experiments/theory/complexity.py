@@ -21,8 +21,8 @@ import numpy as np
 import tyro
 
 import snm
-from experiments.command_line import run_command
-from experiments.figures import COLOURS, panels, save_results
+from experiments.shared.command_line import run_command
+from experiments.shared.figures import COLOURS, panels, save_results
 from snm.data.weighting import Weighting
 from snm.losses.rank_weights import negative_sampling, top
 from snm.losses.theta import theta_norms

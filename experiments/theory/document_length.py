@@ -17,7 +17,7 @@ import math
 
 import numpy as np
 
-from experiments.figures import COLOURS, DASHES, panels, save_results
+from experiments.shared.figures import COLOURS, DASHES, panels, save_results
 from snm.losses.listwise import listnet
 from snm.theory import ranking, ranking_fit
 

@@ -18,7 +18,7 @@ from collections import Counter
 
 import numpy as np
 
-from experiments.figures import COLOURS, DASHES, panels, save_results
+from experiments.shared.figures import COLOURS, DASHES, panels, save_results
 from snm.losses.transformations import exponential, linear, sigmoid
 from snm.theory import listwise, listwise_tables
 

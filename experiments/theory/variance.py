@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from experiments.figures import COLOURS, panels, save_results
+from experiments.shared.figures import COLOURS, panels, save_results
 from snm.losses.rank_weights import top
 from snm.theory.variance import linear_gradient_variance, value_variance_bound
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from experiments.kept_runs import KeptRuns
+from experiments.shared.kept_runs import KeptRuns
 from snm.errors import InputError
 
 

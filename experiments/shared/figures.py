@@ -14,7 +14,7 @@ from rich.table import Table
 from snm.runs.folder import write_json
 from snm.system.files import atomic_file
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(__file__).parent.parent / "results"
 # The Okabe-Ito palette: distinguishable in greyscale and for colour-blind readers.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#555555", "#e69f00", "#56b4e9")
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 2)), (0, (7, 2)))

@@ -1,4 +1,4 @@
-"""Trains and tunes named settings on one data set; the experiments share this module."""
+"""Trains and tunes named settings on one data set."""
 
 from __future__ import annotations
 

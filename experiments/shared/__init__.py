@@ -1,0 +1,1 @@
+"""What experiments share: named arms, runs that are kept, the command line, tables and plots."""
