@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 
 from snm.runs.manifest import CONFIG, read_manifest, settings_checksum
-from snm.system.checksums import fingerprint
+from snm.system.files.checksums import fingerprint
 
 
 def accept_edits(run: Path) -> Path:

@@ -274,7 +274,7 @@ def main() -> None:
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_num_cpu_devices", 8)
     import snm
-    from snm.system.files import write_atomic
+    from snm.system.files.atomic import write_atomic
 
     found = []
     for name in given.data or ["generated"]:

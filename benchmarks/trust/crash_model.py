@@ -1,9 +1,9 @@
 """Simulates what a file system may leave after a power cut.
 
-`Recorder` replaces `snm.system.disk`, and records every rename, removal and sync in a folder. It
-finds what other code (NumPy, orbax, the logs) writes there by comparing the folder before each of
-these calls. Threads make these calls one at a time. `Recorder.states` draws the possible states of
-the folder.
+`Recorder` replaces `snm.system.files.disk`, and records every rename, removal and sync in a
+folder. It finds what other code (NumPy, orbax, the logs) writes there by comparing the folder
+before each of these calls. Threads make these calls one at a time. `Recorder.states` draws the
+possible states of the folder.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from snm.system import disk
+from snm.system.files import disk
 
 TORN = 512
 """Bytes of a block, which is written as a whole or not at all."""
@@ -43,7 +43,7 @@ class Call:
 
 
 class Recorder:
-    """Records the calls of `snm.system.disk` in a folder.
+    """Records the calls of `snm.system.files.disk` in a folder.
 
     Args:
       folder: which must exist; what is in it at the beginning is on the disk.

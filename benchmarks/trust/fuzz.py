@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.command_line import make_parser, write_results
-from snm.system.files import write_atomic
+from snm.system.files.atomic import write_atomic
 
 _INSTRUMENTED = [
     "snm.data",
@@ -29,7 +29,7 @@ _INSTRUMENTED = [
     "snm.checkpoints.manifest",
     "snm.checkpoints.store",
     "snm.memory.store",
-    "snm.system.checksums",
+    "snm.system.files.checksums",
 ]
 _MOST_BYTES = 4096
 _LIMITS = ["-timeout=10", "-rss_limit_mb=2048", f"-max_len={_MOST_BYTES}"]

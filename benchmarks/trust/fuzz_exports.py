@@ -15,7 +15,7 @@ import numpy as np
 from snm.data.weighting import Weighting
 from snm.errors import InputError
 from snm.export.load import load
-from snm.system.checksums import with_checksum
+from snm.system.files.checksums import with_checksum
 
 __all__ = [
     "hub_arrays",

@@ -31,7 +31,7 @@ from experiments.shared.command_line import run_command
 from snm.data.dataset import Dataset, Points
 from snm.machine.versions import versions
 from snm.runs.folder import write_json
-from snm.system import disk
+from snm.system.files import disk
 
 BACKENDS = {
     "snm": {"backend": "snm"},

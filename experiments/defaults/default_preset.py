@@ -32,7 +32,7 @@ from experiments.shared.command_line import run_command
 from experiments.shared.kept_runs import KeptRuns
 from experiments.shared.tables import averaged, print_groups
 from snm.data.dataset import Dataset
-from snm.system.files import write_atomic
+from snm.system.files.atomic import write_atomic
 
 KEYS = ("P@1", "P@3", "P@5", "R@1", "R@5", "PSP@1", "PSP@5")
 SHOWN = ("P@1", "P@3", "P@5", "PSP@5")

@@ -23,7 +23,7 @@ from experiments.sets.debian_sets import needs
 from experiments.shared.command_line import run_command
 from snm.data.formats.repository_text.writer import write_text
 from snm.errors import InputError
-from snm.system.files import atomic_folder
+from snm.system.files.atomic import atomic_folder
 
 FEWEST, SMALLEST = 5, 4
 TEST = 0.2

@@ -19,7 +19,7 @@ import snm
 from experiments.shared.command_line import run_command
 from snm.data.formats.repository_text.writer import write_text
 from snm.errors import InputError
-from snm.system.files import atomic_folder
+from snm.system.files.atomic import atomic_folder
 
 
 def main(

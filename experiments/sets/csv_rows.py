@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from snm.errors import InputError
-from snm.system.files import atomic_file
+from snm.system.files.atomic import atomic_file
 
 __all__ = ["Row", "halves", "words", "write_rows"]
 

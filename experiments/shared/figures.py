@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from snm.runs.folder import write_json
-from snm.system.files import atomic_file
+from snm.system.files.atomic import atomic_file
 
 RESULTS = Path(__file__).parent.parent / "results"
 # The Okabe-Ito palette: distinguishable in greyscale and for colour-blind readers.

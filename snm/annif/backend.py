@@ -36,8 +36,8 @@ from snm.grow.run import write_grown
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
 from snm.runs.stored_run import StoredRun
-from snm.system import disk
 from snm.system.compilation_cache import enable_compilation_cache
+from snm.system.files import disk
 from snm.trainer.training import train
 
 __all__ = ["SnmBackend"]

@@ -113,7 +113,7 @@ class Bench:
 def _check(command: Bench) -> None:
     """Checks the parts, the numbers and the output file."""
     from snm.bench.parts import PARTS
-    from snm.system.files import check_writable
+    from snm.system.files.checks import check_writable
 
     for part in command.parts:
         if part not in PARTS:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from snm.errors import InputError
-from snm.system.checksums import are_records, read_sealed, write_sealed
 from snm.system.faults import read_error
+from snm.system.files.checksums import are_records, read_sealed, write_sealed
 from snm.text import first_line
 
 __all__ = ["MANIFEST", "DamagedError", "Manifest", "UnfinishedError", "unreadable"]

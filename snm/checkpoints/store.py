@@ -33,10 +33,10 @@ from snm.distributed.processes import (
     min_over_processes,
 )
 from snm.errors import InputError
-from snm.system import disk
-from snm.system.checksums import checksum, difference, fingerprints
 from snm.system.faults import disk_reason, is_out_of_memory
-from snm.system.files import sync_names, sync_tree
+from snm.system.files import disk
+from snm.system.files.atomic import sync_names, sync_tree
+from snm.system.files.checksums import checksum, difference, fingerprints
 from snm.text import first_line
 
 __all__ = ["Checkpoints", "SavingError"]

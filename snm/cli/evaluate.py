@@ -93,7 +93,7 @@ class Evaluate:
 
 def _check_options(command: Evaluate) -> None:
     """Checks the options that do not depend on the run."""
-    from snm.system.files import check_writable
+    from snm.system.files.checks import check_writable
 
     if command.threshold == ():
         raise InputError("--threshold", "nothing", "probabilities, micro-f1, macro-f1 or f1@k")

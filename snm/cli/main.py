@@ -35,7 +35,7 @@ from snm.system.faults import (
     is_out_of_memory,
     naming,
 )
-from snm.system.files import check_reachable
+from snm.system.files.checks import check_reachable
 from snm.system.imports import import_own_modules
 from snm.system.signals import sigterm_ends_process_1
 from snm.system.streams import discard_output, exit_at_once, print_error

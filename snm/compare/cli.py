@@ -167,7 +167,7 @@ def _run(command: Compare) -> None:
     from snm.compare.report.published import published_for
     from snm.compare.report.tables import all_sheets
     from snm.compare.report.terminal import layout_tables
-    from snm.system.locks import LOCK, locked
+    from snm.system.files.locks import LOCK, locked
     from snm.system.signals import announced_stop
     from snm.system.streams import print_error
     from snm.system.terminal import console, say
@@ -216,7 +216,7 @@ def _run(command: Compare) -> None:
 
 def _check(command: Compare) -> None:
     """Rejects numbers out of range and an unusable cache, and warns of peers that cannot run."""
-    from snm.system.cache_folder import cache_folder
+    from snm.system.files.cache_folder import cache_folder
     from snm.system.terminal import say
 
     cache_folder("default")  # or each training would fail
@@ -308,7 +308,7 @@ def _peers(
 def _write_figures(out: Path, results: dict[str, Any]) -> None:
     from snm.compare.report.flat import results_csv
     from snm.runs.folder import write_json
-    from snm.system.files import write_atomic
+    from snm.system.files.atomic import write_atomic
 
     write_json(out / "results.json", results)
     write_atomic(out / "results.csv", results_csv(results))
@@ -318,7 +318,7 @@ def _write_report(out: Path, results: dict[str, Any]) -> Path:
     """Writes the tables and the page; returns the path of the page."""
     from snm.compare.report.html.page import page
     from snm.compare.report.markdown import markdown
-    from snm.system.files import write_atomic
+    from snm.system.files.atomic import write_atomic
 
     write_atomic(out / "table.md", markdown(results))
     write_atomic(out / "report.html", page(results))

@@ -23,7 +23,7 @@ from snm.compare.processes import failure_reason, spawn_tied
 from snm.compare.records import read_record, write_record
 from snm.config.resolved import ResolvedConfig
 from snm.errors import STOPPED
-from snm.system.files import make_folder
+from snm.system.files.atomic import make_folder
 
 __all__ = ["Job", "Running", "read_result", "run_jobs"]
 

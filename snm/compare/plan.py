@@ -14,7 +14,7 @@ from snm.data.dataset import Dataset
 from snm.errors import InputError
 from snm.machine.cores import num_cores
 from snm.machine.versions import environment_record
-from snm.system.locks import LOCK
+from snm.system.files.locks import LOCK
 
 __all__ = ["PLAN", "check_same_plan", "describe"]
 

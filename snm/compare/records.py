@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from snm.errors import InputError
-from snm.system.checksums import read_sealed, write_sealed
 from snm.system.faults import read_error
+from snm.system.files.checksums import read_sealed, write_sealed
 
 __all__ = ["read_record", "write_record"]
 

@@ -19,8 +19,8 @@ from snm.config.resolved import ResolvedConfig
 from snm.data.dataset import Dataset
 from snm.errors import STOPPED, InputError, StoppedError
 from snm.stores.objects import StoreError
+from snm.system.files.locks import locked
 from snm.system.imports import import_own_modules
-from snm.system.locks import locked
 from snm.system.signals import stop_requested
 from snm.system.streams import print_error
 

@@ -24,9 +24,9 @@ from scipy.sparse import csr_matrix
 from snm.data.formats.binary import DAMAGE, map_npy
 from snm.data.formats.repository_text.reader import Piece, split_pieces
 from snm.errors import InputError
-from snm.system import disk
-from snm.system.checksums import crc32, read_sealed, with_checksum
-from snm.system.files import atomic_folder
+from snm.system.files import disk
+from snm.system.files.atomic import atomic_folder
+from snm.system.files.checksums import crc32, read_sealed, with_checksum
 
 __all__ = ["Parts", "read", "write", "write_pieces"]
 

@@ -23,10 +23,10 @@ from snm.errors import InputError
 from snm.machine.ram import available_ram
 from snm.stores.address import absolute
 from snm.stores.copies import local_copy
-from snm.system.cache_folder import cache_folder
-from snm.system.checksums import file_hash
 from snm.system.faults import read_error
-from snm.system.files import check_reachable
+from snm.system.files.cache_folder import cache_folder
+from snm.system.files.checks import check_reachable
+from snm.system.files.checksums import file_hash
 from snm.text import counted
 
 __all__ = [

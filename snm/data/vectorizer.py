@@ -21,8 +21,8 @@ from scipy.sparse import csr_matrix
 from snm.data.formats.records import MAX_IDS
 from snm.data.names import composed, normalize_list, normalize_name, original_spellings
 from snm.errors import InputError
-from snm.system import disk
 from snm.system.faults import read_error
+from snm.system.files import disk
 from snm.system.imports import requires_extra
 
 __all__ = [

@@ -18,7 +18,7 @@ from snm.data.csr import row_starts, rows_of_entries
 from snm.data.formats.binary import DAMAGE, damage_error, read_arrays
 from snm.data.mapped import mapped_zeros, row_blocks
 from snm.errors import InputError
-from snm.system import disk
+from snm.system.files import disk
 from snm.text import counted
 
 __all__ = ["Kind", "Weighting", "document_counts", "filled", "inverse_frequency"]

@@ -19,7 +19,7 @@ from snm.distributed.processes import (
     is_first_process,
 )
 from snm.errors import InputError
-from snm.system import disk
+from snm.system.files import disk
 from snm.text import counted
 
 __all__ = ["check_equal", "check_same_folder", "find_difference", "is_marker"]

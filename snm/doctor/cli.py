@@ -54,7 +54,7 @@ class Doctor:
         from snm.doctor.run_checks import examine_run
         from snm.runs.folder import RunFolder
         from snm.system.compilation_cache import enable_compilation_cache
-        from snm.system.files import check_reachable
+        from snm.system.files.checks import check_reachable
         from snm.system.terminal import waiting
 
         with contextlib.suppress(InputError):  # it is reported as a finding

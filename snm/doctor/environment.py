@@ -18,8 +18,8 @@ from snm.doctor.findings import Finding
 from snm.errors import InputError
 from snm.machine.platform import device_error
 from snm.machine.versions import package_version
-from snm.system.cache_folder import cache_folder
 from snm.system.faults import describe_error, is_out_of_memory
+from snm.system.files.cache_folder import cache_folder
 from snm.text import first_line, format_bytes, pip_install
 
 __all__ = ["examine_environment"]

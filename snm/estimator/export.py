@@ -12,8 +12,8 @@ from snm.export.manifest import write_manifest
 from snm.export.npy.folder import write_npy
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
-from snm.system import disk
-from snm.system.files import atomic_folder
+from snm.system.files import disk
+from snm.system.files.atomic import atomic_folder
 
 __all__ = ["write_folder"]
 

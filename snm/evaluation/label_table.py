@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from snm.system.files import atomic_file
+from snm.system.files.atomic import atomic_file
 
 __all__ = ["write_label_table"]
 

@@ -121,7 +121,7 @@ class Export:
         from snm.runs.folder import RunFolder
         from snm.runs.stored_run import load
         from snm.runs.unfinished import note_if_unfinished
-        from snm.system.files import atomic_folder
+        from snm.system.files.atomic import atomic_folder
         from snm.system.terminal import console, say, waiting
 
         _check(self)
@@ -162,7 +162,7 @@ def _check(command: Export) -> None:
     Raises:
       InputError: a folder that exists, options that do nothing here, or a library that is missing.
     """
-    from snm.system.files import check_new
+    from snm.system.files.checks import check_new
 
     check_new("--out", command.out)
     if command.quantizes and command.to != "npy":
@@ -198,7 +198,7 @@ def _write_hub(command: Export, predictor: Predictor) -> None:
     """Writes a hub folder, and sends it."""
     from snm.export.hub.folder import write_hub
     from snm.export.hub.transfer import push
-    from snm.system.files import atomic_folder
+    from snm.system.files.atomic import atomic_folder
     from snm.system.terminal import say, waiting
 
     out = command.out

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from snm.errors import InputError
-from snm.system.checksums import (
+from snm.system.faults import read_error
+from snm.system.files.checksums import (
     are_records,
     difference,
     fingerprint,
@@ -14,7 +15,6 @@ from snm.system.checksums import (
     read_sealed,
     write_sealed,
 )
-from snm.system.faults import read_error
 
 __all__ = ["read_manifest", "write_manifest"]
 

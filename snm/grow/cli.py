@@ -68,7 +68,8 @@ class Grow:
         from snm.grow.run import write_grown
         from snm.runs.folder import RunFolder
         from snm.runs.stored_run import StoredRun
-        from snm.system.files import atomic_folder, check_new
+        from snm.system.files.atomic import atomic_folder
+        from snm.system.files.checks import check_new
         from snm.system.terminal import say, waiting
 
         out = self.out

@@ -14,7 +14,7 @@ from snm.errors import InputError
 from snm.importing.features import make_features
 from snm.importing.options import ImportOptions
 from snm.importing.rows import Reading, Rows
-from snm.system.files import atomic_folder
+from snm.system.files.atomic import atomic_folder
 from snm.system.terminal import counters
 from snm.text import counted
 

@@ -13,7 +13,7 @@ from snm.data.formats.records import MAX_IDS
 from snm.errors import InputError, flag_of
 from snm.importing.log_times import A_TIME, parse_time
 from snm.importing.options import ImportOptions, InteractionsOptions
-from snm.system.files import check_is_file, check_new
+from snm.system.files.checks import check_is_file, check_new
 
 __all__ = ["check_format", "check_import", "check_interactions"]
 

@@ -26,8 +26,8 @@ from snm.importing.log_rows import read_interactions
 from snm.importing.log_times import Disorder, parse_time
 from snm.importing.next_steps import next_in_known_ids
 from snm.importing.options import InteractionsOptions
-from snm.system import disk
-from snm.system.files import atomic_folder
+from snm.system.files import disk
+from snm.system.files.atomic import atomic_folder
 from snm.text import counted
 
 __all__ = ["ImportedLog", "build", "import_interactions", "summary_lines"]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from snm.data.formats.binary import DAMAGE, damage_error, headers_unwarned
 from snm.errors import InputError
-from snm.system.files import atomic_file
+from snm.system.files.atomic import atomic_file
 
 __all__ = ["STRENGTHS", "label_shifts", "load_shifts", "save_shifts"]
 

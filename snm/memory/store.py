@@ -12,7 +12,7 @@ from scipy.sparse import csr_matrix
 from snm.data.formats.binary import DAMAGE, damage_error, read_arrays
 from snm.errors import InputError
 from snm.memory.memory import Memory, MemorySettings
-from snm.system.files import atomic_file
+from snm.system.files.atomic import atomic_file
 
 __all__ = ["load_memory", "save_memory"]
 

@@ -38,10 +38,10 @@ from snm.memory.adjustment import load_shifts
 from snm.runs.manifest import CONFIG, MAY_CHANGE, Manifest, manifest_path, read_manifest
 from snm.runs.schema import MemoryRecord, RunOrigin, RunResult
 from snm.runs.typed_json import Kind, as_json, parse_json
-from snm.system.checksums import fingerprint
 from snm.system.faults import describe_error, read_error
-from snm.system.files import make_folder, write_atomic
-from snm.system.locks import LOCK
+from snm.system.files.atomic import make_folder, write_atomic
+from snm.system.files.checksums import fingerprint
+from snm.system.files.locks import LOCK
 
 __all__ = ["WRITTEN_IN_PLACE", "RunFolder", "read_json", "write_json"]
 

@@ -22,9 +22,9 @@ from typing import Any
 from snm.config.fields import settings_with
 from snm.config.marks import Trait
 from snm.errors import InputError
-from snm.system.checksums import checksum, fingerprint, read_sealed, write_sealed
 from snm.system.faults import describe_error, read_error
-from snm.system.files import write_atomic
+from snm.system.files.atomic import write_atomic
+from snm.system.files.checksums import checksum, fingerprint, read_sealed, write_sealed
 
 __all__ = ["CONFIG", "MAY_CHANGE", "Manifest", "manifest_path", "read_manifest"]
 

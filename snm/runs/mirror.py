@@ -29,9 +29,9 @@ from snm.stores.address import Address
 from snm.stores.copies import address_cache_folder
 from snm.stores.objects import Objects, StoreError
 from snm.stores.uploads import RECORD, Uploads, download_newest
-from snm.system import disk
-from snm.system.checksums import write_sealed
-from snm.system.locks import LOCK, locked
+from snm.system.files import disk
+from snm.system.files.checksums import write_sealed
+from snm.system.files.locks import LOCK, locked
 
 __all__ = ["RunLocation", "open_location"]
 

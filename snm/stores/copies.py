@@ -18,11 +18,11 @@ from snm.errors import InputError
 from snm.stores.address import Address
 from snm.stores.objects import GoneError, ObjectInfo, Objects, StoreError, safe_name
 from snm.stores.snapshots import Snapshot, download, newest
-from snm.system import disk
-from snm.system.cache_folder import cache_folder
-from snm.system.checksums import difference
-from snm.system.files import atomic_folder, file_lock
-from snm.system.locks import LOCK, locked
+from snm.system.files import disk
+from snm.system.files.atomic import atomic_folder, file_lock
+from snm.system.files.cache_folder import cache_folder
+from snm.system.files.checksums import difference
+from snm.system.files.locks import LOCK, locked
 
 __all__ = ["address_cache_folder", "local_copy"]
 

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from snm.errors import InputError
 from snm.stores.objects import GoneError, Objects, StoreError, safe_name
-from snm.system import disk
-from snm.system.checksums import (
+from snm.system.files import disk
+from snm.system.files.checksums import (
     are_records,
     difference,
     file_hash,

@@ -23,9 +23,9 @@ from snm.stores.snapshots import (
     snapshot_names,
     snapshot_number,
 )
-from snm.system import disk
-from snm.system.checksums import file_hash, read_sealed, write_sealed
-from snm.system.files import atomic_folder
+from snm.system.files import disk
+from snm.system.files.atomic import atomic_folder
+from snm.system.files.checksums import file_hash, read_sealed, write_sealed
 
 __all__ = ["RECORD", "Uploads", "download_newest"]
 

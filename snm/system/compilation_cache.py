@@ -11,8 +11,8 @@ from typing import Any
 import jax
 
 from snm.machine.cores import xla_threads
-from snm.system.cache_folder import cache_folder
 from snm.system.faults import describe_error
+from snm.system.files.cache_folder import cache_folder
 from snm.system.streams import print_note
 
 __all__ = ["compiled_programs_path", "enable_compilation_cache"]

@@ -24,7 +24,7 @@ from snm.runs.schema import MemoryRecord, RunOrigin
 from snm.runs.stored_run import StoredRun
 from snm.runs.typed_json import as_json
 from snm.stores.copies import local_copy
-from snm.system.locks import LOCK, locked
+from snm.system.files.locks import LOCK, locked
 from snm.system.timing import part, times
 from snm.trainer.memory.notes import log_memory_notes
 from snm.trainer.memory.plan import MemoryPlan

@@ -8,7 +8,7 @@ import pytest
 from benchmarks.trust import bit_flips, crash_states
 from benchmarks.trust.crash_model import Call, Recorder, write_state
 from snm.checkpoints.store import Checkpoints
-from snm.system import disk, files
+from snm.system.files import atomic, disk
 
 
 def test_a_file_is_old_or_new(tmp_path):
@@ -16,7 +16,7 @@ def test_a_file_is_old_or_new(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes(b"o" * 2000)
     with Recorder(tmp_path).recording() as record:
-        files.write_atomic(path, b"n" * 2000)
+        atomic.write_atomic(path, b"n" * 2000)
     states = [state["a.txt"] for _, state in record.states(300)]
     assert set(states) == {b"o" * 2000, b"n" * 2000}
     assert [call.what for call in record.calls] == ["name", "write", "sync", "name", "sync"]
@@ -47,8 +47,8 @@ def test_names_need_a_sync_of_their_folder(tmp_path):
 def test_errors_are_raised_once(tmp_path):
     with Recorder(tmp_path, error=OSError(5, "no"), fail_at=1).recording():
         with pytest.raises(OSError, match=r"no.*a\.partial"):
-            files.write_atomic(tmp_path / "a.txt", b"new")
-        files.write_atomic(tmp_path / "a.txt", b"new")
+            atomic.write_atomic(tmp_path / "a.txt", b"new")
+        atomic.write_atomic(tmp_path / "a.txt", b"new")
     assert (tmp_path / "a.txt").read_bytes() == b"new"
 
 
@@ -57,7 +57,7 @@ def test_threads_are_recorded_one_at_a_time(tmp_path):
 
     def write(name: str) -> None:
         for n in range(40):
-            files.write_atomic(tmp_path / name / f"{n}.txt", b"%d" % n)
+            atomic.write_atomic(tmp_path / name / f"{n}.txt", b"%d" % n)
 
     for name in ("a", "b", "c"):
         (tmp_path / name).mkdir()

@@ -8,7 +8,7 @@ from snm.checkpoints import store
 from snm.checkpoints.manifest import MANIFEST, DamagedError
 from snm.checkpoints.store import Checkpoints
 from snm.errors import InputError
-from snm.system import checksums
+from snm.system.files import checksums
 
 STEP = 3
 

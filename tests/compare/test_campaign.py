@@ -27,7 +27,7 @@ from snm.compare.report.terminal import layout_tables
 from snm.config.resolve import resolve
 from snm.config.settings import read_config
 from snm.runs.folder import read_json
-from snm.system.locks import LOCK, locked
+from snm.system.files.locks import LOCK, locked
 
 TOML = """
 epochs = 2

@@ -16,7 +16,7 @@ from snm.compare.records import write_record
 from snm.config.resolve import resolve
 from snm.errors import STOPPED, StoppedError
 from snm.runs.folder import RunFolder
-from snm.system.locks import locked
+from snm.system.files.locks import locked
 
 
 def test_a_comparison_that_is_asked_to_stop_ends_its_workers(dataset, tmp_path, monkeypatch):

@@ -25,7 +25,7 @@ from snm.runs.events import Stepped
 from snm.runs.folder import RunFolder, read_json, write_json
 from snm.runs.manifest import MAY_CHANGE, read_manifest
 from snm.runs.stored_run import StoredRun
-from snm.system import checksums
+from snm.system.files import checksums
 
 CONFIG = dataclasses.replace(tiny.CONFIG, members=2, epochs=2)
 RECORD = {

@@ -17,7 +17,7 @@ from snm.errors import InputError
 from snm.stores import copies
 from snm.stores.copies import local_copy
 from snm.stores.marks import CopiedFolder, CopiedRun, OwnAddress
-from snm.system import disk
+from snm.system.files import disk
 
 DATA = "flaky://bucket/data/tiny"
 

@@ -13,7 +13,7 @@ from snm.stores.copies import local_copy
 from snm.stores.objects import Objects, StoreError
 from snm.stores.snapshots import download, newest
 from snm.stores.uploads import Uploads
-from snm.system.checksums import with_checksum
+from snm.system.files.checksums import with_checksum
 
 PLACE = "flaky://bucket/runs/a"
 # Files change, come and go; two have the same content.

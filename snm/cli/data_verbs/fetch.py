@@ -89,7 +89,7 @@ class Fetch:
         """
         from snm.data.repository.fetch import OtherSizesError, dataset_folder, fetch
         from snm.data.repository.registry import PROPENSITY, find, propensity_of
-        from snm.system.files import check_new
+        from snm.system.files.checks import check_new
         from snm.system.terminal import say, wide_console
 
         entry = find(self.name)

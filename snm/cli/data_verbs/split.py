@@ -46,7 +46,8 @@ class Split:
         Raises:
           InputError: files that cannot be used, or a folder that exists or cannot be created.
         """
-        from snm.system.files import atomic_folder, check_is_file, check_new
+        from snm.system.files.atomic import atomic_folder
+        from snm.system.files.checks import check_is_file, check_new
 
         check_new("--out", self.out)
         check_is_file(self.points, "a file of points")

@@ -58,7 +58,8 @@ class Synth:
           InputError: sizes that do not fit together, or a folder that exists or cannot be created.
         """
         from snm.data.formats.repository_text.writer import write_text
-        from snm.system.files import atomic_folder, check_new
+        from snm.system.files.atomic import atomic_folder
+        from snm.system.files.checks import check_new
         from snm.system.terminal import say, waiting
 
         out = self.out

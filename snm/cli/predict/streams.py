@@ -109,7 +109,7 @@ def _text_blocks(questions: Iterator[Question]) -> Iterator[PointBlock]:
 @contextlib.contextmanager
 def open_output(output: Path | None) -> Iterator[Any]:
     """A stream to a file that appears when it is complete, or to standard output."""
-    from snm.system.files import atomic_file
+    from snm.system.files.atomic import atomic_file
     from snm.system.signals import sigterm_raises_exit
 
     if output is None:

@@ -247,7 +247,7 @@ def _check_input(command: Predict) -> None:
 
 def _check_output(command: Predict, *, begins_with_count: bool) -> None:
     """Refuses an output that cannot hold the format, or would overwrite what is needed."""
-    from snm.system.files import check_writable
+    from snm.system.files.checks import check_writable
 
     output, of_format = command.out, f"--format {command.format}"
     if output is None:

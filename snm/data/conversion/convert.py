@@ -25,7 +25,7 @@ from snm.data.formats.foreign import Row
 from snm.data.formats.repository_text.writer import TextWriter
 from snm.data.names import MISSING_VALUES, case_variants
 from snm.errors import InputError
-from snm.system import disk
+from snm.system.files import disk
 
 __all__ = ["Counts", "Source", "build"]
 

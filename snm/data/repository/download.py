@@ -11,7 +11,7 @@ from pathlib import Path
 
 from snm.data.repository.registry import Entry, Mirror
 from snm.errors import InputError
-from snm.system.checksums import file_hash
+from snm.system.files.checksums import file_hash
 from snm.system.imports import requires_extra
 
 __all__ = ["OnProgress", "fetch_archive", "hashes_of"]

@@ -16,10 +16,10 @@ from snm.data.repository.registry import SIZES, Entry, Mirror
 from snm.data.repository.unpack import unpack
 from snm.data.statistics import describe
 from snm.errors import InputError
-from snm.system.cache_folder import cache_folder
 from snm.system.faults import describe_error
-from snm.system.files import atomic_folder, make_folder
-from snm.system.locks import locked
+from snm.system.files.atomic import atomic_folder, make_folder
+from snm.system.files.cache_folder import cache_folder
+from snm.system.files.locks import locked
 
 __all__ = ["OtherSizesError", "dataset_folder", "fetch", "git_blob_id"]
 

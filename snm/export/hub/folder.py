@@ -29,8 +29,8 @@ from snm.export.manifest import read_manifest, write_manifest
 from snm.prediction.predictor import Predictor
 from snm.runs.folder import RunFolder
 from snm.runs.schema import Export
-from snm.system import disk
 from snm.system.faults import describe_error
+from snm.system.files import disk
 from snm.system.imports import requires_extra
 
 __all__ = ["CONFIG", "FILES", "is_hub", "open_hub", "write_hub"]

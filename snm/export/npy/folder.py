@@ -23,7 +23,7 @@ from snm.export.manifest import read_manifest
 from snm.export.npy.names import MappedNames, line_starts
 from snm.prediction.predictor import Predictor
 from snm.runs.schema import Export
-from snm.system import disk
+from snm.system.files import disk
 
 __all__ = ["is_npy_export", "open_npy", "write_npy"]
 

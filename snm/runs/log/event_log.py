@@ -15,7 +15,7 @@ import numpy as np
 from snm.distributed.processes import is_first_process
 from snm.runs.events import Event
 from snm.runs.log.entries import get_scalars, make_entry
-from snm.system.files import lacks_final_newline
+from snm.system.files.atomic import lacks_final_newline
 
 __all__ = ["EventLog", "open_log"]
 

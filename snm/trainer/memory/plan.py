@@ -14,7 +14,7 @@ from snm.runs.folder import RunFolder, write_json
 from snm.runs.schema import MemoryRecord, RunOrigin
 from snm.runs.stored_run import StoredRun
 from snm.runs.typed_json import as_json
-from snm.system import disk
+from snm.system.files import disk
 from snm.system.timing import part
 from snm.text import counted
 from snm.trainer.memory.inherited import find_inherited_memory, inherit_memory

@@ -16,7 +16,7 @@ from snm.distributed.processes import has_several_processes
 from snm.machine.versions import package_version
 from snm.runs.manifest import manifest_path
 from snm.stores.address import Address
-from snm.system.checksums import fingerprint
+from snm.system.files.checksums import fingerprint
 
 __all__ = ["check_same_command", "check_same_settings"]
 

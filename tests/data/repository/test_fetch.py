@@ -18,7 +18,7 @@ from snm.data.repository.download import fetch_archive
 from snm.data.repository.fetch import fetch, git_blob_id
 from snm.data.repository.registry import Entry, Mirror, find
 from snm.errors import InputError
-from snm.system.cache_folder import cache_folder
+from snm.system.files.cache_folder import cache_folder
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -19,7 +19,7 @@ from snm.errors import InputError
 from snm.export.hub.folder import CONFIG, FILES, open_hub, write_hub
 from snm.export.manifest import write_manifest
 from snm.runs.folder import RunFolder
-from snm.system.checksums import with_checksum
+from snm.system.files.checksums import with_checksum
 
 
 @pytest.fixture(scope="module")

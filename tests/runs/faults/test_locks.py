@@ -17,7 +17,7 @@ from snm.distributed.dataset import fit_weighting
 from snm.errors import STOPPED, InputError, StoppedError
 from snm.runs.events import Stepped
 from snm.runs.folder import RunFolder
-from snm.system.locks import LOCK, locked
+from snm.system.files.locks import LOCK, locked
 from snm.system.signals import stop_requested
 from snm.trainer import training as trainer
 
@@ -37,7 +37,8 @@ def test_a_folder_in_use_is_refused(folder, data, tmp_path, capsys):
 def test_a_lock_ends_with_its_process(tmp_path):
     """However the process ends; the lock file that remains does not lock."""
     code = (
-        "import os, sys, time; from pathlib import Path; from snm.system.locks import locked\n"
+        "import os, sys, time; from pathlib import Path\n"
+        "from snm.system.files.locks import locked\n"
         "with locked(Path(sys.argv[1]), 'x'): print('held', flush=True); time.sleep(60)"
     )
     holder = subprocess.Popen([sys.executable, "-c", code, str(tmp_path / LOCK)],

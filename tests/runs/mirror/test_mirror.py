@@ -23,7 +23,7 @@ from snm.stores.address import Address
 from snm.stores.objects import Objects
 from snm.stores.snapshots import download, newest
 from snm.stores.uploads import Uploads
-from snm.system import disk
+from snm.system.files import disk
 
 RUN = "flaky://bucket/runs/a"
 CONFIG = dataclasses.replace(tiny.CONFIG, epochs=4, seed=3)

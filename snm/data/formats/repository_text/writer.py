@@ -13,7 +13,7 @@ from scipy.sparse import csr_matrix
 
 from snm.errors import InputError
 from snm.system.faults import describe_error
-from snm.system.files import atomic_file
+from snm.system.files.atomic import atomic_file
 
 __all__ = ["TextWriter", "write_text"]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from snm.errors import InputError
 from snm.system.faults import describe_error
-from snm.system.files import make_folder
+from snm.system.files.atomic import make_folder
 
 __all__ = ["LOCK", "locked"]
 

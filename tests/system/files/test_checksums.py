@@ -5,7 +5,7 @@ import zlib
 
 import pytest
 
-from snm.system.checksums import are_records, crc32, difference, file_hash, fingerprints
+from snm.system.files.checksums import are_records, crc32, difference, file_hash, fingerprints
 
 CONTENT = {"a": b"one", "below/b": b"", "below/manifest.json.txt": b"three"}
 

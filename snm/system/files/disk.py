@@ -1,7 +1,7 @@
 """The few calls through which files are written, renamed, removed and synced to the disk.
 
-All writes that must survive a power cut use these functions, in the order that `snm.system.files`
-ensures. Tests replace them to record the writes of a program, and to inject errors.
+All writes that must survive a power cut use these functions, in the order that `atomic` ensures.
+Tests replace them to record the writes of a program, and to inject errors.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from command_line import call, refused
 
 import snm
 from snm.errors import InputError
-from snm.system.cache_folder import cache_folder
+from snm.system.files.cache_folder import cache_folder
 
 
 def mode(path):

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from snm.system.files import write_atomic
+from snm.system.files.atomic import write_atomic
 
 __all__ = [
     "are_records", "checksum", "crc32", "difference", "file_hash", "fingerprint", "fingerprints",

@@ -15,19 +15,14 @@ import pytest
 import snm
 from benchmarks.trust.crash_model import Recorder
 from snm.errors import InputError
-from snm.system import disk
-from snm.system.files import (
-    atomic_file,
-    atomic_folder,
-    check_reachable,
-    make_folder,
-    write_atomic,
-)
+from snm.system.files import disk
+from snm.system.files.atomic import atomic_file, atomic_folder, make_folder, write_atomic
+from snm.system.files.checks import check_reachable
 
 HOLDS = """
 import sys, time
 from pathlib import Path
-from snm.system.files import atomic_folder, atomic_file
+from snm.system.files.atomic import atomic_folder, atomic_file
 out = Path(sys.argv[1])
 with atomic_folder("--out", out / "folder") as folder, atomic_file(out / "file") as file:
     (folder / "half").write_text("half")
@@ -150,11 +145,11 @@ def test_a_path_that_cannot_be_reached(tmp_path, monkeypatch):
 
 # What writes elsewhere: archives and their parts while they are fetched, scratch of comparisons and
 # measurements.
-ELSEWHERE = ("compare", "bench", "data/repository", "system/disk.py", "machine/ram.py")
+ELSEWHERE = ("compare", "bench", "data/repository", "system/files/disk.py", "machine/ram.py")
 
 
 def test_writing_goes_through_few_functions():
-    """Whatever renames, removes or syncs calls `snm.system.disk`, where a test can watch it."""
+    """Whatever renames, removes or syncs calls `snm.system.files.disk`, which a test can watch."""
     root = Path(snm.__file__).parent
     for path in root.rglob("*.py"):
         if str(path.relative_to(root)).startswith(ELSEWHERE):
