@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from snm.losses.rank_weights import epsilon_tail, top
 from snm.losses.sampled import LossOptions
 from snm.losses.surrogates import SURROGATES, Phi, PhiConstants
 from snm.losses.theta import lemma2_bound
+from snm.prediction.predictor import Predictor
 from snm.runs.stored_run import load
 from snm.sampling.samplers import SAMPLERS
 from snm.sampling.uniform import UniformSampler
@@ -101,6 +103,17 @@ def test_terms_by_hand(run, data):
         rademacher = 2 * math.sqrt(tiny.LABELS) * c["rademacher_completion"] / rho
         assert row["rademacher"] == pytest.approx(rademacher)
         assert row["unit_factors"] == pytest.approx(share + min(gaussian, rademacher) + tail)
+
+
+def test_a_collapsed_model_has_vacuous_bounds(run, data):
+    predictor, dataset = load(run), snm.load_data(data)
+    zeros = jax.tree.map(jnp.zeros_like, predictor.state)
+    collapsed = Predictor(predictor.model, zeros, predictor.weighting)
+    train = measure_margins(collapsed, dataset.train, 1)
+    found = bounds_of_run(collapsed, train, None, k=1, delta=0.05)
+    assert found["class"]["largest_score"] == 0
+    assert found["train_risk"] == 1
+    assert {row["empirical"] for row in found["theorem_6"]} == {1.0}
 
 
 def embeddings(predictor, dataset):
